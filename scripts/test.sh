@@ -106,7 +106,7 @@ if $all; then
   fi
   # AddressSanitizer: what works on memory of its own. Left out are strings and JSON of the standard library, whose readers
   # the fuzzers drive under it, and tests that are long because they learn: others take the same ways.
-  memory_tests=(core graph linalg memory data model optimizer cluster collective table algorithm training)
+  memory_tests=(core graph linalg memory data model optimizer cluster collective table algorithm training apps)
   if part "asan-ubsan: build" build asan-ubsan hetsgd "${memory_tests[@]/#/test_}"; then
     part "asan-ubsan: tests" run_tests asan-ubsan $((cores + 1)) \
       -E '^(result|experiment)/|^cli/(files|tools|score|usage|report)|^training/(generated_images|defaults|models|estimate)$|^algorithm/schedule$' || true

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <ctime>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -23,9 +22,9 @@
 #include "linalg/cuda/cuda_device.hpp"
 #include "linalg/table_kernels.hpp"
 #include "model/mlp.hpp"
+#include "printer.hpp"
 #include "result/environment.hpp"
 #include "result/statistics.hpp"
-#include "result/table.hpp"
 
 namespace hetsgd {
 namespace {
@@ -59,8 +58,7 @@ CalibrationTarget make_target(const std::string& name) {
     const auto cores = static_cast<int>(parse_integer("--device", number, 1, 4096));
     const nlohmann::json host = environment_json();
     target.device = make_cpu_device<float>(cores);
-    target.hardware =
-        host["cpu_model"].is_string() ? host["cpu_model"].get<std::string>() : "unknown processor";
+    target.hardware = processor_of(host);
     target.memory_bytes = host["memory_bytes"].get<double>();
     target.own_core = cores == 1;
   } else if (name.starts_with("cuda:")) {
@@ -72,7 +70,7 @@ CalibrationTarget make_target(const std::string& name) {
     target.memory_bytes = static_cast<double>(gpu.memory_bytes);
     target.group = kBatches;
   } else {
-    throw usage_error("--device: found {}, expected cpu:N or cuda:N", quote(name));
+    refuse("--device", quote(name), "cpu:N or cuda:N");
   }
   return target;
 }
@@ -99,18 +97,15 @@ CalibrationPoint measure(const CalibrationTarget& target, const DatasetPtr& data
         Work{work.operations / kBatches, work.bytes / kBatches, work.launches / kBatches};
     model->step(*context, batches[i], kLearningRate, w.data());  // warms up memory and caches
   }
-  std::vector<double> times;
-  const auto end = HostClock::now() + std::chrono::duration_cast<HostClock::duration>(point_time);
   device.synchronize();
-  while (HostClock::now() < end || times.size() < kFewestCalibrationTimes) {
+  point.sample.time = Seconds(median_time(point_time, [&] {
     const Seconds start = target.now();
     for (std::size_t i = 0; i < target.group; ++i) {
       model->step(*context, batches[point.steps++ % kBatches], kLearningRate, w.data());
     }
     device.synchronize();
-    times.push_back((target.now() - start).count() / static_cast<double>(target.group));
-  }
-  point.sample.time = Seconds(median(times));
+    return (target.now() - start).count() / static_cast<double>(target.group);
+  }));
   return point;
 }
 
@@ -122,14 +117,12 @@ void measure_link(BasicDevice<float>& device, DeviceProfile& profile) {
   const std::vector<float> host(kNumbers);
   Buffer memory(device, kNumbers);
   const auto copy_s = [&](std::size_t bytes) {
-    std::vector<double> times;
-    while (times.size() < 2 * kFewestCalibrationTimes) {
+    return median_time(Seconds(0.05), [&] {
       const auto start = HostClock::now();
       device.upload(memory.data(), host.data(), bytes);
       device.synchronize();
-      times.push_back(Seconds(HostClock::now() - start).count());
-    }
-    return median(times);
+      return seconds_since(start);
+    });
   };
   const double bytes = kNumbers * sizeof(float);
   profile.host_link_latency_s = copy_s(sizeof(float));
@@ -152,16 +145,14 @@ std::optional<double> gather_rate(const CalibrationTarget& target, const DeviceP
   std::vector<std::uint32_t> rows(kRows);
   for (std::uint32_t& row : rows) row = static_cast<std::uint32_t>(random.below(kTableRows));
   const ShardRows<float> shard{.w = table.data(), .width = kNumbers, .stride = kNumbers};
-  std::vector<double> times;
-  const auto end = HostClock::now() + std::chrono::duration_cast<HostClock::duration>(point_time);
-  while (HostClock::now() < end || times.size() < kFewestCalibrationTimes) {
+  const double taken_s = median_time(point_time, [&] {
     device.synchronize();
     const Seconds start = target.now();
     tables->gather(shard, kRows, rows.data(), out.data());  // a GPU gets the places with the call
     device.synchronize();
-    times.push_back((target.now() - start).count());
-  }
-  const double row_bytes = kRows * kNumbers * sizeof(float), taken_s = median(times);
+    return (target.now() - start).count();
+  });
+  const double row_bytes = kRows * kNumbers * sizeof(float);
   const Work rest{.bytes = row_bytes + kRows * sizeof(std::uint32_t), .launches = 1};
   return row_bytes / std::max(taken_s - profile.seconds(rest).count(), kLeastShare * taken_s);
 }
@@ -204,8 +195,7 @@ class Calibrate final : public Command {
     set.add("hidden", hidden_, "hidden layers to measure").unit("units").range(1, 1 << 20);
     set.add("point_time", point_time_, "time per measured point").above(0);
     set.add("name", name_, "name of the profile; default: the device");
-    set.add("output", output_, "profile to write; - is stdout").writes_file("the profile");
-    set.add("overwrite", overwrite_, "replace an existing file");
+    printer_.declare_output(set, "the profile");
   }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
@@ -218,7 +208,7 @@ class Calibrate final : public Command {
     measure_gathers(target, fit.profile, point_time_);
     describe(fit, target, points.size());
     print_points(points, fit);
-    write_model(to_json_text(fit.profile), output_, "profile");
+    printer_.print(to_json_text(fit.profile), "profile");
     return 0;
   }
 
@@ -227,56 +217,53 @@ class Calibrate final : public Command {
     const RegisteredModel& model = find_model(model_);
     if (model.info.reads_fields) return measure_clicks(target, model);
     if (model_ == kDefaultModel) return measure_sparse(target);
-    throw with_hint(usage_error("--model: found {}, expected mlp or a model of click data", model_),
-                    "hetsgd models lists what each reads");
+    refuse("--model", model_, "mlp or a model of click data",
+           "hetsgd models lists what each reads");
+  }
+
+  // points_of(hidden, batch_size) for all combinations of the options.
+  template <class PointsOf>
+  void for_each_size(const std::string& what, PointsOf points_of) const {
+    for (const std::uint64_t hidden : hidden_) {
+      for (const std::uint64_t batch_size : batch_sizes_) {
+        if (detect_terminal().terminal) {
+          show_status(
+              fmt::format("{}: {}, hidden {}, batch {}", device_, what, hidden, batch_size));
+        }
+        points_of(hidden, batch_size);
+      }
+    }
+    show_status("");
   }
 
   std::vector<CalibrationPoint> measure_clicks(const CalibrationTarget& target,
                                                const RegisteredModel& model) const {
     std::vector<CalibrationPoint> points;
-    for (const std::uint64_t hidden : hidden_) {
-      for (const std::uint64_t batch_size : batch_sizes_) {
-        show_point(model_, hidden, batch_size);
-        for (CalibrationPoint& each :
-             click_points(target, model, hidden, batch_size, point_time_)) {
-          points.push_back(std::move(each));
-        }
-      }
-    }
-    show_status("");
+    for_each_size(model_, [&](std::uint64_t hidden, std::uint64_t batch_size) {
+      std::ranges::move(click_points(target, model, hidden, batch_size, point_time_),
+                        std::back_inserter(points));
+    });
     return points;
   }
 
   std::vector<CalibrationPoint> measure_sparse(const CalibrationTarget& target) const {
     std::vector<CalibrationPoint> points;
-    const std::uint64_t rows =
-        kBatches * *std::max_element(batch_sizes_.begin(), batch_sizes_.end());
-    for (const GeneratorOptions& options : shapes(rows)) {
+    for (const GeneratorOptions& options : shapes(kBatches * std::ranges::max(batch_sizes_))) {
       const DatasetPtr data = generate_part(options, DataPart::train);
-      for (const std::uint64_t hidden : hidden_) {
-        for (const std::uint64_t batch_size : batch_sizes_) {
-          show_point(options.name, hidden, batch_size);
-          points.push_back(measure(target, data, hidden, batch_size, point_time_));
-        }
-      }
+      for_each_size(options.name, [&](std::uint64_t hidden, std::uint64_t batch_size) {
+        points.push_back(measure(target, data, hidden, batch_size, point_time_));
+      });
     }
-    show_status("");
     return points;
-  }
-
-  void show_point(const std::string& what, std::uint64_t hidden, std::uint64_t batch_size) const {
-    if (!detect_terminal().terminal) return;
-    show_status(fmt::format("{}: {}, hidden {}, batch {}", device_, what, hidden, batch_size));
   }
 
   void describe(CalibrationFit& fit, const CalibrationTarget& target, std::size_t points) const {
     fit.profile.name = name_.empty() ? device_ : name_;
     fit.profile.memory_bytes = target.memory_bytes;
-    fit.profile.source = fmt::format(
-        "hetsgd calibrate --device {}{} on {}: {} points, error {:.1f} % in the median, {:.1f} % "
-        "at most",
-        device_, model_ == kDefaultModel ? "" : " --model " + model_, target.hardware, points,
-        100 * fit.median_error, 100 * fit.max_error);
+    fit.profile.source =
+        fmt::format("hetsgd calibrate --device {}{} on {}: {}", device_,
+                    model_ == kDefaultModel ? "" : " --model " + model_, target.hardware,
+                    fit_errors(points, fit.median_error, fit.max_error));
   }
 
   void print_points(const std::vector<CalibrationPoint>& points, const CalibrationFit& fit) const {
@@ -289,7 +276,8 @@ class Calibrate final : public Command {
                  fmt::format("{:.3f}", 1e3 * fit.profile.seconds(point.sample.work).count()),
                  fmt::format("{:+.1f} %", 100 * fit.relative_error[i])});
     }
-    show_fit(table, fit.profile.source);
+    log_table(table);
+    log_info("{}", fit.profile.source);
   }
 
   std::string device_ = "cpu:1";
@@ -298,11 +286,29 @@ class Calibrate final : public Command {
   std::vector<std::uint64_t> hidden_{32, 128};
   Seconds point_time_{0.4};
   std::string name_;
-  std::string output_ = "-";
-  bool overwrite_ = false;
+  Printer printer_;
 };
 
 }  // namespace
+
+double median_time(Seconds point_time, const std::function<double()>& once) {
+  std::vector<double> times;
+  const auto start = HostClock::now();
+  while (times.size() < kFewestCalibrationTimes || seconds_since(start) < point_time.count()) {
+    times.push_back(once());
+  }
+  return median(times);
+}
+
+std::string fit_errors(std::size_t points, double median_error, double max_error) {
+  return fmt::format("{} points, error {:.1f} % in the median, {:.1f} % at most", points,
+                     100 * median_error, 100 * max_error);
+}
+
+std::string processor_of(const nlohmann::json& environment) {
+  const nlohmann::json& model = environment["cpu_model"];
+  return model.is_string() ? model.get<std::string>() : "an unknown processor";
+}
 
 Seconds CalibrationTarget::now() const {
   timespec time{};

@@ -14,8 +14,8 @@
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
+#include "printer.hpp"
 #include "result/environment.hpp"
-#include "result/table.hpp"
 
 namespace hetsgd {
 namespace {
@@ -41,8 +41,7 @@ class CalibrateNetwork final : public Command {
     set.add("sizes", sizes_, "bytes of vectors and payloads, e.g. 4K,1M");
     set.add("point_time", point_time_, "time per size and kind of call").above(0);
     set.add("name", name_, "name of the model; default: the cluster and its workers");
-    set.add("output", output_, "model to write; - is stdout").writes_file("the model");
-    set.add("overwrite", overwrite_, "replace an existing file");
+    printer_.declare_output(set, "the model");
   }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
@@ -54,8 +53,7 @@ class CalibrateNetwork final : public Command {
     ProcessGroup& processes = processes_of(cluster_);
     workers_ = wanted_workers_.value_or(processes.control() != nullptr ? processes.size() : 2);
     if (workers_ < 2) {
-      throw usage_error("--workers: found {}, expected at least 2: one alone sends nothing",
-                        workers_);
+      refuse("--workers", std::to_string(workers_), "at least 2: one alone sends nothing");
     }
     ClusterOptions options;
     options.workers = workers_;
@@ -67,7 +65,7 @@ class CalibrateNetwork final : public Command {
     NetworkFit fit = fit_network_model(samples);
     describe(fit, samples.size());
     print_samples(samples, fit);
-    write_model(to_json_text(fit.network), output_, "network");
+    printer_.print(to_json_text(fit.network), "network");
     return 0;
   }
 
@@ -77,27 +75,22 @@ class CalibrateNetwork final : public Command {
     for (const std::string_view text : split(sizes_, ',')) {
       const std::uint64_t bytes = parse_bytes("--sizes", std::string(trim(text)));
       if (bytes > (std::uint64_t{1} << 32)) {
-        throw usage_error("--sizes: found {}, expected at most 4G", quote(text));
+        refuse("--sizes", quote(text), "at most 4G");
       }
       list.push_back(bytes / sizeof(float) * sizeof(float));
     }
     if (std::ranges::adjacent_find(list, std::ranges::not_equal_to()) == list.end()) {
-      throw with_hint(
-          usage_error("--sizes: found {}, expected at least two different sizes", quote(sizes_)),
-          "a small one shows the latency, a large one the bandwidth");
+      refuse("--sizes", quote(sizes_), "at least two different sizes",
+             "a small one shows the latency, a large one the bandwidth");
     }
     return list;
   }
 
   void describe(NetworkFit& fit, std::size_t points) const {
-    const nlohmann::json host = environment_json();
-    const std::string cpu =
-        host["cpu_model"].is_string() ? host["cpu_model"].get<std::string>() : "unknown processor";
     fit.network.name = name_.empty() ? fmt::format("{} {} workers", cluster_, workers_) : name_;
-    fit.network.source = fmt::format(
-        "hetsgd calibrate network --cluster {} --workers {} on {}: {} points, error {:.1f} % in "
-        "the median, {:.1f} % at most",
-        cluster_, workers_, cpu, points, 100 * fit.median_error, 100 * fit.max_error);
+    fit.network.source = fmt::format("hetsgd calibrate network --cluster {} --workers {} on {}: {}",
+                                     cluster_, workers_, processor_of(environment_json()),
+                                     fit_errors(points, fit.median_error, fit.max_error));
   }
 
   static void print_samples(const std::vector<NetworkSample>& samples, const NetworkFit& fit) {
@@ -109,7 +102,8 @@ class CalibrateNetwork final : public Command {
                  fmt::format("{:.1f}", 1e6 * predicted(fit.network, sample).count()),
                  fmt::format("{:+.1f} %", 100 * fit.relative_error[i])});
     }
-    show_fit(table, fit.network.source);
+    log_table(table);
+    log_info("{}", fit.network.source);
   }
 
   std::string cluster_ = default_cluster(/*is_virtual=*/false);
@@ -118,8 +112,7 @@ class CalibrateNetwork final : public Command {
   std::string sizes_ = "64,4K,64K,1M,4M,16M";
   Seconds point_time_{0.2};
   std::string name_;
-  std::string output_ = "-";
-  bool overwrite_ = false;
+  Printer printer_;
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
-// What both calibrations share: where their model goes and what they show.
+// What both calibrations share: what they show and what they say of the machine.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -10,15 +12,16 @@
 #include "core/units.hpp"
 #include "linalg/device.hpp"
 #include "model/registry.hpp"
-#include "result/table.hpp"
 
 namespace hetsgd {
 
-// The table of measured and predicted times and, below it, the model's source, for people.
-void show_fit(const Table& table, const std::string& source);
-
-// `what`: "profile" or "network", in the note that names the file.
-void write_model(const std::string& model, const std::string& output, const char* what);
+// Calls `once`, which returns seconds, until `point_time` is over, but kFewestCalibrationTimes times at
+// least, and returns the median.
+double median_time(Seconds point_time, const std::function<double()>& once);
+// Errors of a fit: "12 points, error 1.2 % in the median, 3.4 % at most".
+std::string fit_errors(std::size_t points, double median_error, double max_error);
+// The processor that environment_json() names.
+std::string processor_of(const nlohmann::json& environment);
 
 // What `hetsgd calibrate` measures on, and the steps to whose times it fits a profile.
 

@@ -9,7 +9,7 @@
 #include "command.hpp"
 #include "help.hpp"
 #include "model/registry.hpp"
-#include "result/table.hpp"
+#include "printer.hpp"
 #include "train_session.hpp"
 
 namespace hetsgd {
@@ -17,34 +17,27 @@ namespace {
 
 using Json = nlohmann::json;
 
-enum class ListFormat { text, markdown, json };
-
 // An algorithm, a model or a kind of straggler, with its options as declared.
 struct Described {
   std::string name, title, idea;
-  std::vector<std::pair<std::string, std::string>> columns;  // of the text table: heading, text
+  Row columns;  // of the text table
   // The last column of the Markdown table but the options: heading, text.
   std::pair<std::string, std::string> origin;
-  bool keys = false;                                       // the options are keys of one text
-  std::vector<std::pair<std::string, std::string>> facts;  // before the options: heading, text
-  Json json;                                               // all but the options
-  std::shared_ptr<void> owner;                             // of the options' variables
+  bool keys = false;            // the options are keys of one text
+  Row facts;                    // before the options; kept: all of the JSON but the options
+  std::shared_ptr<void> owner;  // of the options' variables
   OptionSet set;
 };
 
 template <class Registered>
 Described described_options(const Registered& registered) {
   const auto& info = registered.info;
-  Described one{.name = info.name,
-                .title = info.title,
-                .idea = info.idea,
-                .columns = {},
-                .origin = {},
-                .facts = {},
-                .json = {},
-                .owner = nullptr,
-                .set = {}};
-  one.json = {{"name", info.name}, {"title", info.title}, {"idea", info.idea}};
+  Described one;
+  one.name = info.name;
+  one.title = info.title;
+  one.idea = info.idea;
+  one.columns.show("name", info.name).show("title", info.title);
+  one.facts.keep("name", info.name).keep("title", info.title).keep("idea", info.idea);
   auto owner = registered.make();
   owner->declare(one.set);
   one.owner = std::move(owner);
@@ -83,73 +76,63 @@ std::string models_of(const AlgorithmInfo& info) {
 Described described(const RegisteredAlgorithm& registered) {
   const AlgorithmInfo& info = registered.info;
   Described one = described_options(registered);
-  one.columns = {
-      {"title", info.title}, {"kind", info.synchronous ? "sync" : "async"}, {"paper", info.paper}};
+  one.columns.show("kind", info.synchronous ? "sync" : "async").show("paper", info.paper);
   one.origin = {"paper", info.paper};
-  one.facts = {
-      {"Paper", info.paper},
-      {"Kind", info.synchronous ? "synchronous: all workers go from round to round together"
-                                : "asynchronous: every worker at its own pace"},
-      {"Result", info.result},
-      {"Cost", info.cost},
-      {"Identities", info.identities},
-      {"Workers", info.max_workers < AlgorithmInfo().max_workers
-                      ? fmt::format("at most {}", info.max_workers)
-                      : "any number"},
-      {"Optimizers", optimizers_of(info)},
-      {"Defaults", defaults_of(info)},
-      {"Models", models_of(info)},
-      {"Devices", info.cpu_only.empty() ? "all" : "CPUs alone: " + info.cpu_only},
-      {"Clusters",
-       info.one_process_only.empty() ? "all" : "workers in one process: " + info.one_process_only}};
-  one.json.update({{"paper", info.paper},
-                   {"cost", info.cost},
-                   {"result", info.result},
-                   {"identities", info.identities},
-                   {"synchronous", info.synchronous},
-                   {"max_workers", info.max_workers},
-                   {"plain_sgd_only", info.plain_sgd_only},
-                   {"cpu_only", info.cpu_only},
-                   {"one_process_only", info.one_process_only},
-                   {"optimizers_only", info.optimizers_only},
-                   {"one_hidden_layer_only", info.one_hidden_layer_only},
-                   {"sharded_tables_only", info.sharded_tables_only},
-                   {"replicated_tables_only", info.replicated_tables_only},
-                   {"defaults", info.defaults}});
+  const bool any_number = info.max_workers >= AlgorithmInfo().max_workers;
+  one.facts.both("Paper", "paper", info.paper)
+      .show("Kind", info.synchronous ? "synchronous: all workers go from round to round together"
+                                     : "asynchronous: every worker at its own pace")
+      .keep("synchronous", info.synchronous)
+      .both("Result", "result", info.result)
+      .both("Cost", "cost", info.cost)
+      .both("Identities", "identities", info.identities)
+      .show("Workers", any_number ? "any number" : fmt::format("at most {}", info.max_workers))
+      .keep("max_workers", info.max_workers)
+      .show("Optimizers", optimizers_of(info))
+      .keep("plain_sgd_only", info.plain_sgd_only)
+      .keep("optimizers_only", info.optimizers_only)
+      .show("Defaults", defaults_of(info))
+      .keep("defaults", info.defaults)
+      .show("Models", models_of(info))
+      .keep("one_hidden_layer_only", info.one_hidden_layer_only)
+      .keep("sharded_tables_only", info.sharded_tables_only)
+      .keep("replicated_tables_only", info.replicated_tables_only)
+      .show("Devices", info.cpu_only.empty() ? "all" : "CPUs alone: " + info.cpu_only)
+      .keep("cpu_only", info.cpu_only)
+      .show("Clusters", info.one_process_only.empty()
+                            ? "all"
+                            : "workers in one process: " + info.one_process_only)
+      .keep("one_process_only", info.one_process_only);
   return one;
 }
 
 Described described(const RegisteredModel& registered) {
   const ModelInfo& info = registered.info;
   Described one = described_options(registered);
-  one.columns = {{"title", info.title}, {"paper", info.paper}};
+  one.columns.show("paper", info.paper);
   one.origin = {"paper", info.paper};
-  one.facts = {{"Paper", info.paper},
-               {"Objective", info.objective},
-               {"Blocks", info.blocks},
-               {"Cost", info.cost}};
-  one.json.update({{"paper", info.paper},
-                   {"objective", info.objective},
-                   {"blocks", info.blocks},
-                   {"cost", info.cost}});
+  one.facts.both("Paper", "paper", info.paper)
+      .both("Objective", "objective", info.objective)
+      .both("Blocks", "blocks", info.blocks)
+      .both("Cost", "cost", info.cost);
   return one;
 }
 
 Described described(const RegisteredStraggler& registered) {
   const StragglerInfo& info = registered.info;
   Described one = described_options(registered);
-  one.columns = {{"title", info.title}, {"example", info.example}};
+  one.columns.show("example", info.example);
   one.origin = {"example", fmt::format("`{}`", info.example)};
   one.keys = true;
-  one.facts = {{"Example", fmt::format("--straggler '{}'", info.example)},
-               {"Workers", "workers=0-3;5 or worker=2 chooses ranks; without it all are meant"}};
-  one.json.update({{"example", info.example}});
+  one.facts.show("Example", fmt::format("--straggler '{}'", info.example))
+      .keep("example", info.example)
+      .show("Workers", "workers=0-3;5 or worker=2 chooses ranks; without it all are meant");
   return one;
 }
 
 std::string detail_text(const Described& one) {
   std::string text = fmt::format("{} ({})\n\n{}\n\n", one.title, one.name, wrapped(one.idea, 0));
-  for (const auto& [heading, fact] : one.facts) {
+  for (const auto& [heading, fact] : one.facts.shown()) {
     if (!fact.empty()) text += fmt::format("{:<12}{}\n", heading, wrapped(fact, 12));
   }
   if (one.set.options().empty()) return text + "\nNo options of its own.\n";
@@ -183,7 +166,7 @@ std::string default_of(const Option& option) {
 
 std::string detail_markdown(const Described& one) {
   std::string text = fmt::format("# {} (`{}`)\n\n{}\n\n", one.title, one.name, one.idea);
-  for (const auto& [heading, fact] : one.facts) {
+  for (const auto& [heading, fact] : one.facts.shown()) {
     if (!fact.empty()) text += fmt::format("- {}: {}\n", heading, fact);
   }
   if (one.set.options().empty()) return text + "\nNo options of its own.\n";
@@ -208,21 +191,15 @@ Json detail_json(const Described& one) {
                        {"unit", option.unit},
                        {"symbol", option.symbol}});
   }
-  Json result = one.json;
+  Json result = one.facts.kept();
   result["options"] = std::move(options);
   return result;
 }
 
 std::string text_table(const std::vector<Described>& all) {
-  std::vector<std::string> header = {"name"};
-  for (const auto& [heading, text] : all.front().columns) header.push_back(heading);
-  Table table(header);
-  for (const Described& one : all) {
-    std::vector<std::string> row = {one.name};
-    for (const auto& [heading, text] : one.columns) row.push_back(text);
-    table.add(std::move(row));
-  }
-  return table.format(TableFormat::text);
+  std::vector<Row> rows;
+  for (const Described& one : all) rows.push_back(one.columns);
+  return table_of(rows).format(TableFormat::text);
 }
 
 // The README's table, as scripts/update-readme.sh puts it there.
@@ -247,8 +224,16 @@ class Catalogue final : public Command {
   using All = const std::vector<Registered>& (*)();
   using Find = const Registered& (*)(const std::string& name, const std::string& where);
   // plugins: shared libraries can have more of them.
-  Catalogue(CommandInfo info, All all, Find find, bool plugins)
-      : info_(std::move(info)), all_(all), find_(find), has_plugins_(plugins) {}
+  Catalogue(std::string name, std::string summary, const std::string& example, All all, Find find,
+            bool plugins)
+      : info_{.name = name,
+              .summary = std::move(summary),
+              .examples = {"hetsgd " + name, fmt::format("hetsgd {} {}", name, example),
+                           fmt::format("hetsgd {} --format markdown", name)},
+              .operands = "[NAME]"},
+        all_(all),
+        find_(find),
+        has_plugins_(plugins) {}
 
   CommandInfo info() const override { return info_; }
 
@@ -262,33 +247,32 @@ class Catalogue final : public Command {
               fmt::format("with the {} of this shared library; repeat for several", info_.name))
           .reads_file();
     }
-    set.add_choice("format", format_,
-                   {{"text", ListFormat::text},
-                    {"markdown", ListFormat::markdown},
-                    {"json", ListFormat::json}},
-                   "how to print");
+    printer_.declare_format(set, {PrintFormat::text, PrintFormat::markdown, PrintFormat::json});
   }
 
   int run(OptionSet&, const std::vector<std::string>& operands) override {
-    fmt::print("{}", operands.empty() ? table() : detail(described(find_(operands[0], "NAME"))));
+    if (operands.empty()) {
+      std::vector<Described> all;
+      for (const Registered& each : all_()) all.push_back(described(each));
+      print(all);
+    } else {
+      print(described(find_(operands[0], "NAME")));
+    }
     return 0;
   }
 
  private:
-  std::string table() const {
-    std::vector<Described> all;
-    for (const Registered& each : all_()) all.push_back(described(each));
-    if (format_ == ListFormat::text) return text_table(all);
-    if (format_ == ListFormat::markdown) return markdown_table(all);
+  void print(const std::vector<Described>& all) const {
+    if (!printer_.json())
+      return printer_.print(printer_.text() ? text_table(all) : markdown_table(all));
     Json list = Json::array();
     for (const Described& one : all) list.push_back(detail_json(one));
-    return list.dump(2) + "\n";
+    printer_.print(std::move(list));
   }
 
-  std::string detail(const Described& one) const {
-    if (format_ == ListFormat::text) return detail_text(one);
-    if (format_ == ListFormat::markdown) return detail_markdown(one);
-    return detail_json(one).dump(2) + "\n";
+  void print(const Described& one) const {
+    if (printer_.json()) return printer_.print(detail_json(one));
+    printer_.print(printer_.text() ? detail_text(one) : detail_markdown(one));
   }
 
   CommandInfo info_;
@@ -296,45 +280,20 @@ class Catalogue final : public Command {
   Find find_;
   bool has_plugins_;
   std::vector<std::string> plugins_;
-  ListFormat format_ = ListFormat::text;
+  Printer printer_;
 };
-
-CommandInfo catalogue_info(const std::string& name, const std::string& summary,
-                           const std::string& example) {
-  return {.name = name,
-          .summary = summary,
-          .examples = {"hetsgd " + name, fmt::format("hetsgd {} {}", name, example),
-                       fmt::format("hetsgd {} --format markdown", name)},
-          .operands = "[NAME]",
-          .minimum_operands = 0,
-          .maximum_operands = 1};
-}
 
 }  // namespace
 
-const bool algorithms_registered = register_commands(CommandGroup::catalogues, 1, [] {
-  Commands commands;
-  commands.push_back(std::make_unique<Catalogue<RegisteredAlgorithm>>(
-      catalogue_info("algorithms", "the synchronisation methods, or one of them in detail",
-                     "adaptive"),
-      &algorithms, &find_algorithm, true));
-  return commands;
-});
-
-const bool models_registered = register_commands(CommandGroup::catalogues, 2, [] {
-  Commands commands;
-  commands.push_back(std::make_unique<Catalogue<RegisteredModel>>(
-      catalogue_info("models", "what can be trained, or one of the models in detail", "mlp"),
-      &models, &find_model, true));
-  return commands;
-});
-
-const bool stragglers_registered = register_commands(CommandGroup::catalogues, 3, [] {
-  Commands commands;
-  commands.push_back(std::make_unique<Catalogue<RegisteredStraggler>>(
-      catalogue_info("stragglers", "the kinds of --straggler, or one of them in detail", "uniform"),
-      &straggler_kinds, &find_straggler_kind, false));
-  return commands;
-});
+const bool algorithms_registered = register_command<Catalogue<RegisteredAlgorithm>>(
+    CommandGroup::catalogues, 1, "algorithms",
+    "the synchronisation methods, or one of them in detail", "adaptive", &algorithms,
+    &find_algorithm, true);
+const bool models_registered = register_command<Catalogue<RegisteredModel>>(
+    CommandGroup::catalogues, 2, "models", "what can be trained, or one of the models in detail",
+    "mlp", &models, &find_model, true);
+const bool stragglers_registered = register_command<Catalogue<RegisteredStraggler>>(
+    CommandGroup::catalogues, 3, "stragglers", "the kinds of --straggler, or one of them in detail",
+    "uniform", &straggler_kinds, &find_straggler_kind, false);
 
 }  // namespace hetsgd

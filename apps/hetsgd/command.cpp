@@ -26,6 +26,8 @@ std::string flag_names(const Option& option) {
 
 // One CLI11 option per declared option; the texts stay texts, OptionSet parses them.
 void bind(CLI::App& app, const OptionSet& set) {
+  app.set_help_flag("");
+  app.allow_extras();
   for (const Option& option : set.options()) {
     if (option.type == OptionType::boolean) {
       app.add_flag(flag_names(option));
@@ -47,7 +49,7 @@ void take(const CLI::App& app, OptionSet& set) {
     if (found->count() == 0) continue;
     for (const std::string& text : found->results()) {
       if (looks_like_flag(text)) {
-        throw usage_error("{}: found the option {}, expected a value", option.flag(), text);
+        refuse(option.flag(), "the option " + text, "a value");
       }
     }
     set.set(option.name, found->results(), OptionSource::flag, option.flag());
@@ -80,14 +82,21 @@ Error unknown_option(const Command& command, const OptionSet& set, const std::st
                        : fmt::format("hetsgd {} --help lists the options", command.info().name));
 }
 
+// How many operands there must be at least, and may be at most, by CommandInfo::operands.
+std::pair<std::size_t, std::size_t> operand_counts(const std::string& operands) {
+  if (operands.empty()) return {0, 0};
+  const std::size_t words = split(operands, ' ').size();
+  return {operands.starts_with('[') ? 0 : words,
+          operands.find("...") == std::string::npos ? words : SIZE_MAX};
+}
+
 void check_operands(const CommandInfo& info, const std::vector<std::string>& operands) {
-  if (operands.size() > info.maximum_operands) {
-    throw with_hint(
-        usage_error("{}: found {}, expected {}", info.name, quote(operands[info.maximum_operands]),
-                    info.operands.empty() ? "options only" : info.operands),
-        fmt::format("hetsgd {} --help shows how", info.name));
+  const auto [least, most] = operand_counts(info.operands);
+  if (operands.size() > most) {
+    refuse(info.name, quote(operands[most]), info.operands.empty() ? "options only" : info.operands,
+           fmt::format("hetsgd {} --help shows how", info.name));
   }
-  if (operands.size() < info.minimum_operands) {
+  if (operands.size() < least) {
     throw with_hint(usage_error("{}: expected {}", info.name, info.operands),
                     info.examples.empty() ? "" : "for example " + info.examples.front());
   }
@@ -121,21 +130,10 @@ void print_help(const Command& command, OptionSet& set, const std::vector<std::s
 }  // namespace
 
 std::string_view to_string(CommandGroup group) {
-  switch (group) {
-    case CommandGroup::run:
-      return "Train";
-    case CommandGroup::results:
-      return "Read results";
-    case CommandGroup::data:
-      return "Prepare data";
-    case CommandGroup::catalogues:
-      return "Look up what there is";
-    case CommandGroup::machines:
-      return "Plan and measure machines";
-    case CommandGroup::program:
-      return "Set up";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {
+      "Train", "Read results", "Prepare data", "Look up what there is", "Plan and measure machines",
+      "Set up"};
+  return kNames[static_cast<std::size_t>(group)];
 }
 
 namespace {
@@ -182,8 +180,6 @@ std::string letter_of(const Option& option) {
 std::vector<std::string> parse_arguments(const Command& command, OptionSet& set,
                                          const std::vector<std::string>& arguments) {
   CLI::App app;
-  app.set_help_flag("");
-  app.allow_extras();
   bind(app, set);
   app.add_option(kOperands)->expected(-1)->allow_extra_args()->multi_option_policy(
       CLI::MultiOptionPolicy::TakeAll);
@@ -199,8 +195,6 @@ std::vector<std::string> parse_arguments(const Command& command, OptionSet& set,
 
 void scan_arguments(OptionSet& set, const std::vector<std::string>& arguments) {
   CLI::App app;
-  app.set_help_flag("");
-  app.allow_extras();
   bind(app, set);
   parse_reversed(app, arguments);
   take(app, set);

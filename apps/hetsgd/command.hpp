@@ -16,9 +16,9 @@ struct CommandInfo {
   std::string name;                        // as typed: "train", "data info"
   std::string summary;                     // one line, lower case, no full stop
   std::vector<std::string> examples = {};  // what --help opens with
-  std::string operands = "";  // what follows without a flag, as in "FILE..."; "": nothing
-  std::size_t minimum_operands = 0;
-  std::size_t maximum_operands = 0;
+  // What follows without a flag: a word for each operand, in brackets if it may be missing, with dots
+  // if there may be several: "FILE...", "[NAME]", "FROM TO".
+  std::string operands = "";
 };
 
 // What people do with a command: the headings of hetsgd --help, in this order.
@@ -64,13 +64,14 @@ using Commands = std::vector<std::unique_ptr<Command>>;
 
 // In a subcommand's own file, after its class:
 //   const bool train_registered = register_command<Train>(CommandGroup::run, 1);
-// `place` orders the commands of a group. The second form is for several that are made alike.
+// `place` orders the commands of a group; what follows goes to the constructor. The first form is for
+// several commands that are made alike.
 bool register_commands(CommandGroup group, int place, std::function<Commands()> make);
-template <class T>
-bool register_command(CommandGroup group, int place) {
-  return register_commands(group, place, [] {
+template <class T, class... Arguments>
+bool register_command(CommandGroup group, int place, Arguments... arguments) {
+  return register_commands(group, place, [=] {
     Commands one;
-    one.push_back(std::make_unique<T>());
+    one.push_back(std::make_unique<T>(arguments...));
     return one;
   });
 }

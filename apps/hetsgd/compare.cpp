@@ -8,14 +8,12 @@
 #include "command.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
-#include "result/result.hpp"
+#include "printer.hpp"
 #include "result/workloads.hpp"
 #include "result_inputs.hpp"
 
 namespace hetsgd {
 namespace {
-
-enum class CompareFormat { text, markdown, latex, csv, json };
 
 class Compare final : public Command {
  public:
@@ -27,9 +25,7 @@ class Compare final : public Command {
                          "hetsgd compare runs/fair --reference adaptive",
                          "hetsgd compare results/*.json --runs --format csv",
                          "hetsgd compare before.json after.json --fail-if-slower 1.05"},
-            .operands = "FOLDER|INDEX|RESULT...",
-            .minimum_operands = 1,
-            .maximum_operands = 100000};
+            .operands = "FOLDER|INDEX|RESULT..."};
   }
 
   void declare(OptionSet& set) override {
@@ -50,18 +46,15 @@ class Compare final : public Command {
         "of the times to targets: the run's own clock; that and the making of the "
         "measured models; host time since the first touch of the training data; loading, "
         "initialisation and the run's own clock");
-    set.add_choice("format", format_,
-                   {{"text", CompareFormat::text},
-                    {"markdown", CompareFormat::markdown},
-                    {"latex", CompareFormat::latex},
-                    {"csv", CompareFormat::csv},
-                    {"json", CompareFormat::json}},
-                   "how to print");
+    printer_.declare_format(set, {PrintFormat::text, PrintFormat::markdown, PrintFormat::latex,
+                                  PrintFormat::csv, PrintFormat::json});
     set.add("runs", runs_, "one row per file instead of one per group of seeds");
     set.add("fail_if_slower", fail_if_slower_,
             "Exit with 7 when a group needs more than this many times the reference's time. The "
-            "default reference is then the group of the first result. 0: never.")
-        .at_least(0);
+            "default reference is then the group of the first result.")
+        .at_least(0)
+        .absent("never")
+        .or_zero();
   }
 
   int run(OptionSet&, const std::vector<std::string>& operands) override {
@@ -73,7 +66,7 @@ class Compare final : public Command {
     }
     std::vector<Workload> workloads = workloads_of(read_result_inputs(operands).results);
     // What came before is the measure of what comes after, also where it missed the target.
-    options.first_is_reference = fail_if_slower_ > 0;
+    options.first_is_reference = fail_if_slower_.has_value();
     compare_workloads(workloads, options);
     print(workloads);
     for (const Workload& workload : workloads) {
@@ -98,17 +91,14 @@ class Compare final : public Command {
   }
 
   void print(const std::vector<Workload>& workloads) const {
-    if (format_ == CompareFormat::json) return print_json(workloads);
-    const TableFormat format = format_ == CompareFormat::text       ? TableFormat::text
-                               : format_ == CompareFormat::markdown ? TableFormat::markdown
-                               : format_ == CompareFormat::latex    ? TableFormat::latex
-                                                                    : TableFormat::csv;
+    if (printer_.json()) return printer_.print(document_of(workloads));
+    const TableFormat format = printer_.table_format();
     for (const Workload& workload : workloads) {
       const Comparison& comparison = workload.comparison;
       if (workloads.size() > 1) print_heading(workload, format, &workload == &workloads.front());
-      print_text(runs_                        ? runs_table(comparison).format(format)
-                 : format == TableFormat::csv ? groups_table(comparison).format(format)
-                                              : groups_report(comparison, format));
+      printer_.print(runs_                        ? runs_table(comparison).format(format)
+                     : format == TableFormat::csv ? groups_table(comparison).format(format)
+                                                  : groups_report(comparison, format));
     }
   }
 
@@ -122,33 +112,31 @@ class Compare final : public Command {
   }
 
   // One comparison is the document itself.
-  static void print_json(const std::vector<Workload>& workloads) {
+  static nlohmann::json document_of(const std::vector<Workload>& workloads) {
     nlohmann::json all = nlohmann::json::array();
     for (const Workload& workload : workloads) {
       all.push_back(comparison_json(workload.comparison));
       if (workloads.size() > 1) all.back()["workload"] = workload.name;
     }
-    nlohmann::json document = workloads.size() > 1 ? nlohmann::json{{"comparisons", all}} : all[0];
-    escape_bytes(document);
-    fmt::print("{}\n", document.dump(1));
+    return workloads.size() > 1 ? nlohmann::json{{"comparisons", all}} : all[0];
   }
 
   int verdict(const std::vector<Workload>& workloads) const {
     double worst = 0;
     for (const Workload& each : workloads) worst = std::max(worst, each.comparison.worst_ratio());
-    if (fail_if_slower_ == 0 || !(worst > fail_if_slower_)) return 0;
+    if (!fail_if_slower_ || !(worst > *fail_if_slower_)) return 0;
     log(LogLevel::error,
         fmt::format("slower than the reference by a factor of {:.3f} (--fail-if-slower {})", worst,
-                    fail_if_slower_));
+                    *fail_if_slower_));
     return static_cast<int>(ExitCode::regression);
   }
 
   std::vector<std::string> targets_;
   std::string reference_;
   RunClock clock_ = RunClock::training;
-  CompareFormat format_ = CompareFormat::text;
+  Printer printer_;
   bool runs_ = false;
-  double fail_if_slower_ = 0;
+  std::optional<double> fail_if_slower_;
 };
 
 }  // namespace

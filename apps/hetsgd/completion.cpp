@@ -97,9 +97,7 @@ class Completion final : public Command {
     return {.name = "completion",
             .summary = "print a completion script for a shell",
             .examples = {"source <(hetsgd completion bash)", "source <(hetsgd completion zsh)"},
-            .operands = "bash|zsh",
-            .minimum_operands = 1,
-            .maximum_operands = 1};
+            .operands = "bash|zsh"};
   }
 
   void look_ahead(const std::vector<std::string>& arguments) override { load_plugins(arguments); }

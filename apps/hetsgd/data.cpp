@@ -1,4 +1,4 @@
-// hetsgd data info|convert|generate|verify.
+// hetsgd data info|convert|generate|fetch|verify.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -20,7 +20,7 @@
 #include "data/summary.hpp"
 #include "data/write.hpp"
 #include "data_summary.hpp"
-#include "result/result.hpp"
+#include "training/train_options.hpp"
 
 namespace hetsgd {
 
@@ -28,40 +28,36 @@ namespace {
 
 using nlohmann::json;
 
-// How to read, for all four. `image` goes through with_image().
-void declare_reading(OptionSet& set, LoadOptions& options, std::string& image) {
-  set.group("Reading");
-  set.add_choice("format", options.format,
-                 {{"detect", DataFormat::detect},
-                  {"xc", DataFormat::xc},
-                  {"libsvm", DataFormat::libsvm},
-                  {"criteo", DataFormat::criteo},
-                  {"idx", DataFormat::idx},
-                  {"cifar10", DataFormat::cifar10},
-                  {"cifar100", DataFormat::cifar100}},
-                 "format of the file");
-  set.add_choice("index_base", options.index_base,
-                 {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
-                 "smallest feature index of libSVM text");
-  declare_vocabulary(set, options.vocabulary);
-  set.add("image", image,
-          "sparse rows are images of this shape, CxHxW such as 1x28x28; empty: they are not");
-  set.add_choice("part", options.part, {{"train", DataPart::train}, {"test", DataPart::test}},
-                 "which part of generate:...");
-  set.add_choice("cache", options.cache, {{"use", CacheMode::use}, {"off", CacheMode::off}},
-                 "the binary cache of parsed files: in $HETSGD_CACHE_DIR, $XDG_CACHE_HOME/hetsgd "
-                 "or ~/.cache/hetsgd");
-  set.add("threads", options.threads, "parsing threads; auto: all cores")
-      .range(1, kMostHostThreads)
-      .or_zero();
-}
+// A command that reads data files.
+class ReadingCommand : public Command {
+ protected:
+  void declare_reading(OptionSet& set) {
+    set.group("Reading");
+    declare_file_format(set, options_.format, options_.index_base);
+    declare_vocabulary(set, options_.vocabulary);
+    set.add("image", image_,
+            "sparse rows are images of this shape, CxHxW such as 1x28x28; empty: they are not");
+    set.add_choice("part", options_.part, {{"train", DataPart::train}, {"test", DataPart::test}},
+                   "which part of generate:...");
+    set.add_choice("cache", options_.cache, {{"use", CacheMode::use}, {"off", CacheMode::off}},
+                   "the binary cache of parsed files: in $HETSGD_CACHE_DIR, $XDG_CACHE_HOME/hetsgd "
+                   "or ~/.cache/hetsgd");
+    set.add("threads", options_.threads, "parsing threads; auto: all cores")
+        .range(1, kMostHostThreads)
+        .or_zero();
+  }
+  LoadOptions reading() const {
+    LoadOptions options = options_;
+    if (!image_.empty()) options.image = parse_image_shape("--image", image_);
+    return options;
+  }
 
-LoadOptions with_image(LoadOptions options, const std::string& image) {
-  if (!image.empty()) options.image = parse_image_shape("--image", image);
-  return options;
-}
+ private:
+  LoadOptions options_;
+  std::string image_;
+};
 
-class DataInfo final : public Command {
+class DataInfo final : public ReadingCommand {
  public:
   CommandInfo info() const override {
     return {.name = "data info",
@@ -70,55 +66,44 @@ class DataInfo final : public Command {
                          "hetsgd data info 'generate:amazon670k?scale=0.01'",
                          "hetsgd data info --min-frequency 1 'generate:criteo?scale=0.01'",
                          "hetsgd data info train-images-idx3-ubyte.gz"},
-            .operands = "FILE",
-            .minimum_operands = 1,
-            .maximum_operands = 1};
+            .operands = "FILE"};
   }
   void declare(OptionSet& set) override {
-    set.add("json", json_, "print JSON");
-    declare_reading(set, options_, image_);
+    printer_.declare_json(set);
+    declare_reading(set);
   }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
-    const LoadedData loaded = load_dataset(operands[0], with_image(options_, image_));
+    const LoadedData loaded = load_dataset(operands[0], reading());
     if (!loaded.report.cache_note.empty()) warn("{}", loaded.report.cache_note);
     const DatasetSummary summary = summarise(*loaded.data, loaded.report);
     std::optional<ClickCeilings> ceilings;
     if (is_click_spec(operands[0])) {
-      ceilings = ClickGenerator(parse_click_spec(operands[0]), options_.threads)
-                     .ceilings(loaded.data->fields, options_.threads);
+      const std::optional<int> threads = reading().threads;
+      ceilings = ClickGenerator(parse_click_spec(operands[0]), threads)
+                     .ceilings(loaded.data->fields, threads);
     }
-    if (json_) {
-      json document = summary_json(summary, ceilings);
-      escape_bytes(document);
-      fmt::print("{}\n", document.dump(2));
-    } else {
-      print_text(summary_text(summary, loaded.report, ceilings));
-    }
+    print_summary(summary, loaded.report, ceilings, printer_);
     return 0;
   }
 
  private:
-  bool json_ = false;
-  LoadOptions options_;
-  std::string image_;
+  Printer printer_;
 };
 
-class DataVerify final : public Command {
+class DataVerify final : public ReadingCommand {
  public:
   CommandInfo info() const override {
     return {
         .name = "data verify",
         .summary = "read a data file completely and check what it promises",
         .examples = {"hetsgd data verify train.txt", "hetsgd data verify --cache off train.hsgd"},
-        .operands = "FILE...",
-        .minimum_operands = 1,
-        .maximum_operands = 100000};
+        .operands = "FILE..."};
   }
-  void declare(OptionSet& set) override { declare_reading(set, options_, image_); }
+  void declare(OptionSet& set) override { declare_reading(set); }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
     std::size_t findings = 0;
     for (const std::string& path : operands) {
-      const LoadedData loaded = load_dataset(path, with_image(options_, image_));
+      const LoadedData loaded = load_dataset(path, reading());
       const std::vector<std::string> broken = verify(*loaded.data);
       for (const std::string& text : broken) say("{}: {}\n", path, text);
       if (broken.empty()) say("{}: {} rows, all right\n", path, loaded.data->rows());
@@ -127,24 +112,18 @@ class DataVerify final : public Command {
     if (findings > 0) throw data_error("found {} broken promises", findings);
     return 0;
   }
-
- private:
-  LoadOptions options_;
-  std::string image_;
 };
 
 enum class FileFormat { xc, libsvm, hsgd };
 
-class DataConvert final : public Command {
+class DataConvert final : public ReadingCommand {
  public:
   CommandInfo info() const override {
     return {.name = "data convert",
             .summary = "write a data file in another format",
             .examples = {"hetsgd data convert train.txt.bz2 train.hsgd",
                          "hetsgd data convert --to libsvm train.txt train.svm"},
-            .operands = "FROM TO",
-            .minimum_operands = 2,
-            .maximum_operands = 2};
+            .operands = "FROM TO"};
   }
   void declare(OptionSet& set) override {
     set.add_choice(
@@ -157,14 +136,14 @@ class DataConvert final : public Command {
             "click data: the training data whose vocabulary counts, of which FROM is a test file")
         .reads_file(files_of_dataset);
     set.add("overwrite", overwrite_, "replace an existing file");
-    declare_reading(set, options_, image_);
+    declare_reading(set);
   }
   void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const override {
     for (const std::string& file : files_of_dataset(operands[0])) files.add_input("FROM", file);
     files.add_output("TO", operands[1], "the data");
   }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
-    const LoadOptions options = with_image(options_, image_);
+    const LoadOptions options = reading();
     const LoadedData loaded =
         vocabulary_.empty()
             ? load_dataset(operands[0], options)
@@ -190,8 +169,6 @@ class DataConvert final : public Command {
   IndexBase to_base_ = IndexBase::one;
   std::string vocabulary_;
   bool overwrite_ = false;
-  LoadOptions options_;
-  std::string image_;
 };
 
 class DataGenerate final : public Command {
@@ -204,9 +181,7 @@ class DataGenerate final : public Command {
             .examples = {"hetsgd data generate tiny tiny",
                          "hetsgd data generate amazon670k --scale 0.1 --seed 2 amazon-small",
                          "hetsgd data generate criteo --scale 0.001 clicks"},
-            .operands = fmt::format("{} PREFIX", fmt::join(preset_names(), "|")),
-            .minimum_operands = 2,
-            .maximum_operands = 2};
+            .operands = fmt::format("{} PREFIX", fmt::join(preset_names(), "|"))};
   }
   void declare(OptionSet& set) override {
     set.add("scale", scale_, "multiplies rows, features and labels; of click data the rows")
@@ -229,8 +204,8 @@ class DataGenerate final : public Command {
     const bool is_click = std::ranges::find(clicks, operands[0]) != clicks.end();
     const DataFormat format = is_click ? DataFormat::criteo : DataFormat::xc;
     if (format_ != DataFormat::detect && format_ != format) {
-      throw usage_error("--format: found {}, expected {} for {}", to_string(format_),
-                        to_string(format), operands[0]);
+      refuse("--format", to_string(format_),
+             fmt::format("{} for {}", to_string(format), operands[0]));
     }
     if (is_click) {
       write_clicks(operands);
@@ -275,17 +250,6 @@ class DataGenerate final : public Command {
   bool overwrite_ = false;
 };
 
-}  // namespace
-
-const bool data_info_registered = register_command<DataInfo>(CommandGroup::data, 1);
-const bool data_verify_registered = register_command<DataVerify>(CommandGroup::data, 5);
-const bool data_convert_registered = register_command<DataConvert>(CommandGroup::data, 2);
-const bool data_generate_registered = register_command<DataGenerate>(CommandGroup::data, 3);
-
-// hetsgd data fetch.
-
-namespace {
-
 class DataFetch final : public Command {
  public:
   CommandInfo info() const override {
@@ -294,9 +258,7 @@ class DataFetch final : public Command {
         .summary = "bring a data set here, checked; --train NAME then reads it",
         .examples = {"hetsgd data fetch a9a", "hetsgd data fetch amazon-670k --from ~/Downloads",
                      "HETSGD_DATASETS_DIR=/data hetsgd data fetch my-data.json"},
-        .operands = fmt::format("{}|MANIFEST.json", fmt::join(manifest_names(), "|")),
-        .minimum_operands = 1,
-        .maximum_operands = 1};
+        .operands = fmt::format("{}|MANIFEST.json", fmt::join(manifest_names(), "|"))};
   }
   void declare(OptionSet& set) override {
     set.add("from", options_.from,
@@ -321,6 +283,10 @@ class DataFetch final : public Command {
 
 }  // namespace
 
+const bool data_info_registered = register_command<DataInfo>(CommandGroup::data, 1);
+const bool data_convert_registered = register_command<DataConvert>(CommandGroup::data, 2);
+const bool data_generate_registered = register_command<DataGenerate>(CommandGroup::data, 3);
 const bool data_fetch_registered = register_command<DataFetch>(CommandGroup::data, 4);
+const bool data_verify_registered = register_command<DataVerify>(CommandGroup::data, 5);
 
 }  // namespace hetsgd

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "calibration.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/profile.hpp"
 #include "command.hpp"
@@ -12,8 +13,8 @@
 #include "help.hpp"
 #include "linalg/cuda/cuda_details.hpp"
 #include "linalg/cuda/cuda_device.hpp"
+#include "printer.hpp"
 #include "result/environment.hpp"
-#include "result/table.hpp"
 
 namespace hetsgd {
 namespace {
@@ -68,19 +69,18 @@ std::string clock_text(const CudaClock& clock) {
 
 // A cross where a GPU reaches another one's memory without the host.
 std::string peer_text(const CudaPlatform& platform, const std::vector<CudaGpuDetails>& details) {
-  std::vector<std::string> header{"reaches"};
-  for (const CudaGpu& gpu : platform.gpus) header.push_back(fmt::format("cuda:{}", gpu.ordinal));
-  Table table(header);
+  std::vector<Row> rows;
   for (std::size_t i = 0; i < details.size(); ++i) {
-    std::vector<std::string> row{fmt::format("cuda:{}", platform.gpus[i].ordinal)};
+    const int ordinal = platform.gpus[i].ordinal;
+    Row& row = rows.emplace_back().show("reaches", fmt::format("cuda:{}", ordinal));
     for (const CudaGpu& other : platform.gpus) {
-      const auto& peers = details[i].peers;
-      const bool reaches = std::find(peers.begin(), peers.end(), other.ordinal) != peers.end();
-      row.emplace_back(other.ordinal == platform.gpus[i].ordinal ? "-" : reaches ? "yes" : "no");
+      const bool reaches = std::ranges::count(details[i].peers, other.ordinal) > 0;
+      row.show(fmt::format("cuda:{}", other.ordinal), other.ordinal == ordinal ? "-"
+                                                      : reaches                ? "yes"
+                                                                               : "no");
     }
-    table.add(row);
   }
-  return table.format(TableFormat::text);
+  return table_of(rows).format(TableFormat::text);
 }
 
 std::string cuda_text(const CudaPlatform& platform) {
@@ -107,6 +107,13 @@ std::string cuda_text(const CudaPlatform& platform) {
   return text;
 }
 
+json profile_json(const std::string& name) {
+  return json::parse(to_json_text(load_device_profile(name)));
+}
+json network_json(const std::string& name) {
+  return json::parse(to_json_text(load_network_model(name)));
+}
+
 json devices_json() {
   const json host = environment_json();
   json result = {{"cpu",
@@ -120,10 +127,10 @@ json devices_json() {
                  {"profiles", json::array()},
                  {"networks", json::array()}};
   for (const std::string& name : builtin_device_profiles()) {
-    result["profiles"].push_back(json::parse(to_json_text(load_device_profile(name))));
+    result["profiles"].push_back(profile_json(name));
   }
   for (const std::string& name : builtin_network_models()) {
-    result["networks"].push_back(json::parse(to_json_text(load_network_model(name))));
+    result["networks"].push_back(network_json(name));
   }
   return result;
 }
@@ -134,25 +141,21 @@ std::string devices_text() {
       "Real (--cluster threads --devices ...):\n"
       "  cpu:N    N cores of {}; {} of {} usable, {}\n"
       "{}\n",
-      host["cpu_model"].is_string() ? host["cpu_model"].get<std::string>() : "an unknown processor",
-      host["cores_available"].dump(), host["cores"].dump(),
+      processor_of(host), host["cores_available"].dump(), host["cores"].dump(),
       format_bytes(host["memory_bytes"].get<double>()), cuda_text(cuda_platform()));
+  const auto number = [](double value) { return fmt::format("{:.3g}", value); };
   Table profiles({"--profile", "TFLOP/s", "GB/s", "launch us", "memory GiB", "host GB/s"});
   for (const std::string& name : builtin_device_profiles()) {
     const DeviceProfile p = load_device_profile(name);
-    profiles.add(
-        {name, fmt::format("{:.3g}", p.operations_per_s / 1e12),
-         fmt::format("{:.3g}", p.bytes_per_s / 1e9),
-         fmt::format("{:.3g}", p.launch_overhead_s * 1e6),
-         fmt::format("{:.3g}", p.memory_bytes / 0x1p30),
-         p.host_link_bytes_per_s ? fmt::format("{:.3g}", *p.host_link_bytes_per_s / 1e9) : "-"});
+    profiles.add({name, number(p.operations_per_s / 1e12), number(p.bytes_per_s / 1e9),
+                  number(p.launch_overhead_s * 1e6), number(p.memory_bytes / 0x1p30),
+                  p.host_link_bytes_per_s ? number(*p.host_link_bytes_per_s / 1e9) : "-"});
   }
   Table networks({"--network", "GB/s", "latency us", "server GB/s"});
   for (const std::string& name : builtin_network_models()) {
     const NetworkModel n = load_network_model(name);
-    networks.add({name, fmt::format("{:.3g}", n.bytes_per_s / 1e9),
-                  fmt::format("{:.3g}", n.latency.count() * 1e6),
-                  fmt::format("{:.3g}", n.server_bytes_per_s / 1e9)});
+    networks.add({name, number(n.bytes_per_s / 1e9), number(n.latency.count() * 1e6),
+                  number(n.server_bytes_per_s / 1e9)});
   }
   return text + "Simulated (--cluster sim):\n" + profiles.format(TableFormat::text) + "\n" +
          networks.format(TableFormat::text);
@@ -161,18 +164,13 @@ std::string devices_text() {
 // A built-in profile or network, as JSON.
 json find_builtin(const std::string& name) {
   std::vector<std::string> names = builtin_device_profiles();
-  if (std::ranges::find(names, name) != names.end()) {
-    return json::parse(to_json_text(load_device_profile(name)));
-  }
+  if (std::ranges::count(names, name) > 0) return profile_json(name);
   const std::vector<std::string> networks = builtin_network_models();
-  if (std::ranges::find(networks, name) != networks.end()) {
-    return json::parse(to_json_text(load_network_model(name)));
-  }
+  if (std::ranges::count(networks, name) > 0) return network_json(name);
   names.insert(names.end(), networks.begin(), networks.end());
   const std::string hint = did_you_mean(name, names);
-  throw with_hint(
-      usage_error("devices: found {}, expected a simulated device or network", quote(name)),
-      hint.empty() ? "hetsgd devices lists them" : hint);
+  refuse("devices", quote(name), "a simulated device or network",
+         hint.empty() ? "hetsgd devices lists them" : hint);
 }
 
 // Its numbers, whose units end the names, and where they come from.
@@ -190,23 +188,21 @@ class Devices final : public Command {
     return {.name = "devices",
             .summary = "devices of this machine, simulated devices and networks",
             .examples = {"hetsgd devices", "hetsgd devices v100", "hetsgd devices --json"},
-            .operands = "[NAME]",
-            .minimum_operands = 0,
-            .maximum_operands = 1};
+            .operands = "[NAME]"};
   }
-  void declare(OptionSet& set) override { set.add("json", json_, "print JSON"); }
+  void declare(OptionSet& set) override { printer_.declare_json(set); }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
-    if (!operands.empty()) {
-      const json builtin = find_builtin(operands[0]);
-      fmt::print("{}", json_ ? builtin.dump(2) + "\n" : profile_text(builtin));
-      return 0;
+    const json found = operands.empty() ? json() : find_builtin(operands[0]);
+    if (printer_.json()) {
+      printer_.print(operands.empty() ? devices_json() : found);
+    } else {
+      printer_.print(operands.empty() ? devices_text() : profile_text(found));
     }
-    fmt::print("{}", json_ ? devices_json().dump(2) + "\n" : devices_text());
     return 0;
   }
 
  private:
-  bool json_ = false;
+  Printer printer_;
 };
 
 }  // namespace

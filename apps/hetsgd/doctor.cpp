@@ -5,64 +5,28 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <iterator>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cluster/cluster.hpp"
 #include "cluster/devices.hpp"
 #include "command.hpp"
 #include "core/error.hpp"
-#include "core/logging.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
 #include "data/load.hpp"
 #include "linalg/cuda/cuda_details.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "linalg/device.hpp"
+#include "printer.hpp"
 #include "ranks.hpp"
 #include "result/environment.hpp"
-#include "result/result.hpp"
 
 namespace hetsgd {
-
-// mpirun hetsgd doctor: where the ranks are and what carries their messages.
-
-// Name and text of each line: the MPI library, and every rank with its host, its cores and the
-// device that --devices gives it. None where no launcher started this process. Collective. Errors:
-// usage, device (as train's).
-std::vector<std::pair<std::string, std::string>> describe_ranks(
-    const std::vector<std::string>& devices);
-
-std::vector<std::pair<std::string, std::string>> describe_ranks(
-    const std::vector<std::string>& devices) {
-  if (!launched()) return {};
-  const std::string name = default_cluster(/*is_virtual=*/false);
-  ProcessGroup& processes = processes_of(name);
-  ClusterOptions options;
-  options.workers = processes.size();
-  options.devices = devices;
-  const auto cluster = make_cluster(name, options);
-  std::vector<std::pair<std::string, std::string>> lines;
-  lines.emplace_back(
-      name, fmt::format("{}; MPI_THREAD_MULTIPLE; {} pointers to GPU memory", processes.library(),
-                        processes.takes_gpu_memory() ? "takes" : "takes no"));
-  for (const ProcessPlace& rank : processes.places()) {
-    lines.emplace_back(
-        fmt::format("rank {}", rank.rank),
-        fmt::format("{}, local rank {} of {}, process {}, may use cores {} of {}; computes on {}",
-                    rank.host, rank.local_rank, rank.local_size, rank.pid,
-                    format_rank_set(rank.cores), rank.host_cores,
-                    cluster->planned(rank.rank).device));
-  }
-  return lines;
-}
-
 namespace {
 
 using nlohmann::json;
@@ -74,6 +38,32 @@ struct Check {
   Verdict verdict = Verdict::ok;
   std::string text;
 };
+
+// mpirun hetsgd doctor: where the ranks are and what carries their messages. The MPI library, and
+// every rank with its host, its cores and the device that --devices gives it; nothing where no
+// launcher started this process. Collective. Errors: usage, device (as train's).
+std::vector<Check> check_ranks(const std::vector<std::string>& devices) {
+  if (!launched()) return {};
+  const std::string name = default_cluster(/*is_virtual=*/false);
+  ProcessGroup& processes = processes_of(name);
+  ClusterOptions options;
+  options.workers = processes.size();
+  options.devices = devices;
+  const auto cluster = make_cluster(name, options);
+  std::vector<Check> checks = {
+      {name, Verdict::ok,
+       fmt::format("{}; MPI_THREAD_MULTIPLE; {} pointers to GPU memory", processes.library(),
+                   processes.takes_gpu_memory() ? "takes" : "takes no")}};
+  for (const ProcessPlace& rank : processes.places()) {
+    checks.push_back(
+        {fmt::format("rank {}", rank.rank), Verdict::ok,
+         fmt::format("{}, local rank {} of {}, process {}, may use cores {} of {}; computes on {}",
+                     rank.host, rank.local_rank, rank.local_size, rank.pid,
+                     format_rank_set(rank.cores), rank.host_cores,
+                     cluster->planned(rank.rank).device)});
+  }
+  return checks;
+}
 
 const char* word(Verdict verdict) {
   return verdict == Verdict::ok ? "ok" : verdict == Verdict::warning ? "warning" : "broken";
@@ -191,11 +181,8 @@ Check check_peers(const CudaPlatform& platform, const std::vector<CudaGpuDetails
   for (std::size_t i = 0; i < details.size(); ++i) {
     for (const CudaGpu& other : platform.gpus) {
       const int ordinal = platform.gpus[i].ordinal;
-      const auto& peers = details[i].peers;
-      if (other.ordinal == ordinal ||
-          std::find(peers.begin(), peers.end(), other.ordinal) != peers.end()) {
-        continue;
-      }
+      if (other.ordinal == ordinal) continue;
+      if (std::ranges::count(details[i].peers, other.ordinal) > 0) continue;
       missing +=
           fmt::format("{}cuda:{} to cuda:{}", missing.empty() ? "" : ", ", ordinal, other.ordinal);
     }
@@ -246,7 +233,7 @@ class Doctor final : public Command {
                          "mpirun -n 4 hetsgd doctor --devices cpu:auto"}};
   }
   void declare(OptionSet& set) override {
-    set.add("json", json_, "print JSON");
+    printer_.declare_json(set);
     set.add("devices", devices_,
             "under mpirun: the devices that ranks shall compute on, as of train");
   }
@@ -256,10 +243,8 @@ class Doctor final : public Command {
     std::vector<Check> checks = {check_cores(), check_load(),  check_memory(),
                                  check_clock(), check_cache(), check_clusters()};
     checks.push_back(check_device("cpu device", *make_cpu_device<float>(1)));
-    for (Check& check : check_gpus()) checks.push_back(std::move(check));
-    for (auto& [name, text] : describe_ranks(devices_)) {
-      checks.push_back({name, Verdict::ok, std::move(text)});
-    }
+    std::ranges::move(check_gpus(), std::back_inserter(checks));
+    std::ranges::move(check_ranks(devices_), std::back_inserter(checks));
     const auto broken = std::ranges::find(checks, Verdict::broken, &Check::verdict);
     const ExitCode code = broken == checks.end() ? ExitCode::ok : ExitCode::device;
     ProcessGroup& processes = launched_processes();
@@ -275,25 +260,22 @@ class Doctor final : public Command {
 
  private:
   void print(const std::vector<Check>& checks) const {
-    if (json_) {
-      json list = json::array();
-      for (const Check& check : checks) {
-        list.push_back(
-            {{"name", check.name}, {"verdict", word(check.verdict)}, {"text", check.text}});
-      }
-      json document = {{"checks", list}, {"environment", environment_json()}};
-      escape_bytes(document);
-      fmt::print("{}\n", document.dump(2));
-      return;
-    }
-    fmt::print("{}\n", version_text());
+    std::vector<Row> rows;
     for (const Check& check : checks) {
-      say("{:<8} {:<12} {}\n", word(check.verdict), check.name, check.text);
+      rows.emplace_back()
+          .both("verdict", "verdict", std::string(word(check.verdict)))
+          .both("check", "name", check.name)
+          .both("what it saw", "text", check.text);
+    }
+    if (printer_.json()) {
+      printer_.print({{"checks", json_of(rows)}, {"environment", environment_json()}});
+    } else {
+      printer_.print(version_text() + "\n" + table_of(rows).format(TableFormat::text));
     }
   }
 
   std::vector<std::string> devices_;
-  bool json_ = false;
+  Printer printer_;
 };
 
 }  // namespace

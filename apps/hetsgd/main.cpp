@@ -20,6 +20,7 @@
 #include "core/text.hpp"
 #include "core/version.hpp"
 #include "help.hpp"
+#include "printer.hpp"
 #include "training/plugins.hpp"
 
 namespace hetsgd {
@@ -27,11 +28,11 @@ namespace {
 
 int print_version(const std::vector<std::string>& arguments) {
   if (arguments.size() == 2 && arguments[1] == "--json") {
-    fmt::print("{}\n", version_json().dump(2));
+    print_json(version_json());
   } else if (arguments.size() == 1) {
     fmt::print("{}", version_text());
   } else {
-    throw usage_error("--version: found {}, expected --json or nothing", quote(arguments[1]));
+    refuse("--version", quote(arguments[1]), "--json or nothing");
   }
   return 0;
 }

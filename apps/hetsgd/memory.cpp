@@ -40,9 +40,7 @@ class Memory final : public Command {
                          "hetsgd memory 'inception-v4?bn=0' --policy dymem,vdnn-all --memory 4G",
                          "hetsgd memory vgg-16 -o m.json --memory-curve 12",
                          "hetsgd memory lenet-5 --print-network > my.json"},
-            .operands = "NETWORK...",
-            .minimum_operands = 1,
-            .maximum_operands = 64};
+            .operands = "NETWORK..."};
   }
 
   void declare(OptionSet& set) override {

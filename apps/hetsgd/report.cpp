@@ -23,9 +23,7 @@ class Report final : public Command {
             .examples = {"hetsgd report runs -o report.html",
                          "hetsgd report sweep --target 'p1>=0.6' --reference ssgd --overwrite",
                          "hetsgd report runs --format json -o - | jq .workloads[0].groups"},
-            .operands = "FOLDER|INDEX|RESULT...",
-            .minimum_operands = 1,
-            .maximum_operands = 100000};
+            .operands = "FOLDER|INDEX|RESULT..."};
   }
 
   void declare(OptionSet& set) override {

@@ -16,9 +16,7 @@ class Rerun final : public Command {
             .summary = "repeat the run of a result file; flags change what they name",
             .examples = {"hetsgd rerun result.json -o again.json",
                          "hetsgd rerun result.json --seed 2 -o seed2.json"},
-            .operands = "RESULT",
-            .minimum_operands = 1,
-            .maximum_operands = 1};
+            .operands = "RESULT"};
   }
 
   // The file comes first, because its plugins, algorithm and model decide which options there are.

@@ -5,11 +5,10 @@
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "experiment/benchmark.hpp"
+#include "printer.hpp"
 
 namespace hetsgd {
 namespace {
-
-enum class ScoreFormat { text, markdown, csv, document };
 
 class ScoreCommand final : public Command {
  public:
@@ -20,21 +19,15 @@ class ScoreCommand final : public Command {
                          "hetsgd score v1.toml --runs runs/benchmark/v1 --format json",
                          "hetsgd score v1.toml --check entry.json",
                          "hetsgd score --schema > standing.schema.json"},
-            .operands = "SPEC",
-            .minimum_operands = 0,
-            .maximum_operands = 1};
+            .operands = "[SPEC]"};
   }
 
   void declare(OptionSet& set) override {
     set.add(
         "runs", runs_,
         "folder of the sweeps: of SPEC itself and of entries, which differ in their cases alone");
-    set.add_choice("format", format_,
-                   {{"text", ScoreFormat::text},
-                    {"markdown", ScoreFormat::markdown},
-                    {"csv", ScoreFormat::csv},
-                    {"json", ScoreFormat::document}},
-                   "how to print");
+    printer_.declare_format(
+        set, {PrintFormat::text, PrintFormat::markdown, PrintFormat::csv, PrintFormat::json});
     set.add("check", check_,
             "only say whether this specification is an entry to the benchmark, before it is run")
         .reads_file();
@@ -65,21 +58,15 @@ class ScoreCommand final : public Command {
   }
 
   void print(const Benchmark& benchmark) const {
-    switch (format_) {
-      case ScoreFormat::text:
-        return print_text(standing_report(benchmark, TableFormat::text));
-      case ScoreFormat::markdown:
-        return print_text(standing_report(benchmark, TableFormat::markdown));
-      case ScoreFormat::csv:
-        return print_text(standing_table(benchmark).format(TableFormat::csv));
-      case ScoreFormat::document:
-        return fmt::print("{}\n", standing_json(benchmark).dump(1));
-    }
+    if (printer_.json()) return printer_.print(standing_json(benchmark));
+    const TableFormat format = printer_.table_format();
+    printer_.print(format == TableFormat::csv ? standing_table(benchmark).format(format)
+                                              : standing_report(benchmark, format));
   }
 
   std::string runs_ = "runs";
   std::string check_;
-  ScoreFormat format_ = ScoreFormat::text;
+  Printer printer_;
   bool schema_ = false;
 };
 

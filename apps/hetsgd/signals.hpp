@@ -2,11 +2,31 @@
 #pragma once
 
 #include <atomic>
+#include <csignal>
 
 namespace hetsgd {
 
+inline std::atomic<int> signal_received{0};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not lock");
+
+inline void handle_signal(int signal) {
+  if (signal_received.exchange(signal) == 0) return;
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 // Installs the handlers. The value becomes the signal's number when one arrives.
-const std::atomic<int>& catch_signals();
-int received_signal();  // 0: none
+inline const std::atomic<int>& catch_signals() {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction action {};
+    action.sa_handler = handle_signal;
+    sigemptyset(&action.sa_mask);
+    action.sa_flags = SA_RESTART;
+    ::sigaction(signal, &action, nullptr);
+  }
+  return signal_received;
+}
+
+inline int received_signal() { return signal_received.load(); }  // 0: none
 
 }  // namespace hetsgd

@@ -29,9 +29,7 @@ class SweepCommand final : public Command {
                      "hetsgd sweep a6.toml -o /shared/runs --shard 3/16   # one of 16 processes",
                      "hetsgd sweep a6.toml --print-commands | parallel -j 4",
                      "hetsgd sweep --schema > sweep.schema.json"},
-        .operands = "SPEC",
-        .minimum_operands = 0,
-        .maximum_operands = 1};
+        .operands = "[SPEC]"};
   }
 
   void declare(OptionSet& set) override {

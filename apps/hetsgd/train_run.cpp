@@ -1,5 +1,3 @@
-#include "train_run.hpp"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -13,15 +11,53 @@
 #include "core/output_file.hpp"
 #include "core/text.hpp"
 #include "experiment/run.hpp"
-#include "progress.hpp"
+#include "printer.hpp"
 #include "ranks.hpp"
-#include "result/time_to_accuracy.hpp"
 #include "result/summary.hpp"
-#include "result/table.hpp"
+#include "result/time_to_accuracy.hpp"
 #include "signals.hpp"
+#include "train_session.hpp"
 
 namespace hetsgd {
 namespace {
+
+std::string bar_text(double share) {
+  constexpr int kCells = 20;
+  const int full = static_cast<int>(share * kCells);
+  return fmt::format("[{:=<{}}{:{}}] ", "", full, "", kCells - full);
+}
+
+// The metric that says most.
+std::string metric_text(const CurvePoint& point) {
+  if (const auto value = accuracy_of(point)) {
+    return fmt::format("  {} {:.4f}", point.metrics.front().metric->key(), *value);
+  }
+  return fmt::format("  {} {:.4g}", kTestLoss, point.test_loss());
+}
+
+// One line about a run that is going on. `bar`: with a bar in front.
+std::string progress_text(const Progress& p, bool bar) {
+  const double share = p.share_done();
+  std::string text = bar ? bar_text(share) : "";
+  text += fmt::format("{:.0f}%", 100 * share);
+  if (p.measuring_s > 0) text += "  measuring";
+  if (const auto remaining = p.remaining()) {
+    text += fmt::format("  ETA {}", format_seconds(*remaining));
+  }
+  text += fmt::format("  epoch {:.2f}  step {}  samples {}", p.epoch_num, p.updates,
+                      format_count(static_cast<double>(p.samples_count)));
+  if (p.samples_count > 0) text += fmt::format("  loss {:.4g}", p.train_loss);
+  if (p.last) text += metric_text(*p.last);
+  if (p.time.count() > 0) {
+    text += fmt::format("  {} samples/s", format_count(p.samples_per_s()));
+  }
+  if (p.slowest_rank != p.fastest_rank) {
+    text += fmt::format("  slowest {} ({}/step)  fastest {} ({}/step)", p.slowest_rank,
+                        format_seconds(Seconds(p.slowest_step_s)), p.fastest_rank,
+                        format_seconds(Seconds(p.fastest_step_s)));
+  }
+  return text;
+}
 
 std::string time_text(std::optional<double> seconds) {
   return seconds ? format_seconds(Seconds(*seconds)) : "-";
@@ -42,9 +78,7 @@ void print_targets(const Summary& summary, const RunStart& start) {
                held ? fmt::format("{}", held->samples_count) : "-",
                held ? fmt::format("{}", held->updates) : "-"});
   }
-  std::string text = table.format(TableFormat::text);
-  text.pop_back();
-  log_info("{}", text);
+  log_table(table);
 }
 
 std::string metrics_text(const std::map<std::string, double>& metrics) {

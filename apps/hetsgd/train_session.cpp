@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "command.hpp"
 #include "core/bytes.hpp"
@@ -15,9 +14,9 @@
 #include "core/text.hpp"
 #include "core/version.hpp"
 #include "experiment/tuning.hpp"
+#include "printer.hpp"
 #include "ranks.hpp"
 #include "result/validate.hpp"
-#include "train_run.hpp"
 #include "training/plugins.hpp"
 #include "training/simulation/estimate.hpp"
 #include "training/training.hpp"
@@ -25,31 +24,16 @@
 namespace hetsgd {
 namespace {
 
-// Whether a flag that was given leaves the option `key` of a configuration no place.
+// Whether a flag that was given leaves the option `key` of a configuration no place: its rival, or one
+// without whose value it changes nothing.
 bool flag_excludes(const OptionSet& set, const std::string& key) {
-  struct Exclusion {
-    const char* key;
-    const char* flag;
-    bool (*goes_with)(const nlohmann::json& value);  // whether the key goes with the flag's value
+  const auto is_flag = [&](const std::string& name) {
+    return set.find(name)->source == OptionSource::flag;
   };
-  constexpr auto is_adam = [](const nlohmann::json& value) { return value == "adam"; };
-  constexpr auto is_virtual = [](const nlohmann::json& value) {
-    return cluster_kind(value.get<std::string>()).is_virtual;
-  };
-  constexpr auto has_processes = [](const nlohmann::json& value) {
-    return cluster_kind(value.get<std::string>()).join != nullptr;
-  };
-  static constexpr Exclusion kExclusions[] = {{"charge", "cluster", is_virtual},
-                                              {"charge_batch", "cluster", is_virtual},
-                                              {"service_rank", "cluster", has_processes},
-                                              {"decoupled_weight_decay", "optimizer", is_adam}};
-  const auto is_flag = [](const Option& option) { return option.source == OptionSource::flag; };
-  const std::string& rival = set.find(key)->excludes;
-  if (!rival.empty() && is_flag(*set.find(rival))) return true;
-  return std::any_of(std::begin(kExclusions), std::end(kExclusions), [&](const Exclusion& each) {
-    const Option& flag = *set.find(each.flag);
-    return key == each.key && is_flag(flag) && !each.goes_with(flag.to_json());
-  });
+  const Option& option = *set.find(key);
+  if (!option.excludes.empty() && is_flag(option.excludes)) return true;
+  const OptionNeed* const need = set.missing_need(option);
+  return need != nullptr && (is_flag(need->option) || flag_excludes(set, need->option));
 }
 
 // The files of the option "plugin".
@@ -239,7 +223,7 @@ void TrainSession::take_tuned(OptionSet& set) {
 
 int TrainSession::print_plan(const OptionSet& set) {
   const nlohmann::json plan = plan_of_run(spec(set));
-  if (options_.processes().is_root()) fmt::print("{}\n", plan.dump(2));
+  if (options_.processes().is_root()) print_json(plan);
   return 0;
 }
 

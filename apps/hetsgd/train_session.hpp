@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/options.hpp"
 #include "experiment/configured_run.hpp"
+#include "result/result.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd {
@@ -53,6 +54,13 @@ class TrainSession {
   bool print_config_ = false;
   bool dry_run_ = false;
 };
+
+// Runs and writes the result as the options say, with what `result` adds to it, and shows its progress.
+// Errors: those of the run, after its result was written.
+//
+// Exit codes: 0; 3 a target was missed under --require-target; 6 --time-limit; 128 + signal. A run
+// that diverged is a result like any other: 0 and a warning.
+int run_training(const RunSpec& spec, const ResultOptions& result);
 
 // Loads the plugins that --plugin names among `arguments`, or the environment.
 void load_plugins(const std::vector<std::string>& arguments);

@@ -13,11 +13,10 @@
 #include "core/non_copyable.hpp"
 #include "core/output_file.hpp"
 #include "core/text.hpp"
-#include "progress.hpp"
+#include "printer.hpp"
 #include "ranks.hpp"
 #include "result/output.hpp"
 #include "result/result.hpp"
-#include "result/table.hpp"
 #include "signals.hpp"
 
 namespace hetsgd {
@@ -112,9 +111,7 @@ void print_choices(const Tuning& tuning) {
                 format_seconds(Seconds(cost.train_s)), format_seconds(Seconds(cost.wall_s))});
     table.add(std::move(row));
   }
-  std::string text = table.format(TableFormat::text);
-  text.pop_back();
-  log_info("{}", text);
+  log_table(table);
   log_info(
       "{}, median over {} seed{}, by learning rate{}; the last three columns: cost of the trials",
       tuning.goal.target ? "time to " + tuning.goal.text() : "final " + tuning.goal.metric,

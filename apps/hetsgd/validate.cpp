@@ -22,9 +22,7 @@ class Validate final : public Command {
             .summary = "check files of train and tune, and specifications of sweeps (TOML)",
             .examples = {"hetsgd validate result.json", "hetsgd validate results/*.json",
                          "hetsgd validate --schema > result.schema.json"},
-            .operands = "RESULT...",
-            .minimum_operands = 0,
-            .maximum_operands = 100000};
+            .operands = "[RESULT...]"};
   }
 
   void declare(OptionSet& set) override {

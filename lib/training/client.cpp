@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/host_clock.hpp"
+#include "core/rank_index.hpp"
 #include "training/traced_endpoint.hpp"
 
 namespace hetsgd {
@@ -26,7 +27,7 @@ Work Client::gradient_work(int rank, const BatchShape& batch) const {
 }
 
 Work Client::work_of_network(int rank, const BatchShape& batch) const {
-  const std::size_t device = std::min(static_cast<std::size_t>(rank), setup_.rates.size() - 1);
+  const std::size_t device = std::min(at(rank), setup_.rates.size() - 1);
   const std::lock_guard lock(network_works_mutex_);
   const double steps = charged_model().counted_steps(batch);
   const auto [found, is_new] = network_works_.try_emplace({device, batch.samples, steps});
@@ -107,7 +108,7 @@ void mean_of(std::span<const std::span<const float>> replicas, std::span<float> 
 }
 
 SharedClient::SharedClient(Referee& referee, const RunSetup& setup)
-    : Client(referee, setup), published_(static_cast<std::size_t>(referee.rules().plan.workers)) {
+    : Client(referee, setup), published_(at(referee.rules().plan.workers)) {
   for (Published& each : published_) each.replica = setup.initial;
 }
 
@@ -163,7 +164,7 @@ bool SharedClient::comes_last(std::uint64_t call) {
 
 void SharedClient::publish(int rank, Device& device, std::span<const float> replica) {
   const std::lock_guard lock(mutex_);
-  published_[static_cast<std::size_t>(rank)] = {.device = &device, .replica = replica, .copy = {}};
+  published_[at(rank)] = {.device = &device, .replica = replica, .copy = {}};
 }
 
 std::span<const float> SharedClient::mean_of_published() {

@@ -242,12 +242,11 @@ void check_measured(const std::string& name, const Dataset& train, const Dataset
   }
   names.emplace_back(kTrainLoss);
   const bool binary = train.task == Task::binary;
-  throw with_hint(
-      usage_error("{}: found {}, but {} is not measured on {} data{}, expected one of {}", place,
-                  text, name, to_string(train.task),
-                  binary ? "" : fmt::format(" with {} labels", data.label_count),
-                  fmt::join(names, ", ")),
-      fmt::format("the metric that says most about these data is {}", names.front()));
+  refuse(place,
+         fmt::format("{}, but {} is not measured on {} data{}", text, name, to_string(train.task),
+                     binary ? "" : fmt::format(" with {} labels", data.label_count)),
+         fmt::format("one of {}", fmt::join(names, ", ")),
+         fmt::format("the metric that says most about these data is {}", names.front()));
 }
 
 Evaluator::Evaluator(const Model& model, DatasetPtr test, EvaluatorOptions options)

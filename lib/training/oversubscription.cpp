@@ -208,8 +208,7 @@ void describe_machine(const Cluster& cluster, const TrainOptions& options, Recor
     record.convolution_library = convolution_library_version(options.convolution_library);
   }
   record.load = host_load(cluster);
-  for (std::string& text : oversubscription_warnings(cluster))
-    record.warnings.push_back(std::move(text));
+  record.warn(oversubscription_warnings(cluster));
 }
 
 int first_gpu(const Cluster& cluster) {

@@ -1,150 +1,141 @@
-#include "training/plan_checks.hpp"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 #include "core/text.hpp"
+#include "training/plan.hpp"
 #include "training/simulation/charge.hpp"
 
 namespace hetsgd {
-
 namespace {
 
-void check_precision(const TrainOptions& options, const OptionSet& set,
-                     const std::vector<std::string>& devices) {
-  if (options.precision == Precision::fp32) return;
-  std::string found;
-  if (cluster_kind(options.cluster).is_virtual) {
-    found = fmt::format("--cluster {}", options.cluster);
-  } else if (devices.empty()) {
-    found = "no --devices";
-  } else if (const auto cpu = std::ranges::find_if(
-                 devices, [](const std::string& text) { return !text.starts_with("cuda:"); });
-             cpu != devices.end()) {
-    found = fmt::format("--devices {}", *cpu);
-  }
-  if (found.empty()) return;
-  throw with_hint(
-      usage_error("--precision: found {} with {}, expected fp32 where a worker computes "
-                  "on a CPU",
-                  set.to_json()["precision"].get<std::string>(), found),
-      "tf32 and bf16 are what a GPU's tensor cores offer: --devices cuda:0");
+using Devices = std::vector<std::string>;
+
+bool is_gpu(const std::string& device) { return device.starts_with("cuda:"); }
+
+// "": none of the devices is one.
+std::string first_gpu_in(const Devices& devices) {
+  const auto gpu = std::ranges::find_if(devices, is_gpu);
+  return gpu == devices.end() ? "" : *gpu;
 }
 
-void check_convolutions(const TrainOptions& options, const std::vector<std::string>& devices) {
-  if (options.convolution_library == ConvolutionLibrary::own) return;
-  const bool has_gpu = std::ranges::any_of(
-      devices, [](const std::string& text) { return text.starts_with("cuda:"); });
-  std::string found;
+void check_precision(const TrainOptions& options, const OptionSet& set, const Devices& devices) {
+  if (options.precision == Precision::fp32) return;
+  std::string beside;
   if (cluster_kind(options.cluster).is_virtual) {
-    found = fmt::format("--cluster {}", options.cluster);
-  } else if (!has_gpu) {
-    found = "no GPU in --devices";
-  } else if (!find_model(options.model).info.reads_images) {
-    found = fmt::format("--model {}, which has no convolutions", options.model);
-  } else if (options.precision == Precision::bf16) {
-    found = "--precision bf16, which it does not have for floats";
+    beside = "--cluster " + options.cluster;
+  } else if (devices.empty()) {
+    beside = "no --devices";
+  } else if (const auto cpu = std::ranges::find_if_not(devices, is_gpu); cpu != devices.end()) {
+    beside = "--devices " + *cpu;
+  } else {
+    return;
   }
-  if (found.empty()) return;
-  throw with_hint(
-      usage_error("--convolution-library: found cudnn with {}, expected own there", found),
-      "cuDNN computes convolutions of networks on GPUs, in fp32 or tf32: --model lenet-5 "
-      "--cluster threads --devices cuda:0");
+  refuse("--precision",
+         fmt::format("{} with {}", set.to_json()["precision"].get<std::string>(), beside),
+         "fp32 where a worker computes on a CPU",
+         "tf32 and bf16 are what a GPU's tensor cores offer: --devices cuda:0");
+}
+
+void check_convolutions(const TrainOptions& options, const Devices& devices) {
+  if (options.convolution_library == ConvolutionLibrary::own) return;
+  std::string beside;
+  if (cluster_kind(options.cluster).is_virtual) {
+    beside = "--cluster " + options.cluster;
+  } else if (first_gpu_in(devices).empty()) {
+    beside = "no GPU in --devices";
+  } else if (!find_model(options.model).info.reads_images) {
+    beside = fmt::format("--model {}, which has no convolutions", options.model);
+  } else if (options.precision == Precision::bf16) {
+    beside = "--precision bf16, which it does not have for floats";
+  } else {
+    return;
+  }
+  refuse("--convolution-library", "cudnn with " + beside, "own there",
+         "cuDNN computes convolutions of networks on GPUs, in fp32 or tf32: --model lenet-5 "
+         "--cluster threads --devices cuda:0");
 }
 
 void check_optimizer(const OptionSet& set, const Plan& plan, const AlgorithmInfo& info) {
+  if (!plan.optimizer.plain() && !info.plain_sgd_only.empty()) {
+    throw with_hint(usage_error("--optimizer: {} {}", info.name, info.plain_sgd_only),
+                    "use --optimizer sgd without --weight-decay and --clip-norm");
+  }
   if (info.optimizers_only.empty()) return;
   const std::string name = set.to_json()["optimizer"].get<std::string>();
-  const bool has = std::ranges::find(info.optimizers_only, name) != info.optimizers_only.end();
-  if (has && plan.optimizer.weight_decay == 0 && plan.optimizer.clip_norm == 0) return;
-  throw with_hint(usage_error("--optimizer: found {} with --weight-decay {} and --clip-norm {}, "
-                              "expected {} without both for {}",
-                              name, plan.optimizer.weight_decay, plan.optimizer.clip_norm,
-                              fmt::join(info.optimizers_only, " or "), info.name),
-                  "elastic and adaptive with one worker take all optimizers");
+  const bool known = std::ranges::count(info.optimizers_only, name) > 0;
+  if (known && plan.optimizer.weight_decay == 0 && plan.optimizer.clip_norm == 0) return;
+  refuse("--optimizer",
+         fmt::format("{} with --weight-decay {} and --clip-norm {}", name,
+                     plan.optimizer.weight_decay, plan.optimizer.clip_norm),
+         fmt::format("{} without both for {}", fmt::join(info.optimizers_only, " or "), info.name),
+         "elastic and adaptive with one worker take all optimizers");
 }
 
-// One memory for all workers, which the host reaches.
-void check_shared_memory(const TrainOptions& options, const Plan& plan,
-                         const std::vector<std::string>& devices, const AlgorithmInfo& info) {
-  const auto gpu = std::ranges::find_if(
-      devices, [](const std::string& text) { return text.starts_with("cuda:"); });
-  if (!info.cpu_only.empty() && gpu != devices.end()) {
-    throw with_hint(
-        usage_error("--devices: found {}, expected CPUs: {} {}", *gpu, info.name, info.cpu_only),
-        "hogbatch and asgd are methods without waiting whose workers may be GPUs");
+// One memory for all workers, which the host reaches; and models that a GPU cannot train.
+void check_memory_of_workers(const TrainOptions& options, const Plan& plan, const Devices& devices,
+                             const AlgorithmInfo& info) {
+  const std::string gpu = first_gpu_in(devices), reason = options.model_factory->cpu_only();
+  if (!gpu.empty() && !info.cpu_only.empty()) {
+    refuse("--devices", gpu, fmt::format("CPUs: {} {}", info.name, info.cpu_only),
+           "hogbatch and asgd are methods without waiting whose workers may be GPUs");
   }
   if (!info.one_process_only.empty() && plan.workers > 1 && cluster_kind(options.cluster).join) {
-    throw with_hint(usage_error("--cluster: found {} with {} workers, expected workers in one "
-                                "process: {} {}",
-                                options.cluster, plan.workers, info.name, info.one_process_only),
-                    "use --cluster threads, or asgd, whose workers may be processes");
+    refuse("--cluster", fmt::format("{} with {} workers", options.cluster, plan.workers),
+           fmt::format("workers in one process: {} {}", info.name, info.one_process_only),
+           "use --cluster threads, or asgd, whose workers may be processes");
   }
-}
-
-void check_model_devices(const TrainOptions& options, const std::vector<std::string>& devices) {
-  const std::string reason = options.model_factory->cpu_only();
-  const auto gpu = std::ranges::find_if(
-      devices, [](const std::string& text) { return text.starts_with("cuda:"); });
-  if (reason.empty() || gpu == devices.end()) return;
-  throw usage_error("--devices: found {}, expected CPUs: {}", *gpu, reason);
+  if (!gpu.empty() && !reason.empty()) refuse("--devices", gpu, "CPUs: " + reason);
 }
 
 void check_exchange(const Plan& plan, const AlgorithmInfo& info) {
   if (plan.served_tables) {
     if (info.sharded_tables_only.empty()) return;
-    throw with_hint(usage_error("--table-exchange: found served, expected collective: {} {}",
-                                info.name, info.sharded_tables_only),
-                    "asgd is an algorithm whose tables are served");
+    refuse("--table-exchange", "served",
+           fmt::format("collective: {} {}", info.name, info.sharded_tables_only),
+           "asgd is an algorithm whose tables are served");
   }
   if (info.lockstep) return;
   std::vector<std::string> names;
   for (const RegisteredAlgorithm& each : algorithms()) {
     if (each.info.lockstep) names.push_back(each.info.name);
   }
-  throw with_hint(
-      usage_error("--table-exchange: found collective with {}, whose workers do not make all their "
-                  "steps together, expected served",
-                  info.name),
-      fmt::format("{} exchange rows together", fmt::join(names, ", ")));
+  refuse("--table-exchange",
+         fmt::format("collective with {}, whose workers do not make all their steps together",
+                     info.name),
+         "served", fmt::format("{} exchange rows together", fmt::join(names, ", ")));
 }
 
 // Rows that a companion serves lie in host memory, and rows do not change theirs on a real GPU.
-void check_tables(const TrainOptions& options, const Plan& plan,
-                  const std::vector<std::string>& devices, const AlgorithmInfo& info) {
+void check_tables(const TrainOptions& options, const Plan& plan, const Devices& devices,
+                  const AlgorithmInfo& info) {
   if (!plan.sharded_tables) {
     if (info.sharded_tables_only.empty()) return;
-    throw with_hint(usage_error("--tables: found replicated, expected sharded: {} {}", info.name,
-                                info.sharded_tables_only),
-                    "add --tables sharded and a click-through model (--model deepfm)");
+    refuse("--tables", "replicated",
+           fmt::format("sharded: {} {}", info.name, info.sharded_tables_only),
+           "add --tables sharded and a click-through model (--model deepfm)");
   }
   if (!info.replicated_tables_only.empty()) {
-    throw with_hint(usage_error("--tables: found sharded, expected replicated: {} {}", info.name,
-                                info.replicated_tables_only),
-                    "asgd and local-sgd take sharded tables");
+    refuse("--tables", "sharded",
+           fmt::format("replicated: {} {}", info.name, info.replicated_tables_only),
+           "asgd and local-sgd take sharded tables");
   }
   check_exchange(plan, info);
-  const auto gpu = std::ranges::find_if(
-      devices, [](const std::string& text) { return text.starts_with("cuda:"); });
-  if (gpu == devices.end()) return;
+  const std::string gpu = first_gpu_in(devices);
+  if (gpu.empty()) return;
   if (plan.served_tables) {
-    throw with_hint(
-        usage_error("--devices: found {} with tables that are served, expected CPUs", *gpu),
-        "--tables replicated has its tables on the GPU, and so have algorithms whose workers "
-        "exchange rows together (ssgd, sven)");
+    refuse("--devices", gpu + " with tables that are served", "CPUs",
+           "--tables replicated has its tables on the GPU, and so have algorithms whose workers "
+           "exchange rows together (ssgd, sven)");
   }
   if (options.tables.hot_replace_every) {
-    throw with_hint(usage_error("--hot-replace-every: found {} with {}, expected CPUs",
-                                *options.tables.hot_replace_every, *gpu),
-                    "rows change their memory in simulated machines alone; on a GPU the choice of "
-                    "the first batches stays");
+    refuse("--hot-replace-every", fmt::format("{} with {}", *options.tables.hot_replace_every, gpu),
+           "CPUs",
+           "rows change their memory in simulated machines alone; on a GPU the choice of the first "
+           "batches stays");
   }
 }
-
-}  // namespace
-
-namespace {
 
 // A method whose steps are computations of its own asks the charged model for its layers.
 void check_charge(const TrainOptions& options, const AlgorithmInfo& info) {
@@ -155,40 +146,10 @@ void check_charge(const TrainOptions& options, const AlgorithmInfo& info) {
                   "--charge amazon670k has such layers");
 }
 
-}  // namespace
-
-void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& plan,
-                const std::vector<std::string>& devices, const AlgorithmInfo& info,
-                const Algorithm& algorithm) {
-  if (plan.workers > info.max_workers) {
-    throw with_hint(usage_error("--workers: found {}, but {} runs on at most {}", plan.workers,
-                                info.name, info.max_workers),
-                    "ssgd, asgd and hogwild run on several workers");
-  }
-  if (options.speed.size() > static_cast<std::size_t>(plan.workers)) {
-    throw usage_error("--speed: found {} speeds for {} workers", options.speed.size(),
-                      plan.workers);
-  }
-  if (devices.size() > static_cast<std::size_t>(plan.workers)) {
-    throw usage_error("--devices: found {} devices for {} workers", devices.size(), plan.workers);
-  }
-  if (!plan.optimizer.plain() && !info.plain_sgd_only.empty()) {
-    throw with_hint(usage_error("--optimizer: {} {}", info.name, info.plain_sgd_only),
-                    "use --optimizer sgd without --weight-decay and --clip-norm");
-  }
-  check_optimizer(set, plan, info);
-  check_precision(options, set, devices);
-  check_convolutions(options, devices);
-  check_shared_memory(options, plan, devices, info);
-  check_tables(options, plan, devices, info);
-  check_model_devices(options, devices);
-  check_charge(options, info);
-  algorithm.check(plan);
-}
-
-namespace {
-
+// What data consist of, and how people call it.
 enum class Readable { sparse, fields, images, sequences };
+constexpr const char* kReadableNames[] = {"sparse features", "dense columns and categories",
+                                          "images", "sequences"};
 
 Readable readable_of(const Dataset& data) {
   if (data.images.size() > 0) return Readable::images;
@@ -199,20 +160,6 @@ Readable readable_of(const Dataset& data) {
 Readable read_by(const ModelInfo& info) {
   if (info.reads_images) return Readable::images;
   return info.reads_fields ? Readable::fields : Readable::sparse;
-}
-
-std::string what_is_read(Readable readable) {
-  switch (readable) {
-    case Readable::sparse:
-      return "sparse features";
-    case Readable::fields:
-      return "dense columns and categories";
-    case Readable::images:
-      return "images";
-    case Readable::sequences:
-      return "sequences";
-  }
-  HETSGD_CHECK(false);
 }
 
 std::string what_is_there(const Dataset& data) {
@@ -233,6 +180,30 @@ std::string what_is_there(const Dataset& data) {
 
 }  // namespace
 
+void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& plan,
+                const std::vector<std::string>& devices, const AlgorithmInfo& info,
+                const Algorithm& algorithm) {
+  if (plan.workers > info.max_workers) {
+    throw with_hint(usage_error("--workers: found {}, but {} runs on at most {}", plan.workers,
+                                info.name, info.max_workers),
+                    "ssgd, asgd and hogwild run on several workers");
+  }
+  if (options.speed.size() > at(plan.workers)) {
+    throw usage_error("--speed: found {} speeds for {} workers", options.speed.size(),
+                      plan.workers);
+  }
+  if (devices.size() > at(plan.workers)) {
+    throw usage_error("--devices: found {} devices for {} workers", devices.size(), plan.workers);
+  }
+  check_optimizer(set, plan, info);
+  check_precision(options, set, devices);
+  check_convolutions(options, devices);
+  check_memory_of_workers(options, plan, devices, info);
+  check_tables(options, plan, devices, info);
+  check_charge(options, info);
+  algorithm.check(plan);
+}
+
 void check_sharded(const ModelInfo& info, const Model& model, const OptimizerOptions& optimizer) {
   if (model.table_shape().row() == 0) {
     throw with_hint(usage_error("--tables: found sharded with --model {}, which has no embedding "
@@ -241,10 +212,9 @@ void check_sharded(const ModelInfo& info, const Model& model, const OptimizerOpt
                     "wide_deep, deepfm and dcn have one");
   }
   if (optimizer.clip_norm == 0) return;
-  throw with_hint(usage_error("--clip-norm: found {} with --tables sharded, expected 0: no norm "
-                              "spans the rows of all workers",
-                              optimizer.clip_norm),
-                  "--tables replicated clips the whole gradient");
+  refuse("--clip-norm", fmt::format("{} with --tables sharded", optimizer.clip_norm),
+         "0: no norm spans the rows of all workers",
+         "--tables replicated clips the whole gradient");
 }
 
 void check_model_reads(const ModelInfo& info, const Dataset& train, const TrainOptions& options) {
@@ -278,9 +248,10 @@ void check_model_reads(const ModelInfo& info, const Dataset& train, const TrainO
   } else if (names.empty()) {
     hint = "`hetsgd models` lists what each model reads";
   }
-  throw with_hint(usage_error("--model: {} reads {}, but the training data have {}", info.name,
-                              what_is_read(expected), what_is_there(train)),
-                  std::move(hint));
+  throw with_hint(
+      usage_error("--model: {} reads {}, but the training data have {}", info.name,
+                  kReadableNames[static_cast<std::size_t>(expected)], what_is_there(train)),
+      std::move(hint));
 }
 
 void check_model_fits(const ModelInfo& info, const Layout& layout, double machine_bytes) {

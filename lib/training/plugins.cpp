@@ -42,12 +42,9 @@ std::vector<Plugin>& plugins() {
   return list;
 }
 
-template <class... Args>
-Error plugin_error(const PluginSource& source, const std::string& hint,
-                   fmt::format_string<Args...> text, Args&&... args) {
-  return with_hint(usage_error("{}: {}: {}", source.place, source.path,
-                               fmt::format(text, std::forward<Args>(args)...)),
-                   hint);
+[[noreturn]] void refuse_plugin(const PluginSource& source, const std::string& found,
+                                const std::string& expected, const std::string& hint) {
+  refuse(fmt::format("{}: {}", source.place, source.path), found, expected, hint);
 }
 
 std::string bytes_of(const PluginSource& source) {
@@ -77,15 +74,13 @@ void check_whole(const std::string& bytes, const PluginSource& source) {
         expected, header.e_shoff + std::uint64_t{header.e_shnum} * header.e_shentsize);
   }
   if (bytes.size() >= expected && header.e_ident[EI_CLASS] == ELFCLASS64) return;
-  throw plugin_error(source, "copy it again, or build it again",
-                     "found a plugin of {} bytes, expected {}: it was cut off", bytes.size(),
-                     expected);
+  refuse_plugin(source, fmt::format("a plugin of {} bytes", bytes.size()),
+                fmt::format("{}: it was cut off", expected), "copy it again, or build it again");
 }
 
 Stamp stamp_in(const std::string& bytes, const PluginSource& source) {
   if (!bytes.starts_with(kElfMagic)) {
-    throw plugin_error(source, kHowToBuild,
-                       "found a file that is no shared library (ELF), expected a plugin");
+    refuse_plugin(source, "a file that is no shared library (ELF)", "a plugin", kHowToBuild);
   }
   check_whole(bytes, source);
   const std::size_t mark = bytes.find(kStampMark);
@@ -93,8 +88,7 @@ Stamp stamp_in(const std::string& bytes, const PluginSource& source) {
   const std::size_t end = mark == std::string::npos ? mark : bytes.find('\0', name);
   const std::size_t name_end = end == std::string::npos ? end : bytes.find('\n', name);
   if (name_end == std::string::npos || name_end >= end) {
-    throw plugin_error(source, kHowToBuild,
-                       "found an ELF file without hetsgd's stamp, expected a plugin");
+    refuse_plugin(source, "an ELF file without hetsgd's stamp", "a plugin", kHowToBuild);
   }
   return {bytes.substr(name, name_end - name), bytes.substr(name_end + 1, end - name_end - 1)};
 }
@@ -119,9 +113,9 @@ void check_stamp(const Stamp& stamp, std::string_view expected, const PluginSour
     differences.push_back(fmt::format("found {} {}, expected {}", key, found, wanted));
   }
   if (differences.empty()) return;
-  throw plugin_error(source, "build the plugin again with this hetsgd's package and its compiler",
-                     "the plugin {} was built for another program: {}", stamp.name,
-                     fmt::join(differences, "; "));
+  throw with_hint(usage_error("{}: {}: the plugin {} was built for another program: {}",
+                              source.place, source.path, stamp.name, fmt::join(differences, "; ")),
+                  "build the plugin again with this hetsgd's package and its compiler");
 }
 
 // What dlerror() says, with the missing symbol as it is written in C++.
@@ -153,13 +147,13 @@ void check_registrations(const std::vector<std::string>& before, const PluginSou
   std::vector<std::string> added;
   std::ranges::set_difference(after, before, std::back_inserter(added));
   if (added.empty()) {
-    throw plugin_error(source, "the last lines of an algorithm's file register it",
-                       "found no registration, expected at least one algorithm or model");
+    refuse_plugin(source, "no registration", "at least one algorithm or model",
+                  "the last lines of an algorithm's file register it");
   }
   const auto twice = std::ranges::adjacent_find(after);
   if (twice == after.end()) return;
-  throw plugin_error(source, "give it another .name",
-                     "found the {}, which exists already, expected a new name", *twice);
+  refuse_plugin(source, fmt::format("the {}, which exists already", *twice), "a new name",
+                "give it another .name");
 }
 
 // While a library is opened, the constructors of its static objects run. An exception of theirs
@@ -208,10 +202,9 @@ void open_library(const PluginSource& source) {
   const std::string path = std::filesystem::absolute(source.path);
   const Opening opening(source);
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
-    throw plugin_error(source,
-                       "is a source file missing in hetsgd_add_plugin, or a library in "
-                       "target_link_libraries?",
-                       "found a plugin that cannot be loaded: {}", reason_of_failure(path));
+    refuse_plugin(source, "a library that cannot be loaded: " + reason_of_failure(path), "a plugin",
+                  "is a source file missing in hetsgd_add_plugin, or a library in "
+                  "target_link_libraries?");
   }
   check_registrations(before, source);
 }
@@ -224,11 +217,9 @@ void load_plugin(const PluginSource& source, std::string_view stamp) {
   const std::string bytes = bytes_of(source);
   Plugin plugin{.name = "", .path = source.path, .file_hash = content_hash(bytes)};
   if (!source.expected_hash.empty() && plugin.hash_text() != source.expected_hash) {
-    throw plugin_error(source,
-                       "it was built again since; --plugin FILE runs with the file that it names, "
-                       "as another run",
-                       "found {}, expected {}, the file of that run", plugin.hash_text(),
-                       source.expected_hash);
+    refuse_plugin(source, plugin.hash_text(), source.expected_hash + ", the file of that run",
+                  "it was built again since; --plugin FILE runs with the file that it names, as "
+                  "another run");
   }
   if (std::ranges::find(plugins(), plugin.file_hash, &Plugin::file_hash) != plugins().end()) return;
   const Stamp found = stamp_in(bytes, source);

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "core/error.hpp"
-#include "training/rank_messages.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd {
 
@@ -54,12 +55,23 @@ class RankClient::HandlerGuard {
   bool open_ = true;
 };
 
-template <class Handle>
-void RankClient::on(int message, Handle handle) {
-  control_.on_message(kind(message),
-                      [handle, door = handler_guard_](int from, std::span<const std::byte> bytes) {
-                        door->enter([&] { handle(from, bytes); });
+template <class Message, class Handle>
+void RankClient::on(const Message& message, Handle handle) {
+  control_.on_message(first_kind_ + message.place,
+                      [handle, name = message.name, guard = handler_guard_](
+                          int from, std::span<const std::byte> bytes) {
+                        guard->enter([&] {
+                          handle(from, from_bytes<typename Message::Received>(
+                                           bytes, fmt::format("{} of rank {}", name, from)));
+                        });
                       });
+}
+
+template <class Change>
+void RankClient::change(Change apply) {
+  const std::lock_guard lock(mutex_);
+  apply();
+  changed_.notify_all();
 }
 
 RankClient::RankClient(Control& control, Referee& referee, const RunSetup& setup, Cluster& cluster,
@@ -72,67 +84,55 @@ RankClient::RankClient(Control& control, Referee& referee, const RunSetup& setup
       size_(referee.rules().plan.workers),
       first_kind_(kMessages * clients_made++),
       handler_guard_(std::make_shared<HandlerGuard>()),
-      next_evaluation_(rules_.evaluate_every),
-      reports_(static_cast<std::size_t>(size_)),
+      budget_(rules_),
+      reports_(at(size_)),
       replica_{.replica = setup.initial, .copy = {}},
-      gathered_(static_cast<std::size_t>(size_)) {
-  using Bytes = std::span<const std::byte>;
-  on(kReport, [this](int from, Bytes bytes) { absorb(from, bytes); });
-  on(kState, [this](int, Bytes bytes) {
-    const std::lock_guard lock(mutex_);
-    started_ = true;
-    take(from_bytes<State>(bytes, "the state of the run"));
-  });
-  on(kHalt, [this](int, Bytes) {
-    std::unique_lock lock(mutex_);
-    halting_ = true;
-    const std::uint64_t points = points_;
-    lock.unlock();
-    control_.send(0, kind(kStand), to_bytes(points));
-  });
-  on(kStand,
-     [this](int, Bytes bytes) { on_stand(from_bytes<std::uint64_t>(bytes, "a stop point")); });
-  on(kStopPoint, [this](int, Bytes bytes) {
-    const std::lock_guard lock(mutex_);
-    stop_point_ = from_bytes<std::uint64_t>(bytes, "the stop point");
-    changed_.notify_all();
-  });
-  on(kModel, [this](int from, Bytes bytes) { on_model(from, bytes); });
-  on(kMeasured, [this](int, Bytes) {
-    const std::lock_guard lock(mutex_);
-    measured_ = true;
-    changed_.notify_all();
-  });
-  on(kAskReplica, [this](int from, Bytes) { send_replica(from); });
-  on(kReplica, [this](int from, Bytes bytes) {
-    auto replica = from_bytes<std::vector<float>>(bytes, "a replica");
-    const std::lock_guard lock(mutex_);
-    gathered_[static_cast<std::size_t>(from)] = std::move(replica);
-    ++gathered_count_;
-    changed_.notify_all();
-  });
-  on(kAskRows, [this](int from, Bytes bytes) {
-    send_rows(from, from_bytes<std::vector<Index>>(bytes, "places of rows"));
-  });
-  on(kRows, [this](int from, Bytes bytes) {
-    const auto rows = from_bytes<std::vector<float>>(bytes, "rows");
-    const std::lock_guard lock(mutex_);
-    rows_->take(from, rows);
-    ++rows_gathered_;
-    changed_.notify_all();
-  });
-  on(kTrace, [this](int from, Bytes bytes) {
-    auto lines =
-        from_bytes<std::vector<TraceLine>>(bytes, fmt::format("the trace of rank {}", from));
-    const std::lock_guard lock(mutex_);
-    std::ranges::move(lines, std::back_inserter(lines_));
-    ++traces_;
-    changed_.notify_all();
-  });
+      gathered_(at(size_)) {
+  receive_messages();
   if (rank_ != 0) return;
   started_ = true;
   state_.accuracy = referee_.best_accuracy(0, 0).value_or(std::nan(""));
   announce();
+}
+
+void RankClient::receive_messages() {
+  on(kReport, [this](int from, const CountersAndExtra& report) { absorb(from, report); });
+  on(kState, [this](int, const State& state) {
+    const std::lock_guard lock(mutex_);
+    started_ = true;
+    take(state);
+  });
+  on(kHalt, [this](int, Nothing) {
+    std::unique_lock lock(mutex_);
+    halting_ = true;
+    const std::uint64_t points = points_;
+    lock.unlock();
+    send(0, kStand, points);
+  });
+  on(kStand, [this](int, std::uint64_t points) { on_stand(points); });
+  on(kStopPoint, [this](int, std::uint64_t point) { change([&] { stop_point_ = point; }); });
+  on(kModel, [this](int from, ReceivedModel model) { on_model(from, std::move(model)); });
+  on(kMeasured, [this](int, Nothing) { change([&] { measured_ = true; }); });
+  on(kAskReplica, [this](int from, Nothing) { send_replica(from); });
+  on(kReplica, [this](int from, std::vector<float> replica) {
+    change([&] {
+      gathered_[at(from)] = std::move(replica);
+      ++gathered_count_;
+    });
+  });
+  on(kAskRows, [this](int from, const std::vector<Index>& places) { send_rows(from, places); });
+  on(kRows, [this](int from, const std::vector<float>& rows) {
+    change([&] {
+      rows_->take(from, rows);
+      ++rows_gathered_;
+    });
+  });
+  on(kTrace, [this](int, std::vector<TraceLine> lines) {
+    change([&] {
+      std::ranges::move(lines, std::back_inserter(lines_));
+      ++traces_;
+    });
+  });
 }
 
 RankClient::~RankClient() { handler_guard_->close(); }
@@ -180,7 +180,7 @@ void RankClient::on_stand(std::uint64_t points) {
   furthest_ = std::max(furthest_, points);
   const bool all = ++stands_ == size_;
   lock.unlock();
-  if (all) to_all(kStopPoint, to_bytes(furthest_));
+  for (int to = 0; all && to < size_; ++to) send(to, kStopPoint, furthest_);
 }
 
 LoopDecision RankClient::running(Worker& worker) {
@@ -193,7 +193,7 @@ LoopDecision RankClient::running(Worker& worker) {
 
 void RankClient::end_budget() {
   const std::lock_guard lock(mutex_);
-  budget_ended_ = true;
+  budget_.end();
 }
 
 void RankClient::completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) {
@@ -228,55 +228,46 @@ void RankClient::updated(Worker&, bool counts_for_run) {
 
 // --- reports -----------------------------------------------------------------------------------
 
-void RankClient::to_all(int message, std::span<const std::byte> bytes) {
-  for (int to = 0; to < size_; ++to) control_.send(to, kind(message), bytes);
-}
-
 void RankClient::report(Worker& worker, Report what) {
   nlohmann::json extra = nlohmann::json::object();
-  Referee::Counters counters;
+  CountersAndExtra sent;
   {
     const std::lock_guard lock(mutex_);
+    Referee::Counters& counters = sent.counters;
     counters = std::exchange(pending_, {});
     counters.last = what == Report::last;
-    counters.budget_ended = budget_ended_;
+    counters.budget_ended = budget_.ended();
     if (what == Report::evaluation) ++last_evaluation_;
     counters.evaluation = last_evaluation_;
     counters.running_calls = worker.running_calls();
-    counters.worker_samples = worker.samples();
-    counters.worker_updates = worker.updates();
-    counters.worker_lookups = worker.lookup_counts();
-    counters.worker_stages = worker.stage_times();
-    counters.breakdown = worker.endpoint().account();
+    counters.worker = WorkerTotals::of(worker);
     if (!events_.empty()) extra["events"] = std::exchange(events_, nlohmann::json::array());
     if (!histograms_.empty()) extra["histograms"] = std::exchange(histograms_, {});
     if (!warnings_.empty()) extra["warnings"] = std::exchange(warnings_, {});
   }
-  const auto bytes = to_bytes(CountersAndExtra{
-      counters, extra.empty() ? std::vector<std::uint8_t>() : nlohmann::json::to_cbor(extra)});
+  if (!extra.empty()) sent.extra = nlohmann::json::to_cbor(extra);
   if (rank_ == 0) {
-    absorb(0, bytes);
+    absorb(0, sent);
   } else {
-    control_.send(0, kind(kReport), bytes);
+    send(0, kReport, sent);
   }
 }
 
-void RankClient::absorb(int from, std::span<const std::byte> bytes) {
-  const auto [counters, extra] =
-      from_bytes<CountersAndExtra>(bytes, fmt::format("the report of rank {}", from));
+void RankClient::absorb(int from, const CountersAndExtra& report) {
+  const Referee::Counters& counters = report.counters;
   referee_.absorb(from, counters);
-  if (!extra.empty()) referee_.absorb(nlohmann::json::from_cbor(extra));
+  if (!report.extra.empty()) referee_.absorb(nlohmann::json::from_cbor(report.extra));
   bool due = false, stop = false;
   {
     const std::lock_guard lock(mutex_);
-    reports_[static_cast<std::size_t>(from)] = {counters.evaluation, counters.running_calls};
+    reports_[at(from)] = {counters.evaluation, counters.running_calls};
     ended_ += counters.last;
     stop = referee_.stopped() && !std::exchange(stop_told_, true);
     due = !synchronous() && state_.due == 0 && referee_.due(Seconds(counters.time_s));
     if (due) state_.due = ++evaluations_;
     changed_.notify_all();
   }
-  if (stop && synchronous()) to_all(kHalt, {});
+  for (int to = 0; stop && synchronous() && to < size_; ++to) send(to, kHalt);
   if (due || (stop && !synchronous())) announce();
 }
 
@@ -290,7 +281,7 @@ void RankClient::announce() {
     state = state_;
     take(state);
   }
-  for (int to = 1; to < size_; ++to) control_.send(to, kind(kState), to_bytes(state));
+  for (int to = 1; to < size_; ++to) send(to, kState, state);
 }
 
 // Mutex held.
@@ -318,7 +309,7 @@ void RankClient::gather(Trace& trace) {
   if (rank_ != 0) {
     std::vector<TraceLine> lines;
     for (const TraceLine* line : trace.lines()) lines.push_back(*line);
-    return control_.send(0, kind(kTrace), to_bytes(lines));
+    return send(0, kTrace, lines);
   }
   std::unique_lock lock(mutex_);
   await(lock, "the traces of all ranks", peer_timeout_, [&] { return traces_ == size_ - 1; });

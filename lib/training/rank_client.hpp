@@ -57,6 +57,7 @@
 #include "cluster/process_group.hpp"
 #include "table/gathered_rows.hpp"
 #include "training/client.hpp"
+#include "training/rank_messages.hpp"
 #include "training/trace.hpp"
 
 namespace hetsgd {
@@ -101,16 +102,6 @@ class RankClient final : public Client {
   void warn(const std::string& text) override;
 
  private:
-  // What rank 0 has decided, and the last point of the curve. Plain bytes: synchronous algorithms
-  // get it by broadcast at an evaluation, asynchronous ones by message whenever something has
-  // changed.
-  struct State {
-    std::int32_t stop = 0;
-    std::int32_t due = 0;       // number of the evaluation that is due; 0: none
-    std::uint64_t samples = 0;  // learnt from by all, as far as rank 0 knows
-    double accuracy = 0;        // of the point at `measured`; NaN: there is none
-    std::uint64_t measured = 0;
-  };
   // Why a report is sent: a step (or a loss that is not finite), an evaluation that waits for it,
   // the end of the worker.
   enum class Report { step, evaluation, last };
@@ -118,17 +109,28 @@ class RankClient final : public Client {
   // Handlers stay with the control channel for good. The guard, which they share, lets them in
   // while the client lives: closing it waits for the one that is inside.
   class HandlerGuard;
-  template <class Handle>
-  void on(int message, Handle handle);
-  int kind(int message) const { return first_kind_ + message; }
-  void to_all(int message, std::span<const std::byte> bytes);
+  // handle(from, content).
+  template <class Message, class Handle>
+  void on(const Message& message, Handle handle);
+  void receive_messages();  // begins to
+  template <class Message>
+  void send(int to, const Message& message, const typename Message::Sent& content = {}) {
+    control_.send(to, first_kind_ + message.place, to_bytes(content));
+  }
+  // Asks every rank, question_for(rank), and waits for all answers, whose handler counts them in
+  // `answers`.
+  template <class Message, class Question>
+  void ask_all(const Message& message, Question question_for, int& answers, const char* what);
+  // Changes what the mutex guards, and wakes whoever waits for that.
+  template <class Change>
+  void change(Change apply);
   // What has piled up since the last report goes out, and is forgotten here.
   void report(Worker& worker, Report kind);
   // Rank 0: a report comes in, which may make an evaluation due or end the run. On the control
   // thread, or on the worker's for rank 0's own reports.
-  void absorb(int from, std::span<const std::byte> bytes);
+  void absorb(int from, const rank_messages::CountersAndExtra& report);
   void announce();
-  void take(const State& state);
+  void take(const rank_messages::State& state);
   // Begins a point of a synchronous algorithm: the drawing of a rank, above. Mutex held.
   bool stops_here(std::unique_lock<std::mutex>& lock);
   void on_stand(std::uint64_t points);
@@ -143,7 +145,7 @@ class RankClient final : public Client {
   void measure_alone(Seconds time, const PreparedModel& model);
   // The rank that sent the model is the owner of the pause, and waits for the answer. One model is
   // under way at a time, so the thread of the one before is at its end.
-  void on_model(int from, std::span<const std::byte> bytes);
+  void on_model(int from, rank_messages::ReceivedModel model);
   void send_replica(int to);
   // Rank 0, with the world stopped: the rows of sharded tables that a measurement reads, from all
   // ranks; null: the tables are part of the model.
@@ -168,10 +170,9 @@ class RankClient final : public Client {
   nlohmann::json events_ = nlohmann::json::array();
   std::map<std::string, std::map<std::int64_t, std::uint64_t>> histograms_;
   std::vector<std::string> warnings_;
-  State state_;
-  bool started_ = false;       // rank 0's first state has come
-  bool diverged_ = false;      // this rank has said so
-  bool budget_ended_ = false;  // by the algorithm
+  rank_messages::State state_;
+  bool started_ = false;   // rank 0's first state has come
+  bool diverged_ = false;  // this rank has said so
   // The stop of a synchronous run without an evaluation: see the drawing.
   std::uint64_t points_ = 0;  // begun by this rank's worker
   bool halting_ = false;      // no point is begun until stop_point_ is known
@@ -180,7 +181,7 @@ class RankClient final : public Client {
   std::uint64_t own_samples_ = 0, own_steps_ = 0;
   std::uint64_t own_samples_at_state_ = 0;
   Accuracies accuracies_;
-  std::uint64_t next_evaluation_;
+  Budget budget_;
   std::uint64_t stated_samples_ = 0;
   std::uint64_t last_evaluation_ = 0;  // number of the last one that this rank came to
   struct Reported {

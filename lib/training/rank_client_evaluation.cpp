@@ -5,7 +5,6 @@
 #include "core/error.hpp"
 #include "core/threads.hpp"
 #include "training/rank_client.hpp"
-#include "training/rank_messages.hpp"
 
 namespace hetsgd {
 
@@ -32,8 +31,7 @@ void RankClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> samp
   {
     const std::lock_guard lock(mutex_);
     stated_samples_ = n;
-    due = n >= next_evaluation_ || rules_.used_up(Seconds(now_s), n, budget_ended_);
-    if (due) next_evaluation_ = rules_.evaluation_after(n);
+    due = budget_.take_due(Seconds(now_s), n);
   }
   if (due) evaluate_together(worker, Seconds(now_s), n, model);
 }
@@ -105,14 +103,14 @@ void RankClient::evaluate_alone(Worker& worker,
       measure_alone(worker.now(), result);
       return;
     }
-    const auto bytes = to_bytes(SentModel{.time_s = worker.now().count(),
-                                          .prepare_s = result.host_s,
-                                          .due = number,
-                                          .parameters = result.parameters});
     std::unique_lock lock(mutex_);
     measured_ = false;
     lock.unlock();
-    control_.send(0, kind(kModel), bytes);
+    send(0, kModel,
+         {.time_s = worker.now().count(),
+          .prepare_s = result.host_s,
+          .due = number,
+          .parameters = result.parameters});
     lock.lock();
     // However long it takes: a rank 0 that is lost fails the run.
     await(lock, "rank 0 to measure a model", Seconds::max(), [&] { return measured_; });
@@ -126,16 +124,15 @@ void RankClient::measure_alone(Seconds time, const PreparedModel& model) {
 
 // On the control thread of rank 0. Measuring takes long, and that thread sends the heartbeats:
 // it has a thread of its own.
-void RankClient::on_model(int from, std::span<const std::byte> bytes) {
-  auto model = from_bytes<ReceivedModel>(bytes, fmt::format("the model of rank {}", from));
+void RankClient::on_model(int from, ReceivedModel sent) {
   bool current = false;
   {
     const std::lock_guard lock(mutex_);
-    current = state_.due == model.due;
+    current = state_.due == sent.due;
   }
   if (evaluation_.joinable()) evaluation_.join();
   evaluation_ = start_thread<std::jthread>(
-      "measuring a model", [this, from, current, model = std::move(model)] {
+      "measuring a model", [this, from, current, model = std::move(sent)] {
         try {
           PreparedModel prepared{.parameters = model.parameters, .host_s = model.prepare_s};
           if (current) {
@@ -145,7 +142,7 @@ void RankClient::on_model(int from, std::span<const std::byte> bytes) {
         } catch (...) {
           return cluster_.abort(std::current_exception());
         }
-        control_.send(from, kind(kMeasured), {});
+        send(from, kMeasured);
       });
 }
 
@@ -161,36 +158,38 @@ void RankClient::send_replica(int to) {
     const std::lock_guard lock(mutex_);
     replica = replica_.on_host();
   }
-  control_.send(to, kind(kReplica), to_bytes(replica));
+  send(to, kReplica, replica);
+}
+
+template <class Message, class Question>
+void RankClient::ask_all(const Message& message, Question question_for, int& answers,
+                         const char* what) {
+  std::unique_lock lock(mutex_);
+  answers = 0;
+  lock.unlock();
+  for (int rank = 0; rank < size_; ++rank) send(rank, message, question_for(rank));
+  lock.lock();
+  await(lock, what, peer_timeout_, [&] { return answers == size_; });
 }
 
 const RowSource* RankClient::gather_rows() {
   if (!setup_.tables) return nullptr;
-  std::unique_lock lock(mutex_);
   if (!rows_) rows_.emplace(setup_.tables->plan(), setup_.measured_rows);
-  rows_gathered_ = 0;
-  lock.unlock();
-  for (int rank = 0; rank < size_; ++rank) {
-    control_.send(rank, kind(kAskRows), to_bytes(rows_->places(rank)));
-  }
-  lock.lock();
-  await(lock, "the rows of all ranks", peer_timeout_, [&] { return rows_gathered_ == size_; });
+  ask_all(
+      kAskRows, [this](int rank) { return rows_->places(rank); }, rows_gathered_,
+      "the rows of all ranks");
   return &*rows_;
 }
 
 // On the control thread, with the world stopped: no row moves.
 void RankClient::send_rows(int to, std::span<const Index> places) {
   const std::vector<float> rows = setup_.tables->shard(rank_).read(places);
-  control_.send(to, kind(kRows), to_bytes(std::span<const float>(rows)));
+  send(to, kRows, rows);
 }
 
 std::span<const float> RankClient::mean_of_published() {
-  std::unique_lock lock(mutex_);
-  gathered_count_ = 0;
-  lock.unlock();
-  for (int to = 0; to < size_; ++to) control_.send(to, kind(kAskReplica), {});
-  lock.lock();
-  await(lock, "the replicas of all ranks", peer_timeout_, [&] { return gathered_count_ == size_; });
+  ask_all(
+      kAskReplica, [](int) { return Nothing{}; }, gathered_count_, "the replicas of all ranks");
   mean_.resize(model().parameters());
   std::vector<std::span<const float>> replicas(gathered_.begin(), gathered_.end());
   mean_of(replicas, mean_);

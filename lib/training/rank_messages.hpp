@@ -1,21 +1,22 @@
-// What the ranks' clients say to each other, as bytes. Part of rank_client.
+// What the ranks' clients say to each other: one definition for each message, which says what it
+// carries. Part of rank_client.
 //
-//   kind         from -> to         bytes                  handled by
-//   kReport      rank -> 0          CountersAndExtra       absorb()
-//   kState       0 -> others        RankClient::State      take()
-//   kHalt        0 -> all           none                   halting; answers kStand
-//   kStand       all -> 0           points begun           on_stand()
-//   kStopPoint   0 -> all           the largest of them    stops_here() goes on
-//   kModel       rank -> 0          Model                  on_model(): measures
-//   kMeasured    0 -> that rank     none                   evaluate_alone() goes on
-//   kAskReplica  rank -> all        none                   send_replica()
-//   kReplica     all -> that rank   n floats               mean_of_published() goes on
-//   kAskRows     0 -> all           places in its shard    send_rows()
-//   kRows        all -> 0           its columns of them    gather_rows() goes on
-//   kTrace       rank -> 0          its TraceLines         gather() goes on
+//   message      from -> to         handled by
+//   kReport      rank -> 0          absorb()
+//   kState       0 -> others        take()
+//   kHalt        0 -> all           halting; answers kStand
+//   kStand       all -> 0           on_stand()
+//   kStopPoint   0 -> all           stops_here() goes on
+//   kModel       rank -> 0          on_model(): measures
+//   kMeasured    0 -> that rank     evaluate_alone() goes on
+//   kAskReplica  rank -> all        answers kReplica
+//   kReplica     all -> that rank   mean_of_published() goes on
+//   kAskRows     0 -> all           answers kRows
+//   kRows        all -> 0           gather_rows() goes on
+//   kTrace       rank -> 0          gather() goes on
 //
-// Bytes that are not what they should be are an Error(data) that names the rank: both ends run the
-// same program, so it is a fault of the program or of the network.
+// Bytes that are not what they should be are an Error(data) that names the message and the rank: both
+// ends run the same program, so it is a fault of the program or of the network.
 #pragma once
 
 #include <cstdint>
@@ -25,29 +26,37 @@
 
 #include "core/byte_stream.hpp"
 #include "training/referee.hpp"
+#include "training/trace.hpp"
 
 namespace hetsgd::rank_messages {
 
-// Kinds of control messages, from RankClient's first one on. kMessages is their number: the next
-// run of the process begins behind them, so that a late message of one run cannot meet another.
-enum Message : int {
-  kReport,
-  kState,
-  kHalt,
-  kStand,
-  kStopPoint,
-  kModel,
-  kMeasured,
-  kAskReplica,
-  kReplica,
-  kAskRows,
-  kRows,
-  kTrace,
-  kMessages
+struct Nothing {
+  static constexpr auto members() { return std::tuple<>(); }
 };
 
-// A model to be measured by rank 0. What is read has the members of what was sent: a span of what
-// the pause keeps whole on the one side, a vector of its own on the other.
+// The counters, and what only some reports have (events, histograms, warnings) as CBOR, empty if
+// there is none of it. Most reports of asynchronous algorithms, one per step, are the counters
+// alone.
+struct CountersAndExtra {
+  Referee::Counters counters{};
+  std::vector<std::uint8_t> extra{};
+
+  static constexpr auto members() {
+    return std::tuple(&CountersAndExtra::counters, &CountersAndExtra::extra);
+  }
+};
+
+// What rank 0 has decided, and the last point of the curve. Plain bytes: synchronous algorithms get
+// it by broadcast at an evaluation, asynchronous ones by message whenever something has changed.
+struct State {
+  std::int32_t stop = 0;
+  std::int32_t due = 0;       // number of the evaluation that is due; 0: none
+  std::uint64_t samples = 0;  // learnt from by all, as far as rank 0 knows
+  double accuracy = 0;        // of the point at `measured`; NaN: there is none
+  std::uint64_t measured = 0;
+};
+
+// A model to be measured by rank 0: sent from what the pause keeps whole, and read into a vector.
 template <class Parameters>
 struct ModelOf {
   double time_s = 0;
@@ -62,16 +71,30 @@ struct ModelOf {
 using SentModel = ModelOf<std::span<const float>>;
 using ReceivedModel = ModelOf<std::vector<float>>;
 
-// A report: the counters, and what only some have (events, histograms, warnings) as CBOR, empty if
-// there is none of it. Most reports of asynchronous algorithms, one per step, are the counters
-// alone.
-struct CountersAndExtra {
-  Referee::Counters counters{};
-  std::vector<std::uint8_t> extra{};
-
-  static constexpr auto members() {
-    return std::tuple(&CountersAndExtra::counters, &CountersAndExtra::extra);
-  }
+// Its place behind RankClient's first kind of control messages, and its name in errors. A span is
+// read into a vector.
+template <class Sent_, class Received_ = typename ByteForm<Sent_>::Stored>
+struct Message {
+  using Sent = Sent_;
+  using Received = Received_;
+  int place;
+  const char* name;
 };
+
+inline constexpr Message<CountersAndExtra> kReport{0, "the report"};
+inline constexpr Message<State> kState{1, "the state of the run"};
+inline constexpr Message<Nothing> kHalt{2, "the halt"};
+inline constexpr Message<std::uint64_t> kStand{3, "the number of points begun"};
+inline constexpr Message<std::uint64_t> kStopPoint{4, "the stop point"};
+inline constexpr Message<SentModel, ReceivedModel> kModel{5, "the model"};
+inline constexpr Message<Nothing> kMeasured{6, "the end of a measurement"};
+inline constexpr Message<Nothing> kAskReplica{7, "the question for a replica"};
+inline constexpr Message<std::span<const float>> kReplica{8, "the replica"};
+inline constexpr Message<std::vector<Index>> kAskRows{9, "the places of rows"};
+inline constexpr Message<std::span<const float>> kRows{10, "the rows"};
+inline constexpr Message<std::vector<TraceLine>> kTrace{11, "the trace"};
+// The next run of the process begins behind them, so that a late message of one run cannot meet
+// another.
+inline constexpr int kMessages = 12;
 
 }  // namespace hetsgd::rank_messages

@@ -148,7 +148,7 @@ struct Record {
   std::vector<std::uint64_t> layer_sizes;
   std::uint64_t parameters = 0;
 
-  // Where the rows of sharded tables lie: describe_tables() of plan_tables.hpp; null: they are
+  // Where the rows of sharded tables lie: describe_tables() of plan.hpp; null: they are
   // replicated.
   nlohmann::json tables;
 
@@ -172,6 +172,10 @@ struct Record {
   std::string status_reason;            // of failed, diverged, aborted
   int signal = 0;                       // of aborted
   std::string started_at, finished_at;  // ISO 8601, UTC
+
+  void warn(const std::vector<std::string>& texts) {
+    warnings.insert(warnings.end(), texts.begin(), texts.end());
+  }
 };
 
 }  // namespace hetsgd

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "core/host_clock.hpp"
-#include "training/parameters_file.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd {
 
@@ -31,9 +31,23 @@ CheckFailure unequal_calls(std::uint64_t one, std::uint64_t other, const std::st
       one, place, other));
 }
 
-bool RunRules::used_up(Seconds now, std::uint64_t samples, bool ended) const {
-  return ended || (plan.max_samples > 0 && samples >= plan.max_samples) ||
-         (max_time.count() > 0 && now >= max_time);
+bool Budget::used_up(Seconds now, std::uint64_t samples) const {
+  const std::uint64_t most = rules_.plan.max_samples;
+  return ended_ || (most > 0 && samples >= most) ||
+         (rules_.max_time.count() > 0 && now >= rules_.max_time);
+}
+
+bool Budget::take_due(Seconds now, std::uint64_t samples) {
+  if (!due(now, samples)) return false;
+  next_evaluation_ = (samples / rules_.evaluate_every + 1) * rules_.evaluate_every;
+  return true;
+}
+
+std::vector<float> whole_model(std::span<const float> parameters, const RowSource* rows) {
+  std::vector<float> all;
+  if (rows) all = read_all(*rows);
+  all.insert(all.end(), parameters.begin(), parameters.end());
+  return all;
 }
 
 void Accuracies::add(std::uint64_t samples, double accuracy) {
@@ -59,8 +73,8 @@ Referee::Referee(const RunRules& rules, Evaluator& evaluator, Record& record,
       record_(record),
       hooks_(hooks),
       targets_(record.targets.begin(), record.targets.end()),
-      next_evaluation_(rules.evaluate_every) {
-  const auto p = static_cast<std::size_t>(rules.plan.workers);
+      budget_(rules_) {
+  const auto p = at(rules.plan.workers);
   record_.workers.resize(p);
   step_time_.resize(p);
   steps_.resize(p);
@@ -102,13 +116,13 @@ LoopDecision Referee::running(Worker& worker) {
   const Decision decision = rules_.synchronous
                                 ? running_.get(worker.running_calls(), rules_.plan.workers, decide)
                                 : decide();
-  take_note(worker);
+  note(worker.rank(), WorkerTotals::of(worker));
   return {.yes = decision.yes, .samples = decision.samples};
 }
 
 void Referee::end_budget() {
   const std::lock_guard lock(mutex_);
-  budget_ended_ = true;
+  budget_.end();
 }
 
 nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
@@ -134,7 +148,7 @@ void Referee::completed(Worker& worker, std::uint64_t samples, double loss, Seco
   step.add_step(samples, loss, now, started);
   const std::lock_guard lock(mutex_);
   if (rules_.plan.record_steps) {
-    const std::uint64_t iteration = steps_[static_cast<std::size_t>(worker.rank())];
+    const std::uint64_t iteration = steps_[at(worker.rank())];
     record_.events.push_back(step_event(worker, iteration, samples, loss, now, started));
   }
   count(worker.rank(), step);
@@ -151,10 +165,10 @@ void Referee::discarded(std::uint64_t samples) {
 
 void Referee::count(int rank, const Counters& done) {
   samples_ += done.samples;
-  step_time_[static_cast<std::size_t>(rank)] += Seconds(done.step_time_s);
-  steps_[static_cast<std::size_t>(rank)] += done.steps;
+  step_time_[at(rank)] += Seconds(done.step_time_s);
+  steps_[at(rank)] += done.steps;
   if (done.steps == 0) return;
-  loss_sums_[static_cast<std::size_t>(rank)] += done.loss_sum;
+  loss_sums_[at(rank)] += done.loss_sum;
   loss_count_ += done.steps;
   last_loss_ = done.last_loss;
   last_time_ = Seconds(done.time_s);
@@ -168,13 +182,8 @@ void Referee::absorb(int rank, const Counters& counters) {
   const std::lock_guard lock(mutex_);
   count(rank, counters);
   updates_ += counters.updates;
-  budget_ended_ = budget_ended_ || counters.budget_ended;
-  WorkerRecord& worker = record_.workers[static_cast<std::size_t>(rank)];
-  worker.samples = counters.worker_samples;
-  worker.updates = counters.worker_updates;
-  worker.lookups = counters.worker_lookups;
-  worker.stages = counters.worker_stages;
-  worker.report.breakdown = counters.breakdown;
+  if (counters.budget_ended) budget_.end();
+  note(rank, counters.worker);
 }
 
 void Referee::absorb(const nlohmann::json& extra) {
@@ -203,9 +212,8 @@ Referee::Point Referee::evaluation_point(Seconds now, std::optional<std::uint64_
   const std::lock_guard lock(mutex_);
   const auto decide = [&] {
     const std::uint64_t n = samples.value_or(samples_);
-    const bool due = due_at(now, n);
-    if (due) next_evaluation_ = rules_.evaluation_after(n);
-    if (!stop_ && rules_.used_up(now, n, budget_ended_)) stop_ = {Status::completed, ""};
+    const bool due = !stop_ && budget_.take_due(now, n);
+    if (!stop_ && budget_.used_up(now, n)) stop_ = {Status::completed, ""};
     return Decision{.yes = due, .samples = n, .running_calls = call ? call->running_calls : 0};
   };
   const Decision decision =
@@ -217,11 +225,6 @@ Referee::Point Referee::evaluation_point(Seconds now, std::optional<std::uint64_
   return {.due = decision.yes, .samples = decision.samples};
 }
 
-// Mutex held.
-bool Referee::due_at(Seconds now, std::uint64_t samples) const {
-  return !stop_ && (samples >= next_evaluation_ || rules_.used_up(now, samples, budget_ended_));
-}
-
 std::uint64_t Referee::measured_samples() const {
   const std::lock_guard lock(mutex_);
   return record_.curve.empty() ? 0 : record_.curve.back().samples_count;
@@ -229,7 +232,7 @@ std::uint64_t Referee::measured_samples() const {
 
 bool Referee::due(Seconds now) const {
   const std::lock_guard lock(mutex_);
-  return due_at(now, samples_);
+  return !stop_ && budget_.due(now, samples_);
 }
 
 void Referee::measure_initial(const PreparedModel& initial) {
@@ -340,17 +343,25 @@ std::optional<double> Referee::best_accuracy(std::uint64_t from, std::uint64_t t
 
 void Referee::observe(Worker& worker) {
   const std::lock_guard lock(mutex_);
-  take_note(worker);
+  note(worker.rank(), WorkerTotals::of(worker));
 }
 
-void Referee::take_note(Worker& worker) {
-  WorkerRecord& mine = record_.workers[static_cast<std::size_t>(worker.rank())];
-  mine.report.rank = worker.rank();
-  mine.report.breakdown = worker.endpoint().account();
-  mine.samples = worker.samples();
-  mine.updates = worker.updates();
-  mine.lookups = worker.lookup_counts();
-  mine.stages = worker.stage_times();
+WorkerTotals WorkerTotals::of(Worker& worker) {
+  return {.samples = worker.samples(),
+          .updates = worker.updates(),
+          .lookups = worker.lookup_counts(),
+          .stages = worker.stage_times(),
+          .breakdown = worker.endpoint().account()};
+}
+
+void Referee::note(int rank, const WorkerTotals& worker) {
+  WorkerRecord& mine = record_.workers[at(rank)];
+  mine.report.rank = rank;
+  mine.report.breakdown = worker.breakdown;
+  mine.samples = worker.samples;
+  mine.updates = worker.updates;
+  mine.lookups = worker.lookups;
+  mine.stages = worker.stages;
 }
 
 Progress Referee::progress(double host_s) const {

@@ -48,8 +48,7 @@
 
 namespace hetsgd {
 
-// The rules with the run's numbers. Every process has them, so that under mpi a rank can decide for
-// itself what follows from numbers that all ranks know.
+// The numbers of a run that the rules above are about.
 struct RunRules {
   Plan plan;
   bool synchronous = true;
@@ -60,16 +59,34 @@ struct RunRules {
   // sim: the time of one pass over the parameters on the host that makes the measured model; it
   // takes as many as there are replicas in it. None: real time, and host time is measured.
   std::optional<Seconds> prepare_pass = {};
+};
 
-  // Whether the budget is used up: of samples (reached or passed), of time on the training clock,
-  // or `ended`: by the algorithm's own account.
-  bool used_up(Seconds now, std::uint64_t samples, bool ended) const;
-  // Samples at which the evaluation after one at `samples` is due: the next multiple, so that
-  // points of different algorithms lie at the same samples, and one late evaluation does not shift
-  // all others.
-  std::uint64_t evaluation_after(std::uint64_t samples) const {
-    return (samples / evaluate_every + 1) * evaluate_every;
+// Follows a run and tells where its model is measured and where its budget is used up. The referee
+// has one for the run. Under mpi every rank has one, too, so that it can decide for itself what
+// follows from numbers that all ranks know. Not thread-safe.
+class Budget {
+ public:
+  // The rules outlive it.
+  explicit Budget(const RunRules& rules) : rules_(rules), next_evaluation_(rules.evaluate_every) {}
+
+  // The algorithm has no more to do.
+  void end() { ended_ = true; }
+  bool ended() const { return ended_; }
+  // Of samples (reached or passed), of time on the training clock, or ended by the algorithm.
+  bool used_up(Seconds now, std::uint64_t samples) const;
+  // An evaluation is due at every multiple of evaluate_every, so that points of different algorithms
+  // lie at the same samples, and where the budget is used up.
+  bool due(Seconds now, std::uint64_t samples) const {
+    return samples >= next_evaluation_ || used_up(now, samples);
   }
+  // The same. If it is due, the next one is due at the next multiple after `samples`: one late
+  // evaluation does not shift all others.
+  bool take_due(Seconds now, std::uint64_t samples);
+
+ private:
+  const RunRules& rules_;
+  std::uint64_t next_evaluation_;
+  bool ended_ = false;
 };
 
 // The accuracies that were measured, by samples. Not thread-safe. Under mpi every rank has a copy,
@@ -87,6 +104,10 @@ class Accuracies {
   std::vector<std::pair<std::uint64_t, double>> points_;
 };
 
+// The parameters as one vector, behind the rows of sharded tables, as in a replica's vector. rows:
+// null: the tables are among the parameters.
+std::vector<float> whole_model(std::span<const float> parameters, const RowSource* rows);
+
 // A model to be measured, and what it took to make it, with the clock stopped.
 struct PreparedModel {
   std::span<const float> parameters{};  // in host memory
@@ -98,6 +119,16 @@ struct PreparedModel {
 // Status, reason and end of a run that was interrupted: aborted by a signal, or at its time limit.
 // The caller holds whatever guards the record.
 void note_interruption(const Interrupted& interruption, Record& record);
+
+// What one worker has done from the start, as the record has it. Plain bytes.
+struct WorkerTotals {
+  std::uint64_t samples = 0, updates = 0;
+  LookupCounts lookups;
+  StageTimes stages;
+  TimeBreakdown breakdown;
+
+  static WorkerTotals of(Worker& worker);
+};
 
 // Event "step" of --record-steps. Its `iteration` counts the rank's steps, whichever client it has.
 nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
@@ -154,8 +185,8 @@ class Referee {
   };
   // At a call of evaluate_here(). `samples`: unset: as many as all workers have completed. `call`:
   // synchronous algorithms: all get the answer of the first. Errors: check, two workers have called
-  // running() another number of times before one call: they would leave their loops apart. Who
-  // is told that the point is due must see to it that it is measured: the next one is set already.
+  // running() another number of times before one call: they would leave their loops apart. The
+  // caller that gets `due` must evaluate the model: the next evaluation is already scheduled.
   // This is where a budget that is used up ends the run. Never due once the run has ended
   // otherwise.
   Point evaluation_point(Seconds now, std::optional<std::uint64_t> samples,
@@ -177,20 +208,17 @@ class Referee {
 
   // --- what arrives in messages ------------------------------------------------------------------
   // What one rank has done since its last report. Plain bytes: it travels as it is. The first two
-  // lines are differences, which rank 0 adds up; those of the worker and the breakdown
-  // are totals, which replace those of the report before. So no report may be lost or come twice.
+  // lines are differences, which rank 0 adds up; the worker's totals replace those of the report
+  // before. So no report may be lost or come twice.
   struct Counters {
     std::uint64_t samples = 0, updates = 0, steps = 0;
     double loss_sum = 0, last_loss = 0, step_time_s = 0;
-    double time_s = 0;                                     // the rank's clock
-    std::uint64_t worker_samples = 0, worker_updates = 0;  // from the start
-    LookupCounts worker_lookups;                           // the same
-    StageTimes worker_stages;                              // the same
-    std::uint64_t evaluation = 0;                          // number of the one it stands before
-    std::uint64_t running_calls = 0;                       // the worker's so far
-    bool budget_ended = false;                             // by the algorithm
-    bool last = false;                                     // the worker has ended
-    TimeBreakdown breakdown;                               // the worker's so far
+    double time_s = 0;                // the rank's clock
+    std::uint64_t evaluation = 0;     // number of the one it stands before
+    std::uint64_t running_calls = 0;  // the worker's so far
+    bool budget_ended = false;        // by the algorithm
+    bool last = false;                // the worker has ended
+    WorkerTotals worker;
     void add_step(std::uint64_t samples, double loss, Seconds now, Seconds started);
   };
   // Reports of one rank in the order in which it made them; those of several in any order.
@@ -225,11 +253,8 @@ class Referee {
     std::deque<Decision> entries_;
   };
 
-  // The worker's counters and breakdown into its part of the record.
-  void take_note(Worker& worker);              // mutex held
-  void count(int rank, const Counters& step);  // mutex held
-  // Mutex held.
-  bool due_at(Seconds now, std::uint64_t samples) const;
+  void note(int rank, const WorkerTotals& worker);  // mutex held
+  void count(int rank, const Counters& step);       // mutex held
   // The measured point goes into the record, and may end the run. Mutex held.
   void add(const CurvePoint& point);
 
@@ -242,7 +267,7 @@ class Referee {
   std::uint64_t samples_ = 0;
   std::uint64_t updates_ = 0;
   std::vector<HoldWatch> targets_;  // of the record's targets, in their order
-  std::uint64_t next_evaluation_;
+  Budget budget_;
   // The sum of the mean losses of batches since the last point.
   double loss_sum() const;
   std::vector<double> loss_sums_;  // by rank: whose batch came first moves no bit of the sum
@@ -252,7 +277,6 @@ class Referee {
   std::optional<std::chrono::steady_clock::time_point> measuring_since_;
   double initial_off_clock_s_ = 0;  // measuring and recording before the first step
   Seconds prepared_{0};             // making the models that were measured so far
-  bool budget_ended_ = false;       // by the algorithm
   std::optional<std::pair<Status, std::string>> stop_;
   Decisions running_, evaluating_;
   std::vector<Seconds> step_time_;  // by rank, sum

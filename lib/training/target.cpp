@@ -21,9 +21,8 @@ std::string Target::text() const {
 Target parse_target(const std::string& text, const std::string& place) {
   const auto at = text.find_first_of("<>");
   if (at == std::string::npos || at + 1 >= text.size() || text[at + 1] != '=') {
-    throw with_hint(
-        usage_error("{}: found {}, expected METRIC>=VALUE or METRIC<=VALUE", place, quote(text)),
-        "for example p1>=0.6; quote it, since the shell redirects at > and <");
+    refuse(place, quote(text), "METRIC>=VALUE or METRIC<=VALUE",
+           "for example p1>=0.6; quote it, since the shell redirects at > and <");
   }
   Target target;
   target.metric = std::string(trim(std::string_view(text).substr(0, at)));
@@ -32,9 +31,9 @@ Target parse_target(const std::string& text, const std::string& place) {
   for (const auto& name : metric_names()) {
     if (name == target.metric) return target;
   }
-  throw with_hint(usage_error("{}: found the metric {}, expected one of {}", place,
-                              quote(target.metric), fmt::join(metric_names(), ", ")),
-                  did_you_mean(target.metric, metric_names()));
+  refuse(place, "the metric " + quote(target.metric),
+         fmt::format("one of {}", fmt::join(metric_names(), ", ")),
+         did_you_mean(target.metric, metric_names()));
 }
 
 bool reached(const Target& target, double value) {

@@ -46,18 +46,7 @@ void declare_data(OptionSet& set, TrainOptions& o) {
           "the same rows for every algorithm and seed")
       .range(0, 1)
       .excludes("test");
-  set.add_choice("format", o.format,
-                 {{"detect", DataFormat::detect},
-                  {"xc", DataFormat::xc},
-                  {"libsvm", DataFormat::libsvm},
-                  {"criteo", DataFormat::criteo},
-                  {"idx", DataFormat::idx},
-                  {"cifar10", DataFormat::cifar10},
-                  {"cifar100", DataFormat::cifar100}},
-                 "format of the files");
-  set.add_choice("index_base", o.index_base,
-                 {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
-                 "smallest feature index of libSVM text");
+  declare_file_format(set, o.format, o.index_base);
   const std::vector<OptionNeed> clicks = {{"model", models_with_tables()}};
   set.group("Data", clicks);
   declare_vocabulary(set, o.vocabulary);
@@ -325,6 +314,21 @@ void declare_output(OptionSet& set, TrainOptions& o) {
 
 }  // namespace
 
+void declare_file_format(OptionSet& set, DataFormat& format, IndexBase& index_base) {
+  set.add_choice("format", format,
+                 {{"detect", DataFormat::detect},
+                  {"xc", DataFormat::xc},
+                  {"libsvm", DataFormat::libsvm},
+                  {"criteo", DataFormat::criteo},
+                  {"idx", DataFormat::idx},
+                  {"cifar10", DataFormat::cifar10},
+                  {"cifar100", DataFormat::cifar100}},
+                 "format of the data files");
+  set.add_choice("index_base", index_base,
+                 {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
+                 "smallest feature index of libSVM text");
+}
+
 std::string event_file(const std::string& folder) { return folder + "/events.out.tfevents.hetsgd"; }
 
 std::string log_file(const std::string& folder, int rank) {
@@ -353,21 +357,20 @@ void TrainOptions::validate() const {
   tables.validate();
   if (train.empty()) {
     throw with_hint(usage_error("--train: no training data given"),
-                    "name a file, or generate:tiny for made-up data");
+                    "name a file, or generate:tiny for synthetic data");
   }
   tail_share(test);
   if (validation > 0 && !test.empty()) {
-    throw with_hint(usage_error("--validation: found {} beside --test {}, expected one of the two",
-                                validation, test),
-                    "choose options on held-out training rows, then measure on the test file");
+    refuse("--validation", fmt::format("{} beside --test {}", validation, test), "one of the two",
+           "choose options on held-out training rows, then measure on the test file");
   }
   if (epochs == 0 && max_samples == 0 && max_time.count() == 0) {
     throw with_hint(usage_error("no budget: expected --epochs, --max-samples or --max-time"),
                     "for example --epochs 5");
   }
   if (epochs > 0 && max_samples > 0) {
-    throw usage_error("--max-samples: found {} beside --epochs {}, expected one of the two",
-                      max_samples, epochs);
+    refuse("--max-samples", fmt::format("{} beside --epochs {}", max_samples, epochs),
+           "one of the two");
   }
   model_factory->validate();
   if ((stop_at_target || require_target) && target.empty()) {
@@ -380,9 +383,8 @@ void TrainOptions::validate() const {
                     "add --charge resnet-50");
   }
   if (!charge.empty() && !cluster_kind(cluster).is_virtual) {
-    throw usage_error(
-        "--charge: found {} with --cluster {}, expected --cluster sim, whose clock it charges",
-        charge, cluster);
+    refuse("--charge", fmt::format("{} with --cluster {}", charge, cluster),
+           "--cluster sim, whose clock it charges");
   }
   if (service_rank && !cluster_kind(cluster).join) {
     throw usage_error("--service-rank: found with --cluster {}, expected --cluster mpi", cluster);

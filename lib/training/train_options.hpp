@@ -115,6 +115,9 @@ struct TrainOptions {
   ProcessGroup& processes() const { return processes_of(cluster, peer_timeout); }
 };
 
+// How data files are read, for every command that reads some: --format, --index-base.
+void declare_file_format(OptionSet& set, DataFormat& format, IndexBase& index_base);
+
 // The event file in the folder of --tensorboard.
 std::string event_file(const std::string& folder);
 // Where rank `rank` writes its part of --log-dir: rank_R.log in the folder.

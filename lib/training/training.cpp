@@ -6,15 +6,15 @@
 #include "cluster/devices.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
+#include "core/output_file.hpp"
+#include "core/rank_index.hpp"
 #include "core/text.hpp"
 #include "data/sampler.hpp"
 #include "training/client.hpp"
 #include "training/constant_guess.hpp"
 #include "training/evaluation.hpp"
 #include "training/oversubscription.hpp"
-#include "training/parameters_file.hpp"
-#include "training/plan_checks.hpp"
-#include "training/plan_tables.hpp"
+#include "training/plan.hpp"
 #include "training/rank_client.hpp"
 #include "training/simulation/charge.hpp"
 #include "training/simulation/estimate.hpp"
@@ -28,6 +28,14 @@ namespace {
 
 // So long after another rank has failed, this rank's own signal may still come.
 constexpr std::chrono::milliseconds kSignalDelay{250};
+
+// Raw little-endian float32, for references outside (tests/reference).
+void write_parameters(const std::string& path, std::span<const float> parameters,
+                      const char* what) {
+  OutputFile file(path, {.what = what});
+  file.write({reinterpret_cast<const char*>(parameters.data()), parameters.size_bytes()});
+  file.commit();
+}
 
 }  // namespace
 
@@ -117,13 +125,11 @@ void Training::Impl::build_model() {
   plan_data(options, record.train->totals().rows, plan);
   if (!options.charge.empty()) {
     charge = make_charge(options, *record.train, *model);
-    record.charge = to_json(*charge);
+    record.charge = charge->facts;
   }
   plan_memory_of_gpus(*model, options.profile, set);
   algorithm->check_model(plan, *model);
-  for (std::string& text : algorithm->warnings(plan, model->layout())) {
-    record.warnings.push_back(std::move(text));
-  }
+  record.warn(algorithm->warnings(plan, model->layout()));
 }
 
 // From here on the model is its dense part, and so is its optimizer.
@@ -201,7 +207,7 @@ void Training::load(const RunData& data) {
   record.train_report = data.train.report;
   record.test = data.test.data;
   record.test_report = data.test.report;
-  record.warnings.insert(record.warnings.end(), data.warnings.begin(), data.warnings.end());
+  record.warn(data.warnings);
   record.phases.loaded(data.load_s);
   for (const Target& target : record.targets) {
     check_measured(target.metric, *record.train, *record.test, "--target", target.text());
@@ -280,11 +286,9 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
   record.elapsed = std::max(record.elapsed, report.elapsed);
   record.server_link_busy = report.server_link_busy;
   record.remarks = algorithm->remarks(record.histograms);
-  for (std::string& text : collapse_warnings(record.curve, record.constant_guess)) {
-    record.warnings.push_back(std::move(text));
-  }
+  record.warn(collapse_warnings(record.curve, record.constant_guess));
   for (const WorkerReport& worker : report.workers) {
-    record.workers[static_cast<std::size_t>(worker.rank)].report = worker;
+    record.workers[at(worker.rank)].report = worker;
   }
   if (!error) {
     if (hooks.trace != nullptr) note_waiting(*hooks.trace, record);
@@ -361,7 +365,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   record.virtual_time = parts.cluster->is_virtual();
   describe_machine(*parts.cluster, options, record);
   for (int rank = 0; rank < plan.workers; ++rank) {
-    WorkerRecord& worker = record.workers[static_cast<std::size_t>(rank)];
+    WorkerRecord& worker = record.workers[at(rank)];
     worker.report = parts.cluster->planned(rank);
     worker.shard_rows = sampler->shard_size(rank);
   }

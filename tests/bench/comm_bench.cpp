@@ -1,14 +1,11 @@
-// Communication in the threads cluster: all_reduce bandwidth beside its floor, and latencies.
+// Communication in the threads cluster: bandwidth of all_reduce, and latencies. `hetsgd bench
+// all_reduce` measures the floor of its collectives, too.
 //
 // algbw and busbw as nccl-tests define them: algbw = n bytes / time of one all_reduce, busbw =
-// algbw 2 (p-1) / p. The floor: an all_reduce reads each of the p n bytes once and writes each
-// once, which is what p ranks do that copy n bytes each at the same time. Copy/bytes measures that.
-//
-//   comm_bench --benchmark_filter=AllReduce
+// algbw 2 (p-1) / p.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -57,13 +54,6 @@ std::int64_t batch_for(std::size_t bytes) {
   return static_cast<std::int64_t>(count) / kGroup * kGroup;
 }
 
-void add_bandwidth(benchmark::State& state, std::size_t bytes, int p) {
-  const double gigabytes_per_s =
-      static_cast<double>(bytes) / static_cast<double>(state.counters["best_us"]) * 1e-3;
-  state.counters["algbw_GB_per_s"] = gigabytes_per_s;
-  state.counters["busbw_GB_per_s"] = gigabytes_per_s * 2 * (p - 1) / p;
-}
-
 void AllReduce(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   const int p = static_cast<int>(state.range(1));
@@ -72,28 +62,12 @@ void AllReduce(benchmark::State& state) {
       comm.all_reduce(std::span(x));
     };
   });
-  add_bandwidth(state, bytes, p);
+  const double gigabytes_per_s =
+      static_cast<double>(bytes) / static_cast<double>(state.counters["best_us"]) * 1e-3;
+  state.counters["algbw_GB_per_s"] = gigabytes_per_s;
+  state.counters["busbw_GB_per_s"] = gigabytes_per_s * 2 * (p - 1) / p;
 }
 BENCHMARK(AllReduce)
-    ->ArgNames({"bytes", "workers"})
-    ->ArgsProduct({benchmark::CreateRange(4 << 10, 64 << 20, 4), {2}})
-    ->UseManualTime()
-    ->Unit(benchmark::kMicrosecond);
-
-// The floor: every rank copies as many bytes.
-void Copy(benchmark::State& state) {
-  const auto bytes = static_cast<std::size_t>(state.range(0));
-  const int p = static_cast<int>(state.range(1));
-  measure(state, p, batch_for(bytes), [&](Endpoint&) {
-    return [from = std::vector<char>(bytes, 1), to = std::vector<char>(bytes)]() mutable {
-      std::memcpy(to.data(), from.data(), from.size());
-      benchmark::DoNotOptimize(to.data());
-      benchmark::ClobberMemory();
-    };
-  });
-  add_bandwidth(state, bytes, p);
-}
-BENCHMARK(Copy)
     ->ArgNames({"bytes", "workers"})
     ->ArgsProduct({benchmark::CreateRange(4 << 10, 64 << 20, 4), {2}})
     ->UseManualTime()

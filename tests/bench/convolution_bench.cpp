@@ -2,20 +2,17 @@
 //
 // Both begin and end with plain maps (NCHW): oneDNN's direct kernels may choose their own layouts,
 // and the reordering to and from them counts, as it would for a caller. Counters: GFLOP_per_s, and
-// floor_ratio = time at the core's measured FMA peak (floors.hpp) / time taken.
+// floor_ratio = time at the core's measured FMA peak (support.hpp) / time taken.
 // Pin it: OMP_NUM_THREADS=1 taskset -c 0 convolution_bench.
-#include <benchmark/benchmark.h>
-
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "core/random.hpp"
-#include "floors.hpp"
 #include "linalg/convolution_kernels.hpp"
 #include "linalg/device.hpp"
+#include "support.hpp"
 
 namespace hetsgd {
 namespace {
@@ -52,15 +49,9 @@ struct Operands {
   explicit Operands(const Layer& layer)
       : s(layer.shape),
         n(layer.samples),
-        X(random(n * s.inputs())),
-        W(random(s.weights())),
-        Y(random(n * s.outputs())) {}
-  static std::vector<float> random(std::size_t count) {
-    RandomStream stream(count, Purpose::test);
-    std::vector<float> v(count);
-    for (float& x : v) x = static_cast<float>(stream.uniform(-0.1, 0.1));
-    return v;
-  }
+        X(bench::random_floats(n * s.inputs())),
+        W(bench::random_floats(s.weights())),
+        Y(bench::random_floats(n * s.outputs())) {}
 
   ConvolutionShape s;
   std::size_t n;
@@ -148,12 +139,10 @@ class OneDnn {
 };
 
 void report(benchmark::State& state, const Operands& of) {
-  const double operations = 2.0 * static_cast<double>(of.n * of.s.weights() * of.s.out_height) *
-                            static_cast<double>(of.s.out_width),
-               all = operations * static_cast<double>(state.iterations());
-  state.counters["GFLOP_per_s"] = {all / 1e9, benchmark::Counter::kIsRate};
-  state.counters["floor_ratio"] = {all / bench::floors().operations_per_s,
-                                   benchmark::Counter::kIsRate};
+  bench::count_work(state,
+                    2.0 * static_cast<double>(of.n * of.s.weights() * of.s.out_height) *
+                        static_cast<double>(of.s.out_width),
+                    0);
 }
 
 void own(benchmark::State& state, const Layer& layer, Product product) {

@@ -11,17 +11,13 @@
 // update.
 //
 // scripts/peers/compare_ctr.py runs it beside PyTorch.
-#include <benchmark/benchmark.h>
-
 #include <cmath>
 #include <memory>
 #include <set>
 
-#include "core/random.hpp"
-#include "data/batch.hpp"
-#include "floors.hpp"
 #include "linalg/embedding_kernels.hpp"
 #include "model/registry.hpp"
+#include "support.hpp"
 
 namespace hetsgd {
 namespace {
@@ -57,25 +53,13 @@ const Dataset& clicks() {
   return *data;
 }
 
-std::vector<Batch> batches_of(std::size_t size) {
-  std::vector<Batch> batches;
-  for (std::size_t b = 0; b < std::min<std::size_t>(64, kRows / size); ++b) {
-    std::vector<Index> rows(size);
-    for (std::size_t i = 0; i < size; ++i) rows[i] = static_cast<Index>(b * size + i);
-    batches.emplace_back(clicks(), std::move(rows));
-  }
-  return batches;
-}
-
 void step(benchmark::State& state, const std::string& name) {
   const auto size = static_cast<std::size_t>(state.range(0));
   const auto model = find_model(name).make()->make(DataShape::of(clicks()));
   const auto device = make_cpu_device<float>(static_cast<int>(state.range(1)));
   const auto context = model->make_context(*device);
-  const auto initial = initial_parameters<float>(model->layout(), 1);
-  Buffer w(*device, initial.size());
-  device->upload(w.data(), initial.data(), initial.size() * sizeof(float));
-  const std::vector<Batch> batches = batches_of(size);
+  Buffer w = bench::initial_on(*device, *model);
+  const std::vector<Batch> batches = bench::batches_of(clicks(), size);
   // The first step makes the buffers, and the system makes their pages at its first touch: 0.3 GB
   // of dcn at batch 8192, which take longer than a step.
   double loss = model->step(*context, batches.back(), 0.01F, w.data());
@@ -115,7 +99,7 @@ void lookup(benchmark::State& state) {
   Buffer W(*device, std::size_t{kCategories} * table.row());
   device->fill(W.size(), 0.01F, W.data());
   Buffer Y(*device, size * (kDense + kFields * kEmbedding)), z(*device, size);
-  const std::vector<Batch> batches = batches_of(size);
+  const std::vector<Batch> batches = bench::batches_of(clicks(), size);
   std::size_t next = 0;
   for (auto _ : state) {
     const FieldRows<float> X{size,

@@ -25,7 +25,6 @@
 // products of the gradient. That is 6 670,091 n 4 bytes, 4.1 and 16.5 GB, and 4 times the weights:
 // at the 4.25 TB/s of a copy on an H200 1.29 and 4.2 ms, of which TF32 steps take 1.25 times as
 // long (results/gpu.md). Less takes kernels that compute scores and softmax together.
-#include <benchmark/benchmark.h>
 #include <cuda_runtime_api.h>
 #include <cusparse.h>
 
@@ -37,11 +36,10 @@
 #include <string>
 #include <vector>
 
-#include "core/random.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "linalg/sparse_kernels.hpp"
 #include "model/mlp.hpp"
-#include "synthetic.hpp"
+#include "support.hpp"
 
 namespace hetsgd {
 namespace {
@@ -63,8 +61,8 @@ const Dataset& rows_of(const Shape& shape) {
   static std::map<std::string, DatasetPtr> made;
   DatasetPtr& data = made[shape.name];
   if (!data) {
-    data = synthetic({shape.features, shape.labels, shape.nonzeros, shape.labels_per_row,
-                      kBatches * kLargestBatch});
+    data = bench::synthetic({shape.features, shape.labels, shape.nonzeros, shape.labels_per_row,
+                             kBatches * kLargestBatch});
   }
   return *data;
 }
@@ -78,12 +76,7 @@ const std::vector<float>& initial_of(const Shape& shape, const Layout& layout) {
 
 // Numbers as weights are: tensor cores are faster on constants.
 void fill_random(Device& device, Buffer& buffer) {
-  static const std::vector<float> numbers = [] {
-    RandomStream random(1, Purpose::test);
-    std::vector<float> all(std::size_t{1} << 20);
-    for (float& x : all) x = static_cast<float>(random.uniform(-0.1, 0.1));
-    return all;
-  }();
+  static const std::vector<float> numbers = bench::random_floats(std::size_t{1} << 20);
   for (std::size_t at = 0; at < buffer.size(); at += numbers.size()) {
     const std::size_t count = std::min(numbers.size(), buffer.size() - at);
     device.upload(buffer.data() + at, numbers.data(), count * sizeof(float));
@@ -286,12 +279,7 @@ void step(benchmark::State& state, const Shape& shape, Precision precision) {
   Buffer w(*device, model->parameters());
   const std::vector<float>& initial = initial_of(shape, model->layout());
   device->upload(w.data(), initial.data(), initial.size() * sizeof(float));
-  std::vector<Batch> batches;
-  for (std::size_t b = 0; b < kBatches; ++b) {
-    std::vector<Index> rows(size);
-    for (std::size_t i = 0; i < size; ++i) rows[i] = static_cast<Index>(b * size + i);
-    batches.emplace_back(data, std::move(rows));
-  }
+  const std::vector<Batch> batches = bench::batches_of(data, size, kBatches);
   std::size_t next = 0;
   context->upcoming = [&] { return &batches[next]; };
   const auto h = static_cast<double>(kHidden), n = static_cast<double>(size),

@@ -63,26 +63,16 @@ void libsvm_binary(benchmark::State& state) {
   static const std::string text = binary_text();
   parse(state, text);
 }
-void libsvm_6_digits(benchmark::State& state) {
-  static const std::string text = real_text(6);
+template <int digits>
+void libsvm_digits(benchmark::State& state) {
+  static const std::string text = real_text(digits);
   parse(state, text);
 }
-void libsvm_9_digits(benchmark::State& state) {
-  static const std::string text = real_text(9);
-  parse(state, text);
+// One thread by processor time, bytes per core and second; two by wall time.
+void add_text(const char* name, void (*run)(benchmark::State&)) {
+  benchmark::RegisterBenchmark(name, run)->ArgName("threads")->Arg(1);
+  benchmark::RegisterBenchmark(name, run)->ArgName("threads")->Arg(2)->UseRealTime();
 }
-BENCHMARK(libsvm_binary)
-    ->ArgName("threads")
-    ->Arg(1);  // by processor time: bytes per core and second
-BENCHMARK(libsvm_binary)->ArgName("threads")->Arg(2)->UseRealTime();
-BENCHMARK(libsvm_6_digits)
-    ->ArgName("threads")
-    ->Arg(1);  // by processor time: bytes per core and second
-BENCHMARK(libsvm_6_digits)->ArgName("threads")->Arg(2)->UseRealTime();
-BENCHMARK(libsvm_9_digits)
-    ->ArgName("threads")
-    ->Arg(1);  // by processor time: bytes per core and second
-BENCHMARK(libsvm_9_digits)->ArgName("threads")->Arg(2)->UseRealTime();
 
 // Rows of generated data per second.
 void generate_amazon670k(benchmark::State& state) {
@@ -140,10 +130,14 @@ void criteo_with_vocabulary(benchmark::State& state) {
   }
   state.SetBytesProcessed(static_cast<std::int64_t>(criteo_text().size()) * state.iterations());
 }
-BENCHMARK(criteo_read)->ArgName("threads")->Arg(1);
-BENCHMARK(criteo_read)->ArgName("threads")->Arg(2)->UseRealTime();
-BENCHMARK(criteo_with_vocabulary)->ArgName("threads")->Arg(1);
-BENCHMARK(criteo_with_vocabulary)->ArgName("threads")->Arg(2)->UseRealTime();
+[[maybe_unused]] const bool texts_added = [] {
+  add_text("libsvm_binary", libsvm_binary);
+  add_text("libsvm_6_digits", libsvm_digits<6>);
+  add_text("libsvm_9_digits", libsvm_digits<9>);
+  add_text("criteo_read", criteo_read);
+  add_text("criteo_with_vocabulary", criteo_with_vocabulary);
+  return true;
+}();
 
 // Samples per second that a sampler deals out.
 void fill_batches(benchmark::State& state) {

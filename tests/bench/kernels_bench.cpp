@@ -2,12 +2,11 @@
 //
 // Counters, per second of CPU time: GFLOP_per_s, GB_per_s, and floor_ratio = floor time / time
 // taken (1 is the floor), where the floor is the larger of operations / peak FMA rate and bytes /
-// memory bandwidth, both measured in this process (floors.hpp); what fits in a cache can beat the
+// memory bandwidth, both measured in this process (support.hpp); what fits in a cache can beat the
 // bandwidth.
 // gemm/... runs beside openblas/...: OpenBLAS picks its kernels by CPU model and may not know a new
 // one (OPENBLAS_CORETYPE=SkylakeX names the AVX-512 kernels by hand).
 // Pin it: taskset -c 0 kernels_bench.
-#include <benchmark/benchmark.h>
 #include <cblas.h>
 
 #include <algorithm>
@@ -15,25 +14,19 @@
 #include <vector>
 
 #include "core/random.hpp"
-#include "floors.hpp"
 #include "linalg/device.hpp"
 #include "linalg/output_layer_kernels.hpp"
 #include "linalg/sparse_kernels.hpp"
+#include "support.hpp"
 
 extern "C" void openblas_set_num_threads(int threads);
 
 namespace hetsgd {
 namespace {
 
-SparseKernels& sparse_kernels(Device& device) { return kernels<SparseKernels>(device); }
 OutputLayerKernels& output_kernels(Device& device) { return kernels<OutputLayerKernels>(device); }
 
-std::vector<float> random_floats(std::size_t n) {
-  RandomStream random(n, Purpose::test);
-  std::vector<float> v(n);
-  for (float& x : v) x = static_cast<float>(random.uniform(-0.1, 0.1));
-  return v;
-}
+using bench::random_floats;
 
 // Device memory with random contents.
 Buffer random_buffer(Device& device, std::size_t n) {
@@ -69,16 +62,6 @@ struct Csr {
   std::vector<std::uint32_t> index;
   std::vector<float> value;
 };
-
-// The work of one iteration, as counters.
-void report(benchmark::State& state, double operations, double bytes) {
-  const auto n = static_cast<double>(state.iterations());
-  const double floor =
-      std::max(operations / bench::floors().operations_per_s, bytes / bench::floors().bytes_per_s);
-  state.counters["GFLOP_per_s"] = {n * operations / 1e9, benchmark::Counter::kIsRate};
-  state.counters["GB_per_s"] = {n * bytes / 1e9, benchmark::Counter::kIsRate};
-  state.counters["floor_ratio"] = {n * floor, benchmark::Counter::kIsRate};
-}
 
 double numbers(std::size_t n) { return static_cast<double>(n); }
 
@@ -118,7 +101,8 @@ void gemm(benchmark::State& state, const Product& p, bool openblas) {
       device->gemm(p.a, p.b, p.m, p.n, p.k, 1, A.data(), lda, B.data(), ldb, 0, C.data(), p.n);
     }
   }
-  report(state, 2 * numbers(p.m * p.n * p.k), 4 * numbers(p.m * p.k + p.k * p.n + p.m * p.n));
+  bench::count_work(state, 2 * numbers(p.m * p.n * p.k),
+                    4 * numbers(p.m * p.k + p.k * p.n + p.m * p.n));
 }
 
 // Three products, softmax between them; the weights are read twice and written once at least.
@@ -143,43 +127,40 @@ void softmax_layer(benchmark::State& state) {
                                   .input_gradient = dA.data()};
   for (auto _ : state)
     benchmark::DoNotOptimize(output_kernels(*device).softmax_layer(labels.view(false), layer));
-  report(state, 6 * numbers(rows * outputs * kInputs),
-         4 * numbers(3 * outputs * kInputs + 2 * rows * outputs));
+  bench::count_work(state, 6 * numbers(rows * outputs * kInputs),
+                    4 * numbers(3 * outputs * kInputs + 2 * rows * outputs));
 }
 BENCHMARK(softmax_layer)->Args({64, 983})->Args({256, 983})->Args({256, 67009});
 
 // --- sparse -----------------------------------------------------------------------------------
 
 // rows, columns of X (= rows of W), nonzeros per row; n = 128
-void sparse_forward(benchmark::State& state) {
+void sparse(benchmark::State& state, bool update) {
   const auto rows = static_cast<std::size_t>(state.range(0));
   constexpr std::size_t kWidth = 128;
   const auto device = make_cpu_device<float>(1);
   const Csr X(rows, static_cast<std::size_t>(state.range(1)),
               static_cast<std::size_t>(state.range(2)));
   Buffer W = random_buffer(*device, X.width * kWidth), b = random_buffer(*device, kWidth),
-         Y(*device, rows * kWidth);
-  for (auto _ : state)
-    sparse_kernels(*device).forward(X.view(true), kWidth, W.data(), b.data(), true, Y.data());
+         Y = random_buffer(*device, rows * kWidth);
+  SparseKernels& layer = kernels<SparseKernels>(*device);
+  for (auto _ : state) {
+    if (update) {
+      layer.update(X.view(true), kWidth, -1e-6F, Y.data(), W.data());
+    } else {
+      layer.forward(X.view(true), kWidth, W.data(), b.data(), true, Y.data());
+    }
+  }
   const double products = numbers(X.index.size() * kWidth);
-  report(state, 2 * products,
-         4 * products + 8 * numbers(X.index.size()) + 4 * numbers(rows * kWidth));
+  bench::count_work(
+      state, 2 * products,
+      (update ? 8 : 4) * products + 8 * numbers(X.index.size()) + 4 * numbers(rows * kWidth));
 }
-void sparse_update(benchmark::State& state) {
-  const auto rows = static_cast<std::size_t>(state.range(0));
-  constexpr std::size_t kWidth = 128;
-  const auto device = make_cpu_device<float>(1);
-  const Csr X(rows, static_cast<std::size_t>(state.range(1)),
-              static_cast<std::size_t>(state.range(2)));
-  Buffer W = random_buffer(*device, X.width * kWidth), D = random_buffer(*device, rows * kWidth);
-  for (auto _ : state)
-    sparse_kernels(*device).update(X.view(true), kWidth, -1e-6F, D.data(), W.data());
-  const double products = numbers(X.index.size() * kWidth);
-  report(state, 2 * products,
-         8 * products + 8 * numbers(X.index.size()) + 4 * numbers(rows * kWidth));
+void of_sparse(benchmark::internal::Benchmark* benchmark) {
+  benchmark->Args({256, 500, 18})->Args({256, 13591, 76})->Args({256, 1'000'000, 76});
 }
-BENCHMARK(sparse_forward)->Args({256, 500, 18})->Args({256, 13591, 76})->Args({256, 1'000'000, 76});
-BENCHMARK(sparse_update)->Args({256, 500, 18})->Args({256, 13591, 76})->Args({256, 1'000'000, 76});
+BENCHMARK_CAPTURE(sparse, forward, false)->Apply(of_sparse);
+BENCHMARK_CAPTURE(sparse, update, true)->Apply(of_sparse);
 
 // --- layers: rows, columns --------------------------------------------------------------------
 
@@ -193,7 +174,7 @@ void matrix(benchmark::State& state, double operations, double moves, Call&& cal
          b = random_buffer(*device, n);
   const Csr labels(rows, n, 5);
   for (auto _ : state) call(*device, labels.view(false), rows, n, Z.data(), D.data(), b.data());
-  report(state, operations * numbers(rows * n), 4 * moves * numbers(rows * n));
+  bench::count_work(state, operations * numbers(rows * n), 4 * moves * numbers(rows * n));
 }
 
 void bias_relu(benchmark::State& state) {
@@ -237,7 +218,7 @@ void sigmoid_cross_entropy(benchmark::State& state) {
     benchmark::DoNotOptimize(output_kernels(*device).sigmoid_cross_entropy(
         labels.view(false), 1, nullptr, 1.0F, Z.data()));
   }
-  report(state, 6 * numbers(rows), 8 * numbers(rows));
+  bench::count_work(state, 6 * numbers(rows), 8 * numbers(rows));
 }
 BENCHMARK(bias_relu)->Args({256, 128})->Args({256, 1024});
 BENCHMARK(relu_backward)->Args({256, 128})->Args({256, 1024});
@@ -256,7 +237,7 @@ void vectors(benchmark::State& state, double operations, double moves, Call&& ca
   Buffer x = random_buffer(*device, n), y = random_buffer(*device, n),
          z = random_buffer(*device, n);
   for (auto _ : state) call(*device, n, x.data(), y.data(), z.data());
-  report(state, operations * numbers(n), 4 * moves * numbers(n));
+  bench::count_work(state, operations * numbers(n), 4 * moves * numbers(n));
 }
 
 void fill(benchmark::State& state) {
@@ -307,16 +288,19 @@ void fill_rows(benchmark::State& state) {
   });
 }
 constexpr long kDelicious = 190'807, kAmazon = 10'383'737;
-BENCHMARK(fill)->Arg(kDelicious)->Arg(kAmazon);
-BENCHMARK(copy)->Arg(kDelicious)->Arg(kAmazon);
-BENCHMARK(axpby)->Arg(kDelicious)->Arg(kAmazon);
-BENCHMARK(dot)->Arg(kDelicious)->Arg(kAmazon);
-BENCHMARK(squared_norm)->Arg(kDelicious)->Arg(kAmazon);
-BENCHMARK(momentum_merge)->Arg(kDelicious)->Arg(kAmazon);
-BENCHMARK(add_rows)->Arg(kDelicious)->Arg(kAmazon);
-BENCHMARK(fill_rows)->Arg(kDelicious)->Arg(kAmazon);
-
-[[maybe_unused]] const bool products_registered = [] {
+[[maybe_unused]] const bool registered = [] {
+  const std::pair<const char*, void (*)(benchmark::State&)> of_vectors[] = {
+      {"fill", fill},
+      {"copy", copy},
+      {"axpby", axpby},
+      {"dot", dot},
+      {"squared_norm", squared_norm},
+      {"momentum_merge", momentum_merge},
+      {"add_rows", add_rows},
+      {"fill_rows", fill_rows}};
+  for (const auto& [name, run] : of_vectors) {
+    benchmark::RegisterBenchmark(name, run)->Arg(kDelicious)->Arg(kAmazon);
+  }
   for (const Product& p : kProducts) {
     for (const bool openblas : {false, true}) {
       benchmark::RegisterBenchmark((std::string(openblas ? "openblas/" : "gemm/") + p.name).c_str(),

@@ -5,15 +5,10 @@
 //   label_tables/N/C codes, a counting sort per table, and the cut of full buckets: entries/s,
 //                    which are N times the tables. entries_per_s_sorted leaves the codes' time, as
 //                    hash_rows would take it on C cores, out
-#include <benchmark/benchmark.h>
-
-#include <chrono>
-#include <cmath>
-
-#include "core/random.hpp"
 #include "data/huge_pages.hpp"
 #include "linalg/device.hpp"
 #include "model/labels/label_tables.hpp"
+#include "support.hpp"
 
 namespace hetsgd {
 namespace {
@@ -22,15 +17,11 @@ constexpr std::size_t kInputs = 128;
 constexpr std::uint32_t kBucket = 128;
 
 std::vector<float> random_rows(std::size_t rows) {
+  const std::vector<float> random = bench::random_floats(rows * kInputs, 1);
   std::vector<float> W;
-  resize_on_huge_pages(W, rows * kInputs);  // as the model and the tables lie
-  RandomStream random(1, Purpose::test);
-  for (float& x : W) x = static_cast<float>(random.uniform(-1, 1));
+  resize_on_huge_pages(W, random.size());  // as the model and the tables lie
+  std::ranges::copy(random, W.begin());
   return W;
-}
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 void hash_rows(benchmark::State& state) {
@@ -59,15 +50,15 @@ void label_tables(benchmark::State& state) {
   double codes_s = 0, tables_s = 0;
   std::uint32_t rehash = 0;
   for (auto _ : state) {
-    const double start = wall_seconds();
+    const double start = bench::wall_seconds();
     hash.rows(rows, W.data(), bucket.data(), 1, rows);
-    const double hashed = wall_seconds();
+    const double hashed = bench::wall_seconds();
     const LabelTables tables(hash, rows, W.data(), kBucket, 1, rehash++,
                              kernels<BasicHostCores<float>>(*device));
     benchmark::DoNotOptimize(tables.bucket(0, 0).data());
     codes_s += (hashed - start) / cores;
-    tables_s += wall_seconds() - hashed;
-    state.SetIterationTime(wall_seconds() - hashed);
+    tables_s += bench::wall_seconds() - hashed;
+    state.SetIterationTime(bench::wall_seconds() - hashed);
   }
   const double entries =
       static_cast<double>(rows * hash.options().tables) * static_cast<double>(state.iterations());

@@ -12,21 +12,16 @@
 // core (one_core) and on both (two_cores), or at once on a core each (at_once); wall time, too.
 //
 // Pin it: taskset -c 0 model_bench --benchmark_filter=-cores. scripts/peers/compare_speed.py runs it beside PyTorch.
-#include <benchmark/benchmark.h>
-
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
 
-#include "data/batch.hpp"
 #include "data/load.hpp"
-#include "floors.hpp"
 #include "linalg/streams.hpp"
 #include "model/mlp.hpp"
-#include "synthetic.hpp"
+#include "support.hpp"
 
 namespace hetsgd {
 namespace {
@@ -40,13 +35,14 @@ DatasetPtr delicious() {
       return load_dataset(path, options).data;
     }
   }
-  return synthetic({500, 983, 18, 19, 8192});
+  return bench::synthetic({500, 983, 18, 19, 8192});
 }
 
 DatasetPtr data_of(const std::string& name) {
   static std::map<std::string, DatasetPtr> loaded;
   DatasetPtr& data = loaded[name];
-  if (!data) data = name == "delicious" ? delicious() : synthetic({13591, 67009, 76, 5, 4096});
+  if (!data)
+    data = name == "delicious" ? delicious() : bench::synthetic({13591, 67009, 76, 5, 4096});
   return data;
 }
 
@@ -57,16 +53,8 @@ struct Workbench {
         model(make_mlp<float>({data->feature_count, data->label_count}, {.hidden = {128}})),
         device(make_cpu_device<float>(cores)),
         context(model->make_context(*device)),
-        w(*device, model->parameters()) {
-    const auto initial = initial_parameters<float>(model->layout(), 1);
-    device->upload(w.data(), initial.data(), initial.size() * sizeof(float));
-    const std::size_t count = std::min<std::size_t>(64, data->rows() / batch_size);
-    for (std::size_t b = 0; b < count; ++b) {
-      std::vector<Index> rows(batch_size);
-      for (std::size_t i = 0; i < batch_size; ++i) rows[i] = static_cast<Index>(b * batch_size + i);
-      batches.emplace_back(*data, std::move(rows));
-    }
-  }
+        w(bench::initial_on(*device, *model)),
+        batches(bench::batches_of(*data, batch_size)) {}
 
   DatasetPtr data;
   std::unique_ptr<Model> model;

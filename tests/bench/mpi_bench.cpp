@@ -69,7 +69,7 @@ void ping_pong(Endpoint& endpoint, std::size_t bytes) {
   };
   Best best;
   best.measure(endpoint, repeats_for(bytes), turns(raw_send, raw_receive), turns(send, receive));
-  best.print(endpoint, "one way", bytes, 0.5);
+  best.print(endpoint, "one_way", bytes, 0.5);
 }
 
 void all_reduce(Endpoint& endpoint, std::size_t bytes) {

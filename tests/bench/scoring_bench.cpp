@@ -10,16 +10,11 @@
 // score) and divide by the time of all of it; ratio = scoring / training; train_floor_ratio and
 // score_floor_ratio = the time that those products would take at the measured peak of C cores, over
 // the time taken. The iteration's time is that of scoring.
-#include <benchmark/benchmark.h>
-
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
-#include "data/batch.hpp"
-#include "floors.hpp"
 #include "model/mlp.hpp"
-#include "synthetic.hpp"
+#include "support.hpp"
 #include "training/evaluation.hpp"
 
 namespace hetsgd {
@@ -27,35 +22,27 @@ namespace {
 
 constexpr std::size_t kHidden = 128, kBatch = 256, kSteps = 2, kTestRows = 2048;
 
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 void scoring(benchmark::State& state) {
   const auto labels = static_cast<Index>(state.range(0));
   const auto cores = static_cast<int>(state.range(1));
-  const DatasetPtr data = synthetic({labels / 5, labels, 76, 5, kTestRows});
+  const DatasetPtr data = bench::synthetic({labels / 5, labels, 76, 5, kTestRows});
   const auto model = make_mlp<float>({data->feature_count, labels}, {.hidden = {kHidden}});
   const auto device = make_cpu_device<float>(cores);
   const auto context = model->make_context(*device);
-  Buffer w(*device, model->parameters());
-  {
-    const auto initial = initial_parameters<float>(model->layout(), 1);
-    device->upload(w.data(), initial.data(), initial.size() * sizeof(float));
-  }
+  Buffer w = bench::initial_on(*device, *model);
   Evaluator evaluator(*model, data, {.rows = kTestRows, .threads = cores});
   std::vector<Index> rows(kBatch);
   double train_s = 0, score_s = 0, loss = 0;
   std::size_t next = 0;
   const auto iterate = [&] {
-    const double start = wall_seconds();
+    const double start = bench::wall_seconds();
     for (std::size_t i = 0; i < kSteps; ++i, next = (next + kBatch) % kTestRows) {
       std::iota(rows.begin(), rows.end(), static_cast<Index>(next));
       loss += model->step(*context, Batch(*data, rows), 0.1F, w.data());
     }
-    const double trained = wall_seconds();
+    const double trained = bench::wall_seconds();
     loss += evaluator.measure(w.span()).back().value;
-    const double scored = wall_seconds();
+    const double scored = bench::wall_seconds();
     train_s += trained - start;
     score_s += scored - trained;
     return scored - trained;

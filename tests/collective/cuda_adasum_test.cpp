@@ -1,12 +1,10 @@
-// Adasum and the benchmark of all_reduce with vectors in the memory of GPUs. Workers share GPUs, so
-// one is enough.
+// Adasum with vectors in the memory of GPUs. Workers share GPUs, so one is enough.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <mutex>
 
 #include "collective/adasum.hpp"
-#include "collective/collective_bench.hpp"
 #include "collective/plain_cluster.hpp"
 #include "core/random.hpp"
 #include "support/gpu.hpp"
@@ -94,26 +92,6 @@ TEST(CudaAdasum, NormsOfTensors) {
   const auto norms = squared_norms(*device, bounds, memory.span());
   const auto expected = squared_norms(*make_cpu_device<float>(1), bounds, x);
   for (std::size_t t = 0; t < expected.size(); ++t) EXPECT_NEAR(norms[t], expected[t], 1e-10);
-}
-
-TEST(CudaCollectiveBench, EveryOperatorIsRight) {
-  for (const int workers : {2, 3}) {
-    ClusterOptions options = on_gpus(workers);
-    const bool shared = cuda_platform().gpus.size() < static_cast<std::size_t>(workers);
-    const CollectiveBench bench("threads", options, 2, 1);
-    const BenchCollective& all_reduce = bench_collective("all_reduce");
-    for (const BenchOperator& op : all_reduce.operators) {
-      if (op.place == BenchPlace::host || op.place == BenchPlace::mpi) continue;
-      if (op.method == AllReduce::mpi) continue;  // needs ranks
-      if (op.method == AllReduce::nccl && shared) continue;
-      SCOPED_TRACE(op.name);
-      const BenchTimes times = bench.measure(all_reduce, op, 10'001, true);
-      EXPECT_EQ(times.wrong, 0U);
-      ASSERT_EQ(times.time_s.size(), 2U);
-      EXPECT_GT(times.time_s.front(), 0);
-    }
-    for (const double time_s : bench.sendrecv(10'000).time_s) EXPECT_GT(time_s, 0);
-  }
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
-// What made-up images ask of a model, and who refuses images.
+// What synthetic images ask of a model.
 #include <gmock/gmock.h>
 
-#include "core/error.hpp"
 #include "data/generate_images.hpp"
 #include "data/images.hpp"
 #include "support/run.hpp"
@@ -11,7 +10,6 @@ namespace {
 
 using testing::AllOf;
 using testing::Gt;
-using testing::HasSubstr;
 using testing::Lt;
 
 const std::string kSmallImages =
@@ -76,27 +74,6 @@ TEST(GeneratedImages, LeNet5IsBeyondALinearModel) {
                                       {"epochs", "6"},
                                       {"decay_epochs", "6"}});
   EXPECT_GT(best_accuracy(record), 0.87);
-}
-
-std::string refusal(const Settings& settings) {
-  try {
-    run_training(settings);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    return std::string(error.what()) + " | " + error.hint();
-  }
-  return "";
-}
-
-TEST(GeneratedImages, AreRefusedByModelsOfSparseFeatures) {
-  const std::string images = "generate:images?size=8&rows_train=20&rows_test=10";
-  EXPECT_THAT(refusal({{"train", images}, {"test", images}, {"epochs", "1"}}),
-              HasSubstr("--model: mlp reads sparse features, but the training data have images of "
-                        "3x8x8"));
-  EXPECT_THAT(
-      refusal(tiny("sgd", {{"augment", "flip"}, {"epochs", "1"}})),
-      HasSubstr("--augment: the training data have sparse features alone, expected images"));
-  EXPECT_THAT(refusal(tiny("sgd", {{"image", "28x28"}, {"epochs", "1"}})), HasSubstr("--image"));
 }
 
 }  // namespace

@@ -2,22 +2,30 @@
 #include <gtest/gtest.h>
 
 #include "support/effort.hpp"
+#include "support/failure.hpp"
 #include "support/run.hpp"
 
 namespace hetsgd::test {
 namespace {
 
+// Models of sparse features and of clicks; networks of images and of sequences.
 class EveryModel : public ::testing::TestWithParam<std::string> {};
 
+constexpr const char* kImageNetwork = "images";
+constexpr const char* kClipNetwork = "sequences";
+
 INSTANTIATE_TEST_SUITE_P(Models, EveryModel, ::testing::ValuesIn([] {
-                           std::vector<std::string> names;
-                           for (const auto& model :
-                                models()) {  // graph_models_test.cpp has the others
+                           std::vector<std::string> names = {kImageNetwork, kClipNetwork};
+                           for (const auto& model : models()) {
                              if (!model.info.reads_images) names.push_back(model.info.name);
                            }
                            return names;
                          }()),
                          [](const auto& each) { return each.param; });
+
+bool is_built_network(const std::string& model) {
+  return model == kImageNetwork || model == kClipNetwork;
+}
 
 // Rows of three fields with 12 categories each, two of which decide about the click, and two dense
 // columns, of which one does.
@@ -45,10 +53,13 @@ LoadedData clicks(std::size_t rows, std::uint64_t seed) {
   return {std::move(data).share(), {}};
 }
 
-bool reads_fields(const std::string& model) { return find_model(model).info.reads_fields; }
+bool reads_fields(const std::string& model) {
+  return !is_built_network(model) && find_model(model).info.reads_fields;
+}
 
 // On data that the model reads.
 Record run_model(const Settings& settings, const std::string& model) {
+  if (is_built_network(model)) return run_training(settings);
   if (!reads_fields(model)) return run_training(with(settings, {{"model", model}}));
   const Configuration configuration(with({{"hidden", "16"}}, with(settings, {{"model", model}})));
   Training training(configuration.spec());
@@ -58,35 +69,84 @@ Record run_model(const Settings& settings, const std::string& model) {
   return training.record();
 }
 
+// A network of 4 and 16 filters: under sanitizers lenet-5 takes ten times as long. ThreadSanitizer
+// sees a few batches of it, with which nothing has learnt yet.
+Settings digits() {
+  const std::string data =
+      fmt::format("generate:images?size=12&channels=1&rows_train={}&rows_test={}",
+                  effort(400, 400, 64), effort(100, 100, 10));
+  return {{"model", HETSGD_TEST_DATA "/digits_network.json"},
+          {"train", data},
+          {"test", data},
+          {"batch_size", std::to_string(effort(16, 16, 4))},
+          {"mega_batch", "8"},
+          {"learning_rate", "0.05"},
+          {"max_samples", std::to_string(effort(1200, 1200, 64))}};
+}
+
+Settings clips(const std::string& cluster) {
+  const std::string data =
+      "generate:video?clips=240&clips_test=60&classes=3&size=4&median=8&shortest=2&longest=40&"
+      "noise="
+      "0.3";
+  return {{"model", "lstm-video?size=4&units=8&dense=6&classes=3&dropout=0.1"},
+          {"train", data},
+          {"test", data},
+          {"batch_size", "8"},
+          {"mega_batch", "8"},
+          {"learning_rate", "0.3"},
+          {"max_samples", "1200"},
+          {"order", "bucketed"},
+          {"lengths", cluster == "sim" ? "padded" : "packed"}};
+}
+
+// What `model` learns from with this algorithm.
+Settings of_model(const std::string& model, const std::string& algorithm,
+                  const std::string& cluster) {
+  if (model == kImageNetwork) return digits();
+  // Momentum over merges makes a step of 0.3 at the edge of divergence: with delays at random one run
+  // of adaptive in twelve ended above where it began, at 0.1 all below a fifth.
+  const bool merges = algorithm == "adaptive" || algorithm == "elastic";
+  if (model == kClipNetwork) {
+    return with(clips(cluster), merges ? Settings{{"learning_rate", "0.1"}} : Settings{});
+  }
+  return {{"model", model},
+          {"train", "generate:tiny"},
+          {"test", "generate:tiny"},
+          {"batch_size", "16"},
+          {"mega_batch", "12"},
+          {"optimizer", "sgd"},  // slide's own is adam
+          // Cross layers make high powers of their inputs.
+          {"learning_rate", reads_fields(model) ? "0.05" : "0.3"},
+          {"max_samples", "1920"},
+          {"evaluate_samples", "200"}};
+}
+
 TEST_P(EveryModel, LearnsWithEveryAlgorithm) {
+  const std::string& model = GetParam();
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
-    if (!algorithm.info.one_hidden_layer_only.empty() && GetParam() != "mlp") continue;
-    const bool sharded = !algorithm.info.sharded_tables_only.empty();
-    if (sharded && !reads_fields(GetParam())) continue;
+    const AlgorithmInfo& info = algorithm.info;
+    if (!info.one_hidden_layer_only.empty() && model != "mlp") continue;
+    const bool sharded = !info.sharded_tables_only.empty();
+    if (sharded && !reads_fields(model)) continue;
     for (const std::string& cluster : learning_clusters()) {
-      if (cluster == "threads" && !reads_fields(GetParam())) continue;  // other tests have them
-      SCOPED_TRACE(algorithm.info.name + " on " + cluster);
-      Settings more;
+      // Other tests have those of sparse features.
+      if (cluster == "threads" && !reads_fields(model) && !is_built_network(model)) continue;
+      SCOPED_TRACE(info.name + " on " + cluster);
+      Settings settings = with(of_model(model, info.name, cluster),
+                               {{"algorithm", info.name},
+                                {"cluster", cluster},
+                                {"cache", "false"},
+                                {"workers", info.max_workers > 1 ? "3" : "1"}});
       // In real time replicas differ in their updates as the host pleases, and each merge that is
       // perturbed scales the model: on so small a task that alone may undo what was learnt.
-      if (algorithm.info.name == "adaptive" && cluster == "threads") more = {{"delta", "0"}};
-      if (sharded) more = {{"tables", "sharded"}};
-      const Settings settings = with({{"algorithm", algorithm.info.name},
-                                      {"cluster", cluster},
-                                      {"train", "generate:tiny"},
-                                      {"test", "generate:tiny"},
-                                      {"cache", "false"},
-                                      {"workers", algorithm.info.max_workers > 1 ? "3" : "1"},
-                                      {"batch_size", "16"},
-                                      {"mega_batch", "12"},
-                                      {"optimizer", "sgd"},  // slide's own is adam
-                                      // Cross layers make high powers of their inputs.
-                                      {"learning_rate", reads_fields(GetParam()) ? "0.05" : "0.3"},
-                                      {"max_samples", "1920"},
-                                      {"evaluate_samples", "200"}},
-                                     more);
-      const Record record = run_model(settings, GetParam());
+      if (info.name == "adaptive" && (cluster == "threads" || is_built_network(model))) {
+        settings.push_back({"delta", "0"});
+      }
+      if (sharded) settings.push_back({"tables", "sharded"});
+      const Record record = run_model(settings, model);
       EXPECT_EQ(record.status, Status::completed);
+      if (model == kImageNetwork && kSanitizer == Sanitizer::thread) continue;
       EXPECT_LT(record.curve.back().test_loss(), record.curve.front().test_loss());
     }
   }
@@ -137,27 +197,21 @@ TEST(ClickMetrics, StandInTheCurve) {
   EXPECT_EQ(record.targets.size(), 2U);
 }
 
-std::string why_refused(const Settings& settings, const std::string& model) {
-  try {
-    run_model(settings, model);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    return error.what();
-  }
-  return "";
-}
-
 TEST(ClickModels, AndOthersRefuseDataThatTheyDoNotRead) {
   const Settings settings = {{"train", "generate:tiny"},
                              {"test", "generate:tiny"},
                              {"cache", "false"},
                              {"max_samples", "16"}};
-  EXPECT_NE(why_refused(with(settings, {{"charge", "amazon670k"}}), "deepfm").find("--charge"),
-            std::string::npos);
-  EXPECT_NE(why_refused(with(settings, {{"optimizer", "momentum"}}), "dcn").find("--optimizer"),
-            std::string::npos);
-  EXPECT_NE(why_refused(with(settings, {{"table_optimizer", "adam"}}), "mlp").find("no embedding"),
-            std::string::npos);
+  for (const auto& [model, option, value, what] :
+       {std::tuple("deepfm", "charge", "amazon670k", "--charge"),
+        {"dcn", "optimizer", "momentum", "--optimizer"},
+        {"mlp", "table_optimizer", "adam", "no embedding"}}) {
+    EXPECT_NE(usage_error_of([&] {
+                run_model(with(settings, {{option, value}}), model);
+              }).find(what),
+              std::string::npos)
+        << model;
+  }
   const Configuration sparse(with(settings, {{"model", "wide_deep"}}));
   EXPECT_THROW(Training(sparse.spec()).load(), Error);
   const Configuration fields(settings);
@@ -166,7 +220,9 @@ TEST(ClickModels, AndOthersRefuseDataThatTheyDoNotRead) {
 
 // The clock charges the model of the full size.
 TEST_P(EveryModel, TakesTheChargeOfAFullSizeModel) {
-  if (reads_fields(GetParam())) GTEST_SKIP() << "the presets are of sparse features";
+  if (reads_fields(GetParam()) || is_built_network(GetParam())) {
+    GTEST_SKIP() << "the presets are of sparse features";
+  }
   const Settings settings = {{"model", GetParam()},      {"train", "generate:tiny"},
                              {"test", "generate:tiny"},  {"cache", "false"},
                              {"batch_size", "16"},       {"max_samples", "320"},

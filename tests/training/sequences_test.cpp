@@ -1,17 +1,14 @@
-// Sequences of unequal lengths in runs: all algorithms, what the simulated clock charges, misuse.
-#include <gmock/gmock.h>
+// Sequences of unequal lengths in runs: what the simulated clock charges. models_test.cpp has all
+// algorithms.
 #include <gtest/gtest.h>
 
 #include "data/generate_video.hpp"
 #include "data/sampler.hpp"
-#include "support/failure.hpp"
 #include "support/run.hpp"
 #include "support/temporary_file.hpp"
 
 namespace hetsgd::test {
 namespace {
-
-using testing::HasSubstr;
 
 const std::string kClips =
     "generate:video?clips=240&clips_test=60&classes=3&size=4&median=8&shortest=2&longest=40&noise="
@@ -31,28 +28,6 @@ Settings of_clips(const std::string& algorithm, const std::string& cluster,
                {"learning_rate", "0.3"},
                {"max_samples", "1200"}},
               more);
-}
-
-TEST(SequenceRuns, LearnWithEveryAlgorithmOnEveryCluster) {
-  for (const RegisteredAlgorithm& algorithm : algorithms()) {
-    if (!algorithm.info.one_hidden_layer_only.empty()) continue;
-    if (!algorithm.info.sharded_tables_only.empty()) continue;
-    for (const std::string cluster : {"sim", "threads"}) {
-      SCOPED_TRACE(algorithm.info.name + " on " + cluster);
-      Settings more{{"workers", algorithm.info.max_workers > 1 ? "3" : "1"},
-                    {"order", "bucketed"},
-                    {"lengths", cluster == "sim" ? "padded" : "packed"}};
-      // Their momentum over merges makes a step of 0.3 at the edge of divergence: with delays at
-      // random one run of adaptive in twelve ended above where it began, at 0.1 all below a fifth.
-      if (algorithm.info.name == "adaptive" || algorithm.info.name == "elastic") {
-        more.push_back({"learning_rate", "0.1"});
-      }
-      if (algorithm.info.name == "adaptive") more.push_back({"delta", "0"});
-      const Record record = run_training(of_clips(algorithm.info.name, cluster, more));
-      EXPECT_EQ(record.status, Status::completed);
-      EXPECT_LT(record.curve.back().test_loss(), record.curve.front().test_loss());
-    }
-  }
 }
 
 TEST(SequenceRuns, OneWorkerLearnsTheSameOnBothClusters) {
@@ -123,29 +98,6 @@ TEST(SequenceRuns, AreChargedForLstmVideoByTheirOwnSteps) {
     const double packed_s = run(order, "packed").workers[0].report.breakdown.compute.count();
     EXPECT_NEAR(packed_s, 4.5e-3 * 186 * 30, 1e-6 * packed_s) << order;
   }
-}
-
-TEST(SequenceRuns, RefuseWhatDoesNotFit) {
-  const auto error = [](const Settings& more) {
-    return usage_error_of([&] { run_training(of_clips("sgd", "sim", more)); });
-  };
-  EXPECT_THAT(error({{"model", "mlp"}}),
-              HasSubstr("mlp reads sparse features, but the training data have sequences of frames "
-                        "of 4 numbers"));
-  EXPECT_THAT(error({{"model", "lstm-video?size=5&classes=3"}}),
-              HasSubstr("reads frames of 5 numbers, but those of the training data have 4"));
-  EXPECT_THAT(error({{"augment", "flip"}}), HasSubstr("expected images"));
-  const std::string images = "generate:images?size=12&channels=1&rows_train=40&rows_test=10";
-  const Settings of_images = {{"train", images}, {"test", images}};
-  EXPECT_THAT(error(of_images), HasSubstr("reads images of 4x186x1"));
-  const auto of_digits = [&](const char* option, const char* value) {
-    return error(
-        with(of_images, {{"model", HETSGD_TEST_DATA "/digits_network.json"}, {option, value}}));
-  };
-  EXPECT_THAT(of_digits("order", "bucketed"),
-              HasSubstr("--order: found bucketed, but the training data have images of 1x12x12"));
-  EXPECT_THAT(of_digits("lengths", "packed"),
-              HasSubstr("--lengths: found packed, but the training data have images"));
 }
 
 }  // namespace

@@ -203,27 +203,23 @@ TEST(Referee, HostThreadsDoNotChangeABit) {
   }
 }
 
-TEST(Referee, AThousandWorkersRun) {
-  for (const char* algorithm : {"ssgd", "adaptive"}) {
-    const Record run = run_training(with(kBase, {{"algorithm", algorithm},
-                                                 {"workers", "1000"},
-                                                 {"batch_size", "1000"},
-                                                 {"mega_batch", "2"},
-                                                 {"max_samples", "4000"},
-                                                 {"hidden", "4"}}));
-    EXPECT_EQ(run.status, Status::completed) << algorithm;
-    EXPECT_GE(run.curve.back().samples_count, 4000U);
-  }
-}
-
-// Charging the full-size model changes the clock and nothing else.
-TEST(Referee, ChargeChangesTimeOnly) {
-  const Settings base = with(kBase, {{"max_samples", "640"}, {"record_steps", "true"}});
-  const Record plain = run_training(base);
-  const Record charged = run_training(with(base, {{"charge", "amazon670k"}}));
-  EXPECT_EQ(step_losses(plain), step_losses(charged));
-  EXPECT_GT(charged.elapsed, 10 * plain.elapsed);
-  EXPECT_EQ(charged.charge["labels"], 670091);
+// Nor of a network with dropout and bn.
+TEST(Referee, HostThreadsDoNotChangeABitOfANetwork) {
+  const std::string data = fmt::format(
+      "generate:images?size=28&channels=1&rows_train={}&rows_test=50", effort(200, 200, 50));
+  const auto loss = [&](const std::string& threads) {
+    const Record run =
+        run_training(tiny("ssgd", {{"model", "lenet-001"},
+                                   {"train", data},
+                                   {"test", data},
+                                   {"workers", "3"},
+                                   {"batch_size", std::to_string(effort(16, 16, 4))},
+                                   {"learning_rate", "0.05"},
+                                   {"max_samples", std::to_string(effort(192, 192, 24))},
+                                   {"host_threads", threads}}));
+    return run.curve.back().test_loss();
+  };
+  EXPECT_EQ(loss("1"), loss("2"));
 }
 
 TEST(Referee, WorkerTimesAddUp) {
@@ -266,79 +262,6 @@ TEST(Referee, RunsShareTheirData) {
     losses.push_back(record.curve.back().test_loss());
   }
   EXPECT_EQ(losses[0], losses[1]);
-}
-
-TEST(Options, RefusesWhatMakesNoSense) {
-  const auto message = [](const Settings& settings) {
-    try {
-      run_training(settings);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
-  };
-  EXPECT_EQ(message(kBase), "no budget: expected --epochs, --max-samples or --max-time");
-  EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"validation", "0.1"}})),
-            "--validation: found 0.1 beside --test generate:tiny, expected one of the two");
-  EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"max_samples", "5"}})),
-            "--max-samples: found 5 beside --epochs 1, expected one of the two");
-  EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"algorithm", "sgd"}})),
-            "--workers: found 2, but sgd runs on at most 1");
-  EXPECT_EQ(
-      message(with(kBase, {{"per_worker_batch", "split"}, {"epochs", "1"}, {"batch_size", "1"}})),
-      "--batch-size: found 1, expected at least one sample for each of the 2 workers");
-  EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"speed", "1,1,1"}})),
-            "--speed: found 3 speeds for 2 workers");
-  EXPECT_EQ(
-      message(with(kBase, {{"epochs", "1"}, {"cluster", "threads"}, {"charge", "amazon670k"}})),
-      "--charge: found amazon670k with --cluster threads, expected --cluster sim, whose clock it "
-      "charges");
-}
-
-TEST(Precision, IsAnOptionOfGpusOnly) {
-  for (const Settings& more : {Settings{{"cluster", "sim"}}, Settings{{"cluster", "threads"}},
-                               Settings{{"cluster", "threads"}, {"devices", "cuda:0,cpu:1"}}}) {
-    for (const char* precision : {"tf32", "bf16"}) {
-      try {
-        run_training(with(with(kBase, {{"precision", precision}, {"max_samples", "64"}}), more));
-        FAIL() << precision;
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::usage);
-        EXPECT_NE(std::string(error.what()).find("--precision"), std::string::npos) << error.what();
-        EXPECT_NE(std::string(error.what()).find(precision), std::string::npos) << error.what();
-      }
-    }
-  }
-  const Record run = run_training(with(kBase, {{"max_samples", "64"}}));
-  EXPECT_EQ(run.config["precision"], "fp32");
-}
-
-TEST(ConvolutionLibrary, IsAnOptionOfNetworksOnGpus) {
-  const auto found = [](const Settings& more) {
-    try {
-      run_training(
-          with(kBase, with({{"convolution_library", "cudnn"}, {"max_samples", "64"}}, more)));
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::usage);
-      return std::string(error.what());
-    }
-    return std::string("none");
-  };
-  const std::string begin = "--convolution-library: found cudnn with ",
-                    end = ", expected own there";
-  const Settings gpu = {{"cluster", "threads"}, {"devices", "cpu:1,cuda:0"}};
-  EXPECT_EQ(found({{"cluster", "sim"}, {"model", "lenet-5"}}), begin + "--cluster sim" + end);
-  EXPECT_EQ(found({{"cluster", "threads"}, {"model", "lenet-5"}}),
-            begin + "no GPU in --devices" + end);
-  EXPECT_EQ(found(gpu), begin + "--model mlp, which has no convolutions" + end);
-  EXPECT_EQ(found({{"cluster", "threads"},
-                   {"devices", "cuda:0"},
-                   {"model", "lenet-5"},
-                   {"precision", "bf16"}}),
-            begin + "--precision bf16, which it does not have for floats" + end);
-  const Record run = run_training(with(kBase, {{"max_samples", "64"}}));
-  EXPECT_EQ(run.config["convolution_library"], "own");
-  EXPECT_EQ(run.convolution_library, "");
 }
 
 }  // namespace

@@ -95,38 +95,49 @@ bool is_network_file(const std::string& path) {
                   "nodes are those of a network, stages_s the times of a fitted charge");
 }
 
+// What every charge by a model has. `facts`: what its kind has besides.
+Charge completed(Charge charge, const Model& real, nlohmann::json facts) {
+  const std::uint64_t parameters = charge.model->parameters();
+  charge.parameter_ratio = static_cast<double>(parameters) / static_cast<double>(real.parameters());
+  facts["parameters"] = parameters;
+  facts["parameter_ratio"] = charge.parameter_ratio;
+  charge.facts = std::move(facts);
+  return charge;
+}
+
 Charge network_charge(const TrainOptions& options, const Dataset& data, const Model& real) {
   const std::string& name = options.charge;
+  const bool video = name == kVideoCharge;
   if (options.tables.sharded) {
-    throw usage_error(
-        "--charge: found {}, a network, with --tables sharded, expected --tables replicated", name);
+    refuse("--charge", name + ", a network, with --tables sharded", "--tables replicated");
+  }
+  if (video && options.charge_batch) {
+    refuse("--charge-batch", fmt::format("{} with --charge {}", *options.charge_batch, name),
+           "none: its times are those of batches of 32",
+           "lstm-video?steps=186 is charged by its work");
   }
   const Graph graph = find_graph("--charge", name);
-  const GraphModelOptions defaults;
-  Charge charge{.preset = graph.name(),
-                .model = make_graph_model<float>(graph, data_shape(graph), defaults),
-                .multiply_adds = multiply_adds(graph)};
-  charge.parameter_ratio =
-      static_cast<double>(graph.parameters()) / static_cast<double>(real.parameters());
+  Charge charge;
+  charge.model = make_graph_model<float>(graph, data_shape(graph), GraphModelOptions());
+  if (options.charge_batch) {
+    charge.samples_per_real =
+        static_cast<double>(*options.charge_batch) / static_cast<double>(options.batch_size);
+  }
+  nlohmann::json facts = {{"network", json_text(graph.name())},
+                          {"multiply_adds_per_sample", multiply_adds(graph)},
+                          {"samples_per_real", charge.samples_per_real}};
   const DatasetTotals totals = data.totals();
-  if (name == kVideoCharge && totals.frames > 0) {
+  if (video && totals.frames > 0) {
     charge.video_steps_per_real =
         kClipSteps * static_cast<double>(totals.rows) / static_cast<double>(totals.frames);
-  } else if (name == kVideoCharge) {
+    facts["steps_per_real"] = charge.video_steps_per_real;
+  } else if (video) {
     charge.step_time = [seed = options.seed](int rank, std::uint64_t iteration) {
       return video_batch_time(seed, rank, iteration);
     };
+    facts["mean_step_s"] = kVideoMean.count();
   }
-  if (!options.charge_batch) return charge;
-  if (name == kVideoCharge) {
-    throw with_hint(usage_error("--charge-batch: found {} with --charge {}, expected none: its "
-                                "times are those of batches of 32",
-                                *options.charge_batch, name),
-                    "lstm-video?steps=186 is charged by its work");
-  }
-  charge.samples_per_real =
-      static_cast<double>(*options.charge_batch) / static_cast<double>(options.batch_size);
-  return charge;
+  return completed(std::move(charge), real, std::move(facts));
 }
 
 Charge fitted_charge(const std::string& name, const Model& real, bool sharded) {
@@ -137,9 +148,14 @@ Charge fitted_charge(const std::string& name, const Model& real, bool sharded) {
                     name),
         "add --tables sharded");
   }
-  Charge charge{.preset = name, .model = nullptr};
-  charge.fitted = load_fitted(name);
-  charge.parameter_ratio = charge.fitted->parameters / static_cast<double>(real.parameters());
+  Charge charge;
+  const FittedCharge& fitted = charge.fitted.emplace(load_fitted(name));
+  charge.parameter_ratio = fitted.parameters / static_cast<double>(real.parameters());
+  nlohmann::json stages;
+  for (const Stage stage : kFittedStages) stages[stage_name(stage)] = fitted.stages[stage].count();
+  charge.facts = {{"fitted", fitted.name},           {"source", json_text(fitted.source)},
+                  {"parameters", fitted.parameters}, {"rows_bytes", fitted.rows_bytes},
+                  {"stages_s", std::move(stages)},   {"parameter_ratio", charge.parameter_ratio}};
   return charge;
 }
 
@@ -157,41 +173,48 @@ DataShape full_clicks(const ClickLaws& laws) {
 Charge click_charge(const std::string& preset, const Dataset& data, const ModelFactory& factory,
                     const Model& real, bool sharded) {
   const ClickLaws laws = click_laws(preset);
-  Charge charge{.preset = preset, .model = factory.make(full_clicks(laws))};
+  Charge charge;
+  charge.model = factory.make(full_clicks(laws));
   if (sharded) charge.model = charge.model->dense_part();
   charge.lookups_per_real =
       static_cast<double>(laws.fields.size()) / static_cast<double>(data.fields.count());
-  charge.parameter_ratio =
-      static_cast<double>(charge.model->parameters()) / static_cast<double>(real.parameters());
-  return charge;
+  const DataShape& shape = charge.model->data();
+  nlohmann::json facts = {{"preset", preset},
+                          {"dense_columns", shape.dense_columns},
+                          {"fields", shape.fields()},
+                          {"categories", shape.categories()},
+                          {"lookups_per_real", charge.lookups_per_real}};
+  return completed(std::move(charge), real, std::move(facts));
 }
 
 Charge sparse_charge(const std::string& preset, const Dataset& data, const ModelFactory& factory,
                      const Model& real) {
   const GeneratorOptions full = generator_preset(preset);
-  Charge charge{.preset = preset,
-                .model = factory.make({full.features, full.labels, real.data().task})};
   const DatasetTotals totals = data.totals();
   const auto rows = static_cast<double>(totals.rows);
   if (totals.nonzeros == 0 || totals.labels == 0) {
     throw data_error("--charge: the training data have no {}, expected some to scale up",
                      totals.nonzeros == 0 ? "features" : "labels");
   }
+  Charge charge;
+  charge.model = factory.make({full.features, full.labels, real.data().task});
   charge.nonzeros_per_real = full.nonzeros_per_sample * rows / static_cast<double>(totals.nonzeros);
   charge.labels_per_real = full.labels_per_sample * rows / static_cast<double>(totals.labels);
-  charge.parameter_ratio =
-      static_cast<double>(charge.model->parameters()) / static_cast<double>(real.parameters());
-  return charge;
+  nlohmann::json facts = {{"preset", preset},
+                          {"features", full.features},
+                          {"labels", full.labels},
+                          {"nonzeros_per_real", charge.nonzeros_per_real},
+                          {"labels_per_real", charge.labels_per_real}};
+  return completed(std::move(charge), real, std::move(facts));
 }
 
 [[noreturn]] void refuse_name(const std::string& name, bool clicks) {
   std::vector<std::string> names = clicks ? click_preset_names() : generator_preset_names();
   for (std::string& network : network_names()) names.push_back(std::move(network));
   for (std::string& fitted : names_of(builtin_charge_files())) names.push_back(std::move(fitted));
-  throw with_hint(usage_error("--charge: found {}, expected {} or a file of a network or of a "
-                              "fitted charge",
-                              quote(name), alternatives(names)),
-                  did_you_mean(name.substr(0, name.find('?')), names));
+  refuse("--charge", quote(name),
+         alternatives(names) + " or a file of a network or of a fitted charge",
+         did_you_mean(name.substr(0, name.find('?')), names));
 }
 
 }  // namespace
@@ -205,8 +228,8 @@ Charge make_charge(const TrainOptions& options, const Dataset& data, const Model
   const std::string& name = options.charge;
   if (is_network_charge(name)) return network_charge(options, data, real);
   if (options.charge_batch) {
-    throw usage_error("--charge-batch: found {} with --charge {}, expected a network there",
-                      *options.charge_batch, quote(name));
+    refuse("--charge-batch", fmt::format("{} with --charge {}", *options.charge_batch, quote(name)),
+           "a network there");
   }
   const bool clicks = data.fields.count() > 0, sharded = options.tables.sharded;
   const ModelFactory& factory = *options.model_factory;
@@ -239,47 +262,6 @@ std::optional<Work> given_step(const Charge& charge, const Model& real, const Ba
   if (charge.video_steps_per_real == 0) return std::nullopt;
   const double steps = real.counted_steps(batch) * charge.video_steps_per_real;
   return Work{.given_s = kVideoStep * steps};
-}
-
-nlohmann::json to_json(const Charge& charge) {
-  if (charge.fitted) {
-    const FittedCharge& fitted = *charge.fitted;
-    nlohmann::json stages;
-    for (const Stage stage : kFittedStages) {
-      stages[stage_name(stage)] = fitted.stages[stage].count();
-    }
-    return {{"fitted", fitted.name},           {"source", json_text(fitted.source)},
-            {"parameters", fitted.parameters}, {"rows_bytes", fitted.rows_bytes},
-            {"stages_s", std::move(stages)},   {"parameter_ratio", charge.parameter_ratio}};
-  }
-  const DataShape& shape = charge.model->data();
-  const std::uint64_t parameters = charge.model->parameters();
-  if (charge.multiply_adds > 0) {
-    nlohmann::json json = {{"network", json_text(charge.preset)},
-                           {"parameters", parameters},
-                           {"multiply_adds_per_sample", charge.multiply_adds},
-                           {"samples_per_real", charge.samples_per_real},
-                           {"parameter_ratio", charge.parameter_ratio}};
-    if (charge.step_time) json["mean_step_s"] = kVideoMean.count();
-    if (charge.video_steps_per_real > 0) json["steps_per_real"] = charge.video_steps_per_real;
-    return json;
-  }
-  if (shape.fields() > 0) {
-    return {{"preset", charge.preset},
-            {"dense_columns", shape.dense_columns},
-            {"fields", shape.fields()},
-            {"categories", shape.categories()},
-            {"parameters", parameters},
-            {"lookups_per_real", charge.lookups_per_real},
-            {"parameter_ratio", charge.parameter_ratio}};
-  }
-  return {{"preset", charge.preset},
-          {"features", shape.feature_count},
-          {"labels", shape.label_count},
-          {"parameters", parameters},
-          {"nonzeros_per_real", charge.nonzeros_per_real},
-          {"labels_per_real", charge.labels_per_real},
-          {"parameter_ratio", charge.parameter_ratio}};
 }
 
 void charge_cluster(const Charge& charge, ClusterOptions& options) {

@@ -31,7 +31,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -58,10 +58,11 @@ struct FittedCharge {
 // Const once made. The full-size model is never trained: it is asked for its work and its layout,
 // so its constructor must not allocate its parameters.
 struct Charge {
-  std::string preset;
+  // As the result shows it: what it is, the shape of the charged model and the ratios, or what was
+  // fitted.
+  nlohmann::json facts;
   std::shared_ptr<const Model> model;  // full-size, with the run's options; or a network
   double samples_per_real = 1;         // of a network (--charge-batch)
-  double multiply_adds = 0;            // of a network, for one sample's forward pass; 0: it is none
   double nonzeros_per_real = 1;  // charged feature nonzeros per real one: a batch of b samples is
                                  // charged b * 76 on average
   double labels_per_real = 1;
@@ -91,8 +92,6 @@ Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration);
 Charge make_charge(const TrainOptions& options, const Dataset& data, const Model& real);
 // Whether --charge names a network, built in or in a file. Errors: of the file.
 bool is_network_charge(const std::string& name_or_path);
-// As the result shows it: preset, shape of the charged model and the ratios, or what was fitted.
-nlohmann::json to_json(const Charge& charge);
 
 // What a real batch stands for.
 BatchShape charged_shape(const Charge& charge, const BatchShape& batch);

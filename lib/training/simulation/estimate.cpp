@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "training/plan_tables.hpp"
+#include "training/plan.hpp"
 
 namespace hetsgd {
 
@@ -37,25 +37,14 @@ struct Point {
   double time_s = 0, samples = 0;
 };
 
-struct Extension {
-  double samples = 0;  // of the whole run
-  double train_s = 0;  // on the training clock
-};
-
 // The line through the trial's middle and end, up to the end of the run's budget.
-Extension extend(const Point& middle, const Point& end, std::uint64_t max_samples,
-                 double max_time_s) {
-  if (max_samples > 0 && end.samples >= static_cast<double>(max_samples)) {
-    return {.samples = end.samples, .train_s = end.time_s};
-  }
+Point extend(const Point& middle, const Point& end, std::uint64_t max_samples, double max_time_s) {
+  const auto most = static_cast<double>(max_samples);
+  if (max_samples > 0 && end.samples >= most) return end;
   const double rate = (end.samples - middle.samples) / (end.time_s - middle.time_s);
-  Extension whole{.samples = static_cast<double>(max_samples)};
-  whole.train_s = end.time_s + (whole.samples - end.samples) / rate;
-  if (max_samples == 0 || (max_time_s > 0 && whole.train_s > max_time_s)) {
-    whole.samples = end.samples + (max_time_s - end.time_s) * rate;
-    whole.train_s = max_time_s;
-  }
-  return whole;
+  const double time_s = end.time_s + (most - end.samples) / rate;
+  if (max_samples > 0 && (max_time_s <= 0 || time_s <= max_time_s)) return {time_s, most};
+  return {max_time_s, end.samples + (max_time_s - end.time_s) * rate};
 }
 
 Point end_of(const Record& record) {
@@ -86,12 +75,12 @@ json times_of(const Record& trial, const TrainOptions& options, std::uint64_t ma
               double every, double rows, double trial_rows) {
   const Point end = end_of(trial);
   if (end.samples == 0 || end.time_s == 0) return {{"no_time", "the trial came to no step"}};
-  const Extension whole = extend(middle_of(trial, end), end, max_samples, options.max_time.count());
+  const Point whole = extend(middle_of(trial, end), end, max_samples, options.max_time.count());
   const double measured = static_cast<double>(trial.curve.size()) * trial_rows;
   const double evaluations = 1 + std::ceil(whole.samples / every);
   const double host_train_s = trial.phases.train_s * whole.samples / end.samples;
   const double host_eval_s = trial.phases.eval_s / measured * rows * evaluations;
-  return {{"train_s", whole.train_s},
+  return {{"train_s", whole.time_s},
           {"host_train_s", host_train_s},
           {"host_eval_s", host_eval_s},
           {"host_s", trial.phases.load_s + trial.phases.init_s + host_train_s + host_eval_s},

@@ -12,10 +12,10 @@ namespace hetsgd {
 
 namespace {
 
-nlohmann::json profiles_json(const std::vector<DeviceProfile>& profiles, int workers) {
+nlohmann::json profiles_json(const SimulatedMachine& machine, int workers) {
   std::vector<std::pair<const DeviceProfile*, std::vector<int>>> kinds;
   for (int rank = 0; rank < workers; ++rank) {
-    const auto& mine = profiles[std::min(static_cast<std::size_t>(rank), profiles.size() - 1)];
+    const DeviceProfile& mine = machine.profile_of(rank);
     auto kind = std::ranges::find_if(kinds, [&](const auto& each) { return *each.first == mine; });
     if (kind == kinds.end()) kind = kinds.insert(kind, {&mine, {}});
     kind->second.push_back(rank);
@@ -86,7 +86,7 @@ Seconds slowest_step(const SimulatedMachine& machine,
 }
 
 void describe_machine(const SimulatedMachine& machine, int workers, Record& record) {
-  record.device_profile = profiles_json(machine.profiles, workers);
+  record.device_profile = profiles_json(machine, workers);
   record.server_profile = nlohmann::json::parse(to_json_text(machine.server_profile));
   record.network = nlohmann::json::parse(to_json_text(machine.network));
 }

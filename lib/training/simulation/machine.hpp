@@ -1,12 +1,14 @@
 // The machine of a run in virtual time: what `sim` charges the workers for.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "core/rank_index.hpp"
 #include "memory/step_times.hpp"
 #include "training/record.hpp"
 #include "training/train_options.hpp"
@@ -18,6 +20,10 @@ struct SimulatedMachine {
   DeviceProfile server_profile;
   NetworkModel network;
   std::vector<DeviceRates> rates = {};  // of each profile, for computation graphs
+
+  const DeviceProfile& profile_of(int rank) const {
+    return profiles[std::min(at(rank), profiles.size() - 1)];
+  }
 };
 
 // What a profile, a built-in name or a file, says of a device that computes a graph. Errors: as

@@ -1,4 +1,4 @@
-#include "table/lookup_bench.hpp"
+#include "lookup_bench.hpp"
 
 #include <fmt/format.h>
 
@@ -34,9 +34,8 @@ double seconds_of(const Fn& fn) {
 
 std::vector<Index> equal_fields(const LookupBenchOptions& o) {
   if (o.rows < o.fields || o.rows >= (std::uint64_t{1} << 32)) {
-    throw usage_error(
-        "--rows: found {}, expected at least one for each of {} fields, and below 2^32", o.rows,
-        o.fields);
+    refuse("--rows", std::to_string(o.rows),
+           fmt::format("at least one for each of {} fields, and below 2^32", o.fields));
   }
   std::vector<Index> first;
   for (std::uint64_t f = 0; f <= o.fields; ++f) {
@@ -88,10 +87,6 @@ void exchange_with_itself(Device& device, const CollectiveRequest& request) {
               static_cast<float*>(parts.receive));
 }
 
-}  // namespace
-
-namespace {
-
 // Lines of a table in random order.
 class RandomLines {
  public:
@@ -140,26 +135,6 @@ class RandomLines {
   std::vector<std::uint32_t> at_;
 };
 
-// What the machine takes for as many lines as a gather reads, among the stages of a batch.
-class RandomReads {
- public:
-  RandomReads(Device& device, std::size_t floats)
-      : device_(device), memory_(device, std::max(floats, kLine)) {
-    device.fill(memory_.size(), 1.0F, memory_.data());
-  }
-
-  void time(std::size_t lines, std::uint64_t stream, LookupTimes& times) {
-    copy_.reset(device_, lines * kLine / sizeof(float));
-    times.random_reads.push_back(RandomLines(memory_.span(), 2 * stream, lines).seconds_of_reads());
-    times.random_copies.push_back(
-        RandomLines(memory_.span(), 2 * stream + 1, lines).seconds_of_copies(copy_.data()));
-  }
-
- private:
-  Device& device_;
-  Buffer memory_, copy_;
-};
-
 // Bytes read and written per second by copies of a table's size, within limits.
 double copied_bytes_per_s(Device& device, std::size_t floats) {
   constexpr std::size_t kLeast = std::size_t{1} << 20, kMost = std::size_t{1} << 26;
@@ -175,10 +150,6 @@ double copied_bytes_per_s(Device& device, std::size_t floats) {
   });
   return kCopies * 2.0 * static_cast<double>(n * sizeof(float)) / seconds;
 }
-
-}  // namespace
-
-namespace {
 
 // The categories of all batches, and of one batch its rows and their gradients.
 void require_room(const LookupBenchOptions& o, std::uint64_t batch_size) {
@@ -203,13 +174,35 @@ struct LookupBench::Impl {
   // In the table; and where its numbers lie without gaps, of a GPU.
   double line_bytes_per_row() const;
   double compact_bytes_per_row() const;
+  // Host memory of a table's size, made at the first call.
+  std::span<const float> as_much_memory() {
+    if (memory.size() == 0) {
+      memory.reset(*device, std::max(set.plan().placement.floats(0), kLine));
+      device->fill(memory.size(), 1.0F, memory.data());
+    }
+    return memory.span();
+  }
+  // What the machine takes for as many lines as the gather of so many rows reads, of one core.
+  void time_lines(std::size_t rows, std::uint64_t stream, LookupTimes& times);
 
   LookupBenchOptions options;
   std::vector<Index> first;
   std::unique_ptr<Device> device;
   TableSet set;
   Tables tables;
+  Buffer memory, copy;
 };
+
+void LookupBench::Impl::time_lines(std::size_t rows, std::uint64_t stream, LookupTimes& times) {
+  const double bytes = static_cast<double>(rows) * line_bytes_per_row();
+  const std::size_t lines =
+      static_cast<std::size_t>(bytes) / kLine / static_cast<std::size_t>(options.cores);
+  const std::span<const float> from = as_much_memory();
+  copy.reset(*device, lines * kLine / sizeof(float));
+  times.random_reads.push_back(RandomLines(from, 2 * stream, lines).seconds_of_reads());
+  times.random_copies.push_back(
+      RandomLines(from, 2 * stream + 1, lines).seconds_of_copies(copy.data()));
+}
 
 LookupBench::LookupBench(const LookupBenchOptions& options)
     : impl_(std::make_unique<Impl>(options)) {}
@@ -231,8 +224,6 @@ LookupTimes LookupBench::measure(std::uint64_t batch_size) const {
   s.device->fill(l.gradient.x.size(), 1e-3F, l.gradient.x.data());
   s.device->fill(l.gradient.u.size(), 1e-3F, l.gradient.u.data());
   LookupTimes times;
-  std::optional<RandomReads> random;
-  if (!s.options.gpu) random.emplace(*s.device, s.set.plan().placement.floats(0));
   for (int i = -s.options.warmup; i < s.options.iterations; ++i) {
     const Batch& batch = batches[static_cast<std::size_t>(i + s.options.warmup) % kBatches];
     const auto time = [&](std::vector<double>& list, const auto& stage) {
@@ -252,12 +243,7 @@ LookupTimes LookupBench::measure(std::uint64_t batch_size) const {
     time(times.sum, [&] { s.tables.sum(l); });
     exchange_with_itself(*s.device, s.tables.exchange_sums(l));
     time(times.update, [&] { s.tables.update(l, 0.01); });
-    if (random && i >= 0) {
-      const double bytes = static_cast<double>(l.entries()) * s.line_bytes_per_row();
-      random->time(
-          static_cast<std::size_t>(bytes) / kLine / static_cast<std::size_t>(s.options.cores),
-          static_cast<std::uint64_t>(i), times);
-    }
+    if (!s.options.gpu && i >= 0) s.time_lines(l.entries(), static_cast<std::uint64_t>(i), times);
     times.lookups = l.lookups();
     if (i >= 0) times.entries += static_cast<double>(l.entries()) / s.options.iterations;
   }
@@ -269,15 +255,14 @@ double LookupBench::memory_bytes_per_s() const {
   constexpr std::uint64_t kRounds = 5;  // the best counts: whatever disturbs makes reads slower
   Impl& s = *impl_;
   if (s.options.gpu) return copied_bytes_per_s(*s.device, s.set.plan().placement.floats(0));
-  Buffer memory(*s.device, std::max(s.set.plan().placement.floats(0), kLine));
-  s.device->fill(memory.size(), 1.0F, memory.data());
+  const std::span<const float> memory = s.as_much_memory();
   std::vector<double> rate(static_cast<std::size_t>(s.options.cores));
   {
     std::vector<std::jthread> readers;
     for (std::size_t t = 0; t < rate.size(); ++t) {
       readers.push_back(start_thread<std::jthread>("a core that reads", [&, t] {
         for (std::uint64_t round = 0; round < kRounds; ++round) {
-          const RandomLines lines(memory.span(), t + round * rate.size(), kReads);
+          const RandomLines lines(memory, t + round * rate.size(), kReads);
           rate[t] =
               std::max(rate[t], static_cast<double>(kReads * kLine) / lines.seconds_of_reads());
         }

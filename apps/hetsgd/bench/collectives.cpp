@@ -4,72 +4,60 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "bench_output.hpp"
+#include "bench_command.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/cuda/gpu_group.hpp"
 #include "cluster/devices.hpp"
 #include "cluster/profile.hpp"
-#include "collective/collective_bench.hpp"
-#include "command.hpp"
+#include "collective_bench.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "data/source.hpp"
-#include "result/output.hpp"
-#include "result/result.hpp"
 #include "result/statistics.hpp"
 
 namespace hetsgd {
 namespace {
 
-enum class Format { text, markdown, csv, json };
-
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 40;
 
-class Bench final : public Command {
+class CollectiveCommand final : public BenchCommand {
  public:
-  explicit Bench(const BenchCollective& collective) : collective_(collective) {}
+  explicit CollectiveCommand(const BenchCollective& collective)
+      : BenchCommand(collective.name, 20, 5), collective_(collective) {}
 
   CommandInfo info() const override {
-    const std::string name = "bench " + collective_.name;
-    CommandInfo info{.name = name,
-                     .summary = fmt::format("time and bandwidth by size: {}", collective_.summary),
-                     .examples = {fmt::format("hetsgd {} -b 4K -e 64M -f 4", name),
-                                  fmt::format("hetsgd {} --devices cuda:all -b 1M -e 256M", name),
-                                  fmt::format("mpirun -n 4 hetsgd {}", name),
-                                  fmt::format("hetsgd {} -n 100 --format json -o bench.json", name),
-                                  fmt::format("hetsgd {} --cluster sim --workers 64 --network "
-                                              "ethernet-1g",
-                                              name)}};
-    if (has_operators()) {
-      if (collective_.option == "op") {
-        info.examples.push_back("hetsgd bench all_reduce --op sum,adasum");
-        info.examples.push_back("mpirun -n 8 hetsgd bench all_reduce --devices cuda:auto");
-      } else {
-        info.examples.push_back(
-            fmt::format("hetsgd {} --{} {},{} --workers 4 --straggler "
-                        "'kind=uniform,worker=0,min=1ms,max=2ms'",
-                        name, collective_.option, collective_.operators.front().name,
-                        collective_.operators[1].name));
-      }
+    const std::string called = "hetsgd bench " + name();
+    CommandInfo info{
+        .name = "bench " + name(),
+        .summary = "time and bandwidth by size: " + collective_.summary,
+        .examples = {called + " -b 4K -e 64M -f 4", called + " --devices cuda:all -b 1M -e 256M",
+                     "mpirun -n 4 " + called, called + " -n 100 --format json -o bench.json",
+                     called + " --cluster sim --workers 64 --network ethernet-1g"}};
+    if (!has_operators()) return info;
+    if (collective_.option == "op") {
+      info.examples.push_back(called + " --op sum,adasum");
+      info.examples.push_back("mpirun -n 8 " + called + " --devices cuda:auto");
+    } else {
+      info.examples.push_back(called +
+                              " --exchange blocking,scatter --workers 4 --straggler "
+                              "'kind=uniform,worker=0,min=1ms,max=2ms'");
     }
     return info;
   }
 
   bool runs_together() const override { return hetsgd::runs_together(cluster_); }
 
-  void declare(OptionSet& set) override {
+ protected:
+  void declare_own(OptionSet& set) override {
     if (has_operators()) declare_operators(set);
     set.add("min_bytes", min_bytes_,
             "smallest buffer of one worker, of all_gather the gathered one, e.g. 4K")
         .unit("bytes");
     set.add("max_bytes", max_bytes_, "largest buffer").unit("bytes");
     set.add("factor", factor_, "between one size and the next").at_least(2);
-    set.add("iterations", iterations_, "timed iterations per size and operator").range(1, 1e6);
-    set.add("warmup", warmup_, "iterations before them, off the clock").range(0, 1e6);
     set.add("check", check_, "compare the result with that of one process");
     set.add("workers", wanted_workers_,
             "number of workers; auto: as many as --devices or MPI ranks, or 2")
@@ -90,44 +78,17 @@ class Bench final : public Command {
             "repeat to combine")
         .reads_file(straggler_files)
         .absent("none");
-    set.add_choice("format", format_,
-                   {{"text", Format::text},
-                    {"markdown", Format::markdown},
-                    {"csv", Format::csv},
-                    {"json", Format::json}},
-                   "how to print");
-    set.add("output", output_, "file to write; - is stdout").writes_file("the table");
-    set.add("overwrite", overwrite_, "replace an existing file");
   }
 
-  int run(OptionSet&, const std::vector<std::string>&) override {
-    settle();
+  Report measure() override {
+    resolve();
     const std::vector<const BenchOperator*> ops = operators();
     const std::vector<std::size_t> all_sizes = sizes();
-    is_root_ = processes_of(cluster_).is_root();
-    const ClusterOptions options = cluster_options();
-    real_ = !cluster_kind(cluster_).is_virtual;
-    const CollectiveBench bench(cluster_, options, iterations_, warmup_);
+    const CollectiveBench bench(cluster_, cluster_options(), iterations(), warmup());
     announce(all_sizes.back());
-    std::vector<BenchRow> rows;
-    for (const std::size_t bytes : all_sizes) measure(bench, bytes, ops, rows);
-    if (!is_root_) return verdict(rows);
-    show_status("");
-    write(format_ == Format::json ? bench_json(facts(), rows).dump(1) + "\n"
-                                  : bench_table(facts(), rows, table_format()));
-    if (!stragglers_.empty() && format_ == Format::text) {
-      log_info(
-          "time: from the barrier, with the delays, of the last worker; in call: from a "
-          "worker's own arrival, mean over the workers");
-    }
-    if (real_ && format_ == Format::text) {
-      log_info("{}",
-               gpus_ ? "floor: what every GPU sends at least, busbw/algbw of the bytes, at the "
-                       "rate at which pairs of GPUs exchange buffers of this size"
-                     : "floor: every worker adds 1 to its buffer, all at the same time: one read "
-                       "and one write of it");
-    }
-    return verdict(rows);
+    Report report{.list = "results", .facts = facts(), .notes = notes(), .is_root = is_root_};
+    for (const std::size_t bytes : all_sizes) measure(bench, bytes, ops, report);
+    return report;
   }
 
  private:
@@ -144,7 +105,7 @@ class Bench final : public Command {
   }
 
   // What follows from the devices and the launcher.
-  void settle() {
+  void resolve() {
     for (const std::string& device : split_devices({devices_})) {
       list_.push_back(device);
       gpus_ = gpus_ && device.starts_with("cuda");
@@ -152,7 +113,9 @@ class Bench final : public Command {
     }
     ProcessGroup& processes = processes_of(cluster_);
     ranks_ = processes.control() != nullptr;
-    if (cluster_kind(cluster_).is_virtual) {
+    is_root_ = processes.is_root();
+    real_ = !cluster_kind(cluster_).is_virtual;
+    if (!real_) {
       cores_ = true;  // whatever --devices says
       gpus_ = false;
     }
@@ -195,31 +158,26 @@ class Bench final : public Command {
   }
 
   void check_place(const BenchOperator& op) const {
-    const auto refuse = [&](std::string_view expected, std::string_view hint) {
+    const auto needs = [&](bool there, std::string_view where, std::string_view hint) {
+      if (there) return;
       throw with_hint(
-          usage_error("--{}: found {}, which is for {}", collective_.option, op.name, expected),
+          usage_error("--{}: found {}, which is for {}", collective_.option, op.name, where),
           std::string(hint));
     };
+    constexpr const char* kRanks = "start it with mpirun -n 4";
     switch (op.place) {
       case BenchPlace::anywhere:
         return;
       case BenchPlace::host:
-        if (!cores_) refuse("workers on cores", "use --devices cpu:1");
-        return;
+        return needs(cores_, "workers on cores", "use --devices cpu:1");
       case BenchPlace::gpus:
-        if (!gpus_) refuse("workers on GPUs", "use --devices cuda:0,cuda:1");
-        if ((op.method == AllReduce::ring || op.method == AllReduce::tree) && ranks_) {
-          refuse("GPUs of one process", "use --cluster threads");
+        needs(gpus_, "workers on GPUs", "use --devices cuda:0,cuda:1");
+        if (op.method == AllReduce::ring || op.method == AllReduce::tree) {
+          needs(!ranks_, "GPUs of one process", "use --cluster threads");
         }
-        if (op.method == AllReduce::mpi && !ranks_) {
-          refuse("--cluster mpi", "start it with mpirun -n 4");
-        }
-        return;
+        return needs(op.method != AllReduce::mpi || ranks_, "--cluster mpi", kRanks);
       case BenchPlace::mpi:
-        if (!ranks_ || !cores_) {
-          refuse("--cluster mpi with workers on cores", "start it with mpirun -n 4");
-        }
-        return;
+        return needs(ranks_ && cores_, "--cluster mpi with workers on cores", kRanks);
     }
   }
 
@@ -229,14 +187,12 @@ class Bench final : public Command {
     const std::uint64_t first = parse_bytes("--min-bytes", min_bytes_);
     const std::uint64_t last = parse_bytes("--max-bytes", max_bytes_);
     if (first < sizeof(float)) {
-      throw with_hint(usage_error("--min-bytes: found {}, expected at least one number of 4 bytes",
-                                  quote(min_bytes_)),
-                      "for example --min-bytes 4K");
+      refuse("--min-bytes", quote(min_bytes_), "at least one number of 4 bytes");
     }
     if (last < first || last > kLargest) {
-      throw with_hint(usage_error("--max-bytes: found {}, expected between --min-bytes {} and 1T",
-                                  quote(max_bytes_), min_bytes_),
-                      "sizes have binary suffixes: 64K is 65,536 bytes");
+      refuse("--max-bytes", quote(max_bytes_),
+             fmt::format("between --min-bytes {} and 1T", min_bytes_),
+             "sizes have binary suffixes: 64K is 65,536 bytes");
     }
     std::vector<std::size_t> list;
     const std::uint64_t granule =
@@ -275,74 +231,99 @@ class Bench final : public Command {
     warn(
         "this process fills, moves and compares the buffers of all {} workers, {} of memory, {} "
         "times per size: that can take minutes{}",
-        workers_, format_bytes(all), iterations_ + warmup_,
+        workers_, format_bytes(all), iterations() + warmup(),
         check_ ? "; --check false leaves the comparison out" : "");
   }
 
+  // What no collective of a size can do without, on real clusters.
+  struct Floor {
+    double time_s = 0;                            // median
+    std::optional<double> peer_bytes_per_s = {};  // GPUs: as pairs of them exchange buffers
+  };
+
   void measure(const CollectiveBench& bench, std::size_t bytes,
-               const std::vector<const BenchOperator*>& ops, std::vector<BenchRow>& rows) const {
+               const std::vector<const BenchOperator*>& ops, Report& report) const {
     const std::size_t count = bytes / sizeof(float);
     const auto status = [&](const std::string& what) {
       if (!is_root_ || !detect_terminal().terminal) return;
       show_status(fmt::format("{}, {}", format_bytes(static_cast<double>(bytes)), what));
     };
-    const BenchFloor floor = real_ ? floor_of(bench, count, status) : BenchFloor();
+    status("floor");
+    const std::optional<Floor> floor = real_ ? std::optional(floor_of(bench, count)) : std::nullopt;
     for (const BenchOperator* op : ops) {
       status(op->name);
-      BenchRow row{.bytes = bytes, .op = op->name, .floor = floor};
-      row.times = bench.measure(collective_, *op, count, check_);
-      row.time_s = median(row.times.time_s);
-      rows.push_back(std::move(row));
+      const BenchTimes times = bench.measure(collective_, *op, count, check_);
+      report.rows.push_back(row_of(bytes, op->name, floor, times));
+      report.wrong += times.wrong;
     }
   }
 
-  template <class Status>
-  BenchFloor floor_of(const CollectiveBench& bench, std::size_t count, const Status& status) const {
-    status("floor");
+  Floor floor_of(const CollectiveBench& bench, std::size_t count) const {
     if (cores_) return {.time_s = median(bench.floor(count).time_s)};
     const double exchange_s = median(bench.sendrecv(count).time_s);
     return {.time_s = exchange_s * collective_.bus_factor(workers_),
             .peer_bytes_per_s = static_cast<double>(count * sizeof(float)) / exchange_s};
   }
 
-  TableFormat table_format() const {
-    return format_ == Format::text       ? TableFormat::text
-           : format_ == Format::markdown ? TableFormat::markdown
-                                         : TableFormat::csv;
+  // The columns of nccl-tests: bytes over time, and what of it every link must carry at least.
+  Row row_of(std::size_t bytes, const std::string& op, const std::optional<Floor>& floor,
+             const BenchTimes& times) const {
+    const double time_s = median(times.time_s), in_call_s = median(times.in_call_s);
+    const auto [least, most] = std::ranges::minmax_element(times.time_s);
+    const double algbw = time_s > 0 ? static_cast<double>(bytes) / time_s : 0;
+    Row row;
+    row.both("size(B)", "size_bytes", bytes)
+        .both("count", "count", bytes / sizeof(float))
+        .both("type", "type", std::string("float"))
+        .both("redop", "redop", op)
+        .show("time(us)", fmt::format("{:.2f}", 1e6 * time_s))
+        .keep("time_s", {{"median", time_s}, {"min", *least}, {"max", *most}})
+        .both("algbw(GB/s)", "algbw_bytes_per_s", algbw, "{:.3f}", 1e-9)
+        .both("busbw(GB/s)", "busbw_bytes_per_s", algbw * collective_.bus_factor(workers_),
+              "{:.3f}", 1e-9)
+        .both("#wrong", "wrong", check_ ? std::optional(times.wrong) : std::nullopt)
+        .keep("peer_bytes_per_s", nullptr)
+        .keep("floor_s", nullptr)
+        .keep("in_call_s", in_call_s);
+    if (floor) {
+      row.both("floor(us)", "floor_s", floor->time_s, "{:.2f}", 1e6)
+          .show("time/floor", fmt::format("{:.2f}", time_s / floor->time_s));
+      if (floor->peer_bytes_per_s) row.keep("peer_bytes_per_s", *floor->peer_bytes_per_s);
+    }
+    if (!stragglers_.empty()) row.show("in call(us)", fmt::format("{:.2f}", 1e6 * in_call_s));
+    return row;
   }
 
-  BenchFacts facts() const {
-    return {.collective = collective_,
-            .cluster = cluster_,
-            .workers = workers_,
-            .devices = list_,
-            .iterations = iterations_,
-            .warmup = warmup_,
-            .real = real_,
-            .checked = check_,
-            .profile = profile_,
-            .network = network_,
-            .stragglers = stragglers_};
+  std::vector<std::string> notes() const {
+    std::vector<std::string> texts;
+    if (!stragglers_.empty()) {
+      texts.emplace_back(
+          "time: from the barrier, with the delays, of the last worker; in call: from a worker's "
+          "own arrival, mean over the workers");
+    }
+    if (real_ && gpus_) {
+      texts.emplace_back(
+          "floor: what every GPU sends at least, busbw/algbw of the bytes, at the rate at which "
+          "pairs of GPUs exchange buffers of this size");
+    } else if (real_) {
+      texts.emplace_back(
+          "floor: every worker adds 1 to its buffer, all at the same time: one read and one write "
+          "of it");
+    }
+    return texts;
   }
 
-  void write(const std::string& text) const {
-    write_text(output_, text);
-    if (output_ != "-") log_info("{}: {}", collective_.name, output_);
-  }
-
-  int verdict(const std::vector<BenchRow>& rows) const {
-    std::uint64_t wrong = 0;
-    for (const BenchRow& row : rows) wrong += row.times.wrong;
-    if (wrong == 0) return 0;
-    log(LogLevel::error, fmt::format("{} numbers are wrong", wrong));
-    return static_cast<int>(ExitCode::runtime);
+  nlohmann::json facts() const {
+    nlohmann::json facts = {{"cluster", cluster_}, {"workers", workers_}, {"devices", list_}};
+    if (!real_) facts.update({{"profile", profile_}, {"network", network_}});
+    if (!stragglers_.empty()) facts["stragglers"] = stragglers_;
+    return facts;
   }
 
   const BenchCollective& collective_;
   std::string ops_;
   std::string min_bytes_ = "4K", max_bytes_ = "64M";
   std::uint64_t factor_ = 2;
-  int iterations_ = 20, warmup_ = 5;
   bool check_ = true;
   std::optional<int> wanted_workers_;
   int workers_ = 0;  // what comes of it
@@ -350,9 +331,6 @@ class Bench final : public Command {
   std::string devices_ = "cpu:1";
   std::string profile_ = "v100", network_ = "pcie3";
   std::vector<std::string> stragglers_;
-  Format format_ = Format::text;
-  std::string output_ = "-";
-  bool overwrite_ = false;
 
   std::vector<std::string> list_;    // of devices
   bool gpus_ = true, cores_ = true;  // all workers have a GPU; none has
@@ -367,7 +345,7 @@ class Bench final : public Command {
 const bool benches_registered = register_commands(CommandGroup::machines, 5, [] {
   Commands benches;
   for (const BenchCollective& collective : bench_collectives()) {
-    benches.push_back(std::make_unique<Bench>(collective));
+    benches.push_back(std::make_unique<CollectiveCommand>(collective));
   }
   return benches;
 });

@@ -1,7 +1,7 @@
 // The measuring of `hetsgd bench`: times on `sim` against the network model,
 // what counts as wrong, and every collective and operator right on every
 // cluster.
-#include "collective/collective_bench.hpp"
+#include "bench/collective_bench.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "training/plan_tables.hpp"
+#include "training/plan.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -48,16 +48,10 @@ LookupProfile profile_lookups(const Sampler& sampler, const TableOptions& option
   return profile;
 }
 
-std::string storage_name(TableStorage storage) {
-  switch (storage) {
-    case TableStorage::device:
-      return "device";
-    case TableStorage::host:
-      return "host";
-    case TableStorage::hybrid:
-      break;
-  }
-  return "hybrid";
+const char* storage_name(TableStorage storage) {
+  return storage == TableStorage::device ? "device"
+         : storage == TableStorage::host ? "host"
+                                         : "hybrid";
 }
 
 }  // namespace
@@ -77,12 +71,12 @@ TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int 
   LookupProfile profile;
   if (options.needs_loads() || options.needs_counts()) {
     if (sampler.data().whole) {
-      throw with_hint(
-          usage_error("{}: found {} where every process has a part of the training rows, expected "
-                      "{}",
-                      options.needs_loads() ? "--sharding" : "--hot",
-                      options.needs_loads() ? sharding.text() : "frequency",
-                      options.needs_loads() ? "row or column:c" : "random"),
+      const bool loads = options.needs_loads();
+      refuse(
+          loads ? "--sharding" : "--hot",
+          (loads ? sharding.text() : "frequency") +
+              " where every process has a part of the training rows",
+          loads ? "row or column:c" : "random",
           "--partition shared gives all rows to all processes, which then count the same lookups");
     }
     profile = profile_lookups(sampler, options, batch_size);
@@ -106,8 +100,7 @@ TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int 
 
 void check_devices_hold(const TablePlan& plan, const SimulatedMachine& machine) {
   for (int rank = 0; rank < plan.placement.ranks(); ++rank) {
-    const auto last = machine.profiles.size() - 1;
-    const DeviceProfile& profile = machine.profiles[std::min(static_cast<std::size_t>(rank), last)];
+    const DeviceProfile& profile = machine.profile_of(rank);
     const double needed = plan.device_bytes(rank);
     if (needed <= profile.memory_bytes) continue;
     throw with_hint(
@@ -162,7 +155,7 @@ int workers_of(const TrainOptions& options, const std::vector<std::string>& devi
   if (options.workers) return *options.workers;
   ProcessGroup& processes = options.processes();
   if (processes.control() != nullptr) {
-    return std::max(1, processes.size() - (options.service_rank ? 1 : 0));
+    return std::max(1, processes.size() - options.service_rank);
   }
   return std::max(1, static_cast<int>(devices.size()));
 }

@@ -1,0 +1,44 @@
+#include "bench_command.hpp"
+
+#include "core/error.hpp"
+#include "core/logging.hpp"
+#include "core/version.hpp"
+#include "result/environment.hpp"
+
+namespace hetsgd {
+
+void BenchCommand::declare(OptionSet& set) {
+  declare_own(set);
+  set.add("iterations", iterations_, "timed iterations of each row").range(1, 1e6);
+  set.add("warmup", warmup_, "iterations before them, off the clock").range(0, 1e6);
+  printer_.declare_format(
+      set, {PrintFormat::text, PrintFormat::markdown, PrintFormat::csv, PrintFormat::json});
+  printer_.declare_output(set, "the table");
+}
+
+int BenchCommand::run(OptionSet&, const std::vector<std::string>&) {
+  Report report = measure();
+  if (report.is_root) {
+    show_status("");
+    if (printer_.json()) {
+      nlohmann::json document = {{"benchmark", name_},
+                                 {"version", version_json()},
+                                 {"environment", environment_json()},
+                                 {"iterations", iterations_},
+                                 {"warmup", warmup_},
+                                 {report.list, json_of(report.rows)}};
+      document.update(report.facts);
+      printer_.print(std::move(document), name_);
+    } else {
+      printer_.print(table_of(report.rows).format(printer_.table_format()), name_);
+    }
+    if (printer_.text()) {
+      for (const std::string& note : report.notes) log_info("{}", note);
+    }
+  }
+  if (report.wrong == 0) return 0;
+  log(LogLevel::error, fmt::format("{} numbers are wrong", report.wrong));
+  return static_cast<int>(ExitCode::runtime);
+}
+
+}  // namespace hetsgd

@@ -19,7 +19,7 @@ TWO_WORKERS = ["--algorithm", "ssgd", "--cluster", "threads", "--devices", "cuda
 @unittest.skipUnless(emulated(), "this binary has no emulated GPUs")
 class EmulatedGpus(ProgramTest):
     def devices(self, **env):
-        return json.loads(self.run_program("devices", "--json", env=env).stdout)["cuda"]
+        return self.json_of("devices", "--json", env=env)["cuda"]
 
     def test_devices_show_clocks_peers_and_libraries(self):
         cuda = self.devices()
@@ -76,7 +76,7 @@ class EmulatedGpus(ProgramTest):
         done = self.train("r.json", *TWO_WORKERS, code=5, env={"CUDA_EMULATION_CODE": "missing"})
         self.assertIn("cudaErrorNoKernelImageForDevice", done.stderr)
         self.assertIn("hint: this binary has code for the architectures emulated", done.stderr)
-        self.error("calibrate", "--device", "cuda:2", code=5)
+        self.run_program("calibrate", "--device", "cuda:2", code=5)
 
     def test_results_name_the_emulated_gpu(self):
         self.train("r.json", *TWO_WORKERS, "--hidden", "8", "--max-samples", "256")

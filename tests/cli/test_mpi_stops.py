@@ -85,6 +85,7 @@ class StopRules(MpiTest):
     def test_the_host_time_limit_ends_a_run_with_exit_code_6(self):
         for _, _, result in self.results(["ssgd"], "--time-limit", "300ms", "--max-samples", "1G", code=6):
             self.assertEqual(result["status"], "time_limit")
+            self.run_program("validate", self.write("limited.json", result))
 
     def test_a_signal_aborts_a_run(self):
         for cluster in self.clusters():

@@ -178,43 +178,6 @@ class Limits(FilesTest):
         self.limited(resource.RLIMIT_AS, limit, "data", "info", "--image", "64x1024x1024", "in.txt", code=4)
 
 
-class LineEnds(FilesTest):
-    """Every reader of text takes the line ends of Windows, and reads the same."""
-
-    def test_every_reader(self):
-        self.run_program("data", "generate", "criteo", "--scale", "1e-6", "clicks")
-        self.run_program("data", "convert", "--to", "libsvm", "in.txt", "in.svm")
-        self.write("d.csv", "# delays\nrank,iteration,delay_s\n*,0,0.001\n0,1,0.5\n")
-        self.write("c.json", '{"train": "generate:tiny",\n"epochs": 1}\n')
-        self.write("net.json", self.run_program("memory", "lenet-5", "--print-network").stdout)
-        self.write("s.toml", 'name = "s"\nseeds = "1:2"\n[settings]\ntrain = "generate:tiny"\nepochs = 1\n')
-        for name, *command in (("in.txt", "data", "info", "--json"), ("in.svm", "data", "info", "--json"),
-                               ("clicks_train.txt", "data", "info", "--json"), ("clicks_train.txt", "data", "info", "--json", "--format", "criteo"),
-                               ("d.csv", *RUN, "-o", "-", "--straggler", "kind=trace,file="), ("c.json", "train", "--quiet", "-o", "-", "--config"),
-                               ("net.json", "memory"), ("s.toml", "validate")):
-            with self.subTest(name=name, command=command):
-                read = []
-                for end in (b"\n", b"\r\n"):
-                    folder = self.folder / ("unix" if end == b"\n" else "windows")
-                    folder.mkdir(exist_ok=True)
-                    (folder / name).write_bytes((self.folder / name).read_bytes().replace(b"\n", end))
-                    path = command[-1] * command[-1].endswith("=") + f"{folder.name}/{name}"
-                    done = self.run_program(*command[:-1 if command[-1].endswith("=") else None], path).stdout
-                    read.append(self.facts(done.replace(folder.name, "folder")))
-                self.assertEqual(*read)
-
-    @staticmethod
-    def facts(text):
-        """Without what names the file, its bytes and the host."""
-        try:
-            document = json.loads(text)
-        except json.JSONDecodeError:
-            return text
-        if "curve" in document:
-            return document["curve"], document["stragglers"]
-        return {key: value for key, value in document.items() if key not in ("content_hash", "file_bytes", "seconds", "from_cache")}
-
-
 class Outputs(FilesTest):
     def test_two_outputs_never_share_a_file(self):
         (self.folder / "dangling").symlink_to("t.json")

@@ -57,28 +57,17 @@ class Machines(ProgramTest):
         self.assertLess(step_s["v100"], step_s["k80"])
         self.assertEqual(step_s["v100,k80"], step_s["k80"])
 
-    # A ring over both nodes takes the slower network; with a network that is the same everywhere nodes of one
-    # worker change nothing.
     def test_a_network_of_nodes(self):
         network = {"name": "n", "latency_s": 1e-3, "bytes_per_s": 1e6, "server_latency_s": 1e-3, "server_bytes_per_s": 1e6}
         inside = {"name": "", "latency_s": 1e-5, "bytes_per_s": 1e9, "shared_bus": False}
-        nodes = {"plain": None, "alone": [{}], "pairs": [{"workers": 2, "inside": inside}],
-                 "one": [{"workers": 4, "inside": inside}]}
-        time = {}
-        for name, value in nodes.items():
-            file = network | ({"nodes": value} if value else {})
-            self.write(f"{name}.json", file)
-            self.train(f"{name}-result.json", "--algorithm", "ssgd", "--workers", "4", "--max-samples", "2048",
-                       "--network", f"{name}.json")
-            result = self.result(f"{name}-result.json")
-            self.run_program("validate", f"{name}-result.json")
-            self.assertEqual("nodes" in result["cluster"]["network"], value is not None)
-            time[name] = result["summary"]["elapsed_s"]
-        self.assertEqual(time["plain"], time["alone"])
-        self.assertEqual(time["plain"], time["pairs"])
-        self.assertLess(time["one"], time["plain"] / 10)
-        self.assertEqual(self.result("one-result.json")["cluster"]["network"]["nodes"],
-                         [{"times": 1, "workers": 4, "inside": inside}])
+        time = []
+        for nodes in ({}, {"nodes": [{"workers": 4, "inside": inside}]}):
+            self.write("network.json", network | nodes)
+            self.train("r.json", "--algorithm", "ssgd", "--workers", "4", "--max-samples", "2048", "--network", "network.json", "--overwrite")
+            self.run_program("validate", "r.json")
+            time.append(self.result("r.json")["summary"]["elapsed_s"])
+        self.assertLess(time[1], time[0] / 10)
+        self.assertEqual(self.result("r.json")["cluster"]["network"]["nodes"], [{"times": 1, "workers": 4, "inside": inside}])
         self.write("broken.json", network | {"nodes": [{"workers": 2}]})
         self.refused(["train", *TINY, "--epochs", "1", "--network", "broken.json"], "broken.json: nodes[0]: inside", code=4)
 

@@ -83,14 +83,10 @@ class Sweep(ProgramTest):
         self.assertIn(f"{files[0]}: valid\n", self.run_program("validate", *files).stdout)
         self.assertEqual(sorted(os.listdir(self.folder / "runs" / "runs")),
                          sorted(os.path.basename(file) for file in files))  # no log is left
-
-    def test_a_run_is_what_train_does(self):
-        self.specify(SPEC)
-        self.sweep()
-        line = self.index()[2]
+        # A run is what train does.
         self.train("one.json", "--algorithm", "ssp", "--staleness", "1", "--workers", "2", "--batch-size", "32",
                    "--hidden", "16", "--mega-batch", "10", "--target", "p1>=0.2", "--seed", "1")
-        one, run = (without_host(self.result(name)) for name in ("one.json", f"runs/{line['file']}"))
+        one, run = (without_host(self.result(name)) for name in ("one.json", files[2]))
         self.assertEqual({**one, "args": []}, {**run, "args": []})
 
     def test_what_is_done_is_skipped(self):
@@ -152,44 +148,28 @@ class Sweep(ProgramTest):
             self.assertIn(name, done.stderr)
         self.assertEqual((os.listdir(self.folder / "tb"), (self.folder / "m.log").exists()), ([], False))
 
-    def test_sweeps_share_runs(self):
+    def test_sweeps_share_runs_and_another_specification_of_the_same_name_is_refused(self):
         self.specify(SPEC)
         self.sweep()
         self.write("m.toml", SPEC.replace('name = "tiny"', 'name = "more"').replace("[1, 4]", "[1, 4, 8]"))
         self.assertIn("more: 2 runs in ", self.sweep(spec="m.toml").stderr)
         self.assertEqual(len(self.index(name="more")), 8)
-
-    def test_another_specification_of_the_same_name(self):
-        self.specify(SPEC)
-        self.sweep()
-        self.specify(SPEC.replace("[1, 4]", "[1, 8]"))
+        self.specify('about = "words are free"' + SPEC.replace("[1, 4]", "[1, 16]"))
         self.refused(["sweep", "s.toml"], ("s.toml", "parameters.staleness.values[1]"), "--extend")
-        self.specify('about = "words are free"' + SPEC.replace("[1, 4]", "[1, 8]"))
         self.assertIn("tiny: 2 runs in ", self.sweep("--extend").stderr)
 
     def test_tuning_comes_first(self):
         self.specify(SPEC + TUNING)
         self.sweep()
-        tuning = self.result("runs/tiny.tuning.json")
+        chosen = {cell["case"]: cell["chosen"] for cell in self.result("runs/tiny.tuning.json")["cells"]}
         lines = self.index()
         self.assertEqual(sum(line["stage"] == "tuning" for line in lines), 2 * 3 * 2)
         finals = [line for line in lines if line["stage"] == "final"]
         self.assertEqual(len(finals), 6)
-        # The choice is that of hetsgd tune: the same trials, the same medians.
-        self.run_program("tune", "--train", "generate:tiny", "--algorithms", "ssgd,ssp", "--workers", "2",
-                         "--batch-size", "32", "--hidden", "16", "--mega-batch", "10", "--epochs", "1", "--grid",
-                         "0.3,1,1e30", "--tune-seeds", "101,102", "--goal", "p1>=0.2", "-o", "c.json")
-        for cell, one in zip(tuning["cells"], self.result("c.json")["algorithms"]):
-            self.assertEqual(cell["case"], one["algorithm"])
-            self.assertEqual(cell["chosen"], {"learning_rate": one["learning_rate"]})
-            self.assertEqual(cell["cost"]["samples_count"], one["cost"]["samples_count"])
-            trials = [trial for candidate in cell["candidates"] for trial in candidate["trials"]]
-            for mine, other in zip(trials, one["trials"]):
-                for key in ("seed", "status", "value", "time_to_target_s", "train_s"):
-                    self.assertEqual(mine[key], other[key])
         for line in finals:
             result = self.result(f"runs/{line['file']}")
             self.assertEqual(line["tuned"], {"learning_rate": result["config"]["learning_rate"]})
+            self.assertEqual(line["tuned"], chosen[line["case"]])
             self.assertEqual(result["tuning"]["trials"], 6)
         self.run_program("validate", *(f"runs/{line['file']}" for line in lines))
 
@@ -212,14 +192,19 @@ class Sweep(ProgramTest):
         self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
         self.assertEqual([path.stat().st_mtime_ns for path in sorted(self.folder.glob("runs/runs/*"))], times)
 
-    def test_runs_in_real_time_say_their_tuning(self):
+    def test_runs_in_real_time_go_one_at_a_time_and_say_their_tuning(self):
         text = SPEC.replace("workers = 2", 'cluster = "threads"\ndevices = ["cpu:1", "cpu:1"]').replace('"1:2"', "[1]")
         tuning = TUNING.replace("[101, 102]", "[101]").replace("[0.3, 1, 1e30]", "[1, 0.3]")
         self.specify(text.replace("[1, 4]", "[1]") + tuning)
-        self.sweep("--redact")
+        self.sweep("--redact", "--jobs", "2")
         for (case, _, _), tuning in self.tunings().items():
             self.assertEqual((tuning["grid"], tuning["trials"]), ([0.3, 1], 2), case)
             self.assertEqual(tuning["differs"], ["staleness"] if case == "ssp" else [])
+        spans = sorted((result["started_at"], result["finished_at"]) for result in
+                       (self.result(f"runs/{line['file']}") for line in self.index()))
+        self.assertEqual(len(spans), 6)
+        for (_, end), (begin, _) in zip(spans, spans[1:]):
+            self.assertLessEqual(end, begin)
         runs = [f"runs/{line['file']}" for line in self.index() if line["stage"] == "final"]
         for run in runs:
             self.assertEqual(self.result(run)["environment"]["hostname"], None)
@@ -300,15 +285,6 @@ class Sweep(ProgramTest):
         self.sweep("-o", "alone")
         self.assertEqual(self.results(), self.results("alone"))
         self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
-
-    def test_runs_in_real_time_go_one_at_a_time(self):
-        self.specify(SPEC.replace("workers = 2", 'cluster = "threads"\ndevices = ["cpu:1", "cpu:1"]'))
-        self.sweep("--jobs", "2")
-        spans = sorted((result["started_at"], result["finished_at"]) for result in
-                       (self.result(f"runs/{line['file']}") for line in self.index()))
-        self.assertEqual(len(spans), 6)
-        for (_, end), (begin, _) in zip(spans, spans[1:]):
-            self.assertLessEqual(end, begin)
 
     def test_ctrl_c_and_max_wall_keep_what_is_done(self):
         self.specify(SPEC.replace('"1:2"', '"1:500"'))

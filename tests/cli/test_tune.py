@@ -1,10 +1,10 @@
 """hetsgd tune, and train --tuned: equal budgets, resuming, and what the choice cost."""
 
 import json
-import signal
 import unittest
 
-from program import LIMIT_S, ProgramTest, without_host
+from program import ProgramTest, without_host
+from test_files import WRITTEN
 
 TUNE = ["tune", "--train", "generate:tiny", "--algorithms", "ssgd,asgd", "--workers", "2", "--batch-size", "32",
         "--hidden", "16", "--mega-batch", "10", "--grid", "0.3,1,1e30", "--epochs", "2", "-o", "c.json"]
@@ -111,24 +111,6 @@ class Tune(ProgramTest):
         self.run_program("validate", self.write("c.json", cut))
         self.refused(["train", "--train", "generate:tiny", "--algorithm", "asgd", *RUN, "--tuned", "c.json"], ("c.json", "asgd"), "--resume")
 
-    def interrupted(self, number, trials):
-        """Starts a long tuning, sends the signal when it has more than `trials` trials, returns the exit code."""
-        program = self.start(*TUNE, "--tune-seeds", ",".join(map(str, range(1, 1001))))
-        self.addCleanup(program.kill)
-        self.wait_for(lambda: self.trials() > trials, "a trial")
-        program.send_signal(number)
-        return program.wait(timeout=LIMIT_S)
-
-    def trials(self):
-        return len(list(self.folder.glob("c.json.trials/trials/*.json")))
-
-    def test_a_killed_tuning_keeps_its_trials(self):
-        self.assertEqual(self.interrupted(signal.SIGINT, 0), 130)
-        done = self.trials()
-        self.assertFalse((self.folder / "c.json").exists())
-        self.assertEqual(self.interrupted(signal.SIGKILL, done), -signal.SIGKILL)
-        self.assertGreater(self.trials(), done)
-
     def test_what_the_trials_decide_is_refused(self):
         self.refuse_all(TUNE, (
             ("--learning-rate 1", "--learning-rate", "--grid"), ("--seed 1", "--seed", "--tune-seeds"), ("--stop-at-target", "--stop-at-target"),
@@ -138,28 +120,13 @@ class Tune(ProgramTest):
         self.assertFalse((self.folder / "c.json").exists())
 
     def test_no_option_makes_trials_share_a_file(self):
-        """Every option there is, by environment, by configuration and by flag, as the name of a file and of a folder:
-        it is refused, or writes nothing but the choice."""
-        options = [line.split()[0] for line in self.run_program("train", "--train", "generate:tiny", "--epochs", "1",
-                                                                "--print-config").stdout.splitlines()]
-        self.assertIn("tensorboard", options)
-        (self.folder / "folder").mkdir()
-        tune = ["tune", "--train", "generate:tiny", "--hidden", "4", "--grid", "1,2", "--max-samples", "64", "--quiet",
-                "--no-cache", "--jobs", "2"]
-        refused = set()
-        for option in options:
-            if option in ("output", "log_dir"):  # those of the tuning itself
-                continue
-            for value in ("file", "folder"):
-                done = self.run_program(*tune, code=(0, 2, 4), env={f"HETSGD_{option.upper()}": value})
-                written = [str(path.relative_to(self.folder)) for path in self.folder.rglob("*")]
-                self.assertEqual(written, ["folder"], option)
-                if "not an option of tune" in done.stderr:
-                    refused.add(option)
-        self.assertEqual(refused, {"trace", "mllog", "tensorboard", "dump_parameters", "dump_initial_parameters"})
-        for option in refused:
-            self.write("config.json", {option: "folder"})
-            self.refuse_all(tune, (("--config config.json", ("", option)), (f"--{option.replace('_', '-')}=folder", f"--{option.replace('_', '-')}")))
+        for option in sorted(WRITTEN - {"--output"} | {"--tensorboard"}):
+            name = option[2:].replace("-", "_")
+            self.write("config.json", {name: "new"})
+            for flags, env, place in (([option, "new"], {}, option), (["--config", "config.json"], {}, ("config.json", name)),
+                                      ([], {f"HETSGD_{name.upper()}": "new"}, ("", name.upper()))):
+                self.refused([*TUNE, *flags], place, env=env)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["config.json"])
 
     def test_options_of_algorithms_reach_those_that_know_them(self):
         self.write("config.json", {"staleness": 5, "delta": 0.3, "seed": 4})

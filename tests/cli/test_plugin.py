@@ -166,15 +166,6 @@ class Plugin(MpiTest):
         self.assertEqual(len(re.findall(r"^(averaging|ssgd) ", table, re.MULTILINE)), 2, table)
         self.assertRegex(table, r"averaging +2/2")
 
-    def test_enters_the_benchmark(self):
-        entry = ["--plugin", "build/libaveraging.so", "averaging", "--keep", "0.25"]
-        done = subprocess.run([ROOT / "scripts/benchmark.sh", "--smoke", *entry],
-                              cwd=self.built.parent, env=self.environment({"HETSGD": BINARY}), stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"(?m)^averaging keep=0.25 \* +\d+ \[\d+, \d+\] ")
-        self.assertEqual(len(re.findall(r"\[\d+, \d+\] +\d\.\d{3} \[", done.stdout)), 16)
-
     def test_what_is_no_plugin_for_this_program_is_refused_before_it_runs(self):
         revision = version()["git_revision"].encode()
         other = self.copy("revision.so", (b"revision: " + revision, b"revision: " + b"0" * len(revision)))

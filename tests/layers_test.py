@@ -82,77 +82,49 @@ def problems(root):
     return found
 
 
-class TheProject(unittest.TestCase):
-    def test_follows_the_layers(self):
-        self.assertEqual(problems(ROOT), [])
-
-    def test_was_read(self):
+class Layers(unittest.TestCase):
+    def test_the_project_follows_them(self):
         paths = list(sources(ROOT))
         self.assertGreater(len(paths), 50)
         self.assertIn("lib/core/error.hpp", paths)
+        self.assertEqual(problems(ROOT), [])
 
+    # A file, its text, and how many problems it has beside the headers below.
+    CASES = (
+        ("lib/model/mlp.cpp", '#include <vector>\n#include "core/error.hpp"\n#include "data/batch.hpp"\n#include "model/model.hpp"', 0),
+        ("apps/hetsgd/main.cpp", '#include "model/model.hpp"\n#include "commands.hpp"', 0),
+        ("lib/core/bad.hpp", '// x\n#include "data/batch.hpp"', 1),  # a larger layer
+        ("lib/model/bad.cpp", '#include "cluster/comm.hpp"', 1),  # the same layer
+        ("lib/cluster/sim/bad.cpp", '  #  include "model/model.hpp"', 1),
+        *(("lib/core/bad.cpp", f'#include "{target}"', 1) for target in
+          ("error.hpp", "../core/error.hpp", "core/none.hpp", "apps/hetsgd/commands.hpp", "tests/x.hpp")),
+        # One of the clusters by its name, above cluster/ alone.
+        *((path, line, path != "lib/cluster/good.cpp") for path in ("lib/training/bad.cpp", "apps/hetsgd/bad.cpp", "lib/cluster/good.cpp")
+          for line in ('if (options.cluster == "mpi") {', 'x = "sim" != cluster.name();', 'make_cluster("threads", o);',
+                       '#include "cluster/mpi/world.hpp"')),
+        *(("lib/training/good.cpp", line, 0) for line in
+          ('add("threads", options.threads);', '{"mpi", AllReduce::mpi},', 'kind == "mpi_all_reduce"')),
+        # One cluster in another.
+        *((f"lib/cluster/{folder}/a.cpp", f'#include "cluster/{target}/world.hpp"', count) for folder, target, count in
+          (("mpi", "threads", 1), ("threads", "mpi", 1), ("realtime", "threads", 1), ("sim", "mpi", 1), ("mpi", "realtime", 0), ("mpi", "mpi", 0))),
+        ("lib/misc/a.cpp", "", 1), ("lib/core/long.cpp", "\n" * 399, 0), ("lib/core/long.cpp", "\n" * 400, 1))
 
-class TheCheck(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        for path in ("lib/core/error.hpp", "lib/data/batch.hpp", "lib/model/model.hpp", "lib/cluster/comm.hpp",
-                     "apps/hetsgd/commands.hpp"):
-            self.write(path, "#pragma once\n")
+    def test_what_breaks_them_is_found(self):
+        headers = ["lib/core/error.hpp", "lib/data/batch.hpp", "lib/model/model.hpp", "lib/cluster/comm.hpp", "apps/hetsgd/commands.hpp",
+                   *(f"lib/cluster/{folder}/world.hpp" for folder in ("mpi", "threads", "sim", "realtime"))]
+        with tempfile.TemporaryDirectory() as root:
+            def write(path, text):
+                path = os.path.join(root, path)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text + "\n")
 
-    def write(self, path, text):
-        path = os.path.join(self.folder.name, path)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-
-    def found(self, path, text):
-        self.write(path, text)
-        result = problems(self.folder.name)
-        os.remove(os.path.join(self.folder.name, path))
-        return result
-
-    def test_allows_smaller_layers_and_the_own_folder(self):
-        text = '#include <vector>\n#include "core/error.hpp"\n#include "data/batch.hpp"\n#include "model/model.hpp"\n'
-        self.assertEqual(self.found("lib/model/mlp.cpp", text), [])
-        self.assertEqual(self.found("apps/hetsgd/main.cpp", text + '#include "commands.hpp"\n'), [])
-
-    def test_finds_a_larger_layer(self):
-        self.assertEqual(self.found("lib/core/bad.hpp", '// x\n#include "data/batch.hpp"\n'),
-                         ['lib/core/bad.hpp:2: found "data/batch.hpp" (layer 2), expected below layer 0 of core/, '
-                          'or core/ itself'])
-
-    def test_finds_a_folder_of_the_same_layer(self):
-        self.assertEqual(len(self.found("lib/model/bad.cpp", '#include "cluster/comm.hpp"\n')), 1)
-        self.assertEqual(len(self.found("lib/cluster/sim/bad.cpp", '  #  include "model/model.hpp"\n')), 1)
-
-    def test_finds_relative_missing_and_foreign_includes(self):
-        for target in ("error.hpp", "../core/error.hpp", "core/none.hpp", "apps/hetsgd/commands.hpp", "tests/x.hpp"):
-            self.assertEqual(len(self.found("lib/core/bad.cpp", f'#include "{target}"\n')), 1, target)
-
-    def test_finds_clusters_by_name_above_cluster(self):
-        for line in ('if (options.cluster == "mpi") {', 'x = "sim" != cluster.name();', 'make_cluster("threads", o);',
-                     '#include "cluster/mpi/run.hpp"'):
-            self.write("lib/cluster/mpi/run.hpp", "#pragma once\n")
-            for path in ("lib/training/bad.cpp", "apps/hetsgd/bad.cpp"):
-                self.assertEqual(len(self.found(path, line + "\n")), 1, line)
-            self.assertEqual(self.found("lib/cluster/good.cpp", line + "\n"), [])
-        for line in ('add("threads", options.threads);', '{"mpi", AllReduce::mpi},', 'kind == "mpi_all_reduce"'):
-            self.assertEqual(self.found("lib/training/good.cpp", line + "\n"), [], line)
-
-    def test_finds_a_cluster_in_another(self):
-        for folder in ("mpi", "threads", "sim", "realtime"):
-            self.write(f"lib/cluster/{folder}/world.hpp", "#pragma once\n")
-        for path, target, count in (("mpi", "threads", 1), ("threads", "mpi", 1), ("realtime", "threads", 1),
-                                    ("sim", "mpi", 1), ("mpi", "realtime", 0), ("mpi", "mpi", 0)):
-            found = self.found(f"lib/cluster/{path}/a.cpp", f'#include "cluster/{target}/world.hpp"\n')
-            self.assertEqual(len(found), count, (path, target))
-
-    def test_finds_unknown_folders_and_long_files(self):
-        self.assertIn("without a layer", self.found("lib/misc/a.cpp", "")[0])
-        self.assertEqual(self.found("lib/core/long.cpp", "\n" * 400), [])
-        self.assertEqual(self.found("lib/core/long.cpp", "\n" * 401),
-                         ["lib/core/long.cpp: found 401 lines, expected at most 400"])
+            for header in headers:
+                write(header, "#pragma once")
+            for path, text, count in self.CASES:
+                write(path, text)
+                self.assertEqual(len(problems(root)), count, (path, text[:60]))
+                os.remove(os.path.join(root, path))
 
 
 if __name__ == "__main__":

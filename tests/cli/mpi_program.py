@@ -27,9 +27,6 @@ class MpiTest(ProgramTest):
                                 env=self.environment({**MPI, **(env or {})}), stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
 
-    def shell(self, ranks, command):
-        return self.launch(ranks, ["sh", "-c", command])
-
     def mpirun(self, ranks, *arguments, env=None):
         return self.launch(ranks, [BINARY, *arguments], env)
 
@@ -37,6 +34,18 @@ class MpiTest(ProgramTest):
         stdout, stderr = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, code, stdout + stderr)
         return stderr
+
+    def beside_sim(self, ranks, run, *more, env=None):
+        """The results of a run under mpirun, which has `more` options there, and of the same run simulated."""
+        self.finished(self.mpirun(ranks, *run, *more, "--overwrite", "-o", "mpi.json", env=env), 0)
+        self.run_program(*run, "--workers", str(ranks), "--overwrite", "-o", "sim.json")
+        return self.result("mpi.json"), self.result("sim.json")
+
+    def expect_same_curve(self, results, keys=("samples_count", "test_loss", "p1", "updates")):
+        """Whatever the timing, some runs make the same updates in the same order: the same bits."""
+        curves = [[[point[key] for key in keys] for point in result["curve"]] for result in results]
+        self.assertEqual(*curves)
+        self.assertGreater(len(curves[0]), 1)
 
     @staticmethod
     def pid_of_rank(process, rank):

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 
+from mpi_program import MPI
+
 LIMIT_S = 60
-ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 STRAGGLERS = ["kind=constant,factor=3", "kind=uniform,max=4ms", "kind=lognormal,median=1ms", "kind=pareto,scale=1ms",
               "kind=periodic,period=20ms,duration=10ms,factor=4", "kind=burst,on=10ms,off=20ms,factor=3",
               "kind=pause,at=10ms,duration=50ms"]
@@ -72,7 +73,7 @@ def failure(binary, ranks, arguments, folder):
     output = os.path.join(folder, "result.json")
     command = ["mpirun", "-n", str(ranks), binary, "train", *arguments, "--quiet", "--overwrite", "-o", output]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HETSGD_")}
-    process = subprocess.Popen(command, env={**environment, **ENVIRONMENT, "HETSGD_CACHE_DIR": folder}, text=True,
+    process = subprocess.Popen(command, env={**environment, **MPI, "HETSGD_CACHE_DIR": folder}, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         text, _ = process.communicate(timeout=LIMIT_S)

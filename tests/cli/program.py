@@ -1,8 +1,13 @@
-"""Runs the program under test, in a folder of its own and without the caller's HETSGD_ variables."""
+"""Runs the program under test, in a folder of its own and without the caller's HETSGD_ variables.
+
+What it refuses is judged by exit code, by the option or place that it names and by whether there is a hint (`refused`).
+The words of a message are pinned beside the code that makes it, in the unit tests.
+"""
 
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import time
@@ -27,20 +32,49 @@ class ProgramTest(unittest.TestCase):
         return {**kept, "HETSGD_CACHE_DIR": str(self.folder / "cache"), **(extra or {})}
 
     def start(self, *arguments, env=None):
-        return subprocess.Popen([BINARY, *arguments], cwd=self.folder, env=self.environment(env),
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen([BINARY, *arguments], cwd=self.folder, env=self.environment(env),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        return process
 
-    def run_program(self, *arguments, code=0, env=None, stdout=subprocess.PIPE):
-        done = subprocess.run([BINARY, *arguments], cwd=self.folder, env=self.environment(env),
-                              stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S,
-                              check=False)
-        self.assertEqual(done.returncode, code,
-                         f"{arguments}\nstdout: {done.stdout}\nstderr: {done.stderr}")
+    def run_program(self, *arguments, code=0, env=None, **more):
+        """`code`: the exit code that is expected, or several. `more` goes to subprocess.run()."""
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more}
+        done = subprocess.run([BINARY, *arguments], cwd=self.folder, env=self.environment(env), timeout=LIMIT_S, check=False,
+                              **streams)
+        self.assertIn(done.returncode, (code,) if isinstance(code, int) else code,
+                      f"{arguments}\nstdout: {done.stdout}\nstderr: {done.stderr}")
         return done
 
-    def error(self, *arguments, code, env=None):
-        """What the program says on stderr when it fails with `code`."""
-        return self.run_program(*arguments, code=code, env=env).stderr
+    def json_of(self, *arguments, env=None):
+        """What the program writes to its standard output."""
+        return json.loads(self.run_program(*arguments, env=env).stdout)
+
+    def refused(self, arguments, names, hint=None, code=2, env=None):
+        """The program ends with `code` and says so once, by `names`: the option or place at fault, and more that stands in
+        its line. hint: True if there has to be one, a text if it has to hold that. Returns all that was said."""
+        said = self.run_program(*arguments, code=code, env=env).stderr
+        self.check_refusal(said, names, hint)
+        return said
+
+    def check_refusal(self, said, names, hint=None):
+        lines = [line for line in said.splitlines() if line.startswith("error: ")]
+        self.assertEqual(len(lines), 1, said)
+        self.assertNotRegex(said, "a bug in .*hetsgd")
+        first, *others = (names,) if isinstance(names, str) else names
+        self.assertRegex(lines[0], rf"^error: {re.escape(first)}" + (r"(?![\w-])" if first else ""))
+        for each in others:
+            self.assertIn(each, lines[0])
+        if hint is not None:
+            self.assertIn("" if hint is True else hint, said.partition("\nhint: ")[2])
+            self.assertIn("\nhint: ", said)
+
+    def refuse_all(self, base, cases, code=2, env=None):
+        """refused() of `base` with the options of each case (options, names, hint); the options may be one text."""
+        for options, *expected in cases:
+            with self.subTest(options):
+                self.refused([*base, *(options.split() if isinstance(options, str) else options)], *expected, code=code, env=env)
 
     def train(self, output, *more, code=0, env=None):
         arguments = ["train", *TINY, "-o", output, *more]
@@ -48,8 +82,18 @@ class ProgramTest(unittest.TestCase):
             arguments += ["--epochs", "1"]
         return self.run_program(*arguments, code=code, env=env)
 
+    def write(self, name, content):
+        """A file of this text, or of this JSON. Its name."""
+        (self.folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+        return name
+
     def result(self, name):
         return json.loads((self.folder / name).read_text())
+
+    def commands(self):
+        """All that the program can do, by its own help."""
+        listed = self.run_program("--help").stdout.split("\nUsage: ")[1]
+        return re.findall(r"^  ([a-z][\w-]*(?: [a-z][\w-]*)?)(?:  |$)", listed, re.M)
 
     def wait_for(self, condition, what):
         end = time.monotonic() + LIMIT_S
@@ -58,6 +102,15 @@ class ProgramTest(unittest.TestCase):
                 return
             time.sleep(0.05)
         self.fail(f"waited {LIMIT_S} s for {what}")
+
+    def check_schema(self, schema, document):
+        """`schema` is one of draft 7 and describes the document."""
+        try:
+            import jsonschema
+        except ImportError:
+            self.skipTest("python3-jsonschema is not installed")
+        jsonschema.Draft7Validator.check_schema(schema)
+        jsonschema.Draft7Validator(schema).validate(document)
 
 
 def without_host(result):

@@ -78,10 +78,6 @@ class EventFiles(ProgramTest):
     def events(self, folder):
         return [event(data) for data in records((self.folder / folder / "events.out.tfevents.hetsgd").read_bytes())]
 
-    def test_the_reader_knows_the_check_values_of_the_standard(self):
-        self.assertEqual(crc32c(b"123456789"), 0xE3069283)
-        self.assertEqual(crc32c(bytes(32)), 0x8A9136AA)
-
     def test_every_point_of_the_curve_is_an_event(self):
         (self.folder / "tb").mkdir()
         for options in (["--cluster", "sim"], ["--cluster", "threads", "--devices", "cpu:1"]):
@@ -109,10 +105,9 @@ class EventFiles(ProgramTest):
         (self.folder / "tb").mkdir()
         self.train("a.json", *RUN, "--tensorboard", "tb")
         kept = (self.folder / "tb" / "events.out.tfevents.hetsgd").read_bytes()
-        self.assertIn("tb/events.out.tfevents.hetsgd: the file exists",
-                      self.train("b.json", *RUN, "--tensorboard", "tb", code=2).stderr)
+        self.check_refusal(self.train("b.json", *RUN, "--tensorboard", "tb", code=2).stderr, "tb/events.out.tfevents.hetsgd")
         self.assertEqual((self.folder / "tb" / "events.out.tfevents.hetsgd").read_bytes(), kept)
-        self.assertIn("create the folder first", self.train("b.json", *RUN, "--tensorboard", "no", code=2).stderr)
+        self.check_refusal(self.train("b.json", *RUN, "--tensorboard", "no", code=2).stderr, ("", "no"), True)
         self.assertFalse((self.folder / "b.json").exists())
 
 

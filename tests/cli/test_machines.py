@@ -43,53 +43,33 @@ class Machines(ProgramTest):
         self.run_program("rerun", "mixed.json", "-o", "again.json")
         self.assertEqual(without_host(self.result("again.json"))["curve"], result["curve"])
 
-    def test_a_list_of_one_profile_is_that_profile(self):
+    def test_a_list_of_one_profile_is_that_profile_and_there_are_no_more_than_workers(self):
         run = ["--algorithm", "ssgd", "--workers", "2", "--max-samples", "1024"]
         self.train("one.json", *run, "--profile", "k80")
         self.train("list.json", *run, "--profile", "k80*2")
         one, listed = self.result("one.json"), self.result("list.json")
         for part in ("cluster", "curve", "workers", "summary"):
             self.assertEqual(one[part], listed[part])
-
-    def test_dry_run_says_what_the_slowest_device_takes(self):
-        step_s = {}
-        for profile in ("v100", "k80", "v100,k80"):
-            plan = self.run_program("train", *TINY, "--epochs", "1", "--workers", "2", "--algorithm", "ssgd",
-                                    "--profile", profile, "--dry-run").stdout
-            step_s[profile] = json.loads(plan)["estimate"]["step_s"]
+        self.refused(["train", *TINY, *run, "--profile", "v100*3"], "--profile")
+        # A plan says what the slowest device takes.
+        step_s = {profile: self.json_of("train", *TINY, *run, "--profile", profile, "--dry-run")["estimate"]["step_s"]
+                  for profile in ("v100", "k80", "v100,k80")}
         self.assertLess(step_s["v100"], step_s["k80"])
         self.assertEqual(step_s["v100,k80"], step_s["k80"])
 
-    def test_more_profiles_than_workers_are_an_error(self):
-        self.assertIn("--profile: found 3 profiles for 2 workers",
-                      self.error("train", *TINY, "--epochs", "1", "--workers", "2", "--algorithm", "ssgd",
-                                 "--profile", "v100*3", code=2))
-
-    # A ring over both nodes takes the slower network; with a network that is the same everywhere nodes of one
-    # worker change nothing.
     def test_a_network_of_nodes(self):
         network = {"name": "n", "latency_s": 1e-3, "bytes_per_s": 1e6, "server_latency_s": 1e-3, "server_bytes_per_s": 1e6}
         inside = {"name": "", "latency_s": 1e-5, "bytes_per_s": 1e9, "shared_bus": False}
-        nodes = {"plain": None, "alone": [{}], "pairs": [{"workers": 2, "inside": inside}],
-                 "one": [{"workers": 4, "inside": inside}]}
-        time = {}
-        for name, value in nodes.items():
-            file = network | ({"nodes": value} if value else {})
-            (self.folder / f"{name}.json").write_text(json.dumps(file))
-            self.train(f"{name}-result.json", "--algorithm", "ssgd", "--workers", "4", "--max-samples", "2048",
-                       "--network", f"{name}.json")
-            result = self.result(f"{name}-result.json")
-            self.run_program("validate", f"{name}-result.json")
-            self.assertEqual("nodes" in result["cluster"]["network"], value is not None)
-            time[name] = result["summary"]["elapsed_s"]
-        self.assertEqual(time["plain"], time["alone"])
-        self.assertEqual(time["plain"], time["pairs"])
-        self.assertLess(time["one"], time["plain"] / 10)
-        self.assertEqual(self.result("one-result.json")["cluster"]["network"]["nodes"],
-                         [{"times": 1, "workers": 4, "inside": inside}])
-        (self.folder / "broken.json").write_text(json.dumps(network | {"nodes": [{"workers": 2}]}))
-        self.assertIn("broken.json: nodes[0].inside: found nothing",
-                      self.error("train", *TINY, "--epochs", "1", "--network", "broken.json", code=4))
+        time = []
+        for nodes in ({}, {"nodes": [{"workers": 4, "inside": inside}]}):
+            self.write("network.json", network | nodes)
+            self.train("r.json", "--algorithm", "ssgd", "--workers", "4", "--max-samples", "2048", "--network", "network.json", "--overwrite")
+            self.run_program("validate", "r.json")
+            time.append(self.result("r.json")["summary"]["elapsed_s"])
+        self.assertLess(time[1], time[0] / 10)
+        self.assertEqual(self.result("r.json")["cluster"]["network"]["nodes"], [{"times": 1, "workers": 4, "inside": inside}])
+        self.write("broken.json", network | {"nodes": [{"workers": 2}]})
+        self.refused(["train", *TINY, "--epochs", "1", "--network", "broken.json"], "broken.json: nodes[0].inside", code=4)
 
 
 if __name__ == "__main__":

@@ -13,42 +13,37 @@ from program import BINARY, LIMIT_S
 class MpiErrors(MpiTest):
     def test_an_error_ends_all_ranks_with_its_exit_code_and_is_said_once(self):
         run = [*RUN, "--algorithm", "ssgd", "--epochs", "1"]
-        for arguments, code, text in (
-                (["train", "--algorithm", "ssgd", "--train", "missing.txt", "--epochs", "1"], 4, "missing.txt: cannot open"),
-                ([*run, "--workers", "3"], 2, "--workers: found 3, but MPI started 2 ranks"),
-                ([*run, "--bogus", "3"], 2, "--bogus: unknown option"),
-                ([*run, "-o", "no/such/folder.json"], 2, "no/such/folder.json: cannot write"),
-                ([*run, "--devices", "cpu:5000"], 5, "asks for 5000 cores"),
-                ([*run, "--all-reduce", "mpi"], 2, "--all-reduce: found one between GPUs, and no worker has a GPU"),
-                ([*run, "--all-reduce", "tree"], 2, "between ranks: auto, nccl, mpi or host")):
-            with self.subTest(text):
+        for arguments, code, names in (
+                (["train", "--algorithm", "ssgd", "--train", "missing.txt", "--epochs", "1"], 4, "missing.txt"),
+                ([*run, "--workers", "3"], 2, ("--workers", "found 3", "2 ranks")),
+                ([*run, "--bogus", "3"], 2, "--bogus"),
+                ([*run, "-o", "no/such/folder.json"], 2, "no/such/folder.json"),
+                ([*run, "--devices", "cpu:5000"], 5, ("", "5000")),
+                ([*run, "--all-reduce", "mpi"], 2, "--all-reduce"),
+                ([*run, "--all-reduce", "tree"], 2, "--all-reduce")):
+            with self.subTest(names):
                 # Nobody waits until a peer counts as lost: that takes longer here than finished() waits.
-                stderr = self.finished(self.mpirun(2, *arguments, "--peer-timeout", "1h"), code)
-                self.assertEqual(stderr.count(text), 1, stderr)
-                self.assertEqual(stderr.count("error:"), 1, stderr)
+                self.check_refusal(self.finished(self.mpirun(2, *arguments, "--peer-timeout", "1h"), code), names)
 
     def test_an_error_of_one_rank_is_that_of_all(self):
         # Each rank reads a file of its own name: only rank 1's is broken.
-        (self.folder / "train.0").write_text("0 1:1\n1 2:1\n")
-        (self.folder / "train.1").write_text("0 1:1\n1 2:x\n")
-        process = self.shell(2, f"'{BINARY}' train --algorithm ssgd --train train.$OMPI_COMM_WORLD_RANK --epochs 1")
-        stderr = self.finished(process, 4)
-        self.assertEqual(stderr.count("error: rank 1: train.1:2:"), 1, stderr)
-        self.assertEqual(stderr.count("error:"), 1, stderr)
+        self.write("train.0", "0 1:1\n1 2:1\n")
+        self.write("train.1", "0 1:1\n1 2:x\n")
+        command = f"'{BINARY}' train --algorithm ssgd --train train.$OMPI_COMM_WORLD_RANK --epochs 1"
+        self.check_refusal(self.finished(self.launch(2, ["sh", "-c", command]), 4), "rank 1: train.1:2:5")
 
     def test_a_silent_rank_is_named_within_the_peer_timeout(self):
         process = self.start_endless(2, "silent.json", "--algorithm", "asgd", "--peer-timeout", "2")
-        self.wait_for_curve("silent.json")
         begin = time.monotonic()
         os.kill(self.pid_of_rank(process, 1), signal.SIGSTOP)
         stderr = self.finished(process, 1)
         self.assertLess(time.monotonic() - begin, 25)
-        self.assertRegex(stderr, r"error: rank 1 \([^)]+\) has sent no heartbeat for \d s")
+        self.check_refusal(stderr, "rank 1")
         self.check_cut("silent.json", "failed")
 
     def start_endless(self, ranks, output, *more):
         process = self.mpirun(ranks, *RUN, "--epochs", "1000000", "-o", output, *more)
-        self.wait_for(lambda: (self.folder / output).exists(), "the first evaluation")
+        self.wait_for_curve(output)
         return process
 
     def check_cut(self, output, status, reason=None):
@@ -63,7 +58,6 @@ class MpiErrors(MpiTest):
 
     def test_a_signal_leaves_a_valid_result(self):
         process = self.start_endless(2, "cut.json", "--algorithm", "ssgd")
-        self.wait_for_curve("cut.json")
         os.kill(process.pid, signal.SIGTERM)
         process.communicate(timeout=LIMIT_S)
         self.assertNotEqual(process.returncode, 0)
@@ -72,14 +66,12 @@ class MpiErrors(MpiTest):
     def test_a_signal_to_one_rank_ends_all_with_it(self):
         for rank in (0, 1):
             process = self.start_endless(2, f"cut-{rank}.json", "--algorithm", "asgd")
-            self.wait_for_curve(f"cut-{rank}.json")
             os.kill(self.pid_of_rank(process, rank), signal.SIGINT)
             self.finished(process, 128 + signal.SIGINT)
             self.check_cut(f"cut-{rank}.json", "aborted", f"signal {signal.SIGINT.value}")
 
     def test_a_killed_rank_leaves_a_valid_result(self):
         process = self.start_endless(3, "killed.json", "--algorithm", "ssgd")
-        self.wait_for_curve("killed.json")
         os.kill(self.pid_of_rank(process, 2), signal.SIGKILL)
         process.communicate(timeout=LIMIT_S)
         self.assertNotEqual(process.returncode, 0)

@@ -21,8 +21,7 @@ class Start(MpiTest):
         processes = [self.launch(1, [*first, ":", "-n", "1", *second]) for first, second in pairs]
         texts = [self.finished(process, code) for process in processes]
         for text in texts:
-            self.assertEqual(text.count("error:"), 1, text)
-            self.assertNotIn("a bug", text)
+            self.check_refusal(text, "")
         return texts
 
     def test_who_does_not_come_to_the_start_is_named(self):
@@ -39,7 +38,7 @@ class Start(MpiTest):
                  (run, ["sh", "-c", "sleep 100; exec true"], "rank 1 runs "),
                  (run, ["sh", "-c", "kill -STOP $$"], "rank 1 is stopped"))
         for (_, _, missing), text in zip(cases, self.side_by_side([case[:2] for case in cases], 1)):
-            self.assertIn(f"error: not all ranks have come within 2 s of the start: {missing}", text)
+            self.assertIn(missing, text)
             self.assertIn("--peer-timeout", text)
 
     def test_ranks_that_differ_say_in_what(self):
@@ -52,16 +51,15 @@ class Start(MpiTest):
                  (run, [*run, "--algorithm", "asgd"], "--algorithm is ssgd on rank 0, asgd on rank 1"),
                  (run, [*run, "--peer-timeout", "3"], "--peer-timeout is 60s on rank 0, 3s on rank 1"))
         for (_, _, what), text in zip(cases, self.side_by_side([case[:2] for case in cases], 2)):
-            self.assertIn(f"error: the ranks are not alike: {what}\n", text)
+            self.assertIn(f": {what}\n", text)
 
     def test_ranks_may_have_their_own_copy_of_the_data_but_not_other_data(self):
-        (self.folder / "a").write_text("0 1:1\n1 2:1\n")
-        (self.folder / "b").write_text("0 1:1\n1 2:1\n")
-        (self.folder / "c").write_text("0 1:1\n1 2:2\n")
+        for name, value in (("a", 1), ("b", 1), ("c", 2)):
+            self.write(name, f"0 1:1\n1 2:{value}\n")
         data = [BINARY, "train", *RUN[5:], "--train"]
         self.finished(self.launch(1, [*data, "a", ":", "-n", "1", *data, "b"]), 0)
         text, = self.side_by_side([([*data, "a"], [*data, "c"])], 2)
-        self.assertRegex(text, r"not alike: the content of --train is xxh3:\w+ on rank 0, xxh3:\w+ on rank 1; the content of --test")
+        self.assertRegex(text, r"the content of --train is xxh3:\w+ on rank 0, xxh3:\w+ on rank 1; the content of --test")
 
     def test_ranks_read_the_same_files(self):
         net = json.loads(self.run_program("memory", "lenet-5", "--print-network").stdout)
@@ -76,7 +74,7 @@ class Start(MpiTest):
         processes = [self.launch(1, ["-wdir", "one", BINARY, *run, *option, ":", "-n", "1", "-wdir", "other", BINARY,
                                      *run, *option]) for option, run in cases]
         for (option, _), process in zip(cases, processes):
-            self.assertRegex(self.finished(process, 2), rf"not alike: the content of {option[0]} is xxh3:")
+            self.assertRegex(self.finished(process, 2), rf"the content of {option[0]} is xxh3:")
         same = ["-wdir", "one", BINARY, *images, "--model", "net.json", "--algorithm", "ssgd"]
         self.finished(self.launch(1, [*same, ":", "-n", "1", *same]), 0)
 

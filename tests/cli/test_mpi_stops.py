@@ -1,10 +1,9 @@
 """What ends a run ends it by the same rule on every cluster (lib/training/referee.hpp)."""
 
-import signal
 import unittest
 
 from mpi_program import MpiTest, has_mpi
-from program import LIMIT_S, TINY
+from program import TINY
 
 WORKERS = 3
 BATCH = 64
@@ -85,16 +84,7 @@ class StopRules(MpiTest):
     def test_the_host_time_limit_ends_a_run_with_exit_code_6(self):
         for _, _, result in self.results(["ssgd"], "--time-limit", "300ms", "--max-samples", "1G", code=6):
             self.assertEqual(result["status"], "time_limit")
-
-    def test_a_signal_aborts_a_run(self):
-        for cluster in self.clusters():
-            with self.subTest(cluster=cluster):
-                process, output = self.start_on(cluster, "ssgd", "--max-samples", "1G", "--evaluate-every", "640")
-                self.wait_for_curve(output)
-                process.send_signal(signal.SIGTERM)
-                process.communicate(timeout=LIMIT_S)
-                self.assertNotEqual(process.returncode, 0)  # a launcher has codes of its own
-                self.assertEqual(self.result(output)["status"], "aborted")
+            self.run_program("validate", self.write("limited.json", result))
 
 
 if __name__ == "__main__":

@@ -32,28 +32,18 @@ class Plugin(MpiTest):
         cls.prefix = pathlib.Path(folder.name) / "prefix"
         source, build = pathlib.Path(folder.name) / "source", pathlib.Path(folder.name) / "build"
         source.mkdir()
-        (source / "averaging.cpp").write_text(blocks("cpp")[0])
-        more = ""
+        scaled, = [block for block in blocks("cpp", "model") if "scaled-mlp" in block]
+        files = {"scaled_mlp": scaled, "unregistered": "", "leaving": "#include <cstdlib>\nconst int value = (std::exit(0), 1);\n",
+                 "throwing": '#include <stdexcept>\nconst int value = (throw std::runtime_error("no table"), 1);\n',
+                 "unfinished": "void missing(int);\nconst int value = (missing(1), 1);\n"}
         if has_mpi():
-            (source / "visiting.cpp").write_text(blocks("cpp")[1])
+            files["visiting"] = blocks("cpp")[1]
             guard = "while (self.running()) {"
             uneven = f"{guard}\n      if (self.rank() == 1 && !self.running()) return;\n"
-            (source / "uneven.cpp").write_text(
-                blocks("cpp")[0].replace("averaging", "uneven").replace(guard, uneven))
-            more = "hetsgd_add_plugin(visiting visiting.cpp)\nhetsgd_add_plugin(uneven uneven.cpp)\n"
-        scaled, = [block for block in blocks("cpp", "model") if "scaled-mlp" in block]
-        (source / "scaled_mlp.cpp").write_text(scaled)
-        more += "hetsgd_add_plugin(scaled_mlp scaled_mlp.cpp)\n"
-        (source / "unregistered.cpp").write_text("")
-        (source / "throwing.cpp").write_text('#include <stdexcept>\n'
-                                             'const int value = (throw std::runtime_error("no table"), 1);\n')
-        (source / "leaving.cpp").write_text("#include <cstdlib>\nconst int value = (std::exit(0), 1);\n")
-        (source / "unfinished.cpp").write_text("void missing(int);\nconst int value = (missing(1), 1);\n")
-        (source / "CMakeLists.txt").write_text(blocks("cmake")[0] + more +
-                                               "hetsgd_add_plugin(unregistered unregistered.cpp)\n"
-                                               "hetsgd_add_plugin(throwing throwing.cpp)\n"
-                                               "hetsgd_add_plugin(leaving leaving.cpp)\n"
-                                               "hetsgd_add_plugin(unfinished unfinished.cpp)\n")
+            files["uneven"] = blocks("cpp")[0].replace("averaging", "uneven").replace(guard, uneven)
+        for name, text in {"averaging": blocks("cpp")[0], **files}.items():
+            (source / f"{name}.cpp").write_text(text)
+        (source / "CMakeLists.txt").write_text(blocks("cmake")[0] + "".join(f"hetsgd_add_plugin({name} {name}.cpp)\n" for name in files))
         for command in (["cmake", "--install", BUILD, "--prefix", cls.prefix],
                         ["cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={cls.prefix}",
                          f"-DCMAKE_CXX_COMPILER={COMPILER}"],
@@ -73,8 +63,8 @@ class Plugin(MpiTest):
         (self.folder / name).write_bytes(data)
         return name
 
-    def refusal(self, file, code=2):
-        return self.error("train", *TINY, *RUN, "--epochs", "1", "--plugin", str(file), code=code)
+    def refuse(self, file, names, code=2):
+        self.refused(["train", *TINY, *RUN, "--epochs", "1", "--plugin", str(file)], names, code=code)
 
     def test_the_installed_program_runs(self):
         done = subprocess.run([self.prefix / "bin" / "hetsgd", "--version"], stdout=subprocess.PIPE, text=True, check=True)
@@ -114,7 +104,7 @@ class Plugin(MpiTest):
         self.assertIn("--keep", self.run_program("algorithms", "averaging", *plugin).stdout)
         self.assertIn("--keep NUMBER", self.run_program("train", *plugin, *RUN, "--help").stdout)
         self.assertIn(" averaging ", self.run_program("completion", "bash", *plugin).stdout)
-        self.assertIn("found \"averaging\", expected one of", self.error("train", *TINY, *RUN, code=2))
+        self.refused(["train", *TINY, *RUN], ("--algorithm", '"averaging"'))
 
     @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
     def test_runs_under_mpirun(self):
@@ -126,7 +116,7 @@ class Plugin(MpiTest):
         other = self.copy("other.so", (b"Workers step alone", b"Workers walk alone"))
         both = [BINARY, *run, str(self.plugin), ":", "-n", "1", BINARY, *run, other]
         self.assertRegex(self.finished(self.launch(1, both), 2),
-                         r"not alike: the content of --plugin is averaging xxh3:\w+ on rank 0, averaging xxh3:\w+ on rank 1")
+                         r"the content of --plugin is averaging xxh3:\w+ on rank 0, averaging xxh3:\w+ on rank 1")
         none = [BINARY, *run, str(self.plugin), ":", "-n", "1", BINARY, *run[:-1]]
         self.finished(self.launch(1, none), 2)
 
@@ -156,14 +146,12 @@ class Plugin(MpiTest):
         self.assertEqual(first, again)
         other = self.copy("other.so", (b"Workers step alone", b"Workers walk alone"))
         (self.folder / "mine.so").rename(self.folder / "moved.so")
-        self.assertIn("first.json: plugins: mine.so: cannot open the plugin: No such file",
-                      self.error("rerun", "first.json", "-o", "r.json", code=4))
-        self.assertNotIn("warning", self.error("rerun", "first.json", "--plugin", "moved.so", "-o", "r.json", code=0))
+        self.refused(["rerun", "first.json", "-o", "r.json"], "first.json: plugins: mine.so", code=4)
+        self.assertNotIn("warning", self.run_program("rerun", "first.json", "--plugin", "moved.so", "-o", "r.json").stderr)
         self.assertIn("first.json: that run had the plugin averaging",
-                      self.error("rerun", "first.json", "--plugin", other, "-o", "r2.json", code=0))
+                      self.run_program("rerun", "first.json", "--plugin", other, "-o", "r2.json").stderr)
         (self.folder / other).rename(self.folder / "mine.so")
-        self.assertRegex(self.error("rerun", "first.json", "-o", "r3.json", code=2),
-                         r"first.json: plugins: mine.so: found xxh3:\w+, expected xxh3:\w+, the file of that run")
+        self.refused(["rerun", "first.json", "-o", "r3.json"], ("first.json: plugins: mine.so", "found xxh3:"))
 
     def test_is_tuned_and_compared(self):
         plugin = ["--plugin", str(self.plugin)]
@@ -178,33 +166,21 @@ class Plugin(MpiTest):
         self.assertEqual(len(re.findall(r"^(averaging|ssgd) ", table, re.MULTILINE)), 2, table)
         self.assertRegex(table, r"averaging +2/2")
 
-    def test_enters_the_benchmark(self):
-        entry = ["--plugin", "build/libaveraging.so", "averaging", "--keep", "0.25"]
-        done = subprocess.run([ROOT / "scripts/benchmark.sh", "--smoke", *entry],
-                              cwd=self.built.parent, env=self.environment({"HETSGD": BINARY}), stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"(?m)^averaging keep=0.25 \* +\d+ \[\d+, \d+\] ")
-        self.assertEqual(len(re.findall(r"\[\d+, \d+\] +\d\.\d{3} \[", done.stdout)), 16)
-
     def test_what_is_no_plugin_for_this_program_is_refused_before_it_runs(self):
         revision = version()["git_revision"].encode()
         other = self.copy("revision.so", (b"revision: " + revision, b"revision: " + b"0" * len(revision)))
-        self.assertIn(f"--plugin: revision.so: the plugin averaging was built for another program: found revision "
-                      f"{'0' * len(revision)}", self.refusal(other))
-        other = self.copy("compiler.so", (b"\ncompiler: G", b"\ncompiler: X"))
-        self.assertRegex(self.refusal(other), r"found compiler XNU [^;]*, expected GNU .*\nhint: build the plugin again")
-        (self.folder / "text.so").write_text("no library")
-        self.assertIn("--plugin: text.so: found a file that is no shared library (ELF)", self.refusal("text.so"))
-        self.assertIn("found an ELF file without hetsgd's stamp", self.refusal(shutil.which("cmake")))
-        self.assertIn("--plugin: none.so: cannot open the plugin: No such file", self.refusal("none.so", code=4))
+        self.refuse(other, ("--plugin", "revision.so", "averaging", "0" * len(revision)))
+        self.refuse(self.copy("compiler.so", (b"\ncompiler: G", b"\ncompiler: X")), ("--plugin", "compiler.so", "compiler XNU"))
+        self.refuse(self.write("text.so", "no library"), ("--plugin", "text.so", "ELF"))
+        self.refuse(shutil.which("cmake"), ("--plugin", "cmake", "ELF"))
+        self.refuse("none.so", ("--plugin", "none.so"), code=4)
 
     def test_a_plugin_that_was_cut_off_is_refused(self):
         data = self.plugin.read_bytes()
         for size in (4, 63, 64, 12000, len(data) // 2, len(data) - 4096, len(data) - 1):
             (self.folder / "cut.so").write_bytes(data[:size])
             with self.subTest(size=size, of=len(data)):
-                self.assertIn("cut.so: found ", self.refusal("cut.so"))
+                self.refuse("cut.so", ("--plugin", "cut.so"))
 
     def test_a_plugin_is_not_replaced(self):
         """Nor is one that only the result names, which is run again."""
@@ -213,19 +189,15 @@ class Plugin(MpiTest):
         before = (self.folder / "mine.so").read_bytes()
         for arguments in (["train", *TINY, *RUN, "--epochs", "1", "--plugin", "mine.so"], ["rerun", "first.json"]):
             for option in ("--output", "--trace", "--dump-parameters"):
-                self.assertIn("no input is ever replaced", self.error(*arguments, option, "mine.so", "--overwrite", code=2))
+                self.refused([*arguments, option, "mine.so", "--overwrite"], (option, "mine.so"), "--overwrite")
         self.assertEqual((self.folder / "mine.so").read_bytes(), before)
 
     def test_what_cannot_be_used_says_why(self):
-        self.assertIn("found no registration, expected at least one algorithm or model",
-                      self.refusal(self.built / "libunregistered.so"))
-        self.assertIn("cannot be loaded: undefined symbol: missing(int)", self.refusal(self.built / "libunfinished.so"))
-        for name, reason in (("throwing", "no table"), ("leaving", "the end of the process")):
-            message = self.refusal(self.built / f"lib{name}.so")
-            self.assertRegex(message, rf"--plugin: \S*lib{name}.so: [^\n]*{reason}")
+        for name, reason in (("unregistered", "registration"), ("unfinished", "missing(int)"), ("throwing", "no table"),
+                             ("leaving", "the end of the process")):
+            self.refuse(self.built / f"lib{name}.so", ("--plugin", f"lib{name}.so", reason))
         other = self.copy("other.so", (b"Workers step alone", b"Workers walk alone"))
-        twice = self.error("train", *TINY, *RUN, "--plugin", str(self.plugin), "--plugin", other, code=2)
-        self.assertIn("--plugin: other.so: found the algorithm averaging, which exists already", twice)
+        self.refused(["train", *TINY, *RUN, "--plugin", str(self.plugin), "--plugin", other], ("--plugin", "other.so", "averaging"))
         # the same file under two names is one plugin
         self.copy("same.so")
         self.train("r.json", *RUN, "--plugin", str(self.plugin), "--plugin", "same.so")

@@ -11,7 +11,7 @@ import sys
 import time
 import unittest
 
-from program import BINARY, LIMIT_S, ProgramTest, without_host
+from program import LIMIT_S, ProgramTest, without_host
 
 SPEC = """
 name = "tiny"
@@ -47,9 +47,8 @@ KILLS = int(os.environ.get("HETSGD_SWEEP_KILLS", "10"))  # of the test that kill
 
 
 class Sweep(ProgramTest):
-    def write(self, text, name="s.toml"):
-        (self.folder / name).write_text(text)
-        return name
+    def specify(self, text):
+        self.write("s.toml", text)
 
     def index(self, folder="runs", name="tiny"):
         return [json.loads(line) for line in (self.folder / folder / f"{name}.index.jsonl").read_text().splitlines()]
@@ -66,7 +65,7 @@ class Sweep(ProgramTest):
         return self.run_program("sweep", spec, *more, code=code)
 
     def test_a_grid(self):
-        self.write(SPEC)
+        self.specify(SPEC)
         done = self.sweep("--jobs", "2")
         self.assertIn("tiny: 6 runs in ", done.stderr)
         self.assertEqual(done.stdout, "")
@@ -84,18 +83,14 @@ class Sweep(ProgramTest):
         self.assertIn(f"{files[0]}: valid\n", self.run_program("validate", *files).stdout)
         self.assertEqual(sorted(os.listdir(self.folder / "runs" / "runs")),
                          sorted(os.path.basename(file) for file in files))  # no log is left
-
-    def test_a_run_is_what_train_does(self):
-        self.write(SPEC)
-        self.sweep()
-        line = self.index()[2]
+        # A run is what train does.
         self.train("one.json", "--algorithm", "ssp", "--staleness", "1", "--workers", "2", "--batch-size", "32",
                    "--hidden", "16", "--mega-batch", "10", "--target", "p1>=0.2", "--seed", "1")
-        one, run = (without_host(self.result(name)) for name in ("one.json", f"runs/{line['file']}"))
+        one, run = (without_host(self.result(name)) for name in ("one.json", files[2]))
         self.assertEqual({**one, "args": []}, {**run, "args": []})
 
     def test_what_is_done_is_skipped(self):
-        self.write(SPEC)
+        self.specify(SPEC)
         self.sweep()
         before = self.results()
         self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
@@ -113,7 +108,6 @@ class Sweep(ProgramTest):
         (self.folder / "runs/tiny.index.jsonl").unlink()
         done = self.sweep()
         self.assertIn("tiny: 2 runs in ", done.stderr)
-        self.assertIn("the run is run again", done.stderr)
         self.assertEqual(self.results(), before)
         # So is one that is no longer what the index says, and no result of its run: index and results disagree.
         first, second, third = (self.folder / "runs" / line["file"] for line in index[:3])
@@ -121,7 +115,7 @@ class Sweep(ProgramTest):
         third.write_text("{")
         done = self.sweep()
         self.assertIn("tiny: 2 runs in ", done.stderr)
-        self.assertIn("the result of another run: seed differs", done.stderr)
+        self.assertIn("seed differs", done.stderr)
         self.assertEqual(self.results(), before)
         shutil.copytree(self.folder / "runs", self.folder / "copy")  # a copy has other times
         os.utime(self.folder / "copy" / index[0]["file"], (1, 1))
@@ -129,7 +123,7 @@ class Sweep(ProgramTest):
 
     def test_what_is_no_file(self):
         """Pipes and links to nothing or to themselves: neither waited for nor followed for ever."""
-        self.write(SPEC)
+        self.specify(SPEC)
         self.sweep()
         files = [self.folder / "runs" / line["file"] for line in self.index()]
         for file in files[:4]:
@@ -141,59 +135,41 @@ class Sweep(ProgramTest):
         self.assertIn("runs are left", self.sweep("--dry-run").stdout)
         self.assertEqual(len(self.sweep("--print-commands").stdout.splitlines()), 4)
         done = self.sweep(code=1)
-        self.assertIn("found a pipe or a device", done.stderr)
-        self.assertIn("error: 1 run failed", done.stderr)
+        self.check_refusal(done.stderr, "1 run failed")
         files[0].unlink()
         self.assertIn("tiny: 1 runs in ", self.sweep().stderr)
 
     def test_variables_do_not_reach_the_runs(self):
-        self.write(SPEC)
-        os.mkdir(self.folder / "tb")
+        self.specify(SPEC)
+        (self.folder / "tb").mkdir()
         variables = {"HETSGD_TENSORBOARD": "tb", "HETSGD_MLLOG": "m.log", "HETSGD_EPOCHS": "7"}
         done = self.run_program("sweep", "s.toml", env=variables)
         for name in variables:
             self.assertIn(name, done.stderr)
         self.assertEqual((os.listdir(self.folder / "tb"), (self.folder / "m.log").exists()), ([], False))
 
-    def test_sweeps_share_runs(self):
-        self.write(SPEC)
+    def test_sweeps_share_runs_and_another_specification_of_the_same_name_is_refused(self):
+        self.specify(SPEC)
         self.sweep()
-        self.write(SPEC.replace('name = "tiny"', 'name = "more"').replace("[1, 4]", "[1, 4, 8]"), "m.toml")
+        self.write("m.toml", SPEC.replace('name = "tiny"', 'name = "more"').replace("[1, 4]", "[1, 4, 8]"))
         self.assertIn("more: 2 runs in ", self.sweep(spec="m.toml").stderr)
         self.assertEqual(len(self.index(name="more")), 8)
-
-    def test_another_specification_of_the_same_name(self):
-        self.write(SPEC)
-        self.sweep()
-        self.write(SPEC.replace("[1, 4]", "[1, 8]"))
-        self.assertIn("error: s.toml: the folder has a sweep tiny with another specification: "
-                      "parameters.staleness.values[1] differs\nhint: --extend", self.sweep(code=2).stderr)
-        self.write('about = "words are free"' + SPEC.replace("[1, 4]", "[1, 8]"))
+        self.specify('about = "words are free"' + SPEC.replace("[1, 4]", "[1, 16]"))
+        self.refused(["sweep", "s.toml"], ("s.toml", "parameters.staleness.values[1]"), "--extend")
         self.assertIn("tiny: 2 runs in ", self.sweep("--extend").stderr)
 
     def test_tuning_comes_first(self):
-        self.write(SPEC + TUNING)
+        self.specify(SPEC + TUNING)
         self.sweep()
-        tuning = self.result("runs/tiny.tuning.json")
+        chosen = {cell["case"]: cell["chosen"] for cell in self.result("runs/tiny.tuning.json")["cells"]}
         lines = self.index()
         self.assertEqual(sum(line["stage"] == "tuning" for line in lines), 2 * 3 * 2)
         finals = [line for line in lines if line["stage"] == "final"]
         self.assertEqual(len(finals), 6)
-        # The choice is that of hetsgd tune: the same trials, the same medians.
-        self.run_program("tune", "--train", "generate:tiny", "--algorithms", "ssgd,ssp", "--workers", "2",
-                         "--batch-size", "32", "--hidden", "16", "--mega-batch", "10", "--epochs", "1", "--grid",
-                         "0.3,1,1e30", "--tune-seeds", "101,102", "--goal", "p1>=0.2", "-o", "c.json")
-        for cell, one in zip(tuning["cells"], self.result("c.json")["algorithms"]):
-            self.assertEqual(cell["case"], one["algorithm"])
-            self.assertEqual(cell["chosen"], {"learning_rate": one["learning_rate"]})
-            self.assertEqual(cell["cost"]["samples_count"], one["cost"]["samples_count"])
-            trials = [trial for candidate in cell["candidates"] for trial in candidate["trials"]]
-            for mine, other in zip(trials, one["trials"]):
-                for key in ("seed", "status", "value", "time_to_target_s", "train_s"):
-                    self.assertEqual(mine[key], other[key])
         for line in finals:
             result = self.result(f"runs/{line['file']}")
             self.assertEqual(line["tuned"], {"learning_rate": result["config"]["learning_rate"]})
+            self.assertEqual(line["tuned"], chosen[line["case"]])
             self.assertEqual(result["tuning"]["trials"], 6)
         self.run_program("validate", *(f"runs/{line['file']}" for line in lines))
 
@@ -203,10 +179,10 @@ class Sweep(ProgramTest):
                 for line in self.index(folder) if line["stage"] == "final"}
 
     def test_an_extended_tuning_reaches_the_runs_that_are_kept(self):
-        self.write(SPEC + TUNING)
+        self.specify(SPEC + TUNING)
         self.sweep()
         before = self.tunings()
-        self.write(SPEC + TUNING.replace("1e30", "1e29, 1e30"))
+        self.specify(SPEC + TUNING.replace("1e30", "1e29, 1e30"))
         self.assertIn("tiny: 4 runs in ", self.sweep("--extend").stderr)  # trials alone
         self.sweep("-o", "fresh")
         self.assertNotEqual(self.tunings(), before)
@@ -216,14 +192,19 @@ class Sweep(ProgramTest):
         self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
         self.assertEqual([path.stat().st_mtime_ns for path in sorted(self.folder.glob("runs/runs/*"))], times)
 
-    def test_runs_in_real_time_say_their_tuning(self):
+    def test_runs_in_real_time_go_one_at_a_time_and_say_their_tuning(self):
         text = SPEC.replace("workers = 2", 'cluster = "threads"\ndevices = ["cpu:1", "cpu:1"]').replace('"1:2"', "[1]")
         tuning = TUNING.replace("[101, 102]", "[101]").replace("[0.3, 1, 1e30]", "[1, 0.3]")
-        self.write(text.replace("[1, 4]", "[1]") + tuning)
-        self.sweep("--redact")
+        self.specify(text.replace("[1, 4]", "[1]") + tuning)
+        self.sweep("--redact", "--jobs", "2")
         for (case, _, _), tuning in self.tunings().items():
             self.assertEqual((tuning["grid"], tuning["trials"]), ([0.3, 1], 2), case)
             self.assertEqual(tuning["differs"], ["staleness"] if case == "ssp" else [])
+        spans = sorted((result["started_at"], result["finished_at"]) for result in
+                       (self.result(f"runs/{line['file']}") for line in self.index()))
+        self.assertEqual(len(spans), 6)
+        for (_, end), (begin, _) in zip(spans, spans[1:]):
+            self.assertLessEqual(end, begin)
         runs = [f"runs/{line['file']}" for line in self.index() if line["stage"] == "final"]
         for run in runs:
             self.assertEqual(self.result(run)["environment"]["hostname"], None)
@@ -233,10 +214,10 @@ class Sweep(ProgramTest):
     def test_a_failed_run_is_named_and_the_others_go_on(self):
         bad = '[[cases]]\nname = "bad"\nsettings = {algorithm = "ssgd", train = "missing.txt"}\n'
         second = '[[cases]]\nname = "ssp"'
-        self.write(SPEC.replace(second, bad + second))
+        self.specify(SPEC.replace(second, bad + second))
         done = self.sweep(code=1)
-        self.assertIn("(bad, seed 1) failed: missing.txt", done.stderr)
-        self.assertIn("error: 2 runs failed:\n  ", done.stderr)
+        self.assertRegex(done.stderr, r"\(bad, seed 1\) .*missing\.txt")
+        self.check_refusal(done.stderr, "2 runs failed")
         lines = self.index()
         self.assertEqual([line["status"] for line in lines].count("failed"), 2)
         self.assertEqual(len(self.results()), 6)
@@ -244,7 +225,7 @@ class Sweep(ProgramTest):
         self.assertLess(len(self.results("fast")), 6)
 
     def test_a_run_that_is_killed_is_run_again(self):
-        self.write(SPEC.replace("epochs = 1", "epochs = 300").replace('"1:2"', "[1]").replace("[1, 4]", "[1]"))
+        self.specify(SPEC.replace("epochs = 1", "epochs = 300").replace('"1:2"', "[1]").replace("[1, 4]", "[1]"))
         process = self.start("sweep", "s.toml", "--jobs", "1", "--retry", "1")
         children = f"/proc/{process.pid}/task/{process.pid}/children"
         self.wait_for(lambda: pathlib.Path(children).read_text().split(), "a run")
@@ -252,18 +233,18 @@ class Sweep(ProgramTest):
         _, errors = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 0, errors)
         self.assertEqual(len(self.results()), 2)
-        self.write(SPEC.replace("epochs = 1", 'epochs = 300\ntime_limit = "1ms"'))
-        self.assertIn("failed: --time-limit has ended it", self.sweep("-o", "limited", code=1).stderr)
+        self.specify(SPEC.replace("epochs = 1", 'epochs = 300\ntime_limit = "1ms"'))
+        self.assertIn("--time-limit", self.sweep("-o", "limited", code=1).stderr)
 
     @unittest.skipUnless(shutil.which("mpirun"), "no mpirun")
     def test_runs_that_something_has_to_launch(self):
-        if not json.loads(self.run_program("--version", "--json").stdout)["features"]["mpi"]:
+        if not self.json_of("--version", "--json")["features"]["mpi"]:
             self.skipTest("built without MPI")
         text = SPEC.replace("workers = 2", 'workers = 2\ncluster = "mpi"').replace("[1, 4]", "[1]")
-        self.write(text)
-        self.assertIn("need a launch (ssgd)\nhint: launch = ", self.sweep(code=2).stderr)
+        self.specify(text)
+        self.refused(["sweep", "s.toml"], ("", "ssgd"), "launch = ")
         launch = "mpirun --allow-run-as-root --oversubscribe --bind-to none -n {ranks}"
-        self.write(f'launch = "{launch}"\n' + text.replace('"1:2"', "[1]"))
+        self.specify(f'launch = "{launch}"\n' + text.replace('"1:2"', "[1]"))
         self.sweep()
         for result in self.results().values():
             self.assertEqual((result["cluster"]["name"], len(result["workers"])), ("mpi", 2))
@@ -271,7 +252,7 @@ class Sweep(ProgramTest):
         self.assertIn("mpirun", self.sweep("--print-commands").stdout)
 
     def test_the_plan(self):
-        self.write(SPEC + TUNING)
+        self.specify(SPEC + TUNING)
         done = self.sweep("--dry-run")
         self.assertRegex(done.stdout, r"ssp +6 +0 +4 +0 ")
         self.assertIn("18 runs are left, about ", done.stdout)
@@ -280,7 +261,7 @@ class Sweep(ProgramTest):
         self.assertIn("0 runs are left", self.sweep("--dry-run").stdout)
 
     def test_commands_are_self_contained(self):
-        self.write(SPEC + TUNING)
+        self.specify(SPEC + TUNING)
         for stage, count in (("trials", 12), ("runs", 6)):
             done = self.sweep("--print-commands")
             lines = done.stdout.splitlines()
@@ -296,7 +277,7 @@ class Sweep(ProgramTest):
         self.assertEqual(self.tunings(), self.tunings("alone"))
 
     def test_shards_share_a_folder(self):
-        self.write(SPEC + TUNING)
+        self.specify(SPEC + TUNING)
         processes = [self.start("sweep", "s.toml", "--jobs", "1", "--shard", f"{i}/2") for i in range(2)]
         for process in processes:
             _, errors = process.communicate(timeout=LIMIT_S)
@@ -305,17 +286,8 @@ class Sweep(ProgramTest):
         self.assertEqual(self.results(), self.results("alone"))
         self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
 
-    def test_runs_in_real_time_go_one_at_a_time(self):
-        self.write(SPEC.replace("workers = 2", 'cluster = "threads"\ndevices = ["cpu:1", "cpu:1"]'))
-        self.sweep("--jobs", "2")
-        spans = sorted((result["started_at"], result["finished_at"]) for result in
-                       (self.result(f"runs/{line['file']}") for line in self.index()))
-        self.assertEqual(len(spans), 6)
-        for (_, end), (begin, _) in zip(spans, spans[1:]):
-            self.assertLessEqual(end, begin)
-
     def test_ctrl_c_and_max_wall_keep_what_is_done(self):
-        self.write(SPEC.replace('"1:2"', '"1:500"'))
+        self.specify(SPEC.replace('"1:2"', '"1:500"'))
         process = self.start("sweep", "s.toml", "--jobs", "2")
         self.wait_for(lambda: len(list(self.folder.glob("runs/runs/*.json"))) > 3, "results")
         process.send_signal(signal.SIGINT)
@@ -323,11 +295,11 @@ class Sweep(ProgramTest):
         self.assertEqual(process.returncode, 130)
         self.assertGreater(len(self.index()), 1)
         done = self.sweep("--max-wall", "1ms", code=6)
-        self.assertIn("max_wall has ended the sweep", done.stderr)
+        self.assertIn("max_wall", done.stderr)
 
     def test_killed_at_random_moments(self):
         text = (SPEC + TUNING).replace('"1:2"', '"1:6"')
-        self.write(text)
+        self.specify(text)
         self.sweep("-o", "whole", "--jobs", "2")
         whole = self.results("whole")
         self.assertEqual(len(whole), 12 + 18)
@@ -344,45 +316,36 @@ class Sweep(ProgramTest):
         self.assertEqual([path.name for path in (self.folder / "runs").rglob("*.tmp")], [])
 
     def test_a_broken_index_line_is_named(self):
-        self.write(SPEC)
+        self.specify(SPEC)
         self.sweep()
         path = self.folder / "runs/tiny.index.jsonl"
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join(lines) + lines[0][:40])  # as a kill leaves it
         self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
         path.write_text(lines[0] + "{broken\n" + lines[1])
-        self.assertIn("error: runs/tiny.index.jsonl:2: found \"{broken\", expected a run as a JSON object\n"
-                      "hint: remove", self.sweep(code=4).stderr)
+        self.refused(["sweep", "s.toml"], ("runs/tiny.index.jsonl:2", "{broken"), "remove", code=4)
 
     def test_bad_input(self):
-        for text, code, message in (
-                (SPEC.replace("epochs = 1", "epocs = 1"), 2,
-                 'error: s.toml:15: settings.epocs: unknown option\nhint: did you mean "epochs"?'),
-                (SPEC.replace("epochs = 1", "epochs = -1"), 2, 's.toml:15: settings.epochs: found "-1", expected'),
-                (SPEC.replace("[1, 4]", "[]"), 2, "s.toml:23: parameters.staleness.values: found"),
-                (SPEC.replace('"1:2"', '"1:1000000"'), 2, "hint: --yes"),
-                (SPEC.replace("[1, 4]", "[1, 4"), 4, "error: s.toml:"),
-                ('name = "a/b"', 2, "s.toml:1: name: found")):
+        for text, code, names, *hint in (
+                (SPEC.replace("epochs = 1", "epocs = 1"), 2, "s.toml:15: settings.epocs", "epochs"),
+                (SPEC.replace("epochs = 1", "epochs = -1"), 2, ("s.toml:15: settings.epochs", '"-1"')),
+                (SPEC.replace('"1:2"', '"1:1000000"'), 2, "", "--yes"),
+                (SPEC.replace("[1, 4]", "[1, 4"), 4, "s.toml")):
             with self.subTest(text):
-                self.write(text)
-                self.assertIn(message, self.sweep(code=code).stderr)
+                self.specify(text)
+                self.refused(["sweep", "s.toml"], names, *hint, code=code)
         self.assertFalse((self.folder / "runs").exists())
-        self.write(SPEC)
-        self.assertIn('error: --shard: found "2", expected I/N', self.sweep("--shard", "2", code=2).stderr)
-        self.assertIn("it is what happens without --fail-fast", self.sweep("--keep-going", code=2).stderr)
-        self.assertIn("--output", self.sweep("-o", "", code=2).stderr)
-
-    def test_a_name_that_the_system_refuses_is_no_bug(self):
-        self.write(SPEC.replace('train = "generate:tiny"', f'train = "{3000 * "a"}"'))
-        done = subprocess.run([BINARY, "sweep", "s.toml", "--print-commands"], cwd=self.folder, env=self.environment(), stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
-        self.assertIn(done.returncode, (0, 1, 2, 4))
-        self.assertNotIn("bug", done.stderr)
+        self.specify(SPEC)
+        self.refuse_all(["sweep", "s.toml"], (("--shard 2", ("--shard", '"2"')), ("--keep-going", "--keep-going", "--fail-fast"),
+                                              (["-o", ""], ("", "--output"))))
+        # A name that the system refuses is no bug.
+        self.specify(SPEC.replace('train = "generate:tiny"', f'train = "{3000 * "a"}"'))
+        self.assertNotIn("bug", self.run_program("sweep", "s.toml", "--print-commands", code=(0, 1, 2, 4)).stderr)
 
     def test_the_schema_is_published(self):
-        self.write(SPEC + TUNING)
+        self.specify(SPEC + TUNING)
         self.assertEqual(self.run_program("validate", "s.toml").stdout, "s.toml: valid\n")
-        schema = json.loads(self.run_program("sweep", "--schema").stdout)
+        schema = self.json_of("sweep", "--schema")
         self.assertEqual(schema["title"], "Specification of hetsgd sweep")
 
 

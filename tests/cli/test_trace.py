@@ -1,6 +1,6 @@
 """--trace: a file in the format of trace viewers."""
 
-import json
+import collections
 import os
 import unittest
 
@@ -8,61 +8,46 @@ from program import ProgramTest
 
 
 class Trace(ProgramTest):
+    def trace(self, *options):
+        """The events of a run, what its result says of the workers, and what was said."""
+        said = self.train("r.json", *options, "--trace", "t.json").stderr
+        return self.result("t.json")["traceEvents"], self.result("r.json")["workers"], said
+
+    # Worker 0 waits for the slow one in each all_reduce. Times are microseconds.
     def test_every_worker_has_a_line_of_ranges(self):
-        self.train("r.json", "--algorithm", "ssgd", "--per-worker-batch", "split", "--workers", "2", "--trace", "t.json")
-        events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
-        names = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
-        self.assertEqual(names, {0: "worker 0", 1: "worker 1"})
+        events, workers, said = self.trace("--algorithm", "ssgd", "--per-worker-batch", "split", "--workers", "2",
+                                           "--straggler", "kind=constant,worker=1,factor=3")
+        self.assertEqual({e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}, {0: "worker 0", 1: "worker 1"})
         elapsed_us = 1e6 * self.result("r.json")["summary"]["elapsed_s"]
-        ranges = [e for e in events if e["ph"] == "X"]
-        self.assertEqual({e["name"] for e in ranges} & {"step", "all_reduce", "evaluation"},
-                         {"step", "all_reduce", "evaluation"})
-        for event in ranges:
+        for event in (e for e in events if e["ph"] == "X"):
             self.assertGreaterEqual(event["ts"], 0)
             self.assertLessEqual(event["ts"] + event["dur"], elapsed_us * (1 + 1e-9))
-        steps = [e for e in ranges if e["name"] == "step"]
-        charged_steps = [w["steps"] for w in self.result("r.json")["workers"]]
-        self.assertEqual(len(steps), sum(charged_steps))
-        self.assertEqual([e["args"]["iteration"] for e in steps if e["tid"] == 0], list(range(charged_steps[0])))
+        steps = [e for e in events if e["name"] == "step"]
+        for rank, worker in enumerate(workers):
+            self.assertEqual([e["args"]["iteration"] for e in steps if e["tid"] == rank], list(range(worker["steps"])))
         self.assertEqual({e["args"]["batch"] for e in steps}, {32})  # two shares of 64
-
-    def test_a_slow_worker_is_whom_the_other_waits_for(self):
-        said = self.train("r.json", "--algorithm", "ssgd", "--workers", "2", "--trace", "t.json",
-                          "--straggler", "kind=constant,worker=1,factor=3").stderr
-        workers = self.result("r.json")["workers"]
+        self.assertIn("evaluation", {e["name"] for e in events})
         (whom,) = workers[0]["waited_for"]
-        self.assertEqual(whom["rank"], 1)
-        self.assertAlmostEqual(whom["wait_s"], workers[0]["wait_s"])
-        self.assertEqual(workers[1]["waited_for"], [])
         self.assertRegex(said, r"waiting: \S+ m?s of the workers' time, 100 % of it for worker 1")
-        events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
         waits = [e for e in events if e.get("cat") == "wait"]
         self.assertEqual({(e["tid"], e["name"]) for e in waits}, {(0, "wait for worker 1")})
         self.assertAlmostEqual(sum(e["dur"] for e in waits), 1e6 * whom["wait_s"], delta=1)
-        for event in events:
-            if event.get("name") == "all_reduce":
-                about = event["args"]
-                self.assertAlmostEqual(1e6 * (about["wait_s"] + about["transfer_s"]), event["dur"], delta=1e-3)
-                self.assertEqual("waited_for" in about, event["tid"] == 0)
+        for event in (e for e in events if e["name"] == "all_reduce"):
+            about = event["args"]
+            self.assertAlmostEqual(1e6 * (about["wait_s"] + about["transfer_s"]), event["dur"], delta=1e-3)
+            self.assertEqual("waited_for" in about, event["tid"] == 0)
         delays = [e for e in events if e.get("cat") == "delay"]
         self.assertEqual({e["tid"] for e in delays}, {1})
         self.assertAlmostEqual(sum(e["dur"] for e in delays), 1e6 * workers[1]["delay_achieved_s"], delta=1)
 
     def test_messages_are_arrows(self):
-        self.train("r.json", "--algorithm", "adpsgd", "--workers", "3", "--trace", "t.json")
-        events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
-        starts = {e["id"]: e for e in events if e["ph"] == "s"}
-        ends = {e["id"]: e for e in events if e["ph"] == "f"}
+        events, _, _ = self.trace("--algorithm", "adpsgd", "--workers", "3")
+        starts, ends = ({e["id"]: e for e in events if e["ph"] == phase} for phase in "sf")
         self.assertTrue(starts)
         self.assertEqual(starts.keys(), ends.keys())
         for number, start in starts.items():
             self.assertLessEqual(start["ts"], ends[number]["ts"])
             self.assertNotEqual(start["tid"], ends[number]["tid"])
-
-    def test_a_folder_that_is_not_there_is_said_before_the_run(self):
-        self.assertIn("no/t.json", self.error("train", "--train", "generate:tiny", "--test",
-                                              "generate:tiny", "--epochs", "1", "--trace",
-                                              "no/t.json", code=2))
 
     @unittest.skipUnless("HETSGD_NVTX_COUNTER" in os.environ, "this binary has no NVTX")
     def test_profilers_see_the_same_ranges(self):
@@ -70,18 +55,12 @@ class Trace(ProgramTest):
                    "NVTX_COUNTS": str(self.folder / "counts")}
         self.train("quiet.json", "--algorithm", "asgd", "--workers", "2", env=counter)
         self.assertFalse((self.folder / "counts").exists())  # without --trace nothing is noted
-        self.train("r.json", "--algorithm", "asgd", "--workers", "2", "--trace", "t.json",
-                   env=counter)
-        counts = {}
-        for line in (self.folder / "counts").read_text().splitlines():
-            name, count = line.rsplit(" ", 1)
-            counts[name] = int(count)
-        events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
-        expected = {}
-        for event in events:
-            if event["ph"] == "X" and event["cat"] not in ("wait", "delay"):
-                expected[event["name"]] = expected.get(event["name"], 0) + 1
-        self.assertEqual(counts.pop("ended"), sum(expected.values()))
+        self.train("r.json", "--algorithm", "asgd", "--workers", "2", "--trace", "t.json", env=counter)
+        lines = [line.rsplit(" ", 1) for line in (self.folder / "counts").read_text().splitlines()]
+        counts = {name: int(count) for name, count in lines}
+        expected = collections.Counter(event["name"] for event in self.result("t.json")["traceEvents"]
+                                       if event["ph"] == "X" and event["cat"] not in ("wait", "delay"))
+        self.assertEqual(counts.pop("ended"), expected.total())
         self.assertEqual(counts, expected)
 
 

@@ -1,11 +1,10 @@
 """hetsgd tune, and train --tuned: equal budgets, resuming, and what the choice cost."""
 
 import json
-import signal
-import subprocess
 import unittest
 
-from program import BINARY, LIMIT_S, ProgramTest, without_host
+from program import ProgramTest, without_host
+from test_files import WRITTEN
 
 TUNE = ["tune", "--train", "generate:tiny", "--algorithms", "ssgd,asgd", "--workers", "2", "--batch-size", "32",
         "--hidden", "16", "--mega-batch", "10", "--grid", "0.3,1,1e30", "--epochs", "2", "-o", "c.json"]
@@ -46,12 +45,11 @@ class Tune(ProgramTest):
         self.assertEqual(self.run_program("validate", "c.json").stdout, "c.json: valid\n")
 
     def test_a_folder_for_trials_that_is_not_there(self):
+        self.write("choice.txt", "")
         for folder in ("nowhere", "choice.txt"):
-            (self.folder / "choice.txt").write_text("")
-            self.assertIn("TMPDIR names another place",
-                          self.error(*TUNE[:-2], code=1, env={"TMPDIR": str(self.folder / folder)}))
-        (self.folder / "c.json.trials").write_text("")
-        self.assertIn("c.json.trials", self.error(*TUNE, code=1))
+            self.refused(TUNE[:-2], "", "TMPDIR", code=1, env={"TMPDIR": str(self.folder / folder)})
+        self.write("c.json.trials", "")
+        self.refused(TUNE, ("", "c.json.trials"), code=1)
 
     def test_trials_in_processes_of_their_own(self):
         self.run_program(*TUNE)
@@ -61,23 +59,20 @@ class Tune(ProgramTest):
         for one, other in zip(simulated["algorithms"], measured["algorithms"]):
             self.assertEqual([t["status"] for t in one["trials"]], [t["status"] for t in other["trials"]])
             self.assertEqual(other["config"]["cluster"], "threads")
-        self.assertIn("launch", self.error(*TUNE, "--cluster", "mpi", "--overwrite", code=2))
-        self.assertIn("--launch", self.error(*TUNE, "--overwrite", code=2, env={"OMPI_COMM_WORLD_SIZE": "2",
-                                                                                "OMPI_COMM_WORLD_RANK": "0"}))
+        for flags, env in ((["--cluster", "mpi"], {}), ([], {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"})):
+            self.assertIn("launch", self.refused([*TUNE, "--overwrite", *flags], "", env=env))
 
     def test_the_edge_of_the_grid_is_a_warning(self):
         done = self.run_program(*TUNE, "--grid", "0.01,0.02", "--algorithms", "ssgd", "--per-worker-batch", "split")
-        self.assertIn("warning: ssgd: the best learning rate, 0.02, lies at the edge of the grid", done.stderr)
+        self.assertRegex(done.stderr, "warning: ssgd: .* 0.02,? ")
         done = self.run_program(*TUNE, "--grid", "1e30", "--algorithms", "ssgd", "--overwrite")
-        self.assertIn("warning: ssgd: no trial ended well, there is no choice", done.stderr)
+        self.assertIn("warning: ssgd: no trial", done.stderr)
 
     def test_the_goal_is_the_first_metric_of_the_data(self):
-        (self.folder / "two.txt").write_text("".join(f"{'+1' if i % 2 else '-1'} {i % 7 + 1}:1\n" for i in range(90)))
-        self.run_program(*TUNE, "--train", "two.txt", "--algorithms", "ssgd")
-        self.assertEqual(self.result("c.json")["goal"], "accuracy")
-        for flags, code in (([], 0), (["--goal", "accuracy"], 0), (["--goal", "auc"], 0)):
-            with self.subTest(flags):
-                self.run_program(*TUNE, "--train", "two.txt", "--algorithms", "ssgd", "--resume", *flags, code=code)
+        self.write("two.txt", "".join(f"{'+1' if i % 2 else '-1'} {i % 7 + 1}:1\n" for i in range(90)))
+        for flags, goal in (([], "accuracy"), (["--goal", "auc", "--resume"], "auc")):
+            self.run_program(*TUNE, "--train", "two.txt", "--algorithms", "ssgd", *flags)
+            self.assertEqual(self.result("c.json")["goal"], goal)
 
     def test_stdout_is_json_and_nothing_else(self):
         done = self.run_program(*TUNE[:-1], "-", "--goal", "p1>=0.2", "--tune-seeds", "1,2")
@@ -89,19 +84,18 @@ class Tune(ProgramTest):
     def test_resume_goes_on_where_it_was_cut_off(self):
         self.run_program(*TUNE)
         whole = self.result("c.json")
-        self.assertIn("error: c.json: the file exists\nhint: --overwrite replaces it, --resume goes on with it or keeps what is complete\n",
-                      self.error(*TUNE, code=2))
+        self.refused(TUNE, "c.json", "--resume")
         trials = sorted((self.folder / "c.json.trials" / "trials").iterdir())
         self.assertEqual(len(trials), 6)
         for trial in trials[:2]:
             trial.unlink()
         done = self.run_program(*TUNE, "--resume")
-        self.assertIn("4 of 6 trials have been run\n", done.stderr)
+        self.assertIn("4 of 6 trials", done.stderr)
         self.assertEqual(without_wall(self.result("c.json")), without_wall(whole))
-        self.assertIn("all trials have been run\n", self.run_program(*TUNE, "--resume").stderr)
+        self.assertIn("all trials", self.run_program(*TUNE, "--resume").stderr)
         # Another budget has other trials; more seeds have some more.
         self.assertNotIn("have been run", self.run_program(*TUNE, "--epochs", "3", "--resume").stderr)
-        self.assertIn("6 of 12 trials have been run\n", self.run_program(*TUNE, "--tune-seeds", "1,2", "--resume").stderr)
+        self.assertIn("6 of 12 trials", self.run_program(*TUNE, "--tune-seeds", "1,2", "--resume").stderr)
         self.assertNotIn("have been run", self.run_program(*TUNE, "--overwrite").stderr)
 
     def test_a_choice_without_all_of_its_trials_is_none(self):
@@ -114,85 +108,34 @@ class Tune(ProgramTest):
         for key in ("trials", "samples_count", "train_s", "wall_s"):
             cut["cost"][key] = cut["algorithms"][0]["cost"][key] + one["cost"][key]
         cut["status"] = "running"
-        (self.folder / "c.json").write_text(json.dumps(cut))
-        self.run_program("validate", "c.json")
-        self.assertIn("error: c.json: the tuning of asgd is not complete\nhint: hetsgd tune --resume",
-                      self.error("train", "--train", "generate:tiny", "--algorithm", "asgd", *RUN, "--tuned", "c.json",
-                                 code=2))
-
-    def interrupted(self, number, trials):
-        """Starts a long tuning, sends the signal when it has more than `trials` trials, returns the exit code."""
-        program = self.start(*TUNE, "--tune-seeds", ",".join(map(str, range(1, 1001))))
-        self.addCleanup(program.stdout.close)
-        self.addCleanup(program.stderr.close)
-        self.addCleanup(program.kill)
-        self.wait_for(lambda: self.trials() > trials, "a trial")
-        program.send_signal(number)
-        return program.wait(timeout=LIMIT_S)
-
-    def trials(self):
-        return len(list(self.folder.glob("c.json.trials/trials/*.json")))
-
-    def test_a_killed_tuning_keeps_its_trials(self):
-        self.assertEqual(self.interrupted(signal.SIGINT, 0), 130)
-        done = self.trials()
-        self.assertFalse((self.folder / "c.json").exists())
-        self.assertEqual(self.interrupted(signal.SIGKILL, done), -signal.SIGKILL)
-        self.assertGreater(self.trials(), done)
+        self.run_program("validate", self.write("c.json", cut))
+        self.refused(["train", "--train", "generate:tiny", "--algorithm", "asgd", *RUN, "--tuned", "c.json"], ("c.json", "asgd"), "--resume")
 
     def test_what_the_trials_decide_is_refused(self):
-        for flags, message in (
-                (["--learning-rate", "1"], "--learning-rate: not an option of tune\nhint: --grid lists"),
-                (["--seed", "1"], "--seed: not an option of tune\nhint: --tune-seeds lists"),
-                (["--stop-at-target"], "--stop-at-target: not an option of tune"),
-                (["--validation", "0"], "--validation: found 0, expected a share above 0"),
-                (["--grid", "1,1"], "--grid: found 1 twice"),
-                (["--goal", "accuracy"], "--goal: found accuracy, but accuracy is not measured on multilabel data"),
-                (["--delta", "1"], "--delta: unknown option\nhint: --delta is an option of adaptive, which "
-                                   "--algorithms does not name"),
-                (["--algorithms", "ssgd,nothing"], "expected one of")):
-            with self.subTest(flags):
-                self.assertIn(message, self.error(*TUNE, *flags, code=2))
+        self.refuse_all(TUNE, (
+            ("--learning-rate 1", "--learning-rate", "--grid"), ("--seed 1", "--seed", "--tune-seeds"), ("--stop-at-target", "--stop-at-target"),
+            ("--validation 0", ("--validation", "found 0")), ("--grid 1,1", "--grid"), ("--goal accuracy", ("--goal", "found accuracy")),
+            ("--delta 1", "--delta", "--algorithms"), ("--algorithms ssgd,nothing", ("--algorithm", "nothing")),
+            ("--algorithms ssp --staleness x", "--staleness")))
         self.assertFalse((self.folder / "c.json").exists())
 
     def test_no_option_makes_trials_share_a_file(self):
-        """Every option there is, by environment, by configuration and by flag, as the name of a file and of a folder:
-        it is refused, or writes nothing but the choice."""
-        options = [line.split()[0] for line in self.run_program("train", "--train", "generate:tiny", "--epochs", "1",
-                                                                "--print-config").stdout.splitlines()]
-        self.assertIn("tensorboard", options)
-        (self.folder / "folder").mkdir()
-        tune = ["tune", "--train", "generate:tiny", "--hidden", "4", "--grid", "1,2", "--max-samples", "64", "--quiet",
-                "--no-cache", "--jobs", "2"]
-        refused = set()
-        for option in options:
-            if option in ("output", "log_dir"):  # those of the tuning itself
-                continue
-            for value in ("file", "folder"):
-                variable = {f"HETSGD_{option.upper()}": value}
-                done = subprocess.run([BINARY, *tune], cwd=self.folder, env=self.environment(variable), timeout=LIMIT_S,
-                                      capture_output=True, text=True, check=False)
-                self.assertIn(done.returncode, (0, 2, 4), f"{option}: {done.stderr}")
-                written = [str(path.relative_to(self.folder)) for path in self.folder.rglob("*")]
-                self.assertEqual(written, ["folder"], option)
-                if "not an option of tune" in done.stderr:
-                    refused.add(option)
-        self.assertEqual(refused, {"trace", "mllog", "tensorboard", "dump_parameters", "dump_initial_parameters"})
-        for option in refused:
-            (self.folder / "config.json").write_text(json.dumps({option: "folder"}))
-            for flags in (["--config", "config.json"], [f"--{option.replace('_', '-')}=folder"]):
-                self.assertIn("not an option of tune", self.error(*tune, *flags, code=2))
+        for option in sorted(WRITTEN - {"--output"} | {"--tensorboard"}):
+            name = option[2:].replace("-", "_")
+            self.write("config.json", {name: "new"})
+            for flags, env, place in (([option, "new"], {}, option), (["--config", "config.json"], {}, ("config.json", name)),
+                                      ([], {f"HETSGD_{name.upper()}": "new"}, ("", name.upper()))):
+                self.refused([*TUNE, *flags], place, env=env)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["config.json"])
 
     def test_options_of_algorithms_reach_those_that_know_them(self):
-        (self.folder / "config.json").write_text('{"staleness": 5, "delta": 0.3, "seed": 4}')
+        self.write("config.json", {"staleness": 5, "delta": 0.3, "seed": 4})
         self.run_program(*TUNE, "--algorithms", "ssgd,ssp", "--config", "config.json")
         configs = {one["algorithm"]: one["config"] for one in self.result("c.json")["algorithms"]}
         self.assertEqual(configs["ssp"]["staleness"], 5)
         self.assertNotIn("staleness", configs["ssgd"])
         self.run_program(*TUNE, "--algorithms", "ssgd,ssp", "--staleness", "7", "--overwrite")
         self.assertEqual(self.result("c.json")["algorithms"][1]["config"]["staleness"], 7)
-        self.assertIn("--staleness", self.error(*TUNE, "--algorithms", "ssp", "--staleness", "x", "--overwrite",
-                                                code=2))
 
 
 class Tuned(ProgramTest):
@@ -221,21 +164,16 @@ class Tuned(ProgramTest):
         self.run_program("rerun", "r.json", "--learning-rate", "0.7", "-o", "other.json")
         self.assertIsNone(self.result("other.json")["tuning"])
 
-    def test_one_of_the_two(self):
-        self.assertEqual(self.train_tuned("r.json", "ssgd", "--learning-rate", "1", code=2).stderr,
-                         "error: --learning-rate: found beside --tuned, which names the learning rate, expected one of "
-                         "the two\n")
-
     def test_other_options_are_a_warning(self):
         done = self.train_tuned("r.json", "asgd", "--workers", "3")
-        self.assertIn("warning: c.json: the learning rate was tuned under other options: workers\n", done.stderr)
+        self.assertRegex(done.stderr, "warning: c.json: .*: workers\n")
         self.assertEqual(self.result("r.json")["tuning"]["differs"], ["workers"])
 
     def test_what_is_no_choice(self):
-        self.assertIn("error: c.json: adaptive was not tuned, found ssgd or asgd\n",
-                      self.train_tuned("r.json", "adaptive", code=2).stderr)
-        (self.folder / "c.json").write_text("{}")
-        self.assertIn("error: c.json: not the file of a tuning\n", self.train_tuned("r.json", "ssgd", code=4).stderr)
+        train = ["train", "--train", "generate:tiny", *RUN, "--tuned", "c.json"]
+        self.refuse_all(train, (("--algorithm ssgd --learning-rate 1", ("--learning-rate", "--tuned")), ("--algorithm adaptive", ("c.json", "adaptive"))))
+        self.write("c.json", "{}")
+        self.refused([*train, "--algorithm", "ssgd"], "c.json", code=4)
 
     def test_compare_warns_of_unequal_budgets(self):
         self.train_tuned("a.json", "ssgd")
@@ -245,9 +183,7 @@ class Tuned(ProgramTest):
         self.assertNotIn("unequal", done.stderr)
         self.assertRegex(done.stdout, r"tuning_s\n")
         self.train("c1.json", *RUN, "--algorithm", "elastic")
-        self.assertIn("warning: learning rates were tuned with unequal budgets: asgd, ssgd (3 trials for p1 on 200 "
-                      "rows, grid 0.3,1.0,1e+30); elastic (not tuned)\n",
-                      self.run_program(*compare, "c1.json").stderr)
+        self.assertRegex(self.run_program(*compare, "c1.json").stderr, r"warning: .*unequal budgets: asgd, ssgd \(3 trials .*; elastic \(not tuned\)")
 
 
 class Validation(ProgramTest):
@@ -262,9 +198,7 @@ class Validation(ProgramTest):
         self.run_program("validate", "a.json", "b.json")
         self.run_program("rerun", "a.json", "-o", "again.json")
         self.assertEqual(without_host(self.result("again.json")), without_host(self.result("a.json")))
-        self.assertEqual(self.error("train", *flags, "--test", "generate:tiny", code=2),
-                         "error: --validation: found 0.1 beside --test generate:tiny, expected one of the two\n"
-                         "hint: choose options on held-out training rows, then measure on the test file\n")
+        self.refused(["train", *flags, "--test", "generate:tiny"], ("--validation", "--test generate:tiny"))
 
 
 if __name__ == "__main__":

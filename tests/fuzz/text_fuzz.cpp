@@ -16,6 +16,7 @@
 #include "cluster/straggler.hpp"
 #include "core/error.hpp"
 #include "core/json_file.hpp"
+#include "core/non_copyable.hpp"
 #include "core/options.hpp"
 #include "core/text.hpp"
 #include "data/generate.hpp"
@@ -35,15 +36,13 @@ void require(bool condition) {
 }
 
 // A file of this content, by a path that readers open.
-class TextFile {
+class TextFile : NonCopyable {
  public:
   explicit TextFile(const std::string& text)
       : file_(memfd_create("fuzz", MFD_CLOEXEC)), path_(fmt::format("/proc/self/fd/{}", file_)) {
     require(write(file_, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
   }
   ~TextFile() { close(file_); }
-  TextFile(const TextFile&) = delete;
-  TextFile& operator=(const TextFile&) = delete;
   const std::string& path() const { return path_; }
 
  private:

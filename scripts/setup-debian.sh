@@ -16,7 +16,8 @@ set -euo pipefail
 declare -A group=(
   [program]="g++ cmake ninja-build ccache git ca-certificates pkg-config
     libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libspdlog-dev libvalijson-dev libboost-context-dev
-    libboost-dev libtbb-dev librandom123-dev libxxhash-dev libzstd-dev zlib1g-dev libbz2-dev libopenmpi-dev openmpi-bin"
+    libboost-dev libtbb-dev librandom123-dev libxxhash-dev libzstd-dev zlib1g-dev libbz2-dev libssl-dev
+    libopenmpi-dev openmpi-bin"
   [plots]="python3 python3-matplotlib python3-numpy python3-pandas"
   [tests]="patchelf file libgtest-dev libgmock-dev python3 python3-numpy python3-scipy python3-jsonschema chromium"
   [all-tests]="libbenchmark-dev libopenblas-pthread-dev libdnnl-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14"

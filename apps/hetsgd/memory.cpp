@@ -231,7 +231,7 @@ class Memory final : public Command {
   }
 
   bool has_arenas(const Policy& policy) const {
-    return policy.groups_tensors() && !request_.best_fit;
+    return policy.traits().groups_tensors && !request_.best_fit;
   }
 
   nlohmann::ordered_json series(const Policy& policy, const PlanRequest& request) const {

@@ -135,21 +135,6 @@ int gpu_of(std::string_view text) {
   return gpu;
 }
 
-std::vector<int> available_cores() {
-  const std::size_t bytes = CPU_ALLOC_SIZE(kMaxCores);
-  cpu_set_t* mask = CPU_ALLOC(kMaxCores);
-  CPU_ZERO_S(bytes, mask);
-  std::vector<int> cores;
-  if (sched_getaffinity(0, bytes, mask) == 0) {
-    for (int core = 0; core < kMaxCores; ++core) {
-      if (CPU_ISSET_S(static_cast<std::size_t>(core), bytes, mask)) cores.push_back(core);
-    }
-  }
-  CPU_FREE(mask);
-  if (cores.empty()) cores.push_back(0);
-  return cores;
-}
-
 std::vector<std::vector<int>> assign_cores(const std::vector<DeviceSpec>& devices,
                                            const std::vector<int>& cores) {
   std::vector<std::vector<int>> assigned(devices.size());

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/host.hpp"  // available_cores()
 #include "linalg/convolution_kernels.hpp"
 #include "linalg/device.hpp"
 
@@ -43,9 +44,6 @@ std::unique_ptr<Device> make_device(const DeviceSpec& spec, Precision precision,
 
 // The GPU's number in a text such as "cuda:1 (NVIDIA H200)"; -1: not a GPU.
 int gpu_of(std::string_view text);
-
-// The cores that this process may use (its affinity mask), ascending.
-std::vector<int> available_cores();
 
 // Which cores each worker is pinned to: its own ones in the order of `cores`, none shared. All
 // empty when the workers ask for more cores than there are: then nobody is pinned.

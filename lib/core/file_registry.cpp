@@ -113,24 +113,24 @@ void FileRegistry::check_apart(const Entry& output) const {
   for (const Entry& input : inputs_) {
     // A terminal or /dev/null may be read and written; a regular file that is read stays as it is.
     if (!output.identity.same_as(input.identity) || !input.identity.regular) continue;
-    throw with_hint(usage_error("{}: found {}, which {} reads as {}, expected another file",
-                                output.name, output.path, input.name, input.path),
-                    kNoInputIsReplaced);
+    refuse(output.name,
+           fmt::format("{}, which {} reads as {}", output.path, input.name, input.path),
+           "another file", kNoInputIsReplaced);
   }
   for (const FileRead& input : files_read()) {
     const FileIdentity identity = FileIdentity::of(input.path);
     if (!output.identity.same_as(identity) || !identity.regular) continue;
-    throw with_hint(usage_error("{}: found {}, which was read as the {} {}, expected another file",
-                                output.name, output.path, input.noun, input.path),
-                    kNoInputIsReplaced);
+    refuse(output.name,
+           fmt::format("{}, which was read as the {} {}", output.path, input.noun, input.path),
+           "another file", kNoInputIsReplaced);
   }
   for (const Entry& other : outputs_) {
     if (&other == &output) return;  // every pair once
     const bool both_stdout = output.path == "-" && other.path == "-";
     if (!both_stdout && !output.identity.same_as(other.identity)) continue;
-    throw with_hint(usage_error("{}: found {}, which {} writes as {}, expected a file of its own",
-                                output.name, output.path, other.name, other.path),
-                    "two outputs in one file would destroy each other");
+    refuse(output.name,
+           fmt::format("{}, which {} writes as {}", output.path, other.name, other.path),
+           "a file of its own", "two outputs in one file would destroy each other");
   }
 }
 

@@ -1,10 +1,13 @@
 #include "core/host.hpp"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -15,6 +18,32 @@ std::string host_name() {
   utsname system{};
   ::uname(&system);
   return system.nodename;
+}
+
+std::vector<int> available_cores() {
+  constexpr int kMostCores = 8192;
+  std::vector<std::uint8_t> mask(CPU_ALLOC_SIZE(kMostCores));
+  auto* const set = reinterpret_cast<cpu_set_t*>(mask.data());
+  std::vector<int> cores;
+  if (sched_getaffinity(0, mask.size(), set) == 0) {
+    for (int core = 0; core < kMostCores; ++core) {
+      if (CPU_ISSET_S(static_cast<std::size_t>(core), mask.size(), set)) cores.push_back(core);
+    }
+  }
+  if (cores.empty()) cores.push_back(0);
+  return cores;
+}
+
+std::string of_environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string user_folder(const char* own, const char* shared, std::string_view at_home) {
+  if (std::string folder = of_environment(own); !folder.empty()) return folder;
+  if (const std::string folder = of_environment(shared); !folder.empty()) return folder + "/hetsgd";
+  const std::string home = of_environment("HOME");
+  return home.empty() ? "" : home + "/" + std::string(at_home) + "/hetsgd";
 }
 
 namespace {

@@ -2,12 +2,26 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace hetsgd {
 
 // The name that the system gives this host ("nodename" of uname). Hosts of one cluster have
 // different ones; containers that share a folder may not.
 std::string host_name();
+
+// The cores that the calling thread may run on, which a container may have bound to some of the
+// machine's; {0} where the system does not say.
+std::vector<int> available_cores();
+
+// The value of an environment variable; empty counts as not set, as everywhere in the shell.
+std::string of_environment(const char* name);
+
+// Where this program keeps files of the user: the folder that the variable `own` names, else
+// `hetsgd` in that of `shared`, else `at_home`/hetsgd in that of HOME. Empty: none of the three is
+// set.
+std::string user_folder(const char* own, const char* shared, std::string_view at_home);
 
 // How much memory there is, to refuse what cannot fit before it is asked for: the system kills who
 // takes too much, without a word.

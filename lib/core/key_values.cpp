@@ -20,8 +20,7 @@ KeyValues::KeyValues(std::string_view text, char separator, std::string place,
     const auto other = std::ranges::find(also, key, &Pair::first);
     if (other != also.end()) key = other->second;
     if (equals == std::string_view::npos || key.empty()) {
-      throw usage_error("{}: found {}, expected key=value pairs such as {}", place_, quote(part),
-                        example);
+      refuse(place_, quote(part), fmt::format("key=value pairs such as {}", example));
     }
     if (std::ranges::find(values_, key, &Pair::first) != values_.end()) {
       throw usage_error("{}: found {} twice, expected it once", place_, quote(key));
@@ -43,23 +42,21 @@ void KeyValues::set(OptionSet& options) const {
   for (const Option& option : options.options()) names.push_back(option.name);
   for (const auto& [key, value] : values_) {
     if (!options.find(key)) {
-      throw with_hint(
-          usage_error("{}: found key {}, expected {}", place_, quote(key), alternatives(names)),
-          did_you_mean(key, names));
+      refuse(place_, "key " + quote(key), alternatives(names), did_you_mean(key, names));
     }
     options.set(key, {value}, OptionSource::flag, fmt::format("{}: {}", place_, key));
   }
   for (const Option& option : options.options()) {
     if (option.required.empty() || option.source != OptionSource::default_value) continue;
-    throw usage_error("{}: found no {}, expected one such as {}={}", place_, option.name,
-                      option.name, option.required);
+    refuse(place_, "no " + option.name,
+           fmt::format("one such as {}={}", option.name, option.required));
   }
 }
 
 void KeyValues::fail(std::string_view key, std::string_view expected) const {
   const auto found = std::ranges::find(values_, key, &Pair::first);
   HETSGD_CHECK(found != values_.end());
-  throw usage_error("{}: {}: found {}, expected {}", place_, key, quote(found->second), expected);
+  refuse(fmt::format("{}: {}", place_, key), quote(found->second), expected);
 }
 
 std::string key_values(const OptionSet& options, char separator) {

@@ -43,7 +43,7 @@ T within_range(const Option& option, const std::string& place, const std::string
                double comparable, std::string_view what) {
   const bool low = option.minimum_open ? comparable <= option.minimum : comparable < option.minimum;
   if (low || comparable > option.maximum) {
-    throw usage_error("{}: found {}, expected {}", place, quote(text), expectation(option, what));
+    refuse(place, quote(text), expectation(option, what));
   }
   return value;
 }
@@ -67,8 +67,7 @@ struct OptionTraits<int> {
   static int parse(const Option& option, const std::string& place, const std::string& text) {
     const std::int64_t value = parse_integer(place, text);
     if (value != static_cast<int>(value)) {
-      throw usage_error("{}: found {}, expected a number of magnitude below 2^31", place,
-                        quote(text));
+      refuse(place, quote(text), "a number of magnitude below 2^31");
     }
     return within_range(option, place, text, static_cast<int>(value), static_cast<double>(value),
                         "a whole number");

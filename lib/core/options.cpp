@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -23,28 +24,23 @@ namespace {
 
 constexpr std::string_view kEnvironmentPrefix = "HETSGD_";
 
-// What JSON must hold for an option of this type.
-std::string_view kind_text(OptionType type) {
-  switch (type) {
-    case OptionType::boolean:
-      return "true or false";
-    case OptionType::integer:
-    case OptionType::number:
-      return "a number";
-    case OptionType::count:
-      return "a count such as 5000 or \"10K\"";
-    case OptionType::duration:
-      return "a time in seconds, or a text such as \"50ms\"";
-    case OptionType::text:
-    case OptionType::choice:
-      return "a text";
-    case OptionType::number_list:
-      return "a number or a list of numbers";
-    case OptionType::text_list:
-      return "a text or a list of texts";
-  }
-  return "";
-}
+// JSON must hold this for an option of a type, and help shows this for its value; in the order of
+// OptionType.
+struct TypeNames {
+  std::string_view json, help;
+};
+constexpr std::array<TypeNames, 9> kTypeNames = {
+    {{"true or false", ""},
+     {"a number", "INTEGER"},
+     {"a number", "NUMBER"},
+     {"a count such as 5000 or \"10K\"", "COUNT"},
+     {"a time in seconds, or a text such as \"50ms\"", "TIME"},
+     {"a text", "TEXT"},
+     {"a text", ""},  // choice: its words
+     {"a number or a list of numbers", "NUMBER,..."},
+     {"a text or a list of texts", "TEXT"}}};
+
+const TypeNames& names_of(OptionType type) { return kTypeNames[static_cast<std::size_t>(type)]; }
 
 // One JSON value as the text that a flag would have carried; none if its type does not fit.
 std::optional<std::string> text_of(const Option& option, const nlohmann::json& value) {
@@ -77,17 +73,9 @@ std::string shown(const nlohmann::json& value) {
 }  // namespace
 
 std::string_view to_string(OptionSource source) {
-  switch (source) {
-    case OptionSource::default_value:
-      return "default";
-    case OptionSource::config_file:
-      return "config";
-    case OptionSource::environment:
-      return "environment";
-    case OptionSource::flag:
-      return "flag";
-  }
-  return "";
+  static constexpr std::array<std::string_view, 4> kNames = {"default", "config", "environment",
+                                                             "flag"};
+  return kNames[static_cast<std::size_t>(source)];
 }
 
 std::string OptionNeed::text() const {
@@ -120,26 +108,7 @@ std::string Option::type_text() const {
     given.absent.clear();
     return given.type_text() + "|" + absent;
   }
-  switch (type) {
-    case OptionType::boolean:
-      return "";
-    case OptionType::integer:
-      return "INTEGER";
-    case OptionType::number:
-      return "NUMBER";
-    case OptionType::count:
-      return "COUNT";
-    case OptionType::duration:
-      return "TIME";
-    case OptionType::text:
-    case OptionType::text_list:
-      return "TEXT";
-    case OptionType::choice:
-      return range_text();
-    case OptionType::number_list:
-      return "NUMBER,...";
-  }
-  return "";
+  return type == OptionType::choice ? range_text() : std::string(names_of(type).help);
 }
 
 // --- declaring -----------------------------------------------------------------------------------
@@ -199,9 +168,8 @@ OptionRefiner OptionSet::add_choice_raw(const std::string& name, std::vector<std
     HETSGD_CHECK(!texts.empty());
     const auto found = std::find(self.choices.begin(), self.choices.end(), texts.back());
     if (found == self.choices.end()) {
-      throw with_hint(usage_error("{}: found {}, expected one of {}", place, quote(texts.back()),
-                                  fmt::join(self.choices, ", ")),
-                      did_you_mean(texts.back(), self.choices));
+      refuse(place, quote(texts.back()), fmt::format("one of {}", fmt::join(self.choices, ", ")),
+             did_you_mean(texts.back(), self.choices));
     }
     set(static_cast<std::size_t>(found - self.choices.begin()));
   };
@@ -263,8 +231,7 @@ void OptionSet::set_json(std::string_view name, const nlohmann::json& value, Opt
   for (const nlohmann::json& element : list) {
     const std::optional<std::string> text = text_of(option, element);
     if (!text) {
-      throw usage_error("{}: found {}, expected {}", place, quote(value.dump()),
-                        kind_text(option.type));
+      refuse(place, quote(value.dump()), names_of(option.type).json);
     }
     texts.push_back(*text);
   }

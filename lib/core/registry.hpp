@@ -37,11 +37,10 @@ class Registry {
       names.push_back(entry.info.name);
     }
     const auto suggestion = nearest(name, names);
-    throw with_hint(
-        usage_error("{}: found \"{}\", expected one of {}", flag, name, fmt::join(names, ", ")),
-        suggestion
-            ? fmt::format("did you mean {}?", *suggestion)
-            : fmt::format("{} describes them; one of a plugin needs --plugin FILE", command));
+    refuse(flag, fmt::format("\"{}\"", name), fmt::format("one of {}", fmt::join(names, ", ")),
+           suggestion
+               ? fmt::format("did you mean {}?", *suggestion)
+               : fmt::format("{} describes them; one of a plugin needs --plugin FILE", command));
   }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd {
 namespace {
@@ -26,8 +27,9 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-Error unexpected(std::string_view option, std::string_view text, std::string_view expected) {
-  return usage_error("{}: found {}, expected {}", option, quote(text), expected);
+[[noreturn]] void refuse_text(std::string_view option, std::string_view text,
+                              std::string_view expected) {
+  refuse(option, quote(text), expected);
 }
 
 // The number at the beginning and what follows it; nullopt when there is no finite number.
@@ -56,19 +58,17 @@ std::uint64_t parse_scaled(std::string_view option, std::string_view text,
   if (error == std::errc{} && end == text.data() + text.size()) return exact;
 
   const auto parsed = read_number(text);
-  if (!parsed || std::signbit(parsed->number)) throw unexpected(option, text, expected);
+  if (!parsed || std::signbit(parsed->number)) refuse_text(option, text, expected);
   for (const Scale& scale : scales) {
     if (parsed->suffix != scale.suffix) continue;
     const double value = parsed->number * scale.factor;
-    if (value >= 0x1p63) {
-      throw usage_error("{}: found {}, expected less than 2^63", option, quote(text));
-    }
+    if (value >= 0x1p63) refuse_text(option, text, "less than 2^63");
     // 0.1M is 100,000 although 0.1 has no exact binary form: only a real remainder is refused.
     const double whole = std::round(value);
     if (std::abs(value - whole) > 1e-9 * std::max(1.0, value)) break;
     return static_cast<std::uint64_t>(whole);
   }
-  throw unexpected(option, text, expected);
+  refuse_text(option, text, expected);
 }
 
 // "at least 1", "0 .. 10", "at most 5"; empty without limits.
@@ -87,7 +87,7 @@ std::string range_text(T min, T max) {
 double parse_double(std::string_view option, std::string_view text, double min, double max) {
   const auto parsed = read_number(text);
   if (!parsed || !parsed->suffix.empty() || parsed->number < min || parsed->number > max) {
-    throw unexpected(option, text, "a number" + range_text(min, max));
+    refuse_text(option, text, "a number" + range_text(min, max));
   }
   return parsed->number;
 }
@@ -98,7 +98,7 @@ std::int64_t parse_integer(std::string_view option, std::string_view text, std::
   const char* const last = text.data() + text.size();
   const auto [end, error] = std::from_chars(text.data(), last, value);
   if (error != std::errc{} || end != last || value < min || value > max) {
-    throw unexpected(option, text, "a whole number" + range_text(min, max));
+    refuse_text(option, text, "a whole number" + range_text(min, max));
   }
   return value;
 }
@@ -138,21 +138,21 @@ Seconds parse_seconds(std::string_view option, std::string_view text) {
                                                {"h", 3600, 1},
                                                {"d", 86400, 1}}};
   const auto parsed = read_number(text);
-  if (!parsed || std::signbit(parsed->number)) throw unexpected(option, text, kTimeExample);
+  if (!parsed || std::signbit(parsed->number)) refuse_text(option, text, kTimeExample);
   for (const Unit& unit : kUnits) {
     if (parsed->suffix != unit.suffix) continue;
     const double value = parsed->number * unit.multiply / unit.divide;
     if (!std::isfinite(value)) break;
     return Seconds(value);
   }
-  throw unexpected(option, text, kTimeExample);
+  refuse_text(option, text, kTimeExample);
 }
 
 bool parse_bool(std::string_view option, std::string_view text) {
   const std::string word = lower(text);
   if (word == "true" || word == "yes" || word == "on" || word == "1") return true;
   if (word == "false" || word == "no" || word == "off" || word == "0") return false;
-  throw unexpected(option, text, "true or false");
+  refuse_text(option, text, "true or false");
 }
 
 std::vector<double> parse_doubles(std::string_view option, std::string_view text, double min,
@@ -165,28 +165,27 @@ std::vector<double> parse_doubles(std::string_view option, std::string_view text
 }
 
 std::vector<int> parse_rank_set(std::string_view option, std::string_view text, int size) {
-  const auto fail = [&]() -> Error {
-    return usage_error("{}: found {}, expected ranks from 0 to {} such as 0-3;5, or all", option,
-                       quote(text), size - 1);
+  const auto fail = [&] {
+    refuse_text(option, text, fmt::format("ranks from 0 to {} such as 0-3;5, or all", size - 1));
   };
-  std::vector<bool> member(static_cast<std::size_t>(size), text == "all");
+  std::vector<bool> member(at(size), text == "all");
   for (const std::string_view part : split(text, ';')) {
     if (text == "all") break;
     const std::vector<std::string_view> ends = split(trim(part), '-');
     int bounds[2] = {0, 0};
-    if (ends.size() > 2) throw fail();
+    if (ends.size() > 2) fail();
     for (std::size_t i = 0; i < ends.size(); ++i) {
       const char* const last = ends[i].data() + ends[i].size();
       const auto [end, error] = std::from_chars(ends[i].data(), last, bounds[i]);
-      if (error != std::errc{} || end != last) throw fail();
+      if (error != std::errc{} || end != last) fail();
     }
     if (ends.size() == 1) bounds[1] = bounds[0];
-    if (bounds[0] < 0 || bounds[1] < bounds[0] || bounds[1] >= size) throw fail();
+    if (bounds[0] < 0 || bounds[1] < bounds[0] || bounds[1] >= size) fail();
     std::fill(member.begin() + bounds[0], member.begin() + bounds[1] + 1, true);
   }
   std::vector<int> ranks;
   for (int rank = 0; rank < size; ++rank) {
-    if (member[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+    if (member[at(rank)]) ranks.push_back(rank);
   }
   return ranks;
 }

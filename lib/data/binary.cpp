@@ -301,12 +301,7 @@ DecodedBinary decode_binary(const ByteSource& file, const std::string& path,
   const std::uint64_t rows = header.rows, features = header.features, labels = header.labels;
   const ColumnsHeader columns = header.columns;
   const bool sparse = header.has_sparse();
-  struct Owners {
-    std::shared_ptr<const char> payload;
-    Images<Owned> images;
-  };
-  const auto owners =
-      std::make_shared<const Owners>(Owners{payload, images_without_pixels(header.images)});
+  Images<Owned> images = images_without_pixels(header.images);
   DecodedBinary result = read_description(std::move(header), path);
   Dataset& data = result.parsed.data;
   if (sparse) {
@@ -324,11 +319,9 @@ DecodedBinary decode_binary(const ByteSource& file, const std::string& path,
   data.targets = {array_at<std::uint64_t>(at(places.label_begin), rows + 1),
                   array_at<Index>(at(places.label_index), labels),
                   {}};
-  const Images<Owned>& images = owners->images;
-  data.images = {images.channels, images.height,
-                 images.width,    array_at<std::uint8_t>(at(places.pixel), rows * images.size()),
-                 images.mean,     images.deviation};
-  data.owner = owners;
+  data.owner = payload;
+  data.images = view_of(keep(data, std::move(images)));
+  data.images.pixel = array_at<std::uint8_t>(at(places.pixel), rows * data.images.size());
   require_valid(data, path);
   return result;
 }

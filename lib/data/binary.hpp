@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/load.hpp"
 #include "data/source.hpp"
-#include "data/text_parser.hpp"
 
 namespace hetsgd {
 

@@ -6,7 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "data/text_parser.hpp"
+#include "core/non_copyable.hpp"
+#include "data/load.hpp"
 
 namespace hetsgd {
 
@@ -27,12 +28,10 @@ class CacheEntry {
   // Keeps the other processes out while one builds the entry, so that all others wait for it and
   // read. Waits until it has the lock; a process that dies lets go of it. Holds nothing where there
   // is no cache or locks are not to be had: then everybody builds.
-  class Lock {
+  class Lock : NonCopyable {
    public:
     explicit Lock(const CacheEntry& entry);
     ~Lock();
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
 
    private:
     std::string path_;

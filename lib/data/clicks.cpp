@@ -10,10 +10,6 @@ namespace hetsgd {
 
 namespace {
 
-CategoricalFields<View> view_of_fields(const CategoricalFields<Owned>& fields) {
-  return {fields.first, fields.category, fields.value};
-}
-
 std::vector<bool> held_out_rows(std::size_t rows, const HeldOut& held_out) {
   if (held_out.which == HeldOut::Which::none) return {};
   std::vector<bool> is_held_out(rows);
@@ -52,7 +48,7 @@ ParsedData with_vocabulary(RawClicks&& clicks, const std::string& path,
   }
   Vocabulary vocabulary = make_vocabulary(clicks, held_out_rows(clicks.rows(), options.held_out),
                                           options.vocabulary, options.threads, path);
-  ParsedData parsed = number(std::move(clicks), view_of_fields(vocabulary.fields), options);
+  ParsedData parsed = number(std::move(clicks), view_of(vocabulary.fields), options);
   parsed.report.distinct_values = std::move(vocabulary.distinct);
   return parsed;
 }
@@ -66,7 +62,7 @@ ParsedData generate_clicks(const std::string& spec, const LoadOptions& options) 
   } else {
     Vocabulary vocabulary = make_vocabulary(generator.part(DataPart::train, options.threads), {},
                                             options.vocabulary, options.threads, spec);
-    parsed = number(std::move(clicks), view_of_fields(vocabulary.fields), options);
+    parsed = number(std::move(clicks), view_of(vocabulary.fields), options);
     parsed.report.distinct_values = std::move(vocabulary.distinct);
   }
   parsed.data.name = generator.options().name;

@@ -9,7 +9,6 @@
 #include "data/fields.hpp"
 #include "data/generate_ctr.hpp"
 #include "data/load.hpp"
-#include "data/text_parser.hpp"
 
 namespace hetsgd {
 

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <charconv>
 #include <limits>
+#include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -142,28 +143,15 @@ class CriteoParser {
   const std::array<float, 4096>& small_;
 };
 
-struct CriteoPiece {
-  std::string_view text;
-  std::size_t row = 0;  // of its first line, from 0
-  std::optional<LineError> error;
-};
-
-// Counts the lines of every piece and gives it its rows.
-std::vector<CriteoPiece> pieces_of(std::string_view text, std::string& tail,
-                                   std::optional<int> threads, std::size_t& rows) {
-  const std::vector<std::string_view> parts = split_lines(text, tail);
-  std::vector<CriteoPiece> pieces(parts.size());
-  std::vector<std::size_t> lines(parts.size());
-  parallel_tasks(threads, parts.size(), [&](std::size_t i) {
-    lines[i] = static_cast<std::size_t>(std::count(parts[i].begin(), parts[i].end(), '\n'));
+// The row of each piece's first line, from 0, and behind the last piece the number of rows.
+std::vector<std::size_t> first_rows(const std::vector<std::string_view>& pieces,
+                                    std::optional<int> threads) {
+  std::vector<std::size_t> rows(pieces.size() + 1);
+  parallel_tasks(threads, pieces.size(), [&](std::size_t i) {
+    rows[i + 1] = static_cast<std::size_t>(std::count(pieces[i].begin(), pieces[i].end(), '\n'));
   });
-  rows = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    pieces[i].text = parts[i];
-    pieces[i].row = rows;
-    rows += lines[i];
-  }
-  return pieces;
+  std::partial_sum(rows.begin(), rows.end(), rows.begin());
+  return rows;
 }
 
 }  // namespace
@@ -175,8 +163,9 @@ bool is_criteo_text(std::string_view text) {
 
 RawClicks parse_criteo(std::string_view text, const std::string& path, std::optional<int> threads) {
   std::string tail;
-  std::size_t rows = 0;
-  std::vector<CriteoPiece> pieces = pieces_of(text, tail, threads, rows);
+  const std::vector<std::string_view> pieces = split_lines(text, tail);
+  const std::vector<std::size_t> first = first_rows(pieces, threads);
+  const std::size_t rows = first.back();
   if (rows == 0) {
     throw with_hint(data_error("{}: no data: the file is empty", path),
                     "expected lines of 40 columns with tabs between them");
@@ -188,25 +177,10 @@ RawClicks parse_criteo(std::string_view text, const std::string& path, std::opti
   require_memory(kRowBytes * static_cast<double>(rows), path, "the data set");
   RawClicks clicks(kCriteoDense, kCriteoFields);
   clicks.resize(rows);
-  std::atomic<std::size_t> first_bad{pieces.size()};
   parallel_tasks(threads, pieces.size(), [&](std::size_t i) {
-    CriteoPiece& piece = pieces[i];
-    if (i > first_bad.load(std::memory_order_relaxed)) return;
-    CriteoParser parser(clicks, piece.row);
-    const char* const end = piece.text.data() + piece.text.size();
-    try {
-      for (const char* p = piece.text.data(); p < end;) p = parser.parse_line(p);
-    } catch (LineError& error) {
-      piece.error = std::move(error);
-      std::size_t seen = first_bad.load();
-      while (i < seen && !first_bad.compare_exchange_weak(seen, i)) {
-      }
-    }
+    CriteoParser parser(clicks, first[i]);
+    parse_lines(pieces[i], first[i] + 1, path, parser);
   });
-  if (first_bad < pieces.size()) {
-    const CriteoPiece& piece = pieces[first_bad];
-    fail_in_line(*piece.error, piece.text.data(), piece.row + 1, path);
-  }
   return clicks;
 }
 

@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hetsgd {
@@ -194,7 +195,30 @@ struct DatasetBuilder : DatasetHeader, DataArrays<Owned> {
   DatasetPtr share() && { return std::make_shared<const Dataset>(std::move(*this).build()); }
 };
 
+// The same arrays as views.
+inline CsrRows<View> view_of(const CsrRows<Owned>& rows) {
+  return {rows.begin, rows.index, rows.value};
+}
+inline CategoricalFields<View> view_of(const CategoricalFields<Owned>& fields) {
+  return {fields.first, fields.category, fields.value};
+}
+inline Images<View> view_of(const Images<Owned>& images) {
+  return {images.channels, images.height, images.width,
+          images.pixel,    images.mean,   images.deviation};
+}
+
+// Keeps `owned` for as long as somebody has a view of `data`, beside what is kept already.
+template <class T>
+const T& keep(Dataset& data, T owned) {
+  using Both = std::pair<std::shared_ptr<const void>, T>;
+  const auto both = std::make_shared<const Both>(data.owner, std::move(owned));
+  data.owner = both;
+  return both->second;
+}
+
 // Replaces the labels of `data`; what other views show stays as it is.
-void set_targets(Dataset& data, CsrRows<Owned> targets);
+inline void set_targets(Dataset& data, CsrRows<Owned> targets) {
+  data.targets = view_of(keep(data, std::move(targets)));
+}
 
 }  // namespace hetsgd

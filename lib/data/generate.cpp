@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/random.hpp"
+#include "core/text.hpp"
 #include "data/parallel.hpp"
-#include "data/source.hpp"
 #include "data/zipf.hpp"
 
 namespace hetsgd {
@@ -20,14 +19,6 @@ namespace {
 constexpr std::uint64_t kChunkRows = 512;
 constexpr double kDecimals = 10000.0;
 constexpr double kCountSigma = 0.5;
-
-// What a random stream of the generator is for (its counter word b).
-enum Stream : std::uint32_t {
-  kTrainRow = 0,
-  kTestRow = 1,
-  kTopicSignature = 2,
-  kLabelSignature = 3
-};
 
 std::vector<Index> shuffled_ids(Index count, std::uint64_t seed, std::uint32_t round) {
   const Permutation permutation(count, seed, Purpose::generator, round);
@@ -80,8 +71,7 @@ class RowGenerator {
         label_law_(identity((options.labels + topics_ - 1) / topics_), options.label_zipf) {}
 
   void draw_row(DataPart part, std::uint64_t row, Scratch& scratch, Piece& piece) const {
-    RandomStream stream(options_.seed, Purpose::generator, row,
-                        part == DataPart::train ? kTrainRow : kTestRow);
+    RandomStream stream = row_stream(options_, part, row, kSparseRow);
     ++scratch.mark;
     draw_labels(stream, scratch, piece);
     draw_features(stream, scratch, piece);
@@ -173,15 +163,6 @@ class RowGenerator {
   ZipfSampler label_law_;  // which label of a topic: label ranks are topic + k * topics
 };
 
-// Stands for the bytes that a file would have: everything that decides them.
-std::uint64_t options_hash(const GeneratorOptions& o, DataPart part) {
-  constexpr int kVersion = 1;  // raise it when other bytes come out
-  return content_hash(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", kVersion, o.rows_train,
-                                  o.rows_test, o.features, o.labels, o.nonzeros_per_sample,
-                                  o.labels_per_sample, o.feature_zipf, o.topic_zipf, o.label_zipf,
-                                  o.noise, o.seed, part == DataPart::train ? "train" : "test"));
-}
-
 template <class T>
 void copy_to(std::vector<T>& from, std::vector<T>& to, std::uint64_t place) {
   if (!from.empty()) std::memcpy(to.data() + place, from.data(), from.size() * sizeof(T));
@@ -223,38 +204,24 @@ void require_row_memory(const GeneratorOptions& o, std::uint64_t rows, std::uint
                  "a smaller scale, or fewer rows_train, rows_test, features and labels");
 }
 
-std::uint64_t chunks_of(std::uint64_t rows) { return (rows + kChunkRows - 1) / kChunkRows; }
-
-// One task per thread, so that each sets up its scratch once; the chunks are dealt out in turn.
-std::uint64_t tasks_of(std::uint64_t rows, std::optional<int> threads) {
-  return std::min<std::uint64_t>(chunks_of(rows),
-                                 static_cast<std::uint64_t>(thread_count(threads)));
-}
-
-std::uint64_t rows_of(const GeneratorOptions& options, DataPart part) {
-  return part == DataPart::train ? options.rows_train : options.rows_test;
-}
-
-DatasetPtr generate_with(const RowGenerator& generator, const GeneratorOptions& options,
-                         DataPart part, std::optional<int> threads) {
+DatasetPtr generate_with(const RowGenerator& generator, const GeneratorOptions& o, DataPart part,
+                         std::optional<int> threads) {
+  constexpr int kVersion = 1;  // raise it when other bytes come out
   DatasetBuilder data;
-  data.name = options.name;
-  data.content_hash = options_hash(options, part);
+  data.name = o.name;
+  data.content_hash = generated_hash(part, kVersion, o.rows_train, o.rows_test, o.features,
+                                     o.labels, o.nonzeros_per_sample, o.labels_per_sample,
+                                     o.feature_zipf, o.topic_zipf, o.label_zipf, o.noise, o.seed);
   data.task = Task::multilabel;
-  data.feature_count = options.features;
-  data.label_count = options.labels;
-  const std::uint64_t rows = rows_of(options, part), chunks = chunks_of(rows);
-  const std::uint64_t tasks = tasks_of(rows, threads);
-  std::vector<Piece> pieces(chunks);
-  parallel_tasks(threads, tasks, [&](std::size_t task) {
-    Scratch scratch(options);
-    for (std::uint64_t chunk = task; chunk < chunks; chunk += tasks) {
-      const std::uint64_t end = std::min(rows, (chunk + 1) * kChunkRows);
-      for (std::uint64_t row = chunk * kChunkRows; row < end; ++row) {
-        generator.draw_row(part, row, scratch, pieces[chunk]);
-      }
-    }
-  });
+  data.feature_count = o.features;
+  data.label_count = o.labels;
+  const std::uint64_t rows = o.rows_of(part);
+  std::vector<Piece> pieces((rows + kChunkRows - 1) / kChunkRows);
+  parallel_rows(
+      threads, rows, kChunkRows, [&] { return Scratch(o); },
+      [&](std::uint64_t row, Scratch& scratch) {
+        generator.draw_row(part, row, scratch, pieces[row / kChunkRows]);
+      });
   join(pieces, threads, data);
   return std::move(data).share();
 }
@@ -264,18 +231,129 @@ DatasetPtr generate_with(const RowGenerator& generator, const GeneratorOptions& 
 DatasetPtr generate_part(const GeneratorOptions& options, DataPart part,
                          std::optional<int> threads) {
   check_generator_options(options);
-  const std::uint64_t rows = rows_of(options, part);
-  require_row_memory(options, rows, tasks_of(rows, threads));
+  const std::uint64_t rows = options.rows_of(part);
+  require_row_memory(options, rows, row_tasks(threads, rows, kChunkRows));
   return generate_with(RowGenerator(options), options, part, threads);
 }
 
 DatasetPair generate(const GeneratorOptions& options, std::optional<int> threads) {
   check_generator_options(options);
   const std::uint64_t rows = std::max(options.rows_train, options.rows_test);
-  require_row_memory(options, options.rows_train + options.rows_test, tasks_of(rows, threads));
+  require_row_memory(options, options.rows(), row_tasks(threads, rows, kChunkRows));
   const RowGenerator generator(options);
   return {generate_with(generator, options, DataPart::train, threads),
           generate_with(generator, options, DataPart::test, threads)};
+}
+
+// --- specifications ------------------------------------------------------------------------------
+
+namespace {
+
+GeneratorOptions make(const char* name, std::uint64_t train, std::uint64_t test, Index features,
+                      Index labels, double nonzeros, double labels_per_sample) {
+  GeneratorOptions options;
+  options.name = name;
+  options.rows_train = train;
+  options.rows_test = test;
+  options.features = features;
+  options.labels = labels;
+  options.nonzeros_per_sample = nonzeros;
+  options.labels_per_sample = labels_per_sample;
+  return options;
+}
+
+const std::vector<GeneratorOptions>& presets() {
+  static const std::vector<GeneratorOptions> all = [] {
+    std::vector<GeneratorOptions> list = {
+        make("amazon670k", 490449, 153025, 135909, 670091, 76, 5),
+        make("delicious200k", 196606, 100095, 782585, 205443, 302, 75),
+        make("tiny", 2000, 500, 500, 50, 20, 2),
+    };
+    // 75 of some 200 labels of a topic: under a steep law its first label would be in every row.
+    list[1].label_zipf = 0.5;
+    list[1].noise = 0.3;
+    return list;
+  }();
+  return all;
+}
+
+template <class Count>
+void scale_count(Count& count, double scale, double least) {
+  count = static_cast<Count>(std::max(least, std::round(static_cast<double>(count) * scale)));
+}
+
+constexpr double kSmallestScale = 1e-9, kLargestScale = 100;
+
+// The keys of a specification.
+void declare(OptionSet& set, GeneratorOptions& o, double& scale) {
+  set.add("scale", scale, "").range(kSmallestScale, kLargestScale);
+  set.add("seed", o.seed, "");
+  set.add("rows_train", o.rows_train, "").range(1, kMostGeneratedRows);
+  set.add("rows_test", o.rows_test, "").range(1, kMostGeneratedRows);
+  set.add("features", o.features, "").range(1, kMostGeneratedRows);
+  set.add("labels", o.labels, "").range(1, 2147483648.0);
+  set.add("nonzeros", o.nonzeros_per_sample, "").range(1, 1e6);
+  set.add("labels_per_sample", o.labels_per_sample, "").range(1, 1e6);
+  set.add("feature_zipf", o.feature_zipf, "").range(0, 10);
+  set.add("topic_zipf", o.topic_zipf, "").range(0, 10);
+  set.add("label_zipf", o.label_zipf, "").range(0, 10);
+  set.add("noise", o.noise, "").range(0, 1);
+}
+
+}  // namespace
+
+std::vector<std::string> generator_preset_names() {
+  std::vector<std::string> names;
+  for (const GeneratorOptions& preset : presets()) names.push_back(preset.name);
+  return names;
+}
+
+GeneratorOptions generator_preset(std::string_view name, double scale) {
+  const auto at = std::ranges::find(presets(), name, &GeneratorOptions::name);
+  if (at == presets().end()) {
+    const std::vector<std::string> names = generator_preset_names();
+    refuse("generator", quote(name), alternatives(names), did_you_mean(name, names));
+  }
+  GeneratorOptions options = *at;
+  if (scale == 1.0) return options;
+  if (!(scale >= kSmallestScale && scale <= kLargestScale)) {
+    refuse("generator: scale", fmt::format("{}", scale),
+           fmt::format("a number from {} to {}", kSmallestScale, kLargestScale));
+  }
+  options.name = fmt::format("{}?scale={}", name, scale);
+  scale_count(options.rows_train, scale, 1);
+  scale_count(options.rows_test, scale, 1);
+  scale_count(options.features, scale, 8);
+  scale_count(options.labels, scale, 4);
+  options.nonzeros_per_sample = std::min(options.nonzeros_per_sample, options.features / 4.0);
+  options.labels_per_sample = std::min(options.labels_per_sample, options.labels / 4.0);
+  return options;
+}
+
+GeneratorOptions parse_generator_spec(std::string_view spec) {
+  const GeneratorParts parts = generator_parts(spec);
+  double scale = 1.0;
+  GeneratorOptions options = generator_preset(parts.preset);
+  const auto read = [&] {
+    OptionSet set;
+    declare(set, options, scale);
+    read_settings(spec, set, "scale=0.1&seed=1");
+  };
+  read();  // the scale, of which the preset is made that the others change
+  options = generator_preset(parts.preset, scale);
+  read();
+  options.name = parts.name;
+  return options;
+}
+
+void check_generator_options(const GeneratorOptions& options) {
+  GeneratorOptions copy = options;
+  double scale = 1;
+  OptionSet set;
+  declare(set, copy, scale);
+  for (const Option& option : set.options()) {
+    set.set_json(option.name, option.to_json(), OptionSource::flag, "generator: " + option.name);
+  }
 }
 
 }  // namespace hetsgd

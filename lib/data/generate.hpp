@@ -15,21 +15,19 @@
 // Every row is a pure function of (options, part, row): the same bytes for any number of threads.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/dataset.hpp"
-#include "data/load.hpp"
+#include "data/generator.hpp"
 
 namespace hetsgd {
 
-struct GeneratorOptions {
-  std::string name = "generated";
-  std::uint64_t rows_train = 2000;
-  std::uint64_t rows_test = 500;
+struct GeneratorOptions : GeneratedRows {
+  GeneratorOptions() : GeneratedRows{"generated", 2000, 500} {}
+
   Index features = 500;
   Index labels = 50;
   double nonzeros_per_sample = 20;  // mean
@@ -38,7 +36,6 @@ struct GeneratorOptions {
   double topic_zipf = 0.5;
   double label_zipf = 1.0;  // among the labels of one topic
   double noise = 0.2;       // 0: everything follows the topic; 1: nothing can be learnt
-  std::uint64_t seed = 1;
 };
 
 // `amazon670k` and `delicious200k` (table 1 of the Adaptive SGD paper) and `tiny`. `scale`
@@ -46,17 +43,6 @@ struct GeneratorOptions {
 // Error(usage) for other names.
 GeneratorOptions generator_preset(std::string_view name, double scale = 1.0);
 std::vector<std::string> generator_preset_names();
-
-inline constexpr std::string_view kGeneratorPrefix = "generate:";
-inline bool is_generator_spec(std::string_view path) { return path.starts_with(kGeneratorPrefix); }
-
-// The parts of `generate:PRESET?SETTINGS`, views into what they were taken from. Neither is checked.
-struct GeneratorParts {
-  std::string_view name;              // all but the prefix
-  std::string_view preset, settings;  // settings: empty without a question mark
-};
-// Of what is_generator_spec().
-GeneratorParts generator_parts(std::string_view spec);
 
 // `generate:PRESET?key=value&key=value`, with the keys scale, seed, rows_train, rows_test,
 // features, labels, nonzeros, labels_per_sample, feature_zipf, topic_zipf, label_zipf, noise.

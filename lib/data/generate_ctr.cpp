@@ -1,13 +1,13 @@
 #include "data/generate_ctr.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/error.hpp"
 #include "data/clicks.hpp"
 #include "data/ctr_laws.hpp"
 #include "data/parallel.hpp"
-#include "data/source.hpp"
 #include "data/vocabulary.hpp"
 
 namespace hetsgd {
@@ -97,17 +97,8 @@ ClickGenerator::ClickGenerator(const ClickOptions& options, std::optional<int> t
 
 template <class Each>
 void ClickGenerator::for_rows(std::uint64_t rows, std::optional<int> threads, Each&& each) const {
-  const std::uint64_t chunks = (rows + kChunkOfClicks - 1) / kChunkOfClicks;
-  // One task per thread, so that each sets up its memory once; the chunks are dealt out in turn.
-  const auto tasks =
-      std::min<std::uint64_t>(chunks, static_cast<std::uint64_t>(thread_count(threads)));
-  parallel_tasks(threads, tasks, [&](std::size_t task) {
-    Memory memory(*this);
-    for (std::uint64_t chunk = task; chunk < chunks; chunk += tasks) {
-      const std::uint64_t end = std::min(rows, (chunk + 1) * kChunkOfClicks);
-      for (std::uint64_t row = chunk * kChunkOfClicks; row < end; ++row) each(row, memory);
-    }
-  });
+  parallel_rows(
+      threads, rows, kChunkOfClicks, [this] { return Memory(*this); }, each);
 }
 
 double ClickGenerator::day_of(std::uint64_t i) const {
@@ -217,6 +208,85 @@ ClickCeilings ClickGenerator::ceilings(const CategoricalFields<View>& vocabulary
   ClickCeilings ceilings{ceiling_of(full, positive), ceiling_of(without_pairs, positive), {}};
   if (!hashed) ceilings.vocabulary = ceiling_of(of_known, positive);
   return ceilings;
+}
+
+// --- specifications ------------------------------------------------------------------------------
+
+namespace {
+
+struct ClickPreset {
+  std::string_view name;
+  std::uint64_t rows_train, rows_test;
+  double days;
+};
+
+constexpr std::uint64_t kKaggleRows = 45'840'617, kKaggleTestRows = 6'548'660;  // the last seventh
+constexpr std::array<ClickPreset, 3> kClickPresets = {
+    {{"criteo", kKaggleRows - kKaggleTestRows, kKaggleTestRows, 7},
+     {"criteo-terabyte", 4'195'197'692, 89'137'319, 24},
+     {"ctr-tiny", 20'000, 5'000, 7}}};
+
+constexpr double kMostDays = 3650, kShortestDrift = 0.1;  // 2^16 generations at most
+
+const ClickPreset* find_click_preset(std::string_view name) {
+  const auto* const at = std::ranges::find(kClickPresets, name, &ClickPreset::name);
+  return at == kClickPresets.end() ? nullptr : at;
+}
+
+// Rows of both parts, in the preset's proportion.
+void scale_rows(ClickOptions& options, const ClickPreset& preset, double scale) {
+  const auto all = static_cast<double>(preset.rows_train + preset.rows_test);
+  const auto rows = static_cast<std::uint64_t>(std::max(2.0, std::round(all * scale)));
+  const double share = static_cast<double>(preset.rows_test) / all;
+  options.rows_test =
+      static_cast<std::uint64_t>(std::max(1.0, std::round(share * static_cast<double>(rows))));
+  options.rows_train = rows - options.rows_test;
+}
+
+}  // namespace
+
+std::vector<std::string> click_preset_names() {
+  std::vector<std::string> names;
+  for (const ClickPreset& preset : kClickPresets) names.emplace_back(preset.name);
+  return names;
+}
+
+bool is_click_spec(std::string_view spec) {
+  return is_generator_spec(spec) && find_click_preset(generator_parts(spec).preset) != nullptr;
+}
+
+ClickOptions parse_click_spec(std::string_view spec) {
+  HETSGD_CHECK(is_click_spec(spec));
+  const GeneratorParts parts = generator_parts(spec);
+  const ClickPreset& preset = *find_click_preset(parts.preset);
+  ClickOptions options;
+  options.preset = preset.name;
+  options.name = parts.name;
+  options.days = preset.days;
+  double scale = 1;
+  OptionSet set;
+  set.add("scale", scale, "").range(1e-9, 50);
+  set.add("seed", options.seed, "");
+  set.add("days", options.days, "").range(1e-3, kMostDays);
+  set.add("drift_days", options.drift_days, "").range(0, 1e6);
+  set.add("signal", options.signal, "").range(0, 100);
+  read_settings(spec, set, "scale=0.1&seed=1");
+  if (options.drift_days > 0 && options.drift_days < kShortestDrift) {
+    refuse(fmt::format("{}: drift_days", spec), fmt::format("{}", options.drift_days),
+           fmt::format("0, which keeps ids, or at least {}", kShortestDrift));
+  }
+  scale_rows(options, preset, scale);
+  if (static_cast<double>(options.rows()) > kMostGeneratedRows) {
+    refuse(fmt::format("{}: scale", spec), fmt::format("{}, or {} rows", scale, options.rows()),
+           fmt::format("at most {} rows", kMostGeneratedRows));
+  }
+  return options;
+}
+
+std::uint64_t click_hash(const ClickOptions& o, DataPart part) {
+  constexpr int kVersion = 1;  // raise it when other bytes come out
+  return generated_hash(part, kVersion, o.preset, o.rows_train, o.rows_test, o.days, o.drift_days,
+                        o.signal, o.seed);
 }
 
 }  // namespace hetsgd

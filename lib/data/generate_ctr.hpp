@@ -22,35 +22,27 @@
 #include <string_view>
 #include <vector>
 
-#include "core/random.hpp"
 #include "data/ctr_laws.hpp"
 #include "data/ctr_teacher.hpp"
 #include "data/fields.hpp"
-#include "data/load.hpp"
+#include "data/generator.hpp"
 #include "data/value_table.hpp"
 #include "data/zipf.hpp"
 
 namespace hetsgd {
 
-struct ClickOptions {
-  std::string name;  // "criteo?scale=0.1"
+struct ClickOptions : GeneratedRows {
   std::string preset;
-  std::uint64_t rows_train = 0, rows_test = 0;
   double days = 7;         // of all rows together
   double drift_days = 14;  // until each id is another; 0: never
   double signal = 2.25;    // variance of the log odds
-  std::uint64_t seed = 1;
-
-  std::uint64_t rows() const { return rows_train + rows_test; }
-  std::uint64_t rows_of(DataPart part) const {
-    return part == DataPart::train ? rows_train : rows_test;
-  }
 };
 
 std::vector<std::string> click_preset_names();
 // Whether `spec` is generate:PRESET?... of one of these presets.
 bool is_click_spec(std::string_view spec);
-// Keys: scale, seed, days, drift_days, signal. Click data alone: is_click_spec(). Throws Error(usage) naming what is wrong.
+// Keys: scale, seed, days, drift_days, signal. `spec`: is_click_spec(). Throws Error(usage) naming what
+// is wrong.
 ClickOptions parse_click_spec(std::string_view spec);
 // Stands for the bytes that a file of this part would have.
 std::uint64_t click_hash(const ClickOptions& options, DataPart part);

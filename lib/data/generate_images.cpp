@@ -6,13 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.hpp"
-#include "core/key_values.hpp"
-#include "core/random.hpp"
-#include "data/generate.hpp"
 #include "data/images.hpp"
+#include "data/labels.hpp"
 #include "data/parallel.hpp"
-#include "data/source.hpp"
 
 namespace hetsgd {
 
@@ -22,9 +18,6 @@ constexpr Index kTemplateCell = 2;
 constexpr Index kShiftShare = 7;  // of the size
 constexpr double kMiddle = 128, kSpread = 48;
 constexpr std::uint64_t kImageChunk = 64;
-
-// Counter words of the generator's streams, apart from those of sparse rows.
-enum ImageStream : std::uint32_t { kImageTrainRow = 16, kImageTestRow = 17, kImageTemplate = 18 };
 
 // A template is larger than an image by the shifts on either side.
 std::size_t shift_of(const ImageOptions& options) { return options.size / kShiftShare; }
@@ -40,8 +33,7 @@ class ImageGenerator {
 
   // Writes the row's pixels and returns its label.
   Index draw(DataPart part, std::uint64_t row, std::uint8_t* to) const {
-    RandomStream stream(options_.seed, Purpose::generator, row,
-                        part == DataPart::train ? kImageTrainRow : kImageTestRow);
+    RandomStream stream = row_stream(options_, part, row, kImageRow);
     const auto label = static_cast<Index>(stream.below(options_.classes));
     const std::size_t down = stream.below(2 * shift_ + 1), right = stream.below(2 * shift_ + 1);
     const double deviation = options_.noise * std::sqrt(options_.channels);
@@ -93,68 +85,44 @@ void require_image_memory(const ImageOptions& o, std::uint64_t rows) {
                  "fewer rows_train, rows_test or classes, or a smaller size");
 }
 
-std::uint64_t image_options_hash(const ImageOptions& o, DataPart part) {
-  constexpr int kVersion = 2;  // raise it when other bytes come out
-  return content_hash(fmt::format("images {} {} {} {} {} {} {} {} {}", kVersion, o.rows_train,
-                                  o.rows_test, o.classes, o.size, o.channels, o.noise, o.seed,
-                                  part == DataPart::train ? "train" : "test"));
-}
-
 }  // namespace
 
-bool is_image_spec(std::string_view spec) {
-  return is_generator_spec(spec) && generator_parts(spec).preset == kImagePreset;
-}
-
 ImageOptions parse_image_spec(std::string_view spec) {
-  HETSGD_CHECK(is_image_spec(spec));
-  constexpr double kMostImages = 4294967295.0;
   ImageOptions options;
-  const GeneratorParts parts = generator_parts(spec);
-  options.name = parts.name;
-  if (parts.settings.empty()) return options;
+  options.name = generator_parts(spec).name;
   OptionSet set;
-  set.add("rows_train", options.rows_train, "").range(1, kMostImages);
-  set.add("rows_test", options.rows_test, "").range(1, kMostImages);
+  set.add("rows_train", options.rows_train, "").range(1, kMostGeneratedRows);
+  set.add("rows_test", options.rows_test, "").range(1, kMostGeneratedRows);
   set.add("classes", options.classes, "").range(2, 65536);
   set.add("size", options.size, "").range(1, 1024);
   set.add("channels", options.channels, "").range(1, 64);
   set.add("noise", options.noise, "").range(0, 1000);
   set.add("seed", options.seed, "");
-  KeyValues(parts.settings, '&', std::string(spec), "classes=10&size=28&channels=1").set(set);
+  read_settings(spec, set, "classes=10&size=28&channels=1");
   return options;
 }
 
-ParsedData generate_images(const ImageOptions& options, DataPart part, std::optional<int> threads) {
-  const std::uint64_t rows = part == DataPart::train ? options.rows_train : options.rows_test;
-  require_image_memory(options, rows);
-  const ImageGenerator generator(options);
+ParsedData generate_images(const ImageOptions& o, DataPart part, std::optional<int> threads) {
+  constexpr int kVersion = 2;  // raise it when other bytes come out
+  const std::uint64_t rows = o.rows_of(part);
+  require_image_memory(o, rows);
+  const ImageGenerator generator(o);
   DatasetBuilder data;
-  data.name = options.name;
-  data.content_hash = image_options_hash(options, part);
-  data.task = Task::multiclass;
-  data.label_count = options.classes;
-  data.images.channels = options.channels;
-  data.images.height = data.images.width = options.size;
+  data.name = o.name;
+  data.content_hash = generated_hash(part, "images", kVersion, o.rows_train, o.rows_test, o.classes,
+                                     o.size, o.channels, o.noise, o.seed);
+  data.images.channels = o.channels;
+  data.images.height = data.images.width = o.size;
   const std::size_t size = data.images.size();
   data.images.pixel.resize(rows * size);
   data.targets.index.resize(rows);
-  parallel_tasks(threads, (rows + kImageChunk - 1) / kImageChunk, [&](std::size_t chunk) {
-    const std::uint64_t begin = chunk * kImageChunk;
-    for (std::uint64_t row = begin; row < std::min(rows, begin + kImageChunk); ++row) {
-      data.targets.index[row] = generator.draw(part, row, data.images.pixel.data() + row * size);
-    }
+  parallel_rows(threads, rows, kImageChunk, [&](std::uint64_t row) {
+    data.targets.index[row] = generator.draw(part, row, data.images.pixel.data() + row * size);
   });
   data.targets.begin.resize(rows + 1);
   std::iota(data.targets.begin.begin(), data.targets.begin.end(), std::uint64_t{0});
   set_image_statistics(data);
-  ParsedData parsed;
-  for (Index label = 0; label < options.classes; ++label) {
-    parsed.report.label_names.push_back(std::to_string(label));
-  }
-  parsed.report.format = DataFormat::generated;
-  parsed.data = std::move(data).build();
-  return parsed;
+  return with_numbered_labels(std::move(data), o.classes, DataFormat::generated);
 }
 
 }  // namespace hetsgd

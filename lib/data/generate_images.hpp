@@ -12,30 +12,24 @@
 // Every row is a pure function of (options, part, row): the same bytes for any number of threads.
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 
-#include "data/load.hpp"
-#include "data/text_parser.hpp"
+#include "data/generator.hpp"
 
 namespace hetsgd {
 
-struct ImageOptions {
-  std::string name = "images";
-  std::uint64_t rows_train = 10000, rows_test = 2000;
+struct ImageOptions : GeneratedRows {
+  ImageOptions() : GeneratedRows{"images", 10000, 2000} {}
+
   Index classes = 10;
   Index size = 32;  // height and width
   Index channels = 3;
   double noise = 1.7;
-  std::uint64_t seed = 1;
 };
 
 inline constexpr std::string_view kImagePreset = "images";
 
-// Whether `spec` is generate:images?...
-bool is_image_spec(std::string_view spec);
 // Throws Error(usage) naming what is wrong.
 ImageOptions parse_image_spec(std::string_view spec);
 

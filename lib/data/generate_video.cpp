@@ -7,11 +7,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "core/key_values.hpp"
-#include "core/random.hpp"
-#include "data/generate.hpp"
+#include "data/labels.hpp"
 #include "data/parallel.hpp"
-#include "data/source.hpp"
 
 namespace hetsgd {
 
@@ -20,21 +17,12 @@ namespace {
 constexpr std::size_t kVideoKnots = 8;
 constexpr std::uint64_t kVideoChunk = 16;
 
-// Counter words of the generator's streams, apart from those of sparse rows and images.
-enum VideoStream : std::uint32_t {
-  kVideoTrainRow = 24,
-  kVideoTestRow = 25,
-  kVideoTrainLength = 26,
-  kVideoTestLength = 27,
-  kVideoPath = 28
-};
-
 class VideoGenerator final : public FrameSource {
  public:
   VideoGenerator(const VideoOptions& options, DataPart part) : options_(options), part_(part) {
     path_.reserve(std::size_t{options.classes} * kVideoKnots * options.size);
     for (Index label = 0; label < options.classes; ++label) {
-      RandomStream stream(options.seed, Purpose::generator, label, kVideoPath);
+      RandomStream stream(options.seed, Purpose::generator, label, kClassPath);
       for (std::size_t i = 0; i < kVideoKnots * options.size; ++i) {
         path_.push_back(static_cast<float>(stream.normal()));
       }
@@ -42,12 +30,12 @@ class VideoGenerator final : public FrameSource {
   }
 
   Index label(std::uint64_t row) const {
-    RandomStream stream = of_row(row);
+    RandomStream stream = row_stream(options_, part_, row, kClipRow);
     return label_from(stream);
   }
 
   void draw(std::uint64_t row, std::span<float> frames) const override {
-    RandomStream stream = of_row(row);
+    RandomStream stream = row_stream(options_, part_, row, kClipRow);  // the label, then the noise
     const float* const path = &path_[label_from(stream) * kVideoKnots * options_.size];
     const std::uint64_t length = frames.size() / options_.size;
     const double last = static_cast<double>(std::max<std::uint64_t>(length - 1, 1));
@@ -66,11 +54,6 @@ class VideoGenerator final : public FrameSource {
   }
 
  private:
-  // The label comes first, then the noise.
-  RandomStream of_row(std::uint64_t row) const {
-    return {options_.seed, Purpose::generator, row,
-            part_ == DataPart::train ? kVideoTrainRow : kVideoTestRow};
-  }
   Index label_from(RandomStream& stream) const {
     return static_cast<Index>(stream.below(options_.classes));
   }
@@ -82,8 +65,7 @@ class VideoGenerator final : public FrameSource {
 
 constexpr const char* kLessVideo =
     "frames=drawn makes frames when a batch reads them; a smaller size, fewer clips or classes "
-    "take "
-    "less";
+    "take less";
 
 // What is known before lengths are drawn. Each clip has its label and its places in two lists, and
 // its frames where they are stored.
@@ -103,39 +85,21 @@ void store_frames(const VideoGenerator& generator, const VideoOptions& options,
   require_memory(sizeof(float) * static_cast<double>(sequences.frames()) * options.size,
                  options.name, "the frames", MemoryLimit::available, kLessVideo);
   sequences.value.resize(sequences.frames() * size);
-  parallel_tasks(threads, (rows + kVideoChunk - 1) / kVideoChunk, [&](std::size_t chunk) {
-    const std::uint64_t begin = chunk * kVideoChunk;
-    for (std::uint64_t row = begin; row < std::min(rows, begin + kVideoChunk); ++row) {
-      generator.draw(row, {sequences.value.data() + sequences.begin[row] * size,
-                           sequences.length(row) * size});
-    }
+  parallel_rows(threads, rows, kVideoChunk, [&](std::uint64_t row) {
+    generator.draw(
+        row, {sequences.value.data() + sequences.begin[row] * size, sequences.length(row) * size});
   });
-}
-
-std::uint64_t video_options_hash(const VideoOptions& o, DataPart part) {
-  constexpr int kVersion = 1;  // raise it when other bytes come out
-  return content_hash(fmt::format("video {} {} {} {} {} {} {} {} {} {} {} {}", kVersion, o.clips,
-                                  o.clips_test, o.classes, o.size, o.median, o.sigma, o.shortest,
-                                  o.longest, o.noise, o.seed,
-                                  part == DataPart::train ? "train" : "test"));
 }
 
 }  // namespace
 
-bool is_video_spec(std::string_view spec) {
-  return is_generator_spec(spec) && generator_parts(spec).preset == kVideoPreset;
-}
-
 VideoOptions parse_video_spec(std::string_view spec) {
-  HETSGD_CHECK(is_video_spec(spec));
-  constexpr double kMostClips = 4294967295.0, kMostFrames = 1e6;
+  constexpr double kMostFrames = 1e6;
   VideoOptions options;
-  const GeneratorParts parts = generator_parts(spec);
-  options.name = parts.name;
-  if (parts.settings.empty()) return options;
+  options.name = generator_parts(spec).name;
   OptionSet set;
-  set.add("clips", options.clips, "").range(1, kMostClips);
-  set.add("clips_test", options.clips_test, "").range(1, kMostClips);
+  set.add("clips", options.rows_train, "").range(1, kMostGeneratedRows);
+  set.add("clips_test", options.rows_test, "").range(1, kMostGeneratedRows);
   set.add("classes", options.classes, "").range(2, 65536);
   set.add("size", options.size, "").range(1, 65536);
   set.add("median", options.median, "").range(1, kMostFrames);
@@ -146,57 +110,48 @@ VideoOptions parse_video_spec(std::string_view spec) {
   set.add_choice("frames", options.frames,
                  {{"stored", VideoFrames::stored}, {"drawn", VideoFrames::drawn}}, "");
   set.add("seed", options.seed, "");
-  KeyValues(parts.settings, '&', std::string(spec), "clips=500&classes=5&size=16&median=20")
-      .set(set);
+  read_settings(spec, set, "clips=500&classes=5&size=16&median=20");
   if (options.shortest > options.longest) {
-    throw usage_error("{}: longest: found {}, expected at least {}, the shortest", spec,
-                      options.longest, options.shortest);
+    refuse(fmt::format("{}: longest", spec), fmt::format("{}", options.longest),
+           fmt::format("at least {}, the shortest", options.shortest));
   }
   return options;
 }
 
 std::uint64_t video_length(const VideoOptions& options, DataPart part, std::uint64_t row) {
-  RandomStream stream(options.seed, Purpose::generator, row,
-                      part == DataPart::train ? kVideoTrainLength : kVideoTestLength);
+  RandomStream stream = row_stream(options, part, row, kClipLength);
   const double frames = std::round(stream.lognormal(std::log(options.median), options.sigma));
   return static_cast<std::uint64_t>(std::clamp(frames, static_cast<double>(options.shortest),
                                                static_cast<double>(options.longest)));
 }
 
-ParsedData generate_video(const VideoOptions& options, DataPart part, std::optional<int> threads) {
-  const std::uint64_t rows = part == DataPart::train ? options.clips : options.clips_test;
-  require_video_memory(options, rows);
+ParsedData generate_video(const VideoOptions& o, DataPart part, std::optional<int> threads) {
+  constexpr int kVersion = 1;  // raise it when other bytes come out
+  const std::uint64_t rows = o.rows_of(part);
+  require_video_memory(o, rows);
   DatasetBuilder data;
-  data.name = options.name;
-  data.content_hash = video_options_hash(options, part);
-  data.task = Task::multiclass;
-  data.label_count = options.classes;
+  data.name = o.name;
+  data.content_hash =
+      generated_hash(part, "video", kVersion, o.rows_train, o.rows_test, o.classes, o.size,
+                     o.median, o.sigma, o.shortest, o.longest, o.noise, o.seed);
   Sequences<Owned>& sequences = data.sequences;
-  sequences.numbers = options.size;
+  sequences.numbers = o.size;
   sequences.begin.reserve(rows + 1);
   data.targets.begin.reserve(rows + 1);
   data.targets.index.reserve(rows);
   sequences.begin.push_back(0);
+  const auto generator = std::make_shared<const VideoGenerator>(o, part);
   for (std::uint64_t row = 0; row < rows; ++row) {
-    sequences.begin.push_back(sequences.begin.back() + video_length(options, part, row));
+    sequences.begin.push_back(sequences.begin.back() + video_length(o, part, row));
     data.targets.begin.push_back(row + 1);
-  }
-  const auto generator = std::make_shared<const VideoGenerator>(options, part);
-  for (std::uint64_t row = 0; row < rows; ++row) {
     data.targets.index.push_back(generator->label(row));
   }
-  if (options.frames == VideoFrames::drawn) {
+  if (o.frames == VideoFrames::drawn) {
     data.drawn = generator;
   } else {
-    store_frames(*generator, options, sequences, threads);
+    store_frames(*generator, o, sequences, threads);
   }
-  ParsedData parsed;
-  for (Index label = 0; label < options.classes; ++label) {
-    parsed.report.label_names.push_back(std::to_string(label));
-  }
-  parsed.report.format = DataFormat::generated;
-  parsed.data = std::move(data).build();
-  return parsed;
+  return with_numbered_labels(std::move(data), o.classes, DataFormat::generated);
 }
 
 }  // namespace hetsgd

@@ -17,33 +17,27 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 
-#include "data/load.hpp"
-#include "data/text_parser.hpp"
+#include "data/generator.hpp"
 
 namespace hetsgd {
 
 enum class VideoFrames { stored, drawn };
 
-struct VideoOptions {
-  std::string name = "video";
-  std::uint64_t clips = 13320;  // for training
-  std::uint64_t clips_test = 2000;
+struct VideoOptions : GeneratedRows {
+  VideoOptions() : GeneratedRows{"video", 13320, 2000} {}  // a row is a clip
+
   Index classes = 101;
   Index size = 2048;                     // numbers of a frame
   double median = 164.7, sigma = 0.494;  // of the lengths, in frames
   std::uint64_t shortest = 29, longest = 1776;
   double noise = 1;
   VideoFrames frames = VideoFrames::stored;
-  std::uint64_t seed = 1;
 };
 
 inline constexpr std::string_view kVideoPreset = "video";
 
-// Whether `spec` is generate:video?...
-bool is_video_spec(std::string_view spec);
 // Throws Error(usage) naming what is wrong.
 VideoOptions parse_video_spec(std::string_view spec);
 

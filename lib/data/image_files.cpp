@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "data/images.hpp"
+#include "data/labels.hpp"
 #include "data/source.hpp"
 
 namespace hetsgd {
@@ -89,20 +90,6 @@ void add_label(DatasetBuilder& data, Index label) {
   data.targets.begin.push_back(data.targets.index.size());
 }
 
-// What is left to say when all rows are there.
-ParsedData finish(DatasetBuilder&& data, Index labels, DataFormat format) {
-  data.task = Task::multiclass;
-  data.label_count = labels;
-  set_image_statistics(data);
-  ParsedData parsed;
-  for (Index label = 0; label < labels; ++label) {
-    parsed.report.label_names.push_back(std::to_string(label));
-  }
-  parsed.report.format = format;
-  parsed.data = std::move(data).build();
-  return parsed;
-}
-
 }  // namespace
 
 std::optional<DataFormat> image_format(std::string_view bytes, DataFormat stated) {
@@ -166,7 +153,8 @@ ParsedData parse_idx(std::string_view images, std::string_view labels, const std
     most = std::max(most, label);
     add_label(data, label);
   }
-  return finish(std::move(data), most + 1, DataFormat::idx);
+  set_image_statistics(data);
+  return with_numbered_labels(std::move(data), most + 1, DataFormat::idx);
 }
 
 ParsedData parse_cifar(std::string_view bytes, DataFormat format, const std::string& path) {
@@ -193,7 +181,8 @@ ParsedData parse_cifar(std::string_view bytes, DataFormat format, const std::str
     std::memcpy(data.images.pixel.data() + row * kCifarShape.size(),
                 record.data() + form.label_bytes, kCifarShape.size());
   }
-  return finish(std::move(data), labels, format);
+  set_image_statistics(data);
+  return with_numbered_labels(std::move(data), labels, format);
 }
 
 }  // namespace hetsgd

@@ -16,7 +16,6 @@
 #include <string_view>
 
 #include "data/load.hpp"
-#include "data/text_parser.hpp"
 
 namespace hetsgd {
 

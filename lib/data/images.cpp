@@ -73,13 +73,11 @@ void copy_plane(const std::uint8_t* from, const ImageShape& shape, const ImageCh
   }
 }
 
-struct ImageStatistics {
-  std::vector<float> mean, deviation;
-};
-
 // Sums are whole numbers, so that they do not depend on an order.
-ImageStatistics statistics_of(const ImageShape& shape, std::span<const std::uint8_t> pixels) {
-  ImageStatistics result;
+void set_statistics(std::span<const std::uint8_t> pixels, Images<Owned>& to) {
+  const ImageShape shape = to.shape();
+  to.mean.clear();
+  to.deviation.clear();
   const std::size_t plane = std::size_t{shape.height} * shape.width;
   for (Index c = 0; c < shape.channels; ++c) {
     std::array<std::uint64_t, 256> count{};
@@ -95,28 +93,23 @@ ImageStatistics statistics_of(const ImageShape& shape, std::span<const std::uint
       const double distance = static_cast<double>(byte) - mean;
       squares += static_cast<double>(count[byte]) * distance * distance;
     }
-    result.mean.push_back(static_cast<float>(mean));
-    result.deviation.push_back(squares > 0 ? static_cast<float>(std::sqrt(squares / all)) : 1.0F);
+    to.mean.push_back(static_cast<float>(mean));
+    to.deviation.push_back(squares > 0 ? static_cast<float>(std::sqrt(squares / all)) : 1.0F);
   }
-  return result;
 }
 
 // Gives `data` other images, or, without pixels, the same with other statistics; what other views
 // show stays as it is.
 void set_images(Dataset& data, Images<Owned> images) {
-  struct Owners {
-    std::shared_ptr<const void> others;
-    Images<Owned> images;
-  };
-  const auto owners = std::make_shared<const Owners>(Owners{data.owner, std::move(images)});
-  const Images<Owned>& own = owners->images;
-  data.images.channels = own.channels;
-  data.images.height = own.height;
-  data.images.width = own.width;
-  if (!own.pixel.empty()) data.images.pixel = own.pixel;
-  data.images.mean = own.mean;
-  data.images.deviation = own.deviation;
-  data.owner = owners;
+  const Images<View> all = view_of(keep(data, std::move(images)));
+  const std::span<const std::uint8_t> before = data.images.pixel;
+  data.images = all;
+  if (all.pixel.empty()) data.images.pixel = before;
+}
+
+// Images of this shape, without pixels or statistics.
+Images<Owned> images_of(const ImageShape& shape) {
+  return {shape.channels, shape.height, shape.width, {}, {}, {}};
 }
 
 // A feature's value as a byte. `full`: what 255 stands for.
@@ -167,21 +160,12 @@ ImageShape parse_image_shape(const std::string& option, std::string_view text) {
   return {number(parts[0]), number(parts[1]), number(parts[2])};
 }
 
-void set_image_statistics(DatasetBuilder& data) {
-  ImageStatistics found = statistics_of(data.images.shape(), data.images.pixel);
-  data.images.mean = std::move(found.mean);
-  data.images.deviation = std::move(found.deviation);
-}
+void set_image_statistics(DatasetBuilder& data) { set_statistics(data.images.pixel, data.images); }
 
 void set_image_statistics(Dataset& data) {
-  const ImageShape shape = data.images.shape();
-  ImageStatistics found = statistics_of(shape, data.images.pixel);
-  set_images(data, {shape.channels,
-                    shape.height,
-                    shape.width,
-                    {},
-                    std::move(found.mean),
-                    std::move(found.deviation)});
+  Images<Owned> images = images_of(data.images.shape());
+  set_statistics(data.images.pixel, images);
+  set_images(data, std::move(images));
 }
 
 void match_images(Dataset& data, const Dataset& training, const std::string& path) {
@@ -190,15 +174,10 @@ void match_images(Dataset& data, const Dataset& training, const std::string& pat
     throw data_error("{}: images of {}x{}x{}, the training data has {}x{}x{}", path, found.channels,
                      found.height, found.width, expected.channels, expected.height, expected.width);
   }
-  const auto copy = [](std::span<const float> values) {
-    return std::vector<float>(values.begin(), values.end());
-  };
-  set_images(data, {found.channels,
-                    found.height,
-                    found.width,
-                    {},
-                    copy(training.images.mean),
-                    copy(training.images.deviation)});
+  Images<Owned> images = images_of(found);
+  images.mean.assign(training.images.mean.begin(), training.images.mean.end());
+  images.deviation.assign(training.images.deviation.begin(), training.images.deviation.end());
+  set_images(data, std::move(images));
 }
 
 void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string& path) {
@@ -215,7 +194,7 @@ void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string
   require_memory(static_cast<double>(data.rows()) * static_cast<double>(size), path,
                  "the rows as images", MemoryLimit::available, "a smaller --image takes less");
   const bool shares = values.empty() || *std::ranges::max_element(values) <= 1;
-  Images<Owned> images{shape.channels, shape.height, shape.width, {}, {}, {}};
+  Images<Owned> images = images_of(shape);
   images.pixel.resize(data.rows() * size);
   for (std::uint64_t row = 0; row < data.rows(); ++row) {
     const std::span<const Index> features = data.features(row);
@@ -230,9 +209,7 @@ void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string
           byte_of(data.values(row)[k], shares ? 1.0F : 255.0F, path, row);
     }
   }
-  ImageStatistics found = statistics_of(shape, images.pixel);
-  images.mean = std::move(found.mean);
-  images.deviation = std::move(found.deviation);
+  set_statistics(images.pixel, images);
   set_images(data, std::move(images));
   data.sparse = {};
   data.feature_count = 0;

@@ -238,6 +238,22 @@ void encode_labels(DatasetBuilder& data, std::vector<std::string>& names, std::o
   encode_binary(data, names, place);
 }
 
+std::vector<std::string> numbered_labels(std::size_t count) {
+  std::vector<std::string> names(count);
+  for (std::size_t label = 0; label < count; ++label) names[label] = std::to_string(label);
+  return names;
+}
+
+ParsedData with_numbered_labels(DatasetBuilder&& data, Index labels, DataFormat format) {
+  data.task = Task::multiclass;
+  data.label_count = labels;
+  ParsedData parsed;
+  parsed.report.label_names = numbered_labels(labels);
+  parsed.report.format = format;
+  parsed.data = std::move(data).build();
+  return parsed;
+}
+
 void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& options) {
   match_fields(data, report, options);
   if (options.task && *options.task != data.task) {

@@ -23,6 +23,12 @@ using RowPlace = std::function<std::string(std::uint64_t row)>;
 void encode_labels(DatasetBuilder& data, std::vector<std::string>& names, std::optional<Task> task,
                    const RowPlace& place);
 
+// "0", "1", ... `count` - 1: the texts of labels that have no others.
+std::vector<std::string> numbered_labels(std::size_t count);
+
+// A multiclass data set whose rows have one label each, `labels` of them, which are numbered.
+ParsedData with_numbered_labels(DatasetBuilder&& data, Index labels, DataFormat format);
+
 // Makes a test set agree with its training set: task, label columns, and minimum counts
 // (LoadOptions, second half). Throws Error(data) if a label cannot be brought over.
 void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& options);

@@ -1,22 +1,18 @@
 #include "data/load.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/host.hpp"
 #include "data/binary.hpp"
 #include "data/cache.hpp"
-#include "data/clicks.hpp"
 #include "data/criteo.hpp"
-#include "data/generate.hpp"
-#include "data/generate_ctr.hpp"
-#include "data/generate_images.hpp"
-#include "data/generate_video.hpp"
+#include "data/generator.hpp"
 #include "data/image_files.hpp"
 #include "data/images.hpp"
 #include "data/labels.hpp"
@@ -30,12 +26,6 @@ namespace hetsgd {
 namespace {
 
 constexpr std::uint64_t kHeadBytes = 4096;  // the first line of Criteo's text has at most 600
-
-// Empty counts as not set, as everywhere in the shell.
-std::string environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 // The bytes, decompressed into `text` if they must be.
 std::string_view plain_bytes(DataFile& file, const std::string& path, const LoadOptions& options,
@@ -180,32 +170,6 @@ void check_header_counts(const ParsedData& parsed, const std::string& path,
   check(parsed.data.label_count, options.minimum_labels, "labels");
 }
 
-// Of sparse features and labels: the other generators are known by then.
-void check_preset(const std::string& spec) {
-  std::vector<std::string> known = generator_preset_names();
-  const std::string name(generator_parts(spec).preset);
-  if (std::ranges::find(known, name) != known.end()) return;
-  for (std::string& clicks : click_preset_names()) known.push_back(std::move(clicks));
-  for (const std::string_view other : {kImagePreset, kVideoPreset}) known.emplace_back(other);
-  throw with_hint(usage_error("{}: found {}, expected {}", spec, quote(name), alternatives(known)),
-                  did_you_mean(name, known));
-}
-
-ParsedData load_generated(const std::string& spec, const LoadOptions& options) {
-  if (is_click_spec(spec)) return generate_clicks(spec, options);
-  if (is_image_spec(spec)) {
-    return generate_images(parse_image_spec(spec), options.part, options.threads);
-  }
-  if (is_video_spec(spec)) {
-    return generate_video(parse_video_spec(spec), options.part, options.threads);
-  }
-  check_preset(spec);
-  ParsedData parsed;
-  parsed.data = *generate_part(parse_generator_spec(spec), options.part, options.threads);
-  parsed.report.format = DataFormat::generated;
-  return parsed;
-}
-
 }  // namespace
 
 LoadedData load_dataset(const std::string& path, const LoadOptions& options) {
@@ -278,59 +242,23 @@ LoadedPair load_pair(const std::string& train_path, const std::string& test_path
 }
 
 std::string default_cache_directory() {
-  if (const std::string own = environment("HETSGD_CACHE_DIR"); !own.empty()) return own;
-  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty())
-    return cache + "/hetsgd";
-  if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/hetsgd";
-  return "";
+  return user_folder("HETSGD_CACHE_DIR", "XDG_CACHE_HOME", ".cache");
 }
 
 std::string_view to_string(DataFormat format) {
-  switch (format) {
-    case DataFormat::detect:
-      return "detect";
-    case DataFormat::xc:
-      return "xc";
-    case DataFormat::libsvm:
-      return "libsvm";
-    case DataFormat::hsgd:
-      return "hsgd";
-    case DataFormat::generated:
-      return "generated";
-    case DataFormat::criteo:
-      return "criteo";
-    case DataFormat::idx:
-      return "idx";
-    case DataFormat::cifar10:
-      return "cifar10";
-    case DataFormat::cifar100:
-      return "cifar100";
-  }
-  return "?";
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "detect", "xc", "libsvm", "hsgd", "generated", "criteo", "idx", "cifar10", "cifar100"};
+  return kNames[static_cast<std::size_t>(format)];
 }
 
 std::string_view to_string(IndexBase base) {
-  switch (base) {
-    case IndexBase::detect:
-      return "detect";
-    case IndexBase::zero:
-      return "0";
-    case IndexBase::one:
-      return "1";
-  }
-  return "?";
+  static constexpr std::array<std::string_view, 3> kNames = {"detect", "0", "1"};
+  return kNames[static_cast<std::size_t>(base)];
 }
 
 std::string_view to_string(Task task) {
-  switch (task) {
-    case Task::multilabel:
-      return "multilabel";
-    case Task::multiclass:
-      return "multiclass";
-    case Task::binary:
-      return "binary";
-  }
-  return "?";
+  static constexpr std::array<std::string_view, 3> kNames = {"multilabel", "multiclass", "binary"};
+  return kNames[static_cast<std::size_t>(task)];
 }
 
 }  // namespace hetsgd

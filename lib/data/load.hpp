@@ -92,6 +92,12 @@ struct LoadReport {
   double seconds = 0;
 };
 
+// A reader or a generator gives this: a data set without what the training data demand.
+struct ParsedData {
+  Dataset data;
+  LoadReport report;
+};
+
 struct LoadedData {
   DatasetPtr data;
   LoadReport report;

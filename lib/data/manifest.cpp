@@ -1,11 +1,11 @@
 #include "data/manifest.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "core/builtin_file.hpp"
 #include "core/error.hpp"
+#include "core/host.hpp"
 #include "core/json_fields.hpp"
 
 namespace hetsgd {
@@ -63,11 +63,6 @@ ManifestFile read_file_of(const JsonFields& fields) {
   return file;
 }
 
-std::string of_environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value ? value : "";
-}
-
 }  // namespace
 
 std::vector<std::string> manifest_names() { return names_of(builtin_manifest_files()); }
@@ -113,13 +108,8 @@ const ManifestFile& Manifest::part(DataPart part) const {
 }
 
 std::string datasets_folder() {
-  if (const std::string own = of_environment("HETSGD_DATASETS_DIR"); !own.empty()) return own;
-  if (const std::string data = of_environment("XDG_DATA_HOME"); !data.empty()) {
-    return data + "/hetsgd";
-  }
-  if (const std::string home = of_environment("HOME"); !home.empty()) {
-    return home + "/.local/share/hetsgd";
-  }
+  std::string folder = user_folder("HETSGD_DATASETS_DIR", "XDG_DATA_HOME", ".local/share");
+  if (!folder.empty()) return folder;
   throw with_hint(usage_error("no folder for data sets: HETSGD_DATASETS_DIR and HOME are not set"),
                   "set HETSGD_DATASETS_DIR to a folder");
 }

@@ -4,24 +4,27 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/host.hpp"
 #include "core/threads.hpp"
 
 namespace hetsgd {
 
-// The number of threads that `requested` stands for: none means all cores.
+// The number of threads that `requested` stands for: none means all cores that this process may
+// use.
 inline int thread_count(std::optional<int> requested) {
-  if (requested) return *requested;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return requested.value_or(static_cast<int>(available_cores().size()));
 }
 
 // Calls task(i) for every i in [0, count), each once, on up to `threads` threads, in no fixed
-// order; fewer threads do it where the system starts no more. An exception stops what has not begun yet; of several, that of the smallest i is rethrown.
+// order; fewer threads do it where the system starts no more. An exception stops what has not begun
+// yet; of several, that of the smallest i is rethrown.
 template <class Task>
 void parallel_tasks(std::optional<int> threads, std::size_t count, Task&& task) {
   std::atomic<std::size_t> next{0};
@@ -50,6 +53,39 @@ void parallel_tasks(std::optional<int> threads, std::size_t count, Task&& task) 
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }
+}
+
+// Tasks of parallel_rows(): one per thread, but no more than there are chunks.
+inline std::uint64_t row_tasks(std::optional<int> threads, std::uint64_t rows,
+                               std::uint64_t chunk) {
+  return std::min<std::uint64_t>((rows + chunk - 1) / chunk,
+                                 static_cast<std::uint64_t>(thread_count(threads)));
+}
+
+// Calls each(row, scratch) for every row below `rows`, each once, on up to `threads` threads. Each
+// task makes its scratch once, with make(); chunks of `chunk` neighbouring rows are dealt out in
+// turn.
+template <class Make, class Each>
+void parallel_rows(std::optional<int> threads, std::uint64_t rows, std::uint64_t chunk, Make&& make,
+                   Each&& each) {
+  const std::uint64_t tasks = row_tasks(threads, rows, chunk);
+  parallel_tasks(threads, tasks, [&](std::size_t task) {
+    auto scratch = make();
+    for (std::uint64_t first = task * chunk; first < rows; first += tasks * chunk) {
+      const std::uint64_t end = std::min(rows, first + chunk);
+      for (std::uint64_t row = first; row < end; ++row) each(row, scratch);
+    }
+  });
+}
+
+// The same without scratch: each(row), chunk by chunk as threads become free.
+template <class Each>
+void parallel_rows(std::optional<int> threads, std::uint64_t rows, std::uint64_t chunk,
+                   Each&& each) {
+  parallel_tasks(threads, (rows + chunk - 1) / chunk, [&](std::size_t i) {
+    const std::uint64_t end = std::min<std::uint64_t>(rows, (i + 1) * chunk);
+    for (std::uint64_t row = i * chunk; row < end; ++row) each(row);
+  });
 }
 
 }  // namespace hetsgd

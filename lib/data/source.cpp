@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "core/error.hpp"
 #include "core/host.hpp"
@@ -131,8 +132,7 @@ void RunningHash::add(std::string_view bytes) {
 std::uint64_t RunningHash::value() const { return XXH3_64bits_digest(state_.get()); }
 
 std::string file_name(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? path : path.substr(slash + 1);
+  return std::filesystem::path(path).filename().string();
 }
 
 std::vector<std::string> files_of_dataset(const std::string& path) {

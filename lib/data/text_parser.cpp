@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -45,7 +44,6 @@ struct Chunk {
   std::uint64_t rows = 0, features = 0, labels = 0;  // found
   std::uint64_t feature_limit = 0;
   bool has_feature_zero = false;
-  std::optional<LineError> error;
 };
 
 struct Header {
@@ -167,17 +165,14 @@ Body find_body(std::string_view text, const std::string& path, const LoadOptions
   return body;
 }
 
-void parse_chunk(Chunk& chunk, const LineRules& rules, DatasetBuilder& data) {
+void parse_chunk(Chunk& chunk, const LineRules& rules, const std::string& path,
+                 DatasetBuilder& data) {
   const RowSink sink{
       data.sparse.index.data() + chunk.feature, data.sparse.value.data() + chunk.feature,
       data.targets.index.data() + chunk.label, data.sparse.begin.data() + 1 + chunk.row,
       data.targets.begin.data() + 1 + chunk.row};
   LineParser parser(rules, sink);
-  try {
-    for (const char* p = chunk.begin; p < chunk.end;) p = parser.parse_line(p);
-  } catch (LineError& error) {
-    chunk.error = std::move(error);
-  }
+  parse_lines({chunk.begin, chunk.end}, chunk.line, path, parser);
   chunk.rows = parser.rows();
   chunk.features = parser.features();
   chunk.labels = parser.labels();
@@ -225,18 +220,8 @@ void parse_chunks(std::vector<Chunk>& chunks, const LineRules& rules,
     total.commas += chunk.marks.commas;
   }
   make_room(total, threads, path, data);
-  std::atomic<std::size_t> first_bad{chunks.size()};
-  parallel_tasks(threads, chunks.size(), [&](std::size_t c) {
-    if (c > first_bad.load(std::memory_order_relaxed)) return;
-    parse_chunk(chunks[c], rules, data);
-    if (!chunks[c].error) return;
-    std::size_t seen = first_bad.load();
-    while (c < seen && !first_bad.compare_exchange_weak(seen, c)) {
-    }
-  });
-  if (first_bad == chunks.size()) return;
-  const Chunk& bad = chunks[first_bad];
-  fail_in_line(*bad.error, bad.begin, bad.line, path);
+  parallel_tasks(threads, chunks.size(),
+                 [&](std::size_t c) { parse_chunk(chunks[c], rules, path, data); });
 }
 
 template <class T>

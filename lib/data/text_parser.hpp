@@ -28,12 +28,6 @@ namespace hetsgd {
 // Error(data).
 LoadedData parse_text(std::string_view bytes, const std::string& path, const LoadOptions& options);
 
-// A data set without what the training data demand.
-struct ParsedData {
-  Dataset data;
-  LoadReport report;
-};
-
 // The same without the adjustment to training data and without a content hash: what the cache
 // keeps.
 ParsedData parse_text_alone(std::string_view bytes, const std::string& path,

@@ -134,14 +134,11 @@ DatasetBuilder number_clicks(RawClicks&& clicks, const CategoricalFields<View>& 
     numbers.emplace_back(vocabulary, field);
   }
   const std::size_t rows = clicks.rows();
-  parallel_tasks(threads, (rows + kShareRows - 1) / kShareRows, [&](std::size_t share) {
-    for (std::size_t row = share * kShareRows; row < std::min(rows, (share + 1) * kShareRows);
-         ++row) {
-      for (std::size_t field = 0; field < clicks.field_count; ++field) {
-        std::uint32_t& value = clicks.value[row * clicks.field_count + field];
-        value = clicks.lacks(row, field) ? numbers[field].row_of_missing()
-                                         : numbers[field].row_of(value);
-      }
+  parallel_rows(threads, rows, kShareRows, [&](std::uint64_t row) {
+    for (std::size_t field = 0; field < clicks.field_count; ++field) {
+      std::uint32_t& value = clicks.value[row * clicks.field_count + field];
+      value =
+          clicks.lacks(row, field) ? numbers[field].row_of_missing() : numbers[field].row_of(value);
     }
   });
   DatasetBuilder data;

@@ -10,6 +10,7 @@
 #include "data/binary.hpp"
 #include "data/clicks.hpp"
 #include "data/criteo.hpp"
+#include "data/labels.hpp"
 #include "data/parallel.hpp"
 
 namespace hetsgd {
@@ -53,52 +54,25 @@ class Line {
 std::vector<std::string> label_texts(const Dataset& data, const LoadReport& report) {
   if (data.task == Task::multilabel) return {};
   const std::size_t count = data.task == Task::binary ? 2 : data.label_count;
-  if (report.label_names.size() == count) return report.label_names;
-  std::vector<std::string> names;
-  for (std::size_t k = 0; k < count; ++k) names.push_back(std::to_string(k));
-  return names;
+  return report.label_names.size() == count ? report.label_names : numbered_labels(count);
 }
 
 void require_sparse(const Dataset& data, const std::string& path, const char* format) {
-  const bool images = data.images.size() > 0;
-  if (data.sequences.numbers > 0) {
-    throw usage_error("{}: sequences cannot be written as {} text, which has sparse features", path,
-                      format);
-  }
-  if (data.fields.count() == 0 && !images) return;
-  throw with_hint(usage_error("{}: {} cannot be written as {} text, which has sparse features",
-                              path, images ? "images" : "click data", format),
-                  "write the binary form, an .hsgd file");
+  const bool sequences = data.sequences.numbers > 0, images = data.images.size() > 0;
+  if (!sequences && !images && data.fields.count() == 0) return;
+  throw with_hint(
+      usage_error("{}: {} cannot be written as {} text, which has sparse features", path,
+                  sequences ? "sequences"
+                  : images  ? "images"
+                            : "click data",
+                  format),
+      sequences ? "" : "write the binary form, an .hsgd file");
 }
 
-}  // namespace
-
-void write_xc(const std::string& path, const Dataset& data) {
-  require_sparse(data, path, "XC");
-  OutputFile file(path);
-  const bool binary = data.task == Task::binary;
-  file.write(
-      fmt::format("{} {} {}\n", data.rows(), data.feature_count, binary ? 2 : data.label_count));
-  Line line;
-  for (std::uint64_t row = 0; row < data.rows(); ++row) {
-    const auto labels = data.labels(row);
-    if (binary) line.number(labels.empty() ? 0 : 1);
-    for (std::size_t k = 0; k < labels.size() && !binary; ++k) {
-      if (k > 0) line.text(",");
-      line.number(labels[k]);
-    }
-    line.features(data, row, 0);
-    line.write_to(file);
-  }
-  file.commit();
-}
-
-void write_libsvm(const std::string& path, const Dataset& data, const LoadReport& report,
-                  IndexBase base) {
-  require_sparse(data, path, "libSVM");
-  OutputFile file(path);
-  const unsigned first = base == IndexBase::zero ? 0 : 1;
-  const std::vector<std::string> names = label_texts(data, report);
+// All rows, features counted from `base`; labels are those of `names` (binary: negative, positive),
+// or numbers where it is empty.
+void write_rows(OutputFile& file, const Dataset& data, const std::vector<std::string>& names,
+                unsigned base) {
   Line line;
   for (std::uint64_t row = 0; row < data.rows(); ++row) {
     const auto labels = data.labels(row);
@@ -114,10 +88,28 @@ void write_libsvm(const std::string& path, const Dataset& data, const LoadReport
         }
       }
     }
-    line.features(data, row, first);
+    line.features(data, row, base);
     line.write_to(file);
   }
   file.commit();
+}
+
+}  // namespace
+
+void write_xc(const std::string& path, const Dataset& data) {
+  require_sparse(data, path, "XC");
+  OutputFile file(path);
+  const bool binary = data.task == Task::binary;
+  file.write(
+      fmt::format("{} {} {}\n", data.rows(), data.feature_count, binary ? 2 : data.label_count));
+  write_rows(file, data, binary ? numbered_labels(2) : std::vector<std::string>(), 0);
+}
+
+void write_libsvm(const std::string& path, const Dataset& data, const LoadReport& report,
+                  IndexBase base) {
+  require_sparse(data, path, "libSVM");
+  OutputFile file(path);
+  write_rows(file, data, label_texts(data, report), base == IndexBase::zero ? 0 : 1);
 }
 
 void write_criteo(const std::string& path, const ClickGenerator& clicks, DataPart part,

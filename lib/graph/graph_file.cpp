@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -14,106 +15,129 @@
 namespace hetsgd {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr FieldRange kExtents{1, 1000, ""};  // of kernels and strides
 constexpr FieldRange kPaddings{0, 1000, ""};
 constexpr FieldRange kPositive{1e-12, 1e6, ""};
 
-std::int64_t required_count(const JsonFields& fields, const std::string& key) {
-  const std::int64_t value = fields.whole_number(key, kCounts, 0);
-  if (value == 0) fields.refuse(key, "a whole number of at least 1");
-  return value;
+// An attribute of some types of nodes: its key, how a file gives it, and how it is written. A value
+// that a file without the key means is not written.
+struct Attribute {
+  std::string key;
+  std::function<void(const JsonFields& fields, Node& node)> read;
+  std::function<void(const Node& node, Json& json)> write;
+  bool of_window = false;  // a pool over the whole map has none
+};
+
+// A number of at least 1 that a file must give.
+Attribute count(const std::string& key, std::int64_t Node::*field) {
+  return {key,
+          [=](const JsonFields& fields, Node& node) {
+            node.*field = fields.whole_number(key, kCounts, 0);
+            if (node.*field == 0) fields.refuse(key, "a whole number of at least 1");
+          },
+          [=](const Node& node, Json& json) { json[key] = node.*field; }};
 }
 
-// k or [k,l].
-std::array<std::int64_t, 2> extents(const JsonFields& fields, const std::string& key,
-                                    const FieldRange& range, std::int64_t default_value) {
-  if (!fields.is_list(key)) {
-    const std::int64_t one = fields.whole_number(key, range, static_cast<int>(default_value));
-    return {one, one};
-  }
-  const std::vector<double> both = fields.numbers(key, range, {});
-  if (both.size() != 2 || both[0] != std::floor(both[0]) || both[1] != std::floor(both[1])) {
-    fields.refuse(key, "a whole number or two of them, [height, width]");
-  }
-  return {static_cast<std::int64_t>(both[0]), static_cast<std::int64_t>(both[1])};
+template <class T>
+Attribute whole(const std::string& key, T Node::*field, FieldRange range) {
+  return {key,
+          [=](const JsonFields& fields, Node& node) {
+            node.*field = fields.whole_number(key, range, static_cast<int>(node.*field));
+          },
+          [=](const Node& node, Json& json) {
+            if (node.*field != Node().*field) json[key] = node.*field;
+          }};
 }
 
-// The keys of a type beside name, type and from.
-std::vector<std::string> attribute_names(NodeType type) {
-  switch (type) {
-    case NodeType::conv:
-      return {"channels", "kernel", "stride", "padding", "groups", "bias"};
-    case NodeType::fc:
-      return {"units", "bias"};
-    case NodeType::pool:
-      return {"kind", "kernel", "stride", "padding", "ceil", "global", "count_padding"};
-    case NodeType::lrn:
-      return {"size", "alpha", "beta", "k"};
-    case NodeType::bn:
-      return {"epsilon"};
-    case NodeType::dropout:
-      return {"p"};
-    case NodeType::subsample:
-      return {"channels", "stride"};
-    case NodeType::lstm:
-      return {"units", "output"};
-    default:
-      return {};
-  }
+Attribute real(const std::string& key, double Node::*field, FieldRange range = kPositive) {
+  return {key,
+          [=](const JsonFields& fields, Node& node) {
+            if (!fields.is_null(key)) node.*field = fields.number(key, range);
+          },
+          [=](const Node& node, Json& json) {
+            if (node.*field != Node().*field) json[key] = node.*field;
+          }};
 }
 
-void read_windows(const JsonFields& fields, Node& node) {
-  node.kernel = extents(fields, "kernel", kExtents, 0);
-  if (node.kernel[0] == 0) fields.refuse("kernel", "a whole number or two, [height, width]");
-  node.stride = fields.whole_number("stride", kExtents, 1);
-  node.padding = extents(fields, "padding", kPaddings, 0);
+Attribute flag(const std::string& key, bool Node::*field, bool usual = false) {
+  return {key,
+          [=](const JsonFields& fields, Node& node) { node.*field = fields.boolean(key, usual); },
+          [=](const Node& node, Json& json) {
+            if (node.*field != usual) json[key] = node.*field;
+          }};
 }
 
-void read_attributes(const JsonFields& fields, Node& node) {
-  static const std::vector<std::string> kPoolKinds{"max", "average"};
-  static const std::vector<std::string> kOutputs{"last", "all"};
-  switch (node.type) {
-    case NodeType::conv:
-      node.channels = required_count(fields, "channels");
-      read_windows(fields, node);
-      node.groups = fields.whole_number("groups", kCounts, 1);
-      node.bias = fields.boolean("bias", false);
+// One word for each value of the field, the usual one first.
+template <class T>
+Attribute word(const std::string& key, T Node::*field, const std::vector<std::string>& words) {
+  return {key,
+          [=](const JsonFields& fields, Node& node) {
+            node.*field = static_cast<T>(fields.choice(key, words, 0));
+          },
+          [=](const Node& node, Json& json) {
+            if (node.*field != T{}) json[key] = words[static_cast<std::size_t>(node.*field)];
+          }};
+}
+
+// k or [k,l]. A file must give what cannot be 0.
+Attribute extents(const std::string& key, std::array<std::int64_t, 2> Node::*field,
+                  FieldRange range) {
+  const bool required = range.min > 0;
+  const auto read = [=](const JsonFields& fields, Node& node) {
+    std::array<std::int64_t, 2>& both = node.*field;
+    if (!fields.is_list(key)) {
+      both[0] = both[1] = fields.whole_number(key, range, 0);
+      if (required && both[0] == 0) fields.refuse(key, "a whole number or two, [height, width]");
       return;
-    case NodeType::fc:
-      node.units = required_count(fields, "units");
-      node.bias = fields.boolean("bias", true);
-      return;
-    case NodeType::pool:
-      node.pool = static_cast<PoolKind>(fields.choice("kind", kPoolKinds, 0));
-      node.global = fields.boolean("global", false);
-      node.count_padding = fields.boolean("count_padding", false);
-      if (node.global) return;
-      read_windows(fields, node);
-      node.ceil = fields.boolean("ceil", false);
-      return;
-    case NodeType::lrn:
-      node.size = fields.whole_number("size", kExtents, node.size);
-      if (!fields.is_null("alpha")) node.alpha = fields.number("alpha", kPositive);
-      if (!fields.is_null("beta")) node.beta = fields.number("beta", kPositive);
-      if (!fields.is_null("k")) node.k = fields.number("k", kPositive);
-      return;
-    case NodeType::bn:
-      if (!fields.is_null("epsilon")) node.epsilon = fields.number("epsilon", kPositive);
-      return;
-    case NodeType::dropout:
-      if (!fields.is_null("p")) node.p = fields.number("p", {0, 1, ""});
-      return;
-    case NodeType::subsample:
-      node.channels = required_count(fields, "channels");
-      node.stride = fields.whole_number("stride", kExtents, 1);
-      return;
-    case NodeType::lstm:
-      node.units = required_count(fields, "units");
-      node.all = fields.choice("output", kOutputs, 0) == 1;
-      return;
-    default:
-      return;
-  }
+    }
+    const std::vector<double> list = fields.numbers(key, range, {});
+    if (list.size() != 2 || list[0] != std::floor(list[0]) || list[1] != std::floor(list[1])) {
+      fields.refuse(key, "a whole number or two of them, [height, width]");
+    }
+    std::ranges::transform(list, both.begin(),
+                           [](double x) { return static_cast<std::int64_t>(x); });
+  };
+  const auto write = [=](const Node& node, Json& json) {
+    const auto& [height, width] = node.*field;
+    if (!required && height == 0 && width == 0) return;
+    json[key] = height == width ? Json(height) : Json{height, width};
+  };
+  return {key, read, write, true};
+}
+
+Attribute of_window(Attribute attribute) {
+  attribute.of_window = true;
+  return attribute;
+}
+
+// The attributes of a type beside name, type and from.
+const std::vector<Attribute>& attributes_of(NodeType type) {
+  static const Attribute kKernel = extents("kernel", &Node::kernel, kExtents);
+  static const Attribute kPadding = extents("padding", &Node::padding, kPaddings);
+  static const Attribute kStride = whole("stride", &Node::stride, kExtents);
+  static const Attribute kChannels = count("channels", &Node::channels);
+  static const Attribute kUnits = count("units", &Node::units);
+  static const std::map<NodeType, std::vector<Attribute>> kAttributes{
+      {NodeType::conv,
+       {kChannels, kKernel, kStride, kPadding, whole("groups", &Node::groups, kCounts),
+        flag("bias", &Node::bias)}},
+      {NodeType::fc, {kUnits, flag("bias", &Node::bias, true)}},
+      {NodeType::pool,
+       {word("kind", &Node::pool, {"max", "average"}), flag("count_padding", &Node::count_padding),
+        flag("global", &Node::global), kKernel, of_window(kStride), kPadding,
+        of_window(flag("ceil", &Node::ceil))}},
+      {NodeType::lrn,
+       {whole("size", &Node::size, kExtents), real("alpha", &Node::alpha),
+        real("beta", &Node::beta), real("k", &Node::k)}},
+      {NodeType::bn, {real("epsilon", &Node::epsilon)}},
+      {NodeType::dropout, {real("p", &Node::p, {0, 1, ""})}},
+      {NodeType::subsample, {kChannels, kStride}},
+      {NodeType::lstm, {kUnits, word("output", &Node::all, {"last", "all"})}}};
+  static const std::vector<Attribute> kNone;
+  const auto found = kAttributes.find(type);
+  return found == kAttributes.end() ? kNone : found->second;
 }
 
 Shape read_input(const JsonFields& fields) {
@@ -135,7 +159,8 @@ Node read_node(const JsonFields& fields, int index, std::map<std::string, int>& 
   }
   node.type = static_cast<NodeType>(type);
   node.name = fields.text("name", fmt::format("{}_{}", kTypes[type], index));
-  std::vector<std::string> keys = attribute_names(node.type);
+  std::vector<std::string> keys;
+  for (const Attribute& attribute : attributes_of(node.type)) keys.push_back(attribute.key);
   keys.insert(keys.end(), {"name", "type", "from"});
   fields.allow(keys);
   if (fields.is_null("from")) {
@@ -156,67 +181,10 @@ Node read_node(const JsonFields& fields, int index, std::map<std::string, int>& 
     refuse(fields.place("name"), quote(node.name) + " twice", "names that differ", "",
            ExitCode::data);
   }
-  read_attributes(fields, node);
-  return node;
-}
-
-nlohmann::ordered_json extents_json(const std::array<std::int64_t, 2>& both) {
-  if (both[0] == both[1]) return both[0];
-  return {both[0], both[1]};
-}
-
-void write_windows(const Node& node, nlohmann::ordered_json& json) {
-  json["kernel"] = extents_json(node.kernel);
-  if (node.stride != 1) json["stride"] = node.stride;
-  if (node.padding != Node().padding) json["padding"] = extents_json(node.padding);
-}
-
-void write_attributes(const Node& node, nlohmann::ordered_json& json) {
-  const Node usual;
-  switch (node.type) {
-    case NodeType::conv:
-      json["channels"] = node.channels;
-      write_windows(node, json);
-      if (node.groups != 1) json["groups"] = node.groups;
-      if (node.bias) json["bias"] = true;
-      return;
-    case NodeType::fc:
-      json["units"] = node.units;
-      if (!node.bias) json["bias"] = false;
-      return;
-    case NodeType::pool:
-      if (node.pool == PoolKind::average) json["kind"] = "average";
-      if (node.count_padding) json["count_padding"] = true;
-      if (node.global) {
-        json["global"] = true;
-      } else {
-        write_windows(node, json);
-        if (node.ceil) json["ceil"] = true;
-      }
-      return;
-    case NodeType::lrn:
-      if (node.size != usual.size) json["size"] = node.size;
-      if (node.alpha != usual.alpha) json["alpha"] = node.alpha;
-      if (node.beta != usual.beta) json["beta"] = node.beta;
-      if (node.k != usual.k) json["k"] = node.k;
-      return;
-    case NodeType::bn:
-      if (node.epsilon != usual.epsilon) json["epsilon"] = node.epsilon;
-      return;
-    case NodeType::dropout:
-      if (node.p != usual.p) json["p"] = node.p;
-      return;
-    case NodeType::subsample:
-      json["channels"] = node.channels;
-      if (node.stride != 1) json["stride"] = node.stride;
-      return;
-    case NodeType::lstm:
-      json["units"] = node.units;
-      if (node.all) json["output"] = "all";
-      return;
-    default:
-      return;
+  for (const Attribute& attribute : attributes_of(node.type)) {
+    if (!attribute.of_window || !node.global) attribute.read(fields, node);
   }
+  return node;
 }
 
 }  // namespace
@@ -249,19 +217,21 @@ Graph read_graph(const std::string& path) {
 }
 
 std::string to_json_text(const Graph& graph) {
-  nlohmann::ordered_json json;
+  Json json;
   json["name"] = graph.name();
   const Shape& input = graph.node(0).shape;
   json["input"] = {input.channels, input.height, input.width};
   for (int i = 1; i < graph.size(); ++i) {
     const Node& node = graph.node(i);
-    nlohmann::ordered_json one;
+    Json one;
     one["name"] = node.name;
     one["type"] = to_string(node.type);
     if (node.from != std::vector<int>{i - 1}) {
       for (const int from : node.from) one["from"].push_back(graph.node(from).name);
     }
-    write_attributes(node, one);
+    for (const Attribute& attribute : attributes_of(node.type)) {
+      if (!attribute.of_window || !node.global) attribute.write(node, one);
+    }
     json["nodes"].push_back(std::move(one));
   }
   return json.dump(1) + "\n";

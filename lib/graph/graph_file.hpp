@@ -20,6 +20,4 @@ Graph read_graph(const std::string& path);
 // before. parse_graph gives the same graph.
 std::string to_json_text(const Graph& graph);
 
-std::string_view graph_schema();  // JSON Schema, draft 7
-
 }  // namespace hetsgd

@@ -17,15 +17,10 @@ namespace {
 
 class DymemPolicy final : public Policy {
  public:
-  std::string name() const override { return "dymem"; }
-  std::string summary() const override {
-    return "paper 004: asynchronous moves, window of prefetches, arenas by mobility";
-  }
+  DymemPolicy() : Policy({.name = "dymem", .groups_tensors = true, .cancels = true}) {}
   bool moves(const TrainingStep&, const StepTensor& tensor) const override {
     return is_movable_map(tensor);
   }
-  bool groups_tensors() const override { return true; }
-  bool cancels() const override { return true; }
 
   // Algorithm 3. What the search of the step before has offered is queued or on the device since
   // then, so this one goes on where that one has ended: its window reaches at least as far.

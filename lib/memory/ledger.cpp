@@ -36,7 +36,7 @@ bool Ledger::allocate(int tensor, Pass pass, int step, double time) {
   }
   const auto offset = pool_->allocate(wanted.bytes, mobility);
   if (!offset) return false;
-  Block& block = blocks_[index(tensor)];
+  Block& block = blocks_[at(tensor)];
   HETSGD_CHECK(!block.resident);
   block = {true, *offset, mobility, block.arrival_s};
   live_ += wanted.bytes;
@@ -46,7 +46,7 @@ bool Ledger::allocate(int tensor, Pass pass, int step, double time) {
 }
 
 void Ledger::release(int tensor, double time) {
-  Block& block = blocks_[index(tensor)];
+  Block& block = blocks_[at(tensor)];
   HETSGD_CHECK(block.resident);
   const std::uint64_t bytes = training_.tensor(tensor).bytes;
   pool_->release(block.offset, bytes, block.mobility);
@@ -63,8 +63,8 @@ void Ledger::cancel(int tensor, double time) {
 const ConvolutionAlgorithm& Ledger::chosen(const std::vector<ConvolutionAlgorithm>& list,
                                            int node) const {
   if (request_.convolution == ConvolutionMode::memory) return list.back();
-  const int passed = request_.lowered.empty() ? 0 : request_.lowered[index(node)];
-  return list[index(passed)];
+  const int passed = request_.lowered.empty() ? 0 : request_.lowered[at(node)];
+  return list[at(passed)];
 }
 
 bool Ledger::take_workspace(int step, double time) {
@@ -119,7 +119,7 @@ double Ledger::jittered(double seconds) {
 
 double Ledger::compute(int step, double start) {
   step_ = step;
-  const StepTime& time = request_.times->steps[index(step)];
+  const StepTime& time = request_.times->steps[at(step)];
   const double seconds = jittered(time.convolution_s / algorithm_.speed + time.other_s);
   plan_.compute_s += seconds;
   if (training_.node_of(training_.step(step)).type == NodeType::conv) {
@@ -127,7 +127,7 @@ double Ledger::compute(int step, double start) {
   }
   computing_.push_back({start, start + seconds});
   if (request_.record) {
-    StepRecord& record = plan_.steps[index(step)];
+    StepRecord& record = plan_.steps[at(step)];
     record.start_s = start;
     record.seconds = seconds;
   }
@@ -138,15 +138,15 @@ double Ledger::compute(int step, double start) {
 
 double Ledger::compute_again(int node, int step, double start) {
   step_ = step;
-  const int forward = training_.forward_step_of[index(node)];
-  const double seconds = jittered(request_.times->steps[index(forward)].other_s);
-  const int map = training_.feature[index(node)];
+  const int forward = training_.forward_step_of[at(node)];
+  const double seconds = jittered(request_.times->steps[at(forward)].other_s);
+  const int map = training_.feature[at(node)];
   plan_.compute_s += seconds;
   plan_.recomputed_operations +=
       node_work(*training_.graph, node, Pass::forward, training_.options.batch, false).operations;
   computing_.push_back({start, start + seconds});
-  note({InstructionKind::recompute, step, map, blocks_[index(map)].offset,
-        training_.tensor(map).bytes, start, start + seconds});
+  note({InstructionKind::recompute, step, map, blocks_[at(map)].offset, training_.tensor(map).bytes,
+        start, start + seconds});
   return start + seconds;
 }
 
@@ -158,8 +158,8 @@ double Ledger::transfer(InstructionKind kind, int tensor, int step, double not_b
   plan_.transfer_s += seconds;
   (kind == InstructionKind::offload ? plan_.offloaded_bytes : plan_.fetched_bytes) += bytes;
   transferring_.push_back({start, transfers_end_});
-  blocks_[index(tensor)].arrival_s = transfers_end_;
-  note({kind, step, tensor, blocks_[index(tensor)].offset, bytes, start, transfers_end_});
+  blocks_[at(tensor)].arrival_s = transfers_end_;
+  note({kind, step, tensor, blocks_[at(tensor)].offset, bytes, start, transfers_end_});
   return transfers_end_;
 }
 
@@ -178,7 +178,7 @@ void Ledger::note_space(int step) {
   }
   plan_.smallest_gap_bytes = std::min(plan_.smallest_gap_bytes, pool_->gap());
   if (!request_.record) return;
-  StepRecord& record = plan_.steps[index(step)];
+  StepRecord& record = plan_.steps[at(step)];
   record.live_bytes = std::max(record.live_bytes, live_);
   record.used_bytes = std::max(record.used_bytes, used);
 }

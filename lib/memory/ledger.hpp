@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/random.hpp"
+#include "core/rank_index.hpp"
 #include "memory/plan.hpp"
 
 namespace hetsgd {
@@ -15,7 +16,7 @@ class Ledger {
   // `arenas`: groups and arenas in place of best fit.
   Ledger(const PlanRequest& request, bool arenas);
 
-  bool is_resident(int tensor) const { return blocks_[index(tensor)].resident; }
+  bool is_resident(int tensor) const { return blocks_[at(tensor)].resident; }
   // Whether the pool has room; the tensor is resident then, and of this step's account.
   bool allocate(int tensor, Pass pass, int step, double time);
   void release(int tensor, double time);
@@ -33,7 +34,7 @@ class Ledger {
   double transfer(InstructionKind kind, int tensor, int step, double not_before);
   double transfers_end() const { return transfers_end_; }
   double arrival(int tensor) const {
-    return blocks_[index(tensor)].arrival_s;
+    return blocks_[at(tensor)].arrival_s;
   }  // of its last transfer
 
   // Notes that the request of a step cannot be met; returns false.
@@ -49,7 +50,6 @@ class Ledger {
   };
   using Interval = std::pair<double, double>;
 
-  static std::size_t index(int id) { return static_cast<std::size_t>(id); }
   const ConvolutionAlgorithm& chosen(const std::vector<ConvolutionAlgorithm>& list, int node) const;
   double jittered(double seconds);
   void note_space(int step);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {
@@ -34,8 +35,8 @@ class LifetimeBuilder {
     result_.convolutions = {0};
     result_.steps.resize(static_cast<std::size_t>(2 * forward) + 1);
     for (int k = 1; k <= forward; ++k) {
-      const int node = order_[static_cast<std::size_t>(k)];
-      result_.forward_step_of[static_cast<std::size_t>(node)] = k;
+      const int node = order_[at(k)];
+      result_.forward_step_of[at(node)] = k;
       const bool is_conv = graph_.node(node).type == NodeType::conv;
       result_.convolutions.push_back(result_.convolutions.back() + (is_conv ? 1 : 0));
       forward_step(k, node);
@@ -64,7 +65,7 @@ class LifetimeBuilder {
 
   void add_features() {
     for (int node = 0; node < graph_.size(); ++node) {
-      const auto place = static_cast<std::size_t>(node);
+      const auto place = at(node);
       result_.feature[place] = add_tensor(TensorKind::feature, node, map_bytes(node));
       const NodeNeeds needs =
           backward_needs(graph_, node, result_.options.batch, result_.options.needs);
@@ -77,7 +78,7 @@ class LifetimeBuilder {
   // Called for users before inputs, so that the gradient of the node's output has its tensor.
   void add_gradients_of_inputs(int node) {
     for (const int from : graph_.node(node).from) {
-      int& gradient = gradient_[static_cast<std::size_t>(from)];
+      int& gradient = gradient_[at(from)];
       if (gradient >= 0 || (from == 0 && !result_.options.input_gradient)) continue;
       // Where this node is the only consumer, it decides; else the sum has a buffer of its own.
       const bool takes_over =
@@ -85,36 +86,36 @@ class LifetimeBuilder {
       if (!takes_over) {
         gradient = add_tensor(TensorKind::gradient, from, map_bytes(from));
       } else if (graph_.node(node).type == NodeType::softmax) {
-        gradient = result_.feature[static_cast<std::size_t>(node)];
+        gradient = result_.feature[at(node)];
       } else {
-        gradient = gradient_[static_cast<std::size_t>(node)];
+        gradient = gradient_[at(node)];
       }
     }
   }
 
   void use(int number, int id) {
     if (id < 0) return;
-    Step& step = result_.steps[static_cast<std::size_t>(number)];
+    Step& step = result_.steps[at(number)];
     if (std::find(step.uses.begin(), step.uses.end(), id) != step.uses.end()) return;
     step.uses.push_back(id);
-    StepTensor& tensor = result_.tensors[static_cast<std::size_t>(id)];
+    StepTensor& tensor = result_.tensors[at(id)];
     if (tensor.forward_uses.empty() && tensor.backward_uses.empty()) step.produces.push_back(id);
     (step.pass == Pass::forward ? tensor.forward_uses : tensor.backward_uses).push_back(number);
   }
 
   void forward_step(int number, int node) {
-    Step& step = result_.steps[static_cast<std::size_t>(number)];
+    Step& step = result_.steps[at(number)];
     step.node = node;
     step.pass = Pass::forward;
     for (const int from : graph_.node(node).from) {
-      use(number, result_.feature[static_cast<std::size_t>(from)]);
+      use(number, result_.feature[at(from)]);
     }
-    use(number, result_.feature[static_cast<std::size_t>(node)]);
-    use(number, mask_[static_cast<std::size_t>(node)]);
+    use(number, result_.feature[at(node)]);
+    use(number, mask_[at(node)]);
   }
 
   void backward_step(int number, int node) {
-    Step& step = result_.steps[static_cast<std::size_t>(number)];
+    Step& step = result_.steps[at(number)];
     step.node = node;
     step.pass = Pass::backward;
     const NodeNeeds needs =
@@ -127,20 +128,20 @@ class LifetimeBuilder {
     };
     if (needs.input) {
       for (const int from : graph_.node(node).from) {
-        read(result_.feature[static_cast<std::size_t>(from)]);
+        read(result_.feature[at(from)]);
       }
     }
-    if (needs.output) read(result_.feature[static_cast<std::size_t>(node)]);
-    use(number, mask_[static_cast<std::size_t>(node)]);
-    use(number, gradient_[static_cast<std::size_t>(node)]);
+    if (needs.output) read(result_.feature[at(node)]);
+    use(number, mask_[at(node)]);
+    use(number, gradient_[at(node)]);
     for (const int from : graph_.node(node).from) {
-      use(number, gradient_[static_cast<std::size_t>(from)]);
+      use(number, gradient_[at(from)]);
     }
   }
 
   void mark_kept() {
     for (const int id : result_.feature) {
-      StepTensor& tensor = result_.tensors[static_cast<std::size_t>(id)];
+      StepTensor& tensor = result_.tensors[at(id)];
       const std::vector<int>& consumers = graph_.consumers(tensor.node);
       if (consumers.empty()) {
         tensor.kept = true;
@@ -204,8 +205,8 @@ std::uint64_t TrainingStep::lower_bound(
   // What begins at a step less what has ended before it; the sum up to a step is what it holds.
   std::vector<std::int64_t> change(steps.size() + 1, 0);
   const auto hold = [&](int first, int last, std::uint64_t bytes) {
-    change[static_cast<std::size_t>(first)] += static_cast<std::int64_t>(bytes);
-    change[static_cast<std::size_t>(last) + 1] -= static_cast<std::int64_t>(bytes);
+    change[at(first)] += static_cast<std::int64_t>(bytes);
+    change[at(last) + 1] -= static_cast<std::int64_t>(bytes);
   };
   for (const StepTensor& tensor : tensors) {
     if (tensor.kind != TensorKind::feature || !gives_way(tensor)) {
@@ -244,7 +245,7 @@ std::vector<int> execution_order(const Graph& graph) {
   while (!stack.empty()) {
     const int node = stack.back();
     stack.pop_back();
-    std::size_t& count = arrivals[static_cast<std::size_t>(node)];
+    std::size_t& count = arrivals[at(node)];
     if (++count < std::max<std::size_t>(1, graph.node(node).from.size())) continue;
     order.push_back(node);
     const std::vector<int>& next = graph.consumers(node);

@@ -13,6 +13,7 @@
 #include <functional>
 #include <vector>
 
+#include "core/rank_index.hpp"
 #include "graph/graph.hpp"
 #include "graph/needs.hpp"
 #include "graph/work.hpp"
@@ -78,13 +79,10 @@ struct TrainingStep {
 
   int forward_steps() const { return static_cast<int>(steps.size() - 1) / 2; }
   int total_steps() const { return static_cast<int>(steps.size()) - 1; }
-  const StepTensor& tensor(int id) const { return tensors[static_cast<std::size_t>(id)]; }
-  const Step& step(int number) const { return steps[static_cast<std::size_t>(number)]; }
+  const StepTensor& tensor(int id) const { return tensors[at(id)]; }
+  const Step& step(int number) const { return steps[at(number)]; }
   const Node& node_of(const Step& step) const { return graph->node(step.node); }
-  int backward_step_of(int node) const {
-    return total_steps() + 1 - forward_step_of[static_cast<std::size_t>(node)];
-  }
-  int convolutions_up_to(int step) const { return convolutions[static_cast<std::size_t>(step)]; }
+  int convolutions_up_to(int step) const { return convolutions[at(step)]; }
   std::uint64_t feature_bytes() const;  // of all F
   std::uint64_t need(int step) const;   // bytes that the step uses
   // Of any plan that moves feature maps alone: the most bytes that a step uses, together with the

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "memory/plan.hpp"
 
@@ -17,7 +16,5 @@ nlohmann::ordered_json plan_json(const TrainingStep& training, const MemoryPlan&
 // Trace Event Format: the tracks compute, offload and fetch, the counters `live`, `used` and `gap`
 // in bytes, and an instant per allocation and release with its place and group. Of a recorded plan.
 nlohmann::ordered_json plan_trace_json(const TrainingStep& training, const MemoryPlan& plan);
-
-std::string_view memory_schema();  // JSON Schema, draft 7
 
 }  // namespace hetsgd

@@ -1,11 +1,12 @@
 // What a policy decides; the timeline (timeline.hpp) does the rest. One file per policy.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/non_copyable.hpp"
 #include "memory/plan.hpp"
 
 namespace hetsgd {
@@ -29,47 +30,45 @@ enum class OffloadTrigger { first_consumer, last_consumer, production_end };
 // How computing and transfers meet: free servers; every step waits for both; one after the other.
 enum class Overlap { asynchronous, step_barrier, none };
 
-class Policy {
- public:
-  virtual ~Policy() = default;
-  virtual std::string name() const = 0;
-  virtual std::string summary() const = 0;
+// The traits do not depend on the network.
+struct PolicyTraits {
+  std::string name;
+  OffloadTrigger trigger = OffloadTrigger::first_consumer;
+  Overlap overlap = Overlap::asynchronous;
+  bool groups_tensors = false;  // paper 004's groups and arenas; else best fit
+  bool cancels = false;         // resident prefetches may be dropped when memory runs short
+  bool blocks = true;           // a prefetch that does not fit blocks those behind it, else it is
+                                // passed over
+};
 
-  // Of a feature map that the backward pass uses.
-  virtual bool moves(const TrainingStep& training, const StepTensor& tensor) const {
-    static_cast<void>(training);
-    static_cast<void>(tensor);
+// The base is a policy that moves nothing.
+class Policy : NonCopyable {
+ public:
+  explicit Policy(PolicyTraits traits) : traits_(std::move(traits)) {}
+  virtual ~Policy() = default;
+  const PolicyTraits& traits() const { return traits_; }
+  const std::string& name() const { return traits_.name; }
+
+  // Whether a feature map moves that the backward pass uses.
+  virtual bool moves(const TrainingStep& /*training*/, const StepTensor& /*tensor*/) const {
     return false;
   }
-  virtual OffloadTrigger trigger() const { return OffloadTrigger::first_consumer; }
-  virtual Overlap overlap() const { return Overlap::asynchronous; }
-  // Paper 004's groups and arenas; else best fit.
-  virtual bool groups_tensors() const { return false; }
-  // Resident prefetches may be dropped when memory runs short; one that does not fit blocks those
-  // behind it, else it is passed over.
-  virtual bool cancels() const { return false; }
-  virtual bool blocks() const { return true; }
   // Nothing moves while there is room; then what was used least recently goes (TensorCache::lru).
-  virtual bool caches(const PlanRequest& request) const {
-    static_cast<void>(request);
-    return false;
-  }
+  virtual bool caches(const PlanRequest& /*request*/) const { return false; }
   // Queues what is to be fetched while the backward step of the node runs, `k` being its number in
   // the forward pass.
-  virtual void search(const PlanRequest& request, int k, FetchQueue& queue) const {
-    static_cast<void>(request);
-    static_cast<void>(k);
-    static_cast<void>(queue);
-  }
-  // Of policies that have no pool: the bytes that they hold all the time.
-  virtual std::optional<std::uint64_t> total_bytes(const PlanRequest& request) const {
-    static_cast<void>(request);
+  virtual void search(const PlanRequest& /*request*/, int /*k*/, FetchQueue& /*queue*/) const {}
+  // The bytes that a policy without a pool holds all the time.
+  virtual std::optional<std::uint64_t> total_bytes(const PlanRequest& /*request*/) const {
     return std::nullopt;
   }
   // The policy that decides whether a request fits at all.
   virtual const Policy& feasibility() const { return *this; }
   // The plan of a request; a policy that tries several things returns the first that fits.
   virtual MemoryPlan plan(const PlanRequest& request) const;
+
+ private:
+  PolicyTraits traits_;
 };
 
 // In the order of the documentation. They live as long as the program.

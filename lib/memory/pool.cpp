@@ -1,6 +1,6 @@
-#include <algorithm>
-
 #include "memory/pool.hpp"
+
+#include <algorithm>
 
 namespace hetsgd {
 

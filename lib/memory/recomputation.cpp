@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/rank_index.hpp"
 #include "memory/policy.hpp"
 #include "memory/timeline.hpp"
 
@@ -46,7 +47,7 @@ class RecomputationBuilder {
   }
 
  private:
-  int map_of(int node) const { return result_.feature[static_cast<std::size_t>(node)]; }
+  int map_of(int node) const { return result_.feature[at(node)]; }
   StepTensor& tensor_of(int node) {
     return result_.tensors[static_cast<std::size_t>(map_of(node))];
   }
@@ -77,7 +78,7 @@ class RecomputationBuilder {
 
   // Before step k, the segment as far as the step reads it.
   void compute_again(int k, int checkpoint, const std::vector<int>& segment) {
-    Step& step = result_.steps[static_cast<std::size_t>(k)];
+    Step& step = result_.steps[at(k)];
     std::size_t count = segment.size();
     while (count > 0 && !contains(step.reads, map_of(segment[count - 1]))) --count;
     if (count == 0) return;
@@ -118,13 +119,12 @@ namespace {
 
 class SuperNeuronsPolicy final : public Policy {
  public:
-  std::string name() const override { return "superneurons"; }
-  std::string summary() const override { return "liveness, outputs of conv moved"; }
+  SuperNeuronsPolicy()
+      : Policy({.name = "superneurons", .trigger = OffloadTrigger::production_end}) {}
   bool moves(const TrainingStep& training, const StepTensor& tensor) const override {
     return tensor.kind == TensorKind::feature && !tensor.backward_uses.empty() &&
            training.graph->node(tensor.node).type == NodeType::conv;
   }
-  OffloadTrigger trigger() const override { return OffloadTrigger::production_end; }
   bool caches(const PlanRequest& request) const override {
     return request.tensor_cache == TensorCache::lru;
   }

@@ -7,19 +7,32 @@
 
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "core/rank_index.hpp"
 #include "memory/groups.hpp"
 #include "memory/ledger.hpp"
 
 namespace hetsgd {
 namespace {
 
+// The states of a map that moves. Its bytes are in the pool, on the host (on_host_) or in both.
+//
+//   forward              in pool --offload begins--> in both --it ends, no use is left--> on host
+//
+//   backward   on host --the search offers it (queued_)--> in the queue
+//              in the queue --its turn comes and there is room, or its step comes--> in pool
+//              on host --its step comes--> in pool
+//              in pool --cancelled before it was of use, the latest next use first--> in the queue
+//              in pool --after its last use--> gone
+//
+// A map in the pool is under way until its arrival; fetched_ stays. A cache (evict_one) has the way
+// out of the pool in both passes, and fetches for the step that is to come alone.
 class Timeline final : public FetchQueue {
  public:
   Timeline(const Policy& policy, const PlanRequest& request)
       : policy_(policy),
         request_(request),
         training_(*request.training),
-        ledger_(request, policy.groups_tensors() && !request.best_fit),
+        ledger_(request, policy.traits().groups_tensors && !request.best_fit),
         queued_(training_.tensors.size(), false),
         fetched_(training_.tensors.size(), false),
         on_host_(training_.tensors.size(), false),
@@ -38,13 +51,13 @@ class Timeline final : public FetchQueue {
   }
 
   bool is_absent(int id) const override {
-    return on_host_[index(id)] && !ledger_.is_resident(id) && !queued_[index(id)] &&
+    return on_host_[at(id)] && !ledger_.is_resident(id) && !queued_[at(id)] &&
            training_.tensor(id).last_use() >= step_;
   }
-  bool was_fetched(int id) const override { return fetched_[index(id)]; }
+  bool was_fetched(int id) const override { return fetched_[at(id)]; }
   void push(int id) override {
     queue_.push_back(id);
-    queued_[index(id)] = true;
+    queued_[at(id)] = true;
   }
   int& searched() override { return searched_; }
 
@@ -54,12 +67,13 @@ class Timeline final : public FetchQueue {
     double end_s;
   };
 
-  static std::size_t index(int id) { return static_cast<std::size_t>(id); }
   bool moves(const StepTensor& tensor) const {
     return !policy_.caches(request_) && policy_.moves(training_, tensor);
   }
-  bool restarts() const { return policy_.cancels() && request_.on_shortage == OnShortage::restart; }
-  bool is_serial() const { return policy_.overlap() == Overlap::none; }
+  bool restarts() const {
+    return policy_.traits().cancels && request_.on_shortage == OnShortage::restart;
+  }
+  bool is_serial() const { return policy_.traits().overlap == Overlap::none; }
 
   bool allocate_input() {
     step_ = 1;
@@ -71,7 +85,7 @@ class Timeline final : public FetchQueue {
 
   // What a step makes or fetches, in the order in which it asks for memory.
   std::vector<int> in_order(std::vector<int> tensors, Pass pass) {
-    if (policy_.groups_tensors()) sort_allocations(training_, pass, tensors);
+    if (policy_.traits().groups_tensors) sort_allocations(training_, pass, tensors);
     if (request_.allocation_order) {
       RandomStream random(*request_.allocation_order, Purpose::search,
                           static_cast<std::uint64_t>(step_));
@@ -99,14 +113,15 @@ class Timeline final : public FetchQueue {
     const double end = ledger_.compute(k, now_);
     start_offloads(k, end);
     ledger_.release_workspace(end);
-    now_ =
-        policy_.overlap() == Overlap::asynchronous ? end : std::max(end, ledger_.transfers_end());
+    now_ = policy_.traits().overlap == Overlap::asynchronous
+               ? end
+               : std::max(end, ledger_.transfers_end());
     end_offloads(now_);
     for (const int id : training_.step(k).uses) {
       const StepTensor& tensor = training_.tensor(id);
       if (tensor.forward_uses.back() != k) continue;
       const bool gone =
-          tensor.backward_uses.empty() || tensor.remade != Remade::no || on_host_[index(id)];
+          tensor.backward_uses.empty() || tensor.remade != Remade::no || on_host_[at(id)];
       if (gone && ledger_.is_resident(id)) ledger_.release(id, now_);
     }
     return true;
@@ -140,12 +155,12 @@ class Timeline final : public FetchQueue {
       }
     }
     if (victim < 0) return false;
-    if (on_host_[index(victim)]) {
+    if (on_host_[at(victim)]) {
       now_ = std::max(now_, ledger_.arrival(victim));
       ledger_.cancel(victim, now_);
     } else {
       now_ = ledger_.transfer(InstructionKind::offload, victim, step_, now_);
-      on_host_[index(victim)] = true;
+      on_host_[at(victim)] = true;
       ledger_.release(victim, now_);
     }
     return true;
@@ -162,7 +177,7 @@ class Timeline final : public FetchQueue {
   }
 
   void start_offloads(int k, double compute_end) {
-    const OffloadTrigger trigger = policy_.trigger();
+    const OffloadTrigger trigger = policy_.traits().trigger;
     for (const int id : training_.step(k).uses) {
       const StepTensor& tensor = training_.tensor(id);
       if (tensor.kind != TensorKind::feature || tensor.backward_uses.empty()) continue;
@@ -188,7 +203,7 @@ class Timeline final : public FetchQueue {
       const int id = offloads_.front().tensor;
       const double end = offloads_.front().end_s;
       offloads_.pop_front();
-      on_host_[index(id)] = true;
+      on_host_[at(id)] = true;
       // That of the current step is released at its end.
       if (training_.tensor(id).forward_uses.back() < step_) ledger_.release(id, end);
     }
@@ -206,8 +221,8 @@ class Timeline final : public FetchQueue {
     std::vector<int> wanted = demanded;
     wanted.insert(wanted.end(), step.produces.begin(), step.produces.end());
     for (const int id : demanded) {
-      if (queued_[index(id)]) std::erase(queue_, id);
-      queued_[index(id)] = false;
+      if (queued_[at(id)]) std::erase(queue_, id);
+      queued_[at(id)] = false;
     }
     for (const int id : in_order(std::move(wanted), Pass::backward)) {
       if (!make_place(id)) return false;
@@ -224,7 +239,8 @@ class Timeline final : public FetchQueue {
     const double end = ledger_.compute(k, now_);
     start_fetches(end, false);
     ledger_.release_workspace(end);
-    if (policy_.overlap() != Overlap::asynchronous) now_ = std::max(end, ledger_.transfers_end());
+    if (policy_.traits().overlap != Overlap::asynchronous)
+      now_ = std::max(end, ledger_.transfers_end());
     now_ = std::max(now_, end);
     for (const int id : step.uses) {
       const StepTensor& tensor = training_.tensor(id);
@@ -246,18 +262,18 @@ class Timeline final : public FetchQueue {
   bool compute_again(const Step& step) {
     const Graph& graph = *training_.graph;
     const auto input_of = [&](int node) {
-      return training_.feature[index(graph.node(node).from.front())];
+      return training_.feature[at(graph.node(node).from.front())];
     };
     const int checkpoint = input_of(step.again.front());
     if (!ledger_.is_resident(checkpoint)) {
-      if (queued_[index(checkpoint)]) std::erase(queue_, checkpoint);
-      queued_[index(checkpoint)] = false;
+      if (queued_[at(checkpoint)]) std::erase(queue_, checkpoint);
+      queued_[at(checkpoint)] = false;
       if (!make_place(checkpoint)) return false;
       now_ = std::max(now_, fetch(checkpoint, now_));
     }
     now_ = std::max(now_, ledger_.arrival(checkpoint));
     for (const int node : step.again) {
-      if (!make_place(training_.feature[index(node)])) return false;
+      if (!make_place(training_.feature[at(node)])) return false;
       now_ = ledger_.compute_again(node, step_, now_);
       const int input = input_of(node);
       const bool passed =
@@ -273,28 +289,28 @@ class Timeline final : public FetchQueue {
   void start_fetches(double until, bool at_once) {
     while (!queue_.empty()) {
       const double start = std::max(now_, ledger_.transfers_end());
-      if (policy_.blocks() && (at_once ? start > until : start >= until)) return;
+      if (policy_.traits().blocks && (at_once ? start > until : start >= until)) return;
       const int id = queue_.front();
       const bool fits =
-          ledger_.allocate(id, Pass::backward, step_, policy_.blocks() ? start : now_);
-      if (!fits && policy_.blocks()) return;
+          ledger_.allocate(id, Pass::backward, step_, policy_.traits().blocks ? start : now_);
+      if (!fits && policy_.traits().blocks) return;
       queue_.pop_front();
-      queued_[index(id)] = false;
+      queued_[at(id)] = false;
       if (fits) fetch(id, start);
     }
   }
 
   double fetch(int id, double time) {
-    fetched_[index(id)] = true;
+    fetched_[at(id)] = true;
     return ledger_.transfer(InstructionKind::fetch, id, step_, time);
   }
 
   // Drops the resident prefetch with the latest next use, back into the queue's front.
   bool cancel_one(const Step& step) {
-    if (!policy_.cancels() || restarts()) return false;
+    if (!policy_.traits().cancels || restarts()) return false;
     int victim = -1, latest = 0;
     for (const int id : training_.feature) {
-      if (!fetched_[index(id)] || !ledger_.is_resident(id)) continue;
+      if (!fetched_[at(id)] || !ledger_.is_resident(id)) continue;
       if (std::find(step.uses.begin(), step.uses.end(), id) != step.uses.end()) continue;
       const std::vector<int>& uses = training_.tensor(id).backward_uses;
       if (uses.front() < step_) continue;  // it has been of use, and waits for the next one
@@ -307,7 +323,7 @@ class Timeline final : public FetchQueue {
     now_ = std::max(now_, ledger_.arrival(victim));
     ledger_.cancel(victim, now_);
     queue_.push_front(victim);
-    queued_[index(victim)] = true;
+    queued_[at(victim)] = true;
     return true;
   }
 

@@ -1,4 +1,5 @@
-// Policies `vdnn-all`, `vdnn-conv` and `vdnn`.
+// Policies `vdnn-all`, which moves the inputs of all feature layers, `vdnn-conv`, of convolutions
+// alone, and `vdnn`.
 //
 // Paper      : M. Rhu and others: vDNN, MICRO 2016.
 // Implements : a map moves while its last forward consumer computes; a step ends when both servers
@@ -8,6 +9,7 @@
 // Deviations : a fetch that does not fit is passed over, and made when its step begins.
 #include <utility>
 
+#include "core/rank_index.hpp"
 #include "memory/policy.hpp"
 
 namespace hetsgd {
@@ -15,21 +17,18 @@ namespace {
 
 class VdnnPolicy : public Policy {
  public:
-  explicit VdnnPolicy(bool conv_only) : conv_only_(conv_only) {}
+  VdnnPolicy(const char* name, bool conv_only)
+      : Policy({.name = name,
+                .trigger = OffloadTrigger::last_consumer,
+                .overlap = Overlap::step_barrier,
+                .blocks = false}),
+        conv_only_(conv_only) {}
 
-  std::string name() const override { return conv_only_ ? "vdnn-conv" : "vdnn-all"; }
-  std::string summary() const override {
-    return conv_only_ ? "vDNN: inputs of conv moved, a barrier per step"
-                      : "vDNN: inputs of all feature layers moved, a barrier per step";
-  }
   bool moves(const TrainingStep& training, const StepTensor& tensor) const override {
     if (!is_movable_map(tensor)) return false;
     const Step& last = training.step(tensor.forward_uses.back());
     return !conv_only_ || training.node_of(last).type == NodeType::conv;
   }
-  OffloadTrigger trigger() const override { return OffloadTrigger::last_consumer; }
-  Overlap overlap() const override { return Overlap::step_barrier; }
-  bool blocks() const override { return false; }
 
   void search(const PlanRequest& request, int k, FetchQueue& queue) const override {
     const TrainingStep& training = *request.training;
@@ -51,8 +50,7 @@ class VdnnPolicy : public Policy {
 
 class DynamicVdnnPolicy final : public Policy {
  public:
-  std::string name() const override { return "vdnn"; }
-  std::string summary() const override { return "vDNN's dynamic policy: the first that fits"; }
+  DynamicVdnnPolicy() : Policy({.name = "vdnn"}) {}
 
   const Policy& feasibility() const override { return vdnn_all_policy(); }
 
@@ -83,7 +81,7 @@ class DynamicVdnnPolicy final : public Policy {
       if (training.graph->node(node).type != NodeType::conv) continue;
       const auto count = static_cast<int>(
           convolution_algorithms(*training.graph, node, training.options.batch).size());
-      int& level = trial.lowered[static_cast<std::size_t>(node)];
+      int& level = trial.lowered[at(node)];
       while (level + 1 < count) {
         ++level;
         if (!policy.plan(trial).fits()) continue;
@@ -98,12 +96,12 @@ class DynamicVdnnPolicy final : public Policy {
 }  // namespace
 
 const Policy& vdnn_all_policy() {
-  static const VdnnPolicy kPolicy(false);
+  static const VdnnPolicy kPolicy("vdnn-all", false);
   return kPolicy;
 }
 
 const Policy& vdnn_conv_policy() {
-  static const VdnnPolicy kPolicy(true);
+  static const VdnnPolicy kPolicy("vdnn-conv", true);
   return kPolicy;
 }
 

@@ -4,12 +4,13 @@
 
 #include <limits>
 
-#include "core/error.hpp"
 #include "core/units.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
 
+using test::error_of;
 using testing::HasSubstr;
 
 enum class Colour { red, green };
@@ -53,17 +54,6 @@ Whole example() {
           .text = ""};
 }
 
-std::string stream_error(auto&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::data);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
-
 TEST(ByteStream, EveryTypeComesBack) {
   EXPECT_EQ(from_bytes<Whole>(to_bytes(example()), "all"), example());
   EXPECT_EQ(from_bytes<Whole>(to_bytes(Whole{}), "nothing"), Whole{});
@@ -86,12 +76,12 @@ TEST(ByteStream, TheFormIsFixed) {
 TEST(ByteStream, EveryCutAndEveryGrowthIsAnError) {
   std::vector<std::byte> bytes = to_bytes(example());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_THAT(stream_error([&] { from_bytes<Whole>(std::span(bytes).first(size), "a thing"); }),
+    EXPECT_THAT(error_of([&] { from_bytes<Whole>(std::span(bytes).first(size), "a thing"); }),
                 HasSubstr("a thing: cut off after "))
         << size;
   }
   bytes.push_back({});
-  EXPECT_EQ(stream_error([&] { from_bytes<Whole>(bytes, "a thing"); }),
+  EXPECT_EQ(error_of([&] { from_bytes<Whole>(bytes, "a thing"); }),
             fmt::format("a thing: {} bytes, 1 more than expected", bytes.size()));
 }
 
@@ -109,13 +99,13 @@ TEST(ByteStream, AnyBytesAreAValueOrAnError) {
       }
     }
   }
-  EXPECT_EQ(stream_error([] { from_bytes<bool>(to_bytes(char{2}), "a flag"); }),
+  EXPECT_EQ(error_of([] { from_bytes<bool>(to_bytes(char{2}), "a flag"); }),
             "a flag: found 2 at byte 0, expected 0 or 1");
   const auto huge = to_bytes(std::numeric_limits<std::uint64_t>::max());
-  EXPECT_THAT(stream_error([&] { from_bytes<std::vector<double>>(huge, "a list"); }),
+  EXPECT_THAT(error_of([&] { from_bytes<std::vector<double>>(huge, "a list"); }),
               HasSubstr("a list: cut off after 8 bytes: found 0 more, expected "
                         "18446744073709551615 elements of 8"));
-  EXPECT_THAT(stream_error([&] { from_bytes<std::vector<std::string>>(huge, "a list"); }),
+  EXPECT_THAT(error_of([&] { from_bytes<std::vector<std::string>>(huge, "a list"); }),
               HasSubstr("a list: cut off"));
 }
 
@@ -131,17 +121,17 @@ TEST(Seal, TellsKindVersionLengthAndDamage) {
   for (std::size_t place = 0; place < good.size(); ++place) {
     std::vector<std::byte> bad = good;
     bad[place] ^= std::byte{1};
-    EXPECT_THAT(stream_error([&] { unsealed(kKind, bad, "f"); }), HasSubstr("f: ")) << place;
+    EXPECT_THAT(error_of([&] { unsealed(kKind, bad, "f"); }), HasSubstr("f: ")) << place;
   }
   for (std::size_t size = 0; size < good.size(); ++size) {
-    EXPECT_THAT(stream_error([&] { unsealed(kKind, std::span(good).first(size), "f"); }),
+    EXPECT_THAT(error_of([&] { unsealed(kKind, std::span(good).first(size), "f"); }),
                 testing::AnyOf("f: not a test file: its header is missing or cut off",
                                HasSubstr("f: cut off or grown: ")));
   }
   SealKind newer = kKind;
   newer.version = 4;
-  EXPECT_EQ(stream_error([&] { unsealed(newer, good, "f"); }),
-            "f: format version 3, this program reads version 4");
+  EXPECT_EQ(error_of([&] { unsealed(newer, good, "f"); }),
+            "f: format version 3, this program reads version 4 | again");
 }
 
 }  // namespace

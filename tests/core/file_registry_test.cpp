@@ -9,10 +9,10 @@
 #include <fstream>
 #include <string>
 
-#include "core/error.hpp"
 #include "core/input_file.hpp"
 #include "core/options.hpp"
 #include "core/output_file.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
@@ -38,14 +38,11 @@ class Files : public ::testing::Test {
 
   // The message of the refusal; "": none.
   static std::string refusal(const FileRegistry& files, const Replacing& replacing = {}) {
-    try {
-      files.check(replacing);
-      return "";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::usage);
-      EXPECT_NE(error.hint(), "");
-      return error.what();
-    }
+    const test::Failure failure = test::failure_of([&] { files.check(replacing); });
+    if (failure.code == ExitCode::ok) return "";
+    EXPECT_EQ(failure.code, ExitCode::usage);
+    EXPECT_NE(failure.hint, "");
+    return failure.message;
   }
   std::string two_outputs(const std::string& a, const std::string& b) const {
     FileRegistry files;
@@ -114,13 +111,8 @@ TEST_F(Files, WhatCannotBeWrittenIsSaid) {
         std::pair{"in.txt/x", "Not a directory"}}) {
     FileRegistry files;
     files.add_output("--dump-parameters", at(name), "the model");
-    try {
-      files.check({});
-      FAIL() << name;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::usage);
-      EXPECT_EQ(error.what(), at(name) + ": cannot write the model: " + reason);
-    }
+    EXPECT_EQ(test::usage_error_of([&] { files.check({}); }),
+              at(name) + ": cannot write the model: " + reason);
   }
   FileRegistry closed;
   closed.add_output("--output", "/dev/fd/999", "the result");

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
@@ -25,16 +25,11 @@ KeyValues parsed(const std::string& text) {
 }
 
 std::string delay_error(const std::string& text) {
-  try {
-    Delay delay;
-    parsed(text).set(delay.set);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    const std::string message = error.what(), place = "--delay " + text;
-    EXPECT_EQ(message.substr(0, place.size()), place);
-    return message.substr(place.size()) + (error.hint().empty() ? "" : " | " + error.hint());
-  }
-  return "";
+  Delay delay;
+  const std::string place = "--delay " + text,
+                    message = test::error_of([&] { parsed(text).set(delay.set); }, ExitCode::usage);
+  EXPECT_EQ(message.substr(0, place.size()), place);
+  return message.substr(place.size());
 }
 
 TEST(KeyValues, AreOptionsThatReadBackAsTheSame) {

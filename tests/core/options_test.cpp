@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "core/error.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
@@ -56,13 +56,7 @@ struct OptionsTest : ::testing::Test {
     set.set(name, texts, OptionSource::flag, set.find(name)->flag());
   }
   std::string error_of(const std::string& name, const std::vector<std::string>& texts) {
-    try {
-      flag(name, texts);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::usage);
-      return error.hint().empty() ? error.what() : std::string(error.what()) + " | " + error.hint();
-    }
-    return "no error";
+    return test::error_of([&] { flag(name, texts); }, ExitCode::usage);
   }
 };
 
@@ -137,7 +131,7 @@ TEST_F(OptionsTest, ErrorsNamePlaceFoundAndExpected) {
 }
 
 TEST_F(OptionsTest, AFailedSetLeavesValueAndSource) {
-  EXPECT_NE(error_of("speed", {"3,-1"}), "no error");
+  EXPECT_NE(error_of("speed", {"3,-1"}), "");
   EXPECT_THAT(values.speed, ElementsAre(1, 0.92));
   EXPECT_EQ(set.find("speed")->source, OptionSource::default_value);
 }
@@ -173,12 +167,8 @@ TEST_F(OptionsTest, EnvironmentIsReadAndUnknownNamesComeBack) {
 
 TEST_F(OptionsTest, EnvironmentErrorsNameTheVariable) {
   ::setenv("HETSGD_WORKERS", "many", 1);
-  try {
-    set.read_environment();
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("HETSGD_WORKERS: found \"many\""));
-  }
+  EXPECT_THAT(test::usage_error_of([&] { set.read_environment(); }),
+              HasSubstr("HETSGD_WORKERS: found \"many\""));
   ::unsetenv("HETSGD_WORKERS");
 }
 
@@ -237,13 +227,10 @@ TEST_F(OptionsTest, JsonTakesTextsAndSingleElements) {
 }
 
 TEST_F(OptionsTest, JsonOfTheWrongTypeIsRefused) {
-  const auto error = [&](const char* name, const nlohmann::json& value) -> std::string {
-    try {
+  const auto error = [&](const char* name, const nlohmann::json& value) {
+    return test::usage_error_of([&] {
       set.set_json(name, value, OptionSource::config_file, std::string("c.json: ") + name);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+    });
   };
   EXPECT_EQ(error("train", 5), "c.json: train: found \"5\", expected a text");
   EXPECT_EQ(error("cache", 1), "c.json: cache: found \"1\", expected true or false");
@@ -350,12 +337,7 @@ TEST(OptionalValues, ZeroMeansNoneWhereItDid) {
   c.set.set_json("alpha", 0.0, OptionSource::flag, "old.json: alpha");
   EXPECT_EQ(c.alpha, 0);
   const auto message = [&](const std::string& name, const std::string& text) {
-    try {
-      c.flag(name, text);
-    } catch (const Error& error) {
-      return fmt::format("{} | {}", error.what(), error.hint());
-    }
-    return std::string();
+    return test::error_of([&] { c.flag(name, text); }, ExitCode::usage);
   };
   EXPECT_EQ(message("rounds", "0"),
             "--rounds: found \"0\", expected a whole number of at least 1 | or forever");

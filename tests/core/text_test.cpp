@@ -7,24 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "core/error.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
 
+using test::usage_error_of;
 using testing::ElementsAre;
-
-// The message of the usage error that `call` throws.
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(ParseSeconds, TakesEveryUnit) {
   const auto s = [](const char* text) { return parse_seconds("--t", text).count(); };
@@ -43,11 +32,11 @@ TEST(ParseSeconds, TakesEveryUnit) {
 }
 
 TEST(ParseSeconds, RefusesTheRest) {
-  EXPECT_EQ(message_of([] { parse_seconds("--max-time", "5x"); }),
+  EXPECT_EQ(usage_error_of([] { parse_seconds("--max-time", "5x"); }),
             "--max-time: found \"5x\", expected a time such as 90s, 50ms or 1.5h");
   for (const char* text : {"", "s", "-1s", "-0", "nan", "inf", "1e999", "5 s", "5ss", " 5s", "1,5s",
                            "+5s", "1e308h", "0x10"}) {
-    EXPECT_EQ(message_of([&] { parse_seconds("--t", text); }),
+    EXPECT_EQ(usage_error_of([&] { parse_seconds("--t", text); }),
               fmt::format("--t: found \"{}\", expected a time such as 90s, 50ms or 1.5h", text));
   }
 }
@@ -64,13 +53,13 @@ TEST(ParseCount, IsDecimal) {
 }
 
 TEST(ParseCount, RefusesFractionsSignsAndOverflow) {
-  EXPECT_EQ(message_of([] { parse_count("--max-samples", "1.5"); }),
+  EXPECT_EQ(usage_error_of([] { parse_count("--max-samples", "1.5"); }),
             "--max-samples: found \"1.5\", expected a count such as 500, 10K or 1.5M");
   for (const char* text : {"", "-1", "-1K", "1.0001K", "K", "10KiB", "1T", "10 K", "nan", "1e-3"}) {
-    EXPECT_EQ(message_of([&] { parse_count("--n", text); }),
+    EXPECT_EQ(usage_error_of([&] { parse_count("--n", text); }),
               fmt::format("--n: found \"{}\", expected a count such as 500, 10K or 1.5M", text));
   }
-  EXPECT_EQ(message_of([] { parse_count("--n", "18446744073709551616"); }),
+  EXPECT_EQ(usage_error_of([] { parse_count("--n", "18446744073709551616"); }),
             "--n: found \"18446744073709551616\", expected less than 2^63");
 }
 
@@ -82,31 +71,32 @@ TEST(ParseBytes, IsBinary) {
   EXPECT_EQ(parse_bytes("--b", "1TiB"), std::uint64_t{1} << 40);
   EXPECT_EQ(parse_bytes("--b", "512B"), 512U);
   EXPECT_EQ(parse_bytes("--b", "4096"), 4096U);
-  EXPECT_EQ(message_of([] { parse_bytes("--b", "8KB"); }),
+  EXPECT_EQ(usage_error_of([] { parse_bytes("--b", "8KB"); }),
             "--b: found \"8KB\", expected a size in bytes such as 4096, 64K or 64MiB");
 }
 
 TEST(ParseNumbers, CheckTheRange) {
   EXPECT_EQ(parse_double("--lr", "1e-3"), 1e-3);
   EXPECT_EQ(parse_integer("--n", "-12"), -12);
-  EXPECT_EQ(message_of([] { parse_double("--lr", "0,5"); }),
+  EXPECT_EQ(usage_error_of([] { parse_double("--lr", "0,5"); }),
             "--lr: found \"0,5\", expected a number");
-  EXPECT_EQ(message_of([] { parse_double("--lr", "-1", 0.0); }),
+  EXPECT_EQ(usage_error_of([] { parse_double("--lr", "-1", 0.0); }),
             "--lr: found \"-1\", expected a number of at least 0");
-  EXPECT_EQ(message_of([] { parse_double("--gamma", "1.5", 0.0, 1.0); }),
+  EXPECT_EQ(usage_error_of([] { parse_double("--gamma", "1.5", 0.0, 1.0); }),
             "--gamma: found \"1.5\", expected a number from 0 to 1");
-  EXPECT_EQ(message_of([] { parse_integer("--workers", "0", 1); }),
+  EXPECT_EQ(usage_error_of([] { parse_integer("--workers", "0", 1); }),
             "--workers: found \"0\", expected a whole number of at least 1");
-  EXPECT_EQ(message_of([] { parse_integer("--n", "2.0"); }),
+  EXPECT_EQ(usage_error_of([] { parse_integer("--n", "2.0"); }),
             "--n: found \"2.0\", expected a whole number");
-  EXPECT_EQ(message_of([] { parse_integer("--n", "99999999999999999999"); }),
+  EXPECT_EQ(usage_error_of([] { parse_integer("--n", "99999999999999999999"); }),
             "--n: found \"99999999999999999999\", expected a whole number");
   EXPECT_THAT(parse_doubles("--speed", "1,0.92, 0.84"), ElementsAre(1, 0.92, 0.84));
-  EXPECT_EQ(message_of([] { parse_doubles("--speed", "1,,2"); }),
+  EXPECT_EQ(usage_error_of([] { parse_doubles("--speed", "1,,2"); }),
             "--speed: found \"\", expected a number");
   EXPECT_TRUE(parse_bool("--b", "Yes"));
   EXPECT_FALSE(parse_bool("--b", "off"));
-  EXPECT_EQ(message_of([] { parse_bool("--b", "2"); }), "--b: found \"2\", expected true or false");
+  EXPECT_EQ(usage_error_of([] { parse_bool("--b", "2"); }),
+            "--b: found \"2\", expected true or false");
 }
 
 TEST(RankSet, ReadsRangesAndWritesThemBack) {
@@ -119,7 +109,7 @@ TEST(RankSet, ReadsRangesAndWritesThemBack) {
   for (const char* text :
        {"", "8", "3-1", "-1", "1-2-3", "0-", "a", "0,1", "0;;1", "99999999999"}) {
     EXPECT_EQ(
-        message_of([&] { parse_rank_set("--r", text, 8); }),
+        usage_error_of([&] { parse_rank_set("--r", text, 8); }),
         fmt::format("--r: found \"{}\", expected ranks from 0 to 7 such as 0-3;5, or all", text));
   }
 }

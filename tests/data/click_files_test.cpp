@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <numeric>
 
 #include "data/binary_format.hpp"
 #include "data/clicks.hpp"
@@ -111,19 +110,12 @@ TEST_F(ClickFiles, EveryDamagedByteIsFound) {
   const LoadedData small = load_dataset(kTinyClicks, {});
   save_dataset(binary_, *small.data, small.report);
   const std::string good = read_file(binary_);
-  const RowChoice all{.rows =
-                          [](const Dataset& outline) {
-                            std::vector<Index> rows(outline.rows());
-                            std::iota(rows.begin(), rows.end(), 0U);
-                            return rows;
-                          },
-                      .needs_labels = true};
   for (std::size_t at = 0; at < good.size(); at += 61) {
-    std::string bad = good;
-    bad[at] = static_cast<char>(bad[at] ^ 0x10);
+    const std::string bad = damaged(good, at);
     EXPECT_THROW(decode_binary(MemorySource(bad), "file"), Error) << at;
     try {  // padding alone may differ unseen
-      expect_same_data(decode_binary_rows(MemorySource(bad), "file", all).parsed.data, *small.data);
+      expect_same_data(decode_binary_rows(MemorySource(bad), "file", every_row()).parsed.data,
+                       *small.data);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::data);
     }
@@ -137,8 +129,7 @@ TEST_F(ClickFiles, EveryDamagedByteIsFound) {
 TEST_F(ClickFiles, SparseFilesAreWhatTheyWere) {
   const std::string sample = HETSGD_FIXTURES "/../../../datasets/samples/";
   const LoadedData loaded = load_dataset(sample + "tiny_train.hsgd", {});
-  std::string bytes;
-  encode_binary(*loaded.data, loaded.report, 0, [&](std::string_view piece) { bytes += piece; });
+  const std::string bytes = binary_form(*loaded.data, loaded.report);
   const std::string file = read_file(sample + "tiny_train.hsgd");
   EXPECT_EQ(bytes.size(), file.size());
   const auto payload = [](const std::string& whole) {
@@ -148,29 +139,17 @@ TEST_F(ClickFiles, SparseFilesAreWhatTheyWere) {
   EXPECT_EQ(payload(bytes), payload(file));
 }
 
-TEST_F(ClickFiles, ATailIsTheEndOfTheFile) {
-  LoadOptions options = options_;
-  options.held_out = {HeldOut::Which::tail, 1.0 / 7};
-  const LoadedData all = load_dataset(train_, options);
-  const LoadedPair split = hold_out(all, options.held_out);
-  const std::uint64_t rows = all.data->rows(), kept = split.train.data->rows();
-  EXPECT_EQ(split.test.data->rows(),
-            static_cast<std::uint64_t>(std::llround(static_cast<double>(rows) / 7)));
-  EXPECT_EQ(kept + split.test.data->rows(), rows);
-  EXPECT_TRUE(
-      std::ranges::equal(split.train.data->fields.row(kept - 1), all.data->fields.row(kept - 1)));
-  EXPECT_TRUE(std::ranges::equal(split.test.data->fields.row(0), all.data->fields.row(kept)));
-  EXPECT_TRUE(std::ranges::equal(split.test.data->fields.value, all.data->fields.value));
-  EXPECT_NE(split.test.data->content_hash, split.train.data->content_hash);
-}
-
 // Views are the rows that copies would be, of click data and of sparse data.
-TEST_F(ClickFiles, ATailIsNotCopied) {
+TEST_F(ClickFiles, ATailIsTheEndOfTheFileAndNotCopied) {
   const HeldOut held_out{HeldOut::Which::tail, 1.0 / 7};
   for (const LoadedData& all :
        {load_dataset(train_, options_), load_dataset("generate:tiny", {})}) {
     const LoadedPair split = hold_out(all, held_out);
     const RowSplit rows = split_rows(all.data->rows(), held_out);
+    EXPECT_EQ(rows.held_out.size(),
+              static_cast<std::size_t>(std::llround(static_cast<double>(all.data->rows()) / 7)));
+    EXPECT_EQ(rows.held_out.front(), rows.kept.size());
+    EXPECT_EQ(rows.held_out.back(), all.data->rows() - 1);
     const DatasetPtr kept = select_rows(*all.data, rows.kept);
     const DatasetPtr measured = select_rows(*all.data, rows.held_out);
     expect_same_data(*split.train.data, *kept);
@@ -267,20 +246,6 @@ TEST(ClickCeiling, OfCtrTinyStays) {
   EXPECT_GT(one.all.auc, one.linear.auc + .02);
   EXPECT_LT(one.all.logloss, one.linear.logloss);
   EXPECT_NEAR(one.all.auc, .82, .03);
-}
-
-TEST(ClickSelection, HoldsOutTheSameRowsOfEveryGroup) {
-  const LoadedData all = load_dataset(kTinyClicks, {});
-  const LoadedPair pair = hold_out(all, {HeldOut::Which::random, 0.25});
-  const RowSplit split = split_rows(all.data->rows(), 0.25);
-  for (std::size_t i = 0; i < split.held_out.size(); ++i) {
-    const Index row = split.held_out[i];
-    EXPECT_TRUE(std::ranges::equal(pair.test.data->fields.row(i), all.data->fields.row(row)));
-    EXPECT_TRUE(std::ranges::equal(pair.test.data->dense.row(i), all.data->dense.row(row)));
-    EXPECT_TRUE(std::ranges::equal(pair.test.data->labels(i), all.data->labels(row)));
-  }
-  EXPECT_THAT(verify(*pair.train.data), IsEmpty());
-  EXPECT_EQ(Batch(*pair.test.data, {0, 1}).shape().samples, 2);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <zlib.h>
 
 #include <map>
 
@@ -139,9 +138,7 @@ TEST(Criteo, IsDetectedAndCompressed) {
   const TemporaryFolder folder;
   const std::string text = generated_text("generate:criteo?scale=0.0001", 300);
   write_file(folder / "plain", text);
-  const gzFile file = gzopen((folder / "packed").c_str(), "wb");
-  gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
-  gzclose(file);
+  write_file(folder / "packed", gzip(text));
   LoadOptions options = every_value();
   options.cache_directory = folder / "cache";
   const LoadedData plain = load_dataset(folder / "plain", options);

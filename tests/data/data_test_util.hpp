@@ -3,56 +3,91 @@
 
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "core/error.hpp"
 #include "core/random.hpp"
+#include "data/binary.hpp"
 #include "data/dataset.hpp"
 #include "data/load.hpp"
 #include "data/text_parser.hpp"
+#include "support/failure.hpp"
 #include "support/temporary_file.hpp"
 
 namespace hetsgd {
 
+using test::error_of;
+
+inline std::string gzip(const std::string& text) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string bytes(deflateBound(&stream, text.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<unsigned>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
+  stream.avail_out = static_cast<unsigned>(bytes.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  bytes.resize(stream.total_out);
+  deflateEnd(&stream);
+  return bytes;
+}
+
+// The bytes with one of them changed.
+inline std::string damaged(std::string bytes, std::size_t place, int bits = 0x10) {
+  bytes[place] = static_cast<char>(bytes[place] ^ bits);
+  return bytes;
+}
+
+inline std::string binary_form(const Dataset& data, const LoadReport& report = {}) {
+  std::string bytes;
+  encode_binary(data, report, 0, [&](std::string_view piece) { bytes += piece; });
+  return bytes;
+}
+
+// All rows in the order of the file, or the other way round.
+inline RowChoice every_row(bool backwards = false) {
+  return {.rows =
+              [backwards](const Dataset& outline) {
+                std::vector<Index> rows(outline.rows());
+                std::iota(rows.begin(), rows.end(), 0U);
+                if (backwards) std::ranges::reverse(rows);
+                return rows;
+              },
+          .needs_labels = true};
+}
+
 // All but the name and the hash: what the rows say, to the bit.
 inline void expect_same_data(const Dataset& a, const Dataset& b) {
+  const auto expect_same_bits = [](const char* what, const auto& x, const auto& y) {
+    EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(x.data(), x.size())),
+                                   std::as_bytes(std::span(y.data(), y.size()))))
+        << what;
+  };
   EXPECT_EQ(a.task, b.task);
   EXPECT_EQ(a.feature_count, b.feature_count);
   EXPECT_EQ(a.label_count, b.label_count);
-  EXPECT_TRUE(std::ranges::equal(a.sparse.begin, b.sparse.begin));
-  EXPECT_TRUE(std::ranges::equal(a.sparse.index, b.sparse.index));
-  ASSERT_EQ(a.sparse.value.size(), b.sparse.value.size());
-  EXPECT_TRUE(a.sparse.value.empty() || std::memcmp(a.sparse.value.data(), b.sparse.value.data(),
-                                                    a.sparse.value.size() * sizeof(float)) == 0);
+  expect_same_bits("sparse.begin", a.sparse.begin, b.sparse.begin);
+  expect_same_bits("sparse.index", a.sparse.index, b.sparse.index);
+  expect_same_bits("sparse.value", a.sparse.value, b.sparse.value);
   EXPECT_EQ(a.dense.columns, b.dense.columns);
-  ASSERT_EQ(a.dense.value.size(), b.dense.value.size());
-  EXPECT_TRUE(a.dense.value.empty() || std::memcmp(a.dense.value.data(), b.dense.value.data(),
-                                                   a.dense.value.size() * sizeof(float)) == 0);
-  EXPECT_TRUE(std::ranges::equal(a.fields.first, b.fields.first));
-  EXPECT_TRUE(std::ranges::equal(a.fields.value, b.fields.value));
-  EXPECT_TRUE(std::ranges::equal(a.fields.category, b.fields.category));
-  EXPECT_TRUE(std::ranges::equal(a.targets.begin, b.targets.begin));
-  EXPECT_TRUE(std::ranges::equal(a.targets.index, b.targets.index));
-}
-
-// "message | hint" of the Error that `action` throws; fails the test if it throws none.
-template <class Action>
-std::string error_of(Action&& action, ExitCode code = ExitCode::data) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.hint().empty() ? error.what() : std::string(error.what()) + " | " + error.hint();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return "";
+  expect_same_bits("dense", a.dense.value, b.dense.value);
+  expect_same_bits("fields.first", a.fields.first, b.fields.first);
+  expect_same_bits("fields.value", a.fields.value, b.fields.value);
+  expect_same_bits("fields.category", a.fields.category, b.fields.category);
+  EXPECT_EQ(a.images.shape(), b.images.shape());
+  expect_same_bits("images.pixel", a.images.pixel, b.images.pixel);
+  expect_same_bits("images.mean", a.images.mean, b.images.mean);
+  expect_same_bits("images.deviation", a.images.deviation, b.images.deviation);
+  expect_same_bits("targets.begin", a.targets.begin, b.targets.begin);
+  expect_same_bits("targets.index", a.targets.index, b.targets.index);
 }
 
 inline LoadedData parse(const std::string& text, const LoadOptions& options = {}) {

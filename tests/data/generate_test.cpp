@@ -88,7 +88,7 @@ TEST(GeneratorSpec, SaysWhatIsWrong) {
     return error_of([&] { generate(parse_generator_spec(spec)); }, ExitCode::usage);
   };
   EXPECT_EQ(message("generate:huge"),
-            "generator: unknown preset 'huge' | known: amazon670k, delicious200k, tiny");
+            "generator: found \"huge\", expected amazon670k, delicious200k or tiny");
   EXPECT_THAT(
       message("generate:tiny?row_train=3"),
       HasSubstr("generate:tiny?row_train=3: found key \"row_train\", expected scale, seed, "));

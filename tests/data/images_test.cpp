@@ -2,7 +2,6 @@
 #include "data/images.hpp"
 
 #include <gmock/gmock.h>
-#include <zlib.h>
 
 #include <array>
 #include <cmath>
@@ -42,20 +41,6 @@ std::string idx_images(std::uint32_t rows, std::uint32_t height, std::uint32_t w
 std::string idx_labels(const std::string& labels) {
   return std::string("\0\0\x08\x01", 4) + big_endian(static_cast<std::uint32_t>(labels.size())) +
          labels;
-}
-
-std::string gzip(const std::string& text) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string bytes(deflateBound(&stream, text.size()) + 64, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<unsigned>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
-  stream.avail_out = static_cast<unsigned>(bytes.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  bytes.resize(bytes.size() - stream.avail_out);
-  deflateEnd(&stream);
-  return bytes;
 }
 
 // Three images of 1x2x2 with the labels 2, 0, 1.
@@ -106,8 +91,6 @@ TEST_F(ImagesTest, CompressedAndCachedIdxIsTheSame) {
   const LoadedData packed = load_dataset(path, options_);
   for (const LoadedData* other : {&again, &packed}) {
     expect_same_data(*plain.data, *other->data);
-    EXPECT_TRUE(std::ranges::equal(plain.data->images.pixel, other->data->images.pixel));
-    EXPECT_TRUE(std::ranges::equal(plain.data->images.deviation, other->data->images.deviation));
     EXPECT_EQ(other->report.format, DataFormat::idx);
   }
 }
@@ -190,8 +173,6 @@ TEST_F(ImagesTest, BinaryFormKeepsImagesAndReadsSomeRows) {
   save_dataset(path, *loaded.data, loaded.report);
   const LoadedData whole = load_dataset(path, options_);
   expect_same_data(*loaded.data, *whole.data);
-  EXPECT_TRUE(std::ranges::equal(loaded.data->images.pixel, whole.data->images.pixel));
-  EXPECT_EQ(whole.data->images.mean[0], loaded.data->images.mean[0]);
   options_.train_rows.rows = [](const Dataset&) { return std::vector<Index>{2, 0}; };
   const LoadedData part = load_dataset(path, options_);
   EXPECT_THAT(part.data->images.row(0), ElementsAre('i', 'j', 'k', 'l'));
@@ -199,9 +180,9 @@ TEST_F(ImagesTest, BinaryFormKeepsImagesAndReadsSomeRows) {
   EXPECT_EQ(part.data->images.mean[0], loaded.data->images.mean[0]);
   EXPECT_EQ(part.data->totals().rows, 3U);
 
-  std::string damaged = read_file(path);
-  damaged[damaged.size() - 60] ^= 1;  // a pixel: 12 of them and 52 zeros end the file
-  write_file(path, damaged);
+  const std::string bytes = read_file(path);
+  // A pixel: 12 of them and 52 zeros end the file.
+  write_file(path, damaged(bytes, bytes.size() - 60));
   options_.train_rows.rows = [](const Dataset&) { return std::vector<Index>{1}; };
   EXPECT_THAT(error_of([&] { load_dataset(path, options_); }), HasSubstr("checksum of row 2"));
 }
@@ -359,7 +340,6 @@ TEST(GeneratedImages, AreAPureFunctionOfTheOptions) {
       parse_image_spec("generate:images?classes=4&size=8&channels=2&rows_train=300&rows_test=50");
   const ParsedData one = generate_images(options, DataPart::train, 1);
   const ParsedData four = generate_images(options, DataPart::train, 4);
-  EXPECT_TRUE(std::ranges::equal(one.data.images.pixel, four.data.images.pixel));
   expect_same_data(one.data, four.data);
   EXPECT_THAT(verify(one.data), IsEmpty());
   EXPECT_EQ(one.data.images.shape(), (ImageShape{2, 8, 8}));

@@ -9,123 +9,106 @@ namespace {
 
 struct Malformed {
   const char* file;
-  const char* message;  // after the folder; "message | hint"
+  const char* message;  // after the path; "message | hint"
 };
 
 const Malformed kMalformed[] = {
     {"binary_bytes.txt",
-     "binary_bytes.txt:1:1: expected a label, found '\\x7fELF\\x02\\x01\\x01\\x00\\x00' | labels "
-     "are integers, separated by commas without blanks"},
+     ":1:1: expected a label, found '\\x7fELF\\x02\\x01\\x01\\x00\\x00' | labels are integers, "
+     "separated by commas without blanks"},
     {"cut_off.txt.bz2",
-     "cut_off.txt.bz2: the bzip2 stream is damaged at byte 57: it ends too early | fetch or "
-     "compress the file again"},
+     ": the bzip2 stream is damaged at byte 57: it ends too early | fetch or compress the file "
+     "again"},
     {"cut_off.txt.gz",
-     "cut_off.txt.gz: the gzip stream is damaged at byte 35: it ends too early | fetch or compress "
-     "the file again"},
+     ": the gzip stream is damaged at byte 35: it ends too early | fetch or compress the file "
+     "again"},
     {"cut_off.txt.zst",
-     "cut_off.txt.zst: the zstd stream is damaged at byte 36: it ends too early | fetch or "
-     "compress the file again"},
+     ": the zstd stream is damaged at byte 36: it ends too early | fetch or compress the file "
+     "again"},
     {"duplicate_index.txt",
-     "duplicate_index.txt:2:16: feature index 3 occurs twice in this row | keep one entry, or add "
-     "their values"},
-    {"duplicate_label.txt",
-     "duplicate_label.txt:2:5: label 4 occurs twice in this row | keep one of them"},
+     ":2:16: feature index 3 occurs twice in this row | keep one entry, or add their values"},
+    {"duplicate_label.txt", ":2:5: label 4 occurs twice in this row | keep one of them"},
     {"empty.txt",
-     "empty.txt: no data: the file is empty or holds only comments | expected lines such as '1 "
-     "3:0.5 7:1'"},
-    {"index_text.txt", "index_text.txt:1:7: expected 'index:value', found 'age:0.5'"},
+     ": no data: the file is empty or holds only comments | expected lines such as '1 3:0.5 7:1'"},
+    {"index_text.txt", ":1:7: expected 'index:value', found 'age:0.5'"},
     {"index_too_large.txt",
-     "index_too_large.txt:1:3: feature index 4294967295 is too large: the largest possible is "
-     "4294967294"},
+     ":1:3: feature index 4294967295 is too large: the largest possible is 4294967294"},
     {"infinite_value.txt",
-     "infinite_value.txt:2:5: feature value '-inf' is not finite | remove the entry or replace its "
-     "value"},
+     ":2:5: feature value '-inf' is not finite | remove the entry or replace its value"},
     {"label_too_large.txt",
-     "label_too_large.txt:2:1: label 2147483648 is too large: the largest possible is 2147483647"},
+     ":2:1: label 2147483648 is too large: the largest possible is 2147483647"},
     {"missing_colon.txt",
-     "missing_colon.txt:4:8: expected ':' after the feature index, found the end of '7' | an entry "
-     "is 'index:value', without blanks inside"},
-    {"missing_label.txt",
-     "missing_label.txt:2:1: expected a label, found '2:1' | a line without labels begins with a "
-     "space"},
-    {"missing_value.txt", "missing_value.txt:1:5: expected a number after 'index:', found nothing"},
-    {"nan_value.txt",
-     "nan_value.txt:2:11: feature value 'nan' is not finite | remove the entry or replace its "
-     "value"},
-    {"negative_index.txt",
-     "negative_index.txt:2:3: negative feature index in '-3:0.5' | feature indices count from 0 or "
-     "1"},
-    {"negative_multilabel.txt",
-     "negative_multilabel.txt:4:1: negative label -4 in multi-label data | labels count from 0"},
-    {"no_features.txt",
-     "no_features.txt: no row has a feature | expected lines such as '1 3:0.5 7:1'"},
-    {"no_labels.txt",
-     "no_labels.txt: no row has a label | expected lines such as '1 3:0.5 7:1'; a line that begins "
-     "with a space has no label"},
-    {"only_comments.txt",
-     "only_comments.txt: no data: the file is empty or holds only comments | expected lines such "
-     "as '1 3:0.5 7:1'"},
-    {"overflowing_value.txt",
-     "overflowing_value.txt:1:5: feature value '1e39' is outside the range of a 32-bit float"},
-    {"ranking.txt",
-     "ranking.txt:1:3: expected 'index:value', found 'qid:1' | ranking data (qid) is not "
-     "supported"},
-    {"real_label.txt",
-     "real_label.txt:1:1: expected an integer label, found '2.5' | real-valued targets "
-     "(regression) are not supported"},
-    {"trailing_comma.txt",
-     "trailing_comma.txt:1:5: expected a label, found nothing | labels are integers, separated by "
-     "commas without blanks"},
-    {"unlabelled_binary.txt",
-     "unlabelled_binary.txt:3:1: expected a label: every row of binary data has one | remove the "
-     "row; a missing label is not the negative class"},
-    {"value_text.txt", "value_text.txt:1:5: expected a number after 'index:', found '0.5x'"},
-    {"wrong_checksum.txt.gz",
-     "wrong_checksum.txt.gz: the gzip stream is damaged at byte 43: incorrect data check | fetch "
-     "or compress the file again"},
-    {"wrong_separator.txt",
-     "wrong_separator.txt:1:4: expected ':' after the feature index, found '=0.5' | an entry is "
+     ":4:8: expected ':' after the feature index, found the end of '7' | an entry is "
      "'index:value', without blanks inside"},
+    {"missing_label.txt",
+     ":2:1: expected a label, found '2:1' | a line without labels begins with a space"},
+    {"missing_value.txt", ":1:5: expected a number after 'index:', found nothing"},
+    {"nan_value.txt",
+     ":2:11: feature value 'nan' is not finite | remove the entry or replace its value"},
+    {"negative_index.txt",
+     ":2:3: negative feature index in '-3:0.5' | feature indices count from 0 or 1"},
+    {"negative_multilabel.txt",
+     ":4:1: negative label -4 in multi-label data | labels count from 0"},
+    {"no_features.txt", ": no row has a feature | expected lines such as '1 3:0.5 7:1'"},
+    {"no_labels.txt",
+     ": no row has a label | expected lines such as '1 3:0.5 7:1'; a line that begins with a space "
+     "has no label"},
+    {"only_comments.txt",
+     ": no data: the file is empty or holds only comments | expected lines such as '1 3:0.5 7:1'"},
+    {"overflowing_value.txt", ":1:5: feature value '1e39' is outside the range of a 32-bit float"},
+    {"ranking.txt",
+     ":1:3: expected 'index:value', found 'qid:1' | ranking data (qid) is not supported"},
+    {"real_label.txt",
+     ":1:1: expected an integer label, found '2.5' | real-valued targets (regression) are not "
+     "supported"},
+    {"trailing_comma.txt",
+     ":1:5: expected a label, found nothing | labels are integers, separated by commas without "
+     "blanks"},
+    {"unlabelled_binary.txt",
+     ":3:1: expected a label: every row of binary data has one | remove the row; a missing label "
+     "is not the negative class"},
+    {"value_text.txt", ":1:5: expected a number after 'index:', found '0.5x'"},
+    {"wrong_checksum.txt.gz",
+     ": the gzip stream is damaged at byte 43: incorrect data check | fetch or compress the file "
+     "again"},
+    {"wrong_separator.txt",
+     ":1:4: expected ':' after the feature index, found '=0.5' | an entry is 'index:value', "
+     "without blanks inside"},
     {"xc_blank_in_labels.txt",
-     "xc_blank_in_labels.txt:2:3: expected a label, found nothing | labels are integers, separated "
-     "by commas without blanks"},
+     ":2:3: expected a label, found nothing | labels are integers, separated by commas without "
+     "blanks"},
     {"xc_feature_far_out_of_range.txt",
-     "xc_feature_far_out_of_range.txt:2:3: feature index 99999999999999999999 is out of range: the "
-     "header promises 5 features (0 to 4) | correct the header or the entry"},
+     ":2:3: feature index 99999999999999999999 is out of range: the header promises 5 features (0 "
+     "to 4) | correct the header or the entry"},
     {"xc_feature_out_of_range.txt",
-     "xc_feature_out_of_range.txt:3:7: feature index 5 is out of range: the header promises 5 "
-     "features (0 to 4) | indices in XC files count from 0"},
+     ":3:7: feature index 5 is out of range: the header promises 5 features (0 to 4) | indices in "
+     "XC files count from 0"},
     {"xc_label_out_of_range.txt",
-     "xc_label_out_of_range.txt:3:3: label 3 is out of range: the header promises 3 labels (0 to "
-     "2) | labels in XC files count from 0"},
+     ":3:3: label 3 is out of range: the header promises 3 labels (0 to 2) | labels in XC files "
+     "count from 0"},
     {"xc_label_text.txt",
-     "xc_label_text.txt:2:1: expected a label, found 'cat' | labels are integers, separated by "
-     "commas without blanks"},
-    {"xc_negative_label.txt",
-     "xc_negative_label.txt:2:3: negative label in '-1' | labels count from 0"},
-    {"xc_no_features.txt",
-     "xc_no_features.txt:1:3: the header promises 0 features | expected at least 1"},
-    {"xc_no_rows.txt", "xc_no_rows.txt:1:1: the header promises 0 rows | expected at least 1"},
+     ":2:1: expected a label, found 'cat' | labels are integers, separated by commas without "
+     "blanks"},
+    {"xc_negative_label.txt", ":2:3: negative label in '-1' | labels count from 0"},
+    {"xc_no_features.txt", ":1:3: the header promises 0 features | expected at least 1"},
+    {"xc_no_rows.txt", ":1:1: the header promises 0 rows | expected at least 1"},
     {"xc_real_label.txt",
-     "xc_real_label.txt:2:1: expected a label, found '1.0' | labels are integers, separated by "
-     "commas without blanks"},
+     ":2:1: expected a label, found '1.0' | labels are integers, separated by commas without "
+     "blanks"},
     {"xc_too_few_rows.txt",
-     "xc_too_few_rows.txt:1:1: the header promises 3 rows, the file has 2 | the file may be cut "
-     "off"},
+     ":1:1: the header promises 3 rows, the file has 2 | the file may be cut off"},
     {"xc_too_many_labels.txt",
-     "xc_too_many_labels.txt:1:5: the header promises 3000000000 labels | more than an index can "
-     "count"},
+     ":1:5: the header promises 3000000000 labels | more than an index can count"},
     {"xc_too_many_rows.txt",
-     "xc_too_many_rows.txt:1:1: the header promises 1 rows, the file has 2 | correct the header's "
-     "first number"},
+     ":1:1: the header promises 1 rows, the file has 2 | correct the header's first number"},
 };
 
 std::string message_of(const std::string& file) {
   LoadOptions options;
   options.cache = CacheMode::off;
-  const std::string folder = std::string(HETSGD_FIXTURES) + "/";
-  std::string message = error_of([&] { load_dataset(folder + file, options); });
-  if (message.starts_with(folder)) message.erase(0, folder.size());
+  const std::string path = std::string(HETSGD_FIXTURES) + "/" + file;
+  std::string message = error_of([&] { load_dataset(path, options); });
+  if (message.starts_with(path)) message.erase(0, path.size());
   return message;
 }
 

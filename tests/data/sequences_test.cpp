@@ -106,7 +106,7 @@ TEST(SequenceData, NoFileHoldsThem) {
 // 13,320 clips: mean 186, deviation 97.7, from 29 frames on, none above 1,776.
 TEST(GeneratedVideo, HasTheLengthsOfUcf101) {
   const VideoOptions options = parse_video_spec("generate:video");
-  ASSERT_EQ(options.clips, 13320U);
+  ASSERT_EQ(options.rows_train, 13320U);
   const auto moments = [&](std::uint64_t clips) {
     double sum = 0, squares = 0;
     for (std::uint64_t row = 0; row < clips; ++row) {
@@ -122,7 +122,7 @@ TEST(GeneratedVideo, HasTheLengthsOfUcf101) {
   // A lognormal of sigma 0.494 has a kurtosis of 8, so that the deviation of n draws has a standard
   // error of sqrt(7 / 4n): 1.1 % of 13,320.
   for (const auto& [clips, error] :
-       {std::pair(std::uint64_t{200'000}, 0.02), std::pair(options.clips, 0.04)}) {
+       {std::pair(std::uint64_t{200'000}, 0.02), std::pair(options.rows_train, 0.04)}) {
     const auto [mean, deviation] = moments(clips);
     EXPECT_NEAR(mean, 186, 0.02 * 186) << clips;
     EXPECT_NEAR(deviation, 97.7, error * 97.7) << clips;

@@ -49,9 +49,7 @@ class ShardTest : public testing::TestWithParam<Partition> {
     }
     write_file(text_, text);
     whole_ = load_dataset(text_, without_cache());
-    std::string bytes;
-    encode_binary(*whole_.data, whole_.report, 0, [&](std::string_view piece) { bytes += piece; });
-    write_file(binary_, bytes);
+    write_file(binary_, binary_form(*whole_.data, whole_.report));
   }
 
   LoadOptions without_cache() const {
@@ -120,9 +118,7 @@ TEST_F(ShardTest, DamageIsFoundByWhoReadsIt) {
   std::uint64_t row = whole_.data->rows() - 1;
   while (whole_.data->features(row).empty()) --row;
   const std::size_t last = good.size() - 1 - padding(4 * whole_.data->nonzeros());
-  std::string bad = good;
-  bad[last] = static_cast<char>(bad[last] ^ 1);
-  write_file(binary_, bad);
+  write_file(binary_, damaged(good, last));
   int failed = 0;
   for (int rank = 0; rank < kShardWorkers; ++rank) {
     const std::vector<Index> rows = all.shard(rank);
@@ -144,11 +140,10 @@ TEST_F(ShardTest, EveryDamagedByteIsFoundBySomebody) {
   const std::string good = read_file(binary_);
   const Dataset expected = decode_binary_rows(MemorySource(good), "file", everything).parsed.data;
   for (std::size_t at = 0; at < good.size(); at += 97) {
-    std::string bad = good;
-    bad[at] = static_cast<char>(bad[at] ^ 0x10);
     try {
-      const Dataset found = decode_binary_rows(MemorySource(bad), "file", everything).parsed.data;
-      expect_same_data(found, expected);
+      const std::string bad = damaged(good, at);
+      expect_same_data(decode_binary_rows(MemorySource(bad), "file", everything).parsed.data,
+                       expected);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::data);
     }
@@ -158,9 +153,7 @@ TEST_F(ShardTest, EveryDamagedByteIsFoundBySomebody) {
 TEST_F(ShardTest, ADamagedCacheIsRebuilt) {
   load_dataset(text_, options_);
   const auto file = std::filesystem::directory_iterator(options_.cache_directory)->path();
-  std::string bytes = read_file(file);
-  bytes[200] = static_cast<char>(bytes[200] ^ 1);  // in the head
-  write_file(file, bytes);
+  write_file(file, damaged(read_file(file), 200));  // in the head
   const LoadedData rebuilt = shard(text_, options_, Partition::iid, 0);
   EXPECT_THAT(rebuilt.report.cache_note, StartsWith("damaged cache rebuilt"));
   EXPECT_TRUE(shard(text_, options_, Partition::iid, 0).report.from_cache);

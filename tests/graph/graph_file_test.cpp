@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/error.hpp"
 #include "graph/needs.hpp"
 #include "graph/work.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
@@ -16,13 +16,7 @@ std::string network(const std::string& nodes) {
 }
 
 std::string graph_error(const std::string& text) {
-  try {
-    parse_graph("n.json", text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::data);
-    return error.what();
-  }
-  return "";
+  return test::failure_of([&] { parse_graph("n.json", text); }).message;
 }
 
 TEST(GraphFile, ReadsAttributesAndBranches) {
@@ -75,13 +69,7 @@ TEST(Graph, RefusesParametersBeyond64Bits) {
   conv.channels = 1 << 19;
   conv.kernel = {512, 512};
   conv.padding = {256, 256};
-  try {
-    graph.add(conv);
-    ADD_FAILURE() << "found " << graph.parameters() << " parameters";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::data);
-    EXPECT_NE(std::string(error.what()).find("\"huge\""), std::string::npos);
-  }
+  EXPECT_NE(test::error_of([&] { graph.add(conv); }).find("\"huge\""), std::string::npos);
 }
 
 // 2^22 channels, each a group of its own: 2^44 spectra of 2^17 complex numbers are beyond 64 bits.

@@ -1,6 +1,8 @@
 // How a call fails, for tests of error messages.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 
 #include "core/error.hpp"
@@ -29,6 +31,14 @@ std::string usage_error_of(const Call& call) {
   const Failure failure = failure_of(call);
   if (failure.code == ExitCode::ok) return "no error";
   return failure.code == ExitCode::usage ? failure.message : "no usage error: " + failure.message;
+}
+
+// "message | hint" of the Error(code) that `call` throws; fails the test if it throws none.
+template <class Call>
+std::string error_of(const Call& call, ExitCode code = ExitCode::data) {
+  const Failure failure = failure_of(call);
+  EXPECT_EQ(failure.code, code) << failure.message;
+  return failure.hint.empty() ? failure.message : failure.message + " | " + failure.hint;
 }
 
 }  // namespace hetsgd::test

@@ -1,7 +1,7 @@
 // What the builders of networks share: a graph that grows at its last node.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,19 +43,38 @@ class Builder {
   Graph graph_;
 };
 
-// A built-in network: declares its keys in `set` and builds. One file per family.
-class Family {
- public:
-  virtual ~Family() = default;
-  virtual NetworkInfo info() const = 0;
-  virtual void declare(OptionSet& set) { static_cast<void>(set); }
-  virtual Graph build(const std::string& name) const = 0;
+enum class Shortcut { projected, padded };  // B: conv 1x1; A: subsample and zero channels
+
+// The keys of built-in networks set these. A network has some of them, with defaults of its own.
+struct Settings {
+  int classes = 1000;
+  bool bn = true;
+  int size = 32;   // of an image's sides; of a frame
+  int groups = 1;  // of conv 2, 4 and 5
+  Shortcut shortcut = Shortcut::projected;
+  bool stride_first = false;  // of a bottleneck the 1x1 has the stride, not the 3x3
+  int steps = 0, units = 0, dense = 0;
+  double dropout = 0;
 };
 
-void add_lenets(std::vector<std::unique_ptr<Family>>& list);
-void add_alexnet_and_vggs(std::vector<std::unique_ptr<Family>>& list);
-void add_resnets(std::vector<std::unique_ptr<Family>>& list);
-void add_inception(std::vector<std::unique_ptr<Family>>& list);
-void add_lstm(std::vector<std::unique_ptr<Family>>& list);
+// The keys of a network.
+using Declare = std::function<void(OptionSet& set, Settings& settings)>;
+inline void declare_classes(OptionSet& set, Settings& settings) {
+  set.add("classes", settings.classes, "").range(2, 1e6);
+}
+
+struct Network {
+  NetworkInfo info;
+  Settings settings;  // the defaults
+  Declare declare;
+  std::function<Graph(const std::string& name, const Settings& settings)> build;
+};
+
+// One file per family.
+void add_lenets(std::vector<Network>& list);
+void add_alexnet_and_vggs(std::vector<Network>& list);
+void add_resnets(std::vector<Network>& list);
+void add_inception(std::vector<Network>& list);
+void add_lstm(std::vector<Network>& list);
 
 }  // namespace hetsgd::networks

@@ -33,8 +33,7 @@ class Inception {
     const int x = net_.last();
     std::vector<int> ends;
     for (const Branch& units : branches) ends.push_back(branch(units, x));
-    net_.pool(PoolKind::average, 3, 1, 1, x);
-    ends.push_back(branch({{pooled, k1}}, -1));
+    ends.push_back(averages(pooled, x));
     net_.join(NodeType::concat, ends);
   }
   void reduction(const std::vector<Branch>& branches) {
@@ -63,55 +62,53 @@ class Inception {
     const int third = branch({{384, k1}, {448, kColumn3}, {512, kRow3}}, x);
     ends.push_back(branch({{256, kRow3}}, third));
     ends.push_back(branch({{256, kColumn3}}, third));
-    net_.pool(PoolKind::average, 3, 1, 1, x);
-    ends.push_back(branch({{256, k1}}, -1));
+    ends.push_back(averages(256, x));
     net_.join(NodeType::concat, ends);
   }
 
  private:
+  int averages(std::int64_t channels, int from) {
+    net_.pool(PoolKind::average, 3, 1, 1, from);
+    return branch({{channels, k1}}, -1);
+  }
+
   Builder& net_;
   bool bn_;
 };
 
-class InceptionV4 final : public Family {
- public:
-  NetworkInfo info() const override { return {"inception-v4", "3x299x299; bn=0|1"}; }
-  void declare(OptionSet& set) override {
-    set.add("bn", bn_, "");
-    set.add("classes", classes_, "").range(2, 1e6);
+Graph inception_v4(const std::string& name, const Settings& settings) {
+  Builder net(name, {3, 299, 299});
+  Inception parts(net, settings.bn);
+  parts.stem();
+  for (int i = 0; i < 4; ++i) {
+    parts.block({{{96, k1}}, {{64, k1}, {96, k3}}, {{64, k1}, {96, k3}, {96, k3}}}, 96);
   }
-  Graph build(const std::string& name) const override {
-    Builder net(name, {3, 299, 299});
-    Inception parts(net, bn_);
-    parts.stem();
-    for (int i = 0; i < 4; ++i) {
-      parts.block({{{96, k1}}, {{64, k1}, {96, k3}}, {{64, k1}, {96, k3}, {96, k3}}}, 96);
-    }
-    parts.reduction({{{384, k3, 2, false}}, {{192, k1}, {224, k3}, {256, k3, 2, false}}});
-    for (int i = 0; i < 7; ++i) {
-      parts.block({{{384, k1}},
-                   {{192, k1}, {224, kRow7}, {256, kColumn7}},
-                   {{192, k1}, {192, kColumn7}, {224, kRow7}, {224, kColumn7}, {256, kRow7}}},
-                  128);
-    }
-    parts.reduction({{{192, k1}, {192, k3, 2, false}},
-                     {{256, k1}, {256, kRow7}, {320, kColumn7}, {320, k3, 2, false}}});
-    for (int i = 0; i < 3; ++i) parts.block_c();
-    net.global_pool();
-    net.dropout(0.2);
-    net.fc(classes_);
-    return net.finish();
+  parts.reduction({{{384, k3, 2, false}}, {{192, k1}, {224, k3}, {256, k3, 2, false}}});
+  for (int i = 0; i < 7; ++i) {
+    parts.block({{{384, k1}},
+                 {{192, k1}, {224, kRow7}, {256, kColumn7}},
+                 {{192, k1}, {192, kColumn7}, {224, kRow7}, {224, kColumn7}, {256, kRow7}}},
+                128);
   }
-
- private:
-  bool bn_ = true;
-  int classes_ = 1000;
-};
+  parts.reduction({{{192, k1}, {192, k3, 2, false}},
+                   {{256, k1}, {256, kRow7}, {320, kColumn7}, {320, k3, 2, false}}});
+  for (int i = 0; i < 3; ++i) parts.block_c();
+  net.global_pool();
+  net.dropout(0.2);
+  net.fc(settings.classes);
+  return net.finish();
+}
 
 }  // namespace
 
-void add_inception(std::vector<std::unique_ptr<Family>>& list) {
-  list.push_back(std::make_unique<InceptionV4>());
+void add_inception(std::vector<Network>& list) {
+  list.push_back({{"inception-v4", "3x299x299; bn=0|1"},
+                  {},
+                  [](OptionSet& set, Settings& settings) {
+                    set.add("bn", settings.bn, "");
+                    declare_classes(set, settings);
+                  },
+                  inception_v4});
 }
 
 }  // namespace hetsgd::networks

@@ -88,15 +88,14 @@ Graph Builder::finish() {
 
 namespace {
 
-std::vector<std::unique_ptr<Family>> all_families() {
-  std::vector<std::unique_ptr<Family>> list;
+std::vector<Network> all_networks() {
+  std::vector<Network> list;
   add_lenets(list);
   add_alexnet_and_vggs(list);
   add_resnets(list);
   add_inception(list);
   add_lstm(list);
-  std::sort(list.begin(), list.end(),
-            [](const auto& a, const auto& b) { return a->info().name < b->info().name; });
+  std::ranges::sort(list, {}, [](const Network& network) { return network.info.name; });
   return list;
 }
 
@@ -105,7 +104,7 @@ std::vector<std::unique_ptr<Family>> all_families() {
 
 std::vector<NetworkInfo> builtin_networks() {
   std::vector<NetworkInfo> infos;
-  for (const auto& family : networks::all_families()) infos.push_back(family->info());
+  for (const auto& network : networks::all_networks()) infos.push_back(network.info);
   return infos;
 }
 
@@ -113,22 +112,21 @@ Graph find_graph(const std::string& option, const std::string& name_or_path) {
   const std::size_t mark = name_or_path.find('?');
   const std::string name = name_or_path.substr(0, mark);
   std::vector<std::string> names;
-  for (const auto& family : networks::all_families()) {
-    names.push_back(family->info().name);
+  for (networks::Network& network : networks::all_networks()) {
+    names.push_back(network.info.name);
     if (names.back() != name) continue;
     OptionSet set;
-    family->declare(set);
+    network.declare(set, network.settings);
     if (mark != std::string::npos) {
       KeyValues(name_or_path.substr(mark + 1), '&', fmt::format("{} {}", option, name_or_path),
                 "classes=10")
           .set(set);
     }
-    return family->build(name_or_path);
+    return network.build(name_or_path, network.settings);
   }
   if (std::filesystem::exists(name_or_path)) return read_graph(name_or_path);
-  throw with_hint(usage_error("{}: found {}, expected {} or a network file", option,
-                              quote(name_or_path), alternatives(names)),
-                  did_you_mean(name, names));
+  refuse(option, quote(name_or_path), alternatives(names) + " or a network file",
+         did_you_mean(name, names));
 }
 
 }  // namespace hetsgd

@@ -7,8 +7,6 @@
 namespace hetsgd::networks {
 namespace {
 
-enum class Shortcut { padded, projected };  // A: subsample and zero channels; B: conv 1x1
-
 class Residual {
  public:
   Residual(Builder& net, bool bn, Shortcut shortcut) : net_(net), bn_(bn), shortcut_(shortcut) {}
@@ -61,106 +59,82 @@ class Residual {
   Shortcut shortcut_;
 };
 
-class ResNetCifar final : public Family {
- public:
-  explicit ResNetCifar(int layers) : layers_(layers) {}
-  NetworkInfo info() const override {
-    return {fmt::format("resnet-{}", layers_), "of CIFAR, 3x32x32; shortcut=A|B, bn=0|1, size"};
-  }
-  void declare(OptionSet& set) override {
-    set.add_choice("shortcut", shortcut_, {{"B", Shortcut::projected}, {"A", Shortcut::padded}},
-                   "");
-    set.add("bn", bn_, "");
-    set.add("size", size_, "").range(8, 4096);
-    set.add("classes", classes_, "").range(2, 1e6);
-  }
-  Graph build(const std::string& name) const override {
-    Builder net(name, {3, size_, size_});
-    Residual parts(net, bn_, shortcut_);
-    parts.conv_relu(16, 3, 1);
-    for (const int channels : {16, 32, 64}) {
-      for (int block = 0; block < (layers_ - 2) / 6; ++block) {
-        parts.basic(channels, channels != 16 && block == 0 ? 2 : 1);
-      }
+// Stages of basic blocks, each but the first of which halves the map.
+Graph basic_network(const std::string& name, const Settings& settings,
+                    const std::vector<int>& stages, int blocks) {
+  Builder net(name, {3, settings.size, settings.size});
+  Residual parts(net, settings.bn, settings.shortcut);
+  parts.conv_relu(stages.front(), 3, 1);
+  for (const int channels : stages) {
+    for (int block = 0; block < blocks; ++block) {
+      parts.basic(channels, channels != stages.front() && block == 0 ? 2 : 1);
     }
-    net.global_pool();
-    net.fc(classes_);
-    return net.finish();
   }
+  net.global_pool();
+  net.fc(settings.classes);
+  return net.finish();
+}
 
- private:
-  int layers_;
-  Shortcut shortcut_ = Shortcut::projected;
-  bool bn_ = true;
-  int size_ = 32, classes_ = 10;
-};
+Network of_cifar(int layers) {
+  return {{fmt::format("resnet-{}", layers), "of CIFAR, 3x32x32; shortcut=A|B, bn=0|1, size"},
+          {.classes = 10},
+          [](OptionSet& set, Settings& settings) {
+            set.add_choice("shortcut", settings.shortcut,
+                           {{"B", Shortcut::projected}, {"A", Shortcut::padded}}, "");
+            set.add("bn", settings.bn, "");
+            set.add("size", settings.size, "").range(8, 4096);
+            declare_classes(set, settings);
+          },
+          [layers](const std::string& name, const Settings& settings) {
+            return basic_network(name, settings, {16, 32, 64}, (layers - 2) / 6);
+          }};
+}
 
 // The model of paper 003.
-class ResNet18Cifar final : public Family {
- public:
-  NetworkInfo info() const override { return {"resnet-18-cifar", "of paper 003, 3x32x32"}; }
-  void declare(OptionSet& set) override { set.add("classes", classes_, "").range(2, 1e6); }
-  Graph build(const std::string& name) const override {
-    Builder net(name, {3, 32, 32});
-    Residual parts(net, true, Shortcut::projected);
-    parts.conv_relu(64, 3, 1);
-    for (const int channels : {64, 128, 256, 512}) {
-      for (int block = 0; block < 2; ++block) {
-        parts.basic(channels, channels != 64 && block == 0 ? 2 : 1);
-      }
-    }
-    net.global_pool();
-    net.fc(classes_);
-    return net.finish();
-  }
+Network resnet_18_cifar() {
+  return {{"resnet-18-cifar", "of paper 003, 3x32x32"},
+          {.classes = 10},
+          declare_classes,
+          [](const std::string& name, const Settings& settings) {
+            return basic_network(name, settings, {64, 128, 256, 512}, 2);
+          }};
+}
 
- private:
-  int classes_ = 10;
-};
-
-class ResNetImageNet final : public Family {
- public:
-  ResNetImageNet(int layers, std::array<int, 4> blocks) : layers_(layers), blocks_(blocks) {}
-  NetworkInfo info() const override {
-    return {fmt::format("resnet-{}", layers_), "3x224x224; stride=3x3|1x1"};
-  }
-  void declare(OptionSet& set) override {
-    set.add_choice("stride", first_, {{"3x3", false}, {"1x1", true}}, "");
-    set.add("bn", bn_, "");
-    set.add("classes", classes_, "").range(2, 1e6);
-  }
-  Graph build(const std::string& name) const override {
+Network of_imagenet(int layers, std::array<int, 4> blocks) {
+  const auto build = [blocks](const std::string& name, const Settings& settings) {
     Builder net(name, {3, 224, 224});
-    Residual parts(net, bn_, Shortcut::projected);
+    Residual parts(net, settings.bn, Shortcut::projected);
     parts.conv_relu(64, 7, 2);
     net.pool(PoolKind::max, 3, 2, 1);
     std::int64_t channels = 64;
-    for (const int count : blocks_) {
+    for (const int count : blocks) {
       for (int block = 0; block < count; ++block) {
-        parts.bottleneck(channels, channels != 64 && block == 0 ? 2 : 1, first_);
+        parts.bottleneck(channels, channels != 64 && block == 0 ? 2 : 1, settings.stride_first);
       }
       channels *= 2;
     }
     net.global_pool();
-    net.fc(classes_);
+    net.fc(settings.classes);
     return net.finish();
-  }
-
- private:
-  int layers_;
-  std::array<int, 4> blocks_;
-  bool first_ = false, bn_ = true;
-  int classes_ = 1000;
-};
+  };
+  return {{fmt::format("resnet-{}", layers), "3x224x224; stride=3x3|1x1"},
+          {},
+          [](OptionSet& set, Settings& settings) {
+            set.add_choice("stride", settings.stride_first, {{"3x3", false}, {"1x1", true}}, "");
+            set.add("bn", settings.bn, "");
+            declare_classes(set, settings);
+          },
+          build};
+}
 
 }  // namespace
 
-void add_resnets(std::vector<std::unique_ptr<Family>>& list) {
-  for (const int layers : {20, 32, 44, 56}) list.push_back(std::make_unique<ResNetCifar>(layers));
-  list.push_back(std::make_unique<ResNet18Cifar>());
-  list.push_back(std::make_unique<ResNetImageNet>(50, std::array{3, 4, 6, 3}));
-  list.push_back(std::make_unique<ResNetImageNet>(101, std::array{3, 4, 23, 3}));
-  list.push_back(std::make_unique<ResNetImageNet>(152, std::array{3, 8, 36, 3}));
+void add_resnets(std::vector<Network>& list) {
+  for (const int layers : {20, 32, 44, 56}) list.push_back(of_cifar(layers));
+  list.push_back(resnet_18_cifar());
+  list.push_back(of_imagenet(50, {3, 4, 6, 3}));
+  list.push_back(of_imagenet(101, {3, 4, 23, 3}));
+  list.push_back(of_imagenet(152, {3, 8, 36, 3}));
 }
 
 }  // namespace hetsgd::networks

@@ -14,48 +14,38 @@ void classifier(Builder& net, int classes) {
   net.fc(classes);
 }
 
-class AlexNet final : public Family {
- public:
-  NetworkInfo info() const override { return {"alexnet", "3x227x227; groups=2: as published"}; }
-  void declare(OptionSet& set) override {
-    set.add("groups", groups_, "of conv 2, 4 and 5").range(1, 2);
-    set.add("classes", classes_, "").range(2, 1e6);
-  }
-  Graph build(const std::string& name) const override {
-    Builder net(name, {3, 227, 227});
-    net.square_conv(96, 11, 4, 0, true);
-    norm_and_pool(net);
-    conv(net, 256, 5, groups_);
-    norm_and_pool(net);
-    conv(net, 384, 3, 1);
-    net.simple(NodeType::relu);
-    conv(net, 384, 3, groups_);
-    net.simple(NodeType::relu);
-    conv(net, 256, 3, groups_);
-    net.simple(NodeType::relu);
-    net.pool(PoolKind::max, 3, 2);
-    classifier(net, classes_);
-    return net.finish();
-  }
+void norm_and_pool(Builder& net) {
+  net.simple(NodeType::relu);
+  net.simple(NodeType::lrn);
+  net.pool(PoolKind::max, 3, 2);
+}
 
- private:
-  static void norm_and_pool(Builder& net) {
-    net.simple(NodeType::relu);
-    net.simple(NodeType::lrn);
-    net.pool(PoolKind::max, 3, 2);
-  }
-  static void conv(Builder& net, int channels, int kernel, int groups) {
-    Node node{.type = NodeType::conv};
-    node.channels = channels;
-    node.kernel = {kernel, kernel};
-    node.padding = {kernel / 2, kernel / 2};
-    node.groups = groups;
-    node.bias = true;
-    net.put(std::move(node));
-  }
+void grouped_conv(Builder& net, int channels, int kernel, int groups) {
+  Node node{.type = NodeType::conv};
+  node.channels = channels;
+  node.kernel = {kernel, kernel};
+  node.padding = {kernel / 2, kernel / 2};
+  node.groups = groups;
+  node.bias = true;
+  net.put(std::move(node));
+}
 
-  int groups_ = 1, classes_ = 1000;
-};
+Graph alexnet(const std::string& name, const Settings& settings) {
+  Builder net(name, {3, 227, 227});
+  net.square_conv(96, 11, 4, 0, true);
+  norm_and_pool(net);
+  grouped_conv(net, 256, 5, settings.groups);
+  norm_and_pool(net);
+  grouped_conv(net, 384, 3, 1);
+  net.simple(NodeType::relu);
+  grouped_conv(net, 384, 3, settings.groups);
+  net.simple(NodeType::relu);
+  grouped_conv(net, 256, 3, settings.groups);
+  net.simple(NodeType::relu);
+  net.pool(PoolKind::max, 3, 2);
+  classifier(net, settings.classes);
+  return net.finish();
+}
 
 // Convolutions of the five blocks.
 using Depths = std::array<int, 5>;
@@ -73,53 +63,46 @@ void vgg_features(Builder& net, const Depths& depths, bool bn) {
   }
 }
 
-class Vgg final : public Family {
- public:
-  Vgg(std::string name, const Depths& depths) : name_(std::move(name)), depths_(depths) {}
-  NetworkInfo info() const override { return {name_, "3x224x224"}; }
-  void declare(OptionSet& set) override { set.add("classes", classes_, "").range(2, 1e6); }
-  Graph build(const std::string& name) const override {
-    Builder net(name, {3, 224, 224});
-    vgg_features(net, depths_, false);
-    classifier(net, classes_);
-    return net.finish();
-  }
+Network vgg(const std::string& name, const Depths& depths) {
+  return {{name, "3x224x224"},
+          {},
+          declare_classes,
+          [depths](const std::string& full_name, const Settings& settings) {
+            Builder net(full_name, {3, 224, 224});
+            vgg_features(net, depths, false);
+            classifier(net, settings.classes);
+            return net.finish();
+          }};
+}
 
- private:
-  std::string name_;
-  Depths depths_;
-  int classes_ = 1000;
-};
-
-class VggCifar final : public Family {
- public:
-  NetworkInfo info() const override {
-    return {"vgg-16-cifar", "with bn and fc 512, of paper 002, 3x32x32"};
-  }
-  void declare(OptionSet& set) override { set.add("classes", classes_, "").range(2, 1e6); }
-  Graph build(const std::string& name) const override {
-    Builder net(name, {3, 32, 32});
-    vgg_features(net, kVgg16, true);
-    net.dropout(0.5);
-    net.fc(512);
-    net.simple(NodeType::bn);
-    net.simple(NodeType::relu);
-    net.dropout(0.5);
-    net.fc(classes_);
-    return net.finish();
-  }
-
- private:
-  int classes_ = 100;
-};
+Graph vgg_16_cifar(const std::string& name, const Settings& settings) {
+  Builder net(name, {3, 32, 32});
+  vgg_features(net, kVgg16, true);
+  net.dropout(0.5);
+  net.fc(512);
+  net.simple(NodeType::bn);
+  net.simple(NodeType::relu);
+  net.dropout(0.5);
+  net.fc(settings.classes);
+  return net.finish();
+}
 
 }  // namespace
 
-void add_alexnet_and_vggs(std::vector<std::unique_ptr<Family>>& list) {
-  list.push_back(std::make_unique<AlexNet>());
-  list.push_back(std::make_unique<Vgg>("vgg-16", kVgg16));
-  list.push_back(std::make_unique<Vgg>("vgg-19", kVgg19));
-  list.push_back(std::make_unique<VggCifar>());
+void add_alexnet_and_vggs(std::vector<Network>& list) {
+  list.push_back({{"alexnet", "3x227x227; groups=2: as published"},
+                  {},
+                  [](OptionSet& set, Settings& settings) {
+                    set.add("groups", settings.groups, "of conv 2, 4 and 5").range(1, 2);
+                    declare_classes(set, settings);
+                  },
+                  alexnet});
+  list.push_back(vgg("vgg-16", kVgg16));
+  list.push_back(vgg("vgg-19", kVgg19));
+  list.push_back({{"vgg-16-cifar", "with bn and fc 512, of paper 002, 3x32x32"},
+                  {.classes = 100},
+                  declare_classes,
+                  vgg_16_cifar});
 }
 
 }  // namespace hetsgd::networks

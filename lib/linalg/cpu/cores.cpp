@@ -1,6 +1,5 @@
 #include "linalg/cpu/cores.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,8 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/host.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::cpu {
 
@@ -17,15 +18,6 @@ namespace {
 // Threads of all devices with several cores that are alive, and cores of this machine that are on.
 std::atomic<long> threads_of_devices{0};
 const long cores_of_machine = ::sysconf(_SC_NPROCESSORS_ONLN);
-
-// The cores that the calling thread may run on; 1 where the system does not say.
-int usable_cores() {
-  constexpr int kMost = 8192;
-  std::vector<std::uint8_t> mask(CPU_ALLOC_SIZE(kMost));
-  auto* const set = reinterpret_cast<cpu_set_t*>(mask.data());
-  if (::sched_getaffinity(0, mask.size(), set) != 0) return 1;
-  return CPU_COUNT_S(mask.size(), set);
-}
 
 std::int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
@@ -64,7 +56,8 @@ std::uint32_t SpinningWait::operator()(const std::atomic<std::uint32_t>& value, 
 }
 
 Cores::Cores(int count)
-    : count_(static_cast<std::size_t>(count)), enough_cores_(count > 1 && count <= usable_cores()) {
+    : count_(static_cast<std::size_t>(count)),
+      enough_cores_(count > 1 && at(count) <= available_cores().size()) {
   const auto helpers = static_cast<std::size_t>(count) - 1;
   if (helpers > 0) threads_of_devices += count;
   helpers_.reserve(helpers);

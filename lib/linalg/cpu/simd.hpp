@@ -60,6 +60,18 @@ HETSGD_INLINE Vec<Real> broadcast(Real x) {
   return x - Vec<Real>{};
 }
 
+// x, as a value that is rounded here: a product does not become part of the FMA of a later sum. For
+// sums of two products, of which the compiler would choose another one to round in every place.
+template <class Real>
+HETSGD_INLINE Vec<Real> rounded(Vec<Real> x) {
+#if defined(__x86_64__)
+  asm("" : "+v"(x));
+#else
+  asm("" : "+m"(x));
+#endif
+  return x;
+}
+
 // The first `count` <= kLanes numbers, the other lanes `rest`.
 template <class Real>
 HETSGD_INLINE Vec<Real> load_partial(const Real* p, std::size_t count, Real rest) {

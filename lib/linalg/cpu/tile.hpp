@@ -48,7 +48,7 @@ HETSGD_INLINE void store_tile(const Vec<Real> (&sum)[rows][vectors], Real* C, st
 }
 
 // C tile <- alpha * sum + beta * C for `columns` <= vectors * lanes columns. beta = 0 never reads
-// C.
+// C. The first product is rounded, the second is not, whatever the shape of the tile.
 template <class Real, int rows, int vectors>
 HETSGD_INLINE void write_tile(const Vec<Real> (&sum)[rows][vectors], Real alpha, Real beta, Real* C,
                               std::size_t ldc, std::size_t columns) {
@@ -59,7 +59,7 @@ HETSGD_INLINE void write_tile(const Vec<Real> (&sum)[rows][vectors], Real alpha,
       const std::size_t begin = static_cast<std::size_t>(j) * kWidth;
       if (begin >= columns) break;
       const std::size_t count = columns - begin;
-      const Vec<Real> product = sum[i][j] * alpha;
+      const Vec<Real> product = rounded<Real>(sum[i][j] * alpha);
       if (count >= kWidth) {
         store(c, beta == Real(0) ? product : load(c) * beta + product);
       } else if (beta == Real(0)) {

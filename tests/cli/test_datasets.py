@@ -198,7 +198,7 @@ class Datasets(ProgramTest):
     def test_addresses_are_those_of_servers(self):
         for address in ("file:///dev/zero", "/dev/zero", "ftp://host/x", "-o"):
             self.manifest(train_address=address)
-            self.refuse(code=4, text="train: address: found")
+            self.refuse(code=4, text="train.address: found")
 
     @unittest.skipUnless(shutil.which("curl"), "no curl here")
     def test_a_server_that_sends_more_than_promised_is_cut_off(self):

@@ -147,8 +147,6 @@ std::vector<std::string> identity_cells(const RunRow& run) {
   return cells;
 }
 
-// For people.
-
 // Longer names of groups give their options in a note below the table.
 constexpr std::size_t kLongestLabel = 28;
 
@@ -177,8 +175,11 @@ std::string interval_text(const Interval& interval, bool several, Show show) {
 class Report {
  public:
   Report(const Comparison& comparison, TableFormat format)
-      : comparison_(comparison), format_(format), tuned_(any_tuned(comparison)) {
-    for (const GroupRow& group : comparison.groups) labels_.push_back(short_label(group));
+      : comparison_(comparison), format_(format) {
+    for (const GroupRow& group : comparison.groups) {
+      labels_.push_back(short_label(group));
+      tuned_ |= !group.tuning.is_null();
+    }
   }
 
   std::string text() const {
@@ -198,11 +199,6 @@ class Report {
       if (!line.empty()) result += fmt::format("% {}\n", line);
     }
     return result;
-  }
-
-  static bool any_tuned(const Comparison& comparison) {
-    return std::ranges::any_of(comparison.groups,
-                               [](const GroupRow& group) { return !group.tuning.is_null(); });
   }
 
   std::string short_label(const GroupRow& group) {
@@ -306,24 +302,20 @@ class Report {
       if (std::isfinite(target.resolution_s)) gaps.push_back(target.resolution_s);
     }
     if (evaluations.empty() || gaps.empty()) return "";
-    const auto range = [](const std::vector<double>& values) {
+    const auto range = [](const std::vector<double>& values, auto show) {
       const auto [low, high] = std::ranges::minmax_element(values);
-      const std::string least = short_number(*low), most = short_number(*high);
+      const std::string least = show(*low), most = show(*high);
       return least == most ? least : fmt::format("{} to {}", least, most);
     };
     for (double& each : evaluations) each = std::round(each);
-    const auto [first, last] = std::ranges::minmax_element(evaluations);
     return fmt::format(
         "{} is held from evaluation {} on; a time is exact to the gap before it, {} s.\n",
-        comparison_.targets[t].text(),
-        *first == *last ? fmt::format("{:.0f}", *first)
-                        : fmt::format("{:.0f} to {:.0f}", *first, *last),
-        range(gaps));
+        comparison_.targets[t].text(), range(evaluations, count_text), range(gaps, short_number));
   }
 
   const Comparison& comparison_;
   TableFormat format_;
-  bool tuned_;
+  bool tuned_ = false;
   std::vector<std::string> labels_;
   std::vector<std::string> notes_;
 };

@@ -81,7 +81,7 @@ struct ServiceCall {
   std::span<const std::byte> request;
   std::span<const float> payload;   // sent along
   Traffic kind = Traffic::control;  // of the payload
-  // Of exactly the size of the answer (checked where the handler gives it).
+  // Their sizes are exactly those of the answer (checked where the handler gives it).
   std::span<std::byte> reply;
   std::span<float> reply_payload;
 };

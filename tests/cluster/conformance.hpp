@@ -71,7 +71,7 @@ std::string failure_of(const std::string& cluster, int workers,
   return "";
 }
 
-// What the run ends with when a worker throws an error of this text: several processes name the rank.
+// The text of the run's error when a worker throws one of this text: several processes name the rank.
 inline std::string of_rank(const std::string& cluster, int rank, const std::string& text) {
   return processes_of(cluster).size() == 1 ? text : fmt::format("rank {}: {}", rank, text);
 }

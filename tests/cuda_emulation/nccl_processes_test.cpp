@@ -58,7 +58,7 @@ class Process {
     finish(comm);
     return comm;
   }
-  // What was begun is over.
+  // Returns when all calls that were begun are over.
   static void finish(ncclComm_t comm) {
     until([comm] {
       ncclResult_t error = ncclSuccess;
@@ -141,7 +141,7 @@ std::string run(int size, const std::function<void(const Process&)>& body, std::
   return said;
 }
 
-// Whoever looks before its progress is asked for sees nothing of a call: the stream knows of nothing.
+// A call does nothing before its progress is asked for: until then the stream knows of nothing.
 TEST(EmulatedNcclOfProcesses, AddsInRankOrder) {
   std::vector<int> codes;
   const std::string said = run(

@@ -1,6 +1,6 @@
-// What makes the emulated runtime a test of GPU code: work is done no earlier than it is waited for,
-// in an order that streams and events allow, by kernels whose threads meet; and what is wrong on a
-// GPU does not pass here. That it computes what a GPU does is seen by the tests of the product.
+// The emulated runtime finds faults of GPU code because work is done no earlier than it is waited for,
+// in an order that streams and events allow, by kernels whose threads meet, and because code that is
+// wrong on a GPU does not pass. Tests of the product see that it computes what a GPU does.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

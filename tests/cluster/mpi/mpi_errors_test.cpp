@@ -1,5 +1,5 @@
 // How runs fail that only several ranks can have: every rank throws the same error, nobody hangs, and
-// the next run is a run like any other. What fails alike on every cluster:
+// the next run is a run like any other. Failures that are alike on every cluster are tested in
 // ../conformance_errors_test.cpp.
 #include <array>
 #include <chrono>

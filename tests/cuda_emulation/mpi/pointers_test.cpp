@@ -1,5 +1,5 @@
-// What the emulation ends the program for before it comes to MPI. That a CUDA-aware library moves GPU
-// memory is seen by cuda_mpi_aware, a test of the product.
+// The emulation ends the program where a call of MPI gets memory that the library could not use. A test
+// of the product, cuda_mpi_aware, sees that a CUDA-aware library moves GPU memory.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <gtest/gtest.h>

@@ -65,7 +65,7 @@ class ServiceDirectory {
   Attached<ServiceHost> host_;
   // Guards the rest.
   std::mutex mutex_;
-  // Of the host: services whose serialised factory an opener was asked for.
+  // On the host: services whose serialised factory an opener was asked for.
   std::set<std::string> asked_for_;
   // Answers by service, each for one ask(): several threads of a rank may open services of one
   // name.

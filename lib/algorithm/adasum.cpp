@@ -91,9 +91,11 @@ void AdasumOptions::declare(OptionSet& set) {
                  "reduce adasum: every worker's optimizer updates the whole model, or the layers "
                  "of a node are spread over its workers");
   set.add("orthogonality_every", orthogonality_every,
-          "reduce adasum: record the updates' orthogonality every so many iterations; 0: never")
+          "reduce adasum: record the updates' orthogonality every so many iterations; never: none "
+          "is recorded")
       .unit("iterations")
-      .range(0, kLargestRound);
+      .range(0, kLargestRound)
+      .zero_word("never");
 }
 
 void AdasumOptions::check(const Plan& plan) const {

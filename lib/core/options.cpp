@@ -210,7 +210,9 @@ void OptionSet::set(std::string_view name, const Texts& texts, OptionSource sour
                     const std::string& place) {
   Option& option = required(name);
   if (source < option.source) return;
-  option.parse(option, place, texts);
+  Texts given = texts;
+  if (!option.zero.empty()) std::ranges::replace(given, option.zero, "0");
+  option.parse(option, place, given);
   option.source = source;
   option.place = place;
 }

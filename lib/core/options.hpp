@@ -82,6 +82,7 @@ struct Option {
   // always has a value. `absent_too` says the same: results of earlier versions hold it.
   std::string absent;
   std::string absent_too;
+  std::string zero;      // a word for the value 0, where that switches something off; "": none
   std::string required;  // an example; of a key that must be given (core/key_values.hpp)
   // What is run, as opposed to how it is carried out and reported: part of the result's config, and
   // all that is taken from somebody else's.
@@ -149,6 +150,12 @@ class OptionRefiner {
   // For an std::optional, 0 stands for no value, too.
   OptionRefiner& or_zero() {
     option_.absent_too = "0";
+    return *this;
+  }
+  // "off", "never": this word means 0, which the result's config keeps.
+  OptionRefiner& zero_word(std::string word) {
+    if (option_.default_text == "0" || option_.default_text == "0s") option_.default_text = word;
+    option_.zero = std::move(word);
     return *this;
   }
   // A key of KeyValues must be given, for example so.

@@ -27,8 +27,10 @@ void OptimizerOptions::declare(OptionSet& set) {
       .at_least(0);
   set.add("decoupled_weight_decay", decoupled, "the weight decay leaves the moments alone (AdamW)")
       .needs("optimizer", {"adam"});
-  set.add("clip_norm", clip_norm, "largest norm of a gradient, longer ones are scaled down; 0: off")
-      .at_least(0);
+  set.add("clip_norm", clip_norm,
+          "largest norm of a gradient, longer ones are scaled down; off: none is")
+      .at_least(0)
+      .zero_word("off");
   set.add("beta1", beta1, "memory of the gradient's mean; below 1")
       .symbol("beta_1")
       .range(0, 1)

@@ -228,13 +228,18 @@ void declare_budget(OptionSet& set, TrainOptions& o) {
   set.add("epochs", o.epochs, "passes over the training data")
       .unit("epochs")
       .range(0, 1e9)
+      .zero_word("none")
       .excludes("max_samples")
       .first();
   set.add("max_samples", o.max_samples, "samples over all workers")
       .unit("samples")
       .range(0, kMostSamples)
+      .zero_word("none")
       .excludes("epochs");
-  set.add("max_time", o.max_time, "training clock, e.g. 90s").unit("s").at_least(0);
+  set.add("max_time", o.max_time, "training clock, e.g. 90s")
+      .unit("s")
+      .at_least(0)
+      .zero_word("none");
   set.add("target", o.target, "metric to reach, e.g. 'p1>=0.6'; repeat for several").first();
   set.add(
          "stop_at_target", o.stop_at_target,
@@ -249,6 +254,7 @@ void declare_budget(OptionSet& set, TrainOptions& o) {
           "loading. A step, and each part of the set-up, is completed first.")
       .unit("s")
       .at_least(0)
+      .zero_word("none")
       .not_in_config();
 }
 

@@ -301,6 +301,21 @@ TEST(OptionalValues, NoneIsSpelledAuto) {
   EXPECT_EQ(other.set.to_json(), json);
 }
 
+TEST(OptionalValues, AWordMayMeanZero) {
+  double norm = 0;
+  OptionSet set;
+  set.add("clip_norm", norm, "largest norm").at_least(0).zero_word("off");
+  EXPECT_EQ(set.find("clip_norm")->default_text, "off");
+  set.set("clip_norm", {"3"}, OptionSource::config_file, "run.json");
+  EXPECT_EQ(norm, 3);
+  for (const char* none : {"off", "0"}) {
+    norm = 3;
+    set.set("clip_norm", {none}, OptionSource::flag, "--clip-norm");
+    EXPECT_EQ(norm, 0) << none;
+  }
+  EXPECT_EQ(set.to_json()["clip_norm"], 0);
+}
+
 // A list that may be empty has a word for it, which goes to results and comes back.
 TEST(OptionalValues, AnEmptyListHasAName) {
   std::vector<std::uint64_t> hidden{400, 400};

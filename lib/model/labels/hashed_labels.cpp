@@ -23,8 +23,9 @@ void HashedLabels::declare(OptionSet& set) {
       .symbol("m")
       .range(2, 256)
       .needs("objective", {"hashed"});
-  set.add("hash_bucket", bucket, "rows of a bucket at most; 0: no limit")
+  set.add("hash_bucket", bucket, "rows of a bucket at most; unlimited: as many as come")
       .range(0, 1e9)
+      .zero_word("unlimited")
       .needs("objective", {"hashed"});
   set.add("rehash", rehash, "batches from one rehash to the next")
       .symbol("N0")

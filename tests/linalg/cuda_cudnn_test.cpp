@@ -1,9 +1,9 @@
-// Convolutions by cuDNN against our own, and what it is asked with.
+// Convolutions by cuDNN against their definition, and what it is asked with.
 #include "linalg/convolution_cases.hpp"
 #include "linalg/cuda/library.hpp"
-#include "linalg/cuda_compare.hpp"
 #include "linalg/streams.hpp"
 #include "support/cudnn.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -23,18 +23,19 @@ class CudaCudnn : public ::testing::Test {
 };
 TYPED_TEST_SUITE(CudaCudnn, RealTypes);
 
-TYPED_TEST(CudaCudnn, EqualsOwnConvolutions) {
+TYPED_TEST(CudaCudnn, IsTheDefinition) {
   for (const ConvolutionCase& each : kConvolutionCases) {
     SCOPED_TRACE(each.what);
-    compare_on<TypeParam>(this->device(),
-                          [&](auto& side) { every_convolution(side, each.shape, each.n, 0); });
+    const RandomConvolution<TypeParam> convolution(each.shape, each.n);
+    on_device(this->device(), [&](auto& side) { convolution.check(side); });
   }
 }
 
 // As in the flat vector of a network's parameters: the bits do not depend on the address.
 TYPED_TEST(CudaCudnn, TakesParametersThatBeginAnywhere) {
   const ConvolutionShape s = convolution_of(4, 6, 5, 6, 3, 3, 1, 1, 1, 2);
-  compare_on<TypeParam>(this->device(), [&](auto& side) { every_convolution(side, s, 3, 1); });
+  const RandomConvolution<TypeParam> convolution(s, 3, 1);
+  on_device(this->device(), [&](auto& side) { convolution.check(side); });
 }
 
 TYPED_TEST(CudaCudnn, GivesBackAllThatItMade) {
@@ -42,16 +43,18 @@ TYPED_TEST(CudaCudnn, GivesBackAllThatItMade) {
   const int before = cudnn_alive();
   if (before < 0) GTEST_SKIP() << "a real cuDNN does not count";
   {
+    const ConvolutionShape s = convolution_of(2, 5, 5, 3, 3, 3, 1, 1, 1, 1);
+    const RandomConvolution<Real> two(s, 2, 1), four(s, 4, 1);
     const auto device = make_cuda_device<Real>(0, kByCudnn);
     EXPECT_EQ(cudnn_alive(), before);
     const auto streams = device->streams(2);
     for (std::size_t stream = 0; stream < 2; ++stream) {
       Side<Real> side{streams->device(stream)};
-      every_convolution(side, convolution_of(2, 5, 5, 3, 3, 3, 1, 1, 1, 1), 2, 1);
+      two.check(side);
       // A handle; x, y and bias, filters, the convolution; those of another batch size.
       EXPECT_EQ(cudnn_alive(), before + static_cast<int>(stream + 1) * 11 - 5);
-      every_convolution(side, convolution_of(2, 5, 5, 3, 3, 3, 1, 1, 1, 1), 4, 1);
-      every_convolution(side, convolution_of(2, 5, 5, 3, 3, 3, 1, 1, 1, 1), 2, 1);
+      four.check(side);
+      two.check(side);
       EXPECT_EQ(cudnn_alive(), before + static_cast<int>(stream + 1) * 11);
     }
   }
@@ -85,16 +88,13 @@ TEST(CudaCudnnVersion, IsToldInWords) {
 }
 
 TEST(CudaLibrary, ThatIsMissingIsToldByAllItsNames) {
-  try {
+  const Failure failure = failure_of([] {
     const cuda::SharedLibrary library("nothing", {"libnothing.so.9", "libnothing.so.8"}, "get it");
-    FAIL();
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    EXPECT_EQ(error.code(), ExitCode::device);
-    EXPECT_EQ(error.hint(), "get it");
-    EXPECT_EQ(text.rfind("nothing: libnothing.so.9: ", 0), 0U) << text;
-    EXPECT_NE(text.find("; libnothing.so.8: "), std::string::npos) << text;
-  }
+  });
+  EXPECT_EQ(failure.code, ExitCode::device);
+  EXPECT_EQ(failure.hint, "get it");
+  EXPECT_EQ(failure.message.rfind("nothing: libnothing.so.9: ", 0), 0U) << failure.message;
+  EXPECT_NE(failure.message.find("; libnothing.so.8: "), std::string::npos) << failure.message;
 }
 
 }  // namespace

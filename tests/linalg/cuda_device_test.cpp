@@ -1,9 +1,12 @@
 // A GPU as a device: its memory, transfers and batches, and several devices on one GPU.
 #include <gmock/gmock.h>
 
-#include "linalg/cuda_compare.hpp"
+#include "linalg/devices.hpp"
+#include "linalg/embedding_kernels.hpp"
+#include "linalg/field_rows.hpp"
 #include "linalg/host_view.hpp"
 #include "linalg/streams.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -16,48 +19,9 @@ TYPED_TEST(CudaDevice, NamesItselfAndRefusesWhatIsNotThere) {
   EXPECT_EQ(gpu<TypeParam>().name().rfind("cuda:0 (", 0), 0U);
   EXPECT_EQ(gpu<TypeParam>().name(), cuda_device_name(0));
   const int none = static_cast<int>(cuda_platform().gpus.size());
-  try {
-    make_cuda_device<TypeParam>(none);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::device);
-    EXPECT_NE(error.hint().find("cuda:0 ("), std::string::npos) << error.hint();
-  }
-}
-
-TYPED_TEST(CudaDevice, TransfersRoundTripAndTheHostMayReuseItsMemory) {
-  auto& device = gpu<TypeParam>();
-  for (const std::size_t bytes : {0UL, 1UL, 4UL << 20, (4UL << 20) + 3, (21UL << 20) + 5}) {
-    std::vector<char> host(bytes), back(bytes);
-    for (std::size_t i = 0; i < bytes; ++i) host[i] = static_cast<char>(i * 7 + i / 1000);
-    const std::vector<char> original = host;
-    void* const memory = device.allocate(bytes);
-    ASSERT_NE(memory, nullptr);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0U);
-    EXPECT_FALSE(device.host_accessible(memory));
-    EXPECT_TRUE(device.host_accessible(host.data()));
-    device.upload(memory, host.data(), bytes);
-    std::fill(host.begin(), host.end(), 'x');
-    device.download(back.data(), memory, bytes);
-    EXPECT_EQ(back, original);
-    device.release(memory);
-  }
-  EXPECT_TRUE(device.host_accessible(nullptr));
-}
-
-TYPED_TEST(CudaDevice, ExhaustionSaysHowMuchWasNeeded) {
-  try {
-    gpu<TypeParam>().allocate(std::size_t{1} << 50);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::device);
-    EXPECT_NE(std::string(error.what()).find("out of memory"), std::string::npos) << error.what();
-    EXPECT_FALSE(error.hint().empty());
-  }
-  compare<TypeParam>([](auto& side) {  // and the device is as good as before
-    auto x = side.put({1, 2, 3});
-    side.take(side.device.squared_norm(3, x.data()));
-  });
+  const Failure failure = failure_of([&] { make_cuda_device<TypeParam>(none); });
+  EXPECT_EQ(failure.code, ExitCode::device);
+  EXPECT_NE(failure.hint.find("cuda:0 ("), std::string::npos) << failure.hint;
 }
 
 TYPED_TEST(CudaDevice, StagedBatchesOutliveTheHostsArraysAndOneMoreBatch) {
@@ -84,10 +48,37 @@ TYPED_TEST(CudaDevice, StagedBatchesOutliveTheHostsArraysAndOneMoreBatch) {
                CheckFailure);
 }
 
+TYPED_TEST(CudaDevice, StagedFieldsOutliveTheHostsArraysAndOneMoreBatch) {
+  auto& device = gpu<TypeParam>();
+  auto& rows = kernels<BasicEmbeddingKernels<TypeParam>>(device);
+  RandomFields first({20, 3, 4, 5, 1, 9}, 1);
+  const RandomFields same = first, other({30, 2, 5, 5, 1, 9}, 2);
+  const TableShape table{5, 1};
+  const std::size_t numbers = 20 * (3 + 4 * 5);
+  Side<TypeParam> side{device};
+  auto W = side.put(random_vector<float>(first.categories() * 6, 2));
+  auto Y = side.put(std::vector<float>(numbers)), z = side.put(std::vector<float>(20));
+  rows.gather_rows(device.stage(same.template view<TypeParam>()), table, W.data(), Y.data(),
+                   z.data());
+  side.take(Y);
+  const auto staged = device.stage(first.template view<TypeParam>());
+  std::fill(first.category.begin(), first.category.end(), 0U);
+  std::fill(first.dense.begin(), first.dense.end(), kNan);
+  device.stage(other.template view<TypeParam>());
+  rows.gather_rows(staged, table, W.data(), Y.data(), z.data());
+  side.take(Y);
+  EXPECT_EQ(side.results[0], side.results[1]);
+  device.stage(other.template view<TypeParam>());
+  EXPECT_THROW(rows.gather_rows(staged, table, W.data(), Y.data(), z.data()), CheckFailure);
+  EXPECT_THROW(
+      rows.gather_rows(other.template view<TypeParam>(), table, W.data(), Y.data(), z.data()),
+      CheckFailure);
+}
+
 TEST(CudaHostView, ReadsACopyAndBringsBackWhatTheHostWrote) {
   Side<float> side{gpu<float>()};
   Device& device = side.device;
-  auto x = side.put({1, 2, 3});
+  auto x = side.put(std::vector<float>{1, 2, 3});
   HostScratch scratch;
   const HostView read(&device, x.span(), scratch);
   EXPECT_TRUE(read.copied());

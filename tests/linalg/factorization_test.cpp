@@ -1,7 +1,6 @@
-#include <gtest/gtest.h>
-
+// Factorisation machines of sparse rows.
+#include "linalg/devices.hpp"
 #include "linalg/factorization_kernels.hpp"
-#include "linalg/reference.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -9,8 +8,9 @@ namespace {
 struct FactorShape {
   std::size_t rows, columns, per_row, n, K;
 };
-const FactorShape kFactorShapes[] = {
-    {0, 5, 2, 3, 2}, {1, 1, 1, 1, 1}, {9, 12, 4, 1, 8}, {33, 100, 20, 5, 3}, {12, 30, 7, 40, 4}};
+const FactorShape kFactorShapes[] = {{0, 5, 2, 3, 2},      {1, 1, 1, 1, 1},     {9, 12, 4, 1, 8},
+                                     {130, 40, 12, 1, 8},  {33, 100, 20, 5, 3}, {12, 30, 7, 40, 4},
+                                     {40, 300, 30, 50, 16}};
 
 template <class Real>
 class Factorization : public ::testing::Test {};
@@ -42,21 +42,18 @@ TYPED_TEST(Factorization, MatchesTheSumOverPairs) {
         }
       }
     }
-    for (const int cores : kCoreCounts) {
-      const auto device = make_cpu_device<Real>(cores);
-      auto& factors = kernels<BasicFactorizationKernels<Real>>(*device);
-      const auto staged = X.template view<Real>(true);
-      std::vector<Real> S(s.rows * width, Real(7)), Z = Z0, G = G0, W = V;
-      for (int again = 0; again < 2; ++again) {  // scratch is as it was
-        Z = Z0, G = G0, W = V;
-        factors.forward(staged, s.n, s.K, V.data(), S.data(), Z.data());
-        expect_close(Z, z, 10 * kTolerance<Real>, "Z");
-        factors.backward(staged, s.n, s.K, Real(-0.3), D.data(), S.data(), V.data(), G.data());
-        expect_close(G, g, 10 * kTolerance<Real>, "G");
-        factors.backward(staged, s.n, s.K, Real(-0.3), D.data(), S.data(), W.data(), W.data());
-        expect_close(W, stepped, 10 * kTolerance<Real>, "V");
-      }
-    }
+    on_devices<Real>([&](auto& side) {
+      auto& factors = kernels<BasicFactorizationKernels<Real>>(side.device);
+      const auto staged = side.stage(X, true);
+      auto W = side.put(V), S = side.room(s.rows * width), Z = side.put(Z0), d = side.put(D),
+           G = side.put(G0);
+      factors.forward(staged, s.n, s.K, W.data(), S.data(), Z.data());
+      side.expect(Z, z, "Z", 10);
+      factors.backward(staged, s.n, s.K, Real(-0.3), d.data(), S.data(), W.data(), G.data());
+      side.expect(G, g, "G", 10);
+      factors.backward(staged, s.n, s.K, Real(-0.3), d.data(), S.data(), W.data(), W.data());
+      side.expect(W, stepped, "V", 10);
+    });
   }
 }
 

@@ -1,22 +1,30 @@
-// Pooling, normalisations, dropout and joins: by their definitions, and gradients as transposes
-// (<dY, J v> = <J^T dY, v>) by central differences of the forward kernel in double.
-#include <gtest/gtest.h>
-
+// Pooling, normalisations, dropout and joins by their definitions; gradients of normalisations by central differences of
+// their definitions.
 #include <functional>
 #include <numeric>
 
+#include "linalg/devices.hpp"
 #include "linalg/image_kernels.hpp"
 #include "linalg/normalisation_kernels.hpp"
-#include "linalg/reference.hpp"
 #include "support/image_shapes.hpp"
 
 namespace hetsgd::test {
 namespace {
 
+template <class Real>
+class Images : public ::testing::Test {};
+TYPED_TEST_SUITE(Images, RealTypes);
+
+// Times the tolerance: what central differences leave of a double's digits.
+template <class Real>
+constexpr double kNumeric = sizeof(Real) == 4 ? 1 : 1e5;
+
+using Function = std::function<std::vector<double>(const std::vector<double>&)>;
+
 // dX = sum over outputs of dY times the derivative of the output by X, numerically.
-std::vector<double> numeric_gradient(
-    const std::vector<double>& X, const std::vector<double>& dY,
-    const std::function<std::vector<double>(const std::vector<double>&)>& forward) {
+template <class Real>
+std::vector<double> numeric_gradient(const std::vector<double>& X, const std::vector<Real>& dY,
+                                     const Function& forward) {
   std::vector<double> dX(X.size());
   for (std::size_t i = 0; i < X.size(); ++i) {
     constexpr double kStep = 1e-6;
@@ -24,308 +32,331 @@ std::vector<double> numeric_gradient(
     up[i] += kStep;
     down[i] -= kStep;
     const std::vector<double> high = forward(up), low = forward(down);
-    for (std::size_t j = 0; j < dY.size(); ++j) dX[i] += dY[j] * (high[j] - low[j]) / (2 * kStep);
+    for (std::size_t j = 0; j < dY.size(); ++j) {
+      dX[i] += double(dY[j]) * (high[j] - low[j]) / (2 * kStep);
+    }
   }
   return dX;
 }
 
-// Two calls, with beta 0 over NaN and with beta 1.
-template <class Call>
-void expect_gradient(const std::vector<double>& expected, double tolerance, const Call& call) {
-  std::vector<double> dX(expected.size(), std::numeric_limits<double>::quiet_NaN());
-  call(0.0, dX.data());
-  expect_close(dX, expected, tolerance, "dX");
-  const auto before = random_vector<double>(expected.size(), 9);
-  std::vector<double> sum = expected;
-  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += before[i];
-  dX = before;
-  call(1.0, dX.data());
-  expect_close(dX, sum, tolerance, "dX added");
+// Calls of a gradient, with beta 0 over NaN and with beta 1. Nothing is written behind it.
+template <class S, class Call>
+void expect_gradient(S& side, std::vector<double> expected, double times, const Call& call) {
+  using Real = typename S::Real;
+  expected.push_back(NAN);
+  auto dX = side.room(expected.size());
+  call(Real(0), dX.data());
+  side.expect(dX, expected, "dX", times);
+  const auto before = random_vector<Real>(expected.size(), 9);
+  dX = side.put(before);
+  call(Real(1), dX.data());
+  expected.back() = 0;
+  side.expect(dX, numbers(expected.size(), [&](auto i) { return expected[i] + double(before[i]); }),
+              "dX added", times);
 }
 
-TEST(Pool, IsItsDefinition) {
-  const std::size_t n = 3;
-  for (const PoolShape& s : pool_shapes()) {
-    const auto X = random_vector<double>(n * s.inputs(), 1);
-    for (const int cores : kCoreCounts) {
-      const auto device = make_cpu_device<double>(cores);
-      auto& images = kernels<BasicImageKernels<double>>(*device);
-      std::vector<double> Y(n * s.outputs());
-      std::vector<std::uint8_t> index(Y.size());
-      images.pool(s, n, X.data(), Y.data(), s.maximum ? index.data() : nullptr);
-      for (std::size_t y = 0; y < Y.size(); ++y) {
-        const std::size_t map = y / (s.out_height * s.out_width),
-                          h = y / s.out_width % s.out_height, w = y % s.out_width;
-        double best = -1e9, sum = 0;
-        std::size_t cells = 0, place = 0;
-        for (std::size_t i = 0; i < s.kernel_height; ++i) {
-          for (std::size_t j = 0; j < s.kernel_width; ++j) {
-            const std::size_t row = h * s.stride + i - s.padding_height,
-                              column = w * s.stride + j - s.padding_width;
-            if (row >= s.in_height || column >= s.in_width) continue;  // below zero, too
-            const double x = X[(map * s.in_height + row) * s.in_width + column];
-            ++cells;
-            sum += x;
-            if (x > best) place = i * s.kernel_width + j;
-            best = std::max(best, x);
-          }
-        }
-        if (s.count_padding) cells = s.kernel_height * s.kernel_width;
-        ASSERT_NEAR(Y[y], s.maximum ? best : sum / static_cast<double>(cells), 1e-12);
-        if (s.maximum) {
-          ASSERT_EQ(index[y], place);
-        }
+// A byte for each of `count` numbers, and one behind them.
+template <class S>
+struct Bytes {
+  Bytes(S& side, std::size_t count)
+      : device(side.device), room(side.room(count + 1)), host(count + 1, 77) {
+    device.upload(data(), host.data(), host.size());
+  }
+  std::uint8_t* data() { return reinterpret_cast<std::uint8_t*>(room.data()); }
+  std::vector<std::uint8_t> get() {
+    device.download(host.data(), data(), host.size());
+    EXPECT_EQ(host.back(), 77);
+    return {host.begin(), host.end() - 1};
+  }
+  BasicDevice<typename S::Real>& device;
+  BasicBuffer<typename S::Real> room;
+  std::vector<std::uint8_t> host;
+};
+
+struct PoolReference {
+  std::vector<double> Y, dX;
+  std::vector<std::uint8_t> index;
+};
+
+// Of equal cells the first is the largest, and NaN is larger than all others.
+template <class Real>
+PoolReference pool_by_definition(const PoolShape& s, std::size_t n, const std::vector<Real>& X,
+                                 const std::vector<Real>& dY) {
+  PoolReference r{std::vector<double>(n * s.outputs()), std::vector<double>(n * s.inputs()), {}};
+  for (std::size_t y = 0; y < r.Y.size(); ++y) {
+    const std::size_t map = y / (s.out_height * s.out_width), h = y / s.out_width % s.out_height,
+                      w = y % s.out_width;
+    std::vector<std::size_t> cells, places;
+    for (std::size_t i = 0; i < s.kernel_height; ++i) {
+      for (std::size_t j = 0; j < s.kernel_width; ++j) {
+        const std::size_t row = h * s.stride + i - s.padding_height,
+                          column = w * s.stride + j - s.padding_width;
+        if (row >= s.in_height || column >= s.in_width) continue;  // below zero, too
+        cells.push_back((map * s.in_height + row) * s.in_width + column);
+        places.push_back(i * s.kernel_width + j);
       }
     }
+    std::size_t best = 0;
+    double sum = 0;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const double x = X[cells[i]], largest = X[cells[best]];
+      sum += x;
+      if (!std::isnan(largest) && (std::isnan(x) || x > largest)) best = i;
+    }
+    const auto count =
+        static_cast<double>(s.count_padding ? s.kernel_height * s.kernel_width : cells.size());
+    r.Y[y] = s.maximum ? double(X[cells[best]]) : sum / count;
+    r.index.push_back(static_cast<std::uint8_t>(places[best]));
+    if (s.maximum) {
+      r.dX[cells[best]] += double(dY[y]);
+    } else {
+      for (const std::size_t cell : cells) r.dX[cell] += double(dY[y]) / count;
+    }
   }
+  return r;
 }
 
-TEST(Pool, GradientIsItsTranspose) {
-  const std::size_t n = 2;
-  for (const PoolShape& s : pool_shapes()) {
-    const auto X = random_vector<double>(n * s.inputs(), 1),
-               dY = random_vector<double>(n * s.outputs(), 2);
-    const auto device = make_cpu_device<double>(1);
-    auto& images = kernels<BasicImageKernels<double>>(*device);
-    const auto forward = [&](const std::vector<double>& at) {
-      std::vector<double> Y(n * s.outputs());
-      images.pool(s, n, at.data(), Y.data(), nullptr);
-      return Y;
-    };
-    const auto Y = forward(X);
-    const auto expected = numeric_gradient(X, dY, forward);
-    expect_gradient(expected, 1e-7, [&](double beta, double* dX) {
-      images.pool_gradient(s, n, X.data(), Y.data(), nullptr, dY.data(), beta, dX);
-    });
-    if (!s.maximum) continue;
-    std::vector<double> again(Y.size());
-    std::vector<std::uint8_t> index(Y.size());
-    images.pool(s, n, X.data(), again.data(), index.data());
-    expect_gradient(expected, 1e-7, [&](double beta, double* dX) {
-      images.pool_gradient(s, n, nullptr, nullptr, index.data(), dY.data(), beta, dX);
-    });
-  }
-}
-
-TEST(Pool, LetsNaNThroughAndTakesTheFirstOfEqualOnes) {
-  const auto device = make_cpu_device<float>(1);
-  auto& images = kernels<BasicImageKernels<float>>(*device);
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> X{1, nan, 5, 5, 2, 9, 5, 5};
-  for (const std::size_t kernel : {2UL}) {
-    const PoolShape s = pool_of(1, 2, 4, kernel, 2, 0, true);
-    std::vector<float> Y(2), dX(8);
-    std::vector<std::uint8_t> index(2);
-    images.pool(s, 1, X.data(), Y.data(), index.data());
-    EXPECT_TRUE(std::isnan(Y[0]));
-    EXPECT_EQ(Y[1], 5);
-    EXPECT_EQ(index, (std::vector<std::uint8_t>{1, 0}));
-    const std::vector<float> dY{3, 4};
-    images.pool_gradient(s, 1, X.data(), Y.data(), nullptr, dY.data(), 0, dX.data());
-    EXPECT_EQ(dX, (std::vector<float>{0, 3, 4, 0, 0, 0, 0, 0}));
-  }
-}
-
-TEST(ResponseNormalisation, IsItsDefinitionAndGradientItsTranspose) {
-  const std::size_t n = 2, channels = 7, pixels = 6;
-  for (const std::size_t size : {5UL, 4UL, 1UL}) {
-    const ResponseNormalisation<double> law{.size = size, .alpha = 0.7, .beta = 0.75, .k = 1.5};
-    const auto X = random_vector<double>(n * channels * pixels, 1),
-               dY = random_vector<double>(X.size(), 2);
-    for (const int cores : kCoreCounts) {
-      const auto device = make_cpu_device<double>(cores);
-      auto& kernel = kernels<BasicNormalisationKernels<double>>(*device);
-      const auto forward = [&](const std::vector<double>& at) {
-        std::vector<double> Y(at.size());
-        kernel.response_normalisation(law, n, channels, pixels, at.data(), Y.data());
-        return Y;
-      };
-      const auto Y = forward(X);
-      for (std::size_t at = 0; at < X.size(); ++at) {
-        const std::size_t c = at / pixels % channels;
-        double sum = 0;
-        for (std::size_t other = 0; other < channels; ++other) {
-          if (other + (size - 1) / 2 < c || other > c + size / 2) continue;
-          const double x = X[at + other * pixels - c * pixels];
-          sum += x * x;
-        }
-        ASSERT_NEAR(Y[at], X[at] / std::pow(1.5 + 0.7 / static_cast<double>(size) * sum, 0.75),
-                    1e-12);
+// Nothing is written behind the maps: so many small ones, too, that a core's are pooled as one.
+TYPED_TEST(Images, Pools) {
+  using Real = TypeParam;
+  std::vector<std::pair<PoolShape, std::size_t>> cases = {{pool_of(5, 6, 4, 2, 2, 0, true), 301}};
+  for (const PoolShape& s : pool_shapes()) cases.emplace_back(s, 3);
+  for (const auto& [s, n] : cases) {
+    auto x = random_vector<Real>(n * s.inputs(), 1);
+    x[4] = std::numeric_limits<Real>::quiet_NaN();
+    x[7] = x[8];
+    const auto dy = random_vector<Real>(n * s.outputs(), 2);
+    PoolReference expected = pool_by_definition(s, n, x, dy);
+    expected.Y.push_back(NAN);
+    on_devices<Real>([&](auto& side) {
+      auto& images = kernels<BasicImageKernels<Real>>(side.device);
+      const auto X = side.put(x), dY = side.put(dy);
+      auto Y = side.room(n * s.outputs() + 1);
+      Bytes index(side, n * s.outputs());
+      for (const bool by_index : {true, false}) {  // else maxima are found by their values
+        std::uint8_t* const places = by_index ? index.data() : nullptr;
+        images.pool(s, n, X.data(), Y.data(), places);
+        side.expect(Y, expected.Y, "Y");
+        expect_gradient(side, expected.dX, 1, [&](Real beta, Real* dX) {
+          images.pool_gradient(s, n, by_index ? nullptr : X.data(), by_index ? nullptr : Y.data(),
+                               places, dY.data(), beta, dX);
+        });
       }
-      expect_gradient(numeric_gradient(X, dY, forward), 1e-7, [&](double beta, double* dX) {
-        kernel.response_normalisation_gradient(law, n, channels, pixels, X.data(), Y.data(),
-                                               dY.data(), beta, dX);
+      if (s.maximum) {
+        EXPECT_EQ(index.get(), expected.index);
+      }
+    });
+  }
+}
+
+TYPED_TEST(Images, ReluAndItsGradientInPlace) {
+  using Real = TypeParam;
+  for (const std::size_t count : {4UL, 333UL, 40'003UL}) {
+    auto x = random_vector<Real>(count, 1);
+    x[2] = 0;
+    x[3] = std::numeric_limits<Real>::quiet_NaN();
+    const auto dy = random_vector<Real>(count, 2);
+    const auto y = numbers(count, [&](auto i) { return x[i] < 0 ? Real(0) : x[i]; });
+    on_devices<Real>([&](auto& side) {
+      auto& images = kernels<BasicImageKernels<Real>>(side.device);
+      auto X = side.put(x), Y = side.room(count), dY = side.put(dy);
+      images.relu(count, X.data(), Y.data());
+      side.expect_exactly(Y, std::vector<Real>(y.begin(), y.end()), "Y");
+      const auto expected = numbers(count, [&](auto i) { return y[i] <= 0 ? Real(0) : dy[i]; });
+      expect_gradient(side, expected, 1, [&](Real beta, Real* dX) {
+        images.relu_gradient(count, Y.data(), dY.data(), beta, dX);
       });
-      std::vector<double> in_place = dY;
-      kernel.response_normalisation_gradient(law, n, channels, pixels, X.data(), Y.data(),
-                                             in_place.data(), 0, in_place.data());
-      expect_close(in_place, numeric_gradient(X, dY, forward), 1e-7, "in place");
-    }
-  }
-}
-
-// Each channel leaves with mean `shift` and deviation `scale`; gradients by X, scale and shift.
-TEST(BatchNormalisation, HasTheMeanAndDeviationThatItIsGivenAndItsTranspose) {
-  const std::size_t n = 3, channels = 4, pixels = 5;
-  const double epsilon = 1e-3;
-  const auto X = random_vector<double>(n * channels * pixels, 1),
-             scale = random_vector<double>(channels, 2, 0.5, 2),
-             shift = random_vector<double>(channels, 3), dY = random_vector<double>(X.size(), 4);
-  for (const int cores : kCoreCounts) {
-    const auto device = make_cpu_device<double>(cores);
-    auto& kernel = kernels<BasicNormalisationKernels<double>>(*device);
-    std::vector<double> statistics(2 * channels);
-    const auto with = [&](const std::vector<double>& x, const std::vector<double>& a,
-                          const std::vector<double>& b) {
-      std::vector<double> Y(x.size());
-      kernel.channel_statistics(n, channels, pixels, x.data(), statistics.data());
-      kernel.normalise(n, channels, pixels, x.data(), statistics.data(), epsilon, a.data(),
-                       b.data(), Y.data());
-      return Y;
-    };
-    const auto Y = with(X, scale, shift);
-    for (std::size_t c = 0; c < channels; ++c) {
-      double sum = 0, squares = 0;
-      for (std::size_t i = 0; i < n; ++i) {
-        for (std::size_t p = 0; p < pixels; ++p) {
-          const double y = Y[(i * channels + c) * pixels + p];
-          sum += y;
-          squares += (y - shift[c]) * (y - shift[c]);
-        }
-      }
-      const double count = n * pixels, variance = statistics[channels + c];
-      EXPECT_NEAR(sum / count, shift[c], 1e-12);
-      EXPECT_NEAR(squares / count, scale[c] * scale[c] * variance / (variance + epsilon), 1e-12);
-    }
-    const auto by_x = [&](const std::vector<double>& x) { return with(x, scale, shift); };
-    const auto by_scale = [&](const std::vector<double>& a) { return with(X, a, shift); };
-    const auto by_shift = [&](const std::vector<double>& b) { return with(X, scale, b); };
-    const auto dX = numeric_gradient(X, dY, by_x), G = numeric_gradient(scale, dY, by_scale),
-               g = numeric_gradient(shift, dY, by_shift);
-    with(X, scale, shift);
-    std::vector<double> found_G(channels, NAN), found_g(channels, NAN);
-    expect_gradient(dX, 1e-7, [&](double beta, double* to) {
-      kernel.normalise_gradient(n, channels, pixels, X.data(), statistics.data(), epsilon,
-                                scale.data(), dY.data(), beta, to, 1, 0, found_G.data(),
-                                found_g.data());
+      images.relu_gradient(count, Y.data(), dY.data(), 0, dY.data());
+      side.expect(dY, expected, "in place");
     });
-    expect_close(found_G, G, 1e-7, "G");
-    expect_close(found_g, g, 1e-7, "g");
-    std::vector<double> moved = scale;
-    kernel.normalise_gradient(n, channels, pixels, X.data(), statistics.data(), epsilon,
-                              scale.data(), dY.data(), 0, nullptr, -0.5, 1, moved.data(),
-                              found_g.data());
-    for (std::size_t c = 0; c < channels; ++c) {
-      EXPECT_NEAR(moved[c], scale[c] - 0.5 * G[c], 1e-7);
+  }
+}
+
+// The law and its gradient, which may take the place of dY.
+TYPED_TEST(Images, ResponseNormalisation) {
+  using Real = TypeParam;
+  for (const auto& [n, channels, pixels] :
+       {std::tuple<std::size_t, std::size_t, std::size_t>{2, 7, 6}, {3, 1, 40}, {3, 33, 1}}) {
+    for (const std::size_t size : {5UL, 4UL, 1UL}) {
+      const ResponseNormalisation<Real> law{size, Real(0.75), Real(0.75), Real(1.5)};
+      const auto x = random_vector<Real>(n * channels * pixels, 1),
+                 dy = random_vector<Real>(x.size(), 2);
+      const Function definition = [&](const std::vector<double>& at) {
+        return numbers(at.size(), [&](auto i) {
+          const std::size_t c = i / pixels % channels;
+          double sum = 0;
+          for (std::size_t other = 0; other < channels; ++other) {
+            if (other + (size - 1) / 2 < c || other > c + size / 2) continue;
+            const double each = at[i + other * pixels - c * pixels];
+            sum += each * each;
+          }
+          return at[i] / std::pow(1.5 + 0.75 / static_cast<double>(size) * sum, 0.75);
+        });
+      };
+      const auto y = definition(widen(x)), gradient = numeric_gradient(widen(x), dy, definition);
+      on_devices<Real>([&](auto& side) {
+        auto& kernel = kernels<BasicNormalisationKernels<Real>>(side.device);
+        auto X = side.put(x), dY = side.put(dy), Y = side.room(x.size());
+        kernel.response_normalisation(law, n, channels, pixels, X.data(), Y.data());
+        side.expect(Y, y, "Y");
+        const auto call = [&](Real beta, Real* dX) {
+          kernel.response_normalisation_gradient(law, n, channels, pixels, X.data(), Y.data(),
+                                                 dY.data(), beta, dX);
+        };
+        expect_gradient(side, gradient, kNumeric<Real>, call);
+        call(0, dY.data());
+        side.expect(dY, gradient, "in place", kNumeric<Real>);
+      });
     }
   }
 }
 
-TEST(Relu, AndItsGradientInPlace) {
-  const auto device = make_cpu_device<float>(1);
-  auto& images = kernels<BasicImageKernels<float>>(*device);
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> X{-1, 2, 0, nan};
-  std::vector<float> Y(4), d{5, 6, 7, 8}, added{1, 1, 1, 1};
-  images.relu(4, X.data(), Y.data());
-  EXPECT_EQ(std::vector<float>(Y.begin(), Y.end() - 1), (std::vector<float>{0, 2, 0}));
-  EXPECT_TRUE(std::isnan(Y[3]));
-  images.relu_gradient(4, Y.data(), d.data(), 1, added.data());
-  EXPECT_EQ(added, (std::vector<float>{1, 7, 1, 9}));
-  images.relu_gradient(4, Y.data(), d.data(), 0, d.data());
-  EXPECT_EQ(d, (std::vector<float>{0, 6, 0, 8}));
-}
-
-// Passes that several cores share have the bits of one core, and write nothing behind their maps:
-// so many small ones that a core's are pooled as one tall map.
-TEST(Pool, AndReluHaveTheSameBitsForAnyCores) {
-  const PoolShape s = pool_of(5, 6, 4, 2, 2, 0, true);
-  const std::size_t n = 301, in = n * s.inputs(), out = n * s.outputs();
-  const auto X = random_vector<float>(in, 1), dY = random_vector<float>(out, 2);
-  std::vector<std::vector<float>> results;
-  for (const int cores : kCoreCounts) {
-    const auto device = make_cpu_device<float>(cores);
-    auto& images = kernels<BasicImageKernels<float>>(*device);
-    std::vector<float> Y(out + 1, 77), dX(in + 1, 77), positive(in), d(in);
-    std::vector<std::uint8_t> index(out + 1, 77);
-    images.pool(s, n, X.data(), Y.data(), index.data());
-    images.pool_gradient(s, n, nullptr, nullptr, index.data(), dY.data(), 0, dX.data());
-    EXPECT_EQ(Y.back(), 77);
-    EXPECT_EQ(dX.back(), 77);
-    EXPECT_EQ(index.back(), 77);
-    images.relu(in, X.data(), positive.data());
-    images.relu_gradient(in, positive.data(), dX.data(), 0, d.data());
-    for (auto* result : {&Y, &dX, &positive, &d}) results.push_back(std::move(*result));
+TYPED_TEST(Images, BatchNormalisation) {
+  using Real = TypeParam;
+  const double epsilon = 1e-3;
+  for (const auto& [n, channels, pixels] :
+       {std::tuple<std::size_t, std::size_t, std::size_t>{3, 4, 5}, {3, 1, 300}, {4, 33, 1}}) {
+    const auto x = random_vector<Real>(n * channels * pixels, 1),
+               scale = random_vector<Real>(channels, 2, 0.5, 2),
+               shift = random_vector<Real>(channels, 3), dy = random_vector<Real>(x.size(), 4);
+    const auto count = static_cast<double>(n * pixels);
+    const auto channel = [&](std::size_t i) { return i / pixels % channels; };
+    const auto statistics_of = [&](const std::vector<double>& at) {
+      std::vector<double> s(2 * channels);
+      for (std::size_t i = 0; i < at.size(); ++i) s[channel(i)] += at[i] / count;
+      for (std::size_t i = 0; i < at.size(); ++i) {
+        s[channels + channel(i)] += std::pow(at[i] - s[channel(i)], 2) / count;
+      }
+      return s;
+    };
+    const auto unit = [&](const std::vector<double>& at) {  // mean 0 and deviation 1
+      const auto s = statistics_of(at);
+      return numbers(at.size(), [&](auto i) {
+        return (at[i] - s[channel(i)]) / std::sqrt(s[channels + channel(i)] + epsilon);
+      });
+    };
+    const Function definition = [&](const std::vector<double>& at) {
+      const auto u = unit(at);
+      return numbers(at.size(), [&](auto i) {
+        return double(scale[channel(i)]) * u[i] + double(shift[channel(i)]);
+      });
+    };
+    const auto u = unit(widen(x)), dX = numeric_gradient(widen(x), dy, definition);
+    std::vector<double> G(channels), g(channels);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      G[channel(i)] += double(dy[i]) * u[i];
+      g[channel(i)] += double(dy[i]);
+    }
+    on_devices<Real>([&](auto& side) {
+      auto& kernel = kernels<BasicNormalisationKernels<Real>>(side.device);
+      auto X = side.put(x), dY = side.put(dy), Y = side.room(x.size()), a = side.put(scale),
+           b = side.put(shift), statistics = side.room(2 * channels),
+           by_scale = side.room(channels), by_shift = side.room(channels);
+      const auto e = static_cast<Real>(epsilon);
+      kernel.channel_statistics(n, channels, pixels, X.data(), statistics.data());
+      side.expect(statistics, statistics_of(widen(x)), "statistics");
+      kernel.normalise(n, channels, pixels, X.data(), statistics.data(), e, a.data(), b.data(),
+                       Y.data());
+      side.expect(Y, definition(widen(x)), "Y", 2);
+      expect_gradient(side, dX, kNumeric<Real>, [&](Real beta, Real* to) {
+        kernel.normalise_gradient(n, channels, pixels, X.data(), statistics.data(), e, a.data(),
+                                  dY.data(), beta, to, 1, 0, by_scale.data(), by_shift.data());
+      });
+      side.expect(by_scale, G, "G", 2);
+      side.expect(by_shift, g, "g", 2);
+      kernel.normalise_gradient(n, channels, pixels, X.data(), statistics.data(), e, a.data(),
+                                dY.data(), 0, nullptr, Real(-0.5), 1, a.data(), b.data());
+      side.expect(a, numbers(channels, [&](auto c) { return double(scale[c]) - 0.5 * G[c]; }),
+                  "scale that has moved", 2);
+      side.expect(b, numbers(channels, [&](auto c) { return double(shift[c]) - 0.5 * g[c]; }),
+                  "shift that has moved", 2);
+    });
   }
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(results[i], results[i + 4]);
 }
 
 // What is kept is scaled up, so that the mean stays; masks are functions of their key alone.
-TEST(Dropout, DropsItsShareByItsKey) {
-  const std::size_t count = 100'003;
-  const std::vector<float> X(count, 1.0F);
-  const DropoutKey key{.seed = 3, .a = 5, .b = 7, .p = 0.3};
-  std::vector<std::vector<float>> outputs;
-  std::vector<std::uint8_t> mask(count);
-  for (const int cores : kCoreCounts) {
-    const auto device = make_cpu_device<float>(cores);
-    auto& images = kernels<BasicImageKernels<float>>(*device);
-    std::vector<float> Y(count);
-    images.dropout(count, key, X.data(), Y.data(), mask.data());
-    outputs.push_back(Y);
+TYPED_TEST(Images, DropoutDropsItsShareByItsKey) {
+  using Real = TypeParam;
+  constexpr std::size_t kCount = 100'003;
+  const auto x = random_vector<Real>(kCount, 1);
+  for (const DropoutKey& key : {DropoutKey{3, 5, 7, 0.3}, DropoutKey{1ULL << 40, 7, 0, 0.25}}) {
+    std::vector<std::uint8_t> mask(kCount);
+    std::vector<double> ignored(kCount);
+    const auto cpu = make_cpu_device<double>(1);
+    auto& reference = kernels<BasicImageKernels<double>>(*cpu);
     DropoutKey other = key;
-    other.a = 6;
-    images.dropout(count, other, X.data(), Y.data(), mask.data());
-    EXPECT_NE(Y, outputs.back());
-    images.dropout(count, key, X.data(), Y.data(), mask.data());
-    EXPECT_EQ(Y, outputs.back());
-    // The gradient goes where the value went.
-    std::vector<float> dX(count);
-    images.dropout_gradient(count, key.p, mask.data(), X.data(), 0, dX.data());
-    EXPECT_EQ(dX, Y);
-  }
-  EXPECT_EQ(outputs[0], outputs[1]);
-  const auto kept = static_cast<double>(std::accumulate(mask.begin(), mask.end(), 0));
-  EXPECT_NEAR(kept / count, 0.7, 5 * std::sqrt(0.21 / count));
-  const auto [low, high] = std::minmax_element(outputs[0].begin(), outputs[0].end());
-  EXPECT_EQ(*low, 0);
-  EXPECT_FLOAT_EQ(*high, 1 / 0.7F);
-}
-
-TEST(Rows, AreAddedAtTheirStrides) {
-  const auto device = make_cpu_device<double>(3);
-  auto& images = kernels<BasicImageKernels<double>>(*device);
-  const auto X = random_vector<double>(4 * 7, 1), Y0 = random_vector<double>(4 * 9, 2);
-  auto Y = Y0;
-  images.add_rows(4, 3, {X.data() + 2, 7}, 1, {Y.data() + 5, 9});
-  for (std::size_t i = 0; i < Y.size(); ++i) {
-    const std::size_t row = i / 9, column = i % 9;
-    const bool inside = column >= 5 && column < 8;
-    EXPECT_EQ(Y[i], Y0[i] + (inside ? X[row * 7 + column - 5 + 2] : 0));
+    ++other.a;
+    reference.dropout(kCount, other, ignored.data(), ignored.data(), mask.data());
+    const auto other_mask = mask;
+    reference.dropout(kCount, key, ignored.data(), ignored.data(), mask.data());
+    EXPECT_NE(mask, other_mask);
+    EXPECT_NEAR(std::accumulate(mask.begin(), mask.end(), 0.0) / kCount, 1 - key.p,
+                5 * std::sqrt(key.p * (1 - key.p) / kCount));
+    const auto kept = numbers(kCount, [&](auto i) { return mask[i] * double(x[i]) / (1 - key.p); });
+    on_devices<Real>([&](auto& side) {
+      auto& images = kernels<BasicImageKernels<Real>>(side.device);
+      const auto X = side.put(x);
+      auto Y = side.room(kCount);
+      Bytes found(side, kCount);
+      images.dropout(kCount, key, X.data(), Y.data(), found.data());
+      side.expect(Y, kept, "Y");
+      EXPECT_TRUE(found.get() == mask) << "the mask is that of the key";
+      expect_gradient(side, kept, 1, [&](Real beta, Real* dX) {  // goes where the value went
+        images.dropout_gradient(kCount, key.p, found.data(), X.data(), beta, dX);
+      });
+    });
   }
 }
 
-TEST(Subsample, TakesEveryThirdPixelAndIsTransposed) {
-  const std::size_t n = 2, in = 3, height = 7, width = 5, stride = 3;
-  for (const std::size_t out : {2UL, 5UL}) {
-    const auto device = make_cpu_device<double>(1);
-    auto& images = kernels<BasicImageKernels<double>>(*device);
-    const auto X = random_vector<double>(n * in * height * width, 1),
-               dY = random_vector<double>(n * out * 3 * 2, 2);
-    const auto forward = [&](const std::vector<double>& at) {
-      std::vector<double> Y(dY.size());
-      images.subsample(n, in, height, width, out, stride, at.data(), Y.data());
-      return Y;
-    };
-    const auto Y = forward(X);
-    for (std::size_t i = 0; i < Y.size(); ++i) {
-      const std::size_t sample = i / (out * 6), c = i / 6 % out, h = i / 2 % 3, w = i % 2;
-      const double expected =
-          c < in ? X[((sample * in + c) * height + h * stride) * width + w * stride] : 0;
-      EXPECT_EQ(Y[i], expected);
+TYPED_TEST(Images, RowsAreAddedAtTheirStrides) {
+  using Real = TypeParam;
+  const auto x = random_vector<Real>(4 * 7, 1), y = random_vector<Real>(4 * 9, 2);
+  on_devices<Real>([&](auto& side) {
+    auto& images = kernels<BasicImageKernels<Real>>(side.device);
+    const auto X = side.put(x);
+    for (const std::size_t stride : {7UL, 0UL}) {  // 0: the same row again and again
+      for (const std::size_t rows : {0UL, 4UL}) {
+        for (const Real beta : {Real(1), Real(0)}) {
+          auto Y = side.put(y);
+          images.add_rows(rows, 3, {X.data() + 2, stride}, beta, {Y.data() + 5, 9});
+          side.expect(Y,
+                      numbers(y.size(),
+                              [&](auto i) {
+                                const std::size_t row = i / 9, column = i % 9;
+                                if (row >= rows || column < 5 || column >= 8) return double(y[i]);
+                                return double(beta) * double(y[i]) +
+                                       double(x[row * stride + column - 3]);
+                              }),
+                      "Y");
+        }
+      }
     }
-    expect_gradient(numeric_gradient(X, dY, forward), 1e-8, [&](double beta, double* dX) {
-      images.subsample_gradient(n, in, height, width, out, stride, dY.data(), beta, dX);
+  });
+}
+
+TYPED_TEST(Images, SubsamplesTakeEveryThirdPixelAndAreTransposed) {
+  using Real = TypeParam;
+  constexpr std::size_t n = 2, in = 3, height = 7, width = 5, stride = 3;
+  for (const std::size_t out : {2UL, 5UL}) {
+    const auto x = random_vector<Real>(n * in * height * width, 1),
+               dy = random_vector<Real>(n * out * 3 * 2, 2);
+    std::vector<double> y(dy.size()), dx(x.size());
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t sample = i / (out * 6), c = i / 6 % out, h = i / 2 % 3, w = i % 2;
+      if (c >= in) continue;
+      const std::size_t from = ((sample * in + c) * height + h * stride) * width + w * stride;
+      y[i] = double(x[from]);
+      dx[from] = double(dy[i]);
+    }
+    on_devices<Real>([&](auto& side) {
+      auto& images = kernels<BasicImageKernels<Real>>(side.device);
+      const auto X = side.put(x), dY = side.put(dy);
+      auto Y = side.room(y.size());
+      images.subsample(n, in, height, width, out, stride, X.data(), Y.data());
+      side.expect_exactly(Y, std::vector<Real>(y.begin(), y.end()), "Y");
+      expect_gradient(side, dx, 1, [&](Real beta, Real* dX) {
+        images.subsample_gradient(n, in, height, width, out, stride, dY.data(), beta, dX);
+      });
     });
   }
 }

@@ -1,6 +1,6 @@
 // The factorisation machine and the cross layer against their definitions.
+#include "linalg/devices.hpp"
 #include "linalg/interaction_kernels.hpp"
-#include "linalg/reference.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -9,7 +9,7 @@ struct InteractionShape {
   std::size_t rows, columns, fields, embedding;
 };
 const InteractionShape kInteractionShapes[] = {
-    {0, 2, 3, 4}, {1, 0, 1, 1}, {19, 3, 4, 5}, {40, 13, 26, 16}};
+    {0, 2, 3, 4}, {1, 0, 1, 1}, {19, 3, 4, 5}, {70, 3, 4, 5}, {40, 13, 26, 16}};
 
 template <class Real>
 class Interaction : public ::testing::Test {};
@@ -38,21 +38,22 @@ TYPED_TEST(Interaction, TheFactorisationMachineIsASumOverPairsOfFields) {
         }
       }
     }
-    for (const int cores : kCoreCounts) {
-      const auto device = make_cpu_device<Real>(cores);
-      auto& interaction = kernels<BasicInteractionKernels<Real>>(*device);
-      std::vector<Real> S(s.rows * D, Real(7)), Z = z0, G = dY0;
-      interaction.fm_forward(s.rows, shape, Y.data(), S.data(), Z.data());
-      expect_close(Z, z, 10 * kTolerance<Real>, "z");
-      interaction.fm_backward(s.rows, shape, Y.data(), S.data(), d.data(), G.data());
-      expect_close(G, dY, 10 * kTolerance<Real>, "dY");
-    }
+    on_devices<Real>([&](auto& side) {
+      auto& interaction = kernels<BasicInteractionKernels<Real>>(side.device);
+      auto X = side.put(Y), S = side.room(s.rows * D), Z = side.put(z0), dz = side.put(d),
+           G = side.put(dY0);
+      interaction.fm_forward(s.rows, shape, X.data(), S.data(), Z.data());
+      side.expect(Z, z, "z", 10);
+      interaction.fm_backward(s.rows, shape, X.data(), S.data(), dz.data(), G.data());
+      side.expect(G, dY, "dY", 10);
+    });
   }
 }
 
 TYPED_TEST(Interaction, TheCrossLayerIsItsEquation) {
   using Real = TypeParam;
-  for (const auto& [rows, n] : {std::pair<std::size_t, std::size_t>{0, 3}, {1, 1}, {21, 37}}) {
+  for (const auto& [rows, n] :
+       {std::pair<std::size_t, std::size_t>{0, 3}, {1, 1}, {21, 37}, {70, 23}, {40, 429}}) {
     const auto x0 = random_vector<Real>(rows * n, 1), x = random_vector<Real>(rows * n, 2),
                w = random_vector<Real>(n, 3), b = random_vector<Real>(n, 4),
                g0 = random_vector<Real>(rows * n, 5), dx00 = random_vector<Real>(rows * n, 6);
@@ -69,20 +70,21 @@ TYPED_TEST(Interaction, TheCrossLayerIsItsEquation) {
         g[i] += t[r] * double(w[j]);
       }
     }
-    for (const int cores : kCoreCounts) {
-      const auto device = make_cpu_device<Real>(cores);
-      auto& interaction = kernels<BasicInteractionKernels<Real>>(*device);
-      std::vector<Real> S(rows), T(rows), Y(rows * n), G = g0, dX = dx00;
-      interaction.cross_forward(rows, n, x0.data(), x.data(), w.data(), b.data(), S.data(),
+    on_devices<Real>([&](auto& side) {
+      auto& interaction = kernels<BasicInteractionKernels<Real>>(side.device);
+      auto X0 = side.put(x0), X = side.put(x), W = side.put(w), B = side.put(b),
+           S = side.room(rows), T = side.room(rows), Y = side.room(rows * n), G = side.put(g0),
+           dX = side.put(dx00);
+      interaction.cross_forward(rows, n, X0.data(), X.data(), W.data(), B.data(), S.data(),
                                 Y.data());
-      expect_close(S, s, 10 * kTolerance<Real>, "s");
-      expect_close(Y, y, 10 * kTolerance<Real>, "y");
-      interaction.cross_backward(rows, n, x0.data(), w.data(), S.data(), T.data(), G.data(),
+      side.expect(S, s, "s", 10);
+      side.expect(Y, y, "y", 10);
+      interaction.cross_backward(rows, n, X0.data(), W.data(), S.data(), T.data(), G.data(),
                                  dX.data());
-      expect_close(T, t, 10 * kTolerance<Real>, "t");
-      expect_close(dX, dx0, 10 * kTolerance<Real>, "dx0");
-      expect_close(G, g, 10 * kTolerance<Real>, "g");
-    }
+      side.expect(T, t, "t", 10);
+      side.expect(dX, dx0, "dx0", 10);
+      side.expect(G, g, "g", 10);
+    });
   }
 }
 

@@ -97,14 +97,19 @@ struct RandomSparse {
             begin.data(), index.data(), with_values ? value.data() : nullptr};
   }
 
+  // f(row, column, value) of every nonzero of the view.
+  template <class Function>
+  void each(bool with_values, const Function& f) const {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      for (std::uint64_t k = begin[row[i]]; k < begin[row[i] + 1]; ++k) {
+        f(i, index[k], with_values ? static_cast<double>(value[k]) : 1.0);
+      }
+    }
+  }
   // The view as a dense matrix [rows x columns].
   std::vector<double> dense(bool with_values) const {
     std::vector<double> d(row.size() * columns_, 0.0);
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      for (std::uint64_t k = begin[row[i]]; k < begin[row[i] + 1]; ++k) {
-        d[i * columns_ + index[k]] = with_values ? static_cast<double>(value[k]) : 1.0;
-      }
-    }
+    each(with_values, [&](std::size_t i, std::size_t c, double x) { d[i * columns_ + c] = x; });
     return d;
   }
 

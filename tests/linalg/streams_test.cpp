@@ -6,7 +6,7 @@
 
 #include <latch>
 
-#include "linalg/reference.hpp"
+#include "linalg/softmax_problem.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -58,50 +58,24 @@ TEST(Streams, RunAtTheSameTime) {
   EXPECT_TRUE(all.try_wait());
 }
 
-// What one task leaves: a product, a sum and a layer whose bits depend on the number of cores.
-std::vector<float> compute_one_task(Device& device, std::uint64_t seed) {
-  const std::size_t rows = 48, inputs = 64, outputs = 700;
-  const RandomSparse labels(rows, outputs, 3, seed);
-  const auto A = random_vector<float>(rows * inputs, seed + 1),
-             W = random_vector<float>(outputs * inputs, seed + 2),
-             b = random_vector<float>(outputs, seed + 3);
-  std::vector<float> results(rows * outputs), G(outputs * inputs), g(outputs), dA(rows * inputs);
-  device.gemm(Transpose::no, Transpose::yes, rows, outputs, inputs, 1, A.data(), inputs, W.data(),
-              inputs, 0, results.data(), outputs);
-  results.push_back(static_cast<float>(device.squared_norm(W.size(), W.data())));
-  const SoftmaxLayer<float> layer{.inputs = inputs,
-                                  .outputs = outputs,
-                                  .input = A.data(),
-                                  .weight = W.data(),
-                                  .bias = b.data(),
-                                  .scale = 0.1F,
-                                  .weight_gradient = G.data(),
-                                  .bias_gradient = g.data(),
-                                  .input_gradient = dA.data()};
-  const double loss = output_kernels(device).softmax_layer(labels.view<float>(false), layer);
-  results.push_back(static_cast<float>(loss));
-  for (const auto* more : {&G, &g, &dA}) results.insert(results.end(), more->begin(), more->end());
-  return results;
-}
-
 TEST(Streams, HaveTheBitsOfOneAfterAnotherOnAsManyCores) {
   for (const auto& [cores, tasks] :
        std::vector<std::pair<int, std::size_t>>{{1, 2}, {2, 2}, {2, 3}, {4, 2}, {5, 2}, {6, 2}}) {
     const auto whole = make_cpu_device<float>(cores);
     const auto streams = whole->streams(tasks);
     const auto share = make_cpu_device<float>(cores / static_cast<int>(streams->count()));
-    std::vector<std::vector<float>> expected(tasks), results(tasks);
-    for (std::size_t j = 0; j < tasks; ++j) expected[j] = compute_one_task(*share, 10 * j);
-    const auto before = compute_one_task(*whole, 1);
+    std::vector<Results> expected(tasks), results(tasks);
+    for (std::size_t j = 0; j < tasks; ++j) expected[j] = results_of_task(*share, 10 * j);
+    const auto before = results_of_task(*whole, 1);
     for (int repeat = 0; repeat < 5; ++repeat) {
       streams->run(
           tasks,
           [&](std::size_t j) {
-            results[j] = compute_one_task(streams->device(j % streams->count()), 10 * j);
+            results[j] = results_of_task(streams->device(j % streams->count()), 10 * j);
           },
           no_finish);
       EXPECT_EQ(results, expected) << cores << " cores, " << tasks << " tasks";
-      EXPECT_EQ(compute_one_task(*whole, 1), before);  // in turns with the whole device
+      EXPECT_EQ(results_of_task(*whole, 1), before);  // in turns with the whole device
     }
   }
 }
@@ -112,12 +86,12 @@ TEST(Streams, TheFirstErrorComesOutWhenAllAreThrough) {
   std::vector<std::size_t> ended;
   const auto task = [&](std::size_t j) {
     if (j == 0) throw usage_error("of task {}", j);
-    compute_one_task(streams->device(1), j);
+    results_of_task(streams->device(1), j);
     ended.push_back(j);
   };
   EXPECT_THROW(streams->run(2, task, no_finish), Error);
   EXPECT_THAT(ended, testing::ElementsAre(1));
-  streams->run(2, no_finish, [&](std::size_t j) { compute_one_task(streams->device(j), j); });
+  streams->run(2, no_finish, [&](std::size_t j) { results_of_task(streams->device(j), j); });
 }
 
 }  // namespace

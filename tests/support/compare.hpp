@@ -14,18 +14,19 @@ namespace hetsgd::test {
 // Losses in float32, another order of summation: a few ulp per step, growing with the steps.
 // Relative tolerance.
 inline void expect_close(const std::vector<double>& a, const std::vector<double>& b,
-                         double tolerance) {
+                         double tolerance, std::size_t least = 20) {
   ASSERT_EQ(a.size(), b.size());
-  ASSERT_GE(a.size(), 20U);
+  ASSERT_GE(a.size(), least);
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_NEAR(a[i], b[i], tolerance * std::abs(a[i])) << "loss " << i;
   }
 }
 
 // The curves of two runs that measure at the same numbers of samples. Relative tolerance.
-inline void expect_close_curves(const Record& a, const Record& b, double tolerance) {
+inline void expect_close_curves(const Record& a, const Record& b, double tolerance,
+                                std::size_t least = 3) {
   ASSERT_EQ(a.curve.size(), b.curve.size());
-  ASSERT_GE(a.curve.size(), 3U);
+  ASSERT_GE(a.curve.size(), least);
   for (std::size_t i = 0; i < a.curve.size(); ++i) {
     EXPECT_EQ(a.curve[i].samples_count, b.curve[i].samples_count) << "point " << i;
     EXPECT_NEAR(a.curve[i].test_loss(), b.curve[i].test_loss(), tolerance * a.curve[i].test_loss())
@@ -35,20 +36,9 @@ inline void expect_close_curves(const Record& a, const Record& b, double toleran
 
 // A GPU beside a CPU, whose order of summation is another: losses of all steps, and the curves.
 inline void expect_alike(const Record& cpu, const Record& gpu) {
-  constexpr double kTolerance = 1e-4;  // relative
-  const std::vector<double> expected = step_losses(cpu), actual = step_losses(gpu);
-  ASSERT_EQ(actual.size(), expected.size());
-  ASSERT_GE(actual.size(), 2U);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_NEAR(actual[i], expected[i], kTolerance * std::abs(expected[i])) << "step " << i;
-  }
-  ASSERT_EQ(gpu.curve.size(), cpu.curve.size());
-  for (std::size_t i = 0; i < cpu.curve.size(); ++i) {
-    EXPECT_EQ(gpu.curve[i].samples_count, cpu.curve[i].samples_count) << "point " << i;
-    EXPECT_NEAR(gpu.curve[i].test_loss(), cpu.curve[i].test_loss(),
-                kTolerance * cpu.curve[i].test_loss())
-        << "point " << i;
-  }
+  constexpr double kTolerance = 1e-4;
+  expect_close(step_losses(cpu), step_losses(gpu), kTolerance, 2);
+  expect_close_curves(cpu, gpu, kTolerance, 1);
 }
 
 inline void expect_same_bits(const Record& a, const Record& b) {

@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/non_copyable.hpp"
 #include "linalg/device.hpp"
 
 namespace hetsgd::test {
 
 // Takes all of a device's memory but `left` bytes, as long as it lives.
-class MemoryHog {
+class MemoryHog : NonCopyable {
  public:
   MemoryHog(Device& device, std::size_t left) : device_(device) {
     void* const reserve = device.allocate(left);
@@ -27,8 +28,6 @@ class MemoryHog {
     for (void* const piece : taken_) device_.release(piece);
     device_.synchronize();
   }
-  MemoryHog(const MemoryHog&) = delete;
-  MemoryHog& operator=(const MemoryHog&) = delete;
 
  private:
   Device& device_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "algorithm/algorithm.hpp"
+#include "core/non_copyable.hpp"
 #include "core/options.hpp"
 #include "support/effort.hpp"
 #include "training/trace.hpp"
@@ -53,7 +54,7 @@ inline bool is_option_of_a_model(const std::string& key) {
 
 // A run as the settings describe it. Later ones replace earlier ones of the same key, except for
 // lists (straggler, target), which collect. Options of other models than the chosen one are left out.
-class Configuration {
+class Configuration : NonCopyable {
  public:
   explicit Configuration(const Settings& settings) {
     std::vector<std::pair<std::string, std::vector<std::string>>> values;
@@ -79,8 +80,6 @@ class Configuration {
       set_.set(key, texts, OptionSource::flag, "--" + key);
     }
   }
-  Configuration(const Configuration&) = delete;
-  Configuration& operator=(const Configuration&) = delete;
 
   RunSpec spec() const { return {options, set_, algorithm_, info_}; }
 

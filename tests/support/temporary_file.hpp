@@ -1,32 +1,55 @@
 // Files and folders that live as long as their objects.
 #pragma once
 
-#include <fmt/format.h>
-#include <unistd.h>
+#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <stdexcept>
 #include <string>
+
+#include "core/non_copyable.hpp"
 
 namespace hetsgd::test {
 
-// JSON by its name, as profiles, networks and charges are; `name` is unique within a test.
+// An empty folder, which goes with all that is put into it.
+class TemporaryFolder : NonCopyable {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "hetsgd-test-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+  std::string string() const { return path_.string(); }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  // The path of a file in it, whose folders are there.
+  std::string file(const std::string& name) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    return (path_ / name).string();
+  }
+  // The same, with this text in the file.
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(file(name), std::ios::binary) << text;
+    return file(name);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// JSON by its name, as profiles, networks and charges are.
 class TemporaryFile {
  public:
   TemporaryFile(const char* name, const std::string& text)
-      : path_((std::filesystem::temp_directory_path() /
-               fmt::format("hetsgd_{}_{}.json", name, getpid()))
-                  .string()) {
-    std::ofstream(path_) << text;
-  }
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
+      : path_(folder_.write(std::string(name) + ".json", text)) {}
   const std::string& path() const { return path_; }
 
  private:
+  TemporaryFolder folder_;
   std::string path_;
 };
 
@@ -34,24 +57,7 @@ class TemporaryFile {
 
 namespace hetsgd {
 
-// A folder of its own that vanishes with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "hetsgd-test-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string string() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
+using test::TemporaryFolder;
 
 inline void write_file(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;

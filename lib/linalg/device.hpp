@@ -34,13 +34,6 @@
 
 namespace hetsgd {
 
-enum class Transpose { no, yes };
-
-// What dense products of floats are computed with. Operands and results stay floats and sums have
-// 24 bits; tf32 and bf16 let a GPU's tensor cores round the factors to 11 and 8 bits. cuBLAS may
-// keep more of them than it was asked for: on an H200 it takes TF32 for BF16.
-enum class Precision { fp32, tf32, bf16 };
-
 // A GPU's memory is used up. The message names the device, how much was needed and what for.
 class MemoryError : public Error {
  public:

@@ -29,6 +29,4 @@ class BasicFactorizationKernels : public KernelFamily {
                         const Real* D, const Real* S, const Real* V, Real* G) = 0;
 };
 
-using FactorizationKernels = BasicFactorizationKernels<float>;
-
 }  // namespace hetsgd

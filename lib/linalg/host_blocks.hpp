@@ -61,7 +61,6 @@ class BasicHostBlock {
   Real* data_ = nullptr;
 };
 
-using HostBlocks = BasicHostBlocks<float>;
 using HostBlock = BasicHostBlock<float>;
 
 }  // namespace hetsgd

@@ -79,6 +79,4 @@ class BasicImageKernels : public KernelFamily {
                                   const Real* dY, Real beta, Real* dX) = 0;
 };
 
-using ImageKernels = BasicImageKernels<float>;
-
 }  // namespace hetsgd

@@ -44,6 +44,4 @@ class BasicInteractionKernels : public KernelFamily {
                               const Real* s, Real* t, Real* g, Real* dx0) = 0;
 };
 
-using InteractionKernels = BasicInteractionKernels<float>;
-
 }  // namespace hetsgd

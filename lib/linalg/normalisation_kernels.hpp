@@ -50,6 +50,4 @@ class BasicNormalisationKernels : public KernelFamily {
                                   Real alpha, Real parameter_beta, Real* G, Real* g) = 0;
 };
 
-using NormalisationKernels = BasicNormalisationKernels<float>;
-
 }  // namespace hetsgd

@@ -1,11 +1,18 @@
-// What kernels are called with. Plain structs, apart from device.hpp: CUDA sources read them too,
-// and those must not include fmt.
+// Kernels take these structs, and return them. They are plain and apart from device.hpp: CUDA
+// sources read them too, and those must not include fmt.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 namespace hetsgd {
+
+enum class Transpose { no, yes };
+
+// Dense products of floats are computed with this. Operands and results stay floats and sums have
+// 24 bits; tf32 and bf16 let a GPU's tensor cores round the factors to 11 and 8 bits. cuBLAS may
+// keep more of them than it was asked for: on an H200 it takes TF32 for BF16.
+enum class Precision { fp32, tf32, bf16 };
 
 // A CSR batch: `rows` rows gathered by `row` from a larger CSR matrix. row == nullptr: rows
 // 0..rows-1. value == nullptr: all values are 1 (labels). Kernels take what their device's stage()
@@ -22,9 +29,9 @@ struct SparseRows {
   std::size_t source_row(std::size_t i) const { return row ? row[i] : i; }
 };
 
-// A batch of rows with dense columns and one category per field, gathered by `row` from larger arrays.
-// row == nullptr: rows 0..rows-1. A category is the number of a row of one table for all fields, and
-// two fields have none in common. Kernels take what their device's stage() made.
+// A batch of rows with dense columns and one category per field, gathered by `row` from larger
+// arrays. row == nullptr: rows 0..rows-1. A category is the number of a row of one table for all
+// fields, and two fields have none in common. Kernels take what their device's stage() made.
 template <class Real>
 struct FieldRows {
   std::size_t rows = 0;
@@ -41,6 +48,26 @@ struct FieldRows {
 // What two vectors have to do with each other, see BasicDevice::products.
 struct Products {
   double xy = 0, xx = 0, yy = 0;  // x.y, ||x||^2, ||y||^2
+};
+
+// A sum that its device may still be working on. Reading it (as a double) waits for it, but not for
+// what the device was given after it. Good until the device's next call that returns one.
+class DeferredSum {
+ public:
+  class Source {
+   public:
+    virtual ~Source() = default;
+    // The sum of the `call`-th call. Checked: that was the last one.
+    virtual double await(std::uint64_t call) const = 0;
+  };
+  DeferredSum(double value) : value_(value) {}  // NOLINT: a sum that is there already
+  DeferredSum(const Source& source, std::uint64_t call) : source_(&source), call_(call) {}
+  operator double() const { return source_ ? source_->await(call_) : value_; }  // NOLINT
+
+ private:
+  const Source* source_ = nullptr;
+  std::uint64_t call_ = 0;
+  double value_ = 0;
 };
 
 }  // namespace hetsgd

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "linalg/deferred_sum.hpp"
 #include "linalg/kernel_family.hpp"
 #include "linalg/operands.hpp"
 

@@ -39,6 +39,4 @@ class BasicSequenceKernels : public KernelFamily {
                               const Real* before, const Real* dh, Real* dc, Real* dZ) = 0;
 };
 
-using SequenceKernels = BasicSequenceKernels<float>;
-
 }  // namespace hetsgd

@@ -4,33 +4,15 @@
 #include <cstdlib>
 
 #include "core/error.hpp"
-#include "linalg/cuda/library.hpp"
 
 namespace hetsgd::cuda {
 
-Nccl::Nccl() {
+SharedLibrary Nccl::open() {
   // Sums inside of the NVLink switch come in no fixed order.
   setenv("NCCL_NVLS_ENABLE", "0", 0);
-  const SharedLibrary library("NCCL", {"libnccl.so.2"},
-                              "install it (libnccl2), name its folder in LD_LIBRARY_PATH, or use "
-                              "--all-reduce host");
-  library.load("ncclGetVersion", version);
-  library.load("ncclGetErrorString", error_string);
-  library.load("ncclCommInitAll", init_all);
-  library.load("ncclGetUniqueId", unique_id);
-  library.load("ncclCommInitRankConfig", init_rank);
-  library.load("ncclCommDestroy", destroy);
-  library.load("ncclCommAbort", abort);
-  library.load("ncclCommGetAsyncError", async_error);
-  library.load("ncclGroupStart", group_start);
-  library.load("ncclGroupEnd", group_end);
-  library.load("ncclAllReduce", all_reduce);
-  library.load("ncclReduce", reduce);
-  library.load("ncclBroadcast", broadcast);
-  library.load("ncclAllGather", all_gather);
-  library.load("ncclReduceScatter", reduce_scatter);
-  library.load("ncclSend", send);
-  library.load("ncclRecv", receive);
+  return {"NCCL",
+          {"libnccl.so.2"},
+          "install it (libnccl2), name its folder in LD_LIBRARY_PATH, or use --all-reduce host"};
 }
 
 const Nccl& Nccl::get() {

@@ -6,13 +6,15 @@
 
 #include <string_view>
 
+#include "linalg/cuda/library.hpp"
+
 namespace hetsgd::cuda {
 
 // The functions of libnccl.so.2 that are used. The binary is built with NCCL's header and not
 // linked with the library, whose types the header gives. One object per process, made at the first
 // get() and never unloaded; thread-safe, as it does not change.
 //
-// Sums must have the same bits in every run, so its constructor turns NVLink SHARP off
+// Sums must have the same bits in every run, so open() turns NVLink SHARP off
 // (NCCL_NVLS_ENABLE=0), unless the environment says otherwise.
 class Nccl {
  public:
@@ -24,28 +26,31 @@ class Nccl {
   // between processes do not block, and their calls return it.
   void check(ncclResult_t result, std::string_view call) const;
 
-  // Named as in NCCL, without its prefix.
-  decltype(&ncclGetVersion) version = nullptr;
-  decltype(&ncclGetErrorString) error_string = nullptr;
-  decltype(&ncclCommInitAll) init_all = nullptr;
-  decltype(&ncclGetUniqueId) unique_id = nullptr;
-  decltype(&ncclCommInitRankConfig) init_rank = nullptr;
-  decltype(&ncclCommDestroy) destroy = nullptr;
-  decltype(&ncclCommAbort) abort = nullptr;
-  decltype(&ncclCommGetAsyncError) async_error = nullptr;
-  decltype(&ncclGroupStart) group_start = nullptr;
-  decltype(&ncclGroupEnd) group_end = nullptr;
-  decltype(&ncclAllReduce) all_reduce = nullptr;
-  decltype(&ncclReduce) reduce = nullptr;
-  decltype(&ncclBroadcast) broadcast = nullptr;
-  decltype(&ncclAllGather) all_gather = nullptr;
-  decltype(&ncclReduceScatter) reduce_scatter = nullptr;
-  decltype(&ncclSend) send = nullptr;
-  decltype(&ncclRecv) receive = nullptr;
-
  private:
-  // Loads the library, and every function above.
-  Nccl();
+  Nccl() = default;
+  // Loads the library.
+  static SharedLibrary open();
+  const SharedLibrary library_ = open();
+
+ public:
+  // Named as in NCCL, without its prefix.
+  decltype(&ncclGetVersion) version = library_.function("ncclGetVersion");
+  decltype(&ncclGetErrorString) error_string = library_.function("ncclGetErrorString");
+  decltype(&ncclCommInitAll) init_all = library_.function("ncclCommInitAll");
+  decltype(&ncclGetUniqueId) unique_id = library_.function("ncclGetUniqueId");
+  decltype(&ncclCommInitRankConfig) init_rank = library_.function("ncclCommInitRankConfig");
+  decltype(&ncclCommDestroy) destroy = library_.function("ncclCommDestroy");
+  decltype(&ncclCommAbort) abort = library_.function("ncclCommAbort");
+  decltype(&ncclCommGetAsyncError) async_error = library_.function("ncclCommGetAsyncError");
+  decltype(&ncclGroupStart) group_start = library_.function("ncclGroupStart");
+  decltype(&ncclGroupEnd) group_end = library_.function("ncclGroupEnd");
+  decltype(&ncclAllReduce) all_reduce = library_.function("ncclAllReduce");
+  decltype(&ncclReduce) reduce = library_.function("ncclReduce");
+  decltype(&ncclBroadcast) broadcast = library_.function("ncclBroadcast");
+  decltype(&ncclAllGather) all_gather = library_.function("ncclAllGather");
+  decltype(&ncclReduceScatter) reduce_scatter = library_.function("ncclReduceScatter");
+  decltype(&ncclSend) send = library_.function("ncclSend");
+  decltype(&ncclRecv) receive = library_.function("ncclRecv");
 };
 
 }  // namespace hetsgd::cuda

@@ -17,9 +17,9 @@
 #include "linalg/convolution_kernels.hpp"
 #include "linalg/cpu/channel_tile.hpp"
 #include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/lanes.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/planes.hpp"
-#include "linalg/cpu/transpose.hpp"
 
 namespace hetsgd::cpu {
 

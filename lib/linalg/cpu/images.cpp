@@ -166,175 +166,145 @@ class CpuImageKernels final : public BasicImageKernels<Real> {
  public:
   explicit CpuImageKernels(const Cores& cores) : cores_(cores) {}
 
-  void pool(const PoolShape& shape, std::size_t n, const Real* X, Real* Y,
-            std::uint8_t* index) override;
-  void pool_gradient(const PoolShape& shape, std::size_t n, const Real* X, const Real* Y,
-                     const std::uint8_t* index, const Real* dY, Real beta, Real* dX) override;
-  void relu(std::size_t count, const Real* X, Real* Y) override;
+  void pool(const PoolShape& s, std::size_t n, const Real* X, Real* Y,
+            std::uint8_t* index) override {
+    const std::size_t in = s.in_height * s.in_width, out = s.out_height * s.out_width;
+    const bool at_once = s.maximum && is_two_by_two(s) && covers(s);
+    cores_.split(n * s.channels, 1, kWorthACore / in + 1, [&](Range maps) {
+      if (at_once) {
+        const std::size_t first = maps.begin * out;
+        return pool_two_by_two(stacked(s, maps.size()), X + maps.begin * in, Y + first,
+                               index ? index + first : nullptr);
+      }
+      for (std::size_t map = maps.begin; map < maps.end; ++map) {
+        if (s.maximum) {
+          pool_maximum(s, X + map * in, Y + map * out, index ? index + map * out : nullptr);
+        } else {
+          pool_average(s, X + map * in, Y + map * out);
+        }
+      }
+    });
+  }
+
+  void pool_gradient(const PoolShape& s, std::size_t n, const Real* X, const Real* Y,
+                     const std::uint8_t* index, const Real* dY, Real beta, Real* dX) override {
+    const std::size_t in = s.in_height * s.in_width, out = s.out_height * s.out_width;
+    const bool at_once = s.maximum && index && beta == Real(0) && is_two_by_two(s) && covers(s);
+    cores_.split(n * s.channels, 1, kWorthACore / in + 1, [&](Range maps) {
+      if (at_once) {
+        const std::size_t first = maps.begin * out;
+        return spread_two_by_two(stacked(s, maps.size()), index + first, dY + first, true,
+                                 dX + maps.begin * in);
+      }
+      for (std::size_t map = maps.begin; map < maps.end; ++map) {
+        Real* const dx = dX + map * in;
+        scale_map(in, beta, dx);
+        if (!s.maximum) {
+          spread_average(s, dY + map * out, dx);
+        } else if (index) {
+          spread_maximum<Real>(s, nullptr, nullptr, index + map * out, dY + map * out, dx);
+        } else {
+          spread_maximum<Real>(s, X + map * in, Y + map * out, nullptr, dY + map * out, dx);
+        }
+      }
+    });
+  }
+
+  void relu(std::size_t count, const Real* X, Real* Y) override {
+    cores_.split(count, 16, kWorthACore,
+                 [&](Range range) { rectify(range.size(), X + range.begin, Y + range.begin); });
+  }
+
   void relu_gradient(std::size_t count, const Real* Y, const Real* dY, Real beta,
-                     Real* dX) override;
+                     Real* dX) override {
+    cores_.split(count, 16, kWorthACore, [&](Range range) {
+      const std::size_t at = range.begin;
+      rectify_gradient(range.size(), Y + at, dY + at, beta, dX + at);
+    });
+  }
+
+  // Four elements share a block of random words.
   void dropout(std::size_t count, const DropoutKey& key, const Real* X, Real* Y,
-               std::uint8_t* mask) override;
+               std::uint8_t* mask) override {
+    const auto limit = static_cast<std::uint64_t>(key.p * 0x1.0p32);
+    const Real scale = static_cast<Real>(1 / (1 - key.p));
+    cores_.split(count, 64, kWorthACore / 8, [&](Range range) {
+      for (std::size_t i = range.begin; i < range.end; i += 4) {
+        const RandomBlock words = random_block(key.seed, Purpose::dropout, key.a, key.b,
+                                               static_cast<std::uint32_t>(i / 4));
+        for (std::size_t j = i; j < std::min(i + 4, range.end); ++j) {
+          const bool kept = words[j - i] >= limit;
+          mask[j] = kept ? 1 : 0;
+          Y[j] = kept ? X[j] * scale : Real(0);
+        }
+      }
+    });
+  }
+
   void dropout_gradient(std::size_t count, double p, const std::uint8_t* mask, const Real* dY,
-                        Real beta, Real* dX) override;
+                        Real beta, Real* dX) override {
+    const Real scale = static_cast<Real>(1 / (1 - p));
+    cores_.split(count, 64, kWorthACore, [&](Range range) {
+      const std::size_t at = range.begin;
+      keep_gradient(range.size(), scale, mask + at, dY + at, beta, dX + at);
+    });
+  }
+
   void add_rows(std::size_t rows, std::size_t width, StridedRows<const Real*> from, Real beta,
-                StridedRows<Real*> to) override;
+                StridedRows<Real*> to) override {
+    cores_.split(rows, 1, kWorthACore / (width + 1) + 1, [&](Range range) {
+      for (std::size_t r = range.begin; r < range.end; ++r) {
+        add_row(width, from.first + r * from.stride, beta, to.first + r * to.stride);
+      }
+    });
+  }
+
   void subsample(std::size_t n, std::size_t in_channels, std::size_t height, std::size_t width,
-                 std::size_t out_channels, std::size_t stride, const Real* X, Real* Y) override;
+                 std::size_t out_channels, std::size_t stride, const Real* X, Real* Y) override {
+    const std::size_t rows = (height + stride - 1) / stride,
+                      columns = (width + stride - 1) / stride;
+    cores_.split(n * out_channels, 1, kWorthACore / (rows * columns) + 1, [&](Range maps) {
+      for (std::size_t map = maps.begin; map < maps.end; ++map) {
+        const std::size_t sample = map / out_channels, c = map % out_channels;
+        Real* const y = Y + map * rows * columns;
+        if (c >= in_channels) {
+          std::fill_n(y, rows * columns, Real(0));
+          continue;
+        }
+        const Real* const x = X + (sample * in_channels + c) * height * width;
+        for (std::size_t h = 0; h < rows; ++h) {
+          for (std::size_t w = 0; w < columns; ++w) {
+            y[h * columns + w] = x[h * stride * width + w * stride];
+          }
+        }
+      }
+    });
+  }
+
   void subsample_gradient(std::size_t n, std::size_t in_channels, std::size_t height,
                           std::size_t width, std::size_t out_channels, std::size_t stride,
-                          const Real* dY, Real beta, Real* dX) override;
+                          const Real* dY, Real beta, Real* dX) override {
+    const std::size_t rows = (height + stride - 1) / stride,
+                      columns = (width + stride - 1) / stride;
+    cores_.split(n * in_channels, 1, kWorthACore / (height * width) + 1, [&](Range maps) {
+      for (std::size_t map = maps.begin; map < maps.end; ++map) {
+        const std::size_t sample = map / in_channels, c = map % in_channels;
+        Real* const dx = dX + map * height * width;
+        scale_map(height * width, beta, dx);
+        if (c >= out_channels) continue;
+        const Real* const dy = dY + (sample * out_channels + c) * rows * columns;
+        for (std::size_t h = 0; h < rows; ++h) {
+          for (std::size_t w = 0; w < columns; ++w) {
+            dx[h * stride * width + w * stride] += dy[h * columns + w];
+          }
+        }
+      }
+    });
+  }
 
  private:
   const Cores& cores_;
 };
-
-template <class Real>
-void CpuImageKernels<Real>::pool(const PoolShape& s, std::size_t n, const Real* X, Real* Y,
-                                 std::uint8_t* index) {
-  const std::size_t in = s.in_height * s.in_width, out = s.out_height * s.out_width;
-  const bool at_once = s.maximum && is_two_by_two(s) && covers(s);
-  cores_.split(n * s.channels, 1, kWorthACore / in + 1, [&](Range maps) {
-    if (at_once) {
-      const std::size_t first = maps.begin * out;
-      return pool_two_by_two(stacked(s, maps.size()), X + maps.begin * in, Y + first,
-                             index ? index + first : nullptr);
-    }
-    for (std::size_t map = maps.begin; map < maps.end; ++map) {
-      if (s.maximum) {
-        pool_maximum(s, X + map * in, Y + map * out, index ? index + map * out : nullptr);
-      } else {
-        pool_average(s, X + map * in, Y + map * out);
-      }
-    }
-  });
-}
-
-template <class Real>
-void CpuImageKernels<Real>::pool_gradient(const PoolShape& s, std::size_t n, const Real* X,
-                                          const Real* Y, const std::uint8_t* index, const Real* dY,
-                                          Real beta, Real* dX) {
-  const std::size_t in = s.in_height * s.in_width, out = s.out_height * s.out_width;
-  const bool at_once = s.maximum && index && beta == Real(0) && is_two_by_two(s) && covers(s);
-  cores_.split(n * s.channels, 1, kWorthACore / in + 1, [&](Range maps) {
-    if (at_once) {
-      const std::size_t first = maps.begin * out;
-      return spread_two_by_two(stacked(s, maps.size()), index + first, dY + first, true,
-                               dX + maps.begin * in);
-    }
-    for (std::size_t map = maps.begin; map < maps.end; ++map) {
-      Real* const dx = dX + map * in;
-      scale_map(in, beta, dx);
-      if (!s.maximum) {
-        spread_average(s, dY + map * out, dx);
-      } else if (index) {
-        spread_maximum<Real>(s, nullptr, nullptr, index + map * out, dY + map * out, dx);
-      } else {
-        spread_maximum<Real>(s, X + map * in, Y + map * out, nullptr, dY + map * out, dx);
-      }
-    }
-  });
-}
-
-template <class Real>
-void CpuImageKernels<Real>::relu(std::size_t count, const Real* X, Real* Y) {
-  cores_.split(count, 16, kWorthACore,
-               [&](Range range) { rectify(range.size(), X + range.begin, Y + range.begin); });
-}
-
-template <class Real>
-void CpuImageKernels<Real>::relu_gradient(std::size_t count, const Real* Y, const Real* dY,
-                                          Real beta, Real* dX) {
-  cores_.split(count, 16, kWorthACore, [&](Range range) {
-    const std::size_t at = range.begin;
-    rectify_gradient(range.size(), Y + at, dY + at, beta, dX + at);
-  });
-}
-
-// Four elements share a block of random words.
-template <class Real>
-void CpuImageKernels<Real>::dropout(std::size_t count, const DropoutKey& key, const Real* X,
-                                    Real* Y, std::uint8_t* mask) {
-  const auto limit = static_cast<std::uint64_t>(key.p * 0x1.0p32);
-  const Real scale = static_cast<Real>(1 / (1 - key.p));
-  cores_.split(count, 64, kWorthACore / 8, [&](Range range) {
-    for (std::size_t i = range.begin; i < range.end; i += 4) {
-      const RandomBlock words =
-          random_block(key.seed, Purpose::dropout, key.a, key.b, static_cast<std::uint32_t>(i / 4));
-      for (std::size_t j = i; j < std::min(i + 4, range.end); ++j) {
-        const bool kept = words[j - i] >= limit;
-        mask[j] = kept ? 1 : 0;
-        Y[j] = kept ? X[j] * scale : Real(0);
-      }
-    }
-  });
-}
-
-template <class Real>
-void CpuImageKernels<Real>::dropout_gradient(std::size_t count, double p, const std::uint8_t* mask,
-                                             const Real* dY, Real beta, Real* dX) {
-  const Real scale = static_cast<Real>(1 / (1 - p));
-  cores_.split(count, 64, kWorthACore, [&](Range range) {
-    const std::size_t at = range.begin;
-    keep_gradient(range.size(), scale, mask + at, dY + at, beta, dX + at);
-  });
-}
-
-template <class Real>
-void CpuImageKernels<Real>::add_rows(std::size_t rows, std::size_t width,
-                                     StridedRows<const Real*> from, Real beta,
-                                     StridedRows<Real*> to) {
-  cores_.split(rows, 1, kWorthACore / (width + 1) + 1, [&](Range range) {
-    for (std::size_t r = range.begin; r < range.end; ++r) {
-      add_row(width, from.first + r * from.stride, beta, to.first + r * to.stride);
-    }
-  });
-}
-
-template <class Real>
-void CpuImageKernels<Real>::subsample(std::size_t n, std::size_t in_channels, std::size_t height,
-                                      std::size_t width, std::size_t out_channels,
-                                      std::size_t stride, const Real* X, Real* Y) {
-  const std::size_t rows = (height + stride - 1) / stride, columns = (width + stride - 1) / stride;
-  cores_.split(n * out_channels, 1, kWorthACore / (rows * columns) + 1, [&](Range maps) {
-    for (std::size_t map = maps.begin; map < maps.end; ++map) {
-      const std::size_t sample = map / out_channels, c = map % out_channels;
-      Real* const y = Y + map * rows * columns;
-      if (c >= in_channels) {
-        std::fill_n(y, rows * columns, Real(0));
-        continue;
-      }
-      const Real* const x = X + (sample * in_channels + c) * height * width;
-      for (std::size_t h = 0; h < rows; ++h) {
-        for (std::size_t w = 0; w < columns; ++w) {
-          y[h * columns + w] = x[h * stride * width + w * stride];
-        }
-      }
-    }
-  });
-}
-
-template <class Real>
-void CpuImageKernels<Real>::subsample_gradient(std::size_t n, std::size_t in_channels,
-                                               std::size_t height, std::size_t width,
-                                               std::size_t out_channels, std::size_t stride,
-                                               const Real* dY, Real beta, Real* dX) {
-  const std::size_t rows = (height + stride - 1) / stride, columns = (width + stride - 1) / stride;
-  cores_.split(n * in_channels, 1, kWorthACore / (height * width) + 1, [&](Range maps) {
-    for (std::size_t map = maps.begin; map < maps.end; ++map) {
-      const std::size_t sample = map / in_channels, c = map % in_channels;
-      Real* const dx = dX + map * height * width;
-      scale_map(height * width, beta, dx);
-      if (c >= out_channels) continue;
-      const Real* const dy = dY + (sample * out_channels + c) * rows * columns;
-      for (std::size_t h = 0; h < rows; ++h) {
-        for (std::size_t w = 0; w < columns; ++w) {
-          dx[h * stride * width + w * stride] += dy[h * columns + w];
-        }
-      }
-    }
-  });
-}
 
 const RegisterKernels<Cores, BasicImageKernels, CpuImageKernels> image_kernels;
 

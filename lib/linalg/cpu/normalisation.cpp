@@ -59,185 +59,162 @@ class CpuNormalisationKernels final : public BasicNormalisationKernels<Real> {
 
   void response_normalisation(const ResponseNormalisation<Real>& law, std::size_t n,
                               std::size_t channels, std::size_t pixels, const Real* X,
-                              Real* Y) override;
+                              Real* Y) override {
+    const Real weight = law.alpha / static_cast<Real>(law.size);
+    cores_.split(n, 1, kWorthACore / 16 / (channels * pixels) + 1, [&](Range samples) {
+      Real sum[kPixels];
+      for (std::size_t i = samples.begin; i < samples.end; ++i) {
+        const Real* const x = X + i * channels * pixels;
+        Real* const y = Y + i * channels * pixels;
+        for (std::size_t p0 = 0; p0 < pixels; p0 += kPixels) {
+          const std::size_t count = std::min(kPixels, pixels - p0);
+          for (std::size_t c = 0; c < channels; ++c) {
+            add_channels(channels_around(c, law.size, channels), count, sum,
+                         [&](std::size_t other, std::size_t p) {
+                           const Real value = x[other * pixels + p0 + p];
+                           return value * value;
+                         });
+            for (std::size_t p = 0; p < count; ++p) {
+              const std::size_t at = c * pixels + p0 + p;
+              y[at] = x[at] * std::pow(law.k + weight * sum[p], -law.beta);
+            }
+          }
+        }
+      }
+    });
+  }
+
+  // With s_c of the forward pass, dx_c = s_c^-beta dy_c - 2 beta weight x_c sum over the c' whose
+  // sum has x_c of dy_c' y_c' / s_c'.
   void response_normalisation_gradient(const ResponseNormalisation<Real>& law, std::size_t n,
                                        std::size_t channels, std::size_t pixels, const Real* X,
-                                       const Real* Y, const Real* dY, Real beta, Real* dX) override;
+                                       const Real* Y, const Real* dY, Real beta,
+                                       Real* dX) override {
+    const Real weight = law.alpha / static_cast<Real>(law.size);
+    const std::size_t mirrored = law.size % 2;  // an even window leans to one side, its mirror not
+    cores_.split(n, 1, kWorthACore / 16 / (channels * pixels) + 1, [&](Range samples) {
+      std::vector<Real> s(channels * kPixels), ratio(channels * kPixels);
+      Real sum[kPixels];
+      for (std::size_t i = samples.begin; i < samples.end; ++i) {
+        const std::size_t sample = i * channels * pixels;
+        for (std::size_t p0 = 0; p0 < pixels; p0 += kPixels) {
+          const std::size_t count = std::min(kPixels, pixels - p0);
+          const auto at = [&](std::size_t c, std::size_t p) {
+            return sample + c * pixels + p0 + p;
+          };
+          for (std::size_t c = 0; c < channels; ++c) {
+            add_channels(channels_around(c, law.size, channels), count, sum,
+                         [&](std::size_t o, std::size_t p) { return X[at(o, p)] * X[at(o, p)]; });
+            for (std::size_t p = 0; p < count; ++p) {
+              s[c * kPixels + p] = law.k + weight * sum[p];
+              ratio[c * kPixels + p] = dY[at(c, p)] * Y[at(c, p)] / s[c * kPixels + p];
+            }
+          }
+          for (std::size_t c = 0; c < channels; ++c) {
+            Range around = channels_around(c, law.size, channels);
+            if (mirrored == 0) {
+              around = {c < law.size / 2 ? 0 : c - law.size / 2,
+                        std::min(channels, c + (law.size - 1) / 2 + 1)};
+            }
+            add_channels(around, count, sum,
+                         [&](std::size_t o, std::size_t p) { return ratio[o * kPixels + p]; });
+            for (std::size_t p = 0; p < count; ++p) {
+              const Real direct = dY[at(c, p)] * std::pow(s[c * kPixels + p], -law.beta);
+              const Real d = direct - 2 * law.beta * weight * X[at(c, p)] * sum[p];
+              Real& to = dX[at(c, p)];
+              to = beta == Real(0) ? d : beta * to + d;
+            }
+          }
+        }
+      }
+    });
+  }
+
   void channel_statistics(std::size_t n, std::size_t channels, std::size_t pixels, const Real* X,
-                          Real* statistics) override;
+                          Real* statistics) override {
+    const auto count = static_cast<double>(n * pixels);
+    cores_.split(channels, 1, kWorthACore / (n * pixels) + 1, [&](Range range) {
+      for (std::size_t c = range.begin; c < range.end; ++c) {
+        const auto add = [&](auto&& f) {
+          double sum = 0;
+          for (std::size_t i = 0; i < n; ++i) {
+            const Real* const x = X + (i * channels + c) * pixels;
+            sum += sum_of(pixels, [&](std::size_t p) { return f(static_cast<double>(x[p])); });
+          }
+          return sum / count;
+        };
+        const double mean = add([](double x) { return x; });
+        const double variance = add([&](double x) { return (x - mean) * (x - mean); });
+        statistics[c] = static_cast<Real>(mean);
+        statistics[channels + c] = static_cast<Real>(variance);
+      }
+    });
+  }
+
   void normalise(std::size_t n, std::size_t channels, std::size_t pixels, const Real* X,
                  const Real* statistics, Real epsilon, const Real* scale, const Real* shift,
-                 Real* Y) override;
+                 Real* Y) override {
+    cores_.split(n * channels, 1, kWorthACore / pixels + 1, [&](Range maps) {
+      for (std::size_t map = maps.begin; map < maps.end; ++map) {
+        const std::size_t c = map % channels;
+        const Real factor = scale[c] / std::sqrt(statistics[channels + c] + epsilon);
+        const Real offset = shift[c] - factor * statistics[c];
+        const Real* const x = X + map * pixels;
+        Real* const y = Y + map * pixels;
+        for (std::size_t p = 0; p < pixels; ++p) y[p] = factor * x[p] + offset;
+      }
+    });
+  }
+
+  // With xhat = (x - mean) r, r = 1 / sqrt(variance + epsilon), N = n pixels:
+  //   g = sum dy,  G = sum dy xhat,  dx = scale r (dy - g / N - xhat G / N)
   void normalise_gradient(std::size_t n, std::size_t channels, std::size_t pixels, const Real* X,
                           const Real* statistics, Real epsilon, const Real* scale, const Real* dY,
                           Real beta, Real* dX, Real alpha, Real parameter_beta, Real* G,
-                          Real* g) override;
+                          Real* g) override {
+    const auto count = static_cast<double>(n * pixels);
+    cores_.split(channels, 1, kWorthACore / (n * pixels) + 1, [&](Range range) {
+      for (std::size_t c = range.begin; c < range.end; ++c) {
+        const auto mean = static_cast<double>(statistics[c]);
+        const double r = 1 / std::sqrt(static_cast<double>(statistics[channels + c]) +
+                                       static_cast<double>(epsilon));
+        double sum = 0, product = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+          const Real* const x = X + (i * channels + c) * pixels;
+          const Real* const dy = dY + (i * channels + c) * pixels;
+          sum += sum_of(pixels, [&](std::size_t p) { return static_cast<double>(dy[p]); });
+          product += sum_of(pixels, [&](std::size_t p) {
+            return static_cast<double>(dy[p]) * (static_cast<double>(x[p]) - mean);
+          });
+        }
+        product *= r;
+        if (dX) {
+          const double factor = static_cast<double>(scale[c]) * r;
+          const auto direct = static_cast<Real>(factor);
+          const auto slope = static_cast<Real>(-factor * r * product / count);
+          const auto offset = static_cast<Real>(-factor * sum / count);
+          const auto centre = static_cast<Real>(mean);
+          for (std::size_t i = 0; i < n; ++i) {
+            const std::size_t at = (i * channels + c) * pixels;
+            const auto law = [=](Real x, Real dy) {
+              return direct * dy + slope * (x - centre) + offset;
+            };
+            put_gradient(pixels, X + at, dY + at, law, beta, dX + at);
+          }
+        }
+        const auto put = [&](double gradient, Real& to) {
+          const Real step = alpha * static_cast<Real>(gradient);
+          to = parameter_beta == Real(0) ? step : parameter_beta * to + step;
+        };
+        put(product, G[c]);
+        put(sum, g[c]);
+      }
+    });
+  }
 
  private:
   const Cores& cores_;
 };
-
-template <class Real>
-void CpuNormalisationKernels<Real>::response_normalisation(const ResponseNormalisation<Real>& law,
-                                                           std::size_t n, std::size_t channels,
-                                                           std::size_t pixels, const Real* X,
-                                                           Real* Y) {
-  const Real weight = law.alpha / static_cast<Real>(law.size);
-  cores_.split(n, 1, kWorthACore / 16 / (channels * pixels) + 1, [&](Range samples) {
-    Real sum[kPixels];
-    for (std::size_t i = samples.begin; i < samples.end; ++i) {
-      const Real* const x = X + i * channels * pixels;
-      Real* const y = Y + i * channels * pixels;
-      for (std::size_t p0 = 0; p0 < pixels; p0 += kPixels) {
-        const std::size_t count = std::min(kPixels, pixels - p0);
-        for (std::size_t c = 0; c < channels; ++c) {
-          add_channels(channels_around(c, law.size, channels), count, sum,
-                       [&](std::size_t other, std::size_t p) {
-                         const Real value = x[other * pixels + p0 + p];
-                         return value * value;
-                       });
-          for (std::size_t p = 0; p < count; ++p) {
-            const std::size_t at = c * pixels + p0 + p;
-            y[at] = x[at] * std::pow(law.k + weight * sum[p], -law.beta);
-          }
-        }
-      }
-    }
-  });
-}
-
-// With s_c of the forward pass, dx_c = s_c^-beta dy_c - 2 beta weight x_c sum over the c' whose sum
-// has x_c of dy_c' y_c' / s_c'.
-template <class Real>
-void CpuNormalisationKernels<Real>::response_normalisation_gradient(
-    const ResponseNormalisation<Real>& law, std::size_t n, std::size_t channels, std::size_t pixels,
-    const Real* X, const Real* Y, const Real* dY, Real beta, Real* dX) {
-  const Real weight = law.alpha / static_cast<Real>(law.size);
-  const std::size_t mirrored = law.size % 2;  // an even window leans to one side, its mirror not
-  cores_.split(n, 1, kWorthACore / 16 / (channels * pixels) + 1, [&](Range samples) {
-    std::vector<Real> s(channels * kPixels), ratio(channels * kPixels);
-    Real sum[kPixels];
-    for (std::size_t i = samples.begin; i < samples.end; ++i) {
-      const std::size_t sample = i * channels * pixels;
-      for (std::size_t p0 = 0; p0 < pixels; p0 += kPixels) {
-        const std::size_t count = std::min(kPixels, pixels - p0);
-        const auto at = [&](std::size_t c, std::size_t p) { return sample + c * pixels + p0 + p; };
-        for (std::size_t c = 0; c < channels; ++c) {
-          add_channels(channels_around(c, law.size, channels), count, sum,
-                       [&](std::size_t o, std::size_t p) { return X[at(o, p)] * X[at(o, p)]; });
-          for (std::size_t p = 0; p < count; ++p) {
-            s[c * kPixels + p] = law.k + weight * sum[p];
-            ratio[c * kPixels + p] = dY[at(c, p)] * Y[at(c, p)] / s[c * kPixels + p];
-          }
-        }
-        for (std::size_t c = 0; c < channels; ++c) {
-          Range around = channels_around(c, law.size, channels);
-          if (mirrored == 0) {
-            around = {c < law.size / 2 ? 0 : c - law.size / 2,
-                      std::min(channels, c + (law.size - 1) / 2 + 1)};
-          }
-          add_channels(around, count, sum,
-                       [&](std::size_t o, std::size_t p) { return ratio[o * kPixels + p]; });
-          for (std::size_t p = 0; p < count; ++p) {
-            const Real direct = dY[at(c, p)] * std::pow(s[c * kPixels + p], -law.beta);
-            const Real d = direct - 2 * law.beta * weight * X[at(c, p)] * sum[p];
-            Real& to = dX[at(c, p)];
-            to = beta == Real(0) ? d : beta * to + d;
-          }
-        }
-      }
-    }
-  });
-}
-
-template <class Real>
-void CpuNormalisationKernels<Real>::channel_statistics(std::size_t n, std::size_t channels,
-                                                       std::size_t pixels, const Real* X,
-                                                       Real* statistics) {
-  const auto count = static_cast<double>(n * pixels);
-  cores_.split(channels, 1, kWorthACore / (n * pixels) + 1, [&](Range range) {
-    for (std::size_t c = range.begin; c < range.end; ++c) {
-      const auto add = [&](auto&& f) {
-        double sum = 0;
-        for (std::size_t i = 0; i < n; ++i) {
-          const Real* const x = X + (i * channels + c) * pixels;
-          sum += sum_of(pixels, [&](std::size_t p) { return f(static_cast<double>(x[p])); });
-        }
-        return sum / count;
-      };
-      const double mean = add([](double x) { return x; });
-      const double variance = add([&](double x) { return (x - mean) * (x - mean); });
-      statistics[c] = static_cast<Real>(mean);
-      statistics[channels + c] = static_cast<Real>(variance);
-    }
-  });
-}
-
-template <class Real>
-void CpuNormalisationKernels<Real>::normalise(std::size_t n, std::size_t channels,
-                                              std::size_t pixels, const Real* X,
-                                              const Real* statistics, Real epsilon,
-                                              const Real* scale, const Real* shift, Real* Y) {
-  cores_.split(n * channels, 1, kWorthACore / pixels + 1, [&](Range maps) {
-    for (std::size_t map = maps.begin; map < maps.end; ++map) {
-      const std::size_t c = map % channels;
-      const Real factor = scale[c] / std::sqrt(statistics[channels + c] + epsilon);
-      const Real offset = shift[c] - factor * statistics[c];
-      const Real* const x = X + map * pixels;
-      Real* const y = Y + map * pixels;
-      for (std::size_t p = 0; p < pixels; ++p) y[p] = factor * x[p] + offset;
-    }
-  });
-}
-
-// With xhat = (x - mean) r, r = 1 / sqrt(variance + epsilon), N = n pixels:
-//   g = sum dy,  G = sum dy xhat,  dx = scale r (dy - g / N - xhat G / N)
-template <class Real>
-void CpuNormalisationKernels<Real>::normalise_gradient(std::size_t n, std::size_t channels,
-                                                       std::size_t pixels, const Real* X,
-                                                       const Real* statistics, Real epsilon,
-                                                       const Real* scale, const Real* dY, Real beta,
-                                                       Real* dX, Real alpha, Real parameter_beta,
-                                                       Real* G, Real* g) {
-  const auto count = static_cast<double>(n * pixels);
-  cores_.split(channels, 1, kWorthACore / (n * pixels) + 1, [&](Range range) {
-    for (std::size_t c = range.begin; c < range.end; ++c) {
-      const auto mean = static_cast<double>(statistics[c]);
-      const double r = 1 / std::sqrt(static_cast<double>(statistics[channels + c]) +
-                                     static_cast<double>(epsilon));
-      double sum = 0, product = 0;
-      for (std::size_t i = 0; i < n; ++i) {
-        const Real* const x = X + (i * channels + c) * pixels;
-        const Real* const dy = dY + (i * channels + c) * pixels;
-        sum += sum_of(pixels, [&](std::size_t p) { return static_cast<double>(dy[p]); });
-        product += sum_of(pixels, [&](std::size_t p) {
-          return static_cast<double>(dy[p]) * (static_cast<double>(x[p]) - mean);
-        });
-      }
-      product *= r;
-      if (dX) {
-        const double factor = static_cast<double>(scale[c]) * r;
-        const auto direct = static_cast<Real>(factor);
-        const auto slope = static_cast<Real>(-factor * r * product / count);
-        const auto offset = static_cast<Real>(-factor * sum / count);
-        const auto centre = static_cast<Real>(mean);
-        for (std::size_t i = 0; i < n; ++i) {
-          const std::size_t at = (i * channels + c) * pixels;
-          const auto law = [=](Real x, Real dy) {
-            return direct * dy + slope * (x - centre) + offset;
-          };
-          put_gradient(pixels, X + at, dY + at, law, beta, dX + at);
-        }
-      }
-      const auto put = [&](double gradient, Real& to) {
-        const Real step = alpha * static_cast<Real>(gradient);
-        to = parameter_beta == Real(0) ? step : parameter_beta * to + step;
-      };
-      put(product, G[c]);
-      put(sum, g[c]);
-    }
-  });
-}
 
 const RegisterKernels<Cores, BasicNormalisationKernels, CpuNormalisationKernels>
     normalisation_kernels;

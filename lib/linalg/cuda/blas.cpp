@@ -18,24 +18,6 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what Hopper G
 
 // The functions of libcublas that are used. Their names carry the version of their interface.
 struct Library {
-  Library() {
-    const SharedLibrary library(
-        "cuBLAS", {"libcublas.so." HETSGD_CUBLAS_MAJOR},
-        "install the CUDA libraries or name their folder in LD_LIBRARY_PATH");
-    library.load("cublasCreate_v2", create);
-    library.load("cublasDestroy_v2", destroy);
-    library.load("cublasSetStream_v2", set_stream);
-    library.load("cublasSetWorkspace_v2", set_workspace);
-    library.load("cublasSetMathMode", set_math_mode);
-    library.load("cublasSetAtomicsMode", set_atomics_mode);
-    library.load("cublasGetStatusString", status_string);
-    library.load("cublasGetProperty", property);
-    library.load("cublasSgemm_v2_64", sgemm);
-    library.load("cublasDgemm_v2_64", dgemm);
-    library.load("cublasGemmEx_64", gemm_ex);
-    library.load("cublasGemmStridedBatchedEx_64", gemm_batched_ex);
-  }
-
   static const Library& get() {
     static const Library library;
     return library;
@@ -49,18 +31,22 @@ struct Library {
     throw with_hint(device_error("{}: {}", call, status_string(status)), hint);
   }
 
-  decltype(&cublasCreate_v2) create = nullptr;
-  decltype(&cublasDestroy_v2) destroy = nullptr;
-  decltype(&cublasSetStream_v2) set_stream = nullptr;
-  decltype(&cublasSetWorkspace_v2) set_workspace = nullptr;
-  decltype(&cublasSetMathMode) set_math_mode = nullptr;
-  decltype(&cublasSetAtomicsMode) set_atomics_mode = nullptr;
-  decltype(&cublasGetStatusString) status_string = nullptr;
-  decltype(&cublasGetProperty) property = nullptr;
-  decltype(&cublasSgemm_v2_64) sgemm = nullptr;
-  decltype(&cublasDgemm_v2_64) dgemm = nullptr;
-  decltype(&cublasGemmEx_64) gemm_ex = nullptr;
-  decltype(&cublasGemmStridedBatchedEx_64) gemm_batched_ex = nullptr;
+  const SharedLibrary library{"cuBLAS",
+                              {"libcublas.so." HETSGD_CUBLAS_MAJOR},
+                              "install the CUDA libraries or name their folder in LD_LIBRARY_PATH"};
+  decltype(&cublasCreate_v2) create = library.function("cublasCreate_v2");
+  decltype(&cublasDestroy_v2) destroy = library.function("cublasDestroy_v2");
+  decltype(&cublasSetStream_v2) set_stream = library.function("cublasSetStream_v2");
+  decltype(&cublasSetWorkspace_v2) set_workspace = library.function("cublasSetWorkspace_v2");
+  decltype(&cublasSetMathMode) set_math_mode = library.function("cublasSetMathMode");
+  decltype(&cublasSetAtomicsMode) set_atomics_mode = library.function("cublasSetAtomicsMode");
+  decltype(&cublasGetStatusString) status_string = library.function("cublasGetStatusString");
+  decltype(&cublasGetProperty) property = library.function("cublasGetProperty");
+  decltype(&cublasSgemm_v2_64) sgemm = library.function("cublasSgemm_v2_64");
+  decltype(&cublasDgemm_v2_64) dgemm = library.function("cublasDgemm_v2_64");
+  decltype(&cublasGemmEx_64) gemm_ex = library.function("cublasGemmEx_64");
+  decltype(&cublasGemmStridedBatchedEx_64) gemm_batched_ex =
+      library.function("cublasGemmStridedBatchedEx_64");
 };
 
 cublasOperation_t operation(Transpose transpose) {

@@ -10,11 +10,7 @@
 #include <string>
 
 #include "linalg/cuda/resources.hpp"
-
-namespace hetsgd {
-enum class Transpose;
-enum class Precision;
-}  // namespace hetsgd
+#include "linalg/operands.hpp"
 
 namespace hetsgd::cuda {
 

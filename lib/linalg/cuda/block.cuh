@@ -16,14 +16,6 @@ struct Sum {
     return a + b;
   }
 };
-// NaN operands lose.
-struct Largest {
-  template <class T>
-  __device__ T operator()(T a, T b) const {
-    return b > a ? b : a;
-  }
-};
-
 template <class T, class Op>
 __device__ T reduce_warp(T x, Op op) {
 #pragma unroll

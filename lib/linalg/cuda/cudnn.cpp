@@ -18,10 +18,9 @@ constexpr std::size_t kNine = 90000, kEight = 8000;
 
 }  // namespace
 
-Cudnn::Cudnn() {
-  const SharedLibrary library("--convolution-library cudnn", {"libcudnn.so.9", "libcudnn.so.8"},
-                              kHint);
-  library.load("cudnnGetVersion", get_version);
+Cudnn::Cudnn()
+    : Functions(
+          SharedLibrary("--convolution-library cudnn", {"libcudnn.so.9", "libcudnn.so.8"}, kHint)) {
   const std::size_t found = get_version();
   if (found < kEight || (found >= kEight + 1000 && found < kNine) || found >= kNine + 10000) {
     throw with_hint(device_error("--convolution-library cudnn: found cuDNN of version {} "
@@ -29,30 +28,6 @@ Cudnn::Cudnn() {
                                  found),
                     kHint);
   }
-  library.load("cudnnGetErrorString", get_error_string);
-  library.load("cudnnCreate", create);
-  library.load("cudnnDestroy", destroy);
-  library.load("cudnnSetStream", set_stream);
-  library.load("cudnnCreateTensorDescriptor", create_tensor);
-  library.load("cudnnSetTensor4dDescriptor", set_tensor_4d);
-  library.load("cudnnDestroyTensorDescriptor", destroy_tensor);
-  library.load("cudnnAddTensor", add_tensor);
-  library.load("cudnnCreateFilterDescriptor", create_filter);
-  library.load("cudnnSetFilter4dDescriptor", set_filter_4d);
-  library.load("cudnnDestroyFilterDescriptor", destroy_filter);
-  library.load("cudnnCreateConvolutionDescriptor", create_convolution);
-  library.load("cudnnSetConvolution2dDescriptor", set_convolution_2d);
-  library.load("cudnnSetConvolutionGroupCount", set_convolution_group_count);
-  library.load("cudnnSetConvolutionMathType", set_convolution_math_type);
-  library.load("cudnnDestroyConvolutionDescriptor", destroy_convolution);
-  library.load("cudnnGetConvolutionForwardWorkspaceSize", get_forward_workspace_size);
-  library.load("cudnnConvolutionForward", convolution_forward);
-  library.load("cudnnGetConvolutionBackwardDataWorkspaceSize", get_backward_data_workspace_size);
-  library.load("cudnnConvolutionBackwardData", convolution_backward_data);
-  library.load("cudnnGetConvolutionBackwardFilterWorkspaceSize",
-               get_backward_filter_workspace_size);
-  library.load("cudnnConvolutionBackwardFilter", convolution_backward_filter);
-  library.load("cudnnConvolutionBackwardBias", convolution_backward_bias);
 }
 
 const Cudnn& Cudnn::get() {

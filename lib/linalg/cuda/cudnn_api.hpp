@@ -15,6 +15,8 @@
 
 #include <cstddef>
 
+#include "linalg/cuda/library.hpp"
+
 namespace hetsgd::cuda::cudnn {
 
 struct Context;
@@ -44,55 +46,70 @@ enum class FilterAlgorithm : int { algorithm_1 = 1 };
 // Named as in cuDNN, without its prefix. A descriptor that is only read is `const` in the
 // documentation, of the pointer, which changes no call.
 struct Functions {
-  std::size_t (*get_version)() = nullptr;  // 9: 10,000 major + 100 minor + patch; 8: 1,000 major
-  const char* (*get_error_string)(Status) = nullptr;
-  Status (*create)(Handle*) = nullptr;  // of the current device
-  Status (*destroy)(Handle) = nullptr;
-  Status (*set_stream)(Handle, cudaStream_t) = nullptr;
+  explicit Functions(const SharedLibrary& from) : library(from) {}
+  const SharedLibrary library;
 
-  Status (*create_tensor)(Tensor*) = nullptr;
-  Status (*set_tensor_4d)(Tensor, Format, DataType, int n, int c, int h, int w) = nullptr;
-  Status (*destroy_tensor)(Tensor) = nullptr;
+  std::size_t (*get_version)() =
+      library.function("cudnnGetVersion");  // 9: 10,000 major + 100 minor + patch; 8: 1,000 major
+  const char* (*get_error_string)(Status) = library.function("cudnnGetErrorString");
+  Status (*create)(Handle*) = library.function("cudnnCreate");  // of the current device
+  Status (*destroy)(Handle) = library.function("cudnnDestroy");
+  Status (*set_stream)(Handle, cudaStream_t) = library.function("cudnnSetStream");
+
+  Status (*create_tensor)(Tensor*) = library.function("cudnnCreateTensorDescriptor");
+  Status (*set_tensor_4d)(Tensor, Format, DataType, int n, int c, int h,
+                          int w) = library.function("cudnnSetTensor4dDescriptor");
+  Status (*destroy_tensor)(Tensor) = library.function("cudnnDestroyTensorDescriptor");
   // C = alpha A + beta C; a dimension of A may be 1 where that of C is not.
   Status (*add_tensor)(Handle, const void* alpha, Tensor a_shape, const void* A, const void* beta,
-                       Tensor c_shape, void* C) = nullptr;
+                       Tensor c_shape, void* C) = library.function("cudnnAddTensor");
 
   // k filters over c channels of a group. (Type and format come the other way round than in
   // set_tensor_4d.)
-  Status (*create_filter)(Filter*) = nullptr;
-  Status (*set_filter_4d)(Filter, DataType, Format, int k, int c, int h, int w) = nullptr;
-  Status (*destroy_filter)(Filter) = nullptr;
+  Status (*create_filter)(Filter*) = library.function("cudnnCreateFilterDescriptor");
+  Status (*set_filter_4d)(Filter, DataType, Format, int k, int c, int h,
+                          int w) = library.function("cudnnSetFilter4dDescriptor");
+  Status (*destroy_filter)(Filter) = library.function("cudnnDestroyFilterDescriptor");
 
-  Status (*create_convolution)(Convolution*) = nullptr;
+  Status (*create_convolution)(Convolution*) = library.function("cudnnCreateConvolutionDescriptor");
   Status (*set_convolution_2d)(Convolution, int pad_h, int pad_w, int stride_h, int stride_w,
-                               int dilation_h, int dilation_w, Mode, DataType compute) = nullptr;
-  Status (*set_convolution_group_count)(Convolution, int groups) = nullptr;
-  Status (*set_convolution_math_type)(Convolution, Math) = nullptr;
-  Status (*destroy_convolution)(Convolution) = nullptr;
+                               int dilation_h, int dilation_w, Mode, DataType compute) =
+      library.function("cudnnSetConvolution2dDescriptor");
+  Status (*set_convolution_group_count)(Convolution, int groups) =
+      library.function("cudnnSetConvolutionGroupCount");
+  Status (*set_convolution_math_type)(Convolution,
+                                      Math) = library.function("cudnnSetConvolutionMathType");
+  Status (*destroy_convolution)(Convolution) =
+      library.function("cudnnDestroyConvolutionDescriptor");
 
   Status (*get_forward_workspace_size)(Handle, Tensor x, Filter w, Convolution, Tensor y,
-                                       ForwardAlgorithm, std::size_t* bytes) = nullptr;
+                                       ForwardAlgorithm, std::size_t* bytes) =
+      library.function("cudnnGetConvolutionForwardWorkspaceSize");
   Status (*convolution_forward)(Handle, const void* alpha, Tensor x_shape, const void* X,
                                 Filter w_shape, const void* W, Convolution, ForwardAlgorithm,
                                 void* workspace, std::size_t workspace_bytes, const void* beta,
-                                Tensor y_shape, void* Y) = nullptr;
+                                Tensor y_shape,
+                                void* Y) = library.function("cudnnConvolutionForward");
 
   Status (*get_backward_data_workspace_size)(Handle, Filter w, Tensor dy, Convolution, Tensor dx,
-                                             InputAlgorithm, std::size_t* bytes) = nullptr;
+                                             InputAlgorithm, std::size_t* bytes) =
+      library.function("cudnnGetConvolutionBackwardDataWorkspaceSize");
   Status (*convolution_backward_data)(Handle, const void* alpha, Filter w_shape, const void* W,
                                       Tensor dy_shape, const void* dY, Convolution, InputAlgorithm,
                                       void* workspace, std::size_t workspace_bytes,
-                                      const void* beta, Tensor dx_shape, void* dX) = nullptr;
+                                      const void* beta, Tensor dx_shape,
+                                      void* dX) = library.function("cudnnConvolutionBackwardData");
 
   Status (*get_backward_filter_workspace_size)(Handle, Tensor x, Tensor dy, Convolution, Filter dw,
-                                               FilterAlgorithm, std::size_t* bytes) = nullptr;
-  Status (*convolution_backward_filter)(Handle, const void* alpha, Tensor x_shape, const void* X,
-                                        Tensor dy_shape, const void* dY, Convolution,
-                                        FilterAlgorithm, void* workspace,
-                                        std::size_t workspace_bytes, const void* beta,
-                                        Filter dw_shape, void* dW) = nullptr;
+                                               FilterAlgorithm, std::size_t* bytes) =
+      library.function("cudnnGetConvolutionBackwardFilterWorkspaceSize");
+  Status (*convolution_backward_filter)(
+      Handle, const void* alpha, Tensor x_shape, const void* X, Tensor dy_shape, const void* dY,
+      Convolution, FilterAlgorithm, void* workspace, std::size_t workspace_bytes, const void* beta,
+      Filter dw_shape, void* dW) = library.function("cudnnConvolutionBackwardFilter");
   Status (*convolution_backward_bias)(Handle, const void* alpha, Tensor dy_shape, const void* dY,
-                                      const void* beta, Tensor db_shape, void* db) = nullptr;
+                                      const void* beta, Tensor db_shape,
+                                      void* db) = library.function("cudnnConvolutionBackwardBias");
 };
 
 }  // namespace hetsgd::cuda::cudnn

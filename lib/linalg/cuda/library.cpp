@@ -20,10 +20,10 @@ SharedLibrary::SharedLibrary(std::string title, const std::vector<std::string>& 
   throw with_hint(device_error("{}: {}", title_, reasons), hint);
 }
 
-void* SharedLibrary::address(const char* name) const {
+SharedLibrary::Function SharedLibrary::function(const char* name) const {
   void* const found = dlsym(handle_, name);
   if (found == nullptr) throw device_error("{}: no function {}: {}", title_, name, dlerror());
-  return found;
+  return Function(found);
 }
 
 }  // namespace hetsgd::cuda

@@ -13,15 +13,22 @@ class SharedLibrary {
   // reasons, with the hint.
   SharedLibrary(std::string title, const std::vector<std::string>& files, const char* hint);
 
-  // `pointer` <- the function of that name. Errors (device): there is none.
-  template <class Function>
-  void load(const char* name, Function& pointer) const {
-    pointer = reinterpret_cast<Function>(address(name));
-  }
+  // A function, which becomes the pointer that it is assigned to.
+  class Function {
+   public:
+    explicit Function(void* address) : address_(address) {}
+    template <class Signature>
+    operator Signature*() const {  // NOLINT: that is its purpose
+      return reinterpret_cast<Signature*>(address_);
+    }
+
+   private:
+    void* address_;
+  };
+  // The function of that name. Errors (device): there is none.
+  Function function(const char* name) const;
 
  private:
-  void* address(const char* name) const;
-
   std::string title_;
   void* handle_ = nullptr;
 };

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "linalg/cuda/resources.hpp"
-#include "linalg/deferred_sum.hpp"
+#include "linalg/operands.hpp"
 
 namespace hetsgd::cuda {
 

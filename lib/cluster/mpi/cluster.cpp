@@ -6,6 +6,7 @@
 
 #include "cluster/mpi/run.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::mpi {
 
@@ -26,15 +27,14 @@ std::vector<std::string> resolve(const std::vector<std::string>& entries, int wo
   auto devices = split_devices(entries);
   if (devices.empty()) return devices;
   const auto last = devices.back();
-  devices.resize(std::max(devices.size(), static_cast<std::size_t>(workers)), last);
+  devices.resize(std::max(devices.size(), at(workers)), last);
   for (std::size_t r = 0; r < std::min(devices.size(), ranks.size()); ++r) {
     const ProcessPlace& rank = ranks[r];
     if (devices[r] == "cuda:auto") {
       const auto gpus = all_gpus(devices[r]);
-      devices[r] = gpus[static_cast<std::size_t>(rank.local_rank) % gpus.size()];
+      devices[r] = gpus[at(rank.local_rank) % gpus.size()];
     } else if (devices[r] == "cpu:auto") {
-      const std::size_t sharers =
-          is_bound(ranks, rank) ? 1 : static_cast<std::size_t>(rank.local_size);
+      const std::size_t sharers = is_bound(ranks, rank) ? 1 : at(rank.local_size);
       devices[r] = fmt::format("cpu:{}", std::max<std::size_t>(1, rank.cores.size() / sharers));
     }
   }
@@ -47,11 +47,10 @@ std::vector<std::string> resolve(const std::vector<std::string>& entries, int wo
 Placement place(const std::vector<DeviceSpec>& devices, const std::vector<ProcessPlace>& ranks,
                 int r) {
   // The services' rank has no device; its threads take a core.
-  const auto device_of = [&](int at) {
-    const auto i = static_cast<std::size_t>(at);
-    return i < devices.size() ? devices[i] : DeviceSpec{.text = "services"};
+  const auto device_of = [&](int of) {
+    return at(of) < devices.size() ? devices[at(of)] : DeviceSpec{.text = "services"};
   };
-  const ProcessPlace& rank = ranks[static_cast<std::size_t>(r)];
+  const ProcessPlace& rank = ranks[at(r)];
   Placement placement{.seat = {.device = device_of(r), .pinned = {}}, .cores = rank.cores};
   const bool bound = is_bound(ranks, rank);
   std::vector<DeviceSpec> sharing;
@@ -96,12 +95,12 @@ class MpiCluster final : public Cluster {
   int size() const override { return options_.workers; }
   bool is_virtual() const override { return false; }
   std::string device_name(int rank) const override {
-    return rank < options_.workers ? devices_[static_cast<std::size_t>(rank)].text : "services";
+    return rank < options_.workers ? devices_[at(rank)].text : "services";
   }
 
   bool runs_here(int rank) const override { return rank == environment_.rank(); }
   WorkerReport planned(int rank) const override {
-    const ProcessPlace& where = environment_.places()[static_cast<std::size_t>(rank)];
+    const ProcessPlace& where = environment_.places()[at(rank)];
     const Placement placement = place(devices_, environment_.places(), rank);
     return {.rank = rank,
             .device = device_text(placement.seat.device, placement.seat.pinned),
@@ -125,8 +124,8 @@ class MpiCluster final : public Cluster {
   int checked_size() const {
     const int size = environment_.size(), extra = options_.service_rank ? 1 : 0;
     if (size == extra) {
-      throw with_hint(usage_error("--service-rank: found 1 rank, expected at least 2"),
-                      "start with mpirun -n 2 or more: the last rank runs no worker");
+      refuse("--service-rank", "1 rank", "at least 2",
+             "start with mpirun -n 2 or more: the last rank runs no worker");
     }
     if (options_.workers + extra == size) return options_.workers;
     throw with_hint(

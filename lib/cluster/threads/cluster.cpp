@@ -224,8 +224,8 @@ class ThreadsCluster final : public Cluster {
       return;
     }
     if (options_.all_reduce == AllReduce::mpi) {
-      throw with_hint(usage_error("--all-reduce mpi: found --cluster threads, expected mpi"),
-                      "between GPUs of one process: nccl, ring or tree");
+      refuse("--all-reduce mpi", "--cluster threads", "mpi",
+             "between GPUs of one process: nccl, ring or tree");
     }
     const std::vector<int> gpus = gpus_for_all_reduce(devices_);
     if (options_.all_reduce != AllReduce::nccl) return;

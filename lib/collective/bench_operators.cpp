@@ -6,10 +6,9 @@
 #include "collective/adasum.hpp"
 #include "collective/all_to_all.hpp"
 #include "collective/collective_bench.hpp"
-#include "collective/halving_doubling.hpp"
-#include "collective/ring.hpp"
-#include "collective/tree.hpp"
+#include "collective/message_collectives.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {
@@ -35,17 +34,10 @@ std::vector<float> adasum_at_one_place(std::span<const std::vector<float>> input
 
 // A reduction that is a function of Comm, data and scratch.
 template <auto reduce>
-std::unique_ptr<BenchOperation> make_sum(Endpoint& endpoint, std::size_t) {
-  class Sum final : public BenchOperation {
-   public:
-    explicit Sum(Comm& comm) : comm_(comm) {}
-    void operator()(std::span<float> x) override { reduce(comm_, x, scratch_); }
-
-   private:
-    Comm& comm_;
-    std::vector<float> scratch_;
+BenchOperation make_sum(Endpoint& endpoint, std::size_t) {
+  return [&comm = endpoint.comm(), scratch = std::vector<float>()](std::span<float> x) mutable {
+    reduce(comm, x, scratch);
   };
-  return std::make_unique<Sum>(endpoint.comm());
 }
 
 void own(Comm& comm, std::span<float> x, std::vector<float>&) {
@@ -65,103 +57,52 @@ void tree(Comm& comm, std::span<float> x, std::vector<float>& scratch) {
 }
 
 template <AdasumShape shape>
-std::unique_ptr<BenchOperation> make_adasum(Endpoint& endpoint, std::size_t count) {
-  class Adasum final : public BenchOperation {
-   public:
-    Adasum(Endpoint& my_node, std::size_t n) : reduce_(my_node, my_node.comm(), {0, n}, shape) {}
-    void operator()(std::span<float> x) override { reduce_(x, kTag, Traffic::gradients); }
-
-   private:
-    AdasumAllReduce reduce_;
-  };
-  return std::make_unique<Adasum>(endpoint, count);
+BenchOperation make_adasum(Endpoint& endpoint, std::size_t count) {
+  const std::vector<std::size_t> one_tensor = {0, count};
+  return [reduce = std::make_shared<AdasumAllReduce>(endpoint, endpoint.comm(), one_tensor, shape)](
+             std::span<float> x) { (*reduce)(x, kTag, Traffic::gradients); };
 }
 
 // The others, in place in a buffer of `count` numbers.
-template <auto collective>
-std::unique_ptr<BenchOperation> make_in_place(Endpoint& endpoint, std::size_t) {
-  class InPlace final : public BenchOperation {
-   public:
-    explicit InPlace(Comm& comm) : comm_(comm) {}
-    void operator()(std::span<float> x) override { collective(comm_, x); }
-
-   private:
-    Comm& comm_;
+BenchOperation make_reduce_scatter(Endpoint& endpoint, std::size_t) {
+  return [&comm = endpoint.comm()](std::span<float> x) {
+    comm.reduce_scatter(x, ReduceOp::sum, Traffic::gradients);
   };
-  return std::make_unique<InPlace>(endpoint.comm());
 }
-
-void scatter_sum(Comm& comm, std::span<float> x) {
-  comm.reduce_scatter(x, ReduceOp::sum, Traffic::gradients);
+BenchOperation make_broadcast(Endpoint& endpoint, std::size_t) {
+  return
+      [&comm = endpoint.comm()](std::span<float> x) { comm.broadcast(x, 0, Traffic::parameters); };
 }
-void broadcast_from_0(Comm& comm, std::span<float> x) { comm.broadcast(x, 0, Traffic::parameters); }
 
 // What a rank sends: its input, in memory of its own.
-class Outgoing {
- public:
-  Outgoing(Endpoint& endpoint, std::size_t count) : buffer_(endpoint.device(), count) {
-    const std::vector<float> mine = bench_input(endpoint.rank(), count);
-    endpoint.device().upload(buffer_.data(), mine.data(), count * sizeof(float));
-    endpoint.device().synchronize();
-  }
-  std::span<const float> span() { return buffer_.span(); }
-
- private:
-  Buffer buffer_;
-};
-
-std::size_t part_size(const Endpoint& endpoint, std::size_t count) {
-  return count / static_cast<std::size_t>(endpoint.size());
+std::shared_ptr<Buffer> outgoing(Endpoint& endpoint, std::size_t count) {
+  const auto buffer = std::make_shared<Buffer>(endpoint.device(), count);
+  const std::vector<float> mine = bench_input(endpoint.rank(), count);
+  endpoint.device().upload(buffer->data(), mine.data(), count * sizeof(float));
+  endpoint.device().synchronize();
+  return buffer;
 }
 
-class Gather final : public BenchOperation {
- public:
-  Gather(Endpoint& endpoint, std::size_t count)
-      : comm_(endpoint.comm()), mine_(endpoint, part_size(endpoint, count)) {}
-  void operator()(std::span<float> x) override {
-    comm_.all_gather(mine_.span(), x, Traffic::parameters);
-  }
-
- private:
-  Comm& comm_;
-  Outgoing mine_;
-};
+BenchOperation make_all_gather(Endpoint& endpoint, std::size_t count) {
+  return [&comm = endpoint.comm(), mine = outgoing(endpoint, count / at(endpoint.size()))](
+             std::span<float> x) { comm.all_gather(mine->span(), x, Traffic::parameters); };
+}
 
 template <Exchange how>
-class PartsExchange final : public BenchOperation {
- public:
-  PartsExchange(Endpoint& endpoint, std::size_t count)
-      : comm_(endpoint.comm()),
-        device_(endpoint.device()),
-        mine_(endpoint, count),
-        counts_(static_cast<std::size_t>(endpoint.size()), part_size(endpoint, count)) {}
-  void operator()(std::span<float> x) override {
-    exchange_parts(how, comm_, device_, kTag, all_to_all_parts(mine_.span(), counts_, x, counts_),
-                   Traffic::parameters);
-  }
-
- private:
-  Comm& comm_;
-  Device& device_;
-  Outgoing mine_;
-  std::vector<std::size_t> counts_;
-};
+BenchOperation make_exchange(Endpoint& endpoint, std::size_t count) {
+  const std::size_t ranks = at(endpoint.size());
+  return [&endpoint, mine = outgoing(endpoint, count),
+          counts = std::vector<std::size_t>(ranks, count / ranks)](std::span<float> x) {
+    exchange_parts(how, endpoint.comm(), endpoint.device(), kTag,
+                   all_to_all<float>(mine->span(), counts, x, counts, Traffic::parameters));
+  };
+}
 
 // The exchange of the communication library itself.
-class LibraryExchange final : public BenchOperation {
- public:
-  LibraryExchange(Endpoint& endpoint, std::size_t count) : mine_(endpoint, count) {}
-  void operator()(std::span<float> x) override {
-    joined_processes()->library_all_to_all(mine_.span(), x);
-  }
-
- private:
-  Outgoing mine_;
-};
-
-template <class Operation>
-std::unique_ptr<BenchOperation> make_operation(Endpoint& endpoint, std::size_t count) {
-  return std::make_unique<Operation>(endpoint, count);
+BenchOperation make_library_exchange(Endpoint& endpoint, std::size_t count) {
+  return [mine = outgoing(endpoint, count)](std::span<float> x) {
+    joined_processes()->library_all_to_all(mine->span(), x);
+  };
 }
 
 std::vector<float> first_of(std::span<const std::vector<float>> inputs) { return inputs.front(); }
@@ -230,11 +171,10 @@ std::vector<BenchOperator> all_reduce_operators() {
 std::vector<BenchOperator> all_to_all_operators() {
   return {
       {"blocking", "the cluster's own all_to_all, a meeting of all",
-       make_operation<PartsExchange<Exchange::blocking>>, transposed, true, BenchPlace::anywhere},
+       make_exchange<Exchange::blocking>, transposed, true, BenchPlace::anywhere},
       {"scatter", "by posted messages, which wait for nobody's arrival",
-       make_operation<PartsExchange<Exchange::scatter>>, transposed, true, BenchPlace::anywhere},
-      {"mpi", "MPI_Alltoallv itself", make_operation<LibraryExchange>, transposed, true,
-       BenchPlace::mpi}};
+       make_exchange<Exchange::scatter>, transposed, true, BenchPlace::anywhere},
+      {"mpi", "MPI_Alltoallv itself", make_library_exchange, transposed, true, BenchPlace::mpi}};
 }
 
 // The cluster's own, by the name that nccl-tests show in the column of the
@@ -251,11 +191,11 @@ const std::vector<BenchCollective>& bench_collectives() {
       {"all_reduce", "every worker ends with the reduction of all buffers", both_ways, false,
        all_reduce_operators(), whole},
       {"all_gather", "every worker ends with the parts of all", one_way, true,
-       own_operator<make_operation<Gather>, gathered>("none"), whole},
+       own_operator<make_all_gather, gathered>("none"), whole},
       {"reduce_scatter", "every worker ends with its block of the sum of all buffers", one_way,
-       false, own_operator<make_in_place<scatter_sum>, sum_of>("sum"), own_block},
+       false, own_operator<make_reduce_scatter, sum_of>("sum"), own_block},
       {"broadcast", "every worker ends with the buffer of worker 0", all_of_it, false,
-       own_operator<make_in_place<broadcast_from_0>, first_of>("none"), whole},
+       own_operator<make_broadcast, first_of>("none"), whole},
       {"all_to_all", "every worker ends with its part of every buffer", one_way, true,
        all_to_all_operators(), own_buffer, "exchange", "blocking"}};
   return list;
@@ -274,9 +214,8 @@ const BenchOperator& find_bench_operator(const BenchCollective& collective,
     if (op.name == name) return op;
     names.push_back(op.name);
   }
-  throw with_hint(
-      usage_error("{}: found {}, expected one of {}", option, quote(name), alternatives(names)),
-      did_you_mean(name, names));
+  refuse(option, quote(name), fmt::format("one of {}", alternatives(names)),
+         did_you_mean(name, names));
 }
 
 }  // namespace hetsgd

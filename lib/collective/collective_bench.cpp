@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <mutex>
 
 #include "core/error.hpp"
@@ -11,27 +12,6 @@ namespace hetsgd {
 namespace {
 
 constexpr int kExchangeTag = 1;
-
-class AddOne final : public BenchOperation {
- public:
-  void operator()(std::span<float> x) override {
-    for (float& number : x) number += 1;
-  }
-};
-
-class PairExchange final : public BenchOperation {
- public:
-  PairExchange(Endpoint& endpoint, std::size_t count)
-      : comm_(endpoint.comm()), incoming_(endpoint.device(), count) {}
-  void operator()(std::span<float> x) override {
-    const int peer = comm_.rank() ^ 1;
-    if (peer < comm_.size()) comm_.sendrecv<float>(peer, kExchangeTag, x, incoming_.span());
-  }
-
- private:
-  Comm& comm_;
-  Buffer incoming_;
-};
 
 std::uint64_t unchecked(Endpoint&, std::span<const float>) { return 0; }
 
@@ -82,7 +62,7 @@ BenchTimes CollectiveBench::run(AllReduce method, std::size_t count, SetUp set_u
   ClusterOptions options = options_;
   options.all_reduce = method;
   make_cluster(cluster_, options)->run([&](Endpoint& endpoint) {
-    const auto operation = set_up(endpoint);
+    const BenchOperation operation = set_up(endpoint);
     const std::vector<float> mine = bench_input(endpoint.rank(), count);
     Buffer x(endpoint.device(), count);
     std::vector<double> time_s, in_call_s;
@@ -93,7 +73,7 @@ BenchTimes CollectiveBench::run(AllReduce method, std::size_t count, SetUp set_u
       const Seconds start = endpoint.now();
       if (options.scenario) endpoint.compute({}, ComputeKind::step, [] {});
       const Seconds arrival = endpoint.now();
-      (*operation)(x.span());
+      operation(x.span());
       const Seconds end = endpoint.now();
       if (i < 0) continue;
       time_s.push_back((end - start).count());
@@ -143,15 +123,23 @@ CollectiveBench CollectiveBench::with_nobody_late() const {
 }
 
 BenchTimes CollectiveBench::floor(std::size_t count) const {
-  return with_nobody_late().run(
-      AllReduce::automatic, count, [](Endpoint&) { return std::make_unique<AddOne>(); }, unchecked);
+  const auto set_up = [](Endpoint&) {
+    return [](std::span<float> x) {
+      for (float& number : x) number += 1;
+    };
+  };
+  return with_nobody_late().run(AllReduce::automatic, count, set_up, unchecked);
 }
 
 BenchTimes CollectiveBench::sendrecv(std::size_t count) const {
-  return with_nobody_late().run(
-      AllReduce::automatic, count,
-      [&](Endpoint& endpoint) { return std::make_unique<PairExchange>(endpoint, count); },
-      unchecked);
+  const auto set_up = [&](Endpoint& endpoint) {
+    const auto incoming = std::make_shared<Buffer>(endpoint.device(), count);
+    return [&comm = endpoint.comm(), incoming](std::span<float> x) {
+      const int peer = comm.rank() ^ 1;
+      if (peer < comm.size()) comm.sendrecv<float>(peer, kExchangeTag, x, incoming->span());
+    };
+  };
+  return with_nobody_late().run(AllReduce::automatic, count, set_up, unchecked);
 }
 
 }  // namespace hetsgd

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,11 +17,7 @@ namespace hetsgd {
 
 // One rank's side of a collective in one buffer of its device's memory, with
 // its scratch memory. What the buffer holds before is this rank's input.
-class BenchOperation {
- public:
-  virtual ~BenchOperation() = default;
-  virtual void operator()(std::span<float> x) = 0;
-};
+using BenchOperation = std::function<void(std::span<float> x)>;
 
 // What the workers must be for an operator.
 enum class BenchPlace {
@@ -34,7 +30,7 @@ enum class BenchPlace {
 struct BenchOperator {
   std::string name;  // --op
   std::string help;
-  std::unique_ptr<BenchOperation> (*make)(Endpoint& endpoint, std::size_t count);
+  BenchOperation (*make)(Endpoint& endpoint, std::size_t count);
   // What all ranks' buffers come to, made at one place of all inputs.
   std::vector<float> (*expected)(std::span<const std::vector<float>> inputs);
   // Sums of the inputs are exact in any order. Adasum's products are not: its

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cluster/trace/trace.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/output_file.hpp"
@@ -14,7 +15,6 @@
 #include "result/output.hpp"
 #include "result/trace.hpp"
 #include "result/validate.hpp"
-#include "training/trace.hpp"
 
 namespace hetsgd {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "cluster/trace/traced_endpoint.hpp"
 #include "core/host_clock.hpp"
-#include "training/traced_endpoint.hpp"
 
 namespace hetsgd {
 

@@ -4,6 +4,8 @@
 #include <chrono>
 
 #include "cluster/devices.hpp"
+#include "cluster/trace/trace.hpp"
+#include "cluster/trace/traced_endpoint.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
 #include "core/text.hpp"
@@ -19,8 +21,6 @@
 #include "training/simulation/charge.hpp"
 #include "training/simulation/estimate.hpp"
 #include "training/simulation/machine.hpp"
-#include "training/trace_match.hpp"
-#include "training/traced_endpoint.hpp"
 #include "training/watcher.hpp"
 
 namespace hetsgd {
@@ -28,6 +28,14 @@ namespace {
 
 // So long after another rank has failed, this rank's own signal may still come.
 constexpr std::chrono::milliseconds kSignalDelay{250};
+
+// The accounts of the workers are in the record already.
+void note_waiting(const Trace& trace, Record& record) {
+  std::vector<Seconds> waits;
+  for (const WorkerRecord& worker : record.workers) waits.push_back(worker.report.breakdown.wait);
+  auto whom = waited_for(trace, waits);
+  for (std::size_t r = 0; r < whom.size(); ++r) record.workers[r].waited_for = std::move(whom[r]);
+}
 
 }  // namespace
 

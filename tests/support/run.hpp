@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "algorithm/algorithm.hpp"
+#include "cluster/trace/trace.hpp"
 #include "core/options.hpp"
 #include "support/effort.hpp"
-#include "training/trace.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd::test {

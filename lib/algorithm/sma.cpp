@@ -144,7 +144,7 @@ class Learners {
     if (o_.overlap) {
       time = travelling.wait();
     } else {
-      call_now(self_.comm(), sum_over_devices());
+      self_.comm().make(sum_over_devices());
       time.end = self_.now();
     }
     if (!self_.plan().record_steps) return;

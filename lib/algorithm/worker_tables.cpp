@@ -47,12 +47,12 @@ void Worker::look_up(const Batch& batch) {
   if (served_) ids.given_s = 0;
   endpoint_.compute(ids, ComputeKind::stage, [&] { tables.request(batch, l); });
   if (served_) return served_->pull(l);
-  call_now(comm(), tables.exchange_counts(l));
-  call_now(comm(), tables.exchange_ids(l));
+  comm().make(tables.exchange_counts(l));
+  comm().make(tables.exchange_ids(l));
   endpoint_.compute(stage_work(Stage::sfp, shape, tables.look_up_work(l)), ComputeKind::stage,
                     [&] { tables.look_up(l); });
   count_lookups(l);
-  call_now(comm(), tables.exchange_rows(l));
+  comm().make(tables.exchange_rows(l));
 }
 
 Work Worker::looked_up_work(const Batch& batch) const {
@@ -96,7 +96,7 @@ void Worker::apply_dense(Replica& replica, double lr) {
 void Worker::update_tables(double lr) {
   Lookup& l = *lookup_;
   if (served_) return served_->push(l, lr, lookup_counts_);
-  call_now(comm(), tables_->exchange_sums(l));
+  comm().make(tables_->exchange_sums(l));
   const Work work = stage_work(Stage::sbp, l.batch().shape(), tables_->update_work(l));
   endpoint_.compute(work, ComputeKind::stage, [&] { tables_->update(l, lr); });
 }

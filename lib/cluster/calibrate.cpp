@@ -1,7 +1,6 @@
 #include "cluster/calibrate.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -11,9 +10,8 @@
 namespace hetsgd {
 namespace {
 
-constexpr std::size_t kColumns = 3;  // launches, operations, bytes
+constexpr std::size_t kFewestSamples = 3;  // launches, operations, bytes
 using Column = std::vector<double>;
-using Coefficients = std::array<double, kColumns>;
 
 double dot(const Column& a, const Column& b) {
   double sum = 0;
@@ -26,23 +24,21 @@ void subtract(Column& a, double factor, const Column& b) {
 }
 
 struct Solution {
-  Coefficients coefficient{};
+  std::vector<double> coefficients;
   double squared_residual = 0;
 };
 
 // Least squares over the columns in `active` (a bit set) by modified Gram-Schmidt. Nothing if they
 // are linearly dependent. The columns have norm 1.
-std::optional<Solution> least_squares(const std::array<Column, kColumns>& columns, unsigned active,
+std::optional<Solution> least_squares(const std::vector<Column>& columns, unsigned active,
                                       const Column& target) {
   constexpr double kDependent = 1e-7;  // of a column, after the others are taken out
   std::vector<std::size_t> index;
-  for (std::size_t j = 0; j < kColumns; ++j) {
+  for (std::size_t j = 0; j < columns.size(); ++j) {
     if (active & (1U << j)) index.push_back(j);
   }
-  std::vector<Column> q;
-  std::array<Coefficients, kColumns> r{};
-  Coefficients projection{};
-  Column residual = target;
+  std::vector<Column> q, r(index.size(), Column(index.size()));
+  Column projection, residual = target;
   for (std::size_t j = 0; j < index.size(); ++j) {
     Column column = columns[index[j]];
     for (std::size_t i = 0; i < j; ++i) {
@@ -52,44 +48,25 @@ std::optional<Solution> least_squares(const std::array<Column, kColumns>& column
     r[j][j] = std::sqrt(dot(column, column));
     if (r[j][j] < kDependent) return std::nullopt;
     for (double& x : column) x /= r[j][j];
-    projection[j] = dot(column, residual);
+    projection.push_back(dot(column, residual));
     subtract(residual, projection[j], column);
     q.push_back(std::move(column));
   }
-  Solution solution{.squared_residual = dot(residual, residual)};
+  Solution solution{Column(columns.size()), dot(residual, residual)};
   for (std::size_t j = index.size(); j-- > 0;) {
     double value = projection[j];
     for (std::size_t k = j + 1; k < index.size(); ++k) {
-      value -= r[j][k] * solution.coefficient[index[k]];
+      value -= r[j][k] * solution.coefficients[index[k]];
     }
-    solution.coefficient[index[j]] = value / r[j][j];
+    solution.coefficients[index[j]] = value / r[j][j];
   }
   return solution;
 }
 
-// The non-negative least squares solution: the best of the seven sets of columns whose
-// unconstrained solution is not negative (the optimum is one of these).
-Coefficients non_negative_least_squares(const std::array<Column, kColumns>& columns,
-                                        const Column& target) {
-  Coefficients best{};
-  double least = std::numeric_limits<double>::infinity();
-  for (unsigned active = 1; active < (1U << kColumns); ++active) {
-    const auto solution = least_squares(columns, active, target);
-    if (!solution || solution->squared_residual >= least) continue;
-    if (std::any_of(solution->coefficient.begin(), solution->coefficient.end(),
-                    [](double c) { return c < 0; })) {
-      continue;
-    }
-    best = solution->coefficient;
-    least = solution->squared_residual;
-  }
-  return best;
-}
-
 void check_samples(std::span<const CalibrationSample> samples) {
-  if (samples.size() < kColumns) {
+  if (samples.size() < kFewestSamples) {
     throw runtime_failure("calibration: found {} samples, expected at least {}", samples.size(),
-                          kColumns);
+                          kFewestSamples);
   }
   for (const CalibrationSample& sample : samples) {
     const double time_s = sample.time.count();
@@ -123,27 +100,45 @@ FitErrors::FitErrors(std::vector<double> of_samples) : relative_error(std::move(
   max_error = absolute.back();
 }
 
+// Rows are divided by the measured time, so that the target is 1 and residuals are relative errors;
+// columns by their norm, because operations and launches differ by ten orders of magnitude. The
+// optimum is the best of all sets of columns whose unconstrained solution is not negative; a set that
+// is better by rounding alone does not take the place of one before it.
+std::vector<double> fit_times(std::vector<std::vector<double>> columns,
+                              std::span<const double> times_s) {
+  constexpr double kRounding = 1e-26;  // squared relative errors
+  Column norms;
+  for (Column& column : columns) {
+    for (std::size_t i = 0; i < column.size(); ++i) column[i] /= times_s[i];
+    const double norm = std::sqrt(dot(column, column));
+    norms.push_back(norm);
+    if (norm == 0) continue;  // stays a zero column, which every set refuses as dependent
+    for (double& x : column) x /= norm;
+  }
+  Solution best{Column(columns.size()), std::numeric_limits<double>::infinity()};
+  for (unsigned active = 1; active < (1U << columns.size()); ++active) {
+    auto solution = least_squares(columns, active, Column(times_s.size(), 1.0));
+    if (!solution || solution->squared_residual >= best.squared_residual - kRounding) continue;
+    if (std::ranges::any_of(solution->coefficients, [](double c) { return c < 0; })) continue;
+    best = *std::move(solution);
+  }
+  for (std::size_t j = 0; j < norms.size(); ++j) {
+    if (norms[j] > 0) best.coefficients[j] /= norms[j];
+  }
+  return best.coefficients;
+}
+
 CalibrationFit fit_device_profile(std::span<const CalibrationSample> samples) {
   check_samples(samples);
-  // Rows are divided by the measured time, so that the target is 1 and residuals are relative
-  // errors; columns by their norm, because operations and launches differ by ten orders of
-  // magnitude.
-  std::array<Column, kColumns> columns;
+  std::vector<Column> columns(3);
+  Column times;
   for (const CalibrationSample& sample : samples) {
-    const double time_s = sample.time.count();
-    columns[0].push_back(sample.work.launches / time_s);
-    columns[1].push_back(sample.work.operations / time_s);
-    columns[2].push_back(sample.work.bytes / time_s);
+    columns[0].push_back(sample.work.launches);
+    columns[1].push_back(sample.work.operations);
+    columns[2].push_back(sample.work.bytes);
+    times.push_back(sample.time.count());
   }
-  Coefficients norm{};
-  for (std::size_t j = 0; j < kColumns; ++j) {
-    norm[j] = std::sqrt(dot(columns[j], columns[j]));
-    if (norm[j] == 0) continue;  // stays a zero column, which every set refuses as dependent
-    for (double& x : columns[j]) x /= norm[j];
-  }
-  Coefficients c = non_negative_least_squares(columns, Column(samples.size(), 1.0));
-  for (std::size_t j = 0; j < kColumns; ++j) c[j] = norm[j] > 0 ? c[j] / norm[j] : 0;
-
+  const Column c = fit_times(std::move(columns), times);
   CalibrationFit fit;
   fit.profile.launch_overhead_s = c[0];
   fit.profile.operations_per_s = rate_of(c[1]);

@@ -1,7 +1,8 @@
 // Fits a device profile to measured times. The measuring is done elsewhere; this is the
 // mathematics: non-negative linear least squares in three unknowns, the seconds per launch, per
 // operation and per byte, whose sum over a piece of work is its time (DeviceProfile::seconds).
-// Errors are relative, so that the short samples count as much as the long ones.
+// Errors are relative, so that the short samples count as much as the long ones. Networks are
+// fitted in the same way (calibrate_network.hpp).
 #pragma once
 
 #include <span>
@@ -38,6 +39,12 @@ struct CalibrationFit : FitErrors {
 // Units per second of a fitted cost; kUnlimitedPerSecond where it is 0, or so small that its
 // inverse would be larger than that.
 double rate_of(double seconds_per_unit);
+
+// The coefficients >= 0, one per column, of the sum of columns that comes closest to the times: it
+// minimises the sum of squared relative errors. All are as long, and the times above 0. A column of
+// zeros gets 0. Columns are few: every set of them is tried.
+std::vector<double> fit_times(std::vector<std::vector<double>> columns,
+                              std::span<const double> times_s);
 
 // The launch overhead, rate and bandwidth >= 0 that minimise the sum of squared relative errors of
 // DeviceProfile::seconds over the samples. What the samples do not need (its best coefficient is 0,

@@ -18,57 +18,13 @@ constexpr double kKept = 0.95;  // of the times, the shortest first
 
 // --- fit -----------------------------------------------------------------------------------------
 
-// time = fixed * latency + moved * seconds_per_byte
-struct Equation {
-  double fixed = 0, moved = 0, time_s = 0;
-};
-
 struct Line {
   double latency_s = 0, seconds_per_byte = 0;
 };
 
-double squared_residual(std::span<const Equation> equations, const Line& line) {
-  double sum = 0;
-  for (const Equation& e : equations) {
-    const double residual =
-        (e.fixed * line.latency_s + e.moved * line.seconds_per_byte) / e.time_s - 1;
-    sum += residual * residual;
-  }
-  return sum;
-}
-
-// Non-negative least squares of the relative errors in two unknowns: the best of the solution of
-// the normal equations, if it is not negative, and of those with one unknown alone.
-Line solve(std::span<const Equation> equations) {
-  double ff = 0, fm = 0, mm = 0, f = 0, m = 0;
-  for (const Equation& e : equations) {
-    const double fixed = e.fixed / e.time_s, moved = e.moved / e.time_s;
-    ff += fixed * fixed;
-    fm += fixed * moved;
-    mm += moved * moved;
-    f += fixed;
-    m += moved;
-  }
-  const double determinant = ff * mm - fm * fm;
-  const Line both{(f * mm - m * fm) / determinant, (m * ff - f * fm) / determinant};
-  const Line latency{ff > 0 ? f / ff : 0, 0}, transfer{0, mm > 0 ? m / mm : 0};
-  Line best = squared_residual(equations, latency) < squared_residual(equations, transfer)
-                  ? latency
-                  : transfer;
-  const bool sound =
-      determinant > 1e-12 * ff * mm && both.latency_s >= 0 && both.seconds_per_byte >= 0;
-  if (sound && squared_residual(equations, both) < squared_residual(equations, best)) best = both;
-  return best;
-}
-
-Equation equation_of(const NetworkSample& sample) {
-  const double n = static_cast<double>(sample.bytes), p = sample.workers;
-  if (sample.call == NetworkCall::service) return {2, 2 * n, sample.time.count()};
-  return {2 * (p - 1), 2 * (p - 1) / p * n, sample.time.count()};
-}
-
-std::vector<Equation> equations_of(std::span<const NetworkSample> samples, NetworkCall call) {
-  std::vector<Equation> equations;
+// time = fixed * latency + moved * seconds_per_byte
+Line fit_line(std::span<const NetworkSample> samples, NetworkCall call) {
+  std::vector<double> fixed, moved, times;
   std::vector<std::size_t> sizes;
   for (const NetworkSample& sample : samples) {
     if (sample.call != call) continue;
@@ -76,7 +32,10 @@ std::vector<Equation> equations_of(std::span<const NetworkSample> samples, Netwo
     if (!(time_s > 0) || !std::isfinite(time_s)) {
       throw runtime_failure("calibration: found a time of {} s, expected one above 0", time_s);
     }
-    equations.push_back(equation_of(sample));
+    const double n = static_cast<double>(sample.bytes), p = sample.workers;
+    fixed.push_back(call == NetworkCall::service ? 2 : 2 * (p - 1));
+    moved.push_back(call == NetworkCall::service ? 2 * n : 2 * (p - 1) / p * n);
+    times.push_back(time_s);
     sizes.push_back(sample.bytes);
   }
   if (std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end()) {
@@ -84,7 +43,8 @@ std::vector<Equation> equations_of(std::span<const NetworkSample> samples, Netwo
                           sizes.size(),
                           call == NetworkCall::service ? "service calls" : "all_reduce");
   }
-  return equations;
+  const std::vector<double> c = fit_times({std::move(fixed), std::move(moved)}, times);
+  return {c[0], c[1]};
 }
 
 // --- measurement ---------------------------------------------------------------------------------
@@ -151,8 +111,8 @@ Seconds predicted(const NetworkModel& network, const NetworkSample& sample) {
 
 NetworkFit fit_network_model(std::span<const NetworkSample> samples) {
   NetworkFit fit;
-  const Line link = solve(equations_of(samples, NetworkCall::all_reduce));
-  const Line server = solve(equations_of(samples, NetworkCall::service));
+  const Line link = fit_line(samples, NetworkCall::all_reduce);
+  const Line server = fit_line(samples, NetworkCall::service);
   fit.network.latency = Seconds(link.latency_s);
   fit.network.bytes_per_s = rate_of(link.seconds_per_byte);
   fit.network.server_latency = Seconds(server.latency_s);

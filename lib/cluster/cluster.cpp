@@ -37,8 +37,7 @@ const ClusterKind& cluster_kind(const std::string& name) {
   for (const std::string& each : cluster_names()) {
     known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", each, kinds().at(each).help);
   }
-  throw with_hint(usage_error("--cluster: found {}, expected one of {}", quote(name), known),
-                  did_you_mean(name, cluster_names()));
+  refuse("--cluster", quote(name), "one of " + known, did_you_mean(name, cluster_names()));
 }
 
 std::unique_ptr<Cluster> make_cluster(const std::string& name, const ClusterOptions& options) {

@@ -32,11 +32,48 @@ void Comm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
   for (; sent < sends; ++sent) send_bytes(peer, tag, piece(out, sent), kind);
 }
 
-std::shared_ptr<const void> Comm::agree_raw(const void* mine, std::size_t bytes, const Maker& make,
-                                            Traffic kind) {
-  std::vector<std::byte> all(static_cast<std::size_t>(size()) * bytes);
-  all_gather_raw(mine, bytes, all.data(), kind);
-  return make(all.data());
+namespace {
+
+// What a rank can know of its own request.
+void check_request(const CollectiveRequest& request, const Comm& comm) {
+  const Collective collective = request.call.collective;
+  if (collective == Collective::broadcast) check_rank(request.call.root, comm.size());
+  if (collective == Collective::all_to_all) check_parts(request.parts, comm.rank(), comm.size());
+}
+
+}  // namespace
+
+void Comm::make(const CollectiveRequest& request) {
+  check_request(request, *this);
+  make_raw(request);
+}
+
+Pending Comm::start(const CollectiveRequest& request) {
+  const Collective collective = request.call.collective;
+  if (collective == Collective::barrier || collective == Collective::split ||
+      collective == Collective::agree) {
+    throw CheckFailure(fmt::format("{} cannot be started", collective_name(collective)));
+  }
+  check_request(request, *this);
+  if (size() > 1) return Pending(start_raw(request));
+  make_raw(request);
+  return {};
+}
+
+std::unique_ptr<Comm> Comm::split(int color, int key) {
+  SplitPart part{.choice = {color, key}, .comm = nullptr};
+  make({.call = {.collective = Collective::split}, .out = &part});
+  return std::move(part.comm);
+}
+
+void Comm::agree_by_gathering(const CollectiveRequest& request) {
+  std::vector<std::byte> all(static_cast<std::size_t>(size()) * request.call.count);
+  CollectiveRequest gather = request;
+  gather.call.collective = Collective::all_gather;
+  gather.out = all.data();
+  make_raw(gather);
+  auto& part = *static_cast<AgreePart*>(request.out);
+  part.made = (*part.make)(all.data());
 }
 
 }  // namespace hetsgd

@@ -22,48 +22,23 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <ranges>
 #include <span>
 #include <type_traits>
+#include <utility>
 
-#include "cluster/all_to_all.hpp"
-#include "cluster/worker_account.hpp"
-#include "core/units.hpp"
+#include "cluster/collective_call.hpp"
+#include "cluster/pending.hpp"
 
 namespace hetsgd {
-
-enum class ReduceOp { sum, max, min };
-enum class Element { float32, float64, int64, byte };
-
-template <class T>
-constexpr Element element_of() {
-  if constexpr (std::is_same_v<T, float>) return Element::float32;
-  if constexpr (std::is_same_v<T, double>) return Element::float64;
-  if constexpr (std::is_same_v<T, std::int64_t>) return Element::int64;
-  return Element::byte;  // copied, never reduced
-}
 
 // For `from` of receive and poll: any rank. The two below it: how sendrecv cuts what it moves where
 // a cluster has no better way (sendrecv_bytes).
 inline constexpr int kAnySource = -1;
 inline constexpr std::size_t kSendrecvPiece = std::size_t{256} << 10;  // bytes of one message
 inline constexpr std::size_t kSendrecvAhead = 8;                       // messages on their way
-
-// The slice of [0, n) that `rank` of `size` owns in reduce_scatter: sizes differ by at most one,
-// larger first.
-struct Block {
-  std::size_t begin = 0, end = 0;
-  std::size_t size() const { return end - begin; }
-};
-inline Block block_of(int rank, int size, std::size_t n) {
-  const auto p = static_cast<std::size_t>(size), r = static_cast<std::size_t>(rank);
-  const std::size_t base = n / p, extra = n % p;
-  const std::size_t begin = r * base + (r < extra ? r : extra);
-  return {begin, begin + base + (r < extra ? 1 : 0)};
-}
 
 // Errors: check, the rank is none of a group of `size`.
 void check_rank(int rank, int size);
@@ -74,9 +49,13 @@ struct Envelope {
   std::size_t bytes = 0;
 };
 
-class Pending;
-class PendingCall;
-struct CollectiveRequest;
+// What a rank brings to agree, and what it gets.
+struct AgreePart {
+  // all: size() values of the call's length, in rank order; valid during the call.
+  using Maker = std::function<std::shared_ptr<const void>(const void* all)>;
+  const Maker* make = nullptr;
+  std::shared_ptr<const void> made;
+};
 
 class Comm {
  public:
@@ -131,44 +110,47 @@ class Comm {
   virtual bool poll(int from, int tag) = 0;
 
   // --- collectives -------------------------------------------------------------------------------
+  // Each but split and agree is `make` of the request of the same name (collective_call.hpp).
+
   // In place: every rank ends with the reduction over all ranks. Any length, 0 included.
   template <class T>
   void all_reduce(std::span<T> data, ReduceOp op = ReduceOp::sum, Traffic kind = Traffic::control) {
-    static_assert(element_of<T>() != Element::byte, "only float, double and int64 can be reduced");
-    all_reduce_raw(data.data(), data.size(), element_of<T>(), op, kind);
+    make(hetsgd::all_reduce(data, op, kind));
   }
   // Every rank ends with the root's data; all ranks name the same root and length.
   template <class T>
   void broadcast(std::span<T> data, int root, Traffic kind = Traffic::control) {
-    broadcast_raw(data.data(), data.size() * sizeof(T), root, kind);
+    make(hetsgd::broadcast(data, root, kind));
   }
   // all: [size() * mine.size()], rank r's part at r * mine.size().
   template <class T>
   void all_gather(std::span<const std::type_identity_t<T>> mine, std::span<T> all,
                   Traffic kind = Traffic::control) {
-    all_gather_raw(mine.data(), mine.size() * sizeof(T), all.data(), kind);
+    make(hetsgd::all_gather<T>(mine, all, kind));
   }
   // What all ranks make of one T of each: make(all), all[r] being rank r's. It must be the same on
   // every rank, and must not block. Costs an all_gather. The result is for reading only: ranks of
   // one process may share it, and then one of them makes it for all. (P simulated ranks that each
   // had P numbers of their own would take P^2 of time and memory.)
   template <class T, class Make>
-  auto agree(const T& mine, const Make& make, Traffic kind = Traffic::control) {
+  auto agree(const T& mine, const Make& make_of_all, Traffic kind = Traffic::control) {
     static_assert(std::is_trivially_copyable_v<T>);
     using Made = std::invoke_result_t<const Make&, std::span<const T>>;
-    const auto p = static_cast<std::size_t>(size());
-    const Maker maker = [&](const void* all) -> std::shared_ptr<const void> {
-      return std::make_shared<const Made>(make(std::span(static_cast<const T*>(all), p)));
+    const AgreePart::Maker maker = [&, p = static_cast<std::size_t>(size())](const void* all) {
+      return std::make_shared<const Made>(make_of_all(std::span(static_cast<const T*>(all), p)));
     };
-    return std::static_pointer_cast<const Made>(agree_raw(&mine, sizeof(T), maker, kind));
+    AgreePart part{.make = &maker, .made = nullptr};
+    make({.call = {.collective = Collective::agree, .count = sizeof(T), .kind = kind},
+          .in = &mine,
+          .out = &part});
+    return std::static_pointer_cast<const Made>(std::move(part.made));
   }
   // In place on data [n]: afterwards this rank's block, block_of(rank, n), holds the reduction; the
   // rest is unspecified.
   template <class T>
   void reduce_scatter(std::span<T> data, ReduceOp op = ReduceOp::sum,
                       Traffic kind = Traffic::control) {
-    static_assert(element_of<T>() != Element::byte, "only float, double and int64 can be reduced");
-    reduce_scatter_raw(data.data(), data.size(), element_of<T>(), op, kind);
+    make(hetsgd::reduce_scatter(data, op, kind));
   }
   // Rank r gets send_counts[r] elements of `send`, and receive_counts[r] of `receive` come from it:
   // lengths per pair, 0 included, parts one after the other in the order of ranks (as
@@ -178,27 +160,27 @@ class Comm {
   void all_to_all(std::span<const std::type_identity_t<T>> send,
                   std::span<const std::size_t> send_counts, std::span<T> receive,
                   std::span<const std::size_t> receive_counts, Traffic kind = Traffic::control) {
-    const AllToAll mine = all_to_all_parts(send, send_counts, receive, receive_counts);
-    check_parts(mine, rank(), size());
-    all_to_all_raw(mine, kind);
+    make(hetsgd::all_to_all<T>(send, send_counts, receive, receive_counts, kind));
   }
   // Returns when every rank of the group has called it.
-  virtual void barrier() = 0;
-  // A collective that goes on while the caller computes: pending.hpp.
-  Pending start(const CollectiveRequest& request);
-
+  void barrier() { make({}); }
   // A new group of the ranks with the same colour (>= 0), ordered by (key, rank). A negative colour
   // joins none and gets null. Collective. split(0, rank()) duplicates the group, for a background
   // task's own collectives.
-  virtual std::unique_ptr<Comm> split(int color, int key) = 0;
+  std::unique_ptr<Comm> split(int color, int key);
+
+  // Any of these, as a value. Returns when it is complete on this rank.
+  void make(const CollectiveRequest& request);
+  // One that goes on while the caller computes: pending.hpp. Errors: check failure, one that cannot
+  // be started (barrier, split, agree).
+  Pending start(const CollectiveRequest& request);
 
   using Block = hetsgd::Block;
   Block block_of(int rank, std::size_t n) const { return hetsgd::block_of(rank, size(), n); }
 
   // --- what a cluster implements -----------------------------------------------------------------
-  // Untyped forms of the above, with lengths in bytes unless `element` says otherwise. Callers have
-  // checked the types and, for all_to_all, the rank's own counts; agreement between ranks is
-  // checked below, as only the cluster sees the others.
+  // Lengths of messages are in bytes. The rank's own request has been checked (make, start);
+  // agreement between ranks is checked below, as only the cluster sees the others.
   virtual void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) = 0;
   virtual void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) = 0;
   virtual Envelope receive_bytes(int from, int tag, std::span<std::byte> data) = 0;
@@ -207,20 +189,19 @@ class Comm {
   // kSendrecvAhead pieces take longer than a latency.
   virtual void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
                               std::span<std::byte> in, Traffic kind);
-  virtual void all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
-                              Traffic kind) = 0;
-  virtual void broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) = 0;
-  virtual void all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) = 0;
-  // all: size() values of the call's length, in rank order; valid during the call.
-  using Maker = std::function<std::shared_ptr<const void>(const void* all)>;
-  // Here: every rank gathers for itself and makes its own.
-  virtual std::shared_ptr<const void> agree_raw(const void* mine, std::size_t bytes,
-                                                const Maker& make, Traffic kind);
-  virtual void reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
-                                  Traffic kind) = 0;
-  virtual void all_to_all_raw(const AllToAll& mine, Traffic kind) = 0;
+  virtual void make_raw(const CollectiveRequest& request) = 0;
   // In a group of several ranks.
   virtual std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) = 0;
+
+ protected:
+  // agree where ranks share no memory: every rank gathers for itself and makes its own.
+  void agree_by_gathering(const CollectiveRequest& request);
+};
+
+// What a rank brings to split, and what it gets.
+struct SplitPart {
+  SplitChoice choice;
+  std::unique_ptr<Comm> comm;  // null: none
 };
 
 }  // namespace hetsgd

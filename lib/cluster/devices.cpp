@@ -34,9 +34,8 @@ DeviceSpec parse_device(std::string_view text, int available) {
   if (kind == "cuda" && parts.size() == 2) return parse_gpu(parts[1]);
   if (kind != "cpu" || parts.size() > 2) {
     const std::vector<std::string> kinds{"cpu", "cuda"};
-    throw with_hint(usage_error("--devices: found {}, expected cpu:N (N cores), cuda:N or cuda:all",
-                                quote(text)),
-                    did_you_mean(kind, kinds));
+    refuse("--devices", quote(text), "cpu:N (N cores), cuda:N or cuda:all",
+           did_you_mean(kind, kinds));
   }
   DeviceSpec spec;
   if (parts.size() == 2)
@@ -70,8 +69,8 @@ std::vector<int> gpus_for_all_reduce(const std::vector<DeviceSpec>& devices) {
     if (device.gpu >= 0) gpus.push_back(device.gpu);
   }
   if (gpus.empty()) {
-    throw with_hint(usage_error("--all-reduce: found one between GPUs, and no worker has a GPU"),
-                    "name them: --devices cuda:0,cuda:1");
+    refuse("--all-reduce", "one between GPUs, and no worker has a GPU",
+           "GPUs: --devices cuda:0,cuda:1");
   }
   return gpus;
 }
@@ -92,8 +91,7 @@ std::vector<std::string> split_devices(const std::vector<std::string>& entries) 
         continue;
       }
       if (times > 1) {
-        throw usage_error("--devices: found {}, expected cuda:all once: it is every GPU",
-                          quote(part));
+        refuse("--devices", quote(part), "cuda:all once: it is every GPU");
       }
       for (std::string& gpu : all_gpus(text)) devices.push_back(std::move(gpu));
     }

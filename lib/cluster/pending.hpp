@@ -18,74 +18,13 @@
 // exception.
 #pragma once
 
+#include <exception>
 #include <memory>
-#include <span>
-#include <type_traits>
 #include <utility>
 
-#include "cluster/collective_call.hpp"
+#include "core/units.hpp"
 
 namespace hetsgd {
-
-// A collective as a value. Refers to the caller's memory.
-struct CollectiveRequest {
-  CollectiveCall call;
-  const void* in = nullptr;  // what the blocking form takes
-  void* out = nullptr;
-  AllToAll parts;  // of all_to_all
-};
-
-// The arguments are those of Comm's members of the same names; counts of all_to_all are memory of
-// the call, too. Nothing happens here: the request may be kept, and started or called often.
-template <class T>
-CollectiveRequest all_reduce(std::span<T> data, ReduceOp op = ReduceOp::sum,
-                             Traffic kind = Traffic::control) {
-  static_assert(element_of<T>() != Element::byte, "only float, double and int64 can be reduced");
-  return {{.collective = Collective::all_reduce,
-           .count = data.size(),
-           .element = element_of<T>(),
-           .op = op,
-           .kind = kind},
-          data.data(),
-          data.data(),
-          {}};
-}
-template <class T>
-CollectiveRequest reduce_scatter(std::span<T> data, ReduceOp op = ReduceOp::sum,
-                                 Traffic kind = Traffic::control) {
-  CollectiveRequest request = all_reduce(data, op, kind);
-  request.call.collective = Collective::reduce_scatter;
-  return request;
-}
-template <class T>
-CollectiveRequest broadcast(std::span<T> data, int root, Traffic kind = Traffic::control) {
-  return {
-      {.collective = Collective::broadcast, .count = data.size_bytes(), .root = root, .kind = kind},
-      data.data(),
-      data.data(),
-      {}};
-}
-template <class T>
-CollectiveRequest all_gather(std::span<const T> mine, std::span<T> all,
-                             Traffic kind = Traffic::control) {
-  return {{.collective = Collective::all_gather, .count = mine.size_bytes(), .kind = kind},
-          mine.data(),
-          all.data(),
-          {}};
-}
-template <class T>
-CollectiveRequest all_to_all(std::span<const T> send, std::span<const std::size_t> send_counts,
-                             std::span<T> receive, std::span<const std::size_t> receive_counts,
-                             Traffic kind = Traffic::control) {
-  return {{.collective = Collective::all_to_all, .count = sizeof(T), .kind = kind},
-          nullptr,
-          nullptr,
-          all_to_all_parts(send, send_counts, receive, receive_counts)};
-}
-
-// Makes a call as the blocking form does. Errors: check failure, a kind that cannot be started
-// (barrier, split, agree).
-void call_now(Comm& comm, const CollectiveRequest& request);
 
 // When a call was made: from its turn on this rank (it was started, and what was started before was
 // complete) to its completion.
@@ -131,7 +70,11 @@ class [[nodiscard]] Pending {
   }
 
  private:
-  void settle() noexcept;
+  void settle() noexcept {
+    if (!call_) return;
+    call_->settle(std::uncaught_exceptions() > exceptions_);
+    call_.reset();
+  }
 
   std::unique_ptr<PendingCall> call_;
   int exceptions_ = std::uncaught_exceptions();  // in flight at its making

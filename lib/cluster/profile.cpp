@@ -36,22 +36,51 @@ double DeviceProfile::throughput(int learners) const {
 
 namespace {
 
+// The numbers of a profile, in the order in which they are written: those that every file has, and
+// those that may be left out.
+struct Number {
+  const char* key;
+  double DeviceProfile::*value;
+  FieldRange range;
+};
+constexpr std::array kNumbers = {
+    Number{"launch_overhead_s", &DeviceProfile::launch_overhead_s, kDurations},
+    Number{"operations_per_s", &DeviceProfile::operations_per_s, kOperationRates},
+    Number{"bytes_per_s", &DeviceProfile::bytes_per_s, kByteRates},
+    Number{"memory_bytes", &DeviceProfile::memory_bytes, kSizes}};
+struct OptionalNumber {
+  const char* key;
+  std::optional<double> DeviceProfile::*value;
+  FieldRange range;
+};
+constexpr std::array kOptionalNumbers = {
+    OptionalNumber{"host_link_bytes_per_s", &DeviceProfile::host_link_bytes_per_s, kByteRates},
+    OptionalNumber{"host_link_latency_s", &DeviceProfile::host_link_latency_s, kDurations},
+    OptionalNumber{"gather_bytes_per_s", &DeviceProfile::gather_bytes_per_s, kByteRates},
+    OptionalNumber{"host_gather_bytes_per_s", &DeviceProfile::host_gather_bytes_per_s, kByteRates}};
+
 JsonFields profile_fields(const std::string& name_or_path, std::string_view option) {
-  static const std::array<std::string, 12> kKeys{"name",
-                                                 "source",
-                                                 "launch_overhead_s",
-                                                 "operations_per_s",
-                                                 "bytes_per_s",
-                                                 "memory_bytes",
-                                                 "saturation",
-                                                 "host_link_bytes_per_s",
-                                                 "host_link_latency_s",
-                                                 "gather_bytes_per_s",
-                                                 "host_gather_bytes_per_s",
-                                                 "convolution"};
+  std::vector<std::string> keys = {"name", "source"};
+  for (const Number& number : kNumbers) keys.emplace_back(number.key);
+  keys.emplace_back("saturation");
+  for (const OptionalNumber& number : kOptionalNumbers) keys.emplace_back(number.key);
+  keys.emplace_back("convolution");
   JsonFields fields = find_json_file(option, "profile", name_or_path, builtin_profile_files());
-  fields.allow(kKeys);
+  fields.allow(keys);
   return fields;
+}
+
+DeviceProfile read_profile(const JsonFields& fields) {
+  DeviceProfile profile{.name = fields.text("name"), .source = fields.text("source", "")};
+  for (const Number& number : kNumbers) {
+    profile.*number.value = fields.number(number.key, number.range);
+  }
+  for (const OptionalNumber& number : kOptionalNumbers) {
+    if (fields.is_null(number.key)) continue;
+    profile.*number.value = fields.number(number.key, number.range);
+  }
+  profile.saturation = fields.numbers("saturation", kRatios, {1.0});
+  return profile;
 }
 
 }  // namespace
@@ -61,12 +90,9 @@ GraphRates load_graph_rates(const std::string& name_or_path, std::string_view op
   const JsonFields fields = profile_fields(name_or_path, option);
   GraphRates rates{.link_latency_s = kHostLinkLatencySeconds,
                    .link_bytes_per_s = load_network_model("pcie3").bytes_per_s};
-  if (!fields.is_null("host_link_bytes_per_s")) {
-    rates.link_bytes_per_s = fields.number("host_link_bytes_per_s", kByteRates);
-  }
-  if (!fields.is_null("host_link_latency_s")) {
-    rates.link_latency_s = fields.number("host_link_latency_s", kDurations);
-  }
+  const DeviceProfile profile = read_profile(fields);
+  rates.link_bytes_per_s = profile.host_link_bytes_per_s.value_or(rates.link_bytes_per_s);
+  rates.link_latency_s = profile.host_link_latency_s.value_or(rates.link_latency_s);
   if (!fields.is_null("convolution")) {
     const JsonFields convolution = fields.object("convolution");
     convolution.allow(kConvolutionKeys);
@@ -77,28 +103,7 @@ GraphRates load_graph_rates(const std::string& name_or_path, std::string_view op
 }
 
 DeviceProfile load_device_profile(const std::string& name_or_path, std::string_view option) {
-  const JsonFields fields = profile_fields(name_or_path, option);
-  DeviceProfile profile;
-  profile.name = fields.text("name");
-  profile.source = fields.text("source", "");
-  profile.launch_overhead_s = fields.number("launch_overhead_s", kDurations);
-  profile.operations_per_s = fields.number("operations_per_s", kOperationRates);
-  profile.bytes_per_s = fields.number("bytes_per_s", kByteRates);
-  profile.memory_bytes = fields.number("memory_bytes", kSizes);
-  if (!fields.is_null("host_link_bytes_per_s")) {
-    profile.host_link_bytes_per_s = fields.number("host_link_bytes_per_s", kByteRates);
-  }
-  if (!fields.is_null("host_link_latency_s")) {
-    profile.host_link_latency_s = fields.number("host_link_latency_s", kDurations);
-  }
-  if (!fields.is_null("gather_bytes_per_s")) {
-    profile.gather_bytes_per_s = fields.number("gather_bytes_per_s", kByteRates);
-  }
-  if (!fields.is_null("host_gather_bytes_per_s")) {
-    profile.host_gather_bytes_per_s = fields.number("host_gather_bytes_per_s", kByteRates);
-  }
-  profile.saturation = fields.numbers("saturation", kRatios, {1.0});
-  return profile;
+  return read_profile(profile_fields(name_or_path, option));
 }
 
 namespace {
@@ -141,8 +146,8 @@ std::vector<DeviceProfile> load_device_profiles(const std::string& list, int wor
     }
   }
   if (count > workers) {
-    throw with_hint(usage_error("--profile: found {} profiles for {} workers", count, workers),
-                    fmt::format("set --workers {}", count));
+    refuse("--profile", fmt::format("{} profiles for {} workers", count, workers),
+           "at most one for each", fmt::format("set --workers {}", count));
   }
   return profiles;
 }
@@ -182,15 +187,9 @@ std::string to_json_text(const DeviceProfile& profile) {
   nlohmann::ordered_json json;
   json["name"] = json_text(profile.name);
   json["source"] = json_text(profile.source);
-  json["launch_overhead_s"] = profile.launch_overhead_s;
-  json["operations_per_s"] = profile.operations_per_s;
-  json["bytes_per_s"] = profile.bytes_per_s;
-  json["memory_bytes"] = profile.memory_bytes;
-  if (profile.host_link_bytes_per_s) json["host_link_bytes_per_s"] = *profile.host_link_bytes_per_s;
-  if (profile.host_link_latency_s) json["host_link_latency_s"] = *profile.host_link_latency_s;
-  if (profile.gather_bytes_per_s) json["gather_bytes_per_s"] = *profile.gather_bytes_per_s;
-  if (profile.host_gather_bytes_per_s) {
-    json["host_gather_bytes_per_s"] = *profile.host_gather_bytes_per_s;
+  for (const Number& number : kNumbers) json[number.key] = profile.*number.value;
+  for (const OptionalNumber& number : kOptionalNumbers) {
+    if (profile.*number.value) json[number.key] = *(profile.*number.value);
   }
   json["saturation"] = profile.saturation;
   return json.dump(2) + "\n";

@@ -8,6 +8,7 @@
 #include "cluster/straggler_kinds.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "core/rank_index.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {
@@ -24,8 +25,8 @@ constexpr double kLargestProduct = 1e12;
 struct RankEffects {
   double factor = 1;
   double slowdown = 1;  // over a long time: the factor times those of the phases
-  std::vector<const DelaySource*> delays;
-  std::vector<const SlowSource*> slow;
+  std::vector<const StraggleDelay*> delays;
+  std::vector<const SlowPhases*> slow;
   std::vector<Pause> pauses;
 };
 
@@ -71,12 +72,12 @@ class Interval {
   }
 
   void add_slow(int phases, Phase& all) const {
-    for (const SlowSource* source : effects_.slow) {
+    for (const SlowPhases* source : effects_.slow) {
       if (phases >= kMostPhases) {
-        all.factor /= source->mean_rate();
+        all.factor /= source->mean_rate;
         continue;
       }
-      const Phase phase = source->phase(rank_, now_s_);
+      const Phase phase = source->at(rank_, now_s_);
       all.factor *= phase.factor;
       all.until_s = std::min(all.until_s, phase.until_s);
     }
@@ -108,44 +109,42 @@ struct Scenario::Impl {
   std::vector<RankEffects> ranks;
 };
 
-Scenario::Scenario(const std::vector<std::string>& specifications, int workers, std::uint64_t seed)
-    : impl_(std::make_unique<Impl>()) {
+Scenario::Scenario(const std::vector<std::string>& specifications, int workers,
+                   std::uint64_t seed) {
   HETSGD_CHECK_LT(0, workers);
-  impl_->ranks.resize(static_cast<std::size_t>(workers));
+  const auto impl = std::make_shared<Impl>();
+  impl->ranks.resize(at(workers));
+  impl->stragglers.reserve(specifications.size());  // the ranks' effects refer to them
   for (std::size_t i = 0; i < specifications.size(); ++i) {
-    const Straggler& straggler = impl_->stragglers.emplace_back(
-        make_straggler(specifications[i], workers, seed_of(seed, i)));
-    impl_->specifications.push_back(straggler.canonical);
+    const Straggler& straggler =
+        impl->stragglers.emplace_back(make_straggler(specifications[i], workers, seed_of(seed, i)));
+    impl->specifications.push_back(straggler.canonical);
     for (const int rank : straggler.ranks) {
-      RankEffects& effects = impl_->ranks[static_cast<std::size_t>(rank)];
+      RankEffects& effects = impl->ranks[at(rank)];
       effects.factor *= straggler.factor;
-      effects.slowdown *= straggler.factor / (straggler.slow ? straggler.slow->mean_rate() : 1);
+      effects.slowdown *= straggler.factor / (straggler.slow ? straggler.slow->mean_rate : 1);
       if (!(effects.slowdown <= kLargestProduct)) {
-        throw usage_error(
-            "--straggler {}: found factors of worker {} that multiply to {:g}, "
-            "expected at most {:g}",
-            quote(specifications[i]), rank, effects.slowdown, kLargestProduct);
+        refuse(fmt::format("--straggler {}", quote(specifications[i])),
+               fmt::format("factors of worker {} that multiply to {:g}", rank, effects.slowdown),
+               fmt::format("at most {:g}", kLargestProduct));
       }
-      if (straggler.delay) effects.delays.push_back(straggler.delay.get());
-      if (straggler.slow) effects.slow.push_back(straggler.slow.get());
+      if (straggler.delay) effects.delays.push_back(&straggler.delay);
+      if (straggler.slow) effects.slow.push_back(&*straggler.slow);
       if (straggler.pause) effects.pauses.push_back(*straggler.pause);
     }
   }
+  impl_ = impl;
 }
-
-Scenario::~Scenario() = default;
-Scenario::Scenario(Scenario&&) noexcept = default;
-Scenario& Scenario::operator=(Scenario&&) noexcept = default;
 
 Seconds Scenario::stretched(int rank, std::optional<std::uint64_t> iteration, Seconds start,
                             Seconds compute) const {
   HETSGD_CHECK(rank >= 0 && static_cast<std::size_t>(rank) < impl_->ranks.size());
   HETSGD_CHECK(start >= Seconds(0) && std::isfinite(start.count()));
   HETSGD_CHECK(compute >= Seconds(0) && std::isfinite(compute.count()));
-  const RankEffects& effects = impl_->ranks[static_cast<std::size_t>(rank)];
+  const RankEffects& effects = impl_->ranks[at(rank)];
   double delay_s = 0;
   if (iteration) {
-    for (const DelaySource* source : effects.delays) delay_s += source->delay_s(rank, *iteration);
+    for (const StraggleDelay* source : effects.delays) delay_s += (*source)(rank, *iteration);
   }
   const double work_s = compute.count() * effects.factor;
   if (effects.slow.empty() && effects.pauses.empty()) return Seconds(work_s + delay_s);

@@ -26,9 +26,6 @@ class Scenario {
   // ones draw independently. Errors: usage, naming the option, the key and the valid kinds or keys
   // with the nearest spelling; data for a broken trace file.
   Scenario(const std::vector<std::string>& specifications, int workers, std::uint64_t seed);
-  ~Scenario();
-  Scenario(Scenario&&) noexcept;
-  Scenario& operator=(Scenario&&) noexcept;
 
   // How long iteration `iteration` of worker `rank`, which starts at `start` and would take
   // `compute` undisturbed, takes with all stragglers: >= compute. Factors multiply and hold while
@@ -43,7 +40,7 @@ class Scenario {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<const Impl> impl_;  // immutable, so that copies share it
 };
 
 }  // namespace hetsgd

@@ -1,6 +1,7 @@
 #include "cluster/straggler_kinds.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -15,7 +16,6 @@ namespace {
 // Shorter phases would only slow the simulation down: a step would cross thousands of them.
 constexpr Seconds kShortestPhase = 1us;
 constexpr double kLargestFactor = 1e9;
-constexpr int kNoSplit = std::numeric_limits<int>::max();
 constexpr std::string_view kWorkers = "workers";
 
 OptionRefiner time(OptionSet& set, const std::string& key, Seconds& value, const std::string& help,
@@ -34,6 +34,13 @@ void at_least(const KeyValues& values, std::string_view key, Seconds value, Seco
     values.fail(key, fmt::format("a time of at least {}", format_seconds(least)));
   }
 }
+
+struct DelayRange {
+  Seconds min{0}, max{0};
+  double draw(std::uint64_t seed, int rank, std::uint64_t iteration) const {
+    return straggler_draws(seed, rank, iteration).uniform(min.count(), max.count());
+  }
+};
 
 class ConstantKind final : public StragglerKind {
  public:
@@ -56,7 +63,9 @@ class UniformKind final : public StragglerKind {
     at_least(values, "max", range_.max, range_.min);
   }
   void apply(Straggler& straggler, const StragglerContext& context) const override {
-    straggler.delay = make_uniform_delay(context.seed, kNoSplit, range_, range_);
+    straggler.delay = [seed = context.seed, range = range_](int rank, std::uint64_t iteration) {
+      return range.draw(seed, rank, iteration);
+    };
   }
 
  private:
@@ -79,7 +88,10 @@ class GroupsKind final : public StragglerKind {
     at_least(values, "max2", second_.max, second_.min);
   }
   void apply(Straggler& straggler, const StragglerContext& context) const override {
-    straggler.delay = make_uniform_delay(context.seed, split_, first_, second_);
+    straggler.delay = [seed = context.seed, split = split_, first = first_, second = second_](
+                          int rank, std::uint64_t iteration) {
+      return (rank < split ? first : second).draw(seed, rank, iteration);
+    };
   }
 
  private:
@@ -94,7 +106,10 @@ class LognormalKind final : public StragglerKind {
     set.add("sigma", sigma_, "standard deviation of the delay's logarithm").range(0, 10);
   }
   void apply(Straggler& straggler, const StragglerContext& context) const override {
-    straggler.delay = make_lognormal_delay(context.seed, median_, sigma_);
+    straggler.delay = [seed = context.seed, mu = std::log(median_.count()), sigma = sigma_](
+                          int rank, std::uint64_t iteration) {
+      return straggler_draws(seed, rank, iteration).lognormal(mu, sigma);
+    };
   }
 
  private:
@@ -112,7 +127,11 @@ class ParetoKind final : public StragglerKind {
     set.add("shape", shape_, "the smaller, the heavier the tail").range(0.5, 1000);
   }
   void apply(Straggler& straggler, const StragglerContext& context) const override {
-    straggler.delay = make_pareto_delay(context.seed, scale_, shape_);
+    straggler.delay = [seed = context.seed, scale_s = scale_.count(), shape = shape_](
+                          int rank, std::uint64_t iteration) {
+      const double drawn = straggler_draws(seed, rank, iteration).pareto(scale_s, shape);
+      return std::max(0.0, drawn - scale_s);
+    };
   }
 
  private:
@@ -132,7 +151,7 @@ class PeriodicKind final : public StragglerKind {
     if (duration_ > period_) values.fail("duration", "a time no longer than the period");
   }
   void apply(Straggler& straggler, const StragglerContext&) const override {
-    straggler.slow = make_periodic_phases(period_, duration_, factor_);
+    straggler.slow = periodic_phases(period_, duration_, factor_);
   }
 
  private:
@@ -148,7 +167,7 @@ class BurstKind final : public StragglerKind {
     slowdown(set, factor_);
   }
   void apply(Straggler& straggler, const StragglerContext& context) const override {
-    straggler.slow = make_burst_phases(context.seed, on_, off_, factor_);
+    straggler.slow = burst_phases(context.seed, on_, off_, factor_);
   }
 
  private:
@@ -258,9 +277,8 @@ const RegisteredStraggler& find_straggler_kind(const std::string& name, const st
       straggler_kinds(), [&](const RegisteredStraggler& each) { return each.info.name == name; });
   if (kind != straggler_kinds().end()) return *kind;
   const std::vector<std::string> names = kind_names();
-  throw with_hint(
-      usage_error("{}: found kind {}, expected {}", place, quote(name), alternatives(names)),
-      did_you_mean(name, names));
+  refuse(place, fmt::format("kind {}", quote(name)), alternatives(names),
+         did_you_mean(name, names));
 }
 
 Straggler make_straggler(const std::string& specification, int workers, std::uint64_t seed) {

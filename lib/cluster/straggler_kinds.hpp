@@ -2,9 +2,8 @@
 // and the reading of specifications come, and what they make. A new kind is a class in
 // straggler_kinds.cpp and a row of its table.
 //
-// A DelaySource adds time to an iteration, a SlowSource slows a worker during intervals of the
-// clock, a Pause stops it during one. (A constant factor is none of these: it is one number per
-// rank.)
+// A delay adds time to an iteration, slow phases slow a worker during intervals of the clock, a Pause
+// stops it during one. (A constant factor is none of these: it is one number per rank.)
 //
 //   compute of a step:  work x factor, at the rate of the slow phases that it crosses
 //   then:               the sum of the delays, at full rate
@@ -20,6 +19,7 @@
 
 #include "core/key_values.hpp"
 #include "core/options.hpp"
+#include "core/random.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {
@@ -27,13 +27,10 @@ namespace hetsgd {
 // No time of a straggler is longer: beyond this, clock values lose their microseconds.
 inline constexpr Seconds kLongestStraggle = Seconds(1e9);
 
-// Pure: what it returns depends on its arguments and its seed alone, never on earlier calls. So any
-// rank can ask for any other, in any order, from any thread, and a run can be repeated.
-class DelaySource {
- public:
-  virtual ~DelaySource() = default;
-  virtual double delay_s(int rank, std::uint64_t iteration) const = 0;  // >= 0
-};
+// The extra seconds (>= 0) of one iteration of one rank. Pure: it depends on its arguments and its
+// seed alone, never on earlier calls. So any rank can ask for any other, in any order, from any
+// thread, and a run can be repeated.
+using StraggleDelay = std::function<double(int rank, std::uint64_t iteration)>;
 
 // What holds at a time, and until when it surely does (not beyond the next change).
 struct Phase {
@@ -42,11 +39,9 @@ struct Phase {
 };
 
 // Pure as well, in (rank, time). The caller walks a step from phase to phase.
-class SlowSource {
- public:
-  virtual ~SlowSource() = default;
-  virtual Phase phase(int rank, double time_s) const = 0;
-  virtual double mean_rate() const = 0;  // progress per second of clock, over a long time
+struct SlowPhases {
+  std::function<Phase(int rank, double time_s)> at;
+  double mean_rate = 1;  // progress per second of clock, over a long time
 };
 
 // [begin, end) on the clock.
@@ -58,26 +53,12 @@ struct Pause {
 struct Straggler {
   std::vector<int> ranks;  // ascending
   double factor = 1;
-  std::unique_ptr<DelaySource> delay;
-  std::unique_ptr<SlowSource> slow;
+  StraggleDelay delay = nullptr;
+  std::optional<SlowPhases> slow;
   std::optional<Pause> pause;
   // "kind=...,key=value,...,workers=0-3", defaults filled in: reads back as the same.
   std::string canonical;
 };
-
-struct DelayRange {
-  Seconds min{0}, max{0};
-};
-
-// Extra delays. uniform: ranks below `split` draw from the first range, the others from the second.
-std::unique_ptr<DelaySource> make_uniform_delay(std::uint64_t seed, int split, DelayRange first,
-                                                DelayRange second);
-std::unique_ptr<DelaySource> make_lognormal_delay(std::uint64_t seed, Seconds median, double sigma);
-std::unique_ptr<DelaySource> make_pareto_delay(std::uint64_t seed, Seconds scale, double shape);
-// Slow phases.
-std::unique_ptr<SlowSource> make_periodic_phases(Seconds period, Seconds duration, double factor);
-std::unique_ptr<SlowSource> make_burst_phases(std::uint64_t seed, Seconds on, Seconds off,
-                                              double factor);
 
 struct StragglerInfo {
   std::string name;     // kind=NAME
@@ -115,10 +96,21 @@ const RegisteredStraggler& find_straggler_kind(const std::string& name, const st
 // (usage) open with `--straggler "SPECIFICATION"`.
 Straggler make_straggler(const std::string& specification, int workers, std::uint64_t seed);
 
+// The draws of the straggler with this seed for one iteration of one rank.
+inline RandomStream straggler_draws(std::uint64_t seed, int rank, std::uint64_t iteration) {
+  return {seed, Purpose::straggler, iteration, static_cast<std::uint32_t>(rank)};
+}
+
+// Slow for `duration` at the begin of every period.
+SlowPhases periodic_phases(Seconds period, Seconds duration, double factor);
+// Slow and normal phases of exponential lengths with these means, in turns and on each rank for
+// itself.
+SlowPhases burst_phases(std::uint64_t seed, Seconds on, Seconds off, double factor);
+
 // Reads a delay trace: lines `rank,iteration,delay_s`, rank * = all (a row for the rank itself
 // comes first); a header line, blank lines and # comments are skipped. An iteration without a row
 // has no delay; iterations beyond the largest repeat from 0. Errors (data): file, line, column,
 // found, expected.
-std::unique_ptr<DelaySource> read_delay_trace(const std::string& file, int workers);
+StraggleDelay read_delay_trace(const std::string& file, int workers);
 
 }  // namespace hetsgd

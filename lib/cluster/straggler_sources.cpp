@@ -1,4 +1,4 @@
-// What the kinds of straggler draw: delays and phases as pure functions.
+// What the kinds of straggler draw: slow phases, and delays from a file.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -18,57 +18,6 @@ namespace hetsgd {
 
 namespace {
 
-// The draws of one straggler for one iteration of one rank.
-RandomStream draws(std::uint64_t seed, int rank, std::uint64_t iteration) {
-  return {seed, Purpose::straggler, iteration, static_cast<std::uint32_t>(rank)};
-}
-
-class Uniform final : public DelaySource {
- public:
-  // Ranks below `split` draw from the first range, the others from the second.
-  Uniform(std::uint64_t seed, int split, Seconds min1, Seconds max1, Seconds min2, Seconds max2)
-      : seed_(seed),
-        split_(split),
-        min_s_{min1.count(), min2.count()},
-        max_s_{max1.count(), max2.count()} {}
-
-  double delay_s(int rank, std::uint64_t iteration) const override {
-    const std::size_t group = rank < split_ ? 0 : 1;
-    return draws(seed_, rank, iteration).uniform(min_s_[group], max_s_[group]);
-  }
-
- private:
-  std::uint64_t seed_;
-  int split_;
-  std::array<double, 2> min_s_, max_s_;
-};
-
-class Lognormal final : public DelaySource {
- public:
-  Lognormal(std::uint64_t seed, Seconds median, double sigma)
-      : seed_(seed), mu_(std::log(median.count())), sigma_(sigma) {}
-  double delay_s(int rank, std::uint64_t iteration) const override {
-    return draws(seed_, rank, iteration).lognormal(mu_, sigma_);
-  }
-
- private:
-  std::uint64_t seed_;
-  double mu_, sigma_;
-};
-
-class Pareto final : public DelaySource {
- public:
-  Pareto(std::uint64_t seed, Seconds scale, double shape)
-      : seed_(seed), scale_s_(scale.count()), shape_(shape) {}
-  double delay_s(int rank, std::uint64_t iteration) const override {
-    return std::max(0.0, draws(seed_, rank, iteration).pareto(scale_s_, shape_) - scale_s_);
-  }
-
- private:
-  std::uint64_t seed_;
-  double scale_s_, shape_;
-};
-
 // The k with k * length <= time < (k+1) * length in floating point, so that a boundary belongs to
 // one side only (the quotient can be off by one).
 double block_of(double time_s, double length_s) {
@@ -76,25 +25,6 @@ double block_of(double time_s, double length_s) {
   if (k * length_s > time_s) return k - 1;
   return (k + 1) * length_s <= time_s ? k + 1 : k;
 }
-
-class Periodic final : public SlowSource {
- public:
-  Periodic(Seconds period, Seconds duration, double factor)
-      : period_s_(period.count()), duration_s_(duration.count()), factor_(factor) {}
-  Phase phase(int, double time_s) const override {
-    const double k = block_of(time_s, period_s_);
-    const double slow_end = k * period_s_ + duration_s_;
-    if (time_s < slow_end) return {.factor = factor_, .until_s = slow_end};
-    return {.until_s = (k + 1) * period_s_};
-  }
-  double mean_rate() const override {
-    const double slow_share = duration_s_ / period_s_;
-    return slow_share / factor_ + (1 - slow_share);
-  }
-
- private:
-  double period_s_, duration_s_, factor_;
-};
 
 // Exponential phases, on and off, as a pure function of time.
 //
@@ -104,7 +34,7 @@ class Periodic final : public SlowSource {
 // event before it, an Exp(lambda) time X back: the block draws X and the new state S first; before
 // end - X its chain runs freely from the state in which the block before ended. Any time is reached
 // without the history, at the cost of one block, and the law is exact.
-class Burst final : public SlowSource {
+class Burst {
  public:
   Burst(std::uint64_t seed, Seconds on, Seconds off, double factor)
       : seed_(seed),
@@ -114,7 +44,7 @@ class Burst final : public SlowSource {
         on_share_(on / (on + off)),
         length_s_(4 * (on + off).count()) {}
 
-  Phase phase(int rank, double time_s) const override {
+  Phase phase(int rank, double time_s) const {
     const double k = block_of(time_s, length_s_);
     const double end = (k + 1) * length_s_;
     RandomStream random = stream(rank, k);
@@ -127,7 +57,7 @@ class Burst final : public SlowSource {
     }
     return {.factor = renewal.on ? factor_ : 1, .until_s = end};
   }
-  double mean_rate() const override { return on_share_ / factor_ + (1 - on_share_); }
+  double mean_rate() const { return on_share_ / factor_ + (1 - on_share_); }
 
  private:
   struct Renewal {
@@ -138,7 +68,7 @@ class Burst final : public SlowSource {
 
   // Of one block: after 2^63 of them all are the same.
   RandomStream stream(int rank, double k) const {
-    return draws(seed_, rank, static_cast<std::uint64_t>(std::min(k, 0x1p63)));
+    return straggler_draws(seed_, rank, static_cast<std::uint64_t>(std::min(k, 0x1p63)));
   }
   Renewal draw_renewal(RandomStream& random) const {
     const double back_s = random.exponential() / rate_;
@@ -153,7 +83,7 @@ class Burst final : public SlowSource {
       const Renewal renewal = draw_renewal(random);
       if (renewal.inside) return renewal.on;
     }
-    return draws(seed_, rank, UINT64_MAX).uniform() < on_share_;
+    return straggler_draws(seed_, rank, UINT64_MAX).uniform() < on_share_;
   }
 
   std::uint64_t seed_;
@@ -163,27 +93,21 @@ class Burst final : public SlowSource {
 
 }  // namespace
 
-std::unique_ptr<DelaySource> make_uniform_delay(std::uint64_t seed, int split, DelayRange first,
-                                                DelayRange second) {
-  return std::make_unique<Uniform>(seed, split, first.min, first.max, second.min, second.max);
+SlowPhases periodic_phases(Seconds period, Seconds duration, double factor) {
+  const double period_s = period.count(), duration_s = duration.count();
+  const double slow_share = duration_s / period_s;
+  return {[=](int, double time_s) {
+            const double k = block_of(time_s, period_s), slow_end = k * period_s + duration_s;
+            if (time_s < slow_end) return Phase{.factor = factor, .until_s = slow_end};
+            return Phase{.until_s = (k + 1) * period_s};
+          },
+          slow_share / factor + (1 - slow_share)};
 }
 
-std::unique_ptr<DelaySource> make_lognormal_delay(std::uint64_t seed, Seconds median,
-                                                  double sigma) {
-  return std::make_unique<Lognormal>(seed, median, sigma);
-}
-
-std::unique_ptr<DelaySource> make_pareto_delay(std::uint64_t seed, Seconds scale, double shape) {
-  return std::make_unique<Pareto>(seed, scale, shape);
-}
-
-std::unique_ptr<SlowSource> make_periodic_phases(Seconds period, Seconds duration, double factor) {
-  return std::make_unique<Periodic>(period, duration, factor);
-}
-
-std::unique_ptr<SlowSource> make_burst_phases(std::uint64_t seed, Seconds on, Seconds off,
-                                              double factor) {
-  return std::make_unique<Burst>(seed, on, off, factor);
+SlowPhases burst_phases(std::uint64_t seed, Seconds on, Seconds off, double factor) {
+  const Burst burst(seed, on, off, factor);
+  return {[burst](int rank, double time_s) { return burst.phase(rank, time_s); },
+          burst.mean_rate()};
 }
 
 // kind=trace: delays from a file.
@@ -204,11 +128,12 @@ struct Row {
   }
 };
 
-class Trace final : public DelaySource {
+class DelayTrace {
  public:
-  Trace(std::vector<Row> rows, std::uint64_t length) : rows_(std::move(rows)), length_(length) {}
+  DelayTrace(std::vector<Row> rows, std::uint64_t length)
+      : rows_(std::move(rows)), length_(length) {}
 
-  double delay_s(int rank, std::uint64_t iteration) const override {
+  double delay_s(int rank, std::uint64_t iteration) const {
     const std::uint64_t at = iteration % length_;
     if (const Row* row = find(rank, at)) return row->delay_s;
     const Row* row = find(kAllRanks, at);
@@ -269,7 +194,7 @@ Row read_row(const std::string& file, std::size_t number, std::string_view line,
 
 }  // namespace
 
-std::unique_ptr<DelaySource> read_delay_trace(const std::string& file, int workers) {
+StraggleDelay read_delay_trace(const std::string& file, int workers) {
   const std::string all = read_text_file(file, {.noun = "trace of delays"}, kMostTraceBytes);
   std::vector<Row> rows;
   std::uint64_t length = 0;
@@ -293,7 +218,8 @@ std::unique_ptr<DelaySource> read_delay_trace(const std::string& file, int worke
     throw data_error("{}:{}:1: found the rank and iteration of line {} again, expected them once",
                      file, rows[i].line, rows[i - 1].line);
   }
-  return std::make_unique<Trace>(std::move(rows), length);
+  return [trace = std::make_shared<const DelayTrace>(std::move(rows), length)](
+             int rank, std::uint64_t iteration) { return trace->delay_s(rank, iteration); };
 }
 
 }  // namespace hetsgd

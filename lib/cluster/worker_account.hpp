@@ -71,11 +71,9 @@ struct TimeBreakdown {
   // are counted apart where each goes through the host.
   std::array<std::uint64_t, 4> gpu_buffers{};
   void count(GpuPath path) { ++gpu_buffers[static_cast<std::size_t>(path)]; }
-  void count_sent(Traffic kind, std::uint64_t bytes) {
-    bytes_sent[static_cast<std::size_t>(kind)] += bytes;
-  }
-  void count_received(Traffic kind, std::uint64_t bytes) {
-    bytes_received[static_cast<std::size_t>(kind)] += bytes;
+  void count(Traffic kind, std::uint64_t sent, std::uint64_t received) {
+    bytes_sent[static_cast<std::size_t>(kind)] += sent;
+    bytes_received[static_cast<std::size_t>(kind)] += received;
   }
   // What has travelled, not the times: what a background task sends, its worker has sent.
   void add_traffic(const TimeBreakdown& other) {

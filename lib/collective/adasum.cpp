@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "collective/combine.hpp"
-#include "collective/ring.hpp"
+#include "collective/message_collectives.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -94,23 +94,6 @@ std::vector<double> squared_norms(Device& device, TensorBounds bounds, std::span
 
 // --- collective ----------------------------------------------------------------------------------
 
-// The ranks that are left after the fold, a power of two, counted from 0.
-class AdasumAllReduce::Pairing {
- public:
-  explicit Pairing(const Comm& comm)
-      : count(static_cast<int>(std::bit_floor(static_cast<unsigned>(comm.size())))),
-        folded(2 * (comm.size() - count)),
-        me(comm.rank() < folded ? comm.rank() / 2 : comm.rank() - folded / 2) {}
-
-  // Turns a number of this count into a rank of the group.
-  int rank(int number) const { return number < folded / 2 ? 2 * number : number + folded / 2; }
-  bool leads(int distance) const { return (me & distance) == 0; }
-
-  int count;
-  int folded;  // ranks below this fold in pairs
-  int me;
-};
-
 AdasumAllReduce::AdasumAllReduce(Endpoint& endpoint, Comm& comm, std::vector<std::size_t> bounds,
                                  AdasumShape shape)
     : endpoint_(endpoint),
@@ -163,7 +146,7 @@ void AdasumAllReduce::combine(std::size_t begin, std::span<const float> a, std::
 }
 
 void AdasumAllReduce::tree(std::span<float> x, int tag, Traffic kind) {
-  const Pairing ranks(comm_);
+  const PowerOfTwo ranks(comm_);
   const int r = comm_.rank();
   if (r < ranks.folded && r % 2 == 1) {
     comm_.sendrecv<float>(r - 1, tag, x, {}, kind);
@@ -185,7 +168,7 @@ void AdasumAllReduce::fold(std::span<float> x, int tag, Traffic kind) {
 
 // Algorithm 1; its line numbers stand on the right.
 void AdasumAllReduce::halve_and_double(std::span<float> x, int tag, Traffic kind,
-                                       const Pairing& ranks) {
+                                       const PowerOfTwo& ranks) {
   const auto part = [&](const Slice& slice) {
     return x.subspan(slice.begin, slice.end - slice.begin);
   };

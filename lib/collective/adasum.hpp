@@ -50,6 +50,8 @@ std::vector<float> adasum_of(std::span<const std::vector<float>> vectors, Tensor
 std::vector<double> squared_norms(Device& device, TensorBounds bounds, std::span<const float> x);
 
 // --- many vectors, one per rank ------------------------------------------------------------------
+struct PowerOfTwo;  // message_collectives.hpp
+
 // all_reduce with Adasum for an operator. Keeps its scratch memory: constructed once per vector.
 //
 // Tree  : algorithm 1, recursive vector halving and distance doubling. Partners at distance d
@@ -78,11 +80,10 @@ class AdasumAllReduce {
 
  private:
   using Slice = Comm::Block;
-  class Pairing;
 
   void tree(std::span<float> x, int tag, Traffic kind);
   void fold(std::span<float> x, int tag, Traffic kind);
-  void halve_and_double(std::span<float> x, int tag, Traffic kind, const Pairing& ranks);
+  void halve_and_double(std::span<float> x, int tag, Traffic kind, const PowerOfTwo& ranks);
   void linear(std::span<float> x, int tag, Traffic kind);
   void multiply(std::size_t begin, std::span<const float> a, std::span<const float> b);
   void combine(std::size_t begin, std::span<const float> a, std::span<const float> b,

@@ -37,8 +37,6 @@ void keep_own_part(Comm& comm, Device& device, int tag, std::span<const std::byt
   comm.receive_bytes(comm.rank(), tag, room);
 }
 
-}  // namespace
-
 // Empty parts travel as well: a receiver that expects bytes of a rank that sends none finds out.
 void scatter_all_to_all(Comm& comm, Device& device, int tag, const AllToAll& mine, Traffic kind) {
   const int p = comm.size(), me = comm.rank();
@@ -67,11 +65,12 @@ void scatter_all_to_all(Comm& comm, Device& device, int tag, const AllToAll& min
   }
 }
 
-void exchange_parts(Exchange how, Comm& comm, Device& device, int tag, const AllToAll& mine,
-                    Traffic kind) {
-  if (how != Exchange::blocking) return scatter_all_to_all(comm, device, tag, mine, kind);
-  check_parts(mine, comm.rank(), comm.size());
-  comm.all_to_all_raw(mine, kind);
+}  // namespace
+
+void exchange_parts(Exchange how, Comm& comm, Device& device, int tag,
+                    const CollectiveRequest& request) {
+  if (how == Exchange::blocking) return comm.make(request);
+  scatter_all_to_all(comm, device, tag, request.parts, request.call.kind);
 }
 
 }  // namespace hetsgd

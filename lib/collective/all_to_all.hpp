@@ -20,7 +20,6 @@
 // Source: paper 004, section 6.1.3 (Sven's asynchronous all-to-all).
 #pragma once
 
-#include "cluster/all_to_all.hpp"
 #include "cluster/comm.hpp"
 #include "linalg/device.hpp"
 
@@ -34,14 +33,11 @@ enum class Exchange {
   nonblocking,  // this file, as MPI_Ialltoallv
 };
 
-// What Comm::all_to_all does, without a meeting. Every rank of the group calls it, with the same
-// tag, which nothing else uses meanwhile; calls with one tag are matched in their order. `mine`
-// lies in host memory or in that of `device`, the caller's. Errors: those of Comm::all_to_all; of
-// lengths that differ the receiver says what it got.
-void scatter_all_to_all(Comm& comm, Device& device, int tag, const AllToAll& mine, Traffic kind);
-
-// By either of the two.
-void exchange_parts(Exchange how, Comm& comm, Device& device, int tag, const AllToAll& mine,
-                    Traffic kind);
+// Makes `request`, an all_to_all; but for `blocking` without a meeting. Every rank of the group calls
+// it, with the same tag, which nothing else uses meanwhile; calls with one tag are matched in their
+// order. The parts lie in host memory or in that of `device`, the caller's. Errors: those of
+// Comm::all_to_all; of lengths that differ the receiver of a message says what it got.
+void exchange_parts(Exchange how, Comm& comm, Device& device, int tag,
+                    const CollectiveRequest& request);
 
 }  // namespace hetsgd

@@ -7,26 +7,19 @@
 #include <vector>
 
 #include "cluster/comm.hpp"
+#include "cluster/reduce.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
 
-// y[i] = y[i] op x[i]. Ties of max and min, and values that are not numbers, keep y.
+// y[i] = y[i] op x[i], as all_reduce of two ranks, y being the first: ties of max and min, and values
+// that are not numbers, keep y.
 template <class T>
 void combine(std::span<const T> x, std::span<T> y, ReduceOp op) {
   HETSGD_CHECK_EQ(x.size(), y.size());
-  const std::size_t n = y.size();
-  switch (op) {
-    case ReduceOp::sum:
-      for (std::size_t i = 0; i < n; ++i) y[i] = y[i] + x[i];
-      return;
-    case ReduceOp::max:
-      for (std::size_t i = 0; i < n; ++i) y[i] = y[i] < x[i] ? x[i] : y[i];
-      return;
-    case ReduceOp::min:
-      for (std::size_t i = 0; i < n; ++i) y[i] = x[i] < y[i] ? x[i] : y[i];
-      return;
-  }
+  const void* const in[] = {y.data(), x.data()};
+  void* const out = y.data();
+  reduce_in_rank_order(in, {&out, 1}, 0, y.size(), element_of<T>(), op);
 }
 
 // The first n elements of `scratch`, which grows as needed. Callers keep it between calls: then a

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cluster/trace/trace.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
 #include "core/logging.hpp"
@@ -14,7 +15,6 @@
 #include "result/mllog.hpp"
 #include "result/trace.hpp"
 #include "result/validate.hpp"
-#include "training/trace.hpp"
 
 namespace hetsgd {
 namespace {

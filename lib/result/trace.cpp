@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "training/trace_match.hpp"
 
 namespace hetsgd {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "training/trace.hpp"
+#include "cluster/trace/trace.hpp"
 
 namespace hetsgd {
 

@@ -15,7 +15,7 @@
 //   SBP     update            owner            adds the ranks' sums, row rule
 //
 // The calls named exchange_... do not communicate: they return the exchange
-// as a value (cluster/pending.hpp), which the caller makes with call_now(comm, request), starts
+// as a value (cluster/collective_call.hpp), which the caller makes with comm.make(request), starts
 // with comm.start(request), or moves by messages from request.parts; all ranks the same way. Its
 // memory is the lookup's. The other calls compute: the caller charges them, by the ..._work() of
 // the same name, e.g. endpoint.compute(tables.look_up_work(l), ComputeKind::vector, [&] {
@@ -47,7 +47,7 @@
 #include <span>
 #include <vector>
 
-#include "cluster/pending.hpp"
+#include "cluster/comm.hpp"
 #include "core/non_copyable.hpp"
 #include "core/units.hpp"
 #include "data/batch.hpp"

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "cluster/trace/traced_endpoint.hpp"
 #include "core/host_clock.hpp"
 #include "core/rank_index.hpp"
-#include "training/traced_endpoint.hpp"
 
 namespace hetsgd {
 

@@ -55,10 +55,10 @@
 #include <vector>
 
 #include "cluster/process_group.hpp"
+#include "cluster/trace/trace.hpp"
 #include "table/gathered_rows.hpp"
 #include "training/client.hpp"
 #include "training/rank_messages.hpp"
-#include "training/trace.hpp"
 
 namespace hetsgd {
 

@@ -18,6 +18,7 @@
 
 #include "algorithm/algorithm.hpp"
 #include "cluster/cluster.hpp"
+#include "cluster/trace/trace.hpp"
 #include "core/host_clock.hpp"
 #include "core/units.hpp"
 #include "data/load.hpp"
@@ -62,13 +63,6 @@ struct ConstantGuess {
 std::optional<double> metric_of(const CurvePoint& point, const std::string& metric);
 // The value that counts most where more is better (P@1, else accuracy); empty: only losses apply.
 std::optional<double> accuracy_of(const CurvePoint& point);
-
-// Time that a worker was blocked for another one, or for a service.
-struct WaitedFor {
-  int rank = -1;          // -1: a service
-  std::string service{};  // its name
-  Seconds wait{0};
-};
 
 // What one worker did, totals from the start of the run. Under mpi as of its last report.
 struct WorkerRecord {

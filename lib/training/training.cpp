@@ -4,6 +4,8 @@
 #include <chrono>
 
 #include "cluster/devices.hpp"
+#include "cluster/trace/trace.hpp"
+#include "cluster/trace/traced_endpoint.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
 #include "core/output_file.hpp"
@@ -19,8 +21,6 @@
 #include "training/simulation/charge.hpp"
 #include "training/simulation/estimate.hpp"
 #include "training/simulation/machine.hpp"
-#include "training/trace_match.hpp"
-#include "training/traced_endpoint.hpp"
 #include "training/watcher.hpp"
 
 namespace hetsgd {
@@ -35,6 +35,14 @@ void write_parameters(const std::string& path, std::span<const float> parameters
   OutputFile file(path, {.what = what});
   file.write({reinterpret_cast<const char*>(parameters.data()), parameters.size_bytes()});
   file.commit();
+}
+
+// The accounts of the workers are in the record already.
+void note_waiting(const Trace& trace, Record& record) {
+  std::vector<Seconds> waits;
+  for (const WorkerRecord& worker : record.workers) waits.push_back(worker.report.breakdown.wait);
+  auto whom = waited_for(trace, waits);
+  for (std::size_t r = 0; r < whom.size(); ++r) record.workers[r].waited_for = std::move(whom[r]);
 }
 
 }  // namespace

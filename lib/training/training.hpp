@@ -28,7 +28,7 @@
 
 namespace hetsgd {
 
-class Trace;  // training/trace.hpp
+class Trace;  // cluster/trace/trace.hpp
 
 // What is going on, for a progress line; filled from any worker's thread.
 struct Progress {

@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
+#include "cluster/trace/trace.hpp"
 #include "support/effort.hpp"
 #include "support/run.hpp"
-#include "training/trace.hpp"
 
 namespace hetsgd::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cluster/sim/engine.hpp"
-#include "cluster/sim/sim_cluster.hpp"
+#include "cluster/cluster.hpp"
 
 namespace hetsgd {
 namespace {
@@ -34,7 +34,7 @@ void report(benchmark::State& state, std::uint64_t events) {
 void sleep_ping_pong(benchmark::State& state) {
   const int workers = static_cast<int>(state.range(0));
   const int rounds = 4'000'000 / workers;
-  const auto cluster = make_sim_cluster(options(workers));
+  const auto cluster = make_cluster("sim", options(workers));
   std::uint64_t events = 0;
   for (auto _ : state) {
     events += cluster
@@ -52,7 +52,7 @@ BENCHMARK(sleep_ping_pong)->Arg(10)->Arg(1000)->Arg(10000)->Unit(benchmark::kMil
 void message_ring(benchmark::State& state) {
   const int workers = static_cast<int>(state.range(0));
   const int rounds = 1'000'000 / workers;
-  const auto cluster = make_sim_cluster(options(workers));
+  const auto cluster = make_cluster("sim", options(workers));
   std::uint64_t events = 0;
   for (auto _ : state) {
     events += cluster
@@ -77,7 +77,7 @@ void empty_compute(benchmark::State& state) {
   ClusterOptions with_threads = options(static_cast<int>(state.range(0)));
   with_threads.host_threads = static_cast<int>(state.range(1));
   const int rounds = 200'000 / with_threads.workers;
-  const auto cluster = make_sim_cluster(with_threads);
+  const auto cluster = make_cluster("sim", with_threads);
   std::uint64_t events = 0;
   for (auto _ : state) {
     events += cluster
@@ -100,7 +100,7 @@ void all_reduce(benchmark::State& state) {
                                        std::vector<float>(n, 1.0F));
   ClusterOptions all_cores = options(workers);
   all_cores.host_threads = 0;
-  const auto cluster = make_sim_cluster(all_cores);
+  const auto cluster = make_cluster("sim", all_cores);
   for (auto _ : state) {
     cluster->run([&](Endpoint& endpoint) {
       endpoint.comm().all_reduce<float>(data[static_cast<std::size_t>(endpoint.rank())],

@@ -313,16 +313,5 @@ TEST_P(CommErrorsOn, MessageOfTheWrongSize) {
   }
 }
 
-TEST_P(CommErrorsOn, RanksOutsideOfTheGroup) {
-  int x = 0;
-  failure_of<CheckFailure>(cluster(), 1, [&](Endpoint& endpoint) {
-    endpoint.comm().send(1, 0, std::span<const int>(&x, 1));
-  });
-  failure_of<CheckFailure>(
-      cluster(), 1, [&](Endpoint& endpoint) { endpoint.comm().receive(1, 0, std::span(&x, 1)); });
-  failure_of<CheckFailure>(
-      cluster(), 1, [&](Endpoint& endpoint) { endpoint.comm().broadcast(std::span(&x, 1), 1); });
-}
-
 }  // namespace
 }  // namespace hetsgd::conformance

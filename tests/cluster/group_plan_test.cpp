@@ -1,4 +1,4 @@
-#include "cluster/group_plan.hpp"
+#include "cluster/collective_call.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,11 +9,13 @@
 #include "cluster/profile.hpp"
 #include "core/error.hpp"
 #include "support/failure.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
 namespace {
 
 using test::failure_of;
+using test::TemporaryFile;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -46,34 +48,30 @@ TEST(ProfileList, ErrorsNameWhatIsWrong) {
   const auto failure = [](const std::string& list) {
     return failure_of([&] { load_device_profiles(list, 4); });
   };
-  EXPECT_EQ(failure("v100*4,a100").message, "--profile: found 5 profiles for 4 workers");
+  EXPECT_EQ(failure("v100*4,a100").message,
+            "--profile: found 5 profiles for 4 workers, expected at most one for each");
   EXPECT_EQ(failure("v100*4,a100").hint, "set --workers 5");
-  EXPECT_EQ(failure("v100*999999").message, "--profile: found 999999 profiles for 4 workers");
+  EXPECT_EQ(failure("v100*999999").message,
+            "--profile: found 999999 profiles for 4 workers, expected at most one for each");
   EXPECT_EQ(failure("v100,a10").hint, "did you mean \"a100\"?");
   EXPECT_THAT(failure("v100*0").message, HasSubstr("--profile: found \"0\", expected"));
   EXPECT_THAT(failure("v100*x").message, HasSubstr("--profile: found \"x\", expected"));
   EXPECT_THAT(failure("v100,").message, HasSubstr("--profile: found \"\", expected"));
 }
 
-class NetworkFile {
+class NetworkFile : TemporaryFile {
  public:
   // `nodes`: what stands under this key; of a network with latencies of 1 s and 8 bytes/s.
   explicit NetworkFile(const std::string& nodes, const std::string& more = "")
-      : path_(testing::TempDir() + "machine_files_test.json") {
-    std::ofstream(path_) << R"({"name": "n", "latency_s": 1, "bytes_per_s": 8, )"
-                            R"("server_latency_s": 1, "server_bytes_per_s": 8, "nodes": )"
-                         << nodes << more << "}";
-  }
-  ~NetworkFile() { std::filesystem::remove(path_); }
-  NetworkModel load() const { return load_network_model(path_); }
+      : TemporaryFile("nodes", R"({"name": "n", "latency_s": 1, "bytes_per_s": 8, )"
+                               R"("server_latency_s": 1, "server_bytes_per_s": 8, "nodes": )" +
+                                   nodes + more + "}") {}
+  NetworkModel load() const { return load_network_model(path()); }
   std::string error() const {
     const std::string message = failure_of([&] { load(); }).message;
-    EXPECT_EQ(message.rfind(path_ + ": ", 0), 0U) << message;
-    return message.substr(std::min(message.size(), path_.size() + 2));
+    EXPECT_EQ(message.rfind(path() + ": ", 0), 0U) << message;
+    return message.substr(std::min(message.size(), path().size() + 2));
   }
-
- private:
-  std::string path_;
 };
 
 TEST(NetworkNodes, AreReadAndWritten) {
@@ -98,10 +96,8 @@ TEST(NetworkNodes, AreReadAndWritten) {
   EXPECT_EQ(last.inside->latency, Seconds(0.25));
   // What is written is complete, and reads back as the same.
   const std::string text = to_json_text(network);
-  const std::string path = testing::TempDir() + "machine_files_test_again.json";
-  std::ofstream(path) << text;
-  EXPECT_EQ(to_json_text(load_network_model(path)), text);
-  std::filesystem::remove(path);
+  const TemporaryFile again("nodes_again", text);
+  EXPECT_EQ(to_json_text(load_network_model(again.path())), text);
 }
 
 // Eight GPUs of 11 GB/s in four NICs, 250 GB/s inside.

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "core/error.hpp"
 #include "support/failure.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
 namespace {
@@ -20,18 +20,8 @@ using test::failure_of;
 using testing::Contains;
 using testing::HasSubstr;
 
-class File {
- public:
-  explicit File(const std::string& text)
-      : path_(testing::TempDir() + "profile_test_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name() + ".json") {
-    std::ofstream(path_, std::ios::binary) << text;
-  }
-  ~File() { std::filesystem::remove(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
+struct File : test::TemporaryFile {
+  explicit File(const std::string& text) : TemporaryFile("profile", text) {}
 };
 
 TEST(DeviceProfile, ChargesLaunchesOperationsAndBytes) {

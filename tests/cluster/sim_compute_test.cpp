@@ -96,7 +96,7 @@ TEST(SimCompute, ExceptionComesOutAtItsEnd) {
 }
 
 TEST(SimCompute, DevicesComputeAndSurviveTheRun) {
-  const auto cluster = make_sim_cluster(slow_machine(3));
+  const auto cluster = make_cluster("sim", slow_machine(3));
   std::vector<Device*> devices(3);
   for (int repetition = 0; repetition < 2; ++repetition) {
     cluster->run([&](Endpoint& endpoint) {

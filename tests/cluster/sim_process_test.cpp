@@ -256,7 +256,7 @@ TEST(SimFailure, CallsInDestructorsReturnWhileTheRunIsTornDown) {
 }
 
 TEST(SimFailure, AbortIsSeenAtTheNextEvent) {
-  const auto cluster = make_sim_cluster(slow_machine(2));
+  const auto cluster = make_cluster("sim", slow_machine(2));
   double last = 0;
   EXPECT_THROW(cluster->run([&](Endpoint& endpoint) {
     for (int i = 0; i < 100; ++i) {
@@ -272,10 +272,10 @@ TEST(SimFailure, AbortIsSeenAtTheNextEvent) {
 TEST(SimFailure, SpeedsAndScalesMustBePositive) {
   ClusterOptions options = slow_machine(2);
   options.speed = {1, 0};
-  EXPECT_THROW(make_sim_cluster(options), Error);
+  EXPECT_THROW(make_cluster("sim", options), Error);
   options = slow_machine(2);
   options.payload_scale = -1;
-  EXPECT_THROW(make_sim_cluster(options), Error);
+  EXPECT_THROW(make_cluster("sim", options), Error);
 }
 
 // --- scale ---------------------------------------------------------------------------------------

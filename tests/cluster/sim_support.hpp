@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/sim/sim_cluster.hpp"
+#include "cluster/cluster.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::sim {
@@ -34,7 +34,7 @@ inline ClusterOptions slow_machine(int workers) {
 
 inline ClusterReport run(const ClusterOptions& options,
                          const std::function<void(Endpoint&)>& worker) {
-  return make_sim_cluster(options)->run(worker);
+  return make_cluster("sim", options)->run(worker);
 }
 
 template <class ErrorType>

@@ -1,14 +1,11 @@
 // Scenarios of injected delays, for their tests.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "cluster/straggler.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd::test {
 
@@ -29,18 +26,8 @@ inline double factor_at(const Scenario& s, int rank, double time_s) {
 }
 
 // A delay trace in a file of its own, for as long as the test needs it.
-class TraceFile {
- public:
-  explicit TraceFile(const std::string& text)
-      : path_(testing::TempDir() + "straggler_test_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name() + ".csv") {
-    std::ofstream(path_, std::ios::binary) << text;
-  }
-  ~TraceFile() { std::filesystem::remove(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
+struct TraceFile : TemporaryFile {
+  explicit TraceFile(const std::string& text) : TemporaryFile("delays", text) {}
 };
 
 }  // namespace hetsgd::test

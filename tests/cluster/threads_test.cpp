@@ -12,6 +12,7 @@
 #include "cluster/devices.hpp"
 #include "cluster/random_calls.hpp"
 #include "core/random.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd::threads {
 namespace {
@@ -25,17 +26,6 @@ using conformance::options_for;
 using testing::HasSubstr;
 
 // --- devices -----------------------------------------------------------------------------------
-
-template <class Fn>
-Error error_of(Fn fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(ExitCode::ok, "");
-}
 
 std::vector<std::string> texts(const std::vector<DeviceSpec>& devices) {
   std::vector<std::string> all;
@@ -56,34 +46,34 @@ TEST(ThreadsDevices, ListsRepeatTheirLastEntry) {
 
 TEST(ThreadsDevices, BadEntriesSayWhatWasExpected) {
   const auto parse = [](std::vector<std::string> entries, int workers) {
-    return error_of([&] { parse_devices(entries, workers, 2); });
+    return test::failure_of([&] { parse_devices(entries, workers, 2); });
   };
-  const Error kind = parse({"gpu:0"}, 1);
-  EXPECT_EQ(kind.code(), ExitCode::usage);
-  EXPECT_STREQ(kind.what(),
-               "--devices: found \"gpu:0\", expected cpu:N (N cores), cuda:N or cuda:all");
-  EXPECT_THAT(parse({"cpi:1"}, 1).hint(), HasSubstr("cpu"));
-  EXPECT_EQ(parse({"cpu:0"}, 1).code(), ExitCode::usage);
-  EXPECT_EQ(parse({"cpu:x"}, 1).code(), ExitCode::usage);
-  EXPECT_EQ(parse({"cpu:1:2"}, 1).code(), ExitCode::usage);
-  EXPECT_EQ(parse({"cpu:1,,cpu:1"}, 4).code(), ExitCode::usage);
-  EXPECT_EQ(parse({"cpu:1*0"}, 1).code(), ExitCode::usage);
-  EXPECT_STREQ(parse({"cpu:1*x"}, 1).what(),
-               "--devices DEVICE*N: found \"x\", expected a whole number from 1 to 65536");
-  EXPECT_EQ(parse({"cuda:all*2"}, 1).code(), ExitCode::usage);
-  const Error many = parse({"cpu:1,cpu:1,cpu:1"}, 2);
-  EXPECT_EQ(many.code(), ExitCode::usage);
-  EXPECT_STREQ(many.what(), "--devices: found 3 devices for 2 workers");
-  EXPECT_EQ(many.hint(), "set --workers 3");
-  EXPECT_EQ(parse({"cuda:x"}, 1).code(), ExitCode::usage);
-  EXPECT_EQ(parse({"cuda"}, 1).code(), ExitCode::usage);
-  const Error cuda = parse({"cuda:1000"}, 1);
-  EXPECT_EQ(cuda.code(), ExitCode::device);
-  EXPECT_THAT(cuda.what(), HasSubstr("--devices: cuda:1000: "));
-  EXPECT_FALSE(cuda.hint().empty());
-  const Error cores = parse({"cpu:3"}, 1);
-  EXPECT_EQ(cores.code(), ExitCode::device);
-  EXPECT_STREQ(cores.what(), "--devices: cpu:3 asks for 3 cores, this process may use 2");
+  const test::Failure kind = parse({"gpu:0"}, 1);
+  EXPECT_EQ(kind.code, ExitCode::usage);
+  EXPECT_EQ(kind.message,
+            "--devices: found \"gpu:0\", expected cpu:N (N cores), cuda:N or cuda:all");
+  EXPECT_THAT(parse({"cpi:1"}, 1).hint, HasSubstr("cpu"));
+  EXPECT_EQ(parse({"cpu:0"}, 1).code, ExitCode::usage);
+  EXPECT_EQ(parse({"cpu:x"}, 1).code, ExitCode::usage);
+  EXPECT_EQ(parse({"cpu:1:2"}, 1).code, ExitCode::usage);
+  EXPECT_EQ(parse({"cpu:1,,cpu:1"}, 4).code, ExitCode::usage);
+  EXPECT_EQ(parse({"cpu:1*0"}, 1).code, ExitCode::usage);
+  EXPECT_EQ(parse({"cpu:1*x"}, 1).message,
+            "--devices DEVICE*N: found \"x\", expected a whole number from 1 to 65536");
+  EXPECT_EQ(parse({"cuda:all*2"}, 1).code, ExitCode::usage);
+  const test::Failure many = parse({"cpu:1,cpu:1,cpu:1"}, 2);
+  EXPECT_EQ(many.code, ExitCode::usage);
+  EXPECT_EQ(many.message, "--devices: found 3 devices for 2 workers");
+  EXPECT_EQ(many.hint, "set --workers 3");
+  EXPECT_EQ(parse({"cuda:x"}, 1).code, ExitCode::usage);
+  EXPECT_EQ(parse({"cuda"}, 1).code, ExitCode::usage);
+  const test::Failure cuda = parse({"cuda:1000"}, 1);
+  EXPECT_EQ(cuda.code, ExitCode::device);
+  EXPECT_THAT(cuda.message, HasSubstr("--devices: cuda:1000: "));
+  EXPECT_FALSE(cuda.hint.empty());
+  const test::Failure cores = parse({"cpu:3"}, 1);
+  EXPECT_EQ(cores.code, ExitCode::device);
+  EXPECT_EQ(cores.message, "--devices: cpu:3 asks for 3 cores, this process may use 2");
 }
 
 TEST(ThreadsDevices, CoresAreOwnOnesOrNone) {
@@ -118,10 +108,10 @@ TEST(ThreadsDevices, BackgroundTasksAreNotPinned) {
 TEST(ThreadsOptions, SpeedsAboveOneAreRefused) {
   auto options = options_for(2);
   options.speed = {1, 1.5};
-  EXPECT_EQ(error_of([&] { make_cluster("threads", options); }).hint(),
+  EXPECT_EQ(test::failure_of([&] { make_cluster("threads", options); }).hint,
             "divide all speeds by the largest");
   options.speed = {0};
-  EXPECT_EQ(error_of([&] { make_cluster("threads", options); }).code(), ExitCode::usage);
+  EXPECT_EQ(test::failure_of([&] { make_cluster("threads", options); }).code, ExitCode::usage);
 }
 
 // --- delays ------------------------------------------------------------------------------------

@@ -32,9 +32,8 @@ void exchange_and_check(Exchange how, Endpoint& endpoint, Comm& comm, const Leng
   }
   std::vector<float> receive(expected.size());
   exchange_parts(how, comm, endpoint.device(), 3,
-                 all_to_all_parts(std::span<const float>(send), send_counts, std::span(receive),
-                                  receive_counts),
-                 Traffic::rows);
+                 all_to_all(std::span<const float>(send), send_counts, std::span(receive),
+                            receive_counts, Traffic::rows));
   EXPECT_TRUE(receive == expected);
 }
 
@@ -66,9 +65,8 @@ TEST(ScatterAllToAll, LengthsThatDifferAreFoundOut) {
       const std::vector<float> send(5);
       std::vector<float> receive(receive_counts[0] + receive_counts[1]);
       exchange_parts(how, endpoint.comm(), endpoint.device(), 3,
-                     all_to_all_parts(std::span<const float>(send), send_counts, std::span(receive),
-                                      receive_counts),
-                     Traffic::rows);
+                     all_to_all(std::span<const float>(send), send_counts, std::span(receive),
+                                receive_counts, Traffic::rows));
     }),
                  CheckFailure);
   }

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "algorithm/algorithm.hpp"
+#include "cluster/trace/trace.hpp"
 #include "core/non_copyable.hpp"
 #include "core/options.hpp"
 #include "support/effort.hpp"
-#include "training/trace.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd::test {

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cluster/trace/trace.hpp"
 #include "core/error.hpp"
 #include "support/run.hpp"
-#include "training/trace.hpp"
 
 namespace hetsgd::test {
 namespace {

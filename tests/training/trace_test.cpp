@@ -1,12 +1,11 @@
 // A trace says where a worker's time went: its ranges against the time breakdown that the cluster keeps.
-#include "training/trace.hpp"
+#include "cluster/trace/trace.hpp"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "support/clicks.hpp"
-#include "training/trace_match.hpp"
 
 namespace hetsgd::test {
 namespace {

@@ -5,9 +5,7 @@
 #include "cluster/reduce.hpp"
 #include "collective/adasum.hpp"
 #include "collective/all_to_all.hpp"
-#include "collective/halving_doubling.hpp"
-#include "collective/ring.hpp"
-#include "collective/tree.hpp"
+#include "collective/message_collectives.hpp"
 #include "collective_bench.hpp"
 #include "core/error.hpp"
 #include "core/rank_index.hpp"
@@ -86,10 +84,8 @@ std::shared_ptr<Buffer> outgoing(Endpoint& endpoint, std::size_t count) {
 }
 
 BenchOperation make_all_gather(Endpoint& endpoint, std::size_t count) {
-  return [&comm = endpoint.comm(),
-          mine = outgoing(endpoint, count / at(endpoint.size()))](std::span<float> x) {
-    comm.all_gather(std::span<const float>(mine->span()), x, Traffic::parameters);
-  };
+  return [&comm = endpoint.comm(), mine = outgoing(endpoint, count / at(endpoint.size()))](
+             std::span<float> x) { comm.all_gather(mine->span(), x, Traffic::parameters); };
 }
 
 template <Exchange how>
@@ -98,8 +94,7 @@ BenchOperation make_exchange(Endpoint& endpoint, std::size_t count) {
   return [&endpoint, mine = outgoing(endpoint, count),
           counts = std::vector<std::size_t>(ranks, count / ranks)](std::span<float> x) {
     exchange_parts(how, endpoint.comm(), endpoint.device(), kTag,
-                   all_to_all_parts(std::span<const float>(mine->span()), counts, x, counts),
-                   Traffic::parameters);
+                   all_to_all<float>(mine->span(), counts, x, counts, Traffic::parameters));
   };
 }
 

@@ -14,10 +14,10 @@ void request_rows(const Tables& tables, Comm& comm, const Batch& batch, Lookup& 
   tables.request(batch, lookup);
   CollectiveRequest counts = tables.exchange_counts(lookup);
   counts.call.kind = kind;
-  call_now(comm, counts);
+  comm.make(counts);
   CollectiveRequest ids = tables.exchange_ids(lookup);
   ids.call.kind = kind;
-  call_now(comm, ids);
+  comm.make(ids);
 }
 
 }  // namespace
@@ -48,8 +48,7 @@ void SvenStages::compute(Stage stage, std::uint64_t k, const Work& tables, Funct
 
 void SvenStages::make(Stage stage, const CollectiveRequest& request, int tag) {
   const Seconds begin = self_.now();
-  exchange_parts(options_.exchange, self_.comm(), self_.device(), tag, request.parts,
-                 request.call.kind);
+  exchange_parts(options_.exchange, self_.comm(), self_.device(), tag, request);
   self_.stage_times()[stage] += self_.now() - begin;
 }
 
@@ -58,7 +57,7 @@ SvenStages::Ticket SvenStages::start(std::uint64_t k, const CollectiveRequest& r
   self_.device().synchronize();  // another device of this GPU reads it next
   return communication_->add([slot = slots_[k % slots_.size()], how = options_.exchange, request,
                               tag](Endpoint& endpoint, Comm& comm) {
-    exchange_parts(how, comm, endpoint.device(), tag, request.parts, request.call.kind);
+    exchange_parts(how, comm, endpoint.device(), tag, request);
   });
 }
 

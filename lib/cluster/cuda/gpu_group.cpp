@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "cluster/cuda/nccl.hpp"
-#include "cluster/cuda/nccl_group.hpp"
+#include "cluster/cuda/nccl_member.hpp"
 #include "cluster/cuda/tree_group.hpp"
 #include "core/error.hpp"
 
@@ -52,7 +51,9 @@ std::unique_ptr<GpuGroup> make_gpu_group(std::vector<int> gpus, const GpuGroupOp
   }
   if (options.method != AllReduce::ring) {
     const std::string problem = nccl_problem(gpus);
+#ifdef HETSGD_NCCL
     if (problem.empty()) return make_nccl_group(std::move(gpus), options);
+#endif
     if (options.method == AllReduce::nccl) {
       throw with_hint(device_error("--all-reduce nccl: {}", problem), "use --all-reduce ring");
     }

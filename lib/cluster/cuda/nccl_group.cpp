@@ -1,24 +1,15 @@
-#include "cluster/cuda/nccl_group.hpp"
+// GpuGroup by NCCL.
+#include "cluster/cuda/nccl_member.hpp"
 
 #ifdef HETSGD_NCCL
 #include <atomic>
 #include <mutex>
 #include <thread>
 
-#include "cluster/cuda/nccl_member.hpp"
 #include "cluster/cuda/ring_group.hpp"
 #include "core/error.hpp"
-#endif
 
 namespace hetsgd::cuda {
-
-#ifndef HETSGD_NCCL
-
-std::unique_ptr<GpuGroup> make_nccl_group(std::vector<int>, const GpuGroupOptions&) {
-  return nullptr;
-}
-
-#else
 
 namespace {
 
@@ -68,7 +59,7 @@ class NcclGroup final : public GpuGroup {
   const std::vector<int> gpus_;
   RingGroup ring_;  // for what NCCL does not do
   std::once_flag made_;
-  std::vector<std::unique_ptr<NcclMember> > members_;
+  std::vector<std::unique_ptr<NcclMember>> members_;
   std::atomic<bool> failed_ = false;
 };
 
@@ -78,6 +69,5 @@ std::unique_ptr<GpuGroup> make_nccl_group(std::vector<int> gpus, const GpuGroupO
   return std::make_unique<NcclGroup>(std::move(gpus), options);
 }
 
-#endif
-
 }  // namespace hetsgd::cuda
+#endif

@@ -8,8 +8,12 @@
 #pragma once
 
 #ifdef HETSGD_NCCL
-#include "cluster/collective_call.hpp"
+#include <memory>
+#include <vector>
+
+#include "cluster/cuda/gpu_group.hpp"
 #include "cluster/cuda/nccl.hpp"
+#include "cluster/cuda/rank_gpu.hpp"
 #include "core/non_copyable.hpp"
 #include "linalg/cuda/resources.hpp"
 
@@ -18,23 +22,23 @@ namespace hetsgd::cuda {
 // One thread at a time. Used by both groups of ranks: threads of one process (nccl_group.cpp) and
 // processes (rank_gpu.cpp). What it starts runs on its own stream, which waits for nobody else's:
 // the caller has waited until its buffers are ready.
-class NcclMember : NonCopyable {
+class NcclMember final : public NcclRank, NonCopyable {
  public:
   // Takes over `comm`, whose GPU is `gpu` and the current one; it may still be in the making
   // (blocking = 0).
   NcclMember(ncclComm_t comm, int gpu, int rank, int size);
   // Destroys the communicator; aborts it where a call failed or has not ended, since destroying it
   // would wait for the other ranks.
-  ~NcclMember();
+  ~NcclMember() override;
 
   // Starts the share of this rank; in and out as GpuGroup::move has them. Only when done(). Errors
   // (device): a call failed.
-  void start(const CollectiveCall& call, const void* in, void* out);
+  void start(const CollectiveCall& call, const void* in, void* out) override;
   // True: the communicator is there, and what was started has ended. Does not wait. Errors
   // (device): it never will.
-  bool done();
+  bool done() override;
   // From here on its kernels wait for nobody. Nothing can be started any more (checked).
-  void abort() noexcept;
+  void abort() noexcept override;
 
  private:
   // Gives one collective to NCCL. Its result may be "in progress".
@@ -51,6 +55,11 @@ class NcclMember : NonCopyable {
   // True while joining, too.
   bool pending_ = true;
 };
+
+// GpuGroup by NCCL: the ranks of one process, with a communicator for each, made together at the first
+// call. fetch() and what else NCCL does not do go by a RingGroup with `options`. Requires:
+// nccl_problem(gpus) is empty.
+std::unique_ptr<GpuGroup> make_nccl_group(std::vector<int> gpus, const GpuGroupOptions& options);
 
 }  // namespace hetsgd::cuda
 #endif

@@ -85,23 +85,6 @@ std::string nccl_problem(std::span<const RankGpu> ranks) {
 
 #ifdef HETSGD_NCCL
 
-namespace {
-
-class OfProcesses final : public NcclRank {
- public:
-  explicit OfProcesses(std::unique_ptr<NcclMember> member) : member_(std::move(member)) {}
-  void start(const CollectiveCall& call, const void* in, void* out) override {
-    member_->start(call, in, out);
-  }
-  bool done() override { return member_->done(); }
-  void abort() noexcept override { member_->abort(); }
-
- private:
-  const std::unique_ptr<NcclMember> member_;
-};
-
-}  // namespace
-
 RankGpu rank_gpu(int gpu) {
   RankGpu mine;
   cudaDeviceProp properties;
@@ -134,7 +117,7 @@ std::unique_ptr<NcclRank> join_nccl(const NcclId& bytes, int gpu, int rank, int 
   HETSGD_CUDA(cudaSetDevice(gpu));
   const Nccl& nccl = Nccl::get();
   nccl.check(nccl.init_rank(&comm, size, id, rank, &config), "ncclCommInitRankConfig");
-  return std::make_unique<OfProcesses>(std::make_unique<NcclMember>(comm, gpu, rank, size));
+  return std::make_unique<NcclMember>(comm, gpu, rank, size);
 }
 
 #else

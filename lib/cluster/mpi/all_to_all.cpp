@@ -1,4 +1,4 @@
-// MpiComm::all_to_all.
+// The all_to_all of MpiComm.
 //
 //    every rank to every other: [call | announcement | short part]
 //         | heard from all: lengths are checked, and the call
@@ -45,40 +45,37 @@ class MpiComm::AllToAllHere {
                        (send == 0 || is_device_memory(mine_.send, send)) &&
                        (receive == 0 || is_device_memory(mine_.receive, receive));
     // Where NCCL may move the data, nothing is copied before it is known that it will not.
-    if (!hopes) source_.emplace(mine_.send, send);
+    if (!hopes) make_source();
     for (int d = 1; d < comm_.size(); ++d) announce(comm_.next(d), hopes);
     // Every rank hears the hopes of all, so all decide alike.
     bool all_hope = hopes;
     follow_.resize(comm_.members_.size());
     for (int d = comm_.size() - 1; d > 0; --d) all_hope = listen(comm_.next(d)) && all_hope;
     if (all_hope && comm_.nccl_works(call_)) return comm_.by_nccl(call_, &mine_, nullptr);
-    if (!source_) source_.emplace(mine_.send, send);
+    if (!source_) make_source();
     const int me = comm_.rank_;
     // The own part: a copy within this rank.
-    target().put(offset(mine_.receive_counts, me), *source_, offset(mine_.send_counts, me),
-                 mine_.part_for(me).size());
+    const std::span<std::byte> room = target_room(me);
+    target_->put(static_cast<std::size_t>(room.data() - target_->data()), *source_,
+                 static_cast<std::size_t>(here_.part_for(me).data() - source_->data()),
+                 room.size());
     move_long_parts(hopes);
     target_->store();
   }
 
  private:
-  // In bytes, of rank's part in `send` or `receive`. O(p), and so p^2 per call: p is small beside
-  // the data.
-  std::size_t offset(std::span<const std::size_t> counts, int rank) const {
-    return mine_.width * AllToAll::sum(counts.first(static_cast<std::size_t>(rank)));
-  }
-  std::span<const std::byte> part_for(int to) const {
-    return {source_->data() + offset(mine_.send_counts, to), mine_.part_for(to).size()};
-  }
-  std::span<std::byte> room_for(int from) {
-    return {target().data() + offset(mine_.receive_counts, from), mine_.room_for(from).size()};
+  // here_: the same parts where this rank's messages reach them.
+  void make_source() {
+    source_.emplace(mine_.send, mine_.send_bytes());
+    here_.send = source_->data();
   }
   // Made when it is first needed: NCCL needs none.
-  MessageMemory& target() {
+  std::span<std::byte> target_room(int from) {
     if (!target_) {
       target_.emplace(HostMemory::Use::write, mine_.receive, mine_.receive_bytes());
+      here_.receive = target_->data();
     }
-    return *target_;
+    return here_.room_for(from);
   }
   // What lies in GPU memory cannot travel with its length.
   bool travels_alone(int to, bool hopes) const {
@@ -92,7 +89,7 @@ class MpiComm::AllToAllHere {
     const Announcement announcement{mine_.part_for(to).size(), hopes, alone};
     const std::span<const std::byte> parts[] = {
         std::as_bytes(std::span(&call_, 1)), std::as_bytes(std::span(&announcement, 1)),
-        alone || hopes ? std::span<const std::byte>() : part_for(to)};
+        alone || hopes ? std::span<const std::byte>() : here_.part_for(to)};
     comm_.transport_.send(comm_.world_rank(to), comm_.tag(kSmallPhase), parts, call_.kind);
   }
 
@@ -112,8 +109,8 @@ class MpiComm::AllToAllHere {
     follow_[static_cast<std::size_t>(from)] = theirs.part_follows;
     const auto part = content.subspan(sizeof call_ + sizeof theirs);
     if (!part.empty()) {
-      std::byte* const room = room_for(from).data();
-      if (cuda::ExchangeMemory* const gpu = target().gpu()) {
+      std::byte* const room = target_room(from).data();
+      if (cuda::ExchangeMemory* const gpu = target_->gpu()) {
         gpu->copy(room, part.data(), part.size());
       } else {
         std::memcpy(room, part.data(), part.size());
@@ -127,12 +124,12 @@ class MpiComm::AllToAllHere {
     for (int d = comm_.size() - 1; d > 0; --d) {
       const int from = comm_.next(d);
       if (follow_[static_cast<std::size_t>(from)] == 0) continue;
-      requests.receive(comm_.world_rank(from), comm_.tag(kScatter), room_for(from));
+      requests.receive(comm_.world_rank(from), comm_.tag(kScatter), target_room(from));
     }
     for (int d = 1; d < comm_.size(); ++d) {
       const int to = comm_.next(d);
       if (travels_alone(to, hopes)) {
-        requests.send(comm_.world_rank(to), comm_.tag(kScatter), part_for(to));
+        requests.send(comm_.world_rank(to), comm_.tag(kScatter), here_.part_for(to));
       }
     }
     requests.wait(&TimeBreakdown::communicate);
@@ -140,18 +137,14 @@ class MpiComm::AllToAllHere {
 
   MpiComm& comm_;
   const AllToAll& mine_;
+  AllToAll here_ = mine_;
   const CollectiveCall& call_;
   std::optional<MessageMemory> source_, target_;
   std::vector<std::uint8_t> follow_;  // by rank: its part comes in a message of its own
 };
 
-void MpiComm::all_to_all_raw(const AllToAll& mine, Traffic kind) {
-  const CollectiveCall call{
-      .collective = Collective::all_to_all, .count = mine.width, .kind = kind};
-  count(kind, mine.bytes_out(rank_), mine.bytes_in(rank_));
-  Inside inside(*this);
+void MpiComm::move_parts_of(const CollectiveCall& call, const AllToAll& mine) {
   AllToAllHere(*this, mine, call).run();
-  inside.leave();
 }
 
 }  // namespace hetsgd::mpi

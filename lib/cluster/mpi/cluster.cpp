@@ -27,15 +27,14 @@ std::vector<std::string> resolve(const std::vector<std::string>& entries, int wo
   auto devices = split_devices(entries);
   if (devices.empty()) return devices;
   const auto last = devices.back();
-  devices.resize(std::max(devices.size(), static_cast<std::size_t>(workers)), last);
+  devices.resize(std::max(devices.size(), at(workers)), last);
   for (std::size_t r = 0; r < std::min(devices.size(), ranks.size()); ++r) {
     const ProcessPlace& rank = ranks[r];
     if (devices[r] == "cuda:auto") {
       const auto gpus = all_gpus(devices[r]);
-      devices[r] = gpus[static_cast<std::size_t>(rank.local_rank) % gpus.size()];
+      devices[r] = gpus[at(rank.local_rank) % gpus.size()];
     } else if (devices[r] == "cpu:auto") {
-      const std::size_t sharers =
-          is_bound(ranks, rank) ? 1 : static_cast<std::size_t>(rank.local_size);
+      const std::size_t sharers = is_bound(ranks, rank) ? 1 : at(rank.local_size);
       devices[r] = fmt::format("cpu:{}", std::max<std::size_t>(1, rank.cores.size() / sharers));
     }
   }
@@ -48,9 +47,8 @@ std::vector<std::string> resolve(const std::vector<std::string>& entries, int wo
 Placement place(const std::vector<DeviceSpec>& devices, const std::vector<ProcessPlace>& ranks,
                 int r) {
   // The services' rank has no device; its threads take a core.
-  const auto device_of = [&](int at) {
-    const auto i = static_cast<std::size_t>(at);
-    return i < devices.size() ? devices[i] : DeviceSpec{.text = "services"};
+  const auto device_of = [&](int of) {
+    return at(of) < devices.size() ? devices[at(of)] : DeviceSpec{.text = "services"};
   };
   const ProcessPlace& rank = ranks[at(r)];
   Placement placement{.seat = {.device = device_of(r), .pinned = {}}, .cores = rank.cores};

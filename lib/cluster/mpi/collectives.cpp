@@ -3,14 +3,12 @@
 #include <cstring>
 
 #include "cluster/blocking.hpp"
-#include "cluster/group_plan.hpp"
 #include "cluster/mpi/comm.hpp"
 #include "cluster/reduce.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::mpi {
-
-using Use = HostMemory::Use;
 
 namespace {
 
@@ -24,16 +22,21 @@ std::span<const std::byte> bytes_of(const CollectiveCall& call) {
 
 }  // namespace
 
-// Where each rank's slice lies, in bytes.
+// Where each rank's slice lies, in bytes: its own data in all_gather, else its block.
 struct MpiComm::Slices {
   std::vector<std::size_t> bounds;  // [p + 1]
 
-  template <class BeginOf>
-  Slices(int p, BeginOf begin_of) {
-    for (int r = 0; r <= p; ++r) bounds.push_back(begin_of(r));
+  Slices(const CollectiveCall& call, int p) {
+    const bool gather = call.collective == Collective::all_gather;
+    for (int r = 0; r < p; ++r) {
+      bounds.push_back(gather ? at(r) * call.count
+                              : hetsgd::block_of(r, p, call.count).begin *
+                                    element_bytes(call.element));
+    }
+    bounds.push_back(gather ? at(p) * call.count : call.bytes());
   }
-  std::size_t begin(int r) const { return bounds[static_cast<std::size_t>(r)]; }
-  std::size_t bytes(int r) const { return bounds[static_cast<std::size_t>(r) + 1] - begin(r); }
+  std::size_t begin(int r) const { return bounds[at(r)]; }
+  std::size_t bytes(int r) const { return bounds[at(r) + 1] - begin(r); }
 };
 
 MpiComm::Inside::Inside(MpiComm& comm) : comm_(comm) {
@@ -132,42 +135,94 @@ void MpiComm::spread(const CollectiveCall& call, std::span<std::byte> data) {
   }
 }
 
-void MpiComm::barrier() {
-  Inside inside(*this);
-  rounds({.collective = Collective::barrier});
-  inside.leave();
-}
-
 void MpiComm::meet(Collective why) {
   const Inside inside(*this);
   rounds({.collective = why});
 }
 
-std::unique_ptr<Comm> MpiComm::split(int color, int key) {
-  // Three steps inside of one collective: all choices to all, a number from rank 0 of the world,
-  // and that number to all. The plan is then the same function of the same choices on every rank.
-  const SplitChoice mine{color, key};
+// Three steps inside of one collective: all choices to all, a number from rank 0 of the world, and
+// that number to all. The plan is then the same function of the same choices on every rank.
+void MpiComm::split_group(const CollectiveCall& call, SplitPart& part) {
   std::vector<SplitChoice> choices(members_.size());
-  const CollectiveCall call{.collective = Collective::split};
   int number = 0;
-  {
-    Inside inside(*this);
-    gather_small(call, std::as_bytes(std::span(&mine, 1)),
-                 std::as_writable_bytes(std::span(choices)));
-    // One number for the groups of all colours: they share no rank.
-    if (rank_ == 0) number = groups_.new_group();
-    spread(call, std::as_writable_bytes(std::span(&number, 1)));
-    inside.leave();
+  gather_small(call, std::as_bytes(std::span(&part.choice, 1)),
+               std::as_writable_bytes(std::span(choices)));
+  if (rank_ == 0) number = groups_.new_group();
+  spread(call, std::as_writable_bytes(std::span(&number, 1)));
+  if (part.choice.color < 0) return;
+  for (std::vector<int>& ranks : plan_groups(choices)) {
+    const auto me = std::ranges::find(ranks, rank_);
+    if (me == ranks.end()) continue;
+    const int rank = static_cast<int>(me - ranks.begin());
+    for (int& r : ranks) r = world_rank(r);
+    part.comm = std::make_unique<MpiComm>(transport_, groups_,
+                                          std::make_shared<Group>(number, std::move(ranks)), rank);
+    return;
   }
-  if (color < 0) return nullptr;
-  auto groups = plan_groups(choices);
-  auto& ranks = *std::ranges::find_if(groups, [&](const std::vector<int>& group) {
-    return std::ranges::find(group, rank_) != group.end();
-  });
-  const int rank = static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
-  for (int& r : ranks) r = world_rank(r);
-  return std::make_unique<MpiComm>(transport_, groups_,
-                                   std::make_shared<Group>(number, std::move(ranks)), rank);
+}
+
+// --- with data: one of three ways. Which it is depends on the length and on what rounds() has found
+// out for all, so all ranks take the same one.
+
+void MpiComm::make_raw(const CollectiveRequest& request) {
+  const CollectiveCall& call = request.call;
+  if (call.collective == Collective::agree) return agree_by_gathering(request);
+  const CollectiveMemory mine = memory_of(request, rank_, size());
+  if (size() == 1 && (mine.in_place || call.collective == Collective::broadcast)) {
+    return world().safepoint();
+  }
+  const auto [sent, received] = traffic_of(request, rank_, size());
+  count(call.kind, sent, received);
+  Inside inside(*this);
+  if (call.collective == Collective::barrier) {
+    rounds(call);
+  } else if (call.collective == Collective::split) {
+    split_group(call, *static_cast<SplitPart*>(request.out));
+  } else if (call.collective == Collective::all_to_all) {
+    move_parts_of(call, request.parts);
+  } else if (call.bytes() <= kSmall) {
+    CollectiveViews<HostMemory> views(mine);
+    move_small(call, views);
+    views.store();
+  } else if (begin_large(call, request.in, request.out)) {
+    by_nccl(call, request.in, request.out);
+  } else {
+    CollectiveViews<MessageMemory> views(mine);
+    move_large(call, views);
+    views.store();
+  }
+  inside.leave();
+}
+
+void MpiComm::move_small(const CollectiveCall& call, CollectiveViews<HostMemory>& views) {
+  switch (call.collective) {
+    case Collective::broadcast:
+      return spread(call, {rank_ == call.root ? views.in() : views.out(), call.count});
+    case Collective::all_gather:
+      return gather_small(call, {views.in(), call.count},
+                          {views.out(), members_.size() * call.count});
+    default:
+      return reduce_small(call, views.out());
+  }
+}
+
+void MpiComm::move_large(const CollectiveCall& call, CollectiveViews<MessageMemory>& views) {
+  const Slices slices(call, size());
+  std::byte* data = views.out();
+  switch (call.collective) {
+    case Collective::broadcast:
+      if (rank_ == call.root) data = views.in();
+      scatter_slices(call, slices, data);
+      break;
+    case Collective::all_gather:
+      views.target.put(slices.begin(rank_), views.source);
+      break;
+    default:
+      reduce_slices(call, views.target, slices);
+      if (call.collective == Collective::reduce_scatter) return;
+      break;
+  }
+  gather_slices(slices, data);
 }
 
 // --- reductions
@@ -225,132 +280,78 @@ void MpiComm::gather_slices(const Slices& slices, std::byte* data) {
   requests.wait(&TimeBreakdown::communicate);
 }
 
-void MpiComm::all_reduce_raw(void* data, std::size_t n, Element element, ReduceOp op,
-                             Traffic kind) {
-  if (size() == 1) return world().safepoint();
-  // The four large collectives below have one form: count the bytes, enter, then one of three ways.
-  // The way depends on the length and on what rounds() has found out for all, so all ranks take the
-  // same one.
-  const CollectiveCall call{
-      .collective = Collective::all_reduce, .count = n, .element = element, .op = op, .kind = kind};
-  const std::size_t unit = element_bytes(element), bytes = n * unit;
-  const Slices slices(size(),
-                      [&](int r) { return (r == size() ? n : block_of(r, n).begin) * unit; });
-  const std::size_t mine = slices.bytes(rank_), others = members_.size() - 1;
-  count(kind, others * mine + bytes - mine, others * mine + bytes - mine);
-  Inside inside(*this);
-  if (bytes <= kSmall) {
-    HostMemory host(Use::update, data, bytes);
-    reduce_small(call, host.data());
-    host.store();
-  } else if (begin_large(call, data, data)) {
-    by_nccl(call, data, data);
-  } else {
-    MessageMemory memory(Use::update, data, bytes);
-    reduce_slices(call, memory, slices);
-    gather_slices(slices, memory.data());
-    memory.store();
-  }
-  inside.leave();
-}
-
-void MpiComm::reduce_scatter_raw(void* data, std::size_t n, Element element, ReduceOp op,
-                                 Traffic kind) {
-  if (size() == 1) return world().safepoint();
-  const CollectiveCall call{.collective = Collective::reduce_scatter,
-                            .count = n,
-                            .element = element,
-                            .op = op,
-                            .kind = kind};
-  const std::size_t unit = element_bytes(element), bytes = n * unit;
-  const Slices slices(size(),
-                      [&](int r) { return (r == size() ? n : block_of(r, n).begin) * unit; });
-  const std::size_t mine = slices.bytes(rank_);
-  count(kind, bytes - mine, (members_.size() - 1) * mine);
-  Inside inside(*this);
-  const std::size_t begin = slices.begin(rank_);
-  if (bytes <= kSmall) {
-    HostMemory host(Use::update, data, bytes);
-    reduce_small(call, host.data());
-    // The other slices are unspecified, and not worth a copy to the GPU.
-    host.store(begin, begin + mine);
-  } else if (begin_large(call, data, data)) {
-    by_nccl(call, data, data);
-  } else {
-    MessageMemory memory(Use::update, data, bytes);
-    reduce_slices(call, memory, slices);
-    memory.store(begin, begin + mine);
-  }
-  inside.leave();
-}
-
-// --- copies
-
 // The root sends each rank one slice, (p-1)/p of the data in all, and everybody passes its own on:
 // no link carries more than twice the data, whatever p is. The root has all slices, but takes part
 // in the gathering as the others do: it gets what it has.
-void MpiComm::broadcast_large(const CollectiveCall& call, std::span<std::byte> data) {
-  const Slices slices(
-      size(), [&](int r) { return r == size() ? data.size() : block_of(r, data.size()).begin; });
-  {
-    Requests requests(transport_, "broadcasts");
-    const auto slice = [&](int r) { return data.subspan(slices.begin(r), slices.bytes(r)); };
-    if (rank_ == call.root) {
-      for (int d = 1; d < size(); ++d) {
-        requests.send(world_rank(next(d)), tag(kScatter), slice(next(d)));
-      }
-    } else {
-      requests.receive(world_rank(call.root), tag(kScatter), slice(rank_));
+void MpiComm::scatter_slices(const CollectiveCall& call, const Slices& slices, std::byte* data) {
+  Requests requests(transport_, "broadcasts");
+  if (rank_ == call.root) {
+    for (int d = 1; d < size(); ++d) {
+      requests.send(world_rank(next(d)), tag(kScatter),
+                    {data + slices.begin(next(d)), slices.bytes(next(d))});
     }
-    requests.wait(&TimeBreakdown::communicate);
+  } else {
+    requests.receive(world_rank(call.root), tag(kScatter),
+                     {data + slices.begin(rank_), slices.bytes(rank_)});
   }
-  gather_slices(slices, data.data());
+  requests.wait(&TimeBreakdown::communicate);
 }
 
-void MpiComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) {
-  check_rank(root, size());
-  if (size() == 1) return world().safepoint();
-  const CollectiveCall call{
-      .collective = Collective::broadcast, .count = bytes, .root = root, .kind = kind};
-  const auto others = members_.size() - 1;
-  count(kind, rank_ == root ? others * bytes : 0, rank_ == root ? 0 : bytes);
-  const auto use = rank_ == root ? Use::read : Use::write;
-  Inside inside(*this);
-  if (bytes <= kSmall) {
-    HostMemory host(use, data, bytes);
-    spread(call, {host.data(), bytes});
-    if (rank_ != root) host.store();
-  } else if (begin_large(call, data, data)) {
-    by_nccl(call, data, data);
-  } else {
-    MessageMemory memory(use, data, bytes);
-    broadcast_large(call, {memory.data(), bytes});
-    if (rank_ != root) memory.store();
-  }
-  inside.leave();
+// --- NCCL
+//
+// Whether NCCL does a collective is decided by all ranks alike:
+//
+//                begin_large: all bring GPU memory and hope for it
+//    unknown ------------------------------------------------------> asked (once per group)
+//                                                       all GPUs will do |      | some will not
+//                                                                        v      v
+//                                              works: a communicator, until    never again
+//                                              the run ends
+
+// Large collectives begin with it: so the wait for late ranks is not mixed up with what the
+// transfer takes, and the calls of the ranks are compared. True: all bring GPU memory alone, and
+// NCCL goes on.
+bool MpiComm::begin_large(const CollectiveCall& call, const void* in, const void* out) {
+  const bool mine = hopes_for_nccl() && is_device_memory(in, 1) && is_device_memory(out, 1);
+  return rounds(call, mine) && nccl_works(call);
 }
 
-void MpiComm::all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) {
-  const CollectiveCall call{.collective = Collective::all_gather, .count = bytes, .kind = kind};
-  const std::size_t p = members_.size();
-  count(kind, (p - 1) * bytes, (p - 1) * bytes);
-  Inside inside(*this);
-  if (bytes <= kSmall) {
-    const HostMemory source(mine, bytes);
-    HostMemory target(Use::write, all, p * bytes);
-    gather_small(call, {source.data(), bytes}, {target.data(), p * bytes});
-    target.store();
-  } else if (begin_large(call, mine, all)) {
-    by_nccl(call, mine, all);
-  } else {
-    const MessageMemory source(mine, bytes);
-    MessageMemory target(Use::write, all, p * bytes);
-    const Slices slices(size(), [&](int r) { return static_cast<std::size_t>(r) * bytes; });
-    target.put(slices.begin(rank_), source);
-    gather_slices(slices, target.data());
-    target.store();
-  }
-  inside.leave();
+bool MpiComm::hopes_for_nccl() const {
+  // Once the group knows that NCCL does not work, no rank hopes any more.
+  return (!group_->knows_nccl || group_->nccl != nullptr) && groups_.gpus().tries_nccl();
+}
+
+// All ranks hope for it, so all of them come here, and may make steps together.
+bool MpiComm::nccl_works(const CollectiveCall& call) {
+  if (!group_->knows_nccl) ask_for_nccl(call);
+  return group_->nccl != nullptr;
+}
+
+// All ranks of the group are here, and each has a GPU. Its messages belong to the collective that
+// is on.
+void MpiComm::ask_for_nccl(CollectiveCall call) {
+  GpuRanks& gpus = groups_.gpus();
+  const cuda::RankGpu mine = gpus.mine();
+  std::vector<cuda::RankGpu> all(members_.size());
+  gather_small(call, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  // Before can_use_nccl() may throw: that ends the run on every rank, as all have the same facts.
+  group_->knows_nccl = true;
+  if (!gpus.can_use_nccl(all)) return;
+  cuda::NcclId id{};
+  if (rank_ == 0) id = cuda::make_nccl_id();
+  // The spread has a root; all ranks change their call in the same way, so the calls still agree.
+  call.root = 0;
+  spread(call, std::as_writable_bytes(std::span(id)));
+  group_->nccl = &gpus.join(world(), id, rank_, size());
+}
+
+// in, out: as GpuGroup::move has them.
+void MpiComm::by_nccl(const CollectiveCall& call, const void* in, void* out) {
+  Process& me = World::current();
+  me.device->synchronize();  // NCCL's stream does not wait for the device's
+  me.breakdown.count(GpuPath::nccl);
+  group_->nccl->start(call, in, out);
+  await(world(), *group_->nccl, "waits for NCCL");
 }
 
 }  // namespace hetsgd::mpi

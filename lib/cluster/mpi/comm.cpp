@@ -10,9 +10,7 @@
 namespace hetsgd::mpi {
 
 void MpiComm::count(Traffic kind, std::size_t sent, std::size_t received) {
-  TimeBreakdown& breakdown = World::current().breakdown;
-  breakdown.bytes_sent[static_cast<std::size_t>(kind)] += sent;
-  breakdown.bytes_received[static_cast<std::size_t>(kind)] += received;
+  World::current().breakdown.count(kind, sent, received);
 }
 
 std::unique_ptr<PendingCall> MpiComm::start_raw(const CollectiveRequest& request) {

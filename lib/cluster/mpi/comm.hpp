@@ -43,7 +43,6 @@
 #include <mutex>
 #include <vector>
 
-#include "cluster/collective_call.hpp"
 #include "cluster/comm.hpp"
 #include "cluster/mpi/gpu_ranks.hpp"
 #include "cluster/mpi/message_memory.hpp"
@@ -112,10 +111,6 @@ class MpiComm final : public Comm {
   int size() const override { return static_cast<int>(members_.size()); }
   // A safepoint; asks the library, and does not wait.
   bool poll(int from, int tag) override;
-  void barrier() override;
-  // Collective over this group. The members of all colours get one new number, since no rank is in
-  // two of the new groups.
-  std::unique_ptr<Comm> split(int color, int key) override;
   // Returns when `data` may be reused. Long data that nobody waits for are copied (transport.hpp).
   void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
   // All of it is copied, also where the receiver waits.
@@ -127,13 +122,7 @@ class MpiComm final : public Comm {
   void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
                       Traffic kind) override;
   // Data may lie in host memory or in that of the process' GPU, on each rank as it likes.
-  void all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
-                      Traffic kind) override;
-  void broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) override;
-  void all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) override;
-  void reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
-                          Traffic kind) override;
-  void all_to_all_raw(const AllToAll& mine, Traffic kind) override;
+  void make_raw(const CollectiveRequest& request) override;
   // The first call starts a background process, which makes all started calls of this communicator.
   std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override;
 
@@ -158,8 +147,8 @@ class MpiComm final : public Comm {
   void check_tag(int tag) const;
   // theirs: begins with the CollectiveCall of rank `other`.
   void check_call(const CollectiveCall& mine, int other, std::span<const std::byte> theirs) const;
-  // Counts payload bytes in the caller's time breakdown, by the formulas above, so that they depend
-  // on neither the threshold of small data nor the way through NCCL.
+  // Counts payload bytes in the caller's time breakdown. Those of collectives are traffic_of(), so
+  // that they depend on neither the threshold of small data nor the way through NCCL.
   void count(Traffic kind, std::size_t sent, std::size_t received);
   void send_message(int to, int tag, std::span<const std::byte> data, Traffic kind,
                     Transport::Sending how);
@@ -171,7 +160,7 @@ class MpiComm final : public Comm {
                     std::span<std::byte> all);
   // Dissemination: after the round of distance d a rank has heard of the 2 d - 1 ranks before it.
   bool rounds(const CollectiveCall& call, bool mine = true);
-  // --- NCCL (collectives_nccl.cpp)
+  // --- NCCL
   bool hopes_for_nccl() const;
   bool begin_large(const CollectiveCall& call, const void* in, const void* out);
   bool nccl_works(const CollectiveCall& call);
@@ -179,10 +168,15 @@ class MpiComm final : public Comm {
   void by_nccl(const CollectiveCall& call, const void* in, void* out);
   // --- the parts of collectives (collectives.cpp)
   void spread(const CollectiveCall& call, std::span<std::byte> data);
+  // The members of all colours get one new number, since no rank is in two of the new groups.
+  void split_group(const CollectiveCall& call, SplitPart& part);
+  void move_parts_of(const CollectiveCall& call, const AllToAll& mine);  // all_to_all.cpp
+  void move_small(const CollectiveCall& call, CollectiveViews<HostMemory>& views);
+  void move_large(const CollectiveCall& call, CollectiveViews<MessageMemory>& views);
   void reduce_small(const CollectiveCall& call, void* data);
   void reduce_slices(const CollectiveCall& call, MessageMemory& memory, const Slices& slices);
   void gather_slices(const Slices& slices, std::byte* data);
-  void broadcast_large(const CollectiveCall& call, std::span<std::byte> data);
+  void scatter_slices(const CollectiveCall& call, const Slices& slices, std::byte* data);
 
   Transport& transport_;
   Groups& groups_;

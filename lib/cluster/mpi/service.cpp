@@ -166,8 +166,8 @@ class MpiPort::Call {
         std::as_bytes(std::span(&info, 1)), call.request,
         std::span(kZeros).first(padding(sizeof info + call.request.size())),
         std::as_bytes(call.payload)};
-    me.breakdown.count_sent(Traffic::control, call.request.size());
-    me.breakdown.count_sent(call.kind, call.payload.size_bytes());
+    me.breakdown.count(Traffic::control, call.request.size(), 0);
+    me.breakdown.count(call.kind, call.payload.size_bytes(), 0);
     World& world = transport_.world();
     begin_ = world.now();
     transport_.send(host_, transport_.tags().request(port.number_), parts, call.kind);
@@ -189,8 +189,8 @@ class MpiPort::Call {
     if (!begun.empty()) std::memcpy(reply_payload_.data(), begun.data(), begun.size());
     head.take_rest(reply_payload_.subspan(begun.size()));
     TimeBreakdown& mine = World::current().breakdown;
-    mine.count_received(Traffic::control, reply_.size());
-    mine.count_received(static_cast<Traffic>(head.info().kind), reply_payload_.size());
+    mine.count(Traffic::control, 0, reply_.size());
+    mine.count(static_cast<Traffic>(head.info().kind), 0, reply_payload_.size());
   }
   Seconds begin() const { return begin_; }
 

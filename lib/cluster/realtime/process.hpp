@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "cluster/blocking.hpp"
@@ -60,17 +61,21 @@ class Wait {
   ~Wait() = default;
 };
 
-// A Wait from lambdas: `Until wait([&] { return ...; }, [&] { return blocked_in_...; });`
-template <class Ready, class Describe>
+// A Wait from lambdas: `Until wait([&] { return ...; }, [&] { return blocked_in_...; });`. A third
+// one says whether it is interruptible.
+template <class Ready, class Describe, class Interruptible = std::true_type>
 class Until final : public Wait {
  public:
-  Until(Ready is_ready, Describe text) : ready_(is_ready), describe_(text) {}
+  Until(Ready is_ready, Describe text, Interruptible is_interruptible = {})
+      : ready_(is_ready), describe_(text), interruptible_(is_interruptible) {}
   bool ready() const override { return ready_(); }
   std::string describe() const override { return std::string(describe_()); }
+  bool interruptible() const override { return interruptible_(); }
 
  private:
   Ready ready_;
   Describe describe_;
+  Interruptible interruptible_;
 };
 
 // Something that happens outside of this operating-system process and announces itself to nobody: a

@@ -39,22 +39,13 @@ class StartedCalls::Call final : public PendingCall {
   // the two has happened. It cannot wait for ever: with `failing` the run is aborted here, and the
   // background process is unwound as soon as its own peers let go of that memory.
   void settle(bool failing) noexcept override {
-    class Settled final : public Wait {
-     public:
-      explicit Settled(const Call& call) : call_(call) {}
-      bool ready() const override { return call_.complete || call_.queue_->background_task->ended; }
-      bool interruptible() const override { return false; }
-      std::string describe() const override { return call_.describe(); }
-
-     private:
-      const Call& call_;
-    };
     World& world = queue_->world;
     auto lock = world.lock();
     if (complete) return;
     if (failing) world.fail_with_what_unwinds();
     caller = &World::current();
-    world.block(lock, Settled(*this));
+    world.block(lock, Until([&] { return complete || queue_->background_task->ended; },
+                            [&] { return describe(); }, std::false_type()));
   }
 
   const CollectiveRequest request;
@@ -116,7 +107,7 @@ void StartedCalls::make_all(Queue& queue, Comm& twin) {
     Call& call = *queue.open.front();
     lock.unlock();
     call.time.begin = world.now();
-    call_now(twin, call.request);
+    twin.make(call.request);
     call.time.end = world.now();
     lock = world.lock();
     queue.open.pop_front();

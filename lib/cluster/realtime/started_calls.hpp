@@ -5,7 +5,7 @@
 //
 // A call, between its caller and the background process:
 //
-//   start()              its turn                    call_now() has returned
+//   start()              its turn                    make() has returned
 //     |  open, queued ------------> open, being made -----------------------> complete
 //     |        |                           |                                     |
 //     |        +-------- abort ------------+--> left behind: the background      v

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "cluster/comm.hpp"
-#include "cluster/pending.hpp"
 #include "cluster/sim/mailbox.hpp"
 #include "cluster/sim/rendezvous.hpp"
 #include "cluster/sim/world.hpp"
@@ -95,20 +94,12 @@ class SimComm final : public Comm {
   // A loop that only polls would stop virtual time: after a million misses without a call that
   // blocks it is ended by a check failure.
   bool poll(int from, int tag) override;
-  void barrier() override;
-  std::unique_ptr<Comm> split(int color, int key) override;
   void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
   void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
   Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override;
-  void all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
-                      Traffic kind) override;
-  void broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) override;
-  void all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) override;
-  std::shared_ptr<const void> agree_raw(const void* mine, std::size_t bytes, const Maker& make,
-                                        Traffic kind) override;
-  void reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
-                          Traffic kind) override;
-  void all_to_all_raw(const AllToAll& mine, Traffic kind) override;
+  void make_raw(const CollectiveRequest& request) override {
+    group_->rendezvous.attend(rank_, request);
+  }
   std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override {
     return group_->started.start(group_, rank_, request);
   }

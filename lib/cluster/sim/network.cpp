@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/rank_index.hpp"
+
 namespace hetsgd::sim {
 
 namespace {
@@ -59,13 +61,10 @@ Network::Route Network::route(int from, int to) {
 
 // Without names and nodes.
 NetworkModel Network::slowest(const Counts& members) const {
-  NetworkModel model;
-  model.latency = model_.latency;
-  model.bytes_per_s = model_.bytes_per_s;
-  model.server_latency = model_.server_latency;
-  model.server_bytes_per_s = model_.server_bytes_per_s;
-  model.shared_bus = model_.shared_bus;
-  model.all_reduce = model_.all_reduce;
+  NetworkModel model = model_;
+  model.name.clear();
+  model.source.clear();
+  model.nodes.clear();
   if (model_.nodes.empty()) return model;
   int size = 0;
   for (const auto& [index, count] : members) size += count;
@@ -108,7 +107,7 @@ std::optional<NodeLevel> Network::inner_level(const Counts& members) const {
 
 GroupNetwork Network::group(std::span<const int> workers) {
   Counts members;
-  for (const int worker : workers) ++members[node_of_[static_cast<std::size_t>(worker)]];
+  for (const int worker : workers) ++members[node_of_[at(worker)]];
   GroupNetwork group{slowest(members), {}, {}};
   if (workers.size() < 2) return group;
   const double rate = group.model.bytes_per_s;
@@ -117,7 +116,7 @@ GroupNetwork Network::group(std::span<const int> workers) {
     group.model.latency = Seconds(node.latency);
     group.model.bytes_per_s = node.links.front().bytes_per_s();
     for (const int worker : workers) {
-      group.node_of.push_back(node_of_[static_cast<std::size_t>(worker)]);
+      group.node_of.push_back(node_of_[at(worker)]);
     }
   }
   std::vector<Hop>& hops = group.hops;
@@ -143,7 +142,7 @@ GroupNetwork Network::group(std::span<const int> workers) {
   }
   for (const int worker : workers) {
     Node& node = this->node(worker);
-    const int count = members[node_of_[static_cast<std::size_t>(worker)]];
+    const int count = members[node_of_[at(worker)]];
     if (leaves && node.kind.own_links) {
       hops.push_back({&node.link(worker), outer_share(node.link(worker))});
     }

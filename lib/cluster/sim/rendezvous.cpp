@@ -6,6 +6,7 @@
 #include "cluster/reduce.hpp"
 #include "cluster/sim/comm.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::sim {
 
@@ -19,13 +20,6 @@ constexpr std::size_t kTaskBytes = std::size_t{256} << 10;
 constexpr std::size_t kWindowBytes = std::size_t{1} << 20;
 // What split exchanges per rank: colour and key.
 constexpr double kSplitBytes = 8;
-
-// As hetsgd::block_of: the blocks of reduce_scatter, the larger ones first.
-Comm::Block block_of(std::size_t rank, std::size_t size, std::size_t n) {
-  const std::size_t base = n / size, extra = n % size;
-  const std::size_t begin = rank * base + std::min(rank, extra);
-  return {begin, begin + base + (rank < extra ? 1 : 0)};
-}
 
 // Messages that `rank` sends in a binomial broadcast. Counted from the root, a rank sends to itself
 // plus 1, 2, 4, ... below its own lowest set bit (the root, which has none, to all of them): p - 1
@@ -52,19 +46,19 @@ Rendezvous::Rendezvous(World& world, const Members& members, CollectiveOrder* or
 
 // While the run is torn down (a destructor calls) the rank does not join: others' memory may be
 // gone. block() then throws or returns, and the result is unspecified.
-void Rendezvous::attend(int rank, const CollectiveCall& call, const void* in, void* out) {
+void Rendezvous::attend(int rank, const CollectiveRequest& request) {
   Engine& engine = world_.engine;
-  Attendance mine{.process = &engine.current(collective_name(call.collective))};
-  if (!engine.tearing_down()) join(rank, call, in, out, mine);
+  Attendance mine{.process = &engine.current(collective_name(request.call.collective))};
+  if (!engine.tearing_down()) join(rank, request, mine);
   engine.block([this] {
     return blocked_in_collective(collective_name(call_.collective), arrived_, size());
   });
 }
 
-void Rendezvous::join(int rank, const CollectiveCall& call, const void* in, void* out,
-                      Attendance& mine) {
+void Rendezvous::join(int rank, const CollectiveRequest& request, Attendance& mine) {
   // All checks come before the first change, so that one that fails leaves the others as they are.
-  const auto r = static_cast<std::size_t>(rank);
+  const CollectiveCall& call = request.call;
+  const std::size_t r = at(rank);
   if (attendance_[r] != nullptr) {
     throw CheckFailure(fmt::format(
         "rank {} calls {} in {} while its {} goes on in {}: give a background task a Comm of "
@@ -80,14 +74,13 @@ void Rendezvous::join(int rank, const CollectiveCall& call, const void* in, void
   }
   // Each pair is compared once, when the second of the two comes: p^2 / 2 comparisons per call.
   for (int other = 0; call.collective == Collective::all_to_all && other < size(); ++other) {
-    const auto o = static_cast<std::size_t>(other);
-    if (attendance_[o] == nullptr) continue;
-    check_same_parts(other, parts(o), rank, *static_cast<const AllToAll*>(in));
+    if (attendance_[at(other)] == nullptr) continue;
+    check_same_parts(other, parts(at(other)), rank, request.parts);
   }
   attendance_[r] = &mine;
   arrival_[r] = world_.engine.now();
-  in_[r] = in;
-  out_[r] = out;
+  in_[r] = request.input();
+  out_[r] = request.out;
   if (++arrived_ == size() && (order_ == nullptr || order_->may_begin(*this))) start();
 }
 
@@ -144,18 +137,16 @@ void Rendezvous::complete() {
   if (order_ != nullptr) order_->ended();
 }
 
-double Rendezvous::charged() const {
-  return world_.network.charged(call_.count * element_bytes(call_.element), call_.kind);
-}
+double Rendezvous::charged() const { return world_.network.charged(call_.bytes(), call_.kind); }
 
 // Of an all_to_all: as NetworkModel::all_to_all_cost wants them. A rank's link is full duplex, so
 // the larger of what it sends and receives counts; what it keeps for itself passes no link.
 Rendezvous::Load Rendezvous::busiest_load() const {
-  const auto all_ranks = static_cast<std::size_t>(size());
+  const std::size_t all_ranks = at(size());
   const bool bus = members_.network.model.shared_bus;
   Load most, all;
   for (int r = 0; r < size(); ++r) {
-    const AllToAll& mine = parts(static_cast<std::size_t>(r));
+    const AllToAll& mine = parts(at(r));
     const Inside out = inside(mine.send_counts, r), in = inside(mine.receive_counts, r);
     const auto charge = [&](std::size_t bytes, std::size_t parts) {
       return world_.network.charged_parts(bytes, parts, call_.kind);
@@ -177,8 +168,7 @@ Rendezvous::Inside Rendezvous::inside(std::span<const std::size_t> counts, int r
   const std::vector<std::size_t>& node_of = members_.network.node_of;
   Inside sum;
   for (std::size_t r = 0; r < node_of.size(); ++r) {
-    const auto me = static_cast<std::size_t>(rank);
-    if (r == me || node_of[r] != node_of[me]) continue;
+    if (r == at(rank) || node_of[r] != node_of[at(rank)]) continue;
     sum.elements += counts[r];
     ++sum.parts;
   }
@@ -211,8 +201,7 @@ double Rendezvous::cost(const Load& load) const {
       return model.reduce_scatter_cost(size(), bytes).count();
     case Collective::all_to_all:
       return model.all_to_all_cost(size(), bytes, load.inside).count();
-    case Collective::barrier:
-    case Collective::while_paused_together:
+    default:
       break;
   }
   return model.barrier_cost(size()).count();
@@ -248,8 +237,8 @@ void Rendezvous::count_bytes() const {
         sent = received = (p - 1) * charged() / p;
         break;
       case Collective::all_to_all: {
-        const AllToAll& mine = parts(static_cast<std::size_t>(r));
-        const auto others = static_cast<std::size_t>(p - 1);
+        const AllToAll& mine = parts(at(r));
+        const std::size_t others = at(p - 1);
         sent = world_.network.charged_parts(mine.bytes_out(r), others, call_.kind);
         received = world_.network.charged_parts(mine.bytes_in(r), others, call_.kind);
         break;
@@ -257,11 +246,10 @@ void Rendezvous::count_bytes() const {
       case Collective::split:
         sent = received = (p - 1) * kSplitBytes;
         break;
-      case Collective::barrier:
-      case Collective::while_paused_together:
+      default:
         break;
     }
-    const int worker = members_.workers[static_cast<std::size_t>(r)];
+    const int worker = members_.workers[at(r)];
     world_.count_sent(worker, call_.kind, sent);
     world_.count_received(worker, call_.kind, received);
   }
@@ -274,7 +262,7 @@ void Rendezvous::start_moving() {
   if (call_.collective == Collective::barrier || call_.collective == Collective::split) return;
   if (call_.collective == Collective::agree) return;
   std::size_t n = call_.count;
-  std::size_t bytes = n * element_bytes(call_.element) * attendance_.size();
+  std::size_t bytes = call_.bytes() * attendance_.size();
   if (call_.collective == Collective::all_to_all) {  // ranges of receivers
     n = attendance_.size();
     bytes = 0;
@@ -303,7 +291,7 @@ void Rendezvous::move(std::size_t begin, std::size_t end) const {
     case Collective::reduce_scatter:
       return reduce_blocks(begin, end);
     case Collective::broadcast: {
-      const auto root = static_cast<std::size_t>(call_.root);
+      const auto root = at(call_.root);
       for (std::size_t r = 0; r < out_.size(); ++r) {
         if (r != root) std::memcpy(static_cast<std::byte*>(out_[r]) + begin, from(root), n);
       }
@@ -338,40 +326,37 @@ void Rendezvous::reduce_all(std::size_t begin, std::size_t end) const {
 // own contribution of that element has been read by then.
 void Rendezvous::reduce_blocks(std::size_t begin, std::size_t end) const {
   for (std::size_t r = 0; r < out_.size(); ++r) {
-    const auto block = block_of(r, out_.size(), call_.count);
+    const Block block = block_of(static_cast<int>(r), size(), call_.count);
     reduce_in_rank_order(in_, {&out_[r], 1}, std::max(begin, block.begin), std::min(end, block.end),
                          call_.element, call_.op);
   }
 }
 
 // The new groups' workers are named by their ranks in the run, also where this group is itself a
-// part. A rank that joins none keeps its null group.
+// part.
 void Rendezvous::form_groups() const {
-  const auto part = [&](int r) -> SplitPart& {
-    return *static_cast<SplitPart*>(out_[static_cast<std::size_t>(r)]);
-  };
+  const auto part = [&](int r) { return static_cast<SplitPart*>(out_[at(r)]); };
   std::vector<SplitChoice> choices;
-  for (int r = 0; r < size(); ++r) choices.push_back(part(r).choice);
+  for (int r = 0; r < size(); ++r) choices.push_back(part(r)->choice);
   for (const std::vector<int>& ranks : plan_groups(choices)) {
     std::vector<int> workers;
-    for (const int r : ranks) workers.push_back(members_.workers[static_cast<std::size_t>(r)]);
+    for (const int r : ranks) workers.push_back(members_.workers[at(r)]);
     const auto group = std::make_shared<Group>(world_, std::move(workers));
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      part(ranks[i]).group = group;
-      part(ranks[i]).rank = static_cast<int>(i);
-    }
+    int rank = 0;
+    for (const int r : ranks) part(r)->comm = std::make_unique<SimComm>(group, rank++);
   }
 }
 
-// On the event loop, with no current process: `make` must not block (Comm::agree), and is checked.
+// One rank's `make` makes the result for all, which is right as it must be the same everywhere: with
+// P ranks this is P times less work and memory than each on its own. On the event loop, with no
+// current process: `make` must not block (Comm::agree), and is checked.
 void Rendezvous::make_for_all() const {
   std::vector<std::byte> all(in_.size() * call_.count);
   for (std::size_t r = 0; r < in_.size(); ++r) {
     std::memcpy(all.data() + r * call_.count, in_[r], call_.count);
   }
-  const auto part = [&](std::size_t r) -> AgreePart& { return *static_cast<AgreePart*>(out_[r]); };
-  const auto made = (*part(0).make)(all.data());
-  for (std::size_t r = 0; r < out_.size(); ++r) part(r).made = made;
+  const auto made = (*static_cast<AgreePart*>(out_.front())->make)(all.data());
+  for (void* part : out_) static_cast<AgreePart*>(part)->made = made;
 }
 
 }  // namespace hetsgd::sim

@@ -24,8 +24,7 @@
 #include <memory>
 #include <vector>
 
-#include "cluster/collective_call.hpp"
-#include "cluster/group_plan.hpp"
+#include "cluster/comm.hpp"
 #include "cluster/sim/world.hpp"
 
 namespace hetsgd::sim {
@@ -40,19 +39,6 @@ struct Members {
 
   const std::vector<int> workers;
   const GroupNetwork network;
-};
-
-// What a rank brings to split, and what it gets.
-struct SplitPart {
-  SplitChoice choice;
-  std::shared_ptr<Group> group;  // null: none
-  int rank = 0;
-};
-
-// What a rank brings to agree, and what it gets: the same object as all others.
-struct AgreePart {
-  const Comm::Maker* make = nullptr;
-  std::shared_ptr<const void> made;
 };
 
 // A rank in a collective, from its arrival to the completion. It lies on the stack of a process
@@ -86,14 +72,13 @@ class Rendezvous {
 
   int size() const { return members_.size(); }
 
-  // Returns when the collective is complete. in: what the rank contributes; out: where its result
-  // goes (a SplitPart for split, an AgreePart for agree; of all_to_all `in` is the AllToAll).
-  // Checked: all ranks make the same call, and no rank is here twice. The time until the last
-  // arrival is `wait` in the breakdown, that from then on `communicate`.
-  void attend(int rank, const CollectiveCall& call, const void* in, void* out);
-  // The same without waiting: `mine` is complete later. The memory behind in and out is the
+  // Returns when the collective is complete. Checked: all ranks make the same call, and no rank is
+  // here twice. The time until the last arrival is `wait` in the breakdown, that from then on
+  // `communicate`.
+  void attend(int rank, const CollectiveRequest& request);
+  // The same without waiting: `mine` is complete later. The request and its memory are the
   // collective's until then. When it throws, this rank has not joined.
-  void join(int rank, const CollectiveCall& call, const void* in, void* out, Attendance& mine);
+  void join(int rank, const CollectiveRequest& request, Attendance& mine);
   // From now on it may begin. Called by the order, once for every call that had to wait for its
   // turn.
   void take_turn();

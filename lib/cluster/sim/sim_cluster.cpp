@@ -1,12 +1,17 @@
-#include "cluster/sim/sim_cluster.hpp"
-
+// The `sim` cluster: workers are fibers, time is virtual, the mathematics runs for real on all
+// cores.
+//
+// Same options and seed give the same bytes of results, whatever the host's load and number of
+// threads. Limits: fibers have stacks of 256 KiB; what needs more belongs into compute or a pause,
+// which run on threads' stacks (compute_cancellable may run its function on the fiber's). Devices
+// live as long as the cluster.
+#include "cluster/cluster.hpp"
 #include "cluster/sim/endpoint.hpp"
 #include "core/error.hpp"
 #include "core/rank_index.hpp"
 
-namespace hetsgd {
+namespace hetsgd::sim {
 
-namespace sim {
 namespace {
 
 void check_positive(std::string_view option, double value) {
@@ -14,6 +19,8 @@ void check_positive(std::string_view option, double value) {
   throw usage_error("{}: found {}, expected a number above 0", option, value);
 }
 
+// The scenario is shared, the other options are copied. Errors: usage, for speeds and scales that are
+// not above 0; check failure, for a profile or a network without rates.
 // run() may be called several times, each run from virtual time 0 on the same devices. It blocks
 // its thread, which becomes the event loop; abort() comes from any other.
 class SimCluster final : public Cluster {
@@ -115,16 +122,12 @@ void SimCluster::abort(std::exception_ptr error) {
   if (engine_ != nullptr) engine_->abort(std::move(error));
 }
 
-const bool sim_registered = register_cluster({.name = "sim",
-                                              .help = "simulated workers on a virtual clock",
-                                              .make = make_sim_cluster,
-                                              .is_virtual = true});
+const bool sim_registered = register_cluster(
+    {.name = "sim",
+     .help = "simulated workers on a virtual clock",
+     .make = [](const ClusterOptions& options) { return std::make_unique<SimCluster>(options); },
+     .is_virtual = true});
 
 }  // namespace
-}  // namespace sim
 
-std::unique_ptr<Cluster> make_sim_cluster(const ClusterOptions& options) {
-  return std::make_unique<sim::SimCluster>(options);
-}
-
-}  // namespace hetsgd
+}  // namespace hetsgd::sim

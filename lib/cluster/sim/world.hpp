@@ -134,10 +134,10 @@ struct World {
   // bytes count when the call is made, received ones when they arrive: what is in flight when the
   // run ends was sent and not received.
   void count_sent(int worker, Traffic kind, double bytes) {
-    breakdown(worker).count_sent(kind, whole(bytes));
+    breakdown(worker).count(kind, whole(bytes), 0);
   }
   void count_received(int worker, Traffic kind, double bytes) {
-    breakdown(worker).count_received(kind, whole(bytes));
+    breakdown(worker).count(kind, 0, whole(bytes));
   }
 
  private:

@@ -5,6 +5,7 @@
 #include "cluster/blocking.hpp"
 #include "cluster/realtime/host_memory.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::threads {
 
@@ -65,14 +66,12 @@ std::unique_ptr<PendingCall> ThreadsComm::start_raw(const CollectiveRequest& req
 }
 
 void ThreadsComm::count(Traffic kind, std::size_t sent, std::size_t received) {
-  TimeBreakdown& breakdown = World::current().breakdown;
-  breakdown.bytes_sent[static_cast<std::size_t>(kind)] += sent;
-  breakdown.bytes_received[static_cast<std::size_t>(kind)] += received;
+  World::current().breakdown.count(kind, sent, received);
 }
 
 bool ThreadsComm::poll(int from, int tag) {
   const auto lock = group_->world.enter();
-  return group_->mailboxes[static_cast<std::size_t>(rank_)].find(from, tag) != nullptr;
+  return group_->mailboxes[at(rank_)].find(from, tag) != nullptr;
 }
 
 // Straight into a receive that waits, else by way of a message of the pool. The message belongs to
@@ -103,7 +102,7 @@ void ThreadsComm::send_bytes(int to, int tag, std::span<const std::byte> data, T
     }
     // The mutex was taken by lock(), not enter(): what has been copied is delivered, abort or not.
     // A receive that was posted during the copy finds the message when it is woken.
-    Mailbox& mailbox = group_->mailboxes[static_cast<std::size_t>(to)];
+    Mailbox& mailbox = group_->mailboxes[at(to)];
     mailbox.push(std::move(message));
     mailbox.wake_receivers(world, rank_, tag);
   }
@@ -117,8 +116,7 @@ void ThreadsComm::send_bytes(int to, int tag, std::span<const std::byte> data, T
 bool ThreadsComm::deliver(World::Lock& lock, int to, int tag, std::span<const std::byte> data,
                           Traffic kind) {
   World& world = group_->world;
-  PostedReceive* receive =
-      group_->mailboxes[static_cast<std::size_t>(to)].open_receive(rank_, tag, data.size());
+  PostedReceive* receive = group_->mailboxes[at(to)].open_receive(rank_, tag, data.size());
   if (!receive) return false;
   receive->state = PostedReceive::State::filling;
   receive->source = rank_;
@@ -145,7 +143,7 @@ Envelope ThreadsComm::receive_bytes(int from, int tag, std::span<std::byte> data
   HostMemory target(HostMemory::Use::write, data.data(), data.size());
   data = {target.data(), data.size()};
   auto lock = world.enter();
-  const bool here = group_->mailboxes[static_cast<std::size_t>(rank_)].find(from, tag) != nullptr;
+  const bool here = group_->mailboxes[at(rank_)].find(from, tag) != nullptr;
   const Envelope envelope =
       here ? take_message(lock, from, tag, data) : wait_for_message(lock, from, tag, data);
   if (lock.owns_lock()) lock.unlock();
@@ -159,7 +157,7 @@ Envelope ThreadsComm::receive_bytes(int from, int tag, std::span<std::byte> data
 Envelope ThreadsComm::take_message(World::Lock& lock, int from, int tag,
                                    std::span<std::byte> data) {
   World& world = group_->world;
-  auto message = group_->mailboxes[static_cast<std::size_t>(rank_)].pop(from, tag);
+  auto message = group_->mailboxes[at(rank_)].pop(from, tag);
   if (message->bytes != data.size()) {
     throw CheckFailure(
         fmt::format("rank {} receives {} bytes with tag {} from rank {}, which sent {} bytes",
@@ -186,43 +184,24 @@ Envelope ThreadsComm::take_message(World::Lock& lock, int from, int tag,
 Envelope ThreadsComm::wait_for_message(World::Lock& lock, int from, int tag,
                                        std::span<std::byte> data) {
   World& world = group_->world;
-  Mailbox& mailbox = group_->mailboxes[static_cast<std::size_t>(rank_)];
+  Mailbox& mailbox = group_->mailboxes[at(rank_)];
   Process& me = World::current();
   PostedReceive receive{.from = from, .tag = tag, .data = data, .process = &me};
 
-  struct Posted {  // withdrawn however the wait ends; the mutex is held then
-    Mailbox& mailbox;
-    PostedReceive& receive;
-    Posted(Mailbox& box, PostedReceive& posted) : mailbox(box), receive(posted) {
-      mailbox.post(receive);
-    }
-    ~Posted() { mailbox.withdraw(receive); }
-  };
-  class ForMessage final : public Wait {
-   public:
-    ForMessage(const Mailbox& mailbox, const PostedReceive& receive)
-        : mailbox_(mailbox), receive_(receive) {}
-    bool ready() const override {
-      if (receive_.state == PostedReceive::State::filling) return false;
-      return receive_.state == PostedReceive::State::done ||
-             mailbox_.find(receive_.from, receive_.tag);
-    }
-    bool interruptible() const override { return receive_.state != PostedReceive::State::filling; }
-    std::string describe() const override {
-      return blocked_in_receive(receive_.from, receive_.tag);
-    }
-
-   private:
-    const Mailbox& mailbox_;
-    const PostedReceive& receive_;
-  };
-
+  using State = PostedReceive::State;
+  const Until for_message(
+      [&] {
+        return receive.state == State::done ||
+               (receive.state == State::open && mailbox.find(from, tag) != nullptr);
+      },
+      [&] { return blocked_in_receive(from, tag); },
+      [&] { return receive.state != State::filling; });
   const Seconds since = world.now();
   {
-    const Posted posted(mailbox, receive);
-    world.block(lock, ForMessage(mailbox, receive), nullptr);
+    const Posted posted(mailbox.posted, receive);
+    world.block(lock, for_message, nullptr);
   }
-  if (receive.state != PostedReceive::State::done) {
+  if (receive.state != State::done) {
     me.spend(&TimeBreakdown::wait, world.now() - since);
     return take_message(lock, from, tag, data);
   }

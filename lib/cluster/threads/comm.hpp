@@ -32,17 +32,13 @@
 // to a call, and in mixed groups, every process copies its own to the host first and back
 // afterwards (HostMemory).
 //
-// Bytes in the time breakdown. A rank has received what it read from others' memory and what others
-// stored in its own; it has sent what others read from its memory and what it stored in theirs. For
-// an all_reduce of n bytes that is 2 (p-1)/p n each way, the same as on a ring. They are counted
-// alike for small collectives, whoever does the work.
+// Bytes in the time breakdown: traffic_of(), whoever does the work.
 #pragma once
 
 #include <array>
 #include <memory>
 #include <vector>
 
-#include "cluster/collective_call.hpp"
 #include "cluster/comm.hpp"
 #include "cluster/cuda/gpu_group.hpp"
 #include "cluster/realtime/started_calls.hpp"
@@ -100,10 +96,10 @@ class Group {
   GpuPath gpu_path() const {
     return between_gpus->method() == AllReduce::nccl ? GpuPath::nccl : GpuPath::peers;
   }
-  std::vector<Mailbox> mailboxes;           // by rank
-  std::vector<PendingSendrecvs> sendrecvs;  // by rank
-  std::vector<std::uint64_t> passed;        // collectives that each rank has completed
-  std::vector<char> inside;                 // a process of the rank is in a collective
+  std::vector<Mailbox> mailboxes;          // by rank
+  std::vector<PostedSendrecvs> sendrecvs;  // by rank
+  std::vector<std::uint64_t> passed;       // collectives that each rank has completed
+  std::vector<char> inside;                // a process of the rank is in a collective
   std::array<Round, 2> rounds;
 
  private:
@@ -124,8 +120,6 @@ class ThreadsComm final : public Comm {
   int rank() const override { return rank_; }
   int size() const override { return group_->size; }
   bool poll(int from, int tag) override;
-  void barrier() override;
-  std::unique_ptr<Comm> split(int color, int key) override;
   void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
   // send() waits for nobody, too.
   void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override {
@@ -135,13 +129,7 @@ class ThreadsComm final : public Comm {
   // Each copies straight from the other's memory, once both are here. peer: another rank.
   void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
                       Traffic kind) override;
-  void all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
-                      Traffic kind) override;
-  void broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) override;
-  void all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) override;
-  void reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
-                          Traffic kind) override;
-  void all_to_all_raw(const AllToAll& mine, Traffic kind) override;
+  void make_raw(const CollectiveRequest& request) override;
   std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override;
 
   // The world stops when all ranks are here; rank 0 runs fn; then all go on. Waiting for the others
@@ -150,32 +138,16 @@ class ThreadsComm final : public Comm {
 
  private:
   class CollectiveScope;
-  // What a rank brings to a collective: memory of the host or of its device. Bytes of `in_place`
-  // buffers are those of one of them.
-  struct Buffers {
-    const void* in = nullptr;
-    std::size_t in_bytes = 0;
-    void* out = nullptr;
-    std::size_t out_bytes = 0;
-    bool in_place = false;  // out is in
-    // The bytes of out that the call defines: only they are stored to a device.
-    Block changed{0, kAll};
-    static constexpr std::size_t kAll = ~std::size_t{0};
-  };
-  // As the others see it: pointers that they may follow; the bytes are those that the rank gets.
+  // What a rank brings, as the others see it: pointers that they may follow; the bytes are those
+  // that the rank gets.
   struct Contribution {
     const void* in = nullptr;
     void* out = nullptr;
     std::size_t bytes = 0;
     bool on_device = false;
   };
-  static Buffers in_place(void* data, std::size_t bytes);
-  // The two levels of a collective. collective() decides where the data lie, on the devices or on
-  // the host; meet() is one meeting of the ranks, and knows nothing of copies to the host.
-  template <class Move>
-  void collective(const CollectiveCall& call, const Buffers& mine, bool others_need_me, Move move);
-  template <class Move>
-  bool meet(const CollectiveCall& call, const Contribution& mine, bool others_need_me, Move move);
+  // One meeting of the ranks, which knows nothing of copies to the host.
+  bool meet(const CollectiveCall& call, const Contribution& mine, bool others_need_me);
   // In all four: the mutex is held before and after, and given up for large copies.
   void finish_sendrecv(World::Lock& lock, PostedSendrecv& mine, Traffic kind);
   bool deliver(World::Lock& lock, int to, int tag, std::span<const std::byte> data, Traffic kind);

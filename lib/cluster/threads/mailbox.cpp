@@ -86,7 +86,7 @@ std::unique_ptr<Message> Mailbox::pop(int from, int tag) {
 // Only the first receive that matches counts: a later one of another process must not get a message
 // that this one has waited for longer.
 PostedReceive* Mailbox::open_receive(int source, int tag, std::size_t bytes) const {
-  for (PostedReceive* receive : posted_) {
+  for (PostedReceive* receive : posted) {
     if (receive->state != PostedReceive::State::open || !receive->matches(source, tag)) continue;
     // A wrong size is the receiver's to report; and what came earlier must not be overtaken. Both
     // go the long way.
@@ -98,7 +98,7 @@ PostedReceive* Mailbox::open_receive(int source, int tag, std::size_t bytes) con
 
 // All of them, since it is not known which will run first; who finds the message gone sleeps again.
 void Mailbox::wake_receivers(World& world, int source, int tag) const {
-  for (PostedReceive* receive : posted_) {
+  for (PostedReceive* receive : posted) {
     if (receive->matches(source, tag)) world.wake(*receive->process);
   }
 }

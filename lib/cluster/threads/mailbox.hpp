@@ -9,7 +9,7 @@
 //
 //   sender first     send: copied to a Message, push() ---> receive: pop(), copied out of it
 //
-//   receiver first   receive: post(), blocks
+//   receiver first   receive: Posted, blocks
 //                      open --(send: open_receive() finds it)--> filling --(copied)--> done
 //                        |                                       not interruptible: the sender
 //                        | a Message came by the long way        writes to the receiver's memory
@@ -28,6 +28,7 @@
 
 #include "cluster/comm.hpp"
 #include "cluster/realtime/world.hpp"
+#include "core/non_copyable.hpp"
 
 namespace hetsgd::threads {
 
@@ -61,7 +62,20 @@ class MessagePool {
   std::array<std::unique_ptr<Message>, 64> free_;  // by the capacity's power of two
 };
 
-// A receive that waits. On the receiver's stack, which the mailbox refers to until withdraw().
+// On a list of those that wait for as long as this lives: withdrawn however the wait ends. The mutex
+// is held at both ends.
+template <class One>
+class Posted : NonCopyable {
+ public:
+  Posted(std::vector<One*>& list, One& one) : list_(list), one_(one) { list_.push_back(&one_); }
+  ~Posted() { std::erase(list_, &one_); }
+
+ private:
+  std::vector<One*>& list_;
+  One& one_;
+};
+
+// A receive that waits. On the receiver's stack, which the mailbox refers to until it is withdrawn.
 struct PostedReceive {
   // open: waits for a sender. filling: one writes to `data`, and the receiver must stay. done: the
   // message is here, and the receiver has been woken.
@@ -94,15 +108,14 @@ class Mailbox {
   // The first open receive that a message of `bytes` bytes completes; null: none, and the message
   // has to be pushed.
   PostedReceive* open_receive(int source, int tag, std::size_t bytes) const;
-  void post(PostedReceive& receive) { posted_.push_back(&receive); }
-  void withdraw(PostedReceive& receive) { std::erase(posted_, &receive); }
   // Wakes those whom a message just pushed may concern.
   void wake_receivers(World& world, int source, int tag) const;
 
+  std::vector<PostedReceive*> posted;  // of any state, in the order of posting
+
  private:
   std::unique_ptr<Message> first_;
-  Message* last_ = nullptr;             // good only if there is a first
-  std::vector<PostedReceive*> posted_;  // of any state, in the order of posting
+  Message* last_ = nullptr;  // good only if there is a first
 };
 
 }  // namespace hetsgd::threads

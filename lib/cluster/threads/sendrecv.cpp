@@ -1,10 +1,12 @@
 #include "cluster/threads/sendrecv.hpp"
 
+#include <algorithm>
+
 #include "cluster/blocking.hpp"
-#include "cluster/collective_call.hpp"
 #include "cluster/realtime/host_memory.hpp"
 #include "cluster/threads/comm.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::threads {
 
@@ -20,39 +22,16 @@ void check_lengths(const PostedSendrecv& mine, const PostedSendrecv& other) {
                       {other.out.size(), other.in.size()});
 }
 
-class ForPartner final : public Wait {
- public:
-  explicit ForPartner(const PostedSendrecv& mine) : mine_(mine) {}
-  bool ready() const override { return mine_.partner != nullptr; }
-  bool interruptible() const override { return !ready(); }  // from then on the partner reads `out`
-  std::string describe() const override { return blocked_in_sendrecv(mine_.peer, mine_.tag); }
-
- private:
-  const PostedSendrecv& mine_;
-};
-
-// The partner has begun to read `out`, or will: it does so even in an aborted run, as it cannot be
-// unwound between its pairing and its copy.
-class ForRelease final : public Wait {
- public:
-  explicit ForRelease(const PostedSendrecv& mine) : mine_(mine) {}
-  bool ready() const override { return mine_.released; }
-  bool interruptible() const override { return false; }
-  std::string describe() const override { return blocked_in_sendrecv(mine_.peer, mine_.tag); }
-
- private:
-  const PostedSendrecv& mine_;
-};
+// The first with this peer and tag that has no partner yet; null: none. One that has a partner may
+// still be in the list, since its process has not run since then.
+PostedSendrecv* find(const PostedSendrecvs& list, int peer, int tag) {
+  const auto found = std::ranges::find_if(list, [&](const PostedSendrecv* posted) {
+    return posted->peer == peer && posted->tag == tag && !posted->partner;
+  });
+  return found == list.end() ? nullptr : *found;
+}
 
 }  // namespace
-
-// Linear in the calls that wait, one for each process of the rank.
-PostedSendrecv* PendingSendrecvs::find(int peer, int tag) const {
-  for (PostedSendrecv* posted : posted_) {
-    if (posted->peer == peer && posted->tag == tag && !posted->partner) return posted;
-  }
-  return nullptr;
-}
 
 // One critical section pairs the two: the second to come finds the first in its rank's list, and
 // needs no entry of its own. Between GPUs the device memory itself is read by the partner's device,
@@ -75,8 +54,7 @@ void ThreadsComm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> o
   mine.out = {source.data(), out.size()};
   mine.in = {target.data(), in.size()};
   World::Lock lock = world.enter();
-  if (PostedSendrecv* const other =
-          group_->sendrecvs[static_cast<std::size_t>(peer)].find(rank_, tag)) {
+  if (PostedSendrecv* const other = find(group_->sendrecvs[at(peer)], rank_, tag)) {
     check_lengths(mine, *other);
     HETSGD_CHECK(mine.on_device == other->on_device);
     mine.partner = other;
@@ -88,16 +66,11 @@ void ThreadsComm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> o
     }
     world.wake(*other->process);
   } else {
-    PendingSendrecvs& posted = group_->sendrecvs[static_cast<std::size_t>(rank_)];
-    struct Posted {  // withdrawn however the wait ends; the mutex is held then
-      PendingSendrecvs& list;
-      PostedSendrecv& one;
-      Posted(PendingSendrecvs& its_list, PostedSendrecv& posted) : list(its_list), one(posted) {
-        list.post(one);
-      }
-      ~Posted() { list.withdraw(one); }
-    } const guard(posted, mine);
-    world.block(lock, ForPartner(mine));
+    const Posted posted(group_->sendrecvs[at(rank_)], mine);
+    // From the pairing on the partner reads `out`.
+    world.block(lock, Until([&] { return mine.partner != nullptr; },
+                            [&] { return blocked_in_sendrecv(peer, tag); },
+                            [&] { return mine.partner == nullptr; }));
   }
   finish_sendrecv(lock, mine, kind);
   lock.unlock();
@@ -130,7 +103,11 @@ void ThreadsComm::finish_sendrecv(World::Lock& lock, PostedSendrecv& mine, Traff
   other.released = true;  // once the mutex is given up `other` may be gone
   Process& partner = *other.process;
   world.wake(partner);
-  world.block(lock, ForRelease(mine), nullptr);
+  // The partner has begun to read `out`, or will: it does so even in an aborted run, as it cannot be
+  // unwound between its pairing and its copy.
+  const Until released([&] { return mine.released; },
+                       [&] { return blocked_in_sendrecv(mine.peer, mine.tag); }, std::false_type());
+  world.block(lock, released, nullptr);
   World::current().spend(&TimeBreakdown::communicate, world.now() - begin);
 }
 

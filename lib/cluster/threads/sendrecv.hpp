@@ -43,16 +43,6 @@ struct PostedSendrecv {
 };
 
 // Those of one rank that wait, in the order of the calls: at most one for each process of the rank.
-class PendingSendrecvs {
- public:
-  // The first with this peer and tag that has no partner yet; null: none. One that has a partner
-  // may still be in the list, since its process has not run since then.
-  PostedSendrecv* find(int peer, int tag) const;
-  void post(PostedSendrecv& one) { posted_.push_back(&one); }
-  void withdraw(PostedSendrecv& one) { std::erase(posted_, &one); }
-
- private:
-  std::vector<PostedSendrecv*> posted_;
-};
+using PostedSendrecvs = std::vector<PostedSendrecv*>;
 
 }  // namespace hetsgd::threads

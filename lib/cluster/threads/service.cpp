@@ -19,8 +19,8 @@ constexpr std::size_t kSmallPayload = 1024;
 // By the caller, in whose own breakdown it counts: the answering thread must not write to it.
 void count_received(const QueueEntry& entry) {
   TimeBreakdown& mine = World::current().breakdown;
-  mine.count_received(Traffic::control, entry.call.reply.size());
-  mine.count_received(entry.reply_kind, entry.call.reply_payload.size_bytes());
+  mine.count(Traffic::control, 0, entry.call.reply.size());
+  mine.count(entry.reply_kind, 0, entry.call.reply_payload.size_bytes());
 }
 
 }  // namespace
@@ -202,8 +202,8 @@ void ThreadsService::enqueue(QueueEntry& entry) {
   HETSGD_CHECK(me.kind != ProcessKind::service);  // a handler must not block
   entry.caller = &me;
   entry.since = world_.now();
-  me.breakdown.count_sent(Traffic::control, entry.call.request.size());
-  me.breakdown.count_sent(entry.call.kind, entry.call.payload.size_bytes());
+  me.breakdown.count(Traffic::control, entry.call.request.size(), 0);
+  me.breakdown.count(entry.call.kind, entry.call.payload.size_bytes(), 0);
   push(entry);
 }
 

@@ -10,7 +10,7 @@
 #include <functional>
 
 #include "cluster/endpoint.hpp"
-#include "training/trace.hpp"
+#include "cluster/trace/trace.hpp"
 
 namespace hetsgd {
 

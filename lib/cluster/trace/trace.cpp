@@ -1,20 +1,58 @@
-#include "training/trace_match.hpp"
+#include "cluster/trace/trace.hpp"
 
 #include <algorithm>
 #include <functional>
-#include <tuple>
 
 #include "core/interval_set.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd {
+
+TraceLine& Trace::line(int rank, const std::string& background_task) {
+  const std::string name =
+      "worker " + std::to_string(rank) + (background_task.empty() ? "" : " " + background_task);
+  const std::lock_guard lock(mutex_);
+  return lines_.emplace_back(TraceLine{rank, name, background_task.empty(), {}});
+}
+
+void Trace::add(TraceLine line) {
+  const std::lock_guard lock(mutex_);
+  lines_.push_back(std::move(line));
+}
+
+GroupCalls& Trace::world_calls(int rank) {
+  const std::lock_guard lock(mutex_);
+  return world_calls_[rank];
+}
+
+std::vector<const TraceLine*> Trace::lines() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<const TraceLine*> all;
+  for (const TraceLine& line : lines_) all.push_back(&line);
+  std::ranges::sort(all, {},
+                    [](const TraceLine* line) { return std::tie(line->rank, line->name); });
+  return all;
+}
 
 namespace {
 
 constexpr std::string_view kServicePrefix = "service ";
 
-class Matcher {
+// A view of Trace::lines().
+class Lines {
  public:
-  explicit Matcher(const std::vector<const TraceLine*>& lines) : lines_(lines) {}
+  explicit Lines(const std::vector<const TraceLine*>& lines) : lines_(lines) {}
+
+ protected:
+  const TraceLine& line(RangeIndex i) const { return *lines_[i.line]; }
+  const TraceRange& at(RangeIndex i) const { return lines_[i.line]->ranges[i.range]; }
+
+  const std::vector<const TraceLine*>& lines_;
+};
+
+class Matcher : Lines {
+ public:
+  using Lines::Lines;
 
   TraceMatches run() {
     for_each(&Matcher::note_member);
@@ -40,8 +78,7 @@ class Matcher {
       for (std::size_t r = 0; r < lines_[l]->ranges.size(); ++r) (this->*member)({l, r});
     }
   }
-  const TraceRange& at(RangeIndex i) const { return lines_[i.line]->ranges[i.range]; }
-  int worker_of_line(RangeIndex i) const { return lines_[i.line]->rank; }
+  int worker_of_line(RangeIndex i) const { return line(i).rank; }
 
   // A part's ranks are ordered by key, then by the rank in the group that was split.
   void note_member(RangeIndex i) {
@@ -128,34 +165,27 @@ class Matcher {
   // A message of one process of a worker to another one. Who waits for its own main process waits
   // for nobody.
   void note_own_task(RangeIndex sent, RangeIndex received) {
-    const TraceLine& sender = *lines_[sent.line];
+    const TraceLine& sender = line(sent);
     const Seconds wait = at(received).wait;
     if (sender.rank != worker_of_line(received) || sender.main || wait <= Seconds(0)) return;
     const std::string worker = "worker " + std::to_string(sender.rank) + " ";
     result_.waits[received] = {-1, sender.name.substr(worker.size()), wait};
   }
 
-  const std::vector<const TraceLine*>& lines_;
   std::map<std::string, std::vector<std::tuple<int, int, int>>> members_;  // key, rank, worker
   std::map<CallKey, std::vector<RangeIndex>> collectives_;
   std::map<PairKey, Queue> messages_;
   TraceMatches result_;
 };
 
-}  // namespace
-
-TraceMatches match(const std::vector<const TraceLine*>& lines) { return Matcher(lines).run(); }
-
-namespace {
-
 using Whom = std::pair<int, std::string>;
 
 // Whom one worker waited for. `mine`: its lines, by their places in Trace::lines().
-class Waits {
+class Waits : Lines {
  public:
   Waits(const std::vector<const TraceLine*>& lines, std::vector<std::size_t> mine,
         const TraceMatches& matches)
-      : lines_(lines), mine_(std::move(mine)), matches_(matches) {}
+      : Lines(lines), mine_(std::move(mine)), matches_(matches) {}
 
   std::map<Whom, Seconds> sums(Seconds account_wait) {
     const std::vector<RangeIndex> all = ranges();
@@ -179,7 +209,6 @@ class Waits {
     std::ranges::stable_sort(result, {}, [&](RangeIndex i) { return at(i).begin; });
     return result;
   }
-  const TraceRange& at(RangeIndex i) const { return lines_[i.line]->ranges[i.range]; }
   const WaitedFor* whom_of(RangeIndex i) const {
     const auto found = matches_.waits.find(i);
     return found == matches_.waits.end() ? nullptr : &found->second;
@@ -194,7 +223,7 @@ class Waits {
     IntervalSet busy, blamed;
     for (const RangeIndex i : all) {
       const TraceRange& range = at(i);
-      if (lines_[i.line]->main) end = std::max(end, range.end);
+      if (line(i).main) end = std::max(end, range.end);
       const Seconds wait = range.category == "compute" ? Seconds(0) : range.wait;
       busy.add((range.begin + wait).count(), range.end.count());
     }
@@ -202,7 +231,7 @@ class Waits {
     for (const bool of_main : {true, false}) {
       for (const RangeIndex i : all) {
         const WaitedFor* const whom = whom_of(i);
-        if (whom == nullptr || lines_[i.line]->main != of_main) continue;
+        if (whom == nullptr || line(i).main != of_main) continue;
         const Seconds begin = at(i).begin;
         busy.each_gap(begin.count(), std::min(begin + whom->wait, end).count(),
                       [&](double from, double to) {
@@ -215,7 +244,6 @@ class Waits {
     }
   }
 
-  const std::vector<const TraceLine*>& lines_;
   const std::vector<std::size_t> mine_;
   const TraceMatches& matches_;
   std::map<Whom, Seconds> sums_;
@@ -223,21 +251,24 @@ class Waits {
 
 }  // namespace
 
-void note_waiting(const Trace& trace, Record& record) {
+TraceMatches match(const std::vector<const TraceLine*>& lines) { return Matcher(lines).run(); }
+
+std::vector<std::vector<WaitedFor>> waited_for(const Trace& trace,
+                                               std::span<const Seconds> account_waits) {
   const std::vector<const TraceLine*> lines = trace.lines();
-  std::vector<std::vector<std::size_t>> lines_of(record.workers.size());
+  std::vector<std::vector<std::size_t>> lines_of(account_waits.size());
   for (std::size_t l = 0; l < lines.size(); ++l) {
     if (lines[l]->name.ends_with(kStartedCalls)) continue;  // no process: the wait is its caller's
-    lines_of[static_cast<std::size_t>(lines[l]->rank)].push_back(l);
+    lines_of[at(lines[l]->rank)].push_back(l);
   }
   const TraceMatches matches = match(lines);
-  for (std::size_t rank = 0; rank < lines_of.size(); ++rank) {
-    WorkerRecord& worker = record.workers[rank];
-    std::vector<WaitedFor>& mine = worker.waited_for.emplace();
-    const auto sums = Waits(lines, lines_of[rank], matches).sums(worker.report.breakdown.wait);
-    for (const auto& [whom, time] : sums) mine.push_back({whom.first, whom.second, time});
-    std::ranges::stable_sort(mine, std::ranges::greater{}, &WaitedFor::wait);
+  std::vector<std::vector<WaitedFor>> all(account_waits.size());
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const auto sums = Waits(lines, lines_of[rank], matches).sums(account_waits[rank]);
+    for (const auto& [whom, time] : sums) all[rank].push_back({whom.first, whom.second, time});
+    std::ranges::stable_sort(all[rank], std::ranges::greater{}, &WaitedFor::wait);
   }
+  return all;
 }
 
 }  // namespace hetsgd

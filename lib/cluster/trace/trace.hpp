@@ -8,19 +8,23 @@
 // The process's own line has the wait for it alone.
 //
 // Calls of several ranks belong together by what they say of themselves (CallPlace): which call of
-// which group it is, or which message. trace_match.hpp finds out from that who waited for whom. The
+// which group it is, or which message. match() finds out from that who waited for whom. The
 // training clocks of all ranks tell the same time, so it needs no cluster's help.
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "cluster/endpoint.hpp"
@@ -94,6 +98,13 @@ struct TraceLine {
   }
 };
 
+// Time that a worker was blocked for another one, or for a service.
+struct WaitedFor {
+  int rank = -1;          // -1: a service
+  std::string service{};  // its name
+  Seconds wait{0};
+};
+
 // How many calls a rank has made on a group.
 struct GroupCalls {
   std::uint64_t collectives = 0, started = 0;
@@ -117,5 +128,45 @@ class Trace {
   std::deque<TraceLine> lines_;
   std::map<int, GroupCalls> world_calls_;
 };
+
+// Which ranges of a trace belong together, and so who waited for whom.
+//
+// A collective: all wait for the rank that came last. Whoever was blocked in it from b to e, while
+// the last one came at l, waited for that rank for min(max(l - b, 0), e - b); the rest is transfer.
+//
+//   rank 0  |==== step ====|--- waits for 2 ---|  all_reduce  |
+//   rank 1  |======= step ======|- waits for 2 -|             |
+//   rank 2  |============= step =============| |              |
+//                                             l
+//
+// A message: its receiver waits for its sender; the n-th message of a pair with one tag is the n-th
+// that was received. A sendrecv waits for its peer, a call of a service for that service. A message
+// of a background task of the same worker is the answer of a service, which has the task's name:
+// the "tables" of this worker's own shard.
+//
+// A worker waits for whom its main process waits for, or, where that waits for its own background
+// tasks, for whom these wait for. Where one of its processes computes or communicates it does not
+// wait (cluster/worker_account.hpp).
+
+// A place in Trace::lines().
+struct RangeIndex {
+  std::size_t line = 0, range = 0;
+  auto operator<=>(const RangeIndex&) const = default;
+};
+
+struct TraceMatches {
+  // Of each range that waited for a worker: for which, and how long.
+  std::map<RangeIndex, WaitedFor> waits;
+  std::vector<std::pair<RangeIndex, RangeIndex>> messages;  // sent, received
+};
+
+// Of the lines of all workers. Calls whose other side is not there (of a run that was cut short, or
+// of a process whose lines were not added) have no match.
+TraceMatches match(const std::vector<const TraceLine*>& lines);
+
+// Whom each worker waited for, by rank, the longest first. account_waits: what the accounts of the
+// workers say of waiting (TimeBreakdown::wait), by rank.
+std::vector<std::vector<WaitedFor>> waited_for(const Trace& trace,
+                                               std::span<const Seconds> account_waits);
 
 }  // namespace hetsgd

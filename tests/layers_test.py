@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Reads every #include of lib/ and apps/ and enforces the layers; files have at most 400 lines.
+"""Reads every #include of lib/ and apps/ and enforces the layers; files have at most 600 lines.
 
 A folder of lib/ may include itself and folders of a smaller layer; folders of one layer do not include each
 other. apps/ may include everything. Nobody includes tests/ or apps/ from lib/. Above cluster/ nobody names one
@@ -17,7 +17,7 @@ LAYER = {"core": 0, "graph": 1, "linalg": 1, "data": 2, "memory": 2, "model": 3,
          "table": 5, "algorithm": 6, "training": 7, "result": 8, "experiment": 9}
 APPS = 10
 SOURCE = (".hpp", ".cpp", ".h", ".cu", ".cuh")
-MOST_LINES = 400
+MOST_LINES = 600  # a class that is one subject may be long; what is longer is two
 CLUSTERS = "sim|threads|mpi"  # the kinds, each with a folder of its own
 NAMES_CLUSTER = re.compile(rf'[=!]=\s*"({CLUSTERS})"|"({CLUSTERS})"\s*[=!]='
                            rf'|\b(make_cluster|cluster_kind|processes_of|runs_together)\("({CLUSTERS})"')
@@ -150,9 +150,9 @@ class TheCheck(unittest.TestCase):
 
     def test_finds_unknown_folders_and_long_files(self):
         self.assertIn("without a layer", self.found("lib/misc/a.cpp", "")[0])
-        self.assertEqual(self.found("lib/core/long.cpp", "\n" * 400), [])
-        self.assertEqual(self.found("lib/core/long.cpp", "\n" * 401),
-                         ["lib/core/long.cpp: found 401 lines, expected at most 400"])
+        self.assertEqual(self.found("lib/core/long.cpp", "\n" * 600), [])
+        self.assertEqual(self.found("lib/core/long.cpp", "\n" * 601),
+                         ["lib/core/long.cpp: found 601 lines, expected at most 600"])
 
 
 if __name__ == "__main__":

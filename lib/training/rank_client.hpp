@@ -55,7 +55,6 @@
 #include <vector>
 
 #include "cluster/process_group.hpp"
-#include "table/gathered_rows.hpp"
 #include "training/client.hpp"
 #include "training/trace.hpp"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Reads every #include of lib/ and apps/ and enforces the layers; files have at most 400 lines.
+"""Reads every #include of lib/ and apps/ and enforces the layers; files have at most 600 lines.
 
 A folder of lib/ may include itself and folders of a smaller layer; folders of one layer do not include each
 other. apps/ may include everything. Nobody includes tests/ or apps/ from lib/. Above cluster/ nobody names one
@@ -17,7 +17,7 @@ LAYER = {"core": 0, "graph": 1, "linalg": 1, "data": 2, "memory": 2, "model": 3,
          "table": 5, "algorithm": 6, "training": 7, "result": 8, "experiment": 9}
 APPS = 10
 SOURCE = (".hpp", ".cpp", ".h", ".cu", ".cuh")
-MOST_LINES = 400
+MOST_LINES = 600  # a class that is one subject may be long; what is longer is two
 CLUSTERS = "sim|threads|mpi"  # the kinds, each with a folder of its own
 NAMES_CLUSTER = re.compile(rf'[=!]=\s*"({CLUSTERS})"|"({CLUSTERS})"\s*[=!]='
                            rf'|\b(make_cluster|cluster_kind|processes_of|runs_together)\("({CLUSTERS})"')
@@ -107,7 +107,7 @@ class Layers(unittest.TestCase):
         # One cluster in another.
         *((f"lib/cluster/{folder}/a.cpp", f'#include "cluster/{target}/world.hpp"', count) for folder, target, count in
           (("mpi", "threads", 1), ("threads", "mpi", 1), ("realtime", "threads", 1), ("sim", "mpi", 1), ("mpi", "realtime", 0), ("mpi", "mpi", 0))),
-        ("lib/misc/a.cpp", "", 1), ("lib/core/long.cpp", "\n" * 399, 0), ("lib/core/long.cpp", "\n" * 400, 1))
+        ("lib/misc/a.cpp", "", 1), ("lib/core/long.cpp", "\n" * 599, 0), ("lib/core/long.cpp", "\n" * 600, 1))
 
     def test_what_breaks_them_is_found(self):
         headers = ["lib/core/error.hpp", "lib/data/batch.hpp", "lib/model/model.hpp", "lib/cluster/comm.hpp", "apps/hetsgd/commands.hpp",

@@ -26,13 +26,13 @@
 #include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/plan.hpp"
+#include "algorithm/shared_model.hpp"
 #include "core/error.hpp"
 #include "core/options.hpp"
 
@@ -200,23 +200,24 @@ class Hogbatch final : public Algorithm {
       return PerKind{static_cast<std::uint64_t>(std::ranges::count(all, kCpu)),
                      static_cast<std::uint64_t>(std::ranges::count(all, kGpu))};
     });
-    const auto model = join_model(self);
+    SharedWorker sharing(self);
+    const auto model = sharing.join();
     auto coordinator = self.serve<Coordinator>("coordinator", o_.rules(self.plan(), *workers));
     const bool adds = o_.gpu_update == HogbatchOptions::GpuUpdate::add;
     PulledReplica mine;
-    if (kind == kGpu) mine = self.pulled_replica();
+    if (kind == kGpu) mine = sharing.pulled_replica();
     while (self.running()) {
       const Deal deal = coordinator.call({kind});
       if (deal.resized) record(self, kind, deal);
       const Batch& batch = self.batches().at(deal.range);
       const double lr = self.learning_rate(deal.range.count);
       if (kind == kCpu) {
-        self.shared_step(batch, lr, *model);
+        sharing.step(batch, lr, *model);
       } else {
-        self.pull(*model, mine);
+        sharing.pull(*model, mine);
         self.learn(mine.replica, batch, lr);
-        if (adds) self.add_move(mine, *model);
-        if (!adds) self.overwrite(mine, *model);
+        if (adds) sharing.add_move(mine, *model);
+        if (!adds) sharing.overwrite(mine, *model);
       }
       self.evaluate_here([&]() -> std::span<const float> { return model->w(); });
     }
@@ -226,12 +227,6 @@ class Hogbatch final : public Algorithm {
   double model_vectors(const Plan&) const override { return 4; }
 
  private:
-  static std::shared_ptr<SharedModel> join_model(Worker& self) {
-    std::vector<int> all(static_cast<std::size_t>(self.size()));
-    std::iota(all.begin(), all.end(), 0);
-    return self.shared_model("model", all);
-  }
-
   static void record(Worker& self, DeviceKind kind, const Deal& deal) {
     self.record({{"type", "batch_size"},
                  {"rank", self.rank()},

@@ -20,6 +20,7 @@
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parts/groups.hpp"
+#include "algorithm/shared_model.hpp"
 
 namespace hetsgd {
 namespace {
@@ -40,14 +41,15 @@ class Hogwild final : public Algorithm {
   void check_model(const Plan&, const Model& model) const override { check_shareable(model); }
 
   void worker(Worker& self) const override {
+    SharedWorker sharing(self);
     SharedModel* own = nullptr;
-    const std::vector<std::shared_ptr<SharedModel>> models = join_models(self, own);
+    const std::vector<std::shared_ptr<SharedModel>> models = join_models(self, sharing, own);
     const std::uint64_t b = self.plan().batch_size;
     std::vector<float> mean;
     for (std::uint64_t step = 1; self.running(); ++step) {
       const double lr = self.learning_rate(b);
-      self.shared_step(self.batches().next(b), lr, *own);
-      if (self.rank() == 0 && models.size() > 1 && step % tau_ == 0) self.average_shared(models);
+      sharing.step(self.batches().next(b), lr, *own);
+      if (self.rank() == 0 && models.size() > 1 && step % tau_ == 0) sharing.average(models);
       self.evaluate_here([&]() -> std::span<const float> { return result(models, mean); });
     }
   }
@@ -65,12 +67,14 @@ class Hogwild final : public Algorithm {
   }
 
   // The models of all groups; own <- that of this worker's. A worker keeps no list of all workers.
-  std::vector<std::shared_ptr<SharedModel>> join_models(Worker& self, SharedModel*& own) const {
+  std::vector<std::shared_ptr<SharedModel>> join_models(Worker& self, SharedWorker& sharing,
+                                                        SharedModel*& own) const {
     std::vector<std::shared_ptr<SharedModel>> models;
     for (const std::vector<int>& members : groups(self.size())) {
-      models.push_back(self.shared_model(fmt::format("model {}", models.size()), members));
-      const bool is_member = std::ranges::find(members, self.rank()) != members.end();
-      if (is_member) own = models.back().get();
+      const auto part = std::ranges::find(members, self.rank()) - members.begin();
+      models.push_back(sharing.join(fmt::format("model {}", models.size()),
+                                    static_cast<std::size_t>(part), members.size()));
+      if (part < std::ssize(members)) own = models.back().get();
     }
     return models;
   }

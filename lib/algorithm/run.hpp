@@ -66,6 +66,32 @@ struct LoopDecision {
   std::uint64_t samples = 0;  // learnt from so far, by all workers
 };
 
+// What work is charged as. Vector operations are not asked for here; the cluster scales them itself.
+// Const: any thread may ask at any time.
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  // The charged work of one step of this worker: of the real model, or of the full-size one under
+  // --charge.
+  virtual Work gradient_work(int rank, const BatchShape& batch) const = 0;
+  // The same of the first parts of a gradient (Model::partial_gradient_work).
+  virtual Work partial_gradient_work(int rank, const BatchShape& batch,
+                                     std::size_t parts) const = 0;
+  // The model that is charged for, and what a batch stands for in its data: under --charge the
+  // full-size ones, else the real ones. That model is for its layout alone.
+  virtual const Model& charged_model() const = 0;
+  virtual BatchShape charged(const BatchShape& batch) const = 0;
+  // The charged work of a stage of training with sharded tables: that of the dense part of a model in
+  // fp and bp, and `tables`, the real work of the tables in it; in opt `tables` is that of the update.
+  virtual Work stage_work(Stage stage, const BatchShape& batch, const Work& tables) const = 0;
+  // Charged parameters per real one; 1 without --charge.
+  virtual double parameter_ratio() const = 0;
+  // What so many parameters are charged as when they are sent.
+  double charged_bytes(std::size_t parameters) const {
+    return 4.0 * static_cast<double>(parameters) * parameter_ratio();
+  }
+};
+
 // One per run in sim and threads, one per rank under mpi. Thread-safe: workers and their background
 // tasks call it at any time. What it hands out by reference outlives every worker.
 class Run {
@@ -83,21 +109,7 @@ class Run {
   // Null: the model has no tables, or has them in its own parameters.
   virtual TableSet* tables() const = 0;
 
-  // The charged work of one step of this worker: of the real model, or of the full-size one under
-  // --charge. Vector operations are not asked for here; the cluster scales them itself.
-  virtual Work gradient_work(int rank, const BatchShape& batch) const = 0;
-  // The same of the first parts of a gradient (Model::partial_gradient_work).
-  virtual Work partial_gradient_work(int rank, const BatchShape& batch,
-                                     std::size_t parts) const = 0;
-  // The model that is charged for, and what a batch stands for in its data: under --charge the
-  // full-size ones, else the real ones. That model is for its layout alone.
-  virtual const Model& charged_model() const = 0;
-  virtual BatchShape charged(const BatchShape& batch) const = 0;
-  // The charged work of a stage of training with sharded tables: that of the dense part of a model in
-  // fp and bp, and `tables`, the real work of the tables in it; in opt `tables` is that of the update.
-  virtual Work stage_work(Stage stage, const BatchShape& batch, const Work& tables) const = 0;
-  // Charged parameters per real one; 1 without --charge.
-  virtual double parameter_ratio() const = 0;
+  virtual const CostModel& costs() const = 0;
 
   // The loop guard, as Worker::running(). Under mpi it may block, but only while a diverged run
   // finds the point at which all ranks stop.

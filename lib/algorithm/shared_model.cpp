@@ -1,6 +1,7 @@
 #include "algorithm/shared_model.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -126,6 +127,118 @@ void mean_in_order(std::span<const std::span<float>> models, std::span<float> me
     for (const std::span<float> w : models) sum += w[i];
     mean[i] = sum / count;
   }
+}
+
+std::shared_ptr<SharedModel> SharedWorker::join(const std::string& name, std::size_t part,
+                                                std::size_t parts) {
+  auto shared = self_.share<SharedModel>(name, [&] {
+    return std::make_shared<SharedModel>(self_.model().parameters(), self_.size(),
+                                         self_.make_monitor());
+  });
+  // The last one need not wait: in sim the others, who came first, go on first.
+  if (shared->join(part, parts, self_.initial_on_host())) self_.endpoint().sleep(Seconds(0));
+  return shared;
+}
+
+double SharedWorker::step(const Batch& batch, double lr, SharedModel& shared) {
+  double loss = 0;
+  std::uint64_t read = 0, staleness = 0;
+  const auto rate = static_cast<float>(lr);
+  const auto land = [&] { staleness = shared.count_write() - read; };
+  const auto in_place = [&] {
+    read = shared.writes();
+    loss = racy::step(self_.model(), *context_, batch, rate, shared.w());
+    land();
+  };
+  const auto read_snapshot = [&] {
+    if (!snapshot_) snapshot_.emplace(self_.model(), self_.device());
+    read = shared.writes();
+    snapshot_->read(*context_, batch, shared.w());
+  };
+  const auto write_snapshot = [&] {
+    snapshot_->write(shared.w());
+    land();
+  };
+  const Seconds started = self_.now();
+  self_.endpoint().compute_in_place(self_.costs().gradient_work(self_.rank(), batch.shape()),
+                                    ComputeKind::step,
+                                    {.in_place = in_place,
+                                     .read = read_snapshot,
+                                     .fn = [&] { loss = snapshot_->step(*context_, batch, rate); },
+                                     .write = write_snapshot});
+  self_.observe("staleness", static_cast<std::int64_t>(staleness));
+  self_.completed(batch, loss, started);
+  self_.count_own_update();
+  return loss;
+}
+
+PulledReplica SharedWorker::pulled_replica() {
+  PulledReplica mine;
+  mine.replica = self_.replica();
+  mine.pulled.resize(mine.replica.w.size());
+  return mine;
+}
+
+double SharedWorker::charged_bytes() const {
+  return self_.costs().charged_bytes(self_.model().parameters());
+}
+
+void SharedWorker::transfer(const InPlaceComputation& how) {
+  self_.endpoint().compute_in_place({.host_link_bytes = charged_bytes()}, ComputeKind::transfer,
+                                    how);
+}
+
+void SharedWorker::pull(SharedModel& shared, PulledReplica& mine) {
+  const auto upload = [&] {
+    self_.device().upload(mine.replica.w.data(), mine.pulled.data(),
+                          mine.pulled.size() * sizeof(float));
+  };
+  const auto read = [&] {
+    mine.writes = shared.writes();
+    racy::pull(shared.w(), mine.pulled);
+  };
+  transfer({.in_place = [&] { read(), upload(); }, .read = read, .fn = upload, .write = [] {}});
+  self_.endpoint().time_breakdown().bytes_received[static_cast<std::size_t>(Traffic::parameters)] +=
+      static_cast<std::uint64_t>(std::llround(charged_bytes()));
+}
+
+void SharedWorker::bring_back(PulledReplica& mine, SharedModel& shared, LandMove land) {
+  std::span<const float> moved;
+  std::uint64_t staleness = 0;
+  const auto download = [&] {
+    moved = HostView(&self_.device(), mine.replica.w.span(), mine.moved).floats();
+  };
+  const auto write = [&] {
+    land(moved, mine.pulled, shared.w());
+    staleness = shared.count_write() - mine.writes;
+  };
+  transfer(
+      {.in_place = [&] { download(), write(); }, .read = [] {}, .fn = download, .write = write});
+  self_.endpoint().time_breakdown().bytes_sent[static_cast<std::size_t>(Traffic::gradients)] +=
+      static_cast<std::uint64_t>(std::llround(charged_bytes()));
+  self_.observe("staleness", static_cast<std::int64_t>(staleness));
+}
+
+void SharedWorker::add_move(PulledReplica& mine, SharedModel& shared) {
+  bring_back(mine, shared, racy::add);
+}
+
+void SharedWorker::overwrite(PulledReplica& mine, SharedModel& shared) {
+  bring_back(mine, shared, [](auto moved, auto, auto w) { racy::overwrite(moved, w); });
+}
+
+void SharedWorker::average(std::span<const std::shared_ptr<SharedModel>> models) {
+  std::vector<std::span<float>> w;
+  for (const auto& shared : models) w.push_back(shared->w());
+  SharedAverage average(w);
+  const double numbers =
+      2 * static_cast<double>(models.size()) * static_cast<double>(self_.model().parameters());
+  const Work work{.operations = numbers, .bytes = 4 * numbers, .launches = 1};
+  self_.endpoint().compute_in_place(work, ComputeKind::vector,
+                                    {.in_place = [&] { racy::average(w); },
+                                     .read = [&] { average.read(); },
+                                     .fn = [&] { average.compute(); },
+                                     .write = [&] { average.write(); }});
 }
 
 }  // namespace hetsgd

@@ -25,10 +25,7 @@
 #include <span>
 #include <vector>
 
-#include "algorithm/replica.hpp"
-#include "cluster/endpoint.hpp"
-#include "linalg/host_view.hpp"
-#include "model/model.hpp"
+#include "algorithm/worker.hpp"
 
 namespace hetsgd {
 
@@ -124,6 +121,54 @@ class SharedAverage {
 
 // mean <- the mean of the models, added in their order. All of one length.
 void mean_in_order(std::span<const std::span<float>> models, std::span<float> mean);
+
+// What a worker does with models that it shares, beside the calls of Worker: one for each worker,
+// which outlives it. For algorithms of one process (AlgorithmInfo::one_process_only).
+class SharedWorker {
+ public:
+  explicit SharedWorker(Worker& self)
+      : self_(self), context_(self.model().make_context(self.device())) {}
+
+  // A model at the initial parameters, of which this worker writes slice `part` of `parts`, so that
+  // its memory lies near one of those who use it (part == parts: none). Called by all workers of the
+  // run; returns when all have. Not charged: set-up.
+  std::shared_ptr<SharedModel> join(const std::string& name, std::size_t part, std::size_t parts);
+  // The one model of all workers.
+  std::shared_ptr<SharedModel> join() {
+    return join("model", static_cast<std::size_t>(self_.rank()),
+                static_cast<std::size_t>(self_.size()));
+  }
+
+  // One iteration on a model that other workers read and write meanwhile: learn() on w itself, by
+  // plain SGD, on a CPU. Counts in histogram "staleness" the updates of w by others between its
+  // reading and its writing. Returns the batch's mean loss.
+  double step(const Batch& batch, double learning_rate, SharedModel& shared);
+
+  // The same for a device with a memory of its own: pull(), Worker::learn() on the replica, then one
+  // of the two that bring its move back. Each of them is charged, as communication, with a copy of n
+  // elements over the device's link to the host; the last two count in histogram "staleness" the
+  // updates of w by others since the pull.
+  PulledReplica pulled_replica();  // not charged: set-up
+  void pull(SharedModel& shared, PulledReplica& mine);
+  void add_move(PulledReplica& mine, SharedModel& shared);  // w <- w + (replica.w - pulled)
+  // w <- replica.w: what others have written since the pull is lost.
+  void overwrite(PulledReplica& mine, SharedModel& shared);
+
+  // Puts the mean of the models, added in the order given, into each of them, while others step on
+  // them. Charged as reading and writing all of them.
+  void average(std::span<const std::shared_ptr<SharedModel>> models);
+
+ private:
+  double charged_bytes() const;  // of a copy of the model over the device's link
+  void transfer(const InPlaceComputation& how);
+  // replica.w is brought to the host, where land(moved, pulled, w) puts it into the model.
+  using LandMove = void (*)(std::span<const float>, std::span<const float>, std::span<float>);
+  void bring_back(PulledReplica& mine, SharedModel& shared, LandMove land);
+
+  Worker& self_;
+  std::unique_ptr<ModelContext> context_;   // scratch of step()
+  std::optional<SharedSnapshot> snapshot_;  // where step() needs one
+};
 
 // On memory that others read and write meanwhile: shared_model_racy.cpp, and nothing else.
 namespace racy {

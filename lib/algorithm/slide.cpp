@@ -6,11 +6,11 @@
 //             2020, arXiv 1903.03129; the CPU baseline of 000 section 5.
 // Implements: S_i = true labels u retrieved(A_i) u fill;  p_i = softmax over S_i of W_l . A_i + b_l;
 //             gradient (p_il - [l true]/|true|) / b, of the rows that are active alone;  Adam on the
-//             touched rows (parts/row_adam.hpp).
+//             touched rows (optimizer/row_adam.hpp).
 // Symbols:    A_i activations of the hidden layer, b --batch-size, lr --learning-rate, K
 //             --hash-codes, L --hash-tables, m --bin, N0 --rehash.
 // Cost:       no message. A batch costs as much as its pairs of samples and active labels
-//             (parts/sampled_mlp.hpp); a rehash a pass over the layer and its N K L codes.
+//             (parts/slide_state.hpp); a rehash a pass over the layer and its N K L codes.
 // Records:    histograms of each sample: "active" labels, "retrieved" ones; of each batch: "blind"
 //             queries, "staleness" (updates by others between its reading and its writing). Event
 //             "rehash" {rehash, rebuilt}. At every evaluation event "recall" {samples, probed: test
@@ -19,20 +19,160 @@
 //             last one, of training: train_recall: share of true labels, train_random,
 //             train_retrieved, train_entries: of buckets, train_blind}.
 // Deviations: one hidden layer. The program races within a batch; this form has no race (--devices
-//             cpu:N, parts/sampled_mlp.hpp). Several workers are Hogwild: model, moments, tables and
+//             cpu:N, parts/slide_state.hpp). Several workers are Hogwild: model, moments, tables and
 //             the count of batches are shared, batches are not; in sim they land whole (bounded
 //             delay). The program's Adam moves all rows in every batch (--lazy dense). The loss of a
 //             step is that over the active labels. Under --charge a batch is charged for the
 //             share of labels that the tables lead to here, of the full number.
 
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/parts/sampled_mlp.hpp"
+#include "algorithm/parts/slide_state.hpp"
+#include "algorithm/shared_model.hpp"
 
 namespace hetsgd {
 namespace {
+
+// Event "recall", of the probed samples and of what was learnt since the last one.
+nlohmann::json recall_event(std::uint64_t samples, std::size_t labels, const ProbedRecall& probed,
+                            const Retrieval& learnt) {
+  const auto ratio = [](std::uint64_t part, std::uint64_t whole) {
+    return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+  };
+  const auto all = static_cast<double>(labels);
+  nlohmann::json recall = nlohmann::json::array();
+  for (std::size_t c = 0; c < std::size(ProbedRecall::kBest); ++c) {
+    recall.push_back(ratio(probed.found[c], probed.best[c]));
+  }
+  return {{"type", "recall"},
+          {"samples", samples},
+          {"probed", probed.samples},
+          {"k", ProbedRecall::kBest},
+          {"recall", recall},
+          {"random", ratio(probed.retrieved, probed.samples) / all},
+          {"retrieved", ratio(probed.retrieved, probed.samples)},
+          {"train_recall", ratio(learnt.found, learnt.labels)},
+          {"train_random", ratio(learnt.retrieved, learnt.samples) / all},
+          {"train_retrieved", ratio(learnt.retrieved, learnt.samples)},
+          {"train_entries", ratio(learnt.probed, learnt.samples)},
+          {"train_blind", learnt.blind}};
+}
+
+// One worker, of as many cores as its device has.
+class SlideWorker {
+ public:
+  SlideWorker(Worker& self, const SlideOptions& options)
+      : self_(self),
+        o_(options),
+        state_(self.share<SlideState>("slide",
+                                      [&] {
+                                        return std::make_shared<SlideState>(
+                                            self.model(), o_, self.plan().optimizer,
+                                            self.plan().seed, self.size(), self.make_monitor());
+                                      })),
+        shared_(SharedWorker(self).join()),
+        pass_(self.model(), self.costs().charged_model(), self.device(), o_.active,
+              self.plan().seed),
+        rows_(*state_, pass_) {}
+
+  void train() {
+    while (self_.running()) {
+      if (const auto rehash = state_->begin_rehash()) make_tables(*rehash);
+      index_ = state_->index();  // others go on with the old ones meanwhile
+      step();
+      evaluate();
+    }
+  }
+
+ private:
+  std::span<float> w() { return shared_->w(); }
+
+  void make_tables(const SlideState::Rehash& rehash) {
+    const SampledShape& shape = pass_.shape();
+    const std::span<float> W = w().subspan(shape.weight, shape.labels * shape.hidden);
+    std::vector<float> own;
+    std::optional<LabelIndex> made;
+    index_ = nullptr;  // one set of tables in memory, if nobody else has the old one
+    self_.endpoint().compute_in_place(
+        pass_.index_work(), ComputeKind::vector,
+        {.in_place = [&] { made = rows_.index_in_place(rehash, w()); },
+         .read = [&] { rows_.catch_up_all(w()), own.assign(W.begin(), W.end()); },
+         .fn = [&] { made = state_->make_index(rehash, own.data(), pass_.cores()); },
+         .write = [] {}});
+    state_->publish(std::move(*made));
+    self_.record({{"type", "rehash"},
+                  {"rehash", rehash.schedule.number + 1},
+                  {"rebuilt", rehash.schedule.rebuilt}});
+  }
+
+  void step() {
+    const std::uint64_t b = self_.plan().batch_size;
+    const double lr = self_.learning_rate(b);
+    const Batch& batch = self_.batches().next(b);
+    const BatchShape shape = self_.costs().charged(batch.shape());
+    const Seconds started = self_.now();
+    const LabelIndex* const index = index_.get();
+    double loss = 0;
+    std::uint64_t read = 0, staleness = 0;
+    const auto begin = [&] { read = shared_->writes(); };
+    const auto land = [&] { staleness = shared_->count_write() - read; };
+    self_.endpoint().compute_in_place(
+        pass_.select_work(shape), ComputeKind::step,
+        {.in_place = [&] { begin(), rows_.select_in_place(batch, index, w()); },
+         .read = [&] { begin(), rows_.read_features(batch, w()); },
+         .fn = [&] { rows_.select(batch, index); },
+         .write = [] {}});
+    self_.endpoint().compute_in_place(
+        pass_.learn_work(shape), ComputeKind::part,
+        {.in_place = [&] { loss = rows_.learn_in_place(batch, lr, w()), land(); },
+         .read = [&] { rows_.read_labels(w()); },
+         .fn = [&] { loss = rows_.learn(batch); },
+         .write = [&] { rows_.write(lr, w()), land(); }});
+    self_.completed(batch, loss, started);
+    self_.count_own_update();
+    const ActiveSets& sets = pass_.sets();
+    state_->count(sets.retrieval());
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      self_.observe("active", static_cast<std::int64_t>(sets.active()[i].size()));
+      self_.observe("retrieved", static_cast<std::int64_t>(sets.retrieved()[i]));
+    }
+    self_.observe("blind", static_cast<std::int64_t>(sets.retrieval().blind));
+    self_.observe("staleness", static_cast<std::int64_t>(staleness));
+  }
+
+  // Rows catch up on the clock; those that others touch meanwhile, off it.
+  void evaluate() {
+    if (!self_.evaluation_due() || !state_->begin_catch_up()) return;
+    const auto catch_up = [&] { rows_.catch_up_all(w()); };
+    if (state_->clock.owes()) {
+      self_.endpoint().compute_in_place(
+          rows_.catch_up_work(), ComputeKind::vector,
+          {.in_place = catch_up, .read = [] {}, .fn = [] {}, .write = catch_up});
+    }
+    bool is_measured = false;
+    self_.evaluate_here([&]() -> std::span<const float> {
+      is_measured = true;
+      catch_up();
+      return w();
+    });
+    state_->end_catch_up();
+    if (!is_measured || o_.active.all) return;
+    ProbedRecall probed;
+    const Batch samples = self_.test_batch(o_.probe);
+    if (!samples.empty()) self_.measure([&] { probed = pass_.probe(samples, w(), *index_); });
+    self_.record(
+        recall_event(self_.samples(), pass_.shape().labels, probed, state_->take_retrieval()));
+  }
+
+  Worker& self_;
+  const SlideOptions& o_;
+  const std::shared_ptr<SlideState> state_;
+  const std::shared_ptr<SharedModel> shared_;
+  SampledPass pass_;
+  SlideRows rows_;
+  std::shared_ptr<const LabelIndex> index_;  // null where all labels are active
+};
 
 class Slide final : public Algorithm {
  public:
@@ -46,106 +186,13 @@ class Slide final : public Algorithm {
                         o_.active.least, labels)};
   }
 
-  void worker(Worker& self) const override {
-    const auto state = self.share<SampledState>("slide", [&] {
-      return std::make_shared<SampledState>(self.model(), o_, self.plan().optimizer,
-                                            self.plan().seed, self.size(), self.make_monitor());
-    });
-    const std::shared_ptr<SharedModel> shared = join_model(self);
-    SampledMlp mlp(self.model(), self.charged_model(), self.device(), *state);
-    while (self.running()) {
-      const auto rehash = state->begin_rehash();
-      if (rehash) make_tables(self, *rehash, mlp, *state, *shared);
-      mlp.take(state->index());  // others go on with the old ones meanwhile
-      step(self, mlp, *state, *shared);
-      evaluate(self, mlp, *state, *shared);
-    }
-  }
+  void worker(Worker& self) const override { SlideWorker(self, o_).train(); }
 
   // The model and two moments, of all workers; layer 0 twice and, in sim, rows of a batch.
   double model_vectors(const Plan& plan) const override { return 1 + 3.0 / plan.workers; }
 
  private:
-  // A worker keeps no list of all workers.
-  static std::shared_ptr<SharedModel> join_model(Worker& self) {
-    std::vector<int> all(static_cast<std::size_t>(self.size()));
-    std::iota(all.begin(), all.end(), 0);
-    return self.shared_model("model", all);
-  }
-
-  static void make_tables(Worker& self, const SampledState::Rehash& rehash, SampledMlp& mlp,
-                          SampledState& state, SharedModel& shared) {
-    std::optional<LabelTables> tables;
-    mlp.take(nullptr);  // one set of tables in memory, if nobody else has the old one
-    self.endpoint().compute_in_place(
-        mlp.index_work(), ComputeKind::vector,
-        {.in_place = [&] { tables = mlp.index_in_place(rehash, shared.w()); },
-         .read = [&] { mlp.read_index(shared.w()); },
-         .fn = [&] { tables = mlp.index(rehash); },
-         .write = [] {}});
-    state.publish(rehash, std::move(*tables));
-    self.record({{"type", "rehash"}, {"rehash", rehash.number + 1}, {"rebuilt", rehash.rebuilt}});
-  }
-
-  static void step(Worker& self, SampledMlp& mlp, SampledState& state, SharedModel& shared) {
-    const std::uint64_t b = self.plan().batch_size;
-    const double lr = self.learning_rate(b);
-    const Batch& batch = self.batches().next(b);
-    const BatchShape shape = self.charged(batch.shape());
-    const Seconds started = self.now();
-    const std::span<float> w = shared.w();
-    double loss = 0;
-    std::uint64_t read = 0, staleness = 0;
-    const auto begin = [&] { read = shared.writes(); };
-    const auto land = [&] { staleness = shared.count_write() - read; };
-    self.endpoint().compute_in_place(mlp.select_work(shape), ComputeKind::step,
-                                     {.in_place = [&] { begin(), mlp.select_in_place(batch, w); },
-                                      .read = [&] { begin(), mlp.read_features(batch, w); },
-                                      .fn = [&] { mlp.select(batch); },
-                                      .write = [] {}});
-    self.endpoint().compute_in_place(
-        mlp.learn_work(shape), ComputeKind::part,
-        {.in_place = [&] { loss = mlp.learn_in_place(batch, lr, w), land(); },
-         .read = [&] { mlp.read_labels(w); },
-         .fn = [&] { loss = mlp.learn(batch); },
-         .write = [&] { mlp.write(lr, w), land(); }});
-    self.completed(batch, loss, started);
-    self.count_own_update();
-    state.count(mlp.retrieval());
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      self.observe("active", static_cast<std::int64_t>(mlp.active(i)));
-      self.observe("retrieved", static_cast<std::int64_t>(mlp.retrieved(i)));
-    }
-    self.observe("blind", static_cast<std::int64_t>(mlp.retrieval().blind));
-    self.observe("staleness", static_cast<std::int64_t>(staleness));
-  }
-
-  // Rows catch up on the clock; those that others touch meanwhile, off it.
-  void evaluate(Worker& self, SampledMlp& mlp, SampledState& state, SharedModel& shared) const {
-    if (!self.evaluation_due() || !state.begin_catch_up()) return;
-    if (state.clock.owes()) {
-      self.endpoint().compute_in_place(mlp.catch_up_work(), ComputeKind::vector,
-                                       {.in_place = [&] { mlp.catch_up_all(shared.w()); },
-                                        .read = [] {},
-                                        .fn = [] {},
-                                        .write = [&] { mlp.catch_up_all(shared.w()); }});
-    }
-    bool is_measured = false;
-    self.evaluate_here([&]() -> std::span<const float> {
-      is_measured = true;
-      mlp.catch_up_all(shared.w());
-      return shared.w();
-    });
-    state.end_catch_up();
-    if (!is_measured || o_.active.all) return;
-    ProbedRecall probed;
-    const Batch samples = self.test_batch(o_.probe);
-    if (!samples.empty()) self.measure([&] { probed = mlp.probe(samples, shared.w()); });
-    self.record(
-        recall_event(self.samples(), self.model().outputs(), probed, state.take_retrieval()));
-  }
-
-  SampledOptions o_;
+  SlideOptions o_;
 };
 
 const bool slide_registered = register_algorithm<Slide>({

@@ -63,7 +63,7 @@ class OverlappedSum {
       const Extent e = model.gradient_part(part);
       if (!elements_.empty()) {
         Extent& last = elements_.back();
-        const bool fits = self.charged_bytes(last.size() + e.size()) <= most;
+        const bool fits = self.costs().charged_bytes(last.size() + e.size()) <= most;
         if (fits && (e.end == last.begin || e.begin == last.end)) {
           last = {std::min(last.begin, e.begin), std::max(last.end, e.end)};
           parts_.back().end = part + 1;

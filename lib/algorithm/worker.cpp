@@ -15,8 +15,7 @@ Worker::Worker(Endpoint& endpoint, Run& run)
       batches_(run, endpoint.rank(), endpoint.size()),
       context_(run.model().make_context(endpoint.device())) {
   if (TableSet* const set = run.tables()) {
-    tables_.emplace(set->plan(), set->shard(endpoint.rank()), endpoint.device());
-    lookup_ = tables_->lookup();
+    tables_ = std::make_unique<WorkerTables>(endpoint, run, *set);
   }
   if (!endpoint.device().stages_copies()) return;
   context_->upcoming = [this] { return batches_.upcoming(); };
@@ -97,27 +96,57 @@ void Worker::make_streams(std::size_t replicas) {
 }
 
 DeferredSum Worker::start(ModelContext& context, Replica& replica, const Batch& batch, double lr) {
-  if (plan().optimizer.plain()) {
+  if (fused()) {
     return model().start_step(context, batch, static_cast<float>(lr), replica.w.data());
   }
   clear_foreign_rows(replica, context.device());
   return model().start_gradient(context, batch, replica.w.data(), replica.gradient);
 }
 
+double Worker::gradient_here(const float* w, const Batch& batch, Gradient& g) {
+  if (sharded()) return tables_->gradient(*context_, w, g);
+  return model().gradient(*context_, batch, w, g);
+}
+
+double Worker::gradient_here(Replica& replica, const Batch& batch) {
+  clear_foreign_rows(replica, device());
+  return gradient_here(replica.w.data(), batch, replica.gradient);
+}
+
+double Worker::step_here(Replica& replica, const Batch& batch, double lr) {
+  if (!fused()) return gradient_here(replica, batch);
+  if (sharded()) return tables_->step(*context_, lr, replica.w.data());
+  return model().step(*context_, batch, static_cast<float>(lr), replica.w.data());
+}
+
+std::optional<double> Worker::compute_step(const Batch& batch, const std::function<double()>& fn,
+                                           CancellationToken* token) {
+  if (sharded()) tables_->look_up(batch);
+  const Work work = sharded() ? tables_->step_work() : costs().gradient_work(rank(), batch.shape());
+  double loss = 0;
+  const auto compute = [&] { loss = fn(); };
+  if (!token) {
+    endpoint_.compute(work, ComputeKind::step, compute);
+  } else if (!endpoint_.compute_cancellable(*token, work, ComputeKind::step, compute)) {
+    return std::nullopt;
+  }
+  return loss;
+}
+
 double Worker::learn(std::span<Replica> replicas, std::span<const Batch> batches, double lr) {
-  if (sharded()) return learn_sharded(replicas, batches, lr);
   const Seconds started = now();
   compute_losses(replicas, batches, lr);
   for (std::size_t j = 0; j < replicas.size(); ++j) completed(batches[j], losses_[j], started);
   update(replicas, lr);
+  if (sharded()) tables_->update(lr);
   for (std::size_t j = 0; j < replicas.size(); ++j) count_own_update();
   return std::accumulate(losses_.begin(), losses_.end(), 0.0) / static_cast<double>(losses_.size());
 }
 
 Seconds Worker::rehearse(Replica& replica, const Batch& batch, double lr) {
-  if (sharded()) return rehearse_sharded(replica, batch, lr);
   const Seconds started = now();
   compute_losses({&replica, 1}, {&batch, 1}, lr);
+  if (sharded()) tables_->drop();
   update({&replica, 1}, lr);
   replica.optimizer.reset();
   return now() - started;
@@ -127,6 +156,15 @@ void Worker::compute_losses(std::span<Replica> replicas, std::span<const Batch> 
                             double lr) {
   HETSGD_CHECK_EQ(batches.size(), replicas.size());
   const std::size_t m = replicas.size();
+  losses_.resize(m);
+  if (!fused()) std::ranges::for_each(replicas, [&](Replica& r) { make_gradient(r); });
+  if (m == 1) {
+    const auto loss =
+        compute_step(batches[0], [&] { return step_here(replicas[0], batches[0], lr); });
+    losses_[0] = loss.value();
+    return;
+  }
+  HETSGD_CHECK(!sharded());  // several replicas of a device would need several lookups
   BatchShape mean;
   for (const Batch& batch : batches) {
     const BatchShape shape = batch.shape();
@@ -137,18 +175,8 @@ void Worker::compute_losses(std::span<Replica> replicas, std::span<const Batch> 
     mean.steps += shape.steps / static_cast<double>(m);
     mean.frames += shape.frames / static_cast<double>(m);
   }
-  Work work = run_.gradient_work(rank(), mean);
+  Work work = costs().gradient_work(rank(), mean);
   work.learners = static_cast<int>(m);
-  losses_.resize(m);
-  if (!plan().optimizer.plain()) {
-    std::ranges::for_each(replicas, [&](Replica& r) { make_gradient(r); });
-  }
-  if (m == 1) {
-    return endpoint_.compute(work, ComputeKind::step, [&] {
-      const DeferredSum loss = start(*context_, replicas[0], batches[0], lr);
-      losses_[0] = model().finish(*context_, batches[0], loss);
-    });
-  }
   make_streams(m);
   const auto context_of = [&](std::size_t j) -> ModelContext& {
     return *stream_contexts_[j % stream_contexts_.size()];
@@ -166,7 +194,7 @@ void Worker::compute_losses(std::span<Replica> replicas, std::span<const Batch> 
 
 // What compute_losses() left to do.
 void Worker::update(std::span<Replica> replicas, double lr) {
-  if (plan().optimizer.plain()) return;
+  if (fused()) return;
   double passes = 0;
   for (Replica& r : replicas) passes = optimizer(r).passes();
   const auto fn = [&] {
@@ -193,28 +221,32 @@ void Worker::discard(const Batch& batch) {
   run_.discarded(*this, batch.size());
 }
 
-template <class Fn>
-double Worker::compute_step(const Batch& batch, Fn&& fn) {
-  double loss = 0;
+std::optional<double> Worker::gradient_by(const Batch& batch, const std::function<double()>& fn,
+                                          CancellationToken* token) {
   const Seconds started = now();
-  const Work work = run_.gradient_work(rank(), batch.shape());
-  endpoint_.compute(work, ComputeKind::step, [&] { loss = fn(); });
-  completed(batch, loss, started);
+  const double lr = learning_rate(batch.size());  // of served rows, which move with the gradient
+  const auto loss = compute_step(batch, fn, token);
+  if (loss) completed(batch, *loss, started);
+  if (sharded() && !loss) tables_->drop();
+  if (sharded() && loss && tables_->served()) tables_->update(lr);
   return loss;
 }
 
 double Worker::gradient(Replica& replica, const Batch& batch) {
   make_gradient(replica);
-  if (sharded()) return gradient_sharded(replica.w.data(), batch, replica.gradient);
-  return compute_step(batch, [&] {
-    clear_foreign_rows(replica, device());
-    return model().gradient(*context_, batch, replica.w.data(), replica.gradient);
-  });
+  return *gradient_by(batch, [&] { return gradient_here(replica, batch); });
 }
 
 double Worker::gradient(const Buffer& w, const Batch& batch, Gradient& g) {
-  if (sharded()) return gradient_sharded(w.data(), batch, g);
-  return compute_step(batch, [&] { return model().gradient(*context_, batch, w.data(), g); });
+  return *gradient_by(batch, [&] { return gradient_here(w.data(), batch, g); });
+}
+
+bool Worker::gradient_cancellable(CancellationToken& token, Replica& replica, const Batch& batch) {
+  HETSGD_CHECK(!exchanges_tables());  // the others would wait for the update
+  make_gradient(replica);
+  return gradient_by(
+             batch, [&] { return gradient_here(replica, batch); }, &token)
+      .has_value();
 }
 
 double Worker::gradient_in_pieces(Replica& replica, const Batch& batch,
@@ -227,7 +259,7 @@ double Worker::gradient_in_pieces(Replica& replica, const Batch& batch,
   double loss = 0;
   Work before;  // of the pieces that are complete
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const Work until = run_.partial_gradient_work(rank(), batch.shape(), pieces[i].end);
+    const Work until = costs().partial_gradient_work(rank(), batch.shape(), pieces[i].end);
     const auto kind = i == 0 ? ComputeKind::step : ComputeKind::part;
     endpoint_.compute(i == 0 ? until : until - before, kind, [&] {
       if (i == 0) clear_foreign_rows(replica, device());
@@ -239,21 +271,6 @@ double Worker::gradient_in_pieces(Replica& replica, const Batch& batch,
     complete(i);
   }
   return loss;
-}
-
-bool Worker::gradient_cancellable(CancellationToken& token, Replica& replica, const Batch& batch) {
-  make_gradient(replica);
-  if (sharded()) return cancellable_sharded(token, replica, batch);
-  double loss = 0;
-  const Seconds started = now();
-  const auto fn = [&] {
-    clear_foreign_rows(replica, device());
-    loss = model().gradient(*context_, batch, replica.w.data(), replica.gradient);
-  };
-  const Work work = run_.gradient_work(rank(), batch.shape());
-  if (!endpoint_.compute_cancellable(token, work, ComputeKind::step, fn)) return false;
-  completed(batch, loss, started);
-  return true;
 }
 
 std::vector<Tensor> tensors_of(const Layout& layout) {
@@ -290,13 +307,13 @@ void Worker::update(Replica& replica, std::span<const float> g, double lr) {
 
 void Worker::apply(Replica& replica, double lr) {
   update(replica, lr);
-  if (exchanges_tables()) update_tables(lr);
+  if (exchanges_tables()) tables_->update(lr);
   count_shared_update();
 }
 
 void Worker::apply(Replica& replica, std::span<const float> g, double lr) {
   update(replica, g, lr);
-  if (exchanges_tables()) update_tables(lr);
+  if (exchanges_tables()) tables_->update(lr);
   count_shared_update();
 }
 
@@ -316,6 +333,62 @@ void Worker::count_own_update() {
   run_.updated(*this, true);
 }
 
+// Vector operations stream whole vectors: bytes = passes * 4 * n, one launch.
+Work Worker::vector_work(double passes, int learners) const {
+  const double numbers = passes * static_cast<double>(model().parameters());
+  return {.operations = numbers, .bytes = 4.0 * numbers, .launches = 1, .learners = learners};
+}
+
+void Worker::apply_dense(Replica& replica, double lr) {
+  Optimizer& rule = optimizer(replica);
+  const Work work = costs().stage_work(Stage::opt, {}, vector_work(rule.passes()));
+  endpoint_.compute(work, ComputeKind::stage, [&] {
+    rule.update(device(), lr, replica.gradient.flat.span(), replica.w.span());
+  });
+  count_shared_update();
+}
+
+void Worker::compute_vectors(double passes, FunctionRef fn, int learners) {
+  endpoint_.compute(vector_work(passes, learners), ComputeKind::vector, fn);
+}
+
+void Worker::charge_host_copy() {
+  const double bytes = 4.0 * static_cast<double>(model().parameters());
+  endpoint_.compute({.host_link_bytes = bytes}, ComputeKind::vector, [] {});
+}
+
+void Worker::copy(const Buffer& x, Buffer& y) {
+  HETSGD_CHECK_EQ(x.size(), y.size());
+  compute_vectors(2, [&] { device().copy(x.size(), x.data(), y.data()); });
+}
+
+void Worker::scale(double a, std::span<float> x) {
+  const double passes =
+      2 * static_cast<double>(x.size()) / static_cast<double>(model().parameters());
+  compute_vectors(
+      passes, [&] { device().axpby(x.size(), static_cast<float>(a), x.data(), 0.0F, x.data()); });
+}
+
+void Worker::axpby(double a, const Buffer& x, double b, Buffer& y) {
+  HETSGD_CHECK_EQ(x.size(), y.size());
+  compute_vectors(3, [&] {
+    device().axpby(x.size(), static_cast<float>(a), x.data(), static_cast<float>(b), y.data());
+  });
+}
+
+double Worker::squared_norm(const Buffer& x) {
+  double sum = 0;
+  compute_vectors(1, [&] { sum = device().squared_norm(x.size(), x.data()); });
+  return sum;
+}
+
+void Worker::momentum_merge(const Buffer& merged, double gamma, Buffer& w, Buffer& previous) {
+  compute_vectors(5, [&] {
+    device().apply(w.size(), rule::MomentumMerge<float>{static_cast<float>(gamma)}, merged.data(),
+                   w.data(), previous.data());
+  });
+}
+
 Buffer Worker::vector() {
   Buffer buffer(device(), model().parameters());
   device().fill(buffer.size(), 0.0F, buffer.data());
@@ -323,7 +396,7 @@ Buffer Worker::vector() {
 }
 
 Buffer Worker::initial_parameters() {
-  const auto host = run_.initial_parameters();
+  const auto host = initial_on_host();
   Buffer buffer(device(), host.size());
   device().upload(buffer.data(), host.data(), host.size_bytes());
   return buffer;

@@ -34,13 +34,9 @@
 #include "algorithm/batch_source.hpp"
 #include "algorithm/replica.hpp"
 #include "algorithm/run.hpp"
-#include "algorithm/shared_model.hpp"
-#include "algorithm/stages.hpp"
-#include "cluster/endpoint.hpp"
-#include "core/non_copyable.hpp"
+#include "algorithm/worker_tables.hpp"
 #include "linalg/host_view.hpp"
 #include "linalg/streams.hpp"
-#include "table/served.hpp"
 
 namespace hetsgd {
 
@@ -57,6 +53,7 @@ class Worker : NonCopyable {
   Seconds now() const { return endpoint_.now(); }
   const Plan& plan() const { return run_.plan(); }
   const Model& model() const { return run_.model(); }
+  const CostModel& costs() const { return run_.costs(); }
   Device& device() { return endpoint_.device(); }
   // Whether it computes in the host's memory (a CPU), not in one of its own.
   bool in_host_memory() { return endpoint_.in_host_memory(); }
@@ -97,20 +94,16 @@ class Worker : NonCopyable {
   // all workers together, and apply() after gradient() updates the rows; calls that cannot be made
   // together, such as gradient_cancellable(), fail a check. Served ones (table/served.hpp) are looked
   // up by each for itself; gradient() updates the rows by learning_rate() of its batch.
-  bool sharded() const { return tables_.has_value(); }
+  bool sharded() const { return tables_ != nullptr; }
   bool exchanges_tables() const { return sharded() && !plan().served_tables; }
-  void begin_serving();  // before the algorithm
-  void end_serving();    // when it has returned
-  // The stages by themselves, for algorithms that run them as a pipeline.
-  Tables& tables() { return tables_.value(); }
-  // What this worker has looked up so far; and adds a batch to it, whose ids have been exchanged, as
-  // learn() and gradient() do.
-  const LookupCounts& lookup_counts() const { return lookup_counts_; }
-  void count_lookups(const Lookup& lookup);
-  // What a stage of a batch of this shape is charged as. `tables`: the work of Tables in it; that of
-  // the model is added here.
-  Work stage_work(Stage stage, const BatchShape& batch, const Work& tables = {}) const {
-    return run_.stage_work(stage, batch, tables);
+  // Null: they are part of the model. For algorithms that run the stages themselves, as a pipeline.
+  WorkerTables* tables() { return tables_.get(); }
+  LookupCounts lookup_counts() const { return sharded() ? tables_->counts() : LookupCounts{}; }
+  void begin_serving() {  // before the algorithm
+    if (sharded()) tables_->begin_serving();
+  }
+  void end_serving() {  // when it has returned
+    if (sharded()) tables_->end_serving();
   }
   StageTimes& stage_times() { return stage_times_; }  // so far, kept by the algorithm
   // As apply(), of the dense part alone by a gradient that all workers have summed; charged as the
@@ -126,7 +119,7 @@ class Worker : NonCopyable {
   //   gradient            yes             yes         none
   //   apply               no              no          one for all workers (rank 0's call)
   //   apply_alone         no              no          one for each call
-  //   shared_step         yes             yes         one for each call
+  //   SharedWorker::step  yes             yes         one for each call   (shared_model.hpp)
   //   discard             takes back      no          none
   //
   // The main process alone learns from batches. A background task makes updates; samples that it
@@ -171,31 +164,6 @@ class Worker : NonCopyable {
   // delays come with the first piece.
   double gradient_in_pieces(Replica& replica, const Batch& batch, std::span<const Extent> pieces,
                             const std::function<void(std::size_t)>& complete);
-  // For methods whose step is a computation of their own (Run::charged_model).
-  const Model& charged_model() const { return run_.charged_model(); }
-  BatchShape charged(const BatchShape& batch) const { return run_.charged(batch); }
-  // What so many parameters are charged as when they are sent.
-  double charged_bytes(std::size_t parameters) const {
-    return 4.0 * static_cast<double>(parameters) * run_.parameter_ratio();
-  }
-
-  // One iteration on a model that other workers read and write meanwhile (shared_model.hpp): learn()
-  // on w itself, by plain SGD, on a CPU. Counts in histogram "staleness" the updates of w by others
-  // between its reading and its writing. Returns the batch's mean loss.
-  double shared_step(const Batch& batch, double learning_rate, SharedModel& shared);
-  // The same for a device with a memory of its own: pull(), learn() on the replica, then one of the
-  // two that bring its move back. Each of them is charged, as communication, with a copy of n
-  // elements over the device's link to the host; the last two count in histogram "staleness" the
-  // updates of w by others since the pull.
-  PulledReplica pulled_replica();  // not charged: set-up
-  void pull(SharedModel& shared, PulledReplica& mine);
-  void add_move(PulledReplica& mine, SharedModel& shared);  // w <- w + (replica.w - pulled)
-  // w <- replica.w: what others have written since the pull is lost.
-  void overwrite(PulledReplica& mine, SharedModel& shared);
-  // Puts the mean of the models, added in the order given, into each of them, while others step on
-  // them. Charged as reading and writing all of them.
-  void average_shared(std::span<const std::shared_ptr<SharedModel>> models);
-
   // The update alone, of replica.w by replica.gradient, or by the vector g [n], which a collective
   // has summed. All workers make the same one: it counts once for the run. A gradient that is still
   // sparse moves its touched rows alone (plain SGD); the charge is that of whole vectors either
@@ -230,9 +198,9 @@ class Worker : NonCopyable {
   // --- vectors, charged likewise ----------------------------------------------------------------
   // Vectors have the model's size n. A call is charged by the vectors that it streams: 4 n bytes
   // and n operations for each one read or written, one launch. Scalars are rounded to float first.
-  void copy(const Buffer& x, Buffer& y);     // y <- x
-  void scale(double a, Buffer& x);           // x <- a x
-  void scale(double a, std::span<float> x);  // of any length, which it is charged by
+  void copy(const Buffer& x, Buffer& y);                   // y <- x
+  void scale(double a, Buffer& x) { scale(a, x.span()); }  // x <- a x
+  void scale(double a, std::span<float> x);                // of any length, which it is charged by
   void axpby(double a, const Buffer& x, double b, Buffer& y);  // y <- a x + b y
   double squared_norm(const Buffer& x);                        // ||x||^2, in double
   // w' = merged + gamma (w - previous); previous <- w; w <- w'.
@@ -245,6 +213,7 @@ class Worker : NonCopyable {
   void charge_host_copy();
   Buffer vector();              // model-sized, zero; not charged: set-up
   Buffer initial_parameters();  // as a replica's w; not charged either
+  std::span<const float> initial_on_host() const { return run_.initial_parameters(); }
   // x for the host to read: x itself, or a copy of a GPU's memory that is good until the next call.
   // The copy is made outside of compute(), so it is not charged: for set-up and measuring.
   std::span<const float> on_host(const Buffer& x);
@@ -258,10 +227,6 @@ class Worker : NonCopyable {
                            const std::function<std::shared_ptr<T>()>& make) {
     return run_.shared_objects().get<T>(name, make);
   }
-  // One model at the initial parameters. Its members (ranks) write an equal slice of them each, so
-  // that a slice's memory lies near one of those who use it. Called by all workers of the run;
-  // returns when all have.
-  std::shared_ptr<SharedModel> shared_model(const std::string& name, std::span<const int> members);
 
   // --- communication ----------------------------------------------------------------------------
   Comm& comm() { return endpoint_.comm(); }
@@ -335,30 +300,26 @@ class Worker : NonCopyable {
   std::uint64_t count_evaluate_call() { return evaluate_calls_++; }
 
  private:
-  // Losses of the batches into losses_. Plain SGD has moved the replicas then, others have their
+  void count_idle_call();
+  Work vector_work(double passes, int learners = 1) const;
+  // Whether a step moves the weights by itself, without building a gradient.
+  bool fused() const { return sharded() ? tables_->fused() : plan().optimizer.plain(); }
+  // The computation of one iteration, charged, when the rows of the batch are here. fn() returns its
+  // mean loss. Empty: cancelled.
+  std::optional<double> compute_step(const Batch& batch, const std::function<double()>& fn,
+                                     CancellationToken* token = nullptr);
+  // The skeleton of all calls that make a gradient by fn(): completed or dropped; served rows move.
+  std::optional<double> gradient_by(const Batch& batch, const std::function<double()>& fn,
+                                    CancellationToken* token = nullptr);
+  // Losses of the batches into losses_. Fused steps have moved the replicas then, others have their
   // gradients. One computation for all replicas: m of them share the device as its profile says.
   void compute_losses(std::span<Replica> replicas, std::span<const Batch> batches, double lr);
-  void count_idle_call();
-  // A copy of the model over the device's link, between shared memory and the device's.
-  void transfer(const InPlaceComputation& how);
-  std::uint64_t transferred_bytes() const;
-  // replica.w is brought to the host, where land(moved, pulled, w) puts it into the model.
-  using LandMove = void (*)(std::span<const float>, std::span<const float>, std::span<float>);
-  void bring_back(PulledReplica& mine, SharedModel& shared, LandMove land);
-  template <class Fn>
-  double compute_step(const Batch& batch, Fn&& fn);
   void make_gradient(Replica& replica);  // at its first use, outside of the clock
-  // Sharded tables. ..._looked_up: inside a computation of looked_up_work(), when the rows are here.
-  double learn_sharded(std::span<Replica> replicas, std::span<const Batch> batches, double lr);
-  double gradient_sharded(const float* w, const Batch& batch, Gradient& g);
-  bool cancellable_sharded(CancellationToken& token, Replica& replica, const Batch& batch);
-  Seconds rehearse_sharded(Replica& replica, const Batch& batch, double lr);
-  void look_up(const Batch& batch);
-  Work looked_up_work(const Batch& batch) const;
-  double gradient_looked_up(const float* w, const Batch& batch, Gradient& g);
-  double step_looked_up(Replica& replica, const Batch& batch, double lr);
-  void update_tables(double lr);
-  void clear_foreign_rows(Replica& replica, Device& device);  // inside a computation
+  // Inside a computation:
+  double step_here(Replica& replica, const Batch& batch, double lr);  // as learn(), or the gradient
+  double gradient_here(Replica& replica, const Batch& batch);
+  double gradient_here(const float* w, const Batch& batch, Gradient& g);
+  void clear_foreign_rows(Replica& replica, Device& device);
   void make_streams(std::size_t replicas);  // and their contexts; not charged: set-up
   // Gives the kernels of a replica that learns to the context's device; its loss comes later.
   DeferredSum start(ModelContext& context, Replica& replica, const Batch& batch, double lr);
@@ -371,19 +332,15 @@ class Worker : NonCopyable {
   Run& run_;
   BatchSource batches_;
   std::unique_ptr<ModelContext> context_;  // scratch of this worker's device
-  std::optional<Tables> tables_;           // empty: they are part of the model
-  std::unique_ptr<Lookup> lookup_;         // of the batch at hand, from look_up to update_tables
-  std::optional<ServedTables> served_;     // empty: rows are exchanged, or none
-  LookupCounts lookup_counts_;
+  std::unique_ptr<WorkerTables> tables_;
   StageTimes stage_times_;
   // For several replicas at once: as many streams as their number asks for, with a context each.
   std::unique_ptr<Streams> streams_;
   std::vector<std::unique_ptr<ModelContext>> stream_contexts_;
-  std::vector<DeferredSum> started_;        // their sums of losses, on their way
-  std::vector<double> losses_;              // and the means
-  HostScratch host_copy_;                   // of on_host()
-  std::optional<SharedSnapshot> snapshot_;  // of shared_step(), where it needs one
-  LoopDecision decision_;                   // the last answer of running()
+  std::vector<DeferredSum> started_;  // their sums of losses, on their way
+  std::vector<double> losses_;        // and the means
+  HostScratch host_copy_;             // of on_host()
+  LoopDecision decision_;             // the last answer of running()
   std::uint64_t samples_at_decision_ = 0;
   std::uint64_t samples_ = 0;
   // Shared with the background tasks, which are threads on real clusters.

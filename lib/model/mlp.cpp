@@ -294,13 +294,15 @@ class Mlp : public BasicModel<Real> {
     BasicDevice<Real>& device = scratch.device();
     const Real* const A = scratch.activation[last - 1].data();
     BasicSampledSoftmax<Real>& softmax = chosen(scratch).choose(batch, A, weight(w, last));
-    const typename BasicSampledSoftmax<Real>::Rows rows{weight(w, last), bias(w, last)};
-    softmax.scores(A, rows);
+    const auto row = [&](std::size_t u) { return weight(w, last) + softmax.labels()[u] * in; };
+    softmax.scores(A, [&](std::size_t u, Real*) -> typename BasicSampledSoftmax<Real>::Row {
+      return {row(u), bias(w, last)[softmax.labels()[u]]};
+    });
     const double loss = softmax.softmax();
     Real* const G = weight(sink.to, last);
     Real* const g = bias(sink.to, last);
     if (sink.beta == Real(0)) device.fill(width(last), Real(0), g);
-    softmax.backward(A, rows, [&](std::size_t u, const Real* gradient, Real bias_gradient) {
+    softmax.backward(A, row, [&](std::size_t u, const Real* gradient, Real bias_gradient) {
       const std::size_t label = softmax.labels()[u];
       for (std::size_t i = 0; i < in; ++i) G[label * in + i] += sink.alpha * gradient[i];
       g[label] += sink.alpha * bias_gradient;

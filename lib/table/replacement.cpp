@@ -41,7 +41,8 @@ Replacement::Replacement(const ReplacementOptions& options, std::uint64_t seed, 
       seed_(seed),
       log_keep_(std::log1p(-options.decay)),
       slot_(places, kNone),
-      most_(slots) {
+      most_(slots),
+      idle_(Before{&slots_}) {
   slots_.reserve(slots);
 }
 
@@ -52,16 +53,15 @@ std::optional<Index> Replacement::slot_of(Index place) const {
 
 Replacement::Pinned Replacement::pin(Index place) {
   if (const Index slot = slot_[place]; slot != kNone) {
-    if (slots_[slot].pins++ == 0) remove(slot);
+    if (slots_[slot].pins++ == 0) idle_.erase(slot);
     return {slot, false};
   }
   Index slot = 0;
   if (slots_.size() < most_) {
     slot = static_cast<Index>(slots_.size());
     slots_.emplace_back();
-  } else if (!heap_.empty()) {
-    slot = heap_.front();
-    remove(slot);
+  } else if (!idle_.empty()) {
+    slot = idle_.extract(idle_.begin()).value();
     slot_[slots_[slot].place] = kNone;
     ++evicted_;
   } else {
@@ -93,7 +93,7 @@ void Replacement::settle() {
     score(slot);
     slot.touched = updates_;
     slot.positives = slot.negatives = 0;
-    if (slot.pins == 0) push(number);
+    if (slot.pins == 0) idle_.insert(number);
   }
   touched_.clear();
 }
@@ -123,52 +123,11 @@ void Replacement::score(Slot& slot) {
   }
 }
 
-bool Replacement::before(Index a, Index b) const {
-  const Slot &one = slots_[a], &other = slots_[b];
+bool Replacement::Before::operator()(Index a, Index b) const {
+  const Slot &one = (*slots)[a], &other = (*slots)[b];
   if (one.key != other.key) return one.key < other.key;
   if (one.touched != other.touched) return one.touched < other.touched;
   return one.place < other.place;
-}
-
-void Replacement::put(std::size_t at, Index slot) {
-  heap_[at] = slot;
-  slots_[slot].heap = static_cast<Index>(at);
-}
-
-void Replacement::push(Index slot) {
-  heap_.push_back(slot);
-  put(heap_.size() - 1, slot);
-  sift_up(heap_.size() - 1);
-}
-
-void Replacement::remove(Index slot) {
-  const std::size_t at = std::exchange(slots_[slot].heap, kNone);
-  HETSGD_CHECK_LT(at, heap_.size());
-  const Index last = heap_.back();
-  heap_.pop_back();
-  if (last == slot) return;
-  put(at, last);
-  sift_up(at);
-  sift_down(slots_[last].heap);
-}
-
-void Replacement::sift_up(std::size_t at) {
-  const Index slot = heap_[at];
-  for (; at > 0 && before(slot, heap_[(at - 1) / 2]); at = (at - 1) / 2) {
-    put(at, heap_[(at - 1) / 2]);
-  }
-  put(at, slot);
-}
-
-void Replacement::sift_down(std::size_t at) {
-  const Index slot = heap_[at];
-  for (std::size_t child = 2 * at + 1; child < heap_.size(); child = 2 * at + 1) {
-    if (child + 1 < heap_.size() && before(heap_[child + 1], heap_[child])) ++child;
-    if (!before(heap_[child], slot)) break;
-    put(at, heap_[child]);
-    at = child;
-  }
-  put(at, slot);
 }
 
 }  // namespace hetsgd

@@ -10,14 +10,16 @@
 // Importance (paper 004, equation 6.3), per update of all ranks:  w <- (1 - beta) w + beta (p k + n
 // l), p and n the positive and the negative samples with this row. All untouched rows decay by one
 // factor, so ln w - t ln(1 - beta), t the last update that touched the row, orders them and does
-// not change: a heap by it is exact, and O(log n) per row that is touched. Ties: the row that was
+// not change: a set ordered by it is exact, and O(log n) per row that is touched. Ties: the row that was
 // touched earlier, then the lower place.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <vector>
 
+#include "core/non_copyable.hpp"
 #include "core/options.hpp"
 #include "data/dataset.hpp"
 
@@ -40,7 +42,7 @@ struct ReplacementOptions {
 };
 
 // The slots of one shard. Not thread-safe.
-class Replacement {
+class Replacement : NonCopyable {
  public:
   Replacement(const ReplacementOptions& options, std::uint64_t seed, std::size_t places,
               std::size_t slots);
@@ -68,7 +70,6 @@ class Replacement {
   struct Slot {
     Index place = 0;
     std::uint32_t pins = 0;
-    Index heap = kNone;                   // where it stands in heap_; kNone: it may not go
     std::uint32_t lookups = 0;            // since it came
     double key = 0;                       // the smallest goes first
     std::uint64_t touched = 0;            // by which update last
@@ -76,12 +77,11 @@ class Replacement {
   };
 
   void score(Slot& slot);
-  bool before(Index a, Index b) const;
-  void push(Index slot);
-  void remove(Index slot);
-  void sift_up(std::size_t at);
-  void sift_down(std::size_t at);
-  void put(std::size_t at, Index slot);
+  // Which of two slots goes first: a strict order, since no two have one place.
+  struct Before {
+    const std::vector<Slot>* slots;
+    bool operator()(Index a, Index b) const;
+  };
 
   ReplacementOptions options_;
   std::uint64_t seed_;
@@ -90,7 +90,8 @@ class Replacement {
   std::vector<Index> slot_;  // by place
   std::vector<Slot> slots_;  // those in use
   std::size_t most_;         // slots that there are
-  std::vector<Index> heap_;
+  std::set<Index, Before>
+      idle_;  // slots that may go; a slot's key changes while it is not among them
   std::vector<Index> touched_;  // slots of the update under way, each once
 };
 

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "linalg/host_view.hpp"
-#include "table/gathered_rows.hpp"
 #include "training/referee.hpp"
 #include "training/simulation/charge.hpp"
 
@@ -41,7 +40,7 @@ struct RunSetup {
   std::vector<Index> measured_rows = {};
 };
 
-class Client : public Run {
+class Client : public Run, public CostModel {
  public:
   Client(Referee& referee, const RunSetup& setup);
 
@@ -51,6 +50,7 @@ class Client : public Run {
   std::span<const float> initial_parameters() const final { return setup_.initial; }
   bool synchronous() const final { return rules_.synchronous; }
   TableSet* tables() const final { return setup_.tables; }
+  const CostModel& costs() const final { return *this; }
   // Under --charge that of the full-size model for a batch of as many samples, whose nonzeros and
   // labels are scaled to the full-size data's averages. Of networks by the worker's device.
   Work gradient_work(int rank, const BatchShape& batch) const final;

@@ -56,7 +56,6 @@
 
 #include "cluster/process_group.hpp"
 #include "cluster/trace/trace.hpp"
-#include "table/gathered_rows.hpp"
 #include "training/client.hpp"
 #include "training/rank_messages.hpp"
 

@@ -26,7 +26,7 @@
 
 #include "core/byte_stream.hpp"
 #include "training/referee.hpp"
-#include "training/trace.hpp"
+#include "cluster/trace/trace.hpp"
 
 namespace hetsgd::rank_messages {
 

@@ -2,11 +2,7 @@
 // learning everywhere. Its losses are checked against tests/reference/numpy_adasum.py, the operator
 // and the collective in tests/collective/adasum_test.cpp.
 
-#include <gmock/gmock.h>
-
-#include "core/error.hpp"
-#include "support/compare.hpp"
-#include "support/timeline.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -19,60 +15,7 @@ const Settings kEqualGradients = {
     {"train", "generate:tiny?rows_train=64"}, {"batch_size", "64"}, {"per_worker_batch", "full"}};
 
 std::vector<nlohmann::json> orthogonality(const Record& record) {
-  std::vector<nlohmann::json> found;
-  for (const auto& event : record.events) {
-    if (event["type"] == "orthogonality") found.push_back(event);
-  }
-  return found;
-}
-
-std::string refusal(const Settings& settings) {
-  try {
-    run_training(settings);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_NE(error.hint(), "");
-    return error.what();
-  }
-  return "";
-}
-
-TEST(AdasumStep, OneWorkerIsSsgd) { expect_same_bits(run_training(kSsgd), run_training(kAdasum)); }
-
-// AS(d, ..., d) = d: P workers with one gradient make one worker's steps. What differs is the order
-// in which a batch's samples are summed.
-TEST(AdasumStep, EqualGradientsAreOneGradient) {
-  const Settings one = with(with(kSsgd, kEqualGradients), {{"max_samples", "1600"}});
-  const std::vector<double> expected = step_losses(run_training(one));
-  for (const char* workers : {"2", "3", "4"}) {
-    for (const char* shape : {"tree", "linear"}) {
-      const int p = std::stoi(workers);
-      const Record run = run_training(with(one, {{"reduce", "adasum"},
-                                                 {"workers", workers},
-                                                 {"adasum_shape", shape},
-                                                 {"orthogonality_every", "1"},
-                                                 {"max_samples", std::to_string(1600 * p)}}));
-      std::vector<double> losses = step_losses(run), first;
-      for (std::size_t i = 0; i < losses.size(); i += static_cast<std::size_t>(p)) {
-        first.push_back(losses[i]);
-      }
-      expect_close(first, expected, 1e-4);
-      for (const auto& event : orthogonality(run)) {
-        for (const auto& value : event["value"]) EXPECT_NEAR(value.get<double>(), 1.0 / p, 1e-4);
-      }
-    }
-  }
-}
-
-// One node: Adasum of one update is the update, so that only the mean inside is left. What differs
-// is w + ((w + d) - w) against w + d.
-TEST(AdasumStep, OneNodeIsTheMean) {
-  for (const char* batch : {"split", "full"}) {
-    const Settings mean =
-        with(kSsgd, {{"workers", "4"}, {"optimizer", "momentum"}, {"per_worker_batch", batch}});
-    const Record adasum = run_training(with(mean, {{"reduce", "adasum"}, {"node_size", "4"}}));
-    expect_close(step_losses(run_training(mean)), step_losses(adasum), 2e-5);
-  }
+  return events_of(record, "orthogonality");
 }
 
 // The layers' state lies on another worker, their update is the same; only where a dot product is
@@ -116,31 +59,6 @@ TEST(AdasumStep, ALayerIsItsWeightAndItsBias) {
   EXPECT_NE(step_losses(run("mlp", "layer")), step_losses(run("mlp", "model")));
 }
 
-// Layers of a node on several workers stay whole: the same updates again.
-TEST(AdasumStep, PartitionedLayersAreReplicatedLayers) {
-  const Settings layers = with(kAdasum, {{"workers", "4"},
-                                         {"node_size", "2"},
-                                         {"adasum_scope", "layer"},
-                                         {"optimizer", "momentum"},
-                                         {"learning_rate", "0.05"}});
-  const Record a = run_training(layers);
-  const Record b = run_training(with(layers, {{"optimizer_state", "partitioned"}}));
-  expect_close(step_losses(a), step_losses(b), 1e-5);
-  expect_close_curves(a, b, 1e-5);
-}
-
-TEST(AdasumStep, SameBitsOnThreadsAndSim) {
-  for (const char* state : {"replicated", "partitioned"}) {
-    const Settings base = with(kAdasum, {{"workers", "6"},
-                                         {"node_size", "2"},
-                                         {"optimizer", "momentum"},
-                                         {"optimizer_state", state},
-                                         {"evaluate_every", "576"}});
-    expect_same_bits(run_training(with(base, {{"cluster", "sim"}})),
-                     run_training(with(base, {{"cluster", "threads"}})));
-  }
-}
-
 TEST(AdasumStep, OrthogonalityIsRecordedWhenAsked) {
   const Settings base = with(kAdasum, {{"workers", "4"}, {"max_samples", "32000"}});
   const auto events = orthogonality(run_training(base));
@@ -158,35 +76,14 @@ TEST(AdasumStep, OrthogonalityIsRecordedWhenAsked) {
 
 TEST(AdasumStep, RefusesWhatMakesNoSense) {
   const Settings four = with(kAdasum, {{"workers", "4"}});
-  EXPECT_THAT(refusal(with(four, {{"storage", "central"}})), testing::HasSubstr("--storage"));
-  EXPECT_THAT(refusal(with(four, {{"node_size", "3"}})),
-              testing::HasSubstr("--node-size: found 3"));
   const Settings partitioned = with(four, {{"optimizer_state", "partitioned"}});
-  EXPECT_THAT(refusal(partitioned), testing::HasSubstr("--optimizer-state"));
   const Settings nodes = with(partitioned, {{"node_size", "2"}});
-  EXPECT_THAT(refusal(with(nodes, {{"adasum_scope", "model"}})),
-              testing::HasSubstr("--adasum-scope"));
-  EXPECT_THAT(refusal(with(nodes, {{"clip_norm", "1"}})), testing::HasSubstr("--clip-norm"));
-  EXPECT_THAT(refusal(with(nodes, {{"reduce", "mean"}})), testing::HasSubstr("--optimizer-state"));
-}
-
-// Worker 1, the straggler, has its gradient after 27 ms, its update after 3 vector operations, at
-// 30, and sends it; worker 0 folds it from 40 to 42 and sends half to worker 2, which has it at 52;
-// products (1 ms) and their sum (10 ms) are there at 63, the combinations at 64. Worker 0 then has
-// worker 2's half and sends the whole to worker 1, its own half to worker 2: both have it at 74 and
-// end the iteration at 75, worker 0 at 65.
-TEST(AdasumStep, Timeline) {
-  const Settings flat = with(timeline_settings("ssgd"), {{"per_worker_batch", "split"},
-                                                         {"reduce", "adasum"},
-                                                         {"max_samples", "240"},
-                                                         {"orthogonality_every", "0"}});
-  expect_golden("ssgd_adasum", timeline(run_training(flat)));
-}
-
-TEST(AdasumStep, LearnsOnBothClusters) {
-  const Settings base = with(kAdasum, {{"max_samples", "24000"}, {"record_steps", "false"}});
-  expect_learns_everywhere(base);
-  expect_learns_everywhere(with(base, {{"adasum_shape", "linear"}, {"optimizer", "momentum"}}));
+  expect_refused(with(four, {{"storage", "central"}}), "--storage");
+  expect_refused(with(four, {{"node_size", "3"}}), "--node-size: found 3");
+  expect_refused(partitioned, "--optimizer-state");
+  expect_refused(with(nodes, {{"adasum_scope", "model"}}), "--adasum-scope");
+  expect_refused(with(nodes, {{"clip_norm", "1"}}), "--clip-norm");
+  expect_refused(with(nodes, {{"reduce", "mean"}}), "--optimizer-state");
 }
 
 TEST(AdasumStep, LearnsInNodes) {

@@ -1,31 +1,12 @@
 // AD-PSGD: identity, mixing of the replicas, records, timeline, and learning everywhere.
 // Its losses are checked against tests/reference/numpy_decentralised.py.
 
-#include "support/compare.hpp"
-#include "support/timeline.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {
 
 const Settings kAdpsgd = tiny_steps("adpsgd");
-
-std::vector<nlohmann::json> events_of(const Record& record, const std::string& type) {
-  std::vector<nlohmann::json> found;
-  for (const auto& event : record.events) {
-    if (event["type"] == type) found.push_back(event);
-  }
-  return found;
-}
-
-// Without a peer x <- x - lr g(x): sgd, up to the order of summation inside the fused step's GEMM.
-TEST(AdPsgd, OneWorkerIsSgd) {
-  const Record sgd = run_training(with(kAdpsgd, {{"algorithm", "sgd"}}));
-  const Record adpsgd = run_training(kAdpsgd);
-  expect_close(step_losses(sgd), step_losses(adpsgd), 1e-5);
-  expect_close_curves(sgd, adpsgd, 1e-5);
-  EXPECT_EQ(sgd.curve.back().updates, adpsgd.curve.back().updates);
-  EXPECT_TRUE(events_of(adpsgd, "average").empty());
-}
 
 // Two workers with the same gradients every time (a learning rate so small that no gradient counts)
 // stay at the common initial model: the mean of equal replicas is that replica, to the bit.
@@ -62,9 +43,7 @@ TEST(AdPsgd, EvenRanksAverageOncePerIteration) {
     EXPECT_EQ(counted, updates);
     EXPECT_GE(run.curve.back().updates, 100U);
     // An active replica is averaged exactly once between the reading and the application.
-    std::uint64_t observed = 0;
-    for (const auto& [value, count] : run.histograms.at("staleness")) observed += count;
-    EXPECT_EQ(observed, updates);
+    EXPECT_EQ(observations(run, "staleness"), updates);
     EXPECT_TRUE(run.histograms.contains("iteration_gap"));
   }
 }
@@ -87,18 +66,6 @@ TEST(AdPsgd, AStragglerHoldsNobodyUp) {
       }
     }
   }
-}
-
-TEST(AdPsgd, Timeline) {
-  expect_golden(
-      "adpsgd",
-      timeline(run_training(with(timeline_settings("adpsgd"), {{"max_samples", "240"}}))));
-}
-
-TEST(AdPsgd, LearnsOnBothClusters) {
-  expect_learns_everywhere(with(kAdpsgd, {{"max_samples", "12000"},
-                                          {"record_steps", "false"},
-                                          {"straggler", "kind=uniform,min=0ms,max=1ms"}}));
 }
 
 }  // namespace

@@ -1,37 +1,17 @@
 // asgd: identities, golden timeline, both clusters.
 
-#include "support/compare.hpp"
-#include "support/timeline.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {
 
 const Settings kAsgd = tiny_steps("asgd");
 
-// One worker: its gradient is applied before it computes the next, w <- w - lr g. The same as sgd
-// up to sgd's fused step, and to the bit what ssgd's server makes of one worker.
-TEST(Asgd, OneWorkerIsSgd) {
-  const Record asgd = run_training(kAsgd);
-  const Record sgd = run_training(with(kAsgd, {{"algorithm", "sgd"}}));
-  expect_close(step_losses(asgd), step_losses(sgd), 1e-5);
-  EXPECT_EQ(asgd.curve.back().updates, sgd.curve.back().updates);
-  EXPECT_EQ(asgd.histograms.at("staleness"), (std::map<std::int64_t, std::uint64_t>{{0, 100}}));
-}
-
-TEST(Asgd, OneWorkerIsCentralSsgdWithOneWorkerToTheBit) {
-  for (const char* optimizer : {"sgd", "momentum", "nesterov"}) {
-    const Settings base = with(kAsgd, {{"optimizer", optimizer}, {"learning_rate", "0.1"}});
-    expect_same_bits(run_training(base),
-                     run_training(with(base, {{"algorithm", "ssgd"}, {"storage", "central"}})));
-  }
-}
-
 // Between a pull and the next push every other of P equal workers pushes once: staleness P - 1.
 TEST(Asgd, StalenessOfEqualWorkersIsOneLessThanTheirNumber) {
   const Record run = run_training(with(kAsgd, {{"workers", "4"}, {"learning_rate", "0.1"}}));
   const auto& staleness = run.histograms.at("staleness");
-  std::uint64_t pushes = 0;
-  for (const auto& [value, count] : staleness) pushes += count;
+  const std::uint64_t pushes = observations(run, "staleness");
   EXPECT_EQ(pushes, run.curve.back().updates + 4 - 1);  // three more ended after the last point
   // The first push of each and the last ones see fewer.
   EXPECT_GE(staleness.at(3), pushes - 4);
@@ -60,11 +40,6 @@ TEST(Asgd, CountsBytesByKind) {
   }
 }
 
-TEST(Asgd, Timeline) {
-  expect_golden("asgd",
-                timeline(run_training(with(timeline_settings("asgd"), {{"max_samples", "240"}}))));
-}
-
 // An update takes its time on the host, here 1 operation per ns and 3 n of them. The worker's step
 // and the way to the server and back are those of the golden timelines: 9 ms and 10 ms. With the
 // worker's profile for the host the golden timelines stay as they were (timeline_settings).
@@ -77,14 +52,6 @@ TEST(Asgd, UpdatesTakeTheirTimeOnTheHost) {
                           {"network", HETSGD_TEST_DATA "/latency_only_network.json"}}));
   const double update_s = 3e-9 * static_cast<double>(run.parameters);
   EXPECT_NEAR(run.elapsed.count(), 10 * (0.009 + 0.010 + update_s), 1e-9);
-}
-
-TEST(Asgd, LearnsOnBothClusters) {
-  expect_learns_everywhere(with(kAsgd, {{"batch_size", "16"},
-                                        {"learning_rate", "0.3"},
-                                        {"max_samples", "16000"},
-                                        {"evaluate_every", "4000"},
-                                        {"record_steps", "false"}}));
 }
 
 // All that asgd's workers send goes through the link of the server's host, and all that they

@@ -1,8 +1,6 @@
 // dc-asgd: identities, golden timeline, both clusters.
 
-#include "core/error.hpp"
-#include "support/compare.hpp"
-#include "support/timeline.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -25,13 +23,6 @@ TEST(DcAsgd, LambdaZeroIsAsgdToTheBit) {
   }
 }
 
-// One worker: w has not moved since its pull, w - w_bak = 0, whatever lambda.
-TEST(DcAsgd, OneWorkerIsAsgdToTheBit) {
-  const Record asgd = run_training(with(kDcAsgd, {{"algorithm", "asgd"}}));
-  expect_same_bits(asgd, run_training(with(kDcAsgd, {{"lambda", "7"}})));
-  expect_same_bits(asgd, run_training(with(kDcAsgd, {{"dc", "adaptive"}, {"lambda", "7"}})));
-}
-
 // The one backup of the server is the model before the last update, so even one worker's gradient
 // is "compensated" for its own last step.
 TEST(DcAsgd, TheServersBackupDiffersEvenWithOneWorker) {
@@ -44,30 +35,8 @@ TEST(DcAsgd, TheServersBackupDiffersEvenWithOneWorker) {
 }
 
 TEST(DcAsgd, RefusesOtherOptimizers) {
-  try {
-    run_training(with(kDcAsgd, {{"optimizer", "momentum"}}));
-    FAIL() << "momentum was accepted";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("--optimizer: dc-asgd has an update rule of its own"),
-              std::string::npos)
-        << error.what();
-  }
-}
-
-TEST(DcAsgd, Timeline) {
-  expect_golden(
-      "dc_asgd",
-      timeline(run_training(with(timeline_settings("dc-asgd"), {{"max_samples", "240"}}))));
-}
-
-TEST(DcAsgd, LearnsOnBothClusters) {
-  const Settings base = with(kDcAsgd, {{"batch_size", "16"},
-                                       {"learning_rate", "0.3"},
-                                       {"max_samples", "16000"},
-                                       {"evaluate_every", "4000"},
-                                       {"record_steps", "false"}});
-  expect_learns_everywhere(base);
-  expect_learns_everywhere(with(base, {{"dc", "adaptive"}, {"dc_backup", "server"}}));
+  expect_refused(with(kDcAsgd, {{"optimizer", "momentum"}}),
+                 "--optimizer: dc-asgd has an update rule of its own");
 }
 
 }  // namespace

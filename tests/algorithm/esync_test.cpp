@@ -6,8 +6,7 @@
 #include <map>
 
 #include "algorithm/parts/state_server.hpp"
-#include "support/compare.hpp"
-#include "support/timeline.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -119,12 +118,6 @@ TEST(StateServer, QueriesThatAnotherOvertookChangeNothing) {
 
 const Settings kEsync = tiny_steps("esync", {{"max_samples", "6400"}, {"evaluate_every", "1280"}});
 
-std::uint64_t count(const Record& run, const std::string& histogram) {
-  std::uint64_t sum = 0;
-  for (const auto& [value, n] : run.histograms.at(histogram)) sum += n;
-  return sum;
-}
-
 // Equal workers: at the first query after an iteration the slowest is the asking worker itself, or
 // is ready, or has less time left than an iteration takes. So everybody makes exactly one iteration
 // per round, in whatever order the queries come, and
@@ -148,20 +141,6 @@ TEST(Esync, EqualWorkersAreSsgd) {
   }
 }
 
-// w + (w_1 - w) = w_1, up to rounding.
-TEST(Esync, OneWorkerIsSgd) {
-  const Record esync = run_training(kEsync);
-  expect_close(step_losses(esync), step_losses(run_training(with(kEsync, {{"algorithm", "sgd"}}))),
-               1e-5);
-}
-
-// All made as many steps: n_i / sum n = 1 / P, the same numbers in other order of operations.
-TEST(Esync, EqualStepsWeighEqually) {
-  const Settings base =
-      with(kEsync, {{"workers", "4"}, {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
-  expect_same_bits(run_training(base), run_training(with(base, {{"weight", "steps"}})));
-}
-
 // Four times as fast: about four iterations while the slowest makes one, with an answer on the way
 // after each; the slowest makes exactly one.
 TEST(Esync, LocalStepsFollowSpeed) {
@@ -174,7 +153,7 @@ TEST(Esync, LocalStepsFollowSpeed) {
     if (event["type"] != "query" || !event["ready"].get<bool>()) continue;
     steps[{event["rank"].get<int>(), event["round"].get<int>()}] = event["k"].get<int>();
   }
-  EXPECT_EQ(steps.size(), count(run, "local_steps"));
+  EXPECT_EQ(steps.size(), observations(run, "local_steps"));
   int fast = 0, rounds = 0;
   for (const auto& [key, n] : steps) {
     EXPECT_GE(n, 1);
@@ -212,7 +191,7 @@ TEST(Esync, RoundsEndTheRunWithAMeasuredModel) {
         with(kEsync,
              {{"cluster", cluster}, {"workers", "3"}, {"rounds", "7"}, {"max_samples", "999999"}}));
     EXPECT_EQ(run.status, Status::completed);
-    EXPECT_EQ(count(run, "local_steps"), 7U * 3U);  // exactly T
+    EXPECT_EQ(observations(run, "local_steps"), 7U * 3U);  // exactly T
     EXPECT_EQ(run.curve.back().samples_count, 32U * step_losses(run).size());
   }
 }
@@ -250,41 +229,6 @@ TEST(Esync, AServerAddsWhatAnAllReduceAdds) {
       EXPECT_GT(server.elapsed, ring.elapsed);
     }
   }
-}
-
-TEST(Esync, AServerOnBothClusters) {
-  const Settings base = with(kEsync, {{"batch_size", "16"},
-                                      {"aggregate", "server"},
-                                      {"max_samples", "24000"},
-                                      {"evaluate_every", "4000"},
-                                      {"record_steps", "false"}});
-  expect_learns_everywhere(base);
-  expect_learns_everywhere(with(base, {{"ack", "delayed"}}));
-}
-
-TEST(Esync, Timeline) {
-  expect_golden("esync",
-                timeline(run_training(with(timeline_settings("esync"), {{"max_samples", "240"}}))));
-}
-
-TEST(Esync, TimelineDelayed) {
-  expect_golden("esync_delayed",
-                timeline(run_training(with(timeline_settings("esync"),
-                                           {{"max_samples", "240"}, {"ack", "delayed"}}))));
-}
-
-TEST(Esync, LearnsOnBothClusters) {
-  const Settings base = with(kEsync, {{"batch_size", "16"},
-                                      {"learning_rate", "0.5"},
-                                      {"max_samples", "24000"},
-                                      {"evaluate_every", "4000"},
-                                      {"record_steps", "false"}});
-  expect_learns_everywhere(base);
-  expect_learns_everywhere(with(base, {{"ack", "delayed"}, {"weight", "steps"}}));
-  expect_learns_everywhere(with(base, {{"ack", "delayed"},
-                                       {"optimizer", "momentum"},
-                                       {"learning_rate", "0.1"},
-                                       {"straggler", "kind=uniform,min=0ms,max=1ms"}}));
 }
 
 // A delayed answer is exact in virtual time: the same bytes whatever the number of host threads.

@@ -1,11 +1,8 @@
 // hogbatch: identities, what a GPU's step costs, batch sizes of CPUs beside GPUs, refusals.
 
-#include <gmock/gmock.h>
-
 #include <map>
 
-#include "support/compare.hpp"
-#include "support/timeline.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test::hogbatch {
 namespace {
@@ -201,38 +198,18 @@ TEST(Hogbatch, AddingKeepsWhatCpusHaveWrittenMeanwhile) {
   EXPECT_LT(adds.curve.back().test_loss(), overwrites.curve.back().test_loss());
 }
 
-void expect_hogbatch_refused(const Settings& more, const std::string& message) {
-  try {
-    run_training(with(kHogbatch, more));
-    FAIL() << "was not refused: " << message;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_THAT(error.what(), testing::HasSubstr(message));
-  }
-}
-
 TEST(Hogbatch, RefusesWhatMakesNoSense) {
-  expect_hogbatch_refused({{"partition", "iid"}}, "--partition: hogbatch");
-  expect_hogbatch_refused({{"optimizer", "adam"}}, "--optimizer: hogbatch");
-  expect_hogbatch_refused({{"cpu_batch_min", "9"}, {"cpu_batch_max", "8"}},
-                          "--cpu-batch-min: found 9, expected at most --cpu-batch-max 8");
-  expect_hogbatch_refused({{"cpu_batch_max", "33"}},
-                          "--cpu-batch-max: found 33, expected at most --batch-size 32");
-  expect_hogbatch_refused({{"gpu_batch_min", "33"}},
-                          "--gpu-batch-min: found 33, expected at most --batch-size 32");
-}
-
-// Two CPUs and a GPU, whose link takes 1 us per byte.
-TEST(Hogbatch, Timeline) {
-  const Settings settings =
-      with(timeline_settings("hogbatch"),
-           {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json*2," HETSGD_TEST_DATA
-                                         "/host_link_profile.json"},
-            {"cpu_batch_min", "4"},
-            {"cpu_batch_max", "16"},
-            {"gpu_batch_min", "12"},
-            {"max_samples", "240"}});
-  expect_golden("hogbatch", timeline(run_training(settings)));
+  for (const auto& [more, message] : std::vector<std::pair<Settings, std::string>>{
+           {{{"partition", "iid"}}, "--partition: hogbatch"},
+           {{{"optimizer", "adam"}}, "--optimizer: hogbatch"},
+           {{{"cpu_batch_min", "9"}, {"cpu_batch_max", "8"}},
+            "--cpu-batch-min: found 9, expected at most --cpu-batch-max 8"},
+           {{{"cpu_batch_max", "33"}},
+            "--cpu-batch-max: found 33, expected at most --batch-size 32"},
+           {{{"gpu_batch_min", "33"}},
+            "--gpu-batch-min: found 33, expected at most --batch-size 32"}}) {
+    expect_refused(with(kHogbatch, more), message);
+  }
 }
 
 TEST(Hogbatch, LearnsOnBothClusters) {

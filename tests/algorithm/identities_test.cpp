@@ -1,25 +1,227 @@
 // The identities that must hold between algorithms, clusters and numbers of workers.
 
-#include <gtest/gtest.h>
+#include "runs.hpp"
 
-#include <algorithm>
-#include <cmath>
-
-#include "support/compare.hpp"
-
-namespace hetsgd::test {
+namespace hetsgd::test::identities {
 namespace {
 
 const Settings kIdentities = tiny_steps("sgd");
 
-// ssgd with P = 1: w - lr * g, the same as sgd's fused step up to the order of summation inside the
-// GEMM.
-TEST(Identities, SsgdWithOneWorkerIsSgd) {
-  const Record sgd = run_training(with(kIdentities, {{"algorithm", "sgd"}}));
-  const Record ssgd = run_training(with(kIdentities, {{"algorithm", "ssgd"}}));
-  expect_close(step_losses(sgd), step_losses(ssgd), 1e-5);
-  EXPECT_EQ(sgd.curve.back().updates, ssgd.curve.back().updates);
+// Two runs that are the same, to the bit, or where `tolerance` is not 0 up to rounding.
+struct Identity {
+  std::string name;
+  Settings base, one, other;
+  double tolerance = 0;
+};
+
+class Pairs : public testing::TestWithParam<Identity> {};
+
+TEST_P(Pairs, AreTheSame) {
+  const auto& [name, base, one, other, tolerance] = GetParam();
+  const Record a = run_training(with(base, one)), b = run_training(with(base, other));
+  if (tolerance == 0) return expect_same_bits(a, b);
+  expect_close(step_losses(a), step_losses(b), tolerance);
 }
+
+const Settings kSsgd = {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}};
+const Settings kAdasum = {{"per_worker_batch", "split"}, {"reduce", "adasum"}, {"workers", "4"}};
+const Settings kThree = {{"workers", "3"}};
+const Settings kFour = {{"workers", "4"}};
+const Settings kSim = {{"cluster", "sim"}}, kThreads = {{"cluster", "threads"}};
+const Settings kLocal = tiny_steps("local-sgd", {{"batch_size", "16"}, {"max_samples", "2560"}});
+const Settings kSma =
+    tiny_steps("sma", {{"batch_size", "16"}, {"max_samples", "2560"}, {"workers", "4"}});
+const Settings kEqual = {kEqualSteps};
+
+Settings steps_of(const std::string& algorithm, const Settings& more = {}) {
+  return tiny_steps(algorithm, more);
+}
+
+std::vector<Identity> identities() {
+  std::vector<Identity> all = {
+      // The server adds the gradients in rank order and applies the same rule.
+      {"central_is_mirrored",
+       steps_of("ssgd", with(kThree, {{"optimizer", "momentum"}, {"momentum", "0.5"}})),
+       {},
+       {{"storage", "central"}}},
+      // One worker: alpha = 1, u = sum(u), so both do K local steps and w' = w_1 + gamma (w - w_p).
+      {"elastic_alone_is_adaptive",
+       steps_of("elastic", {{"mega_batch", "5"}}),
+       {},
+       {{"algorithm", "adaptive"}}},
+      // gamma 0 and K = 1: mean_i (w - lr g_i) = w - lr mean_i g_i, ssgd with b_max per worker.
+      {"elastic_every_step_is_ssgd",
+       steps_of("elastic", with(kFour, {{"max_samples", "6400"}})),
+       {{"mega_batch", "4"}, {"gamma", "0"}},
+       kSsgd,
+       1e-5},
+      {"adasum_alone_is_ssgd",
+       steps_of("ssgd", {{"per_worker_batch", "split"}}),
+       {},
+       {{"reduce", "adasum"}}},
+      // Layers of a node on several workers stay whole.
+      {"partitioned_layers_are_replicated",
+       steps_of("ssgd", with(kAdasum, {{"node_size", "2"},
+                                       {"adasum_scope", "layer"},
+                                       {"optimizer", "momentum"},
+                                       {"learning_rate", "0.05"}})),
+       {},
+       {{"optimizer_state", "partitioned"}},
+       1e-5},
+      // One worker: w has not moved since its pull, w - w_bak = 0, whatever lambda.
+      {"dc_asgd_alone_is_asgd", steps_of("dc-asgd"), {{"lambda", "7"}}, {{"algorithm", "asgd"}}},
+      {"dc_asgd_adaptive_alone_is_asgd",
+       steps_of("dc-asgd"),
+       {{"lambda", "7"}, {"dc", "adaptive"}},
+       {{"algorithm", "asgd"}}},
+      // Momentum: every replica has the same state, because the background task makes every update.
+      {"eager_is_ssgd_with_momentum",
+       steps_of("eager-solo", with(kThree, {{"optimizer", "momentum"}, {"momentum", "0.5"}})),
+       {},
+       kSsgd},
+      // One group by hand is no group.
+      {"rna_of_one_group_is_flat",
+       steps_of("rna", with(kEqual, kFour)),
+       {},
+       {{"hierarchical", "true"}, {"groups", "0-3"}}},
+      // All made as many steps: n_i / sum n = 1 / P, the same numbers in other order of operations.
+      {"esync_equal_steps_weigh_equally",
+       steps_of("esync", with(kEqual, kFour)),
+       {},
+       {{"weight", "steps"}}},
+      // mean_i (w - lr g_i) = w - lr mean_i g_i.
+      {"local_sgd_of_one_step_is_ssgd", with(kLocal, kFour), {{"local_steps", "1"}}, kSsgd, 1e-5},
+      // elastic without momentum merges once per mega-batch, 3 P batches here.
+      {"local_sgd_is_elastic",
+       with(kLocal, kThree),
+       {{"local_steps", "3"}},
+       {{"algorithm", "elastic"}, {"mega_batch", "9"}, {"gamma", "0"}},
+       1e-5},
+      // x - eta (x - mean) with momentum 0 is the interpolation of outer sgd.
+      {"outer_momentum_0_is_outer_sgd",
+       with(kLocal, with(kThree, {{"local_steps", "4"}, {"outer_learning_rate", "0.7"}})),
+       {},
+       {{"outer_optimizer", "nesterov"}, {"outer_momentum", "0"}},
+       1e-5},
+      {"sma_alone_of_alpha_0_is_sgd",
+       with(kSma, {{"workers", "1"}}),
+       {{"alpha", "0"}},
+       {{"algorithm", "sgd"}},
+       1e-12},
+      // Nobody ever waits.
+      {"ssp_without_bound_is_asgd",
+       steps_of("ssp", with(kFour, {{"learning_rate", "0.1"},
+                                    {"max_samples", "12800"},
+                                    {"straggler", "kind=uniform,min=0ms,max=1ms"}})),
+       {{"staleness", "1000000"}},
+       {{"algorithm", "asgd"}}},
+      {"hogwild_of_a_model_each_are_groups_of_one",
+       steps_of("hogwild", with(with(kEqual, kFour), {{"learning_rate", "0.1"}})),
+       {{"models", "worker"}},
+       {{"models", "0:1:2:3"}}},
+      {"hogwild_of_a_machine_is_one_group",
+       steps_of("hogwild", with(with(kEqual, kFour), {{"learning_rate", "0.1"}, {"tau", "3"}})),
+       {{"models", "machine"}},
+       {{"models", "0-3"}}},
+  };
+  // w - lr g, the same as sgd's fused step up to the order of summation inside the GEMM.
+  for (const std::string algorithm :
+       {"ssgd", "asgd", "adpsgd", "eager-solo", "eager-majority", "rna", "esync"}) {
+    for (const char* schedule : {"constant", "inverse_time"}) {
+      all.push_back({algorithm + "_alone_is_sgd_" + schedule,
+                     steps_of("sgd", {{"schedule", schedule}}),
+                     {},
+                     {{"algorithm", algorithm}},
+                     1e-5});
+    }
+  }
+  // To the bit what ssgd's server makes of one worker; the mean of one replica is that replica.
+  for (const std::string optimizer : {"sgd", "momentum", "nesterov"}) {
+    const Settings rule = {{"optimizer", optimizer}, {"learning_rate", "0.1"}};
+    all.push_back({"asgd_alone_is_central_" + optimizer,
+                   steps_of("asgd", rule),
+                   {},
+                   {{"algorithm", "ssgd"}, {"storage", "central"}}});
+    for (const std::string steps : {"1", "8"}) {
+      all.push_back({"local_sgd_alone_is_sgd_" + optimizer + steps,
+                     with(kLocal, rule),
+                     {{"local_steps", steps}},
+                     {{"algorithm", "sgd"}}});
+    }
+    if (optimizer == "sgd") continue;
+    // delta = lr mean_i g_i: momentum of the outer optimizer, with rate 1, is that of ssgd's,
+    // v <- mu v + lr g; up to rounding.
+    all.push_back(
+        {"outer_" + optimizer + "_is_that_of_ssgd",
+         with(kLocal, with(kFour, {{"learning_rate", "0.1"}})),
+         {{"local_steps", "1"}, {"outer_optimizer", optimizer}, {"outer_momentum", "0.8"}},
+         with(kSsgd, {{"optimizer", optimizer}, {"momentum", "0.8"}}),
+         1e-5});
+  }
+  for (const std::string tau : {"1", "3"}) {
+    // z <- z + sum_j c_j + 0 (z - z_prev).
+    all.push_back({"sma_without_momentum_is_easgd" + tau,
+                   with(kSma, {{"tau", tau}, {"learners_per_device", "2"}}),
+                   {{"sma_momentum", "0"}},
+                   {{"algorithm", "easgd"}}});
+    // One learner per device is the reference model of its device: algorithm 1 among the references
+    // is algorithm 1 among the learners.
+    all.push_back({"sma_hierarchical_of_one_learner_is_flat" + tau,
+                   with(kSma, {{"tau", tau}}),
+                   {{"sma", "flat"}},
+                   {{"sma", "hierarchical"}}});
+  }
+  // One node: Adasum of one update is the update, so that only the mean inside is left. What differs
+  // is w + ((w + d) - w) against w + d.
+  for (const std::string batch : {"split", "full"}) {
+    all.push_back(
+        {"adasum_of_one_node_is_the_mean_" + batch,
+         steps_of("ssgd", with(kFour, {{"optimizer", "momentum"}, {"per_worker_batch", batch}})),
+         {},
+         {{"reduce", "adasum"}, {"node_size", "4"}},
+         2e-5});
+  }
+  // All gradients ready: lr (P/P) times the mean of P contributions = ssgd with b_max per worker. The
+  // factor 1/P comes before the sum in rank order, as in ssgd.
+  for (const std::string algorithm : {"eager-solo", "eager-majority", "rna"}) {
+    for (const std::string workers : {"2", "3", "8"}) {
+      for (const std::string network : {"pcie3", "ethernet-1g", "ideal"}) {
+        all.push_back({algorithm + workers + "_ready_on_" + network + "_is_ssgd",
+                       steps_of(algorithm, with(kEqual, {{"workers", workers},
+                                                         {"network", network},
+                                                         {"max_samples", "6400"}})),
+                       {},
+                       kSsgd});
+      }
+    }
+  }
+  // The same model, data and order of summation in both clusters.
+  for (const auto& [name, settings] : std::vector<std::pair<std::string, Settings>>{
+           {"ssgd", steps_of("ssgd", {{"evaluate_every", "576"}})},
+           {"elastic", steps_of("elastic", {{"mega_batch", "6"}, {"evaluate_every", "576"}})},
+           {"local_sgd", with(kLocal, {{"outer_optimizer", "nesterov"}})},
+           {"sma", with(kSma, {{"learners_per_device", "2"}})},
+           {"sma_no_overlap", with(kSma, {{"learners_per_device", "2"}, {"overlap", "false"}})},
+           {"sma_hierarchical",
+            with(kSma, {{"learners_per_device", "2"}, {"sma", "hierarchical"}})},
+           {"adasum", steps_of("ssgd", kAdasum)}}) {
+    all.push_back({name + "_on_threads_is_that_in_sim", with(settings, kThree), kSim, kThreads});
+  }
+  for (const std::string state : {"replicated", "partitioned"}) {
+    all.push_back({"adasum_" + state + "_on_threads_is_that_in_sim",
+                   steps_of("ssgd", with(kAdasum, {{"workers", "6"},
+                                                   {"node_size", "2"},
+                                                   {"optimizer", "momentum"},
+                                                   {"optimizer_state", state},
+                                                   {"evaluate_every", "576"}})),
+                   kSim, kThreads});
+  }
+  for (Identity& each : all) std::ranges::replace(each.name, '-', '_');
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, Pairs, testing::ValuesIn(identities()),
+                         [](const auto& test) { return test.param.name; });
 
 // sum_i (b_i/b) * mean over part i = mean over the whole batch: the models agree, though the parts'
 // losses differ.
@@ -35,32 +237,6 @@ TEST(Identities, SsgdWithPWorkersIsSgdOnTheGlobalBatch) {
                   1e-5 * sgd.curve[i].test_loss());
     }
   }
-}
-
-// The server adds the gradients in rank order and applies the same rule: the same bits.
-TEST(Identities, CentralStorageIsMirroredToTheBit) {
-  const Settings base = with(
-      kIdentities,
-      {{"algorithm", "ssgd"}, {"workers", "3"}, {"optimizer", "momentum"}, {"momentum", "0.5"}});
-  expect_same_bits(run_training(with(base, {{"storage", "mirrored"}})),
-                   run_training(with(base, {{"storage", "central"}})));
-}
-
-// One worker: alpha = 1, u = sum(u), so both do K local steps and w' = w_1 + gamma (w - w_p).
-TEST(Identities, ElasticWithOneWorkerIsAdaptiveWithOneWorker) {
-  const Settings base = with(kIdentities, {{"mega_batch", "5"}});
-  expect_same_bits(run_training(with(base, {{"algorithm", "elastic"}})),
-                   run_training(with(base, {{"algorithm", "adaptive"}})));
-}
-
-// gamma 0 and K = 1: mean_i (w - lr g_i) = w - lr mean_i g_i, ssgd with b_max per worker.
-TEST(Identities, ElasticMergingEveryStepIsSsgd) {
-  const Settings base = with(kIdentities, {{"workers", "4"}, {"max_samples", "6400"}});
-  const Record elastic =
-      run_training(with(base, {{"algorithm", "elastic"}, {"mega_batch", "4"}, {"gamma", "0"}}));
-  const Record ssgd =
-      run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
-  expect_close(step_losses(elastic), step_losses(ssgd), 1e-5);
 }
 
 TEST(Identities, AdaptiveOnEqualWorkersKeepsEqualBatches) {
@@ -99,18 +275,6 @@ TEST(Identities, AdaptiveEqualisesUpdates) {
   EXPECT_EQ(events.back()["batch_size"][0].get<int>(), 64);
 }
 
-// The same model, data and order of summation in both clusters.
-TEST(Identities, SynchronousAlgorithmsGiveTheSameBitsOnThreadsAndSim) {
-  for (const char* name : {"ssgd", "elastic"}) {
-    const Settings base = with(
-        kIdentities,
-        {{"algorithm", name}, {"workers", "3"}, {"mega_batch", "6"}, {"evaluate_every", "576"}});
-    const Record sim = run_training(with(base, {{"cluster", "sim"}}));
-    const Record threads = run_training(with(base, {{"cluster", "threads"}}));
-    expect_same_bits(sim, threads);
-  }
-}
-
 TEST(Identities, EveryAlgorithmStartsFromTheSameModel) {
   double loss = 0;
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
@@ -126,4 +290,4 @@ TEST(Identities, EveryAlgorithmStartsFromTheSameModel) {
 }
 
 }  // namespace
-}  // namespace hetsgd::test
+}  // namespace hetsgd::test::identities

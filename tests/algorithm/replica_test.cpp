@@ -4,6 +4,8 @@
 
 #include <mutex>
 
+#include "graph/networks.hpp"
+#include "model/network/graph_model.hpp"
 #include "support/run.hpp"
 
 namespace hetsgd::test {
@@ -141,6 +143,21 @@ TEST(Replica, ASummedGradientLeavesNoTrace) {
     self.gradient(fresh, batches[1]);
     EXPECT_TRUE(std::ranges::equal(summed.gradient.flat.span(), fresh.gradient.flat.span()));
   });
+}
+
+// --no-decay-all: an update without a gradient shrinks the weights of a network, and leaves biases,
+// and scales and shifts of bn, as they are.
+TEST(Replica, WeightDecayLeavesVectorsAlone) {
+  const Graph graph = find_graph("--model", "resnet-32?size=16");
+  const auto model = make_graph_model<float>(graph, data_shape(graph), {.decay_all = false});
+  const auto device = make_cpu_device<float>(1);
+  const auto optimizer = make_optimizer({.weight_decay = 0.5}, *device, model->parameters(),
+                                        tensors_of(model->layout()));
+  std::vector<float> w(model->parameters(), 1), g(w.size(), 0);
+  optimizer->update(*device, 0.1, g, w);
+  for (const ParameterBlock& block : model->layout().blocks) {
+    EXPECT_FLOAT_EQ(w[block.offset], block.name.ends_with(".weight") ? 0.95F : 1) << block.name;
+  }
 }
 
 std::vector<Index> rows(const Batch& batch) { return {batch.rows().begin(), batch.rows().end()}; }

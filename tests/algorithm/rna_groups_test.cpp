@@ -7,7 +7,7 @@
 #include "algorithm/parts/groups.hpp"
 #include "algorithm/parts/rna_hierarchical.hpp"
 #include "core/random.hpp"
-#include "support/compare.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -126,13 +126,7 @@ TEST(RnaGroups, GroupsByHandAreRead) {
   EXPECT_EQ(parse_groups("0-3:4-7", 8), (Groups{{0, 1, 2, 3}, {4, 5, 6, 7}}));
   EXPECT_EQ(parse_groups("1;3:0;2", 4), (Groups{{1, 3}, {0, 2}}));
   const auto message = [](const std::string& text, int workers) {
-    try {
-      parse_groups(text, workers);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::usage);
-      return std::string(error.what());
-    }
-    return std::string();
+    return usage_error_of([&] { parse_groups(text, workers); });
   };
   EXPECT_EQ(message("0-2:2-3", 4),
             "--groups: found worker 2 twice in \"0-2:2-3\", expected every worker once");

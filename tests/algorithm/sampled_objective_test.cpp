@@ -1,8 +1,6 @@
 // --objective sampled and hashed under every algorithm: identities, learning, refusals.
 
-#include <gmock/gmock.h>
-
-#include "support/compare.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -63,27 +61,15 @@ TEST(HashedObjectiveRuns, AllLabelsAreTheWholeSoftmax) {
   expect_close(step_losses(run_training(base)), step_losses(run_training(with(base, all))), 1e-4);
 }
 
-void expect_sampled_refused(const Settings& settings, const std::string& message) {
-  try {
-    run_training(settings);
-    FAIL() << "was not refused: " << message;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_THAT(error.what(), testing::HasSubstr(message));
-  }
-}
-
 TEST(SampledObjectiveRuns, RefusesWhatItCannotDo) {
   for (const char* algorithm : {"hogwild", "hogbatch"}) {
-    expect_sampled_refused(with(sampled(algorithm, "12"), {{"objective", "hashed"}}),
-                           "--objective: found hashed, expected full or sampled");
+    expect_refused(with(sampled(algorithm, "12"), {{"objective", "hashed"}}),
+                   "--objective: found hashed, expected full or sampled");
   }
-  expect_sampled_refused(
-      with(tiny_steps("sgd"), {{"objective", "hashed"}, {"hidden", "4"}, {"bin", "5"}}),
-      "--bin: found 5, expected at most the 4 units");
-  expect_sampled_refused(
-      with(sampled("sgd", "12"), {{"cluster", "threads"}, {"devices", "cuda:0"}}),
-      "--devices: found cuda:0, expected CPUs: --objective sampled");
+  expect_refused(with(tiny_steps("sgd"), {{"objective", "hashed"}, {"hidden", "4"}, {"bin", "5"}}),
+                 "--bin: found 5, expected at most the 4 units");
+  expect_refused(with(sampled("sgd", "12"), {{"cluster", "threads"}, {"devices", "cuda:0"}}),
+                 "--devices: found cuda:0, expected CPUs: --objective sampled");
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // Runs whose tables are served: every worker has a companion that answers for its rows.
-#include <gtest/gtest.h>
-
 #include "table_runs.hpp"
 
 namespace hetsgd::test {
@@ -21,11 +19,8 @@ TEST(ServedAlgorithms, OneWorkerHasTheBitsOfExchangedTables) {
       const TableOutcome exchanged = run_clicks(sharded(run)), each = run_clicks(served(run));
       expect_same_run(exchanged, each);
       EXPECT_EQ(each.record.tables["exchange"], "served");
-      std::uint64_t evicted[2] = {0, 0};
-      for (const WorkerRecord& worker : exchanged.record.workers)
-        evicted[0] += worker.lookups.evicted;
-      for (const WorkerRecord& worker : each.record.workers) evicted[1] += worker.lookups.evicted;
-      EXPECT_EQ(evicted[0], evicted[1]);
+      EXPECT_EQ(total_of(exchanged, &LookupCounts::evicted),
+                total_of(each, &LookupCounts::evicted));
     }
   }
 }

@@ -1,9 +1,5 @@
 // Runs with sharded tables against runs with replicated ones, and against each other: to the bit
 // where the same sums are added in the same order.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "core/error.hpp"
 #include "table_runs.hpp"
 
 namespace hetsgd::test {
@@ -84,52 +80,43 @@ TEST(ShardedTables, TheRecordSaysWhatLiesWhere) {
   EXPECT_EQ(tables["sharding"], "row");
   EXPECT_EQ(tables["bytes_per_rank"].size(), 4U);
   EXPECT_GE(tables["imbalance"].get<double>(), 1);
-  std::uint64_t lookups = 0, entries = 0;
-  for (const WorkerRecord& worker : run.record.workers) {
-    lookups += worker.lookups.lookups;
-    entries += worker.lookups.entries;
-  }
-  EXPECT_EQ(lookups, 1920U * 6);
-  EXPECT_LT(entries, lookups);
+  EXPECT_EQ(total_of(run, &LookupCounts::lookups), 1920U * 6);
+  EXPECT_LT(total_of(run, &LookupCounts::entries), 1920U * 6);
   EXPECT_EQ(run.record.parameters, run.parameters.size());
 }
 
-std::string refusal_of_tables(const Settings& more) {
-  try {
-    run_clicks(more);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+void expect_tables_refused(const Settings& more, const std::string& message) {
+  EXPECT_THAT(usage_error_of([&] { run_clicks(more); }), HasSubstr(message));
 }
 
 TEST(ShardedTables, WhatTheyDoNotGoWithSaysWhy) {
-  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "asgd"}, {"table_exchange", "collective"}})),
-              HasSubstr("--table-exchange: found collective with asgd"));
-  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sven"}, {"table_exchange", "served"}})),
-              HasSubstr("--table-exchange: found served, expected collective: sven"));
-  for (const char* algorithm : {"sma", "easgd", "hogwild", "hogbatch"}) {
-    EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", algorithm}, {"workers", "2"}})),
-                HasSubstr(std::string("expected replicated: ") + algorithm));
+  const Settings ssgd = {{"algorithm", "ssgd"}, {"per_worker_batch", "split"}};
+  std::vector<std::pair<Settings, std::string>> refused = {
+      {sharded({{"algorithm", "asgd"}, {"table_exchange", "collective"}}),
+       "--table-exchange: found collective with asgd"},
+      {sharded({{"algorithm", "sven"}, {"table_exchange", "served"}}),
+       "--table-exchange: found served, expected collective: sven"},
+      {sharded({{"algorithm", "sgd"}, {"clip_norm", "1"}}),
+       "--clip-norm: found 1 with --tables sharded"},
+      {sharded({{"algorithm", "sgd"}, {"hot_replace_every", "5"}}),
+       "--hot-replace-every: found with --table-storage device"},
+      {{{"algorithm", "sgd"}, {"sharding", "table"}}, "--sharding: found with --tables replicated"},
+      {{{"algorithm", "sgd"}, {"table_exchange", "served"}},
+       "--table-exchange: found with --tables replicated"},
+      {sharded(with(ssgd, {{"workers", "3"}, {"sharding", "column:2"}})),
+       "expected a divisor of the workers"}};
+  for (const std::string algorithm : {"sma", "easgd", "hogwild", "hogbatch"}) {
+    refused.push_back({sharded({{"algorithm", algorithm}, {"workers", "2"}}),
+                       "expected replicated: " + algorithm});
   }
-  for (const Settings& how : {Settings{{"storage", "central"}}, Settings{{"reduce", "adasum"}},
-                              Settings{{"overlap", "true"}}}) {
-    EXPECT_THAT(
-        refusal_of_tables(sharded(
-            with({{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", "2"}}, how))),
-        HasSubstr("--tables: found sharded with --" + how.front().first));
+  for (const auto& [key, value] :
+       Settings{{"storage", "central"}, {"reduce", "adasum"}, {"overlap", "true"}}) {
+    refused.push_back({sharded(with(ssgd, {{"workers", "2"}, {key, value}})),
+                       "--tables: found sharded with --" + key});
   }
-  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sgd"}, {"clip_norm", "1"}})),
-              HasSubstr("--clip-norm: found 1 with --tables sharded"));
-  EXPECT_THAT(refusal_of_tables({{"algorithm", "sgd"}, {"sharding", "table"}}),
-              HasSubstr("--sharding: found with --tables replicated"));
-  EXPECT_THAT(refusal_of_tables({{"algorithm", "sgd"}, {"table_exchange", "served"}}),
-              HasSubstr("--table-exchange: found with --tables replicated"));
-  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "ssgd"},
-                                         {"per_worker_batch", "split"},
-                                         {"workers", "3"},
-                                         {"sharding", "column:2"}})),
-              HasSubstr("expected a divisor of the workers"));
+  for (const auto& [settings, message] : refused) expect_tables_refused(settings, message);
+  expect_refused(tiny("sgd", {{"tables", "sharded"}, {"epochs", "1"}}),
+                 "--tables: found sharded with --model mlp");
 }
 
 Settings hybrid_tiers(const std::string& fraction, const std::string& hot = "frequency") {
@@ -150,43 +137,29 @@ TEST(ShardedTables, TiersChangeNoBitAndTheirEndsNoTime) {
   EXPECT_LT(any.record.elapsed, host.record.elapsed);
 }
 
-std::uint64_t moved_rows(const TableOutcome& run) {
-  std::uint64_t moved = 0;
-  for (const WorkerRecord& worker : run.record.workers) moved += worker.lookups.moved;
-  return moved;
-}
-
 // Rows that change their memory during the run change no number either. From any rows to begin with,
 // more of those that are asked for lie on the device later on; the profile charges what moves.
 TEST(ShardedTables, HotRowsThatAreChosenAnewChangeNoBit) {
   const auto run = [](const Settings& more) {
     return run_clicks(tiered("tiered_profile", with({{"per_worker_batch", "split"}}, more)));
   };
-  const auto hits = [](const TableOutcome& outcome) {
-    std::uint64_t on_device = 0;
-    for (const WorkerRecord& worker : outcome.record.workers) {
-      on_device += worker.lookups.on_device;
-    }
-    return on_device;
-  };
+  constexpr auto kHits = &LookupCounts::on_device, kMoved = &LookupCounts::moved;
   const TableOutcome device = run({}), any = run(hybrid_tiers("0.1", "random"));
-  EXPECT_EQ(moved_rows(any), 0U);
+  EXPECT_EQ(total_of(any, kMoved), 0U);
   for (const char* every : {"1", "5"}) {
     SCOPED_TRACE(every);
     const Settings anew = with(hybrid_tiers("0.1", "random"), {{"hot_replace_every", every}});
     const TableOutcome sim = run(anew);
     expect_same_run(device, sim);
-    EXPECT_GT(moved_rows(sim), 0U);
-    EXPECT_GT(hits(sim), hits(any));
+    EXPECT_GT(total_of(sim, kMoved), 0U);
+    EXPECT_GT(total_of(sim, kHits), total_of(any, kHits));
     EXPECT_NE(sim.record.elapsed, any.record.elapsed);
     const TableOutcome threads = run(with(anew, {{"cluster", "threads"}}));
     expect_same_run(device, threads);
-    EXPECT_EQ(moved_rows(threads), moved_rows(sim));
-    EXPECT_EQ(hits(threads), hits(sim));
+    EXPECT_EQ(total_of(threads, kMoved), total_of(sim, kMoved));
+    EXPECT_EQ(total_of(threads, kHits), total_of(sim, kHits));
     expect_same_run(device, run(with(anew, {{"sharding", "column:2"}})));
   }
-  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sgd"}, {"hot_replace_every", "5"}})),
-              HasSubstr("--hot-replace-every: found with --table-storage device"));
 }
 
 // Where the host's rows cost what the device's do and its link nothing, it is all the same.
@@ -206,8 +179,8 @@ TEST(ShardedTables, RowsOnDevicesMustFit) {
   std::ofstream(path) << R"({"name": "small", "launch_overhead_s": 0, "operations_per_s": 1e12,
                              "bytes_per_s": 1e11, "memory_bytes": 1000})";
   const Settings small = sharded({{"algorithm", "sgd"}, {"profile", path.string()}});
-  EXPECT_THAT(refusal_of_tables(small), HasSubstr("--table-storage: found device, by which"));
-  EXPECT_EQ(refusal_of_tables(with(small, {{"table_storage", "host"}})), "no error");
+  expect_tables_refused(small, "--table-storage: found device, by which");
+  expect_tables_refused(with(small, {{"table_storage", "host"}}), "no error");
   std::filesystem::remove(path);
 }
 
@@ -226,20 +199,9 @@ TEST(ShardedTables, RowsUnderACapacityComeAndGoAlikeEverywhere) {
         with(run, {{"table_capacity", std::to_string(rows / 3)}, {"evict", evict}});
     const TableOutcome sim = run_clicks(few);
     EXPECT_TRUE(learnt(sim.record));
-    std::uint64_t evicted = 0;
-    for (const WorkerRecord& worker : sim.record.workers) evicted += worker.lookups.evicted;
-    EXPECT_GT(evicted, 0U);
+    EXPECT_GT(total_of(sim, &LookupCounts::evicted), 0U);
     expect_same_run(sim, run_clicks(with(few, {{"cluster", "threads"}})));
     expect_same_run(sim, run_clicks(with(few, {{"dedup", "false"}})));
-  }
-}
-
-TEST(ShardedTables, ModelsWithoutATableHaveNoneToShard) {
-  try {
-    run_training(tiny("sgd", {{"tables", "sharded"}, {"epochs", "1"}}));
-    FAIL() << "it runs";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--tables: found sharded with --model mlp"));
   }
 }
 

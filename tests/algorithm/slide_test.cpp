@@ -1,14 +1,9 @@
 // slide: identities with sgd, the same bits on both clusters, recall, refusals.
 
-#include <gmock/gmock.h>
-#include <unistd.h>
-
-#include <fstream>
-
-#include "algorithm/parts/sampled_state.hpp"
+#include "algorithm/parts/slide_state.hpp"
 #include "cluster/devices.hpp"
 #include "model/mlp.hpp"
-#include "support/compare.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -114,14 +109,9 @@ TEST(Slide, WhatAnEvaluationTakes) {
 // A histogram has a value for each sample, or for each batch.
 TEST(Slide, HistogramsCountSamplesAndBatches) {
   const Record run = run_training(kSlide);
-  const auto count = [&](const char* name) {
-    std::uint64_t sum = 0;
-    for (const auto& [value, times] : run.histograms.at(name)) sum += times;
-    return sum;
-  };
-  EXPECT_EQ(count("active"), 3200U);
-  EXPECT_EQ(count("retrieved"), 3200U);
-  EXPECT_EQ(count("blind"), 100U);
+  EXPECT_EQ(observations(run, "active"), 3200U);
+  EXPECT_EQ(observations(run, "retrieved"), 3200U);
+  EXPECT_EQ(observations(run, "blind"), 100U);
   EXPECT_EQ(run.histograms.at("staleness"), (std::map<std::int64_t, std::uint64_t>{{0, 100}}));
 }
 
@@ -153,9 +143,7 @@ TEST(Slide, StalenessOfEqualWorkersIsOneLessThanTheirNumber) {
       run_training(with(kSharedSlide, {{"active", "all"}, {"evaluate_every", "3200"}}))
           .histograms.at("staleness");
   EXPECT_EQ(staleness.rbegin()->first, 3);
-  EXPECT_EQ(staleness.at(0), 1U);
-  EXPECT_EQ(staleness.at(1), 1U);
-  EXPECT_EQ(staleness.at(2), 1U);
+  for (int late = 0; late < 3; ++late) EXPECT_EQ(staleness.at(late), 1U);
 }
 
 TEST(Slide, SeveralWorkersInSimGiveTheSameBitsEachTime) {
@@ -224,14 +212,14 @@ TEST(Slide, OneWorkerHasOneSetOfTables) {
       {20, 30},
       {.hidden = {16}, .labels = {.objective = ScoredLabels::hashed, .hashing = every_batch}});
   const auto w = initial_parameters<float>(model->layout(), 1);
-  const SampledOptions options;
+  const SlideOptions options;
   for (const int workers : {1, 2}) {
-    SampledState state(*model, options, {.kind = OptimizerKind::adam}, 1, workers,
-                       std::make_unique<FreeMonitor>());
+    SlideState state(*model, options, {.kind = OptimizerKind::adam}, 1, workers,
+                     std::make_unique<FreeMonitor>());
     const auto rehash = state.begin_rehash();
     ASSERT_TRUE(rehash);
-    state.publish(*rehash, {*rehash->hash, 30, &w[state.shape().weight], 128, 1, 0,
-                            kernels<BasicHostCores<float>>(*device)});
+    state.publish(state.make_index(*rehash, &w[state.shape().weight],
+                                   kernels<BasicHostCores<float>>(*device)));
     const std::weak_ptr<const LabelIndex> tables = state.index();
     EXPECT_FALSE(state.begin_rehash());  // not due
     state.clock.end(state.clock.begin(0.1));
@@ -243,39 +231,18 @@ TEST(Slide, OneWorkerHasOneSetOfTables) {
   }
 }
 
-void expect_slide_refuses(const Settings& more, const std::string& message) {
-  try {
-    run_training(with(kSlide, more));
-    FAIL() << "was not refused: " << message;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_THAT(error.what(), testing::HasSubstr(message));
-  }
-}
-
 TEST(Slide, RefusesWhatItCannotDo) {
-  expect_slide_refuses({{"optimizer", "momentum"}}, "--optimizer: found momentum");
-  expect_slide_refuses({{"optimizer", "adam"}, {"weight_decay", "0.1"}}, "--weight-decay 0.1");
-  expect_slide_refuses({{"bin", "17"}}, "--bin: found 17, expected at most the 16 units");
-  expect_slide_refuses({{"hidden", "16,16"}},
-                       "--model: found one without exactly one hidden layer");
-  expect_slide_refuses({{"model", "linear"}},
-                       "--model: found one without exactly one hidden layer");
-  expect_slide_refuses({{"hash_codes", "24"}}, "--hash-codes: found 24");
-  expect_slide_refuses({{"objective", "full"}}, "--objective: found full, expected hashed");
-  expect_slide_refuses({{"objective", "sampled"}}, "--objective: found sampled, expected hashed");
-}
-
-// There is nothing to sample; said of the file, whatever the algorithm.
-TEST(Slide, RefusesDataWithoutLabels) {
-  const std::string path = testing::TempDir() + fmt::format("hetsgd_no_labels_{}.txt", getpid());
-  std::ofstream(path) << " 1:1\n 2:1\n";
-  try {
-    run_training(with(kSlide, {{"train", path}, {"test", path}}));
-    FAIL() << "was not refused";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::data);
-    EXPECT_THAT(error.what(), testing::HasSubstr("no row has a label"));
+  const std::string kHidden = "--model: found one without exactly one hidden layer";
+  for (const auto& [more, message] : std::vector<std::pair<Settings, std::string>>{
+           {{{"optimizer", "momentum"}}, "--optimizer: found momentum"},
+           {{{"optimizer", "adam"}, {"weight_decay", "0.1"}}, "--weight-decay 0.1"},
+           {{{"bin", "17"}}, "--bin: found 17, expected at most the 16 units"},
+           {{{"hidden", "16,16"}}, kHidden},
+           {{{"model", "linear"}}, kHidden},
+           {{{"hash_codes", "24"}}, "--hash-codes: found 24"},
+           {{{"objective", "full"}}, "--objective: found full, expected hashed"},
+           {{{"objective", "sampled"}}, "--objective: found sampled, expected hashed"}}) {
+    expect_refused(with(kSlide, more), message);
   }
 }
 

@@ -4,8 +4,7 @@
 #include <map>
 
 #include "cluster/devices.hpp"
-#include "support/compare.hpp"
-#include "support/timeline.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -74,31 +73,6 @@ TEST(Sma, AlphaZeroIsIndependentSgd) {
   }
 }
 
-TEST(Sma, AlphaZeroWithOneLearnerIsSgd) {
-  const Settings base = with(kSma, {{"workers", "1"}});
-  EXPECT_EQ(step_losses(run_training(with(base, {{"alpha", "0"}}))),
-            step_losses(run_training(with(base, {{"algorithm", "sgd"}}))));
-}
-
-// z <- z + sum_j c_j + 0 (z - z_prev).
-TEST(Sma, WithoutMomentumIsEasgd) {
-  for (const char* tau : {"1", "3"}) {
-    const Settings base = with(kSma, {{"tau", tau}, {"learners_per_device", "2"}});
-    expect_same_bits(run_training(with(base, {{"sma_momentum", "0"}})),
-                     run_training(with(base, {{"algorithm", "easgd"}})));
-  }
-}
-
-// One learner per device is the reference model of its device: algorithm 1 among the references is
-// algorithm 1 among the learners.
-TEST(Sma, HierarchicalWithOneLearnerPerDeviceIsFlat) {
-  for (const char* tau : {"1", "2"}) {
-    const Settings base = with(kSma, {{"tau", tau}});
-    expect_same_bits(run_training(with(base, {{"sma", "flat"}})),
-                     run_training(with(base, {{"sma", "hierarchical"}})));
-  }
-}
-
 // k learners see the same batches and the same z wherever they live, and each has a momentum of its
 // own (a common one of a device's learners would differ with their number); only the order in which
 // their corrections are added differs.
@@ -154,16 +128,6 @@ TEST(Sma, OverlapHidesTheWholeAllReduce) {
   EXPECT_GT((shown.elapsed - free.elapsed).count(), 10e-3);
 }
 
-TEST(Sma, TheSameBitsOnThreadsAndSim) {
-  const Settings base = with(kSma, {{"workers", "3"}, {"learners_per_device", "2"}});
-  for (const char* averaging : {"flat", "hierarchical"}) {
-    const Settings kind = with(base, {{"sma", averaging}});
-    const Record sim = run_training(with(kind, {{"cluster", "sim"}}));
-    expect_same_bits(sim, run_training(with(kind, {{"cluster", "threads"}})));
-    expect_same_bits(sim, run_training(with(kind, {{"cluster", "threads"}, {"overlap", "false"}})));
-  }
-}
-
 // The learners of a device of several cores have cores of their own and run at the same time; they
 // share nothing but what is averaged when all are through. With one core each, in rounds where they
 // are more than the cores: the bits of one core on which they run one after another.
@@ -209,15 +173,12 @@ TEST(Sma, ATunedNumberOfLearnersOnThreads) {
 
 TEST(Sma, RecordsLearnersMemoryAndContributors) {
   const Record run = run_training(with(kSma, {{"workers", "2"}, {"learners_per_device", "3"}}));
-  const auto events = run.events;
-  const auto found = std::find_if(events.begin(), events.end(),
-                                  [](const auto& e) { return e["type"] == "learners"; });
-  ASSERT_NE(found, events.end());
-  EXPECT_EQ((*found)["learners"], nlohmann::json({3, 3}));
-  EXPECT_DOUBLE_EQ((*found)["alpha"].get<double>(), 1.0 / 6);
+  const auto event = events_of(run, "learners").at(0);
+  EXPECT_EQ(event["learners"], nlohmann::json({3, 3}));
+  EXPECT_DOUBLE_EQ(event["alpha"].get<double>(), 1.0 / 6);
   // A replica and its difference per learner; z, z_prev and the sum per device.
   const double vector = 4.0 * static_cast<double>(run.parameters);
-  EXPECT_EQ((*found)["vector_bytes"], nlohmann::json({9 * vector, 9 * vector}));
+  EXPECT_EQ(event["vector_bytes"], nlohmann::json({9 * vector, 9 * vector}));
   ASSERT_EQ(run.histograms.at("contributors").size(), 1U);
   EXPECT_EQ(run.histograms.at("contributors").begin()->first, 6);
   EXPECT_TRUE(run.warnings.empty());
@@ -241,59 +202,10 @@ TEST(Sma, WarnsOfAnUnstableAlpha) {
 }
 
 TEST(Sma, RefusesTextsThatAreNoNumbers) {
-  for (const auto& [option, text] : Settings{{"alpha", "1.5"},
-                                             {"alpha", "k"},
-                                             {"learners_per_device", "0"},
-                                             {"learners_per_device", "many"}}) {
-    try {
-      run_training(with(kSma, {{option, text}}));
-      ADD_FAILURE() << option << " " << text;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::usage);
-      EXPECT_NE(std::string(error.what()).find(option == "alpha" ? "--alpha" : "--learners"),
-                std::string::npos)
-          << error.what();
-    }
+  for (const char* text : {"1.5", "k"}) expect_refused(with(kSma, {{"alpha", text}}), "--alpha");
+  for (const char* text : {"0", "many"}) {
+    expect_refused(with(kSma, {{"learners_per_device", text}}), "--learners");
   }
-}
-
-// By hand, one iteration without overlap: differences 1 ms, their sum 1, the batch 9 (27 on the
-// straggler), corrections 1: at 30 ms all are here; all_reduce 40; z with momentum 2 operations:
-// 72 ms. With overlap the all_reduce runs from 2 to 42 behind the batch, so 44 ms.
-TEST(Sma, Timeline) {
-  const Settings base = with(timeline_settings("sma"), {{"max_samples", "720"}});
-  expect_golden("sma", timeline(run_training(base)));
-  expect_golden("sma_no_overlap", timeline(run_training(with(base, {{"overlap", "false"}}))));
-}
-
-// Two iterations in three are steps alone: 9 + 9 + (1 + 1 + 9 + 1) = 30 ms, on the straggler
-// 27 + 27 + 30 = 84; its all_reduce begins at 56 and ends at 96, z at 97.
-TEST(Easgd, Timeline) {
-  expect_golden("easgd", timeline(run_training(with(timeline_settings("easgd"),
-                                                    {{"max_samples", "720"}, {"tau", "3"}}))));
-}
-
-TEST(Sma, LearnsOnBothClusters) {
-  const Settings base =
-      with(kSma, {{"max_samples", "24000"}, {"evaluate_every", "4000"}, {"record_steps", "false"}});
-  expect_learns_everywhere(base);
-  expect_learns_everywhere(with(base, {{"learners_per_device", "2"}, {"sma", "hierarchical"}}),
-                           0.25);
-  expect_learns_everywhere(with(base, {{"learners_per_device", "auto"},
-                                       {"profile", "titan-x-pascal"},
-                                       {"tuner_every", "3"},
-                                       {"max_samples", "36000"},
-                                       {"straggler", "kind=uniform,min=0ms,max=1ms"}}),
-                           0.25);
-}
-
-TEST(Easgd, LearnsOnBothClusters) {
-  const Settings base = with(kSma, {{"algorithm", "easgd"},
-                                    {"max_samples", "24000"},
-                                    {"evaluate_every", "4000"},
-                                    {"record_steps", "false"}});
-  expect_learns_everywhere(base);
-  expect_learns_everywhere(with(base, {{"tau", "4"}, {"overlap", "false"}}));
 }
 
 }  // namespace

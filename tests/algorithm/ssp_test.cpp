@@ -1,7 +1,6 @@
 // ssp: identities, the bound on staleness, golden timeline, both clusters.
 
-#include "support/compare.hpp"
-#include "support/timeline.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -22,12 +21,6 @@ TEST(Ssp, StalenessZeroIsSsgdWithPTimesTheLearningRate) {
   expect_close_curves(ssp, ssgd, 1e-5);
   // P updates per clock; those of the last clock count as the workers hear of them.
   EXPECT_EQ(ssp.curve.back().updates, 4 * ssgd.curve.back().updates - 3);
-}
-
-// Nobody ever waits.
-TEST(Ssp, UnboundedStalenessIsAsgdToTheBit) {
-  expect_same_bits(run_training(with(kSsp, {{"staleness", "1000000"}})),
-                   run_training(with(kSsp, {{"algorithm", "asgd"}})));
 }
 
 // Who goes on at clock c sees min_m c_m >= c - s. So its lead is at most s, and with a slow worker
@@ -68,22 +61,6 @@ TEST(Ssp, FastWorkersWait) {
   EXPECT_GT(ssp.workers[0].report.breakdown.wait.count(), 0.5 * ssp.elapsed.count());
   EXPECT_LT(asgd.workers[0].report.breakdown.wait.count(), 0.1 * asgd.elapsed.count());
   EXPECT_LE(ssp.workers[0].updates, ssp.workers[3].updates + 3 + 1);
-}
-
-TEST(Ssp, Timeline) {
-  expect_golden("ssp", timeline(run_training(with(timeline_settings("ssp"),
-                                                  {{"max_samples", "240"}, {"staleness", "1"}}))));
-}
-
-TEST(Ssp, LearnsOnBothClusters) {
-  for (const char* s : {"0", "3"}) {
-    expect_learns_everywhere(with(kSsp, {{"batch_size", "16"},
-                                         {"staleness", s},
-                                         {"learning_rate", "0.3"},
-                                         {"max_samples", "16000"},
-                                         {"evaluate_every", "4000"},
-                                         {"record_steps", "false"}}));
-  }
 }
 
 }  // namespace

@@ -1,73 +1,23 @@
 // Sven's pipelines against each other, against sgd and ssgd, and against an oracle that keeps old
 // versions of the tables: to the bit.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-
-#include "core/error.hpp"
 #include "model/registry.hpp"
-#include "support/compare.hpp"
+#include "table_runs.hpp"
 
 namespace hetsgd::test {
 namespace {
 
-const Settings kSven = {{"train", "generate:ctr-tiny"},
-                        {"test", "generate:ctr-tiny"},
-                        {"min_frequency", "5"},
-                        {"cache", "false"},
-                        {"model", "deepfm"},
-                        {"embedding_dim", "8"},
-                        {"embedding_init_std", "0.1"},
-                        {"hidden", "12"},
-                        {"batch_size", "24"},
-                        {"learning_rate", "0.2"},
-                        {"max_samples", "1920"},
-                        {"evaluate_every", "960"},
-                        {"record_steps", "true"},
-                        {"algorithm", "sven"},
-                        {"tables", "sharded"},
-                        {"workers", "4"}};
+const Settings kSven = {{"embedding_dim", "8"}, {"hidden", "12"},      {"batch_size", "24"},
+                        {"algorithm", "sven"},  {"tables", "sharded"}, {"workers", "4"}};
 
-struct SvenRun {
-  Record record;
-  std::vector<float> parameters;  // of the last measured model, tables first
-};
-
-// The data are generated once for all runs.
-SvenRun run_sven(const Settings& more = {}) {
-  static DataCache cache;
-  const auto path =
-      std::filesystem::temp_directory_path() / fmt::format("hetsgd_sven_{}.f32", getpid());
-  const Configuration configuration(with(with(kSven, {{"dump_parameters", path.string()}}), more));
-  Training training(configuration.spec());
-  training.load(&cache);
-  training.run({});
-  if (training.failure()) std::rethrow_exception(training.failure());
-  SvenRun run{training.record(), {}};
-  std::ifstream file(path, std::ios::binary);
-  run.parameters.resize(std::filesystem::file_size(path) / sizeof(float));
-  file.read(reinterpret_cast<char*>(run.parameters.data()),
-            static_cast<std::streamsize>(run.parameters.size() * sizeof(float)));
-  std::filesystem::remove(path);
-  return run;
-}
-
-void expect_same(const SvenRun& a, const SvenRun& b) {
-  EXPECT_EQ(step_losses(a.record), step_losses(b.record));
-  ASSERT_EQ(a.record.curve.size(), b.record.curve.size());
-  for (std::size_t i = 0; i < a.record.curve.size(); ++i) {
-    EXPECT_EQ(a.record.curve[i].test_loss(), b.record.curve[i].test_loss()) << "point " << i;
-  }
-  EXPECT_TRUE(a.parameters == b.parameters);
-}
+TableOutcome run_sven(const Settings& more = {}) { return run_clicks(with(kSven, more)); }
 
 const Settings kNoPipeline = {{"pipeline", "none"}};
 
 TEST(Sven, LearnsWithEveryModel) {
   for (const char* model : {"deepfm", "wide_deep", "dcn"}) {
-    const SvenRun run = run_sven({{"model", model}, {"max_samples", "9600"}});
+    const TableOutcome run = run_sven({{"model", model}, {"max_samples", "9600"}});
     EXPECT_LT(run.record.curve.back().test_loss(), run.record.curve.front().test_loss()) << model;
     EXPECT_EQ(run.record.status, Status::completed);
   }
@@ -78,23 +28,23 @@ TEST(Sven, LearnsWithEveryModel) {
 TEST(Sven, OneWorkerWithoutPipelineIsSgdOnReplicatedTables) {
   const Settings one = {{"workers", "1"}, {"optimizer", "adagrad"}, {"learning_rate", "0.05"}};
   const Settings sgd = with(one, {{"algorithm", "sgd"}, {"tables", "replicated"}});
-  expect_same(run_sven(with(one, kNoPipeline)), run_sven(sgd));
+  expect_same_run(run_sven(with(one, kNoPipeline)), run_sven(sgd));
 }
 
 // The same exchanges, sums and updates in the same order.
 TEST(Sven, WithoutPipelineItIsSsgd) {
-  const SvenRun sven = run_sven(kNoPipeline);
+  const TableOutcome sven = run_sven(kNoPipeline);
   const Settings ssgd = {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}};
-  expect_same(sven, run_sven(ssgd));
-  const SvenRun replicated = run_sven(with(ssgd, {{"tables", "replicated"}}));
+  expect_same_run(sven, run_sven(ssgd));
+  const TableOutcome replicated = run_sven(with(ssgd, {{"tables", "replicated"}}));
   expect_close(step_losses(sven.record), step_losses(replicated.record), 1e-6);
-  expect_same(run_sven({{"pipeline", "none"}, {"per_worker_batch", "split"}}),
-              run_sven({{"algorithm", "ssgd"}, {"per_worker_batch", "split"}}));
+  expect_same_run(run_sven({{"pipeline", "none"}, {"per_worker_batch", "split"}}),
+                  run_sven({{"algorithm", "ssgd"}, {"per_worker_batch", "split"}}));
 }
 
 // Every schedule acts on the dense part and on rows as it does in ssgd.
 TEST(Sven, FollowsTheSchedule) {
-  std::vector<SvenRun> runs;
+  std::vector<TableOutcome> runs;
   for (const char* schedule : {"constant", "linear", "step", "inverse_time"}) {
     SCOPED_TRACE(schedule);
     const Settings more = {{"schedule", schedule},  {"warmup_epochs", "0.02"},
@@ -102,7 +52,7 @@ TEST(Sven, FollowsTheSchedule) {
                            {"step_factor", "0.5"},  {"inverse_rate", "9"}};
     runs.push_back(run_sven(with(more, kNoPipeline)));
     const Settings ssgd = {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}};
-    expect_same(runs.back(), run_sven(with(more, ssgd)));
+    expect_same_run(runs.back(), run_sven(with(more, ssgd)));
     if (runs.size() > 1) {
       EXPECT_FALSE(runs.back().parameters == runs.front().parameters);
     }
@@ -110,23 +60,23 @@ TEST(Sven, FollowsTheSchedule) {
 }
 
 TEST(Sven, RequestsThatArePreparedChangeNoBit) {
-  expect_same(run_sven(kNoPipeline), run_sven({{"pipeline", "input"}}));
-  expect_same(run_sven({{"pipeline", "input"}}),
-              run_sven({{"pipeline", "input"}, {"input_rate", "1000"}}));
+  expect_same_run(run_sven(kNoPipeline), run_sven({{"pipeline", "input"}}));
+  expect_same_run(run_sven({{"pipeline", "input"}}),
+                  run_sven({{"pipeline", "input"}, {"input_rate", "1000"}}));
 }
 
 TEST(Sven, NeitherJoinNorExchangeNorLayoutChangesABit) {
   for (const char* pipeline : {"full", "none"}) {
     SCOPED_TRACE(pipeline);
     const Settings base = {{"pipeline", pipeline}};
-    const SvenRun scatter = run_sven(base);
+    const TableOutcome scatter = run_sven(base);
     for (const Settings& other :
          {Settings{{"exchange", "blocking"}}, Settings{{"exchange", "nonblocking"}},
           Settings{{"join", "data"}}, Settings{{"join", "data"}, {"exchange", "blocking"}},
           Settings{{"sharding", "column:2"}}, Settings{{"sharding", "table"}},
           Settings{{"dedup", "false"}}}) {
       SCOPED_TRACE(other.back().first + " " + other.back().second);
-      expect_same(scatter, run_sven(with(base, other)));
+      expect_same_run(scatter, run_sven(with(base, other)));
     }
   }
 }
@@ -135,11 +85,11 @@ TEST(Sven, ClustersAgreeToTheBit) {
   for (const char* join : {"stages", "data"}) {
     for (const char* exchange : {"scatter", "blocking"}) {
       const Settings base = {{"join", join}, {"exchange", exchange}, {"workers", "3"}};
-      expect_same(run_sven(base), run_sven(with(base, {{"cluster", "threads"}})));
+      expect_same_run(run_sven(base), run_sven(with(base, {{"cluster", "threads"}})));
     }
   }
   const Settings late = {{"straggler", "kind=uniform,min=0ms,max=2ms"}};
-  expect_same(run_sven(), run_sven(with(late, {{"cluster", "threads"}})));
+  expect_same_run(run_sven(), run_sven(with(late, {{"cluster", "threads"}})));
 }
 
 // --- staleness
@@ -148,7 +98,7 @@ TEST(Sven, ClustersAgreeToTheBit) {
 // on all are L + 1 updates late. L batches more are looked up than are learnt from.
 TEST(Sven, StalenessIsAsConfigured) {
   for (const std::uint64_t L : {0U, 1U, 2U, 4U}) {
-    const SvenRun run = run_sven({{"lookahead", std::to_string(L)}});
+    const TableOutcome run = run_sven({{"lookahead", std::to_string(L)}});
     std::map<std::int64_t, std::uint64_t> expected;
     for (std::uint64_t m = 0; m < 20 + L; ++m) {
       expected[static_cast<std::int64_t>(std::min(m, L + 1))] += 4;
@@ -166,8 +116,8 @@ struct SvenOracle {
   std::vector<double> losses;  // by (iteration, rank)
 
   explicit SvenOracle(std::uint64_t lookahead) {
-    const Configuration configuration(
-        with(kSven, {{"algorithm", "sgd"}, {"workers", "1"}, {"tables", "replicated"}}));
+    const Configuration configuration(with(
+        with(kClicks, kSven), {{"algorithm", "sgd"}, {"workers", "1"}, {"tables", "replicated"}}));
     Training training(configuration.spec());
     training.load();
     const DatasetPtr train = training.record().train;
@@ -215,7 +165,7 @@ struct SvenOracle {
 
 TEST(Sven, IsTheOracleThatKeepsOldTables) {
   for (const std::uint64_t L : {0U, 1U, 2U, 3U, 4U}) {
-    const SvenRun run = run_sven({{"lookahead", std::to_string(L)}});
+    const TableOutcome run = run_sven({{"lookahead", std::to_string(L)}});
     const SvenOracle oracle(L);
     EXPECT_EQ(step_losses(run.record), oracle.losses) << "L = " << L;
     EXPECT_TRUE(run.parameters == oracle.parameters) << "L = " << L;
@@ -242,26 +192,17 @@ TEST(Sven, WithoutRepetitionsThePipelineIsNotStale) {
   const std::string train = file_without_repetitions("sven_train", 640, 0),
                     test = file_without_repetitions("sven_test", 50, 1 << 20);
   const auto run = [&](const char* pipeline) {
-    const Configuration configuration(with(kSven, {{"train", train},
-                                                   {"test", test},
-                                                   {"format", "criteo"},
-                                                   {"min_frequency", "1"},
-                                                   {"batch_size", "16"},
-                                                   {"max_samples", "640"},
-                                                   {"evaluate_every", "128"},
-                                                   {"pipeline", pipeline}}));
-    Training training(configuration.spec());
-    training.load();
-    training.run({});
-    if (training.failure()) std::rethrow_exception(training.failure());
-    return training.record();
+    return run_training(with(with(kClicks, kSven), {{"train", train},
+                                                    {"test", test},
+                                                    {"format", "criteo"},
+                                                    {"min_frequency", "1"},
+                                                    {"batch_size", "16"},
+                                                    {"max_samples", "640"},
+                                                    {"evaluate_every", "128"},
+                                                    {"pipeline", pipeline}}));
   };
   const Record full = run("full"), none = run("none");
-  EXPECT_EQ(step_losses(full), step_losses(none));
-  ASSERT_EQ(full.curve.size(), none.curve.size());
-  for (std::size_t i = 0; i < full.curve.size(); ++i) {
-    EXPECT_EQ(full.curve[i].test_loss(), none.curve[i].test_loss()) << "point " << i;
-  }
+  expect_same_bits(full, none);
   std::filesystem::remove(train);
   std::filesystem::remove(test);
 }
@@ -269,15 +210,10 @@ TEST(Sven, WithoutRepetitionsThePipelineIsNotStale) {
 // --- plans that make no sense
 
 TEST(Sven, NeedsShardedTables) {
-  try {
-    run_sven({{"tables", "replicated"}});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_STREQ(error.what(),
-                 "--tables: found replicated, expected sharded: sven exchanges rows "
-                 "of sharded tables");
-  }
+  EXPECT_EQ(usage_error_of([] {
+              run_sven({{"tables", "replicated"}});
+            }),
+            "--tables: found replicated, expected sharded: sven exchanges rows of sharded tables");
 }
 
 TEST(Sven, FarLookAheadIsAWarning) {

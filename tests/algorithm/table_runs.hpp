@@ -1,14 +1,12 @@
 // Runs of a click-through model whose tables may be sharded, and how two of them compare.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "support/compare.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test {
 
@@ -78,6 +76,13 @@ inline std::string describe_settings(const Settings& settings) {
   std::string text;
   for (const auto& [key, value] : settings) text += fmt::format(" --{} {}", key, value);
   return text;
+}
+
+// Of all workers.
+inline std::uint64_t total_of(const TableOutcome& run, std::uint64_t LookupCounts::*count) {
+  std::uint64_t sum = 0;
+  for (const WorkerRecord& worker : run.record.workers) sum += worker.lookups.*count;
+  return sum;
 }
 
 inline bool learnt(const Record& record) {

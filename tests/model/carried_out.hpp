@@ -17,7 +17,7 @@ namespace hetsgd {
 
 // Softmax and its loss, the mean over the batch, against the class sample % classes.
 template <class Real>
-class TestEnds final : public GraphEnds<Real> {
+class TestEnds {
  public:
   TestEnds(BasicDevice<Real>& device, const Graph& graph, std::int64_t batch)
       : device_(device),
@@ -25,13 +25,13 @@ class TestEnds final : public GraphEnds<Real> {
         inputs_(static_cast<std::size_t>(graph.node(0).shape.numbers())),
         classes_(static_cast<std::size_t>(graph.node(graph.size() - 1).shape.numbers())) {}
 
-  void write_input(Real* X) override {
+  void write_input(Real* X) {
     RandomStream random(5, Purpose::test);
     std::vector<Real> samples(batch_ * inputs_);
     for (Real& x : samples) x = static_cast<Real>(random.uniform(-1, 1));
     device_.upload(X, samples.data(), samples.size() * sizeof(Real));
   }
-  void read_scores(const Real* Z, Real* Y) override {
+  void read_scores(const Real* Z, Real* Y) {
     std::vector<Real> scores(batch_ * classes_), gradient(scores.size());
     device_.download(scores.data(), Z, scores.size() * sizeof(Real));
     loss = 0;
@@ -97,7 +97,10 @@ Computed<Real> carry_out_on(BasicDevice<Real>& device, const TrainingStep& train
   BasicBuffer<Real> arena(device, executor.arena_size());
   const GraphPass<Real> pass{
       .parameters = parameters.data(), .to = gradient.data(), .seed = 3, .draw = 4};
-  executor.forward(pass, ends, arena.data());
+  executor.forward(pass,
+                   {[&](Real* X) { ends.write_input(X); },
+                    [&](const Real* Z, Real* Y) { ends.read_scores(Z, Y); }},
+                   arena.data());
   executor.backward(pass, arena.data());
   device.download(result.gradient.data(), gradient.data(), w.size() * sizeof(Real));
   result.loss = ends.loss;

@@ -164,18 +164,6 @@ TEST(GraphModel, PlansAreMadeByTheRatesOfTheDevice) {
   EXPECT_NEAR(slow_link.plan.transfer_s / fast_link.plan.transfer_s, 10, 1e-9);
 }
 
-// Biases, scales and shifts.
-TEST(GraphModel, LeavesVectorsOutOfWeightDecay) {
-  const Trained<float> all(small_network(true)), some(small_network(true), {.decay_all = false});
-  for (const ParameterBlock& block : all.model->layout().blocks) EXPECT_TRUE(block.decays);
-  int left_out = 0;
-  for (const ParameterBlock& block : some.model->layout().blocks) {
-    EXPECT_EQ(block.decays, block.name.ends_with(".weight")) << block.name;
-    left_out += block.decays ? 0 : 1;
-  }
-  EXPECT_EQ(left_out, 6);  // of a and f a bias, of two bn a scale and a shift each
-}
-
 TEST(GraphModel, BeginsAsHeAndOthersDo) {
   const Graph graph = find_graph("--model", "vgg-16-cifar?classes=10");
   DataShape data{.label_count = 10, .task = Task::multiclass, .image = {3, 32, 32}};
@@ -198,19 +186,6 @@ TEST(GraphModel, BeginsAsHeAndOthersDo) {
       EXPECT_EQ(mean_square, 0) << block.name;
     }
   }
-  const auto zero = [&](const std::string& name, const GraphModelOptions& options) {
-    const Graph small = small_network(true);
-    data.image = {2, 6, 6};
-    data.label_count = 5;
-    const auto each = make_graph_model<float>(small, data, options);
-    for (const ParameterBlock& block : each->layout().blocks) {
-      if (block.name == name) return block.initial_value;
-    }
-    return -1.0;
-  };
-  EXPECT_EQ(zero("last.scale", {}), 1);
-  EXPECT_EQ(zero("last.scale", {.zero_residual = true}), 0);
-  EXPECT_EQ(zero("n.scale", {.zero_residual = true}), 1);
 }
 
 TEST(GraphModel, FiltersBeginAsDenseLayersWhereTheyAreAskedTo) {

@@ -77,11 +77,13 @@ Result run(const Problem& problem, int core_count) {
                 .bias = std::vector<float>(kLabels),
                 .input = {},
                 .calls = std::vector<int>(kLabels)};
-  const SampledSoftmax::Rows rows{problem.W.data(), problem.b.data()};
+  const auto row = [&](std::size_t u) { return &problem.W[softmax.labels()[u] * inputs]; };
   softmax.begin(problem.active, problem.truth);
-  softmax.scores(problem.A.data(), rows);
+  softmax.scores(problem.A.data(), [&](std::size_t u, float*) -> SampledSoftmax::Row {
+    return {row(u), problem.b[softmax.labels()[u]]};
+  });
   result.loss = softmax.softmax() / Problem::kSamples;
-  softmax.backward(problem.A.data(), rows, [&](std::size_t u, const float* g, float gb) {
+  softmax.backward(problem.A.data(), row, [&](std::size_t u, const float* g, float gb) {
     const std::uint32_t l = softmax.labels()[u];
     std::copy_n(g, inputs, &result.weight[l * inputs]);
     result.bias[l] = gb;
@@ -189,21 +191,6 @@ TEST(SampledSoftmax, CoresShareTheLabels) {
   for (std::size_t i = 0; i < one.input.size(); ++i) {
     EXPECT_NEAR(one.input[i], three.input[i], 1e-6) << i;
   }
-}
-
-// Rows given by number are those of labels().
-TEST(SampledSoftmax, RowsMayBeThoseOfActiveLabelsAlone) {
-  const Problem problem(13);
-  const auto device = make_cpu_device<float>(1);
-  SampledSoftmax softmax(kLabels, kInputs, kernels<BasicHostCores<float>>(*device));
-  softmax.begin(problem.active, problem.truth);
-  std::vector<float> weight, bias;
-  for (const std::uint32_t l : softmax.labels()) {
-    weight.insert(weight.end(), &problem.W[l * kInputs], &problem.W[l * kInputs] + kInputs);
-    bias.push_back(problem.b[l]);
-  }
-  softmax.scores(problem.A.data(), {weight.data(), bias.data(), true});
-  EXPECT_EQ(softmax.softmax() / Problem::kSamples, run(problem, 1).loss);
 }
 
 }  // namespace

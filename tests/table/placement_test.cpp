@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "core/error.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -113,12 +113,7 @@ TEST(Placement, SlicesAreWholeQuads) {
 }
 
 std::string placement_error(const std::string& sharding, int ranks, std::size_t width) {
-  try {
-    placed(sharding, ranks, width);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return usage_error_of([&] { placed(sharding, ranks, width); });
 }
 
 TEST(Placement, RefusesLayoutsThatDoNotFit) {

@@ -25,7 +25,7 @@ void request_rows(const Tables& tables, Comm& comm, const Batch& batch, Lookup& 
 SvenStages::SvenStages(Worker& self, const Options& options)
     : self_(self),
       options_(options),
-      tables_(self.tables()),
+      tables_(self.tables()->tables()),
       context_(self.model().make_context(self.device())),
       replica_(std::make_shared<Replica>(self.replica())) {
   replica_->gradient = self.make_gradient();
@@ -42,7 +42,8 @@ SvenStages::SvenStages(Worker& self, const Options& options)
 void SvenStages::compute(Stage stage, std::uint64_t k, const Work& tables, FunctionRef fn) {
   const Seconds begin = self_.now();
   const ComputeKind kind = stage == Stage::bp ? ComputeKind::step : ComputeKind::stage;
-  self_.endpoint().compute(self_.stage_work(stage, slot(k).batch.shape(), tables), kind, fn);
+  self_.endpoint().compute(self_.costs().stage_work(stage, slot(k).batch.shape(), tables), kind,
+                           fn);
   self_.stage_times()[stage] += self_.now() - begin;
 }
 
@@ -116,7 +117,7 @@ void SvenStages::sfp(std::uint64_t k) {
   ids(k);
   self_.observe("staleness", static_cast<std::int64_t>(k - updated_));
   compute(Stage::sfp, k, tables_.look_up_work(lookup(k)), [&] { tables_.look_up(lookup(k)); });
-  self_.count_lookups(lookup(k));
+  self_.tables()->count(lookup(k));
 }
 
 void SvenStages::fp(std::uint64_t k) {

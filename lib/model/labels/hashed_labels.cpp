@@ -68,6 +68,17 @@ Work HashedLabels::table_work(double rows, double inputs) const {
           4 * rows * inputs + 12 * rows * hash.tables, 2};
 }
 
+std::optional<RehashSchedule::Rehash> RehashSchedule::begin(std::uint64_t batches) {
+  if (static_cast<double>(batches) < next_) return std::nullopt;
+  const auto generation = static_cast<std::uint32_t>(batches / options_.rebuild);
+  const bool is_first = next_ == 0;
+  last_ = {.number = is_first ? 0 : last_.number + 1,
+           .generation = generation,
+           .rebuilt = is_first || generation > last_.generation};
+  next_ += options_.rehash;
+  return last_;
+}
+
 namespace {
 
 // The numbers as float: where they lie, or in `room`.
@@ -88,54 +99,28 @@ BasicHashedSoftmax<Real>::BasicHashedSoftmax(const HashedLabels& options, std::s
       inputs_(inputs),
       least_(std::min(least, labels)),
       cores_(cores),
-      softmax_(labels, inputs, cores) {
-  const ActiveOptions active{.least = static_cast<std::uint32_t>(least_)};
-  scratch_.assign(cores.count(), ActiveLabels(active, labels, 0));
-}
-
-template <class Real>
-void BasicHashedSoftmax<Real>::make_tables(const Batch& batch, const Real* W) {
-  const std::uint32_t seed = label_seed(batch.rows());
-  const std::uint64_t generation = batches_ / options_.rebuild;
-  if (!hash_ || generation > generation_) {
-    hash_.emplace(options_.hash_of(inputs_), inputs_, seed, static_cast<std::uint32_t>(generation));
-    generation_ = generation;
-  }
-  std::vector<float> room;
-  tables_.reset();  // one set of tables in memory
-  tables_.emplace(*hash_, labels_, as_floats(labels_ * inputs_, W, room), options_.bucket, seed,
-                  rehashes_++, cores_);
-  next_rehash_ += options_.rehash;
-}
+      softmax_(labels, inputs, cores),
+      active_({.least = static_cast<std::uint32_t>(least_)}, labels, inputs, 0, cores),
+      schedule_(options) {}
 
 template <class Real>
 BasicSampledSoftmax<Real>& BasicHashedSoftmax<Real>::choose(const Batch& batch, const Real* A,
                                                             const Real* W) {
-  if (static_cast<double>(batches_) >= next_rehash_) make_tables(batch, W);
-  ++batches_;
-  last_.keep(batch);
-  const std::uint32_t fill = label_seed(batch.rows());
-  const std::size_t n = batch.size(), tables = options_.hash.tables, parts = cores_.count();
+  const std::uint32_t seed = label_seed(batch.rows());
   std::vector<float> room;
-  const float* const activations = as_floats(n * inputs_, A, room);
-  buckets_.resize(n * tables);
-  active_.resize(n);
-  truth_.resize(n);
-  cores_.run(parts, [&](std::size_t part) {
-    const std::size_t begin = n * part / parts, end = n * (part + 1) / parts;
-    scratch_[part].begin_batch(fill);
-    hash_->queries(end - begin, activations + begin * inputs_, &buckets_[begin * tables], tables,
-                   1);
-    for (std::size_t i = begin; i < end; ++i) {
-      const auto truth = batch.data().targets.indices(batch.rows()[i]);
-      active_[i].clear();
-      scratch_[part].append(&*tables_, static_cast<std::uint32_t>(i), truth,
-                            {&buckets_[i * tables], tables}, active_[i]);
-      active_[i].resize(std::min(active_[i].size(), std::max(truth.size(), least_)));
-      truth_[i] = static_cast<std::uint32_t>(truth.size());
-    }
-  });
-  softmax_.begin(active_, truth_);
+  if (const auto rehash = schedule_.begin(batches_++)) {
+    auto hash = rehash->rebuilt ? std::make_shared<const LabelHash>(
+                                      options_.hash_of(inputs_), inputs_, seed, rehash->generation)
+                                : index_->hash;
+    index_.reset();  // one set of tables in memory
+    index_.emplace(
+        LabelIndex{hash, LabelTables(*hash, labels_, as_floats(labels_ * inputs_, W, room),
+                                     options_.bucket, seed, rehash->number, cores_)});
+  }
+  last_.keep(batch);
+  active_.find(batch, as_floats(batch.size() * inputs_, A, room), &*index_, seed);
+  active_.cut(least_);
+  softmax_.begin(active_.active(), active_.truth());
   return softmax_;
 }
 

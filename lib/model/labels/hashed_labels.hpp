@@ -32,6 +32,24 @@ struct HashedLabels {
   Work table_work(double rows, double inputs) const;
 };
 
+// When tables are made anew, by the number of batches that have been learnt.
+class RehashSchedule {
+ public:
+  struct Rehash {
+    std::uint32_t number = 0;      // 0, 1, ...
+    std::uint32_t generation = 0;  // of its functions
+    bool rebuilt = false;          // they are new
+  };
+  explicit RehashSchedule(const HashedLabels& options) : options_(options) {}
+  // The rehash that is due, which the caller must make: the first one at once.
+  std::optional<Rehash> begin(std::uint64_t batches);
+
+ private:
+  const HashedLabels options_;
+  double next_ = 0;
+  Rehash last_;
+};
+
 // The softmax over a sample's true labels, the labels that hash tables lead to, and random others,
 // cut at `least` of them or at the true ones if these are more.
 //
@@ -55,20 +73,14 @@ class BasicHashedSoftmax {
   std::optional<std::span<const std::uint32_t>> labels_of(const Batch& batch) const;
 
  private:
-  void make_tables(const Batch& batch, const Real* W);
-
   const HashedLabels options_;
   std::size_t labels_, inputs_, least_;
   HostCores& cores_;
   BasicSampledSoftmax<Real> softmax_;
-  std::uint64_t batches_ = 0, generation_ = 0;
-  std::uint32_t rehashes_ = 0;
-  double next_rehash_ = 0;
-  std::optional<LabelHash> hash_;
-  std::optional<LabelTables> tables_;
-  std::vector<ActiveLabels> scratch_;  // by core
-  std::vector<std::vector<std::uint32_t>> active_;
-  std::vector<std::uint32_t> truth_, buckets_;
+  ActiveSets active_;
+  RehashSchedule schedule_;
+  std::uint64_t batches_ = 0;
+  std::optional<LabelIndex> index_;
   BatchRows last_;
 };
 

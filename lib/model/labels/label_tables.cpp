@@ -171,4 +171,61 @@ Retrieval ActiveLabels::append(const LabelTables* tables, std::uint32_t number,
   return counts;
 }
 
+ActiveSets::ActiveSets(const ActiveOptions& options, std::size_t labels, std::size_t inputs,
+                       std::uint64_t seed, HostCores& cores)
+    : inputs_(inputs),
+      cores_(cores),
+      scratch_(cores.count(), ActiveLabels(options, labels, seed)) {}
+
+void ActiveSets::find(const Batch& batch, const float* A, const LabelIndex* index,
+                      std::uint64_t fill) {
+  const std::size_t n = batch.size(), parts = cores_.count();
+  const std::size_t tables = index ? index->tables.tables() : 0;
+  buckets_.resize(n * tables);
+  active_.resize(n);
+  truth_.resize(n);
+  retrieved_.resize(n);
+  std::vector<Retrieval> found(parts);
+  cores_.run(parts, [&](std::size_t part) {
+    const std::size_t begin = part_begin(n, parts, part), end = part_begin(n, parts, part + 1);
+    scratch_[part].begin_batch(fill);
+    if (index) {
+      found[part].blind = index->hash->queries(end - begin, A + begin * inputs_,
+                                               buckets_.data() + begin * tables, tables, 1);
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto truth = batch.data().targets.indices(batch.rows()[i]);
+      active_[i].clear();
+      const Retrieval one =
+          scratch_[part].append(index ? &index->tables : nullptr, static_cast<std::uint32_t>(i),
+                                truth, {buckets_.data() + i * tables, tables}, active_[i]);
+      truth_[i] = static_cast<std::uint32_t>(truth.size());
+      retrieved_[i] = static_cast<std::uint32_t>(one.retrieved);
+      found[part] += one;
+    }
+  });
+  retrieval_ = {};
+  for (const Retrieval& each : found) retrieval_ += each;
+}
+
+void ActiveSets::cut(std::size_t most) {
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    active_[i].resize(std::min(active_[i].size(), std::max<std::size_t>(truth_[i], most)));
+  }
+}
+
+void ProbedRecall::count(std::span<const std::uint32_t> led_to,
+                         std::span<const std::uint32_t> ranked) {
+  ++samples;
+  retrieved += led_to.size();
+  for (std::size_t rank = 0; rank < ranked.size(); ++rank) {
+    const bool is_found = std::ranges::binary_search(led_to, ranked[rank]);
+    for (std::size_t c = 0; c < std::size(kBest); ++c) {
+      if (rank >= kBest[c]) continue;
+      ++best[c];
+      found[c] += is_found ? 1 : 0;
+    }
+  }
+}
+
 }  // namespace hetsgd

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "data/batch.hpp"
 #include "linalg/host_cores.hpp"
 #include "model/labels/label_hash.hpp"
 
@@ -91,6 +94,53 @@ class ActiveLabels {
   std::vector<std::uint32_t> fill_;       // labels in random order
   std::vector<std::uint32_t> retrieved_;  // to be cleared
   std::vector<std::span<const std::uint32_t>> bucket_;  // of the query, by table
+};
+
+// Functions and the tables that they make. Immutable.
+struct LabelIndex {
+  std::shared_ptr<const LabelHash> hash;
+  LabelTables tables;
+};
+
+// The active labels of a batch, and what tables have led to. The cores share its samples; the result
+// does not depend on their number.
+class ActiveSets {
+ public:
+  // Of so many labels over so many inputs. The cores outlive it.
+  ActiveSets(const ActiveOptions& options, std::size_t labels, std::size_t inputs,
+             std::uint64_t seed, HostCores& cores);
+
+  // From A [batch x inputs], numbers >= 0. fill: as ActiveLabels::begin_batch(). index: null where all
+  // labels are active.
+  void find(const Batch& batch, const float* A, const LabelIndex* index, std::uint64_t fill);
+  // A sample keeps its true labels, and others up to `most`.
+  void cut(std::size_t most);
+  // By sample: its active labels, the number of true ones among them, which stand first, and of those
+  // that tables led to.
+  std::span<const std::vector<std::uint32_t>> active() const { return active_; }
+  std::span<const std::uint32_t> truth() const { return truth_; }
+  std::span<const std::uint32_t> retrieved() const { return retrieved_; }
+  const Retrieval& retrieval() const { return retrieval_; }  // of the batch
+
+ private:
+  std::size_t inputs_;
+  HostCores& cores_;
+  std::vector<ActiveLabels> scratch_;  // by core
+  std::vector<std::vector<std::uint32_t>> active_;
+  std::vector<std::uint32_t> truth_, retrieved_, buckets_;  // buckets_ [batch x L]
+  Retrieval retrieval_;
+};
+
+// Where tables lead on samples of a test set.
+struct ProbedRecall {
+  static constexpr std::size_t kBest[] = {1, 5, 10};
+  std::uint64_t samples = 0;
+  std::uint64_t retrieved = 0;
+  std::uint64_t found[std::size(kBest)] = {};  // of the labels with the k highest scores, retrieved
+  std::uint64_t best[std::size(kBest)] = {};   // and their number
+
+  // One sample: the labels that tables led to, ascending, and the best ones, the best first.
+  void count(std::span<const std::uint32_t> led_to, std::span<const std::uint32_t> ranked);
 };
 
 }  // namespace hetsgd

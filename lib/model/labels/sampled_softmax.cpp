@@ -165,11 +165,11 @@ void BasicSampledSoftmax<Real>::sort_pairs() {
 }
 
 template <class Real>
-void BasicSampledSoftmax<Real>::scores(const Real* A, const Rows& rows, const Read& read) {
+void BasicSampledSoftmax<Real>::scores(const Real* A, const Read& read) {
   split_labels([&](std::size_t, std::size_t begin, std::size_t end) {
-    std::vector<Real> own(inputs_);
+    std::vector<Real> own(inputs_ + 1);
     for (std::size_t u = begin; u < end; ++u) {
-      const auto [weight, bias] = read ? read(u, own.data()) : row(rows, u);
+      const auto [weight, bias] = read(u, own.data());
       for (std::uint32_t k = begin_[u]; k < begin_[u + 1]; ++k) {
         z_[place_[k]] = sampled_score(inputs_, weight, A + sample_[k] * inputs_) + bias;
       }
@@ -206,15 +206,13 @@ double BasicSampledSoftmax<Real>::softmax() {
 }
 
 template <class Real>
-void BasicSampledSoftmax<Real>::backward(const Real* A, const Rows& rows, const Sink& sink,
-                                         const Before& before) {
+void BasicSampledSoftmax<Real>::backward(const Real* A, const Weight& weight_of, const Sink& sink) {
   const std::size_t n = active_.size() * inputs_, parts = cores_.count();
   delta_.assign(parts * n, 0);
   split_labels([&](std::size_t part, std::size_t begin, std::size_t end) {
     std::vector<Real> gradient(inputs_);
     for (std::size_t u = begin; u < end; ++u) {
-      if (before) before(u);
-      const Real* const weight = row(rows, u).weight;
+      const Real* const weight = weight_of(u);
       const std::size_t first = begin_[u], count = begin_[u + 1] - first;
       const auto pass = [&]<std::size_t columns>(std::size_t from) {
         pass_samples<Real, columns>(count, &sample_[first], &place_[first], z_.data(), inputs_,

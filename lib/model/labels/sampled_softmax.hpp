@@ -37,37 +37,27 @@ class BasicSampledSoftmax {
   std::span<const std::uint32_t> labels() const { return label_; }
   std::size_t pairs() const { return sample_.size(); }
 
-  // The layer's weights [. x inputs] and biases: of every label, or of labels() alone, by number.
-  struct Rows {
-    const Real* weight = nullptr;
-    const Real* bias = nullptr;
-    bool by_number = false;
-  };
-  // Row u as it is scored, and its bias: where they lie, or in `own` [inputs].
+  // Row u of the layer as it is scored, and its bias: where they lie, or in `own` [inputs + 1].
   struct Row {
     const Real* weight;
     Real bias;
   };
   using Read = std::function<Row(std::size_t u, Real* own)>;
-  // z, from A [batch x inputs] and what read(u, own) returns; from `rows` where there is none.
-  void scores(const Real* A, const Rows& rows, const Read& read = nullptr);
+  // z, from A [batch x inputs].
+  void scores(const Real* A, const Read& read);
   // z <- d; returns the sum of the losses.
   double softmax();
-  // Calls before(u), if there is one, then reads row u in `rows`, then calls sink(u, g_l, gb_l): once
-  // for each label, of different labels at the same time. Then input_gradient() is there.
+  // Asks for weight(u), then calls sink(u, g_l, gb_l): once for each label, of different labels at
+  // the same time. Then input_gradient() is there.
+  using Weight = std::function<const Real*(std::size_t u)>;
   using Sink = std::function<void(std::size_t u, const Real* gradient, Real bias_gradient)>;
-  using Before = std::function<void(std::size_t u)>;
-  void backward(const Real* A, const Rows& rows, const Sink& sink, const Before& before = nullptr);
+  void backward(const Real* A, const Weight& weight, const Sink& sink);
   // dA [batch x inputs].
   std::span<Real> input_gradient() { return {delta_.data(), active_.size() * inputs_}; }
 
  private:
   template <class Fn>
   void split_labels(const Fn& fn) const;
-  Row row(const Rows& rows, std::size_t u) const {
-    const std::size_t at = rows.by_number ? u : label_[u];
-    return {rows.weight + at * inputs_, rows.bias[at]};
-  }
   // fn(part, begin, end) of the batch's samples on all cores.
   template <class Fn>
   void split_samples(const Fn& fn) const;

@@ -52,7 +52,8 @@ PlanExecutor<Real>::PlanExecutor(BasicDevice<Real>& device, const TrainingStep& 
 }
 
 template <class Real>
-void PlanExecutor<Real>::forward(const GraphPass<Real>& pass, GraphEnds<Real>& ends, Real* arena) {
+void PlanExecutor<Real>::forward(const GraphPass<Real>& pass, const GraphEnds<Real>& ends,
+                                 Real* arena) {
   arena_ = arena;
   std::fill(places_.begin(), places_.end(), nullptr);
   for (std::size_t i = 0; i < copying_.size(); ++i) await_copies(static_cast<int>(i));
@@ -71,7 +72,7 @@ void PlanExecutor<Real>::backward(const GraphPass<Real>& pass, Real* arena) {
 
 template <class Real>
 void PlanExecutor<Real>::carry_out(const Instruction& one, const GraphPass<Real>& pass,
-                                   GraphEnds<Real>* ends) {
+                                   const GraphEnds<Real>* ends) {
   if (one.tensor == kWorkspaceTensor) return;  // kernels have scratch of their own
   switch (one.kind) {
     case InstructionKind::allocate:
@@ -141,7 +142,8 @@ void PlanExecutor<Real>::release(const Instruction& one) {
 }
 
 template <class Real>
-void PlanExecutor<Real>::compute(int number, const GraphPass<Real>& pass, GraphEnds<Real>* ends) {
+void PlanExecutor<Real>::compute(int number, const GraphPass<Real>& pass,
+                                 const GraphEnds<Real>* ends) {
   const Step& step = training_.step(number);
   for (const int tensor : step.uses) await_copies(tensor);
   if (poisoned_) {

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,13 +29,11 @@ namespace hetsgd {
 
 // Where a computation begins and ends.
 template <class Real>
-class GraphEnds {
- public:
-  virtual ~GraphEnds() = default;
+struct GraphEnds {
   // X [batch x the graph's input], memory of the device, <- the samples.
-  virtual void write_input(Real* X) = 0;
+  std::function<void(Real* X)> write_input;
   // At the softmax: from the scores Z [batch x classes] <- the loss' gradient by them, into Y.
-  virtual void read_scores(const Real* Z, Real* Y) = 0;
+  std::function<void(const Real* Z, Real* Y)> read_scores;
 };
 
 template <class Real>
@@ -49,7 +48,7 @@ class PlanExecutor {
 
   // Both passes work in `arena`, arena_size() numbers of the device. backward() goes on where
   // forward() has ended, in the same arena.
-  void forward(const GraphPass<Real>& pass, GraphEnds<Real>& ends, Real* arena);
+  void forward(const GraphPass<Real>& pass, const GraphEnds<Real>& ends, Real* arena);
   void backward(const GraphPass<Real>& pass, Real* arena);
   // After forward(): what the node has kept for its backward pass, a bn its statistics.
   const Real* mask(int node) const { return place(training_.mask[index(node)]); }
@@ -59,14 +58,14 @@ class PlanExecutor {
 
  private:
   static std::size_t index(int id) { return static_cast<std::size_t>(id); }
-  void carry_out(const Instruction& one, const GraphPass<Real>& pass, GraphEnds<Real>* ends);
+  void carry_out(const Instruction& one, const GraphPass<Real>& pass, const GraphEnds<Real>* ends);
   void allocate(const Instruction& one);
   void release(const Instruction& one);
   void copy_out(int tensor);
   void copy_in(int tensor);
   // What the device is given from now on finds the tensor's copies done.
   void await_copies(int tensor);
-  void compute(int number, const GraphPass<Real>& pass, GraphEnds<Real>* ends);
+  void compute(int number, const GraphPass<Real>& pass, const GraphEnds<Real>* ends);
   NodeTensors<Real> forward_tensors(const Step& step) const;
   NodeTensors<Real> backward_tensors(int number) const;
   Real* place(int tensor) const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -18,7 +19,6 @@
 #include "memory/step_times.hpp"
 #include "model/model.hpp"
 #include "model/network/execute.hpp"
-#include "model/objective.hpp"
 
 namespace hetsgd {
 
@@ -100,6 +100,17 @@ class GraphContext final : public BasicModelContext<Real> {
     arena_.reset(this->device(), executor.arena_size());
     return arena_.data();
   }
+  // The ends of a computation of the part.
+  GraphEnds<Real> ends(const BatchPart& part,
+                       std::function<void(const Real* Z, Real* Y)> read_scores) {
+    return {[this, &part](Real* X) { write_samples(part, X); }, std::move(read_scores)};
+  }
+  Batch ordered;  // the batch at hand, longest rows first: the device may read it until the next
+  std::size_t batch_bytes() const override {
+    return BasicModelContext<Real>::batch_bytes() + arena_.size() * sizeof(Real);
+  }
+
+ private:
   // X <- the samples: by the cores that compute with them, or on a GPU by way of host memory.
   void write_samples(const BatchPart& part, Real* X) {
     const Shape& one = graph_.node(0).shape;
@@ -122,12 +133,7 @@ class GraphContext final : public BasicModelContext<Real> {
     copy(0, part.count, samples_.data());
     this->device().upload(X, samples_.data(), samples_.size() * sizeof(Real));
   }
-  Batch ordered;  // the batch at hand, longest rows first: the device may read it until the next
-  std::size_t batch_bytes() const override {
-    return BasicModelContext<Real>::batch_bytes() + arena_.size() * sizeof(Real);
-  }
 
- private:
   struct Executable {
     Executable(GraphContext& of, Graph network, std::size_t samples)
         : batch(samples),
@@ -158,62 +164,6 @@ class GraphContext final : public BasicModelContext<Real> {
   std::list<Executable> executables_;     // what was used last comes first
   BasicBuffer<Real> arena_;
   std::vector<Real> samples_;
-};
-
-// A computation that writes the samples of a part of a batch, and reads its scores.
-template <class Real>
-class SampleEnds : public GraphEnds<Real> {
- public:
-  SampleEnds(GraphContext<Real>& context, const BatchPart& part) : context_(context), part_(part) {}
-  void write_input(Real* X) override { context_.write_samples(part_, X); }
-
- protected:
-  GraphContext<Real>& context() const { return context_; }
-  std::size_t count() const { return part_.count; }
-
- private:
-  GraphContext<Real>& context_;
-  const BatchPart& part_;
-};
-
-// The loss of a whole batch and its gradient by the scores.
-template <class Real>
-class LearnEnds final : public SampleEnds<Real> {
- public:
-  LearnEnds(GraphContext<Real>& context, const BatchPart& whole, std::size_t outputs)
-      : SampleEnds<Real>(context, whole),
-        objective_(usual_objective<Real>(whole.batch.data().task)),
-        outputs_(outputs) {}
-
-  void read_scores(const Real* Z, Real* Y) override {
-    const std::size_t n = this->count();
-    BasicDevice<Real>& device = this->context().device();
-    device.copy(n * outputs_, Z, Y);
-    loss_ = objective_.learn(device, this->context().labels(), outputs_, nullptr,
-                             Real(1) / static_cast<Real>(n), Y);
-  }
-  // The sum over the batch.
-  DeferredSum loss() const { return loss_; }
-
- private:
-  const BasicObjective<Real>& objective_;
-  std::size_t outputs_;
-  DeferredSum loss_ = 0.0;
-};
-
-// Keeps the scores of a part of a batch; `to` may be null.
-template <class Real>
-class ScoreEnds final : public SampleEnds<Real> {
- public:
-  ScoreEnds(GraphContext<Real>& context, const BatchPart& part, std::size_t outputs, Real* to)
-      : SampleEnds<Real>(context, part), outputs_(outputs), to_(to) {}
-  void read_scores(const Real* Z, Real*) override {
-    if (to_) this->context().device().copy(this->count() * outputs_, Z, to_);
-  }
-
- private:
-  std::size_t outputs_;
-  Real* to_;
 };
 
 }  // namespace hetsgd

@@ -1,11 +1,10 @@
-#include "model/network/graph_data.hpp"
-
 #include <fmt/format.h>
 
 #include <optional>
 
 #include "core/error.hpp"
 #include "graph/sequence_graph.hpp"
+#include "model/network/graph_model.hpp"
 
 namespace hetsgd {
 

@@ -10,7 +10,6 @@
 #include "graph/sequence_graph.hpp"
 #include "graph/work.hpp"
 #include "model/network/graph_context.hpp"
-#include "model/network/graph_data.hpp"
 #include "model/objective.hpp"
 
 namespace hetsgd {
@@ -23,12 +22,6 @@ bool has_statistics(const Graph& graph) { return statistics_offsets(graph).back(
 
 int count_of(const Graph& graph, NodeType type) {
   return static_cast<int>(std::ranges::count(graph.nodes(), type, &Node::type));
-}
-
-// A bn whose output goes into an add alone ends a residual branch.
-bool ends_residual(const Graph& graph, int node) {
-  const std::vector<int>& consumers = graph.consumers(node);
-  return consumers.size() == 1 && graph.node(consumers.front()).type == NodeType::add;
 }
 
 // Drawn numbers are cut at two standard deviations; what is left has the variance 2 / fan_in.
@@ -95,10 +88,9 @@ class GraphModel final : public BasicModel<Real> {
     auto& scratch = static_cast<GraphContext<Real>&>(context);
     scratch.stage(batch);
     const BatchPart whole(batch, 0, batch.size());
-    ScoreEnds<Real> ends(scratch, whole, this->outputs(), nullptr);
     PlanExecutor<Real>& executor = scratch.executor(whole);
-    executor.forward({.parameters = w, .drops = false, .lengths = {whole.lengths}}, ends,
-                     scratch.arena(executor));
+    executor.forward({.parameters = w, .drops = false, .lengths = {whole.lengths}},
+                     scratch.ends(whole, [](const Real*, Real*) {}), scratch.arena(executor));
     const std::vector<std::size_t> offsets = statistics_offsets(graph_);
     for (int node = 0; node < graph_.size(); ++node) {
       const auto at = static_cast<std::size_t>(node);
@@ -122,7 +114,13 @@ class GraphModel final : public BasicModel<Real> {
     auto& scratch = static_cast<GraphContext<Real>&>(context);
     scratch.stage(batch);
     const BatchPart whole(batch, 0, batch.size());
-    LearnEnds<Real> ends(scratch, whole, this->outputs());
+    const std::size_t n = batch.size();
+    DeferredSum loss = 0.0;
+    const auto ends = scratch.ends(whole, [&](const Real* Z, Real* Y) {
+      scratch.device().copy(n * this->outputs(), Z, Y);
+      loss = objective_.learn(scratch.device(), scratch.labels(), this->outputs(), nullptr,
+                              Real(1) / static_cast<Real>(n), Y);
+    });
     PlanExecutor<Real>& executor = scratch.executor(whole);
     Real* const arena = scratch.arena(executor);
     const std::uint64_t place = batch.augmentation().first;
@@ -135,7 +133,7 @@ class GraphModel final : public BasicModel<Real> {
                                .lengths = {whole.lengths, packs()}};
     executor.forward(pass, ends, arena);
     executor.backward(pass, arena);
-    return ends.loss();
+    return loss;
   }
 
   // Without statistics, of a bn those of the batch; then the batch is scored in one piece.
@@ -148,7 +146,9 @@ class GraphModel final : public BasicModel<Real> {
     for (std::size_t first = 0; first < batch.size(); first += together) {
       const std::size_t count = std::min(together, batch.size() - first);
       const BatchPart part(batch, first, count);
-      ScoreEnds<Real> ends(scratch, part, this->outputs(), logits + first * this->outputs());
+      const auto ends = scratch.ends(part, [&](const Real* Z, Real*) {
+        scratch.device().copy(count * this->outputs(), Z, logits + first * this->outputs());
+      });
       PlanExecutor<Real>& executor = scratch.executor(part);
       executor.forward({.parameters = w,
                         .drops = false,
@@ -156,8 +156,7 @@ class GraphModel final : public BasicModel<Real> {
                         .lengths = {part.lengths}},
                        ends, scratch.arena(executor));
     }
-    return usual_objective<Real>(this->data().task)
-        .score(scratch.device(), scratch.labels(), this->outputs(), nullptr, logits);
+    return objective_.score(scratch.device(), scratch.labels(), this->outputs(), nullptr, logits);
   }
 
   double sample_scratch() const override {
@@ -185,8 +184,7 @@ class GraphModel final : public BasicModel<Real> {
         return;
       }
       case NodeType::bn: {
-        const bool zero = options_.zero_residual && ends_residual(graph_, index);
-        this->add_block(vector_block(node.name + ".scale", outputs, zero ? 0.0 : 1.0));
+        this->add_block(vector_block(node.name + ".scale", outputs, 1));
         this->add_block(vector_block(node.name + ".shift", outputs));
         return;
       }
@@ -255,6 +253,7 @@ class GraphModel final : public BasicModel<Real> {
     return sum;
   }
 
+  const BasicObjective<Real>& objective_ = usual_objective<Real>(this->data().task);
   Graph graph_;
   GraphModelOptions options_;
   RatesOfGpu rates_of_gpu_;  // null: those of a host
@@ -276,8 +275,6 @@ void GraphModelOptions::declare(OptionSet& set) {
   set.add_choice("conv_init", conv_init, {{"he", FilterLaw::he}, {"init", FilterLaw::init}},
                  "how the filters of conv begin: with variance 2 / fan_in, or by --init; the "
                  "default is init for networks of at most four conv without bn");
-  set.add("zero_residual", zero_residual,
-          "scales of the bn that end a residual branch begin at 0, not 1");
   set.add("decay_all", decay_all,
           "--weight-decay acts on biases and on scales and shifts of bn, too");
   set.add("bn_samples", bn_samples,

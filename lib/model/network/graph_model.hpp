@@ -38,10 +38,19 @@
 #include "graph/graph.hpp"
 #include "memory/step_times.hpp"
 #include "model/mlp.hpp"
-#include "model/network/graph_data.hpp"
 #include "model/registry.hpp"
 
 namespace hetsgd {
+
+// Of the input.
+ImageShape image_of(const Graph& graph);
+
+// The data that a network is for: images of its input's shape, a label for each of its classes.
+DataShape data_shape(const Graph& graph);
+
+// Errors: usage, data whose images, sequences or labels the network does not fit; it opens with
+// --model.
+void check_network_reads(const Graph& graph, const DataShape& data);
 
 // Of convolutions.
 enum class FilterLaw {
@@ -64,7 +73,6 @@ struct GraphModelOptions {
   // momentum 0.9 at 0.05 loses three points of accuracy on 4,000 digits.
   MlpOptions dense = {.init = InitialLaw::fan_in};
   FilterLaw conv_init = FilterLaw::he;
-  bool zero_residual = false;
   bool decay_all = true;
   std::uint64_t bn_samples = 2000;
   Lengths lengths = Lengths::padded;

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "linalg/element_rules.hpp"
@@ -102,27 +103,39 @@ class AdamClock {
   AdamDebts debts_;
 };
 
-// The moments of a matrix [rows x cols], by rows. Rows are independent: different threads may work
-// on different ones.
+// Rows of a flat vector w: row r has `cols` numbers from `offset` + r cols on, and where there are
+// biases one more at `bias` + r.
+struct RowBlock {
+  std::size_t offset = 0, rows = 0, cols = 0;
+  std::optional<std::size_t> bias = {};
+};
+
+// The moments of such rows. Rows are independent: different threads may work on different ones. Every
+// call takes the w of the whole vector.
 class RowAdam {
  public:
-  RowAdam(const AdamClock& clock, std::size_t rows, std::size_t cols);
+  RowAdam(const AdamClock& clock, const RowBlock& block);
 
-  // Brings the row up to the last batch that had ended. w [cols], the row's.
+  // Brings the row up to the last batch that had ended.
   void catch_up(const AdamDebts& debts, std::size_t row, float* w);
-  // What catch_up would make of w, which stays as it is: w itself, or `own` [cols] with that in it.
-  const float* caught_up(const AdamDebts& debts, std::size_t row, const float* w, float* own) const;
-  // Asks memory for the row, which is used soon.
-  void prefetch(std::size_t row, const float* w) const;
   // Whether that would do anything.
   bool owes(const AdamDebts& debts, std::size_t row) const;
-  // The step of a batch; the row is up to date.
-  void step(const AdamBatch& batch, std::size_t row, const float* g, float* w);
+  // own [cols], and its bias behind it, <- what catch_up would make of the row, which stays as it is.
+  // False: nothing, own is not written.
+  bool caught_up(const AdamDebts& debts, std::size_t row, const float* w, float* own) const;
+  // Asks memory for the row, which is used soon.
+  void prefetch(std::size_t row, const float* w) const;
+  // The step of a batch with the gradient g [cols] and that by the bias; the row is up to date.
+  void step(const AdamBatch& batch, std::size_t row, const float* g, float bias_gradient, float* w);
   // The step without a gradient, of a row that this batch has not stepped (dense).
   void step_without_gradient(const AdamBatch& batch, std::size_t row, float* w);
 
-  std::size_t rows() const { return last_.size(); }
-  std::size_t cols() const { return cols_; }
+  const RowBlock& block() const { return block_; }
+  float* row_of(std::size_t row, float* w) const { return w + block_.offset + row * block_.cols; }
+  // None: 0.
+  float bias_of(std::size_t row, const float* w) const {
+    return block_.bias ? w[*block_.bias + row] : 0;
+  }
 
  private:
   std::uint32_t last(std::size_t row) const {
@@ -137,8 +150,9 @@ class RowAdam {
   }
 
   const AdamClock& clock_;
-  std::size_t cols_;
-  std::vector<float> m_, v_;  // [rows x cols]; sgd: none
+  const RowBlock block_;
+  std::vector<float> m_, v_;            // [rows x cols]; sgd: none
+  std::vector<float> bias_m_, bias_v_;  // [rows], where there are biases
   // Batch of which the row is the result; 0: never touched. Read and written atomically: it becomes
   // an index.
   mutable std::vector<std::uint32_t> last_;

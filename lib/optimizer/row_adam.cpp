@@ -1,4 +1,4 @@
-#include "algorithm/parts/row_adam.hpp"
+#include "optimizer/row_adam.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +20,14 @@ double corrected(double beta, double steps) { return 1 - std::pow(beta, steps); 
 
 float moved(const AdamDebts::Debt& debt, float w, float m, float v) {
   return w - debt.first * m / (std::sqrt(debt.second * v) + debt.epsilon) * debt.move;
+}
+
+void pay(const AdamDebts::Debt& debt, std::size_t n, float* w, float* m, float* v) {
+  for (std::size_t i = 0; i < n; ++i) {
+    w[i] = moved(debt, w[i], m[i], v[i]);
+    m[i] *= debt.decay1;
+    v[i] *= debt.decay2;
+  }
 }
 
 }  // namespace
@@ -78,11 +86,14 @@ void AdamClock::settle() {
   debts_.settled_ = std::make_shared<const std::vector<AdamDebts::Past>>(std::move(settled));
 }
 
-RowAdam::RowAdam(const AdamClock& clock, std::size_t rows, std::size_t cols)
-    : clock_(clock), cols_(cols), last_(rows), zeros_(cols) {
+RowAdam::RowAdam(const AdamClock& clock, const RowBlock& block)
+    : clock_(clock), block_(block), last_(block.rows), zeros_(block.cols) {
   if (!clock.is_adam()) return;
-  resize_on_huge_pages(m_, rows * cols);
-  resize_on_huge_pages(v_, rows * cols);
+  resize_on_huge_pages(m_, block.rows * block.cols);
+  resize_on_huge_pages(v_, block.rows * block.cols);
+  if (!block.bias) return;
+  bias_m_.resize(block.rows);
+  bias_v_.resize(block.rows);
 }
 
 bool RowAdam::owes(const AdamDebts& debts, std::size_t row) const {
@@ -93,50 +104,52 @@ void RowAdam::catch_up(const AdamDebts& debts, std::size_t row, float* w) {
   const std::uint32_t s = last(row);
   if (!owes_since(debts, s)) return;
   const AdamDebts::Debt debt = debts.of(s);
-  float* const m = &m_[row * cols_];
-  float* const v = &v_[row * cols_];
-  for (std::size_t i = 0; i < cols_; ++i) {
-    w[i] = moved(debt, w[i], m[i], v[i]);
-    m[i] *= debt.decay1;
-    v[i] *= debt.decay2;
-  }
+  pay(debt, block_.cols, row_of(row, w), &m_[row * block_.cols], &v_[row * block_.cols]);
+  if (block_.bias) pay(debt, 1, &w[*block_.bias + row], &bias_m_[row], &bias_v_[row]);
   set_last(row, debts.complete());
 }
 
-const float* RowAdam::caught_up(const AdamDebts& debts, std::size_t row, const float* w,
-                                float* own) const {
+bool RowAdam::caught_up(const AdamDebts& debts, std::size_t row, const float* w, float* own) const {
   const std::uint32_t s = last(row);
-  if (!owes_since(debts, s)) return w;
+  if (!owes_since(debts, s)) return false;
   const AdamDebts::Debt debt = debts.of(s);
-  const float* const m = &m_[row * cols_];
-  const float* const v = &v_[row * cols_];
-  for (std::size_t i = 0; i < cols_; ++i) own[i] = moved(debt, w[i], m[i], v[i]);
-  return own;
+  const std::size_t n = block_.cols, at = row * n;
+  const float *const x = w + block_.offset + at, *const m = &m_[at], *const v = &v_[at];
+  for (std::size_t i = 0; i < n; ++i) own[i] = moved(debt, x[i], m[i], v[i]);
+  if (block_.bias) own[n] = moved(debt, w[*block_.bias + row], bias_m_[row], bias_v_[row]);
+  return true;
 }
 
 void RowAdam::prefetch(std::size_t row, const float* w) const {
   constexpr std::size_t kLine = 64 / sizeof(float);
-  for (std::size_t i = 0; i < cols_; i += kLine) __builtin_prefetch(w + i);
-  if (m_.empty()) return;
-  for (std::size_t i = 0; i < cols_; i += kLine) __builtin_prefetch(&m_[row * cols_ + i]);
-  for (std::size_t i = 0; i < cols_; i += kLine) __builtin_prefetch(&v_[row * cols_ + i]);
+  const std::size_t at = row * block_.cols;
+  for (std::size_t i = 0; i < block_.cols; i += kLine) {
+    __builtin_prefetch(w + block_.offset + at + i);
+    if (m_.empty()) continue;
+    __builtin_prefetch(&m_[at + i]);
+    __builtin_prefetch(&v_[at + i]);
+  }
 }
 
-void RowAdam::step(const AdamBatch& batch, std::size_t row, const float* g, float* w) {
+void RowAdam::step(const AdamBatch& batch, std::size_t row, const float* g, float bias_gradient,
+                   float* w) {
   set_last(row, batch.number);
+  const std::size_t n = block_.cols;
   const rule::MomentStep<float>& rule = batch.step;
+  float* const x = row_of(row, w);
   if (!clock_.is_adam()) {
-    for (std::size_t i = 0; i < cols_; ++i) w[i] -= rule.step * g[i];
+    for (std::size_t i = 0; i < n; ++i) x[i] -= rule.step * g[i];
+    if (block_.bias) w[*block_.bias + row] -= rule.step * bias_gradient;
     return;
   }
-  float* const m = &m_[row * cols_];
-  float* const v = &v_[row * cols_];
-  for (std::size_t i = 0; i < cols_; ++i) rule(g[i], m[i], v[i], w[i]);
+  float *const m = &m_[row * n], *const v = &v_[row * n];
+  for (std::size_t i = 0; i < n; ++i) rule(g[i], m[i], v[i], x[i]);
+  if (block_.bias) rule(bias_gradient, bias_m_[row], bias_v_[row], w[*block_.bias + row]);
 }
 
 void RowAdam::step_without_gradient(const AdamBatch& batch, std::size_t row, float* w) {
   if (last(row) == 0) return;  // no moments yet
-  step(batch, row, zeros_.data(), w);
+  step(batch, row, zeros_.data(), 0, w);
 }
 
 }  // namespace hetsgd

@@ -43,7 +43,7 @@ struct Number {
   double DeviceProfile::*value;
   FieldRange range;
 };
-constexpr std::array kNumbers = {
+constexpr std::array kProfileNumbers = {
     Number{"launch_overhead_s", &DeviceProfile::launch_overhead_s, kDurations},
     Number{"operations_per_s", &DeviceProfile::operations_per_s, kOperationRates},
     Number{"bytes_per_s", &DeviceProfile::bytes_per_s, kByteRates},
@@ -61,7 +61,7 @@ constexpr std::array kOptionalNumbers = {
 
 JsonFields profile_fields(const std::string& name_or_path, std::string_view option) {
   std::vector<std::string> keys = {"name", "source"};
-  for (const Number& number : kNumbers) keys.emplace_back(number.key);
+  for (const Number& number : kProfileNumbers) keys.emplace_back(number.key);
   keys.emplace_back("saturation");
   for (const OptionalNumber& number : kOptionalNumbers) keys.emplace_back(number.key);
   keys.emplace_back("convolution");
@@ -72,7 +72,7 @@ JsonFields profile_fields(const std::string& name_or_path, std::string_view opti
 
 DeviceProfile read_profile(const JsonFields& fields) {
   DeviceProfile profile{.name = fields.text("name"), .source = fields.text("source", "")};
-  for (const Number& number : kNumbers) {
+  for (const Number& number : kProfileNumbers) {
     profile.*number.value = fields.number(number.key, number.range);
   }
   for (const OptionalNumber& number : kOptionalNumbers) {
@@ -187,7 +187,7 @@ std::string to_json_text(const DeviceProfile& profile) {
   nlohmann::ordered_json json;
   json["name"] = json_text(profile.name);
   json["source"] = json_text(profile.source);
-  for (const Number& number : kNumbers) json[number.key] = profile.*number.value;
+  for (const Number& number : kProfileNumbers) json[number.key] = profile.*number.value;
   for (const OptionalNumber& number : kOptionalNumbers) {
     if (profile.*number.value) json[number.key] = *(profile.*number.value);
   }

@@ -16,7 +16,8 @@ enum class Distribution { list, uniform, log_uniform, int_uniform, int_log_unifo
 // One dimension: an option, or several that advance together (zipped lists).
 struct SearchAxis {
   std::vector<std::string> names;
-  std::vector<std::vector<nlohmann::json>> rows;  // list: one value for each name; at least one row
+  std::vector<std::vector<nlohmann::json>> rows =
+      {};  // list: one value for each name; at least one row
   Distribution distribution = Distribution::list;
   double min = 0, max = 0;  // of a distribution other than list, both included
   std::string place;

@@ -27,7 +27,7 @@ struct SweepOptions {
   int cores = 1;            // that simulated runs share
   std::uint64_t retry = 0;  // how often a run that failed is run again
   bool fail_fast = false;   // the first failure ends the sweep
-  std::optional<Seconds> max_wall;
+  std::optional<Seconds> max_wall = {};
   std::size_t shard = 0, shards = 1;  // this process runs every shards-th final run
   bool redact = false;
 };

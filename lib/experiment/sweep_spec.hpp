@@ -29,10 +29,10 @@ struct TuningSpec {
 
 // A machine, or a workload.
 struct SetupSpec {
-  std::string name;  // "": the only one
-  std::vector<Setting> settings;
-  std::optional<Goal> goal;
-  std::optional<TuningSpec> tuning;
+  std::string name = {};  // "": the only one
+  std::vector<Setting> settings = {};
+  std::optional<Goal> goal = {};
+  std::optional<TuningSpec> tuning = {};
 };
 
 // Takes the learning rate that was tuned for another case, times a factor.
@@ -45,10 +45,10 @@ struct RateFrom {
 
 // A method.
 struct CaseSpec {
-  std::string name;  // "": the only one
-  std::vector<Setting> settings;
+  std::string name = {};  // "": the only one
+  std::vector<Setting> settings = {};
   bool tuning = true;
-  std::optional<RateFrom> rate_from;
+  std::optional<RateFrom> rate_from = {};
 };
 
 // One combination of the product of setups and cases, by their places in the specification.

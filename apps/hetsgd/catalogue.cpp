@@ -202,17 +202,20 @@ std::string text_table(const std::vector<Described>& all) {
   return table_of(rows).format(TableFormat::text);
 }
 
-// The README's table, as scripts/update-readme.sh puts it there.
+// The tables of README.md and of stragglers.md, as scripts/update-readme.sh puts them there. Keys
+// are part of what a straggler is written as; options of a method stand in its own description.
 std::string markdown_table(const std::vector<Described>& all) {
+  const bool keys = all.front().keys;
   std::string text =
-      fmt::format("| name | idea | {} | {} |\n|---|---|---|---|\n", all.front().origin.first,
-                  all.front().keys ? "keys" : "options of its own");
+      fmt::format("| name | idea | {} |{}\n|---|---|---|{}\n", all.front().origin.first,
+                  keys ? " keys |" : "", keys ? "---|" : "");
   for (const Described& one : all) {
-    std::string flags;
+    std::vector<std::string> cells = {code(one.name), one.idea, one.origin.second};
+    if (keys) cells.emplace_back();
     for (const Option& option : one.set.options()) {
-      flags += (flags.empty() ? "" : ", ") + code(spelling(one, option));
+      if (keys) cells.back() += (cells.back().empty() ? "" : ", ") + code(option.name);
     }
-    text += markdown_row({code(one.name), one.idea, one.origin.second, flags});
+    text += markdown_row(cells);
   }
   return text;
 }

@@ -297,10 +297,10 @@ const bool adaptive_registered = register_algorithm<Adaptive>({
     .name = "adaptive",
     .title = "Adaptive SGD (adaptive batch)",
     .idea =
-        "Batches go to whoever is idle, and once per mega-batch the replicas are merged, weighted "
-        "by their updates. "
-        "Batch sizes move until all workers make the same number of updates, so nobody waits long.",
-    .paper = "Ma et al. 2021 (000) section 3, algorithms 1 and 2",
+        "Each batch goes to the next idle worker. Once per mega-batch the replicas are merged, "
+        "weighted by their updates. Batch sizes are adapted until all workers make the same number "
+        "of updates, so that no worker waits long.",
+    .paper = "Adaptive SGD (Ma et al. 2021), section 3, algorithms 1 and 2",
     .cost = "two control messages per batch; one all_reduce of n elements per mega-batch",
     .result = "the merged model",
     .identities = "one worker = elastic with one worker; equal workers keep equal batches, and are "

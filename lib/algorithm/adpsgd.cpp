@@ -169,7 +169,7 @@ const bool adpsgd_registered = register_algorithm<AdPsgd>({
     .title = "AD-PSGD",
     .idea = "While a worker computes a gradient its replica is averaged with that of a random "
             "peer. There is no server and no barrier; replicas differ and mix like gossip.",
-    .paper = "Lian et al. 2018, algorithm 1; baseline of 004 section 5.5.3",
+    .paper = "Lian et al. 2018, algorithm 1; baseline of RNA (Yang 2022, section 5.5.3)",
     .cost = "n elements to a peer and n back per iteration of an even rank",
     .result = "the mean of the replicas",
     .identities = "one worker = sgd, up to rounding",

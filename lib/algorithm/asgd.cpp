@@ -42,7 +42,7 @@ const bool asgd_registered = register_algorithm<Asgd>({
     .idea = "A parameter server applies each worker's gradient as it comes and sends the "
             "parameters back. Nobody waits, but gradients are computed at parameters that others "
             "have moved since.",
-    .paper = "Dean et al. 2012; baseline of 003 section 5",
+    .paper = "Dean et al. 2012; baseline of ESync (section 5)",
     .cost = "n elements to the server and n back per iteration",
     .result = "the server's model, as the measuring worker has just received it",
     .identities = "one worker = sgd, up to rounding",

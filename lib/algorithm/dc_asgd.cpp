@@ -125,7 +125,7 @@ const bool dc_asgd_registered = register_algorithm<DcAsgd>({
     .idea = "As asgd, but the server corrects each gradient to first order for what the "
             "parameters have moved since the worker pulled them. The Hessian that this needs is "
             "taken from the gradient's own squares.",
-    .paper = "Zheng et al. 2017, algorithm 2; baseline of 003 section 5",
+    .paper = "Zheng et al. 2017, algorithm 2; baseline of ESync (section 5)",
     .cost = "as asgd; the server streams three times as many elements per update",
     .result = "the server's model, as the measuring worker has just received it",
     .identities = "lambda 0 = asgd, to the bit; one worker = sgd (backup per worker), up to "

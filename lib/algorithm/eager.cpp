@@ -147,7 +147,7 @@ AlgorithmInfo info(const std::string& name, const std::string& title, const std:
       .name = name,
       .title = title,
       .idea = idea,
-      .paper = "Li et al. 2020 (eager-SGD); baseline of 004 section 5.5.3",
+      .paper = "Li et al. 2020 (eager-SGD); baseline of RNA (Yang 2022, section 5.5.3)",
       .cost =
           "one all_reduce of n elements, 2 n elements between GPU and host, and P log2 P empty "
           "messages per round",
@@ -161,7 +161,8 @@ AlgorithmInfo info(const std::string& name, const std::string& title, const std:
 
 const bool solo = register_algorithm<Eager<Initiator::first>>(
     info("eager-solo", "Eager-SGD (solo)",
-         "The first worker that has its gradient starts the averaging; who has none adds nothing. "
+         "The first worker that has its gradient starts the averaging; a worker without one "
+         "contributes zero. "
          "Late gradients go into the next round, so that nobody waits."));
 const bool majority = register_algorithm<Eager<Initiator::random>>(
     info("eager-majority", "Eager-SGD (majority)",

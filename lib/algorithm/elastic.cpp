@@ -70,7 +70,7 @@ const bool elastic_registered = register_algorithm<Elastic>({
     .idea = "Each worker trains a replica on batches of its own; once per mega-batch the replicas "
             "are averaged, with "
             "momentum. Everybody waits for the slowest worker's share of the mega-batch.",
-    .paper = "Ma et al. 2021 (000) section 2.2, figure 3",
+    .paper = "Adaptive SGD (Ma et al. 2021), section 2.2, figure 3",
     .cost = "one all_reduce of n elements per mega-batch",
     .result = "the merged model",
     .identities = "one worker = adaptive with one worker; gamma 0 and a mega-batch of P batches = "

@@ -102,7 +102,8 @@ class Esync final : public Algorithm {
                        "wait for the state server's answer, or train on until it says ready");
     options.add_choice("aggregate", aggregate_,
                        {{"all_reduce", Aggregate::all_reduce}, {"server", Aggregate::server}},
-                       "who adds the workers' updates: they, or a parameter server");
+                       "Where the workers' updates are added up: by an all-reduce among them, or "
+                       "on a parameter server");
   }
 
   void worker(Worker& self) const override {
@@ -208,7 +209,7 @@ const bool esync_registered = register_algorithm<Esync>({
     .idea = "In every round a worker trains its replica for as many local iterations as fit until "
             "the slowest worker has done one; a state server tells it when. Then all average their "
             "model updates, so nobody waits long and no gradient is old.",
-    .paper = "Li, Zhou, Yu (003), algorithms 1 and 2",
+    .paper = "ESync (Li, Zhou, Yu), algorithms 1 and 2",
     .cost = "two control messages per local iteration; one all_reduce of n elements per round, or "
             "n elements to a server and n back",
     .result = "the averaged model",

@@ -245,7 +245,7 @@ const bool hogbatch_registered = register_algorithm<Hogbatch>({
     .idea = "CPUs step on small batches, on one model in the host's memory and without a lock, "
             "while GPUs pull it, step on a large batch and add their move. Batch sizes move until "
             "both kinds make as many updates.",
-    .paper = "Ma, Rusu 2020; 000 section 2.3",
+    .paper = "Ma, Rusu 2020; Adaptive SGD, section 2.3",
     .cost = "two control messages per batch; per step of a GPU n elements over its link and back",
     .result = "the shared model",
     .identities = "one CPU worker with --adapt fixed = hogwild; one GPU worker = sgd, "

@@ -29,7 +29,7 @@ class Hogwild final : public Algorithm {
  public:
   void declare(OptionSet& options) override {
     options.add("models", models_,
-                "who shares a model: all workers (machine), nobody (worker), or groups such as "
+                "Which workers share a model: all (machine), none (worker), or groups such as "
                 "0-3:4-7");
     options.add("tau", tau_, "steps of worker 0 between two averages of several models")
         .symbol("tau")
@@ -98,8 +98,8 @@ const bool hogwild_registered = register_algorithm<Hogwild>({
     .name = "hogwild",
     .title = "Hogwild!",
     .idea = "All workers step on one model in the memory that they share, without a lock and "
-            "without waiting. What one of them adds the others see at once.",
-    .paper = "Niu et al. 2011; 000 section 2.3; 002 section 6",
+            "without waiting. Every worker sees the updates of the others at once.",
+    .paper = "Niu et al. 2011; Adaptive SGD, section 2.3; CROSSBOW, section 6",
     .cost = "no message; a gradient may miss what others did during its computation",
     .result = "the shared model; of several models their mean",
     .identities = "one worker = sgd to the bit; P equal workers = asgd on an ideal network",

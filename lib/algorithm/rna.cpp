@@ -296,9 +296,10 @@ const bool rna_registered = register_algorithm<Rna>({
     .name = "rna",
     .title = "RNA",
     .idea = "A controller probes a few random workers, and the first that has its gradient starts "
-            "the averaging; who has none adds nothing. Groups of workers of the same pace can do "
-            "so on their own, and a parameter server between them adds up their progress.",
-    .paper = "Yang 2022 (004) chapter 5, algorithm 5",
+            "the averaging; a worker without one contributes zero. Groups of workers of the same "
+            "pace can do so on their own, and a parameter server between them adds up their "
+            "progress.",
+    .paper = "RNA (Yang 2022, chapter 5), algorithm 5",
     .cost =
         "one all_reduce of n elements, 2 n elements between GPU and host, and 2 P + 4 q control "
         "messages per round; hierarchical: also n elements to the server and back and a broadcast "

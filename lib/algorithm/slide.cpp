@@ -201,7 +201,7 @@ const bool slide_registered = register_algorithm<Slide>({
     .idea = "A sample scores only the labels that hash tables over the output layer lead to, and "
             "only these move. A worker has as many cores as its device; several share the model "
             "as Hogwild's do.",
-    .paper = "Chen et al. 2020; CPU baseline of 000 section 5",
+    .paper = "Chen et al. 2020; CPU baseline of Adaptive SGD (section 5)",
     .cost = "no message; a rehash of the output layer every so many batches",
     .result = "the shared model, all rows caught up",
     .identities =

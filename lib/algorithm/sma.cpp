@@ -351,7 +351,7 @@ const bool sma_registered = register_algorithm<Sma>({
     .idea = "Many learners, several per device, train replicas on small batches; after every batch "
             "each is corrected towards an average model that moves with momentum. The averaging "
             "travels while the batches are computed.",
-    .paper = "Koliousis et al. 2019 (002), algorithms 1 and 2, figures 6 and 8",
+    .paper = "CROSSBOW (Koliousis et al. 2019), algorithms 1 and 2, figures 6 and 8",
     .cost = "one all_reduce of n elements per iteration, behind the computation",
     .result = "the central average model z",
     .identities = "alpha 0 = independent sgd runs; momentum 0 = easgd; one learner per device: "
@@ -365,7 +365,7 @@ const bool easgd_registered = register_algorithm<Easgd>({
     .title = "EA-SGD",
     .idea = "Learners train replicas; every few iterations an elastic force pulls the replicas and "
             "their average model towards each other.",
-    .paper = "Zhang et al. 2015; baseline of 002 section 5.5",
+    .paper = "Zhang et al. 2015; baseline of CROSSBOW (section 5.5)",
     .cost = "one all_reduce of n elements every tau iterations, behind the computation",
     .result = "the central average model z",
     .identities = "alpha 0 = independent sgd runs; tau 1 = sma without momentum",

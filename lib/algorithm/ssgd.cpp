@@ -279,9 +279,8 @@ const bool ssgd_registered = register_algorithm<Ssgd>({
     .idea =
         "The workers average the gradients of one global batch every iteration. All make the same "
         "update, so there is one model, and the slowest worker sets the pace.",
-    .paper = "Ma et al. 2021 (000) sections 2.2 and 2.3 (gradient aggregation); Maleki et al. 2021 "
-             "(001, "
-             "Adasum)",
+    .paper = "Adaptive SGD (Ma et al. 2021), sections 2.2 and 2.3 (gradient aggregation); Adasum "
+             "(Maleki et al. 2021)",
     .cost = "mirrored: one all_reduce of n elements per iteration (overlap: one per bucket); "
             "central: n elements to the server and n back per worker; adasum: as mirrored, and "
             "log2 P sums of products",

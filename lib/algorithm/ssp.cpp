@@ -127,9 +127,10 @@ class Ssp final : public Algorithm {
 const bool ssp_registered = register_algorithm<Ssp>({
     .name = "ssp",
     .title = "Stale synchronous parallel",
-    .idea = "As asgd, but who is s iterations ahead of the slowest worker waits for it. The age of "
-            "gradients is bounded, and slow moments shorter than s iterations cost nothing.",
-    .paper = "Ho et al. 2013; 003 section 2",
+    .idea =
+        "As asgd, but a worker that is s iterations ahead of the slowest one waits for it. The age "
+        "of gradients is bounded, and slow moments shorter than s iterations cost nothing.",
+    .paper = "Ho et al. 2013; ESync, section 2",
     .cost = "n elements to the server and n back per iteration",
     .result = "the server's model, as the measuring worker has just received it",
     .identities = "s = 0 = ssgd with full per-worker batches at P times the learning rate, up to "

@@ -179,7 +179,7 @@ const bool sven_registered = register_algorithm<Sven>({
         "Embedding tables are sharded over the workers, which exchange rows and their gradients "
         "without waiting for each other. Exchanges of some batches go on while others are "
         "computed, so that rows are read a fixed number of updates late.",
-    .paper = "Yang 2022 (004) chapter 6",
+    .paper = "Sven (Yang 2022, chapter 6)",
     .cost = "per iteration two all_to_alls of rows, one of their numbers, one all_reduce of the "
             "dense gradient",
     .result = "the common model",

@@ -227,13 +227,13 @@ const std::vector<RegisteredStraggler>& straggler_kinds() {
           {.name = "uniform",
            .title = "Uniform delays",
            .idea = "Every iteration ends an extra delay later, drawn evenly between two times; "
-                   "paper 004 uses 0 to 50 ms.",
+                   "RNA's experiments use 0 to 50 ms.",
            .example = "kind=uniform,min=0ms,max=50ms"}),
       registered<GroupsKind>(
           {.name = "groups",
            .title = "Uniform delays of two groups",
            .idea = "As uniform, but ranks below a split draw from one range and the rest from "
-                   "another; paper 004's mixed clusters.",
+                   "another; the mixed clusters of RNA's experiments.",
            .example = "kind=groups,split=4,max1=50ms,min2=50ms,max2=100ms"}),
       registered<LognormalKind>(
           {.name = "lognormal",

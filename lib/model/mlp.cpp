@@ -355,7 +355,7 @@ const bool mlp_registered = register_model<Mlp, MlpOptions>({
     .idea = "A multi-layer perceptron with ReLU over sparse features, as in extreme "
             "classification. A step touches the rows of the first layer that occur in the batch, "
             "and all of the others.",
-    .paper = "Ma et al. 2021 (000) section 5.1, with one hidden layer of 128 units",
+    .paper = "Adaptive SGD (Ma et al. 2021), section 5.1, with one hidden layer of 128 units",
     .objective =
         "softmax over the labels, or (--objective sampled) over the true and random ones; of "
         "binary data the sigmoid of one score",

@@ -20,7 +20,7 @@ void MlpOptions::declare_init(OptionSet& set) {
                   {"cpu_gpu_sgd", InitialLaw::cpu_gpu_sgd}},
                  "standard deviation of a layer's initial weights, f = fan_in + fan_out: "
                  "2 / sqrt(f), 1 / sqrt(fan_in), or sqrt(2 s / f) with s = floor(sqrt(f of layer "
-                 "0)) + 1, the law of a program of paper 000's authors");
+                 "0)) + 1, the law of a program of Adaptive SGD's authors");
   set.add("init_std", init_std,
           "standard deviation of the initial weights of all layers; auto: by --init")
       .above(0)

@@ -92,7 +92,7 @@ Network of_cifar(int layers) {
 
 // The model of paper 003.
 Network resnet_18_cifar() {
-  return {{"resnet-18-cifar", "of paper 003, 3x32x32"},
+  return {{"resnet-18-cifar", "of ESync, 3x32x32"},
           {.classes = 10},
           declare_classes,
           [](const std::string& name, const Settings& settings) {

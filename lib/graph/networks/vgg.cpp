@@ -99,7 +99,7 @@ void add_alexnet_and_vggs(std::vector<Network>& list) {
                   alexnet});
   list.push_back(vgg("vgg-16", kVgg16));
   list.push_back(vgg("vgg-19", kVgg19));
-  list.push_back({{"vgg-16-cifar", "with bn and fc 512, of paper 002, 3x32x32"},
+  list.push_back({{"vgg-16-cifar", "with bn and fc 512, of CROSSBOW, 3x32x32"},
                   {.classes = 100},
                   declare_classes,
                   vgg_16_cifar});

@@ -185,7 +185,7 @@ const bool dcn_registered = register_model<Dcn, DcnOptions>({
         "Clicks from categories: cross layers, each of which multiplies the inputs by a weighted "
         "sum of what came before and so raises the degree of their products by one, beside "
         "dense layers. Without hidden layers it is the cross network.",
-    .paper = "Wang et al. 2017; of the data of 004 chapter 6",
+    .paper = "Wang et al. 2017; trained on click data by Sven (Yang 2022, chapter 6)",
     .objective = "the sigmoid of one score",
     .blocks =
         "table [categories x D], row-sparse; of every hidden layer weight [outputs x inputs] "

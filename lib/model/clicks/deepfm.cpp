@@ -76,7 +76,7 @@ const bool deepfm_registered = register_model<DeepFm, DeepFmOptions>({
         "Clicks from categories: a factorisation machine, which has a product of embeddings for "
         "every pair of fields, and dense layers over the same embeddings. Without hidden layers "
         "it is the factorisation machine.",
-    .paper = "Guo et al. 2017; of the data of 004 chapter 6",
+    .paper = "Guo et al. 2017; trained on click data by Sven (Yang 2022, chapter 6)",
     .objective = "the sigmoid of one score",
     .blocks = "table [categories x (D + 1)], row-sparse; of every hidden layer weight [outputs x "
               "inputs] and bias; output.weight [1 x H], output.bias; linear.weight [1 x K]",

@@ -43,7 +43,7 @@ const bool wide_deep_registered = register_model<WideDeep, WideDeepOptions>({
         "Clicks from categories: a weight for each category beside dense layers over embeddings "
         "of all fields. The wide part remembers, the deep part generalises; without hidden "
         "layers it is logistic regression.",
-    .paper = "Cheng et al. 2016; of the data of 004 chapter 6",
+    .paper = "Cheng et al. 2016; trained on click data by Sven (Yang 2022, chapter 6)",
     .objective = "the sigmoid of one score",
     .blocks = "table [categories x (D + 1)], row-sparse; of every hidden layer weight [outputs x "
               "inputs] and bias; output.weight [1 x H], output.bias; linear.weight [1 x K]",

@@ -45,7 +45,7 @@ RegisteredModel registered(const std::string& name, const std::string& summary) 
                "A network for images, of lstm nodes for sequences: {}. Its memory is planned for "
                "each batch size.",
                summary),
-           .paper = "chapter 4 of paper 004; `hetsgd memory " + name + "` plans its memory",
+           .paper = "Dymem (Yang 2022, chapter 4); `hetsgd memory " + name + "` plans its memory",
            .objective = "softmax over the labels",
            .blocks = "of each conv and fc node weight [outputs x inputs] and bias; of each bn node "
                      "scale and shift; all dense",

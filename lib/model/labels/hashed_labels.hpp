@@ -15,7 +15,7 @@ namespace hetsgd {
 
 // How labels are hashed, and when the tables are made anew.
 struct HashedLabels {
-  HashOptions hash;
+  HashOptions hash = {};
   std::optional<int> bin = {};   // none: hash.bin, or the inputs of the output layer if fewer
   std::uint32_t bucket = 128;    // rows of a bucket; 0: no limit
   double rehash = 50;            // N0: batches from one rehash to the next

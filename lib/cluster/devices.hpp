@@ -27,8 +27,8 @@ std::vector<std::string> all_gpus(std::string_view entry);
 std::vector<int> gpus_for_all_reduce(const std::vector<DeviceSpec>& devices);
 
 // The devices named in entries such as "cpu:2" or "cpu:1,cuda:0" (commas split an entry), one text
-// each; "cpu:1*8" is eight of them, and "cuda:all" becomes every GPU. Errors: usage (a bad number of
-// times); device (cuda:all without a GPU).
+// each; "cpu:1*8" is eight of them, and "cuda:all" becomes every GPU. Errors: usage (a bad number
+// of times); device (cuda:all without a GPU).
 std::vector<std::string> split_devices(const std::vector<std::string>& entries);
 
 // One device per worker from entries as above: cpu, cpu:N, cuda:N, the same GPU as often as wanted;

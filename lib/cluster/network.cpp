@@ -121,7 +121,7 @@ InnerNetwork inner_network(const JsonFields& fields) {
           .shared_bus = fields.boolean("shared_bus", false)};
 }
 
-// No file: a network is in one file, so that results hold all of it.
+// No file is read here: a network is in one file, so that results hold all of it.
 InnerNetwork load_inner_network(const JsonFields& node) {
   if (!node.is_text("inside")) {
     static const std::array<std::string, 4> kKeys{"name", "latency_s", "bytes_per_s", "shared_bus"};

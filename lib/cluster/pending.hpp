@@ -32,7 +32,8 @@ struct CallTime {
   Seconds begin{0}, end{0};
 };
 
-// A call under way, as a cluster implements it: a collective, or a request posted to a service.
+// A call in flight, as a cluster implements it: a collective, or a request posted to a service.
+// Destroyed after wait() or settle().
 // Destroyed after wait() or settle().
 class PendingCall {
  public:
@@ -44,7 +45,7 @@ class PendingCall {
   virtual void settle(bool failing) noexcept = 0;
 };
 
-// Owns a call under way; movable. The destructor waits, so that the memory of a call may be freed
+// Owns a call in flight; movable. The destructor waits, so that the memory of a call may be freed
 // after it: declare a Pending behind the buffers that it uses. Whether the destructor runs because
 // of an exception is told by the number of exceptions in flight, compared with that at its making.
 class [[nodiscard]] Pending {

@@ -117,8 +117,8 @@ class Responder {
   std::unique_ptr<ReplyToken> token_;
 };
 
-// What a service's author derives from. Request and Reply travel as their bytes, between processes
-// of one program: no pointers in them.
+// Base class of services. Request and Reply travel as their bytes between processes of one program,
+// so they must hold no pointers.
 template <class RequestT, class ReplyT>
 class Service : public ServiceHandler {
  public:
@@ -128,8 +128,8 @@ class Service : public ServiceHandler {
 
   virtual void handle(int from, const Request& request, std::span<const float> payload,
                       Responder<Reply> reply) = 0;
-  // For sim: what handling costs. By default that of adding the payload to a model of its size: two
-  // reads and a write of 4 bytes per element.
+  // For sim: the cost of handling a request. The default is the cost of adding the payload to a
+  // model of its size: two reads and a write of 4 bytes per element.
   virtual Work work(const Request& request, std::size_t payload_count) const {
     static_cast<void>(request);
     return {.operations = 0, .bytes = 12.0 * static_cast<double>(payload_count), .launches = 0};
@@ -151,9 +151,8 @@ class Service : public ServiceHandler {
   }
 };
 
-// A reply that is on its way; as a Pending. The reply lies on the heap, so that this object can be
-// moved while the cluster writes to it. One is assigned to only after it was waited for: members
-// are assigned in order, and the old reply would go before its call is complete.
+// A reply in flight, with the calls of a Pending. The reply lies on the heap, so that this object
+// can be moved while the cluster writes to it.
 template <class Reply>
 class [[nodiscard]] PendingReply {
  public:
@@ -191,7 +190,7 @@ class ServiceClient {
     port_->call_raw(raw(request, payload, kind, reply, reply_payload));
     return reply;
   }
-  // Several may be under way; their replies come in any order. Nobody may touch the payloads before
+  // Several may be in flight; their replies come in any order. Nobody may touch the payloads before
   // the reply was waited for.
   PendingReply<Reply> post(const Request& request, std::span<const float> payload = {},
                            std::span<float> reply_payload = {}, Traffic kind = Traffic::gradients) {

@@ -41,7 +41,7 @@ void adasum(TensorBounds bounds, std::span<const float> a, std::span<const float
             std::span<float> y);
 
 // --- many vectors at one place: what the collective must equal -----------------------------------
-// At least one vector, all of bounds.back() numbers.
+// At least one vector, each of bounds.back() elements.
 std::vector<float> adasum_of(std::span<const std::vector<float>> vectors, TensorBounds bounds,
                              AdasumShape shape);
 
@@ -93,7 +93,7 @@ class AdasumAllReduce {
   Comm& comm_;
   std::vector<std::size_t> bounds_;
   AdasumShape shape_;
-  Device* device_ = nullptr;  // whose memory the vector of the call is
+  Device* device_ = nullptr;  // device in whose memory the call's vector lies
   Buffer incoming_;
   std::vector<double> products_, others_;  // [3 T]: ab, aa, bb of each tensor
 };

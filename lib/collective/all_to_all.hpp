@@ -33,10 +33,10 @@ enum class Exchange {
   nonblocking,  // this file, as MPI_Ialltoallv
 };
 
-// Makes `request`, an all_to_all; but for `blocking` without a meeting. Every rank of the group calls
-// it, with the same tag, which nothing else uses meanwhile; calls with one tag are matched in their
+// Makes `request`, an all_to_all; only `blocking` has a meeting. Every rank of the group calls it,
+// with the same tag, which nothing else uses meanwhile; calls with one tag are matched in their
 // order. The parts lie in host memory or in that of `device`, the caller's. Errors: those of
-// Comm::all_to_all; of lengths that differ the receiver of a message says what it got.
+// Comm::all_to_all; where lengths differ, the receiver of a message says what it got.
 void exchange_parts(Exchange how, Comm& comm, Device& device, int tag,
                     const CollectiveRequest& request);
 

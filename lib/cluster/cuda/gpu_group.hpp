@@ -33,8 +33,8 @@
 
 namespace hetsgd::cuda {
 
-// Made for one communicator of the threads cluster, whose ranks share it. What a rank's thread
-// works with is made at the first call.
+// Made for one communicator of the threads cluster, whose ranks share it. The streams and memory of
+// a rank's thread are made at its first call.
 class GpuGroup {
  public:
   virtual ~GpuGroup() = default;

@@ -55,8 +55,8 @@ void reduce_on(const Stream& stream, std::size_t n, Element element, ReduceOp op
   throw CheckFailure("bytes cannot be reduced");
 }
 
-// The streams of one rank. What comes from other GPUs is added up in `adds`, which waits for it;
-// what goes to others waits for `ready` of its piece.
+// The streams of one rank. `adds` waits for the data of other GPUs and adds them up; data for
+// others wait for `ready` of their piece.
 struct RingGroup::Member {
   struct Other {
     CopyStream pull, push;
@@ -96,7 +96,7 @@ struct RingGroup::Member {
     }
     adds->synchronize();
   }
-  // The same where something has failed already.
+  // The same after a failure; further errors are ignored.
   void settle() const noexcept {
     try {
       synchronize();
@@ -136,7 +136,7 @@ void RingGroup::move(int rank, const CollectiveCall& call, Inputs in, Outputs ou
   try {
     share(rank, call, in, out);
   } catch (...) {
-    // What has been started still uses the others' buffers.
+    // Copies that have been started still use the others' buffers.
     if (const auto& mine = members_[static_cast<std::size_t>(rank)]) mine->settle();
     throw;
   }
@@ -260,7 +260,7 @@ void RingGroup::all_gather(int rank, std::size_t bytes, Inputs in, Outputs out) 
   me.synchronize();
 }
 
-// Each fetches what it gets, beginning behind itself.
+// Each rank fetches its parts: its own first, then those of the ranks behind it.
 void RingGroup::all_to_all(int rank, Inputs in) {
   Member& me = member(rank);
   const auto parts = [&](int r) -> const AllToAll& {

@@ -163,8 +163,8 @@ bool Channel::receive() {
   }
 }
 
-// In the order of their begin: one that is not complete holds back what came after it, so that
-// handlers see the messages of a rank in the order sent. delivers: they are received ones.
+// Takes messages in the order of their begin: an incomplete one holds back those behind it, so that
+// handlers see the messages of a rank in the order sent. delivers: the messages are received ones.
 bool Channel::finish(std::deque<std::unique_ptr<Message>>& messages, bool delivers) {
   bool any = false;
   while (!messages.empty()) {

@@ -79,7 +79,8 @@ class Channel final : public Control {
   Seconds silence(int rank) const;
 
  private:
-  // On its way, or received. The bytes begin with the kind, until a handler gets them.
+  // A message in flight, or a received one. The bytes begin with the kind, until a handler gets
+  // them.
   struct Message {
     int peer = 0;
     int kind = 0;
@@ -112,7 +113,8 @@ class Channel final : public Control {
   std::atomic<bool> handlers_changed_ = false;
   std::atomic<bool> failing_ = false;
 
-  // The thread's own from here on. Both in the order of their begin.
+  // From here on the members belong to the thread. Both queues are in the order in which their
+  // messages began.
   std::deque<std::unique_ptr<Message>> sending_, receiving_;
   // By kind. Messages behind one that waits wait as well.
   std::map<int, std::deque<std::unique_ptr<Message>>> without_handler_;

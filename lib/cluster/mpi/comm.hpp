@@ -51,8 +51,7 @@
 
 namespace hetsgd::mpi {
 
-// What the communicators of a run share.
-// Implemented by Run; outlives every communicator.
+// State that the communicators of a run share. Implemented by Run; outlives every communicator.
 class Groups : public realtime::BackgroundTasks {
  public:
   virtual ~Groups() = default;
@@ -82,13 +81,13 @@ struct Group {
   const bool started;
   // Collectives begun so far; it numbers their messages, so all ranks have the same count in one.
   std::atomic<std::uint32_t> calls = 0;
-  // A process of this rank is in a collective. It guards the fields below, down to `nccl`.
+  // A process of this rank is in a collective. This flag guards the fields below, down to `nccl`.
   std::atomic<bool> inside = false;
-  // What others bring to a reduction, where that lies in host memory.
+  // Memory for what other ranks bring to a reduction, where that is host memory.
   HostScratch scratch;
-  // Whether the ranks have found out whether NCCL works between them.
+  // The ranks have found out whether NCCL works between them.
   bool knows_nccl = false;
-  // Null: it does not, or nobody knows yet. GpuRanks owns it.
+  // Null: NCCL does not work, or nobody knows yet. GpuRanks owns the object.
   cuda::NcclRank* nccl = nullptr;
   std::once_flag once;
   std::shared_ptr<Group> its_twin;
@@ -181,7 +180,7 @@ class MpiComm final : public Comm {
   Transport& transport_;
   Groups& groups_;
   const std::shared_ptr<Group> group_;
-  // Of group_, whose ranks do not change.
+  // The ranks of group_, which do not change.
   const std::vector<int>& members_;
   const int rank_;
   // Null until the first started call.

@@ -42,14 +42,14 @@
 
 namespace hetsgd::mpi {
 
-// What the coordinator asks of the run that is on. All are called by the channel's thread and must
+// Calls of the coordinator into the run that is on. All are made by the channel's thread and must
 // not block for long: the channel's heartbeats wait for them.
 class Local : public PausableWorld, public ServiceHost {
  public:
   // The run has failed with this error: nobody may go on. The run still comes to end().
   virtual void fail(std::exception_ptr error) = 0;
   // Does what is due for the run, and says how soon the channel must look again.
-  virtual Pace pace() = 0;  // of the channel, whose thread calls it
+  virtual Pace pace() = 0;
   // Some process has receives posted, into which another rank may send.
   virtual bool still_receives() = 0;
   // As DeadlockVote::Blocked.
@@ -65,9 +65,10 @@ class Coordinator {
   // Registers the handlers of all protocols, before the channel starts. Both must outlive it.
   Coordinator(Channel& channel, const std::vector<ProcessPlace>& places);
 
-  // --- the calls of one run, in this order, by one thread begin() and set_up() return when all
-  // ranks have come, or the run has failed; then begin() returns false. local: acted upon until
-  // end_run() returns. peer_timeout: how long a rank may be silent.
+  // --- the calls of one run, in this order, by one thread
+  // begin() and set_up() return when all ranks have come, or the run has failed; then begin()
+  // returns false. local: acted upon until end_run() returns. peer_timeout: how long a rank may be
+  // silent.
   bool begin(Local& local, Seconds peer_timeout);
   // offset: this rank's monotonic clock minus rank 0's. Returns the instant of this rank's clock at
   // which the run starts; after a failure, now.
@@ -87,8 +88,8 @@ class Coordinator {
   // may be freed then.
   const std::atomic<bool>& everybody_quiet() const { return everybody_quiet_; }
 
-  // --- at any time From any thread, also with the world's mutex held: the run, or the next one,
-  // fails.
+  // --- at any time
+  // From any thread, also with the world's mutex held: the run, or the next one, fails.
   void fail(std::exception_ptr error) { errors_.fail(std::move(error)); }
   // Collective, outside of runs. Blocks; errors are in the result.
   Agreement::Result agree(std::span<const std::byte> answer, const std::optional<Failure>& failure,

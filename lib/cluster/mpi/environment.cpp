@@ -28,13 +28,14 @@ namespace hetsgd::mpi {
 
 namespace {
 
-// After an error the other ranks have so long to come to their end.
+// Time that the other ranks have to come to their end after an error.
 constexpr Seconds kLeaveLimit{10};
-// MPI_Finalize has so long when all have come to it.
+// Time limit of MPI_Finalize once all ranks have come to it.
 constexpr Seconds kFinalizeLimit{20};
 
-// What each rank brings, of any length, by rank. Before the channel exists, so by MPI's own
-// collectives: whoever misses it leaves the others waiting, which the StartWatch ends.
+// Gathers bytes of any length from each rank, by rank. It uses MPI's own collectives, because the
+// channel does not exist yet. A rank that misses it leaves the others waiting, which the StartWatch
+// ends.
 std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine, int size,
                                                MPI_Comm comm) {
   const auto n = static_cast<std::size_t>(size);
@@ -79,9 +80,9 @@ Environment& Environment::get(Seconds peer_timeout) {
 Environment::Environment(Seconds peer_timeout) {
   const StartWatch watch(peer_timeout);
   // With more ranks than cores Open MPI gives its core away in every look for a message, ours too.
-  // Whoever waits here has a way of its own (realtime/waiting.hpp), which sleeps in the end; where
+  // Waits here have a way of their own (realtime/waiting.hpp), which sleeps in the end. Where
   // another program computes, each time that a core is given away costs one of its time slices, and
-  // a look for a message takes milliseconds. Who has set it otherwise keeps that.
+  // a look for a message takes milliseconds. A value that the user has set is kept.
   setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");

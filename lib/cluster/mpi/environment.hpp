@@ -7,8 +7,8 @@
 //               places, channel     the same         +-----------------------> aborted
 //                                                       somebody cannot come; MPI_Abort
 //
-// What may block inside of MPI without an end is watched: the start by a StartWatch, the end by a
-// limit of time.
+// Calls that may block inside MPI without end are watched: the start by a StartWatch, the end by a
+// time limit.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1

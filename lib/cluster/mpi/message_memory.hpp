@@ -26,9 +26,9 @@ namespace hetsgd::mpi {
 
 using namespace realtime;
 
-// The calling process' way to hand `memory` of its GPU to MPI; null: `memory` goes through the
-// host. Where it is not null, the device has finished with the memory on return, and the breakdown
-// counts one call of GpuPath::mpi. The result belongs to the process.
+// The object with which the calling process hands `memory` of its GPU to MPI; null: `memory` goes
+// through the host. Where it is not null, the device has finished with the memory on return, and
+// the breakdown counts one call of GpuPath::mpi. The result belongs to the process.
 cuda::ExchangeMemory* exchange_for(const void* memory, std::size_t bytes);
 
 // Lives during one call, on the stack of its process, which may have one that reads and one that

@@ -35,15 +35,15 @@ namespace hetsgd::mpi {
 
 using namespace realtime;
 
-// Where this rank computes.
-// The same function of the same facts gives it for every rank on every rank (cluster.cpp).
+// Where a rank computes. Every rank computes the placement of every rank, by the same function of
+// the same facts (cluster.cpp).
 struct Placement {
   Seat seat;
-  // That this process may use; the seat's cores are some of them.
+  // Cores that this process may use; the seat's cores are some of them.
   std::vector<int> cores;
   // The ranks of this host have more threads to run than cores: nobody spins.
   bool oversubscribed = false;
-  // With another rank of this host.
+  // This rank shares its GPU with another rank of this host.
   bool shares_gpu = false;
 };
 
@@ -73,7 +73,7 @@ class Run final : public Local, public Groups, private LocalRun {
   void make(const std::string& name, const SerialisedFactory& factory) override {
     make_service(name, [&] { return make_service_handler(factory); });
   }
-  // What the channel's thread does for the run at each of its looks: it drives unfinished sends.
+  // The work of the channel's thread for the run at each of its looks: it drives unfinished sends.
   Pace pace() override;
   // Some process has receives posted. False before the transport exists.
   bool still_receives() override {
@@ -144,7 +144,7 @@ class Run final : public Local, public Groups, private LocalRun {
   std::atomic<const Transport*> started_ = nullptr;
   // Outlives every group that refers to its communicators.
   GpuRanks gpus_;
-  // To MPI, which takes pointers to it.
+  // This rank's GPU memory is handed to MPI, which takes pointers to it.
   const bool gives_gpu_memory_;
   // The channel's thread has called enter_thread(). That thread only.
   bool channel_entered_ = false;
@@ -162,7 +162,7 @@ class Run final : public Local, public Groups, private LocalRun {
   std::deque<PauseRequest*> pause_requests_;
   std::uint64_t together_begun_ = 0, together_done_ = 0;
 
-  // Of this rank; empty but on the services' rank.
+  // The services of this rank. Empty except on the services' rank.
   ServiceList<MpiService> services_;
   // When unfinished sends last advanced. The channel's thread only.
   std::chrono::steady_clock::time_point progress_{};

@@ -33,15 +33,15 @@ namespace hetsgd::mpi {
 // start. At most 15 characters, as the kernel keeps no more.
 inline constexpr char kStartMark[] = "hetsgd-start";
 
-// What one look at this host shows. Other hosts are out of sight.
+// The result of one look at this host. Other hosts are out of sight.
 struct StartState {
   // No lower rank of this host has come, so this one speaks for all of them.
   bool is_first = true;
   // "rank 1 runs `sleep 100`, rank 2 has ended".
   std::string missing;
 };
-// Reads /proc: what cannot be read counts as no process of the job. Never throws for a process that
-// ends during the look.
+// Reads /proc: a process that cannot be read does not count as one of the job. Never throws for a
+// process that ends during the look.
 StartState state_of_start();
 
 // While it lives: when `limit` has passed, the lowest of this host's ranks that have come so far

@@ -46,7 +46,7 @@ void settle(Seconds limit, Done done) {
 
 }  // namespace
 
-// The bytes of several parts, read on and on. The parts are the caller's.
+// The bytes of several parts, read one after the other. The parts are the caller's.
 class Transport::Reader {
  public:
   Reader(std::span<const std::span<const std::byte>> parts, cuda::ExchangeMemory* gpu, Sending how)
@@ -66,7 +66,7 @@ class Transport::Reader {
     }
   }
   cuda::ExchangeMemory* gpu() const { return gpu_; }
-  // What is left lies together in memory of the host, and may go from there.
+  // True: the rest lies together in host memory, and may be sent from there.
   bool can_skip() const { return parts_.size() == 1 && !gpu_ && how_ == Sending::straight; }
   // The next bytes of the last part, where they lie.
   std::span<const std::byte> skip(std::size_t bytes) {

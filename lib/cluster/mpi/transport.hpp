@@ -72,7 +72,7 @@ namespace hetsgd::mpi {
 
 using namespace realtime;
 
-// How MPI tags are divided among those who use them. A value; all functions are pure after the
+// How MPI tags are divided among their users. A value; all functions are pure after the
 // constructor.
 class Tags {
  public:
@@ -88,7 +88,7 @@ class Tags {
   // The tag of a message of Comm, and of one phase of a collective.
   int message(int group, int tag) const { return tag_of(0, group, tag); }
   int collective(int group, int tag) const { return tag_of(1, group, tag); }
-  // A request's number tells which service it is for, an answer's whose it is.
+  // The number of a request names its service, the number of an answer its caller.
   int request(int service) const { return tag_of(2, 0, service); }
   int answer(int caller) const { return tag_of(2, 1, caller); }
   // The tag of a sendrecv, which is matched apart from messages.
@@ -111,18 +111,18 @@ class Tags {
 // library advance everything else. Errors (runtime).
 bool test(MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE);
 
-// Buffers on their way. One per process, which outlives the runs: a message that nobody receives
-// stays on its way.
+// Buffers in flight. There is one Sends per process, which outlives the runs, because a message
+// that nobody receives stays in flight.
 //
 //             take()            MPI_Isend           watch()                 complete
 //    free ------------> filled ------------> sent ----------> on its way ------------> free
 //                                                   reap() looks after it
 //
-// Thread-safe: processes take and watch, and whoever reaps finishes what others have sent.
+// Thread-safe: processes take and watch, and a thread that reaps also finishes the sends of others.
 class Sends {
  public:
   static Sends& get();
-  // Belongs to its holder between take() and watch(), to Sends else.
+  // A buffer belongs to its holder between take() and watch(), otherwise to Sends.
   struct Buffer {
     MPI_Request request = MPI_REQUEST_NULL;
     // A power of 2: buffers are kept by size class.
@@ -138,19 +138,19 @@ class Sends {
   void watch(std::unique_ptr<Buffer> buffer);
   // Called when something is unfinished that was not before. Set once, before the first send.
   void on_unfinished(std::function<void()> tell) { tell_ = std::move(tell); }
-  // Looks after at most `count` of those that were unfinished, in turns; true: some have finished.
+  // Tests at most `count` of the unfinished buffers, in turns; true: some have finished.
   bool reap(std::size_t count);
   bool idle() const { return unfinished_ == 0; }
 
  private:
-  // Mutex held: back to the free ones of its size.
+  // Puts the buffer back among the free ones of its size. Mutex held.
   void give(std::unique_ptr<Buffer> buffer);
 
   std::function<void()> tell_;
   // Guards all below, but for the atomic.
   std::mutex mutex_;
   std::vector<std::unique_ptr<Buffer>> on_their_way_;
-  // Which one reap() looks after next.
+  // Index of the buffer that reap() tests next.
   std::size_t next_ = 0;
   // By size class: the exponent of the capacity.
   using Free = std::array<std::vector<std::unique_ptr<Buffer>>, 32>;
@@ -159,7 +159,7 @@ class Sends {
   std::atomic<std::size_t> unfinished_ = 0;
 };
 
-// What stands at the front of a head.
+// The struct at the front of a head.
 struct HeadInfo {
   // The length of the whole message, without this struct.
   std::uint64_t bytes = 0;
@@ -184,7 +184,7 @@ class Transport {
 
   World& world() { return world_; }
   const Tags& tags() const { return tags_; }
-  // In the world, as all ranks of this file.
+  // This rank in the world, as all ranks in this file.
   int rank() const { return rank_; }
 
   // straight: from the caller's memory where the receiver waits; copied: never.
@@ -204,11 +204,11 @@ class Transport {
   friend class HeadReceive;
   friend class Requests;
   class Reader;
-  // What is left of a message when nobody waits for it: `bytes` bytes of the reader.
+  // Sends the rest of a message that nobody waits for: `bytes` bytes of the reader.
   void send_pieces(int to, int tag, Reader& reader, std::size_t bytes);
-  // Around the time in which a process has MPI requests on memory of its own. Where the run is
-  // aborted already, begin_receiving() unwinds instead: no receive is posted after the abort, and
-  // once none is open, none ever will be.
+  // The two calls enclose the time in which a process has MPI requests on memory of its own. Where
+  // the run is aborted already, begin_receiving() unwinds instead: no receive is posted after the
+  // abort, and once none is open, none ever will be.
   void begin_receiving();
   void end_receiving() { --receivers_; }
 
@@ -278,14 +278,14 @@ class Requests final : public Poll, NonCopyable {
  public:
   // what: for reports. Unwinds where the run is aborted already.
   Requests(Transport& transport, std::string what);
-  // Aborts the run and waits like cancel(), if an exception leaves requests behind: the memory that
-  // they refer to is the caller's, who is about to free it.
+  // Aborts the run and waits like cancel(), if an exception leaves requests behind: their memory
+  // belongs to the caller, which is about to free it.
   ~Requests();
 
-  // Exactly so many bytes must come (checked when they have; the error names both ranks). More than
-  // 1 GiB are several messages, as MPI counts in int.
+  // Exactly data.size() bytes must come (checked when they have; the error names both ranks). More
+  // than 1 GiB are several messages, as MPI counts in int.
   void receive(int from, int tag, std::span<std::byte> data);
-  // As many as come, up to 1 GiB; `received`: how many, when done.
+  // Receives as many bytes as come, up to 1 GiB; `received`: their number, when done.
   void receive_up_to(int from, int tag, std::span<std::byte> data, std::size_t& received);
   // data must not change until done(). Split as by receive().
   void send(int to, int tag, std::span<const std::byte> data);
@@ -305,7 +305,8 @@ class Requests final : public Poll, NonCopyable {
     MPI_Request request;
     int from;
     std::size_t bytes;
-    // Where any number up to `bytes` may come: how many did; null: exactly those.
+    // Number of bytes that came, where any number up to `bytes` may come; null: exactly `bytes`
+    // must.
     std::size_t* received;
   };
   // Each looks at its requests in the order of their begin, from the first that is not complete on.

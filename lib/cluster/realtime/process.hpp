@@ -96,7 +96,7 @@ class Poll {
   ~Poll() = default;
 };
 
-// What a process is to the run:
+// The role of a process in the run:
 //   worker           runs the algorithm on its rank; the run's times are those of workers
 //   background_task  a second process of a worker, started by the algorithm
 //   background       makes calls that another process has started (started_calls.hpp), and like a
@@ -120,7 +120,7 @@ struct Process {
   std::string device_text;             // WorkerReport.device
   std::vector<int> pinned;             // to these cores; empty: to none
   std::array<HostScratch, 2> staging;  // host_memory.hpp
-  // Where MPI takes pointers to GPU memory and the device is a GPU (mpi/message_memory.hpp).
+  // Set where MPI takes pointers to GPU memory and the device is a GPU (mpi/message_memory.hpp).
   std::shared_ptr<cuda::ExchangeMemory> exchange;
   TimeBreakdown breakdown;  // written by its own thread only
   // The worker shares it with its background tasks; null until it has one. Processes that make
@@ -132,7 +132,7 @@ struct Process {
 
   // Guarded by the world's mutex.
   std::condition_variable woken;  // only the process itself waits on it: notify_one suffices
-  // What a waker looks at and writes lies in one line of the cache, with nothing that the process
+  // The fields that a waker reads and writes lie in one cache line, with nothing that the process
   // writes while it runs.
   alignas(64) const Wait* wait = nullptr;  // null: not blocked
   const Poll* poll = nullptr;              // null: does not poll
@@ -155,10 +155,10 @@ struct Process {
     share == &TimeBreakdown::compute ? account->computed(end - took, end)
                                      : account->communicated(end - took, end);
   }
-  // What it waits for, under the world's mutex. Nothing: it runs, sleeps until a deadline or is about
-  // to run, and one such process is enough for the run not to be a deadlock. One that polls is
-  // listed: whether another rank will ever answer is not for this rank to say
-  // (World::blocked_since).
+  // The wait that the process is in, under the world's mutex. Nothing: it runs, sleeps until a
+  // deadline or is about to run, and one such process is enough for the run not to be a deadlock. A
+  // process that polls is listed, because this rank cannot say whether another rank will ever
+  // answer (World::blocked_since).
   std::optional<BlockedProcess> blocked() const {
     if (poll) return BlockedProcess{name, poll->describe(), since};
     if (wait) {  // what it waits for may be there

@@ -41,13 +41,14 @@ class BackgroundTasks {
 
 class StartedCalls : NonCopyable {
  public:
-  // From a process of the run, which becomes the parent of the background process. That one ends
-  // after what was started before the destruction of this object; nobody waits for it here.
+  // Made by a process of the run, which becomes the parent of the background process. The
+  // background process ends after all calls that were started before the destruction of this
+  // object; nobody waits for it here.
   StartedCalls(World& world, BackgroundTasks& background_tasks, std::shared_ptr<Comm> twin);
   ~StartedCalls();
 
-  // As Comm::start_raw. Returns when what the caller's device still writes is there, since another
-  // device reads it next.
+  // As Comm::start_raw. Returns when all writes of the caller's device have arrived, since another
+  // device reads the memory next.
   std::unique_ptr<PendingCall> start(const CollectiveRequest& request);
 
  private:

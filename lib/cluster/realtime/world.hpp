@@ -1,5 +1,5 @@
-// World: what the threads of one run share: a Scheduler, which says who may run, and here how their
-// life begins and ends, and the abort.
+// World: the state that the threads of one run share. Its Scheduler says who may run; the world
+// adds how their life begins and ends, and the abort.
 //
 // The run, on the thread of its owner (run()), which is no process:
 //
@@ -39,7 +39,7 @@ class World final : public Scheduler {
   // when all workers and background tasks have ended and every thread is joined, and rethrows what
   // aborted the run. The caller's thread is no process of the run.
   void run(int workers) { run(workers, {}); }
-  // What a run over several operating-system processes does besides. All may be empty.
+  // Additional steps of a run over several operating-system processes. All may be empty.
   struct Hooks {
     // All are set up: returns the monotonic time, in ns, at which the clock starts.
     std::function<std::int64_t()> start;
@@ -98,7 +98,7 @@ class World final : public Scheduler {
   bool finishing_ = false;                           // live() has come down to 0
   std::function<void(std::exception_ptr)> aborted_;  // Hooks::aborted; empty before run()
   std::exception_ptr error_;                         // what run() rethrows
-  Process* unwound_ = nullptr;                       // by the exception that will be error_
+  Process* unwound_ = nullptr;                       // unwound; its exception will be error_
 };
 
 }  // namespace hetsgd::realtime

@@ -63,7 +63,8 @@ namespace hetsgd::sim {
 // become void stays, and its handler finds out (Alarm in world.hpp). Nothing is freed before the
 // end.
 
-// What happens at a time. `object` is the handler's, and not owned. 32 bytes: two in a cache line.
+// A call of a handler at a virtual time. `object` is the handler's, and not owned. 32 bytes: two in
+// a cache line.
 struct Event {
   std::uint64_t time;   // the bits of a double >= 0, which order as whole numbers
   std::uint64_t order;  // unique
@@ -117,7 +118,7 @@ class EventQueue {
   //            unused   root   its children   those of 4   those of 5
   static constexpr std::size_t kFirst = 3;
 
-  // Of bits and not of conditions (| and &, not || and &&): the outcome is random, and a branch
+  // Uses bits and not conditions (| and &, not || and &&): the outcome is random, and a branch
   // would be mispredicted half of the time.
   static bool before(const Event& a, const Event& b) {
     return (a.time < b.time) | ((a.time == b.time) & (a.order < b.order));
@@ -178,14 +179,15 @@ class alignas(64) Process {
   TimeBreakdown* breakdown = nullptr;  // where its time goes
   WorkerAccount* account = nullptr;    // and that of its worker, once that has background tasks
 
-  // Which part of the time that its breakdown has in `communicate` that was, for the account;
-  // virtual seconds.
+  // Notes for the account when a time was spent that the breakdown counts as `communicate`; virtual
+  // seconds.
   void communicated(double begin, double end) {
     if (account != nullptr) account->communicated(Seconds(begin), Seconds(end));
   }
 };
 
-// What a switch passes through is inline: after a switch the processor mispredicts every return.
+// Functions that a switch passes through are inline: after a switch the processor mispredicts every
+// return.
 class Engine : NonCopyable {
  public:
   using Handler = void (*)(void* object);
@@ -272,11 +274,11 @@ class Engine : NonCopyable {
   void abort(std::exception_ptr error);
   // Processes are being unwound: nothing blocks any more, and nobody else runs.
   bool tearing_down() const { return tearing_down_; }
-  // The end of what goes on behind the running process, which uses memory of its caller
-  // (PendingCall::settle). Not complete: wait() blocks for it; or the run fails before its next
-  // event, with the exception that unwinds the process unless it is caught. Before its next event,
-  // so that no handler meets the memory that is gone. The exception that unwinds the process leaves
-  // its body first and wins over the one given to abort().
+  // Ends a call that goes on behind the running process and uses memory of its caller
+  // (PendingCall::settle). If it is not complete, wait() blocks for it. With `failing` the run
+  // fails before its next event instead, with the exception that unwinds the process unless it is
+  // caught. It fails that early so that no handler meets the memory that is gone. The exception
+  // that unwinds the process leaves its body first and wins over the one given to abort().
   template <class Wait, class Describe>
   void settle(bool complete, bool failing, const Wait& wait, const Describe& describe) noexcept {
     if (complete || tearing_down_) return;

@@ -106,8 +106,8 @@ class Fiber : NonCopyable {
   void enter();   // runs the body, on the fiber's stack
   void start();   // gives it a stack and a context
 
-  // What every switch touches stands first, together, so that it shares a cache line with the
-  // fields before the fiber in Process (engine.hpp).
+  // The fields that every switch touches stand first, together, so that they share a cache line
+  // with the fields before the fiber in Process (engine.hpp).
   void* context_ = nullptr;  // of the fiber while suspended
   void* owner_ = nullptr;    // of the owner while the fiber runs
   ExceptionState exceptions_;

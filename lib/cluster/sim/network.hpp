@@ -46,7 +46,7 @@
 
 namespace hetsgd::sim {
 
-// What the collectives of a group cost, and the links that they take; none for a worker alone.
+// Costs of a group's collectives, and the links that they take; a worker alone takes none.
 struct GroupNetwork {
   NetworkModel model;
   std::vector<Hop> hops;
@@ -61,13 +61,12 @@ class Network : NonCopyable {
   Network(NetworkModel model, int workers, const Scale& scale,
           std::optional<double> rows_part_bytes);
 
-  // What `bytes` of this kind are charged as: control as they are, others at full model size.
-  // Control traffic (a token, a request's struct) does not grow with the model.
+  // Charged bytes of `bytes` real bytes: control traffic as it is, all other kinds at full model
+  // size. Control traffic (a token, a request's struct) does not grow with the model.
   double charged(std::size_t bytes, Traffic kind) const {
     return static_cast<double>(bytes) * scale_[static_cast<std::size_t>(kind)];
   }
-  // Of one part or message that goes from one worker to another; of `parts` that are `bytes` in
-  // all.
+  // Charged bytes of `parts` parts, each from one worker to another, with `bytes` bytes in all.
   double charged_parts(std::size_t bytes, std::size_t parts, Traffic kind) const {
     if (kind != Traffic::rows || !rows_part_bytes_) return charged(bytes, kind);
     return static_cast<double>(parts) * *rows_part_bytes_;

@@ -11,8 +11,8 @@
 //
 // From the last arrival to the completion the contributions belong to the collective; the host pool
 // moves the data meanwhile: reductions in rank order, each input read once, each output written
-// once. That results are not seen before the completion is the ranks' part of the contract: who
-// looked earlier would find whatever the host has moved so far.
+// once. That results are not seen before the completion is the ranks' part of the contract: a rank
+// that looked earlier would find whatever the host has moved so far.
 //
 // It takes its members' links (transfer.hpp), where it may meet messages and other groups'
 // collectives; alone it takes cost(). All ranks leave it at the same time, whatever their place in
@@ -31,7 +31,7 @@ namespace hetsgd::sim {
 
 class Rendezvous;
 
-// Who is in a group: the ranks in the run, by rank in the group, and the links that they take.
+// Members of a group: their ranks in the run, by rank in the group, and the links that they take.
 struct Members {
   Members(World& world, std::vector<int> workers_)
       : workers(std::move(workers_)), network(world.network.group(workers)) {}
@@ -51,13 +51,14 @@ struct Attendance {
   double begin = 0, end = 0;  // then: as CallTime
 };
 
-// The order of several rendezvous of one group that go on one after the other: whose turn it is.
+// The order of several rendezvous of one group that go on one after the other. It says whose turn
+// it is.
 class CollectiveOrder {
  public:
   // Asked when the last rank has joined.
   virtual bool may_begin(const Rendezvous& rendezvous) const = 0;
-  // The one that might begin is complete. Called last in its completion event: it may be reused at
-  // once, and the next one may start within this call.
+  // The rendezvous whose turn it was is complete. Called last in its completion event: it may be
+  // reused at once, and the next one may start within this call.
   virtual void ended() = 0;
 
  protected:
@@ -102,7 +103,8 @@ class Rendezvous {
   void move(std::size_t begin, std::size_t end) const;
   void reduce_all(std::size_t begin, std::size_t end) const;
   void reduce_blocks(std::size_t begin, std::size_t end) const;
-  // What a call puts on the links; of an all_to_all `inside` on those inside of nodes.
+  // Charged bytes of a call on the links; `inside`: those of an all_to_all on the links inside of
+  // nodes.
   struct Load {
     double bytes = 0, inside = 0;
   };
@@ -125,8 +127,8 @@ class Rendezvous {
   const Members& members_;
   CollectiveOrder* const order_;
   Transfer* transfer_ = nullptr;  // while it is under way
-  // Since when it may begin. From an earlier call where this one did not have to wait; an arrival
-  // is later than that.
+  // Time since which it may begin. It is from an earlier call where this one did not have to wait;
+  // an arrival is later than that.
   double turn_ = 0;
 
   CollectiveCall call_;  // of the rank that came first

@@ -43,8 +43,8 @@ inline Work scaled(const Work& work, double scale) {
 //
 // Not thread-safe: all of it belongs to the event loop's thread.
 
-// A copy of somebody's bytes, as the caller may change its own when the call has returned. The
-// content is aligned for any type (it comes from new[]), so floats can be read in place.
+// A copy of the caller's bytes, which the caller may change when the call has returned. The content
+// is aligned for any type (it comes from new[]), so floats can be read in place.
 class Payload {
  public:
   // Replaces the content. The old buffer is used again where it is large enough.
@@ -80,7 +80,7 @@ class Payload {
 template <class T>
 class FreeList {
  public:
-  // As it was given back: the taker sets every field that it needs.
+  // The object is as it was given back: the taker sets every field that it needs.
   T* take() {
     if (free_.empty()) return &all_.emplace_back();
     T* object = free_.back();

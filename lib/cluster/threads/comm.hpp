@@ -67,18 +67,18 @@ struct Round {
   std::size_t bytes = 0;        // that the ranks get, all together
   std::vector<const void*> in;  // by rank; of all_to_all its AllToAll
   std::vector<void*> out;
-  std::vector<Process*> processes;  // by rank: who came for it, to be woken
+  std::vector<Process*> processes;  // by rank: the process that came for it, to be woken
 };
 
-// What the ranks of a communicator share: each rank's ThreadsComm holds a reference, and the last
-// one frees it. Guarded by the world's mutex, but for what is constant.
+// State that the ranks of a communicator share: each rank's ThreadsComm holds a reference, and the
+// last one frees it. Guarded by the world's mutex, but for what is constant.
 //
 // A twin is a group of its own with mailboxes and rounds of its own. So what the background
 // processes of started calls do there is matched with nothing that the ranks do in this one.
 class Group {
  public:
-  // gpus: of each rank, -1: none. all_reduce: how collectives run between them. The first three
-  // must outlive the group. Errors (device): what make_gpu_group() says.
+  // gpus: the GPU of each rank, -1: none. all_reduce: how collectives run between them. The first
+  // three must outlive the group. Errors (device): what make_gpu_group() says.
   Group(World& world, MessagePool& pool, BackgroundTasks& background_tasks, std::vector<int> gpus,
         AllReduce all_reduce);
   // The same ranks for the calls that they start. Any process, without the mutex; the first call
@@ -92,7 +92,7 @@ class Group {
   const std::vector<int> gpus;
   const AllReduce all_reduce;
   const std::unique_ptr<cuda::GpuGroup> between_gpus;  // null: through host memory
-  // Where there is a between_gpus.
+  // Only where there is a between_gpus.
   GpuPath gpu_path() const {
     return between_gpus->method() == AllReduce::nccl ? GpuPath::nccl : GpuPath::peers;
   }
@@ -138,7 +138,7 @@ class ThreadsComm final : public Comm {
 
  private:
   class CollectiveScope;
-  // What a rank brings, as the others see it: pointers that they may follow; the bytes are those
+  // A rank's contribution, as the others see it: pointers that they may follow. bytes: the number
   // that the rank gets.
   struct Contribution {
     const void* in = nullptr;
@@ -148,7 +148,7 @@ class ThreadsComm final : public Comm {
   };
   // One meeting of the ranks, which knows nothing of copies to the host.
   bool meet(const CollectiveCall& call, const Contribution& mine, bool others_need_me);
-  // In all four: the mutex is held before and after, and given up for large copies.
+  // In the next four the mutex is held before and after, and given up for large copies.
   void finish_sendrecv(World::Lock& lock, PostedSendrecv& mine, Traffic kind);
   bool deliver(World::Lock& lock, int to, int tag, std::span<const std::byte> data, Traffic kind);
   Envelope take_message(World::Lock& lock, int from, int tag, std::span<std::byte> data);

@@ -62,8 +62,8 @@ class MessagePool {
   std::array<std::unique_ptr<Message>, 64> free_;  // by the capacity's power of two
 };
 
-// On a list of those that wait for as long as this lives: withdrawn however the wait ends. The mutex
-// is held at both ends.
+// Keeps `one` in a list of waiting entries as long as this object lives: it is withdrawn however
+// the wait ends. The mutex is held at both ends.
 template <class One>
 class Posted : NonCopyable {
  public:
@@ -108,7 +108,7 @@ class Mailbox {
   // The first open receive that a message of `bytes` bytes completes; null: none, and the message
   // has to be pushed.
   PostedReceive* open_receive(int source, int tag, std::size_t bytes) const;
-  // Wakes those whom a message just pushed may concern.
+  // Wakes the receivers that a message just pushed may concern.
   void wake_receivers(World& world, int source, int tag) const;
 
   std::vector<PostedReceive*> posted;  // of any state, in the order of posting

@@ -105,7 +105,7 @@ class ClockPause {
   // Written by the run's owner, read by the thread of `control`.
   std::atomic<std::int64_t> offset_ns_ = 0;
 
-  // Of this rank. This and all below: the thread of `control` only.
+  // State of this rank. This and all below: the thread of `control` only.
   State state_ = State::running;
   // kStop came while resuming: rank 0 grants the next pause before this rank has left the last one.
   bool stop_again_ = false;

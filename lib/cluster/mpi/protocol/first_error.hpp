@@ -70,8 +70,8 @@ class FirstError {
   using Lock = std::unique_lock<std::mutex>;
 
   // on_failure: called by the thread of `control`, once per epoch that fails, without the mutex. It
-  // may come before the run of the epoch has begun on this rank, and then has nobody to stop: who
-  // begins the run finds the error in wait().
+  // may come before the run of the epoch has begun on this rank. Then it has nothing to stop, and
+  // the caller that begins the run finds the error in wait().
   FirstError(Control& control, std::function<void(std::exception_ptr)> on_failure);
 
   // From any thread, also with the world's mutex held: the run that is on, or the next one, fails.

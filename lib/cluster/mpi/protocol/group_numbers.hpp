@@ -33,8 +33,8 @@ class GroupNumbers {
 
   // Any thread. Does not wait.
   void ask() { send_values(control_, 0, kAskGroup); }
-  // Any thread. The next answer; empty where none has come yet: the caller polls (poll_for), so that
-  // a pause or an abort of the run reaches it meanwhile.
+  // Any thread. The next answer; empty where none has come yet: the caller polls (poll_for), so
+  // that a pause or an abort of the run reaches it meanwhile.
   std::optional<int> take() {
     const std::lock_guard guard(mutex_);
     if (answers_.empty()) return std::nullopt;

@@ -51,7 +51,7 @@ class ServiceDirectory {
   // Null: the run has ended, and nobody acts on the last host any more.
   void attach(ServiceHost* host);
 
-  // For those who open one. Any thread; `host` is the rank that runs the services. ask() is
+  // The calls of an opener. Any thread; `host` is the rank that runs the services. ask() is
   // followed by polling take_wanted(), and that by send_factory() where it is true.
   void ask(int host, const std::string& name);
   // Whether the host wants the factory from this rank; empty: no answer has come yet.

@@ -1,4 +1,4 @@
-// What the kinds of straggler draw: slow phases, and delays from a file.
+// Draws of the kinds of straggler: slow phases, and delays from a file.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -66,7 +66,7 @@ class Burst {
     bool inside;  // the block: practically always
   };
 
-  // Of one block: after 2^63 of them all are the same.
+  // Draws of one block. After 2^63 blocks all are the same.
   RandomStream stream(int rank, double k) const {
     return straggler_draws(seed_, rank, static_cast<std::uint64_t>(std::min(k, 0x1p63)));
   }

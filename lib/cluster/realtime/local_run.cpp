@@ -8,7 +8,7 @@ namespace hetsgd::realtime {
 
 // Pins the calling thread and makes its device, whose own threads inherit the pinning.
 void LocalRun::set_up(Process& me, Seat seat) {
-  // Where the system refuses the worker runs unpinned, and the report says so.
+  // If the system refuses, the worker runs unpinned, and the report says so.
   if (!seat.pinned.empty() && !pin_to(seat.pinned)) seat.pinned.clear();
   // A thread starts with the mask of its maker, which may be a pinned worker.
   if (seat.pinned.empty()) pin_to(cores_);
@@ -76,7 +76,7 @@ ClusterReport LocalRun::local_report() const {
                               .breakdown = account_of(*process),
                               .cores = process->pinned});
   }
-  // What a background task sends, its worker has sent. Its times are in the account already.
+  // Bytes that a background task sends count as its worker's. Its times are in the account already.
   for (const auto& process : world_.processes()) {
     if (process->kind == ProcessKind::worker || process->kind == ProcessKind::service) continue;
     const auto worker = std::ranges::find(report.workers, process->rank, &WorkerReport::rank);

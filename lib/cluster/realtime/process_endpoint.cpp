@@ -93,7 +93,7 @@ class Enlisted : NonCopyable {
 // over; so what runs in a pause takes the plain mutex.
 void ThreadsMonitor::lock() {
   Process& me = World::current();
-  if (me.in_pause) {  // it may not wait: who holds the monitor is stopped
+  if (me.in_pause) {  // it may not wait: the holder of the monitor is stopped
     const auto guard = world_.lock();
     if (holder_) {
       throw CheckFailure(me.name + " locks a monitor inside of a pause, but " + holder_->name +
@@ -130,21 +130,21 @@ void ThreadsMonitor::unlock() {
   release();
 }
 
-// Everybody who wants the lock is woken, and the first that runs gets it; the others go back to
-// sleep. Queues are short, and handing the lock to one of them would keep the rest waiting as long
-// as that one is held back by a pause.
+// Every process that wants the lock is woken, and the first that runs gets it; the others go back
+// to sleep. Queues are short, and handing the lock to one of them would keep the rest waiting as
+// long as that one is held back by a pause.
 void ThreadsMonitor::release() {
   holder_ = nullptr;
   for (Process* process : queue_) world_.wake(*process);
 }
 
-// The lock is given back and the waiter is listed in one critical section: whoever makes ready()
-// true needs the lock for it, so its notify_all() finds the waiter in the list.
+// The lock is given back and the waiter is listed in one critical section: a process that makes
+// ready() true needs the lock for it, so its notify_all() finds the waiter in the list.
 void ThreadsMonitor::wait(const std::function<bool()>& ready, std::string_view what) {
   Process& me = World::current();
   while (!ready()) {
-    // lock(), not enter(): who parks for a pause here would hold the monitor, which the function of
-    // a pause may lock. block() sees an abort.
+    // lock(), not enter(): a process that parked for a pause here would hold the monitor, which the
+    // function of a pause may lock. block() sees an abort.
     auto guard = world_.lock();
     HETSGD_CHECK(holder_ == &me);
     release();
@@ -224,9 +224,9 @@ std::unique_ptr<CancellationToken> ProcessEndpoint::make_cancellation_token() {
   return std::make_unique<ThreadsCancellationToken>();
 }
 
-// What the scenario and the worker's speed add to a computation that took `duration`. The scenario
-// is asked with the number of the step, as in `sim`: one that depends on nothing else slows the
-// same worker down in the same iteration on every cluster.
+// The time that the scenario and the worker's speed add to a computation that took `duration`. The
+// scenario is asked with the number of the step, as in `sim`: one that depends on nothing else
+// slows the same worker down in the same iteration on every cluster.
 Seconds ProcessEndpoint::straggle(ComputeKind kind, Seconds start, Seconds duration) {
   if (kind == ComputeKind::transfer) return Seconds(0);
   const Seconds slowed = duration / speed_;
@@ -237,9 +237,8 @@ Seconds ProcessEndpoint::straggle(ComputeKind kind, Seconds start, Seconds durat
   return options_.scenario->stretched(process_.rank, iteration, start, slowed) - duration;
 }
 
-// Sleeps end late. What one took too long is owed by the next (delay_owed < 0), so that the sum of
-// all delays is what the scenario asked for. delay_owed is that difference at any time:
-//   delay_owed = delay_requested - delay_achieved
+// Sleeps end late. The excess of one is taken off the next (delay_owed < 0), so that the sum of all
+// delays is what the scenario asked for. At any time delay_owed = delay_requested - delay_achieved.
 bool ProcessEndpoint::delay(Seconds from, Seconds requested, const std::atomic<bool>* unless) {
   TimeBreakdown& breakdown = process_.breakdown;
   process_.delay_owed += requested;

@@ -15,7 +15,7 @@ namespace {
 constexpr Seconds kFineSleep{100e-6};
 // A timed sleep looks for pauses and aborts this often.
 constexpr Seconds kSleepSlice{2e-3};
-// One that may be cut short looks for that so often.
+// The same for a sleep that may be cut short: it looks for that, too.
 constexpr Seconds kCutSlice{0.2e-3};
 
 // A poll goes through three stages, from the quickest to the cheapest:

@@ -27,8 +27,8 @@ namespace hetsgd::sim {
 //   sleeps                              |        cancel(): forget the alarm, wake    (false)
 //                                       +-----------------------------------------> nobody
 //
-// `cancelled_` is independent of that: it stays until reset(), and a computation that begins while it
-// is set does not begin at all (SimEndpoint::compute_cancellable).
+// `cancelled_` is independent of that: it stays until reset(), and a computation that begins while
+// it is set does not begin at all (SimEndpoint::compute_cancellable).
 
 class SimCancellationToken final : public CancellationToken {
  public:
@@ -42,8 +42,8 @@ class SimCancellationToken final : public CancellationToken {
   bool cancelled() const { return cancelled_; }
 
   // Stops the running process until `time`, when `task` is finished (true), or until the token is
-  // cancelled (false). Where both come at the same time the end counts, in whatever order their events
-  // are handled. One process at a time (checked).
+  // cancelled (false). Where both come at the same time the end counts, in whatever order their
+  // events are handled. One process at a time (checked).
   bool sleep_until(double time, HostTask& task);
 
  private:
@@ -56,8 +56,8 @@ class SimCancellationToken final : public CancellationToken {
   Process* sleeper_ = nullptr;
   HostTask* task_ = nullptr;  // the sleeper's
   double ends_at_ = 0;        // of the sleep that goes on
-  // Of the sleep that goes on; owned by World::alarms. Its event is in the queue and cannot be
-  // taken out, so the alarm outlives the sleep, and the token, too.
+  // Alarm of the sleep that goes on; owned by World::alarms. Its event is in the queue and cannot
+  // be taken out, so the alarm outlives the sleep, and the token, too.
   Alarm* alarm_ = nullptr;
 };
 
@@ -359,7 +359,7 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   if (computation.task.error()) std::rethrow_exception(computation.task.error());
 }
 
-// Whoever reads and writes is the running process, and nobody else runs meanwhile.
+// The running process reads and writes, and nobody else runs meanwhile.
 void SimEndpoint::compute_in_place(const Work& work, ComputeKind kind,
                                    const InPlaceComputation& how) {
   run_.engine.current("compute_in_place");

@@ -152,8 +152,8 @@ void Engine::loop() {
   }
 }
 
-// Here and not only in the destructor: the fibers use what the caller of run() owns, and shall be
-// gone when the exception reaches it.
+// The run is torn down here and not only in the destructor: the fibers use what the caller of run()
+// owns, and shall be gone when the exception reaches it.
 void Engine::run() {
   try {
     loop();
@@ -170,8 +170,8 @@ void Engine::abort(std::exception_ptr error) {
   aborted_.store(true, std::memory_order_relaxed);
 }
 
-// Of the running process. This error is seen only if the exception that unwinds the process is
-// caught on the way: else that one leaves the body and ends the run first.
+// Fails the run for the running process. This error is seen only if the exception that unwinds the
+// process is caught on the way: else that one leaves the body and ends the run first.
 void Engine::fail_for(const std::string& left_behind) {
   abort(std::make_exception_ptr(CheckFailure(
       fmt::format("{} has caught an exception past a call that it never waited for: it {}",

@@ -39,8 +39,9 @@ namespace context = boost::context::detail;
 
 namespace {
 
-// Cache colouring, see Fiber::start: so many different beginnings of stacks, so many bytes apart.
-// All of them together stay within one page, and each keeps the alignment to a cache line.
+// Cache colouring, see Fiber::start: the number of different beginnings of stacks, and their
+// distance in bytes. All of them together stay within one page, and each keeps the alignment to a
+// cache line.
 constexpr std::size_t kColors = 16;
 constexpr std::size_t kColorBytes = 192;
 
@@ -146,7 +147,7 @@ struct Fiber::Switch {
     arrived(fiber, context::jump_fcontext(fiber.owner_, nullptr).fctx);
   }
 
-  // On the fiber's stack, first after every switch to it.
+  // Called on the fiber's stack, first after every switch to it.
   static void arrived(Fiber& fiber, void* owner) {
     fiber.owner_ = owner;
 #ifdef HETSGD_ASAN

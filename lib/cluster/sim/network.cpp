@@ -12,7 +12,7 @@ namespace {
 
 const NetworkNode kOneWorker;
 
-// What each hop between m members in one of several nodes has.
+// Rate of each hop between `members` members of a ring in one of several nodes.
 double inner_rate(const InnerNetwork& inside, int members) {
   return inside.bytes_per_s / (inside.shared_bus ? members - 1 : 1);
 }
@@ -59,7 +59,7 @@ Network::Route Network::route(int from, int to) {
   return {link(from), link(to), std::max(a.latency, b.latency)};
 }
 
-// Without names and nodes.
+// The model has neither names nor nodes.
 NetworkModel Network::slowest(const Counts& members) const {
   NetworkModel model = model_;
   model.name.clear();

@@ -18,7 +18,7 @@ constexpr std::size_t kTaskBytes = std::size_t{256} << 10;
 // A window of all ranks' vectors that stays in the second cache between its reading and its
 // writing.
 constexpr std::size_t kWindowBytes = std::size_t{1} << 20;
-// What split exchanges per rank: colour and key.
+// Bytes that a split exchanges per rank: colour and key.
 constexpr double kSplitBytes = 8;
 
 // Messages that `rank` sends in a binomial broadcast. Counted from the root, a rank sends to itself
@@ -139,8 +139,9 @@ void Rendezvous::complete() {
 
 double Rendezvous::charged() const { return world_.network.charged(call_.bytes(), call_.kind); }
 
-// Of an all_to_all: as NetworkModel::all_to_all_cost wants them. A rank's link is full duplex, so
-// the larger of what it sends and receives counts; what it keeps for itself passes no link.
+// The load of an all_to_all, as NetworkModel::all_to_all_cost wants it. A rank's link is full
+// duplex, so the larger of what it sends and receives counts; what it keeps for itself passes no
+// link.
 Rendezvous::Load Rendezvous::busiest_load() const {
   const std::size_t all_ranks = at(size());
   const bool bus = members_.network.model.shared_bus;
@@ -163,7 +164,7 @@ Rendezvous::Load Rendezvous::busiest_load() const {
   return bus ? all : most;
 }
 
-// Of counts by rank those of the other ranks in this rank's node; none without an inner level.
+// Sums `counts`, by rank, over the other ranks in this rank's node; none without an inner level.
 Rendezvous::Inside Rendezvous::inside(std::span<const std::size_t> counts, int rank) const {
   const std::vector<std::size_t>& node_of = members_.network.node_of;
   Inside sum;
@@ -347,9 +348,9 @@ void Rendezvous::form_groups() const {
   }
 }
 
-// One rank's `make` makes the result for all, which is right as it must be the same everywhere: with
-// P ranks this is P times less work and memory than each on its own. On the event loop, with no
-// current process: `make` must not block (Comm::agree), and is checked.
+// One rank's `make` makes the result for all, which is right because it must be the same
+// everywhere. With P ranks this is P times less work and memory than each on its own. It runs on
+// the event loop, where no process is current: a `make` that blocks is refused (Comm::agree).
 void Rendezvous::make_for_all() const {
   std::vector<std::byte> all(in_.size() * call_.count);
   for (std::size_t r = 0; r < in_.size(); ++r) {

@@ -108,8 +108,8 @@ class Rendezvous {
   struct Load {
     double bytes = 0, inside = 0;
   };
-  // Virtual seconds of the call alone on the network with so much of its load(): the topology is
-  // that of all of it. With none: the latencies.
+  // Virtual seconds of the call alone on the network with this part of its load(); the algorithm is
+  // the one for the whole load. Without bytes: the latencies.
   double cost(const Load& load) const;
   Load load() const;
   double charged() const;

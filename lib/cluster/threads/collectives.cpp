@@ -44,8 +44,8 @@ void make_groups(const Group& group, const Round& round) {
 //                    written by two cores.
 //   reduce_scatter   r's block, in its own buffer alone: blocks are those that the caller sees
 //   others           what r gets, straight out of the others' memory
-//   split            rank 0's share is all of it: it has no bytes, so that the last to arrive moves,
-//                    before anybody leaves
+//   split            rank 0's share is all of it: it has no bytes, so the last to arrive moves
+//                     everything, before anybody leaves
 void move_share(const Group& group, const CollectiveCall& call, const Round& round, int r) {
   const int p = group.size;
   switch (call.collective) {
@@ -188,8 +188,8 @@ class ThreadsComm::CollectiveScope {
     }
   }
 
-  // Those who are still inside. A rank that has departed may be anywhere, even at an end: its
-  // process is not this round's any more.
+  // Wakes the ranks that are still inside. A rank that has departed may be anywhere, even at an
+  // end: its process is not this round's any more.
   void wake_others() {
     Group& group = *comm_.group_;
     for (std::size_t r = 0; r < round_.processes.size(); ++r) {
@@ -262,7 +262,7 @@ void ThreadsComm::make_raw(const CollectiveRequest& request) {
                       copied_on_device(mine.out, mine.in, mine.in_bytes))) {
     return world.safepoint();
   }
-  // Of an all_to_all they read the counts, too.
+  // The other ranks read the counts of an all_to_all, too.
   const bool others_need_me = mine.in_bytes > 0 || in_parts;
   if (group_->between_gpus) {
     // A rank that brings nothing to an all_to_all is in nobody's way.

@@ -16,7 +16,7 @@ namespace {
 // mutex up and taking it again.
 constexpr std::size_t kSmallPayload = 1024;
 
-// By the caller, in whose own breakdown it counts: the answering thread must not write to it.
+// Called by the caller, whose own breakdown counts it: the answering thread must not write to it.
 void count_received(const QueueEntry& entry) {
   TimeBreakdown& mine = World::current().breakdown;
   mine.count(Traffic::control, 0, entry.call.reply.size());
@@ -265,8 +265,8 @@ void ThreadsService::forget(QueueEntry& entry) {
   if (entry.token) entry.token->forget_caller();
 }
 
-// What a posted call ends with that nobody waited for, or whose wait has thrown. The handler wakes
-// the caller when it returns, an answer when it finds an abort.
+// The end of a posted call that nobody waited for, or whose wait has thrown. The handler wakes the
+// caller when it returns, an answer when it finds an abort.
 void ThreadsService::settle(QueueEntry& entry, bool failing) noexcept {
   auto lock = world_.lock();
   if (failing && !entry.complete()) world_.fail_with_what_unwinds();

@@ -148,8 +148,8 @@ class Endpoint {
   // --- off the clock -----------------------------------------------------------------------------
   // Stops the world, runs fn, and lets it go on; the clock does not see it. The others stop at
   // their next call of this vocabulary; a process that is blocked counts as stopped. In sim virtual
-  // time simply does not move. No computation is under way while fn runs, so it may read all memory
-  // of this address space. It makes no call of the vocabulary that can block (sim refuses it).
+  // time simply does not move. No computation runs while fn runs, so it may read all memory of this
+  // address space. It makes no call of the vocabulary that can block (sim refuses it).
   virtual void while_paused(FunctionRef fn) = 0;
   // The same for algorithms whose workers all come to this point: rank 0 runs fn when all are here
   // (sim: when rank 0 is here), the others wait off the clock. Collective.

@@ -41,7 +41,8 @@ class PendingCall {
   // Returns when the call is complete. Once.
   virtual CallTime wait() = 0;
   // Returns when nobody touches the call's memory any more: complete, or the run has failed. With
-  // `failing` an exception is unwinding the caller, who will do nothing more for the run: it fails.
+  // `failing` an exception is unwinding the caller, which will do nothing more for the run: it
+  // fails.
   virtual void settle(bool failing) noexcept = 0;
 };
 
@@ -50,7 +51,7 @@ class PendingCall {
 // of an exception is told by the number of exceptions in flight, compared with that at its making.
 class [[nodiscard]] Pending {
  public:
-  Pending() = default;  // of no call
+  Pending() = default;  // holds no call
   explicit Pending(std::unique_ptr<PendingCall> call) : call_(std::move(call)) {}
   Pending(Pending&&) = default;
   // Waits for its own call first. The count of exceptions stays that of this object's making.

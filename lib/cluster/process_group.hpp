@@ -49,7 +49,7 @@ class Control {
   // kind that has no handler yet wait for it. A handler must not block for long: its thread also
   // sends the heartbeats, without which the other ranks take this one for lost.
   virtual void on_message(int kind, Handler handler) = 0;
-  // The run that is on has failed: a message that somebody waits for may never come.
+  // The current run has failed: a message that somebody waits for may never come.
   virtual bool failing() const = 0;
 };
 
@@ -112,9 +112,9 @@ class ProcessGroup {
   virtual Control* control() { return nullptr; }
 
   // Collective, and the first thing that the processes do together: compares their facts. When not
-  // all have come after `peer_timeout` the process ends itself, with a message that says who is
-  // missing. From here on a process sends heartbeats often enough for that timeout, and agreements
-  // wait so long for one. Errors: as compare().
+  // all have come after `peer_timeout` the process ends itself, with a message that says which
+  // processes are missing. From here on a process sends heartbeats often enough for that timeout,
+  // and agreements wait so long for one. Errors: as compare().
   virtual void call_the_roll(const std::vector<Fact>& facts, Seconds peer_timeout);
   // Collective: the comparison alone, at any later point outside of a cluster's run(). Errors:
   // usage, the processes differ; runtime, one of them is lost.

@@ -80,9 +80,9 @@ enum class Topology { ring, tree, halving_doubling, star, two_level };
 
 // The network among the workers of one node.
 struct InnerNetwork {
-  std::string name;  // for results
+  std::string name;  // its name in results
   Seconds latency{0};
-  double bytes_per_s = 0;   // of a worker's link
+  double bytes_per_s = 0;   // bandwidth of a worker's link
   bool shared_bus = false;  // one medium for all of them
 };
 
@@ -113,9 +113,9 @@ struct NetworkModel {
   std::string name;
   std::string source;
   Seconds latency{0};             // one way, worker to worker
-  double bytes_per_s = 0;         // of a node's link
+  double bytes_per_s = 0;         // bandwidth of a node's link
   Seconds server_latency{0};      // one way, worker to the services' host
-  double server_bytes_per_s = 0;  // of the services' host
+  double server_bytes_per_s = 0;  // bandwidth of the services' host
   bool shared_bus = false;        // all workers' transfers share one medium of bytes_per_s
   Topology all_reduce = Topology::ring;
   // Nodes in the order of ranks; the last repeats. Empty: every worker is a node.

@@ -80,7 +80,7 @@ class ServiceHandler {
 struct ServiceCall {
   std::span<const std::byte> request;
   std::span<const float> payload;   // sent along
-  Traffic kind = Traffic::control;  // of the payload
+  Traffic kind = Traffic::control;  // kind of the payload
   // Their sizes are exactly those of the answer (checked where the handler gives it).
   std::span<std::byte> reply;
   std::span<float> reply_payload;

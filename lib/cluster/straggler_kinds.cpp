@@ -302,7 +302,7 @@ Straggler make_straggler(const std::string& specification, int workers, std::uin
 }
 
 std::vector<std::string> straggler_files(const std::string& specification) {
-  constexpr std::string_view kKey = "file";  // of kind=trace, the one kind with a file
+  constexpr std::string_view kKey = "file";  // key of kind=trace, the one kind with a file
   std::vector<std::string> files;
   for (const std::string_view part : split(specification, ',')) {
     const std::size_t equals = part.find('=');

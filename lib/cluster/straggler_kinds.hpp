@@ -70,7 +70,7 @@ struct StragglerInfo {
 
 struct StragglerContext {
   int workers = 1;
-  std::uint64_t seed = 0;  // of this straggler alone
+  std::uint64_t seed = 0;  // seed of this straggler alone
 };
 
 // One specification while it is read: declared, then set by the reader, then checked, then applied.

@@ -61,7 +61,7 @@ class Burst {
 
  private:
   struct Renewal {
-    double back_s;  // from the end of the block
+    double back_s;  // distance from the end of the block
     bool on;
     bool inside;  // the block: practically always
   };

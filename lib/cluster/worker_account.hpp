@@ -102,7 +102,7 @@ class WorkerAccount {
   TimeBreakdown of(const TimeBreakdown& main) const;
 
  private:
-  // Gaps between computations and transfers that are kept apart. A call that is under way for
+  // Gaps between computations and transfers that are kept apart. A call that is in flight for
   // longer than that loses what lies before.
   static constexpr std::size_t kGaps = 512;
 

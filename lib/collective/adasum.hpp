@@ -33,7 +33,8 @@ using TensorBounds = std::span<const std::size_t>;
 struct AdasumFactors {
   double a = 1, b = 1;
 };
-// From a.b, ||a||^2, ||b||^2 (Device::products); the combination is Device::combine.
+// Computes the factors from a.b, ||a||^2, ||b||^2 (Device::products); the combination is
+// Device::combine.
 AdasumFactors adasum_factors(const Products& products);
 
 // y = AS(a, b), each tensor by itself; y may be a or b.

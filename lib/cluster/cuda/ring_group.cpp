@@ -108,7 +108,7 @@ struct RingGroup::Member {
   std::unique_ptr<Stream> adds;
   std::unique_ptr<DeviceMemory> scratch;
   std::byte* known = nullptr;                   // where the scratch memory was last
-  std::array<std::unique_ptr<Event>, 2> ready;  // of the pieces in turns
+  std::array<std::unique_ptr<Event>, 2> ready;  // one per piece, in turns
   std::vector<std::shared_ptr<Other>> others;   // by rank; null: on the same GPU
 };
 
@@ -188,7 +188,7 @@ void RingGroup::reduce(int rank, Block slice, const CollectiveCall& call, Inputs
     for (std::size_t step = 1; step < p; ++step) {
       const std::size_t j = (static_cast<std::size_t>(rank) + step) % p;
       if (me.others[j]) {
-        me.others[j]->pull.after(ready);  // of two pieces before: the room is free
+        me.others[j]->pull.after(ready);  // `ready` of two pieces before: the room is free
         me.others[j]->pull.copy(room, at(in[j], offset), n * width);
         me.others[j]->pull.before(*me.adds);
         operands[j] = room;

@@ -108,10 +108,10 @@ void Channel::loop() {
     if (pace == Pace::at_once) sched_yield();
     if (busy || pace == Pace::at_once) continue;
     std::unique_lock guard(mutex_);
-    // Only here, with the mutex: nothing is in the outbox, and nothing is on its way out.
+    // Only here, with the mutex: nothing is in the outbox, and no send is in flight.
     if (stopping_ && outbox_.empty() && sending_.empty()) return;
     if (!outbox_.empty() || std::exchange(look_, false)) continue;
-    // A send that is on its way may need MPI to be called to advance.
+    // A send in flight may need MPI to be called to advance.
     wake_.wait_for(guard, sending_.empty() ? sleep : kSoon);
   }
 }
@@ -126,7 +126,8 @@ bool Channel::send_what_waits() {
   const bool any = !out.empty();
   for (auto& message : out) {
     if (message->peer == rank_) {
-      // To this rank: no MPI. It runs after what was sent before it, also to itself.
+      // A message to this rank does without MPI. It is handled after all that was sent before it,
+      // also to itself.
       message->bytes.erase(message->bytes.begin(), message->bytes.begin() + sizeof(int));
       deliver(std::move(message));
       continue;

@@ -59,7 +59,7 @@ class Channel final : public Control {
   int size() const override { return size_; }
   void send(int to, int kind, std::span<const std::byte> bytes) override;
   void on_message(int kind, Handler handler) override;
-  // The run that is on has failed. Set by the Coordinator.
+  // The current run has failed. Set by the Coordinator.
   bool failing() const override { return failing_; }
   void set_failing(bool failing) { failing_ = failing; }
 

@@ -42,7 +42,7 @@
 
 namespace hetsgd::mpi {
 
-// Calls of the coordinator into the run that is on. All are made by the channel's thread and must
+// Calls of the coordinator into the current run. All are made by the channel's thread and must
 // not block for long: the channel's heartbeats wait for them.
 class Local : public PausableWorld, public ServiceHost {
  public:
@@ -52,7 +52,7 @@ class Local : public PausableWorld, public ServiceHost {
   virtual Pace pace() = 0;
   // Some process has receives posted, into which another rank may send.
   virtual bool still_receives() = 0;
-  // As DeadlockVote::Blocked.
+  // The same as DeadlockVote::Blocked.
   virtual std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) = 0;
 
  protected:
@@ -127,7 +127,7 @@ class Coordinator {
   std::atomic<bool> everybody_quiet_ = false, leaving_ = false;
   // The instant at which the run starts, in ns of rank 0's clock. Set before set_up() returns.
   std::atomic<std::int64_t> start_at_ = 0;
-  // The run that is on has failed. This and the next: the channel's thread only.
+  // The current run has failed. This and the next: the channel's thread only.
   bool failing_ = false;
   // Rank 0 has been told that this rank does not receive any more.
   bool quiet_said_ = false;

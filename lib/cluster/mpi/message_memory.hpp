@@ -38,12 +38,13 @@ class MessageMemory {
  public:
   using Use = HostMemory::Use;
 
-  // As HostMemory: read copies in, write copies out by store(), update does both.
+  // The uses are those of HostMemory: read copies in, write copies out by store(), update does
+  // both.
   MessageMemory(Use use, void* memory, std::size_t bytes);
   MessageMemory(const void* memory, std::size_t bytes)
       : MessageMemory(Use::read, const_cast<void*>(memory), bytes) {}
 
-  // Where MPI sends from and receives into.
+  // The memory that MPI sends from and receives into.
   std::byte* data() const { return data_; }
   std::size_t size() const { return bytes_; }
   // Not null: data() is memory of the GPU, and the host must not touch it.

@@ -107,7 +107,7 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   } else {
     finish();
   }
-  gpus_.close();  // where it failed before all had come to the end
+  gpus_.close();  // needed where the run failed before all had come to the end
   // `error` is this rank's own, or the failure that the coordinator gave the World. What counts is
   // the failure on which all agree; it is missing only where this error came too late to be told.
   const auto failure = coordinator_.end_run();
@@ -349,7 +349,7 @@ Pace Run::pace() {
   if (!std::exchange(channel_entered_, true)) enter_thread();
   Sends& sends = Sends::get();
   const auto now = std::chrono::steady_clock::now();
-  // Nothing is on its way: the channel need not hurry.
+  // No send is in flight: the channel need not hurry.
   if (sends.idle()) {
     progress_ = now;
     return Pace::calm;

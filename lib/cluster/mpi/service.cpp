@@ -203,7 +203,7 @@ class MpiPort::Call {
   Transport& transport_;
   const int host_, caller_;
   const std::span<std::byte> reply_, reply_payload_;
-  std::optional<HeadReceive> receive_;  // of the answer's head
+  std::optional<HeadReceive> receive_;  // receives the answer's head
   Seconds begin_{0};
 };
 

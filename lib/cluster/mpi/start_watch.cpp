@@ -35,7 +35,7 @@ constexpr std::array kJob = {"PMIX_NAMESPACE", "PMI_JOBID", "PMI_PORT", "SLURM_J
 struct RankProcess {
   long pid = 0;
   bool started = false;  // it has come to the start
-  bool stopped = false;  // by SIGSTOP
+  bool stopped = false;  // stopped by SIGSTOP
   std::string command;
 };
 

@@ -45,9 +45,9 @@ struct StartState {
 StartState state_of_start();
 
 // While it lives: when `limit` has passed, the lowest of this host's ranks that have come so far
-// says who is missing, and the process ends with the exit code of a runtime error. The other ranks
-// give the launcher time to end them, and end themselves where it does not. Only one is at work in
-// a process: one that is made while another lives does nothing.
+// says which ranks are missing, and the process ends with the exit code of a runtime error. The
+// other ranks give the launcher time to end them, and end themselves where it does not. Only one is
+// at work in a process: one that is made while another lives does nothing.
 class StartWatch : NonCopyable {
  public:
   // Starts the thread, whose name shows the other ranks of this host that this one has come.

@@ -21,7 +21,7 @@
 // If the receiver waits already (the head of a long message is sent by MPI_Issend, which says so),
 // what is left goes straight from the caller's memory, in one piece. Else a send must not wait for
 // the receiver (two ranks that send to each other first would stand still), so it copies. The copy
-// is made piece by piece into buffers that are kept for the next message. Each piece is on its way
+// is made piece by piece into buffers that are kept for the next message. Each piece is in flight
 // while the next is copied, and pieces grow: the first is small, so that little of the copying is
 // not overlapped.
 //
@@ -45,7 +45,7 @@
 // (`quiet`), or until a limit of time. Copied pieces belong to Sends, which outlives the run.
 //
 // Tags. [type 2 bits | group 12 to 15 bits | user's tag 14 bits], and for pieces [type | number of
-// the message], so that pieces of two messages never mix, whoever receives them.
+// the message], so that pieces of two messages never mix, whichever process receives them.
 //    type 0   messages of Comm
 //    type 1   collectives
 //    type 2   "group" 0: requests, by service; 1: answers, by caller; 2 + g: sendrecv of group g
@@ -115,7 +115,7 @@ bool test(MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE);
 // that nobody receives stays in flight.
 //
 //             take()            MPI_Isend           watch()                 complete
-//    free ------------> filled ------------> sent ----------> on its way ------------> free
+//    free ------------> filled ------------> sent ----------> in flight  ------------> free
 //                                                   reap() looks after it
 //
 // Thread-safe: processes take and watch, and a thread that reaps also finishes the sends of others.
@@ -250,7 +250,8 @@ class HeadReceive final : public Poll, NonCopyable {
   // The message's first bytes, kHeadData at most.
   std::span<const std::byte> data() const;
   // The message, whose length the caller knows and has checked, into the caller's memory: what came
-  // with the head is copied, and what follows is received there. Blocks while it is on its way.
+  // with the head is copied, and what follows is received there. Blocks while the message is in
+  // flight.
   void take(std::span<std::byte> message);
   void take(const MessageMemory& message);
   // The bytes that come after the head alone.

@@ -1,5 +1,5 @@
 // Pause: the state of a world whose clock is to stand while one thread runs, or none. It decides
-// who may run; the world acts on it. All members are called under the world's mutex.
+// which threads may run; the world acts on it. All members are called under the world's mutex.
 //
 // A pause of this process's own:
 //

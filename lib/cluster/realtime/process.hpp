@@ -49,7 +49,7 @@ struct Unwind {};
 // mutex.
 class Wait {
  public:
-  // Must be cheap, as it is called at every wake-up, and must not block. Whoever changes what it
+  // Must be cheap, as it is called at every wake-up, and must not block. Code that changes what it
   // reads calls World::wake().
   virtual bool ready() const = 0;
   virtual std::string describe() const = 0;  // for the deadlock report
@@ -89,7 +89,7 @@ class Poll {
   // at most once, in place of further looks.
   virtual void cancel() = 0;
   virtual std::string describe() const = 0;
-  // The other side is there, and bytes are on their way.
+  // The other side is there, and bytes are in flight.
   virtual bool transfers() const { return false; }
 
  protected:
@@ -114,11 +114,11 @@ struct Process {
   std::string name;  // blocking.hpp
   ProcessKind kind = ProcessKind::worker;
   int rank = 0;
-  int number = 0;                      // of the processes of this address space, from 0 on
-  Process* parent = nullptr;           // of a background task: its worker
+  int number = 0;                      // among the processes of this address space, from 0 on
+  Process* parent = nullptr;           // starter of a background process; else null
   std::unique_ptr<Device> device;      // made by its own thread; null for services
   std::string device_text;             // WorkerReport.device
-  std::vector<int> pinned;             // to these cores; empty: to none
+  std::vector<int> pinned;             // pinned to these cores; empty: not pinned
   std::array<HostScratch, 2> staging;  // host_memory.hpp
   // Set where MPI takes pointers to GPU memory and the device is a GPU (mpi/message_memory.hpp).
   std::shared_ptr<cuda::ExchangeMemory> exchange;
@@ -126,7 +126,7 @@ struct Process {
   // The worker shares it with its background tasks; null until it has one. Processes that make
   // started calls (ProcessKind::background) have none.
   std::shared_ptr<WorkerAccount> account;
-  const TrainingClock* clock = nullptr;  // of its world
+  const TrainingClock* clock = nullptr;  // the world's clock
   Seconds delay_owed{0};  // straggler delay asked for and not yet made; < 0: made in excess
   std::thread thread;
 

@@ -15,10 +15,11 @@
 
 namespace hetsgd::realtime {
 
-// ThreadsMonitor: lock and condition on the world's mutex, so that a deadlock report sees who waits
-// for what.
+// ThreadsMonitor: lock and condition on the world's mutex, so that a deadlock report sees which
+// process waits for what.
 //
-// A process and one monitor; holder_ names who holds it, queue_ and waiters_ list the others:
+// A process and one monitor; holder_ names the process that holds it, queue_ and waiters_ list the
+// others:
 //
 //             lock(), taken               holder_ is null
 //   outside ---------------> queued ----------------------> holds
@@ -47,8 +48,8 @@ class ThreadsMonitor final : public Monitor {
   void lock() override;
   void unlock() override;
   // ready() is called by the waiting process itself, with the monitor held and without the world's
-  // mutex: a slow one holds up those who want the monitor, nobody else. It is called again after
-  // each notify_all().
+  // mutex: a slow one holds up the processes that want the monitor, and no others. It is called
+  // again after each notify_all().
   void wait(const std::function<bool()>& ready, std::string_view what) override;
   // With or without the monitor held, from any process of the run.
   void notify_all() override;
@@ -66,8 +67,8 @@ class ThreadsMonitor final : public Monitor {
 
   World& world_;
   Process* holder_ = nullptr;     // null: it is free
-  std::vector<Process*> queue_;   // for the lock
-  std::vector<Waiter*> waiters_;  // for a notification; each on its process's stack
+  std::vector<Process*> queue_;   // processes that wait for the lock
+  std::vector<Waiter*> waiters_;  // wait for a notification; each on its process's stack
 };
 
 namespace {
@@ -202,8 +203,8 @@ void ProcessEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn
   world_.safepoint();
 }
 
-// As compute(), with a look at the token before fn, after it and in every slice of the delay. The
-// step is counted even if it was cut, since the scenario has been asked for its delay.
+// Works like compute(), with a look at the token before fn, after it and in every slice of the
+// delay. The step is counted even if it was cut, since the scenario has been asked for its delay.
 bool ProcessEndpoint::compute_cancellable(CancellationToken& token, const Work&, ComputeKind kind,
                                           FunctionRef fn) {
   const std::atomic<bool>& cancelled = static_cast<ThreadsCancellationToken&>(token).cancelled();

@@ -125,12 +125,12 @@ class Scheduler : NonCopyable {
   void grant(Process& process);  // mutex held
   void run_granted(Lock& lock, FunctionRef fn);
   void resume_from_outside(Lock& lock, std::int64_t at);
-  // Since when (training clock) nobody here can go on without others, and who waits for what.
-  // Empty: somebody can, or the world is stopped, or the run is aborted.
+  // Since when (training clock) nobody here can go on without others, and the waits of all
+  // processes. Empty: somebody can, or the world is stopped, or the run is aborted.
   std::optional<Seconds> blocked_since(std::vector<BlockedProcess>& waiting);
 
  protected:
-  // cores: how many threads can run at once; decides who may spin before it sleeps.
+  // cores: how many threads can run at once; decides which processes may spin before it sleeps.
   explicit Scheduler(int cores) : cores_(cores) {}
   ~Scheduler() = default;
 

@@ -47,8 +47,8 @@ class StartedCalls : NonCopyable {
   StartedCalls(World& world, BackgroundTasks& background_tasks, std::shared_ptr<Comm> twin);
   ~StartedCalls();
 
-  // As Comm::start_raw. Returns when all writes of the caller's device have arrived, since another
-  // device reads the memory next.
+  // Implements Comm::start_raw. Returns when all writes of the caller's device have arrived, since
+  // another device reads the memory next.
   std::unique_ptr<PendingCall> start(const CollectiveRequest& request);
 
  private:

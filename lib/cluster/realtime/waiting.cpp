@@ -26,10 +26,11 @@ constexpr Seconds kCutSlice{0.2e-3};
 // stopped, so that a pause can begin, and as blocked for the vote of the ranks about a deadlock.
 constexpr std::int64_t kPollSpinNs = 10'000;
 constexpr std::int64_t kYieldNs = 200'000;
-// Then it sleeps for an eighth of the time that it has waited, so that no wait is more than an
-// eighth too long, but never so long that it costs more than a percent or so of a core to keep on.
+// Then the poll sleeps for an eighth of the time that it has waited, so that no wait is more than
+// an eighth too long, but never so long that it costs more than a percent or so of a core to keep
+// on.
 constexpr std::int64_t kMaxSleepNs = 200'000;
-// Bytes that are on their way already come at their pace: a sleep would only add to it.
+// Bytes in flight come at their pace: a sleep would only add to it.
 constexpr std::int64_t kTransferYieldNs = 5'000'000;
 
 void back_off(std::int64_t waited_ns, bool transfers) {
@@ -55,7 +56,7 @@ bool polled_to_the_end(World& world, Poll& poll, std::int64_t begin) {
     World::current().poll = nullptr;
   };
   bool done = false;
-  try {  // cancel() waits for those outside who still use memory of this process
+  try {  // cancel() waits for outside users of this process's memory
     while (!world.aborting() && !(done = poll.done())) {
       back_off(TrainingClock::monotonic_ns() - begin, poll.transfers());
     }
@@ -92,7 +93,7 @@ bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless
     world.come_back(guard);
     if (world.aborting()) world.unwind(guard);
   }
-  // So short that a pause or an abort can wait for it.
+  // The rest is so short that a pause or an abort can wait for it.
   while (world.now() < deadline) {
     if (cut()) return false;
     relax();

@@ -1,5 +1,5 @@
-// World: the state that the threads of one run share. Its Scheduler says who may run; the world
-// adds how their life begins and ends, and the abort.
+// World: the state that the threads of one run share. Its Scheduler says which threads may run; the
+// world adds how their life begins and ends, and the abort.
 //
 // The run, on the thread of its owner (run()), which is no process:
 //
@@ -93,7 +93,7 @@ class World final : public Scheduler {
   void finish(Process& me);
 
   // Guarded by the mutex.
-  std::condition_variable owner_woken_;              // of the thread in run()
+  std::condition_variable owner_woken_;              // wakes the thread in run()
   int set_up_ = 0;                                   // workers that have come to await_start
   bool finishing_ = false;                           // live() has come down to 0
   std::function<void(std::exception_ptr)> aborted_;  // Hooks::aborted; empty before run()

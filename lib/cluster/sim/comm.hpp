@@ -38,8 +38,8 @@ class StartedCalls final : public CollectiveOrder {
  public:
   explicit StartedCalls(World& world) : world_(world) {}
 
-  // As Comm::start_raw. `group`: the owner, which lives until the call is complete, as the call
-  // shares it: the Comm that started it may go before.
+  // Implements Comm::start_raw. `group`: the owner, which lives until the call is complete, as the
+  // call shares it: the Comm that started it may go before.
   std::unique_ptr<PendingCall> start(const std::shared_ptr<Group>& group, int rank,
                                      const CollectiveRequest& request);
 
@@ -54,7 +54,7 @@ class StartedCalls final : public CollectiveOrder {
 
   World& world_;
   std::deque<std::unique_ptr<Rendezvous>> open_;   // the first may be moving data
-  std::vector<std::unique_ptr<Rendezvous>> free_;  // to be used again
+  std::vector<std::unique_ptr<Rendezvous>> free_;  // kept to be used again
   std::uint64_t completed_ = 0;                    // calls of all ranks
   std::vector<std::uint64_t> started_;             // by rank
 };
@@ -78,7 +78,7 @@ struct Group {
   World& world;
   const Members members;
   std::vector<Mailbox> mailboxes;  // by rank
-  Rendezvous rendezvous;           // of the blocking collectives
+  Rendezvous rendezvous;           // for the blocking collectives
   StartedCalls started;
 };
 

@@ -55,7 +55,7 @@ class SimCancellationToken final : public CancellationToken {
   bool rang_ = false;  // the last sleep came to its end
   Process* sleeper_ = nullptr;
   HostTask* task_ = nullptr;  // the sleeper's
-  double ends_at_ = 0;        // of the sleep that goes on
+  double ends_at_ = 0;        // end of the sleep that goes on
   // Alarm of the sleep that goes on; owned by World::alarms. Its event is in the queue and cannot
   // be taken out, so the alarm outlives the sleep, and the token, too.
   Alarm* alarm_ = nullptr;
@@ -179,9 +179,9 @@ void SimMonitor::unlock() {
   release();
 }
 
-// Into the list before the lock is given up: a notification that follows is not lost. When the run
-// is torn down, block() throws, or, in a destructor, returns; then wait() does too, although
-// ready() may be false. The caller of notify_all() need not hold the lock.
+// The waiter enters the list before the lock is given up, so a notification that follows is not
+// lost. When the run is torn down, block() throws, or, in a destructor, returns; then wait() does
+// too, although ready() may be false. The caller of notify_all() need not hold the lock.
 void SimMonitor::wait(const std::function<bool()>& ready, std::string_view what) {
   Process& self = engine_.current("Monitor::wait");
   HETSGD_CHECK(owner_ == &self || engine_.tearing_down());
@@ -324,9 +324,9 @@ void SimEndpoint::note(ComputeKind kind, Seconds start) {
 }
 
 void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
-  // On the fiber's stack, which the event refers to. That is safe: the fiber cannot leave this
-  // function before the event, except by being unwound, and then no event is handled any more. The
-  // task's destructor waits for a thread that still runs fn.
+  // The computation lies on the fiber's stack, and the event refers to it. That is safe: the fiber
+  // cannot leave this function before the event, except by being unwound, and then no event is
+  // handled any more. The task's destructor waits for a thread that still runs fn.
   struct Computation {
     Engine& engine;
     Process& process;

@@ -78,7 +78,7 @@ class DeviceTimeline {
    private:
     friend class DeviceTimeline;
     DeviceTimeline& device_;
-    Use* next_ = nullptr;  // of the steps that go on
+    Use* next_ = nullptr;  // next in the list of steps that go on
     double busy_until_ = 0, end_ = 0, waited_ = 0;
   };
 
@@ -193,7 +193,7 @@ class SimEndpoint final : public Endpoint {
   SimComm comm_;
   TimeBreakdown breakdown_;
   std::shared_ptr<WorkerAccount> account_;  // null until the worker has a background task
-  std::unique_ptr<Device> device_;          // of a background task
+  std::unique_ptr<Device> device_;          // device of a background task
 };
 
 }  // namespace hetsgd::sim

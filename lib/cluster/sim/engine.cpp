@@ -56,7 +56,8 @@ Process& Engine::spawn(int rank, std::string background_task, TimeBreakdown* bre
   process->account = account;
   process->index = processes_.size();
   process->since = now_;
-  // By pointer: events and the waiting lists of mailboxes and monitors refer to the process.
+  // Processes are held by pointer: events and the waiting lists of mailboxes and monitors refer to
+  // the process.
   processes_.push_back(std::move(process));
   wake(*processes_.back());
   return *processes_.back();

@@ -18,8 +18,8 @@
 //          +------------------------------------------------+
 //                         wake(), wake_at()
 //
-// A blocked process has at most one event or object that resumes it: whoever wakes it forgets it
-// first (a mailbox its receiver, a monitor its waiter). So no event outlives its process.
+// A blocked process has at most one event or object that resumes it: its waker forgets it first (a
+// mailbox its receiver, a monitor its waiter). So no event outlives its process.
 //
 // The run:
 //
@@ -153,7 +153,7 @@ class EventQueue {
 };
 
 // One simulated process, owned by the engine from spawn() to its end. Its fields are the engine's,
-// except `breakdown` and `account`, which whoever makes the process wait or compute adds to.
+// except `breakdown` and `account`: code that makes the process wait or compute adds to these.
 class alignas(64) Process {
  public:
   Process(StackPool& stacks, int rank_, std::string background_task_, std::function<void()> body)
@@ -177,7 +177,7 @@ class alignas(64) Process {
   const int rank;
   const std::string background_task;   // empty: the worker's main process
   TimeBreakdown* breakdown = nullptr;  // where its time goes
-  WorkerAccount* account = nullptr;    // and that of its worker, once that has background tasks
+  WorkerAccount* account = nullptr;    // its worker's account, once the worker has background tasks
 
   // Notes for the account when a time was spent that the breakdown counts as `communicate`; virtual
   // seconds.
@@ -208,7 +208,7 @@ class Engine : NonCopyable {
   // become void is told so by a field of the object (Alarm in world.hpp). O(log n) of n events.
   void at(double time, Handler handler, void* object);
   // The same for an arrival: after all others of that time, by rank. Rank < 2^20. By rank, because
-  // the sequence in which equal senders come to send depends on who was resumed first, which a
+  // the sequence in which equal senders come to send depends on which was resumed first, which a
   // change elsewhere in the algorithm would reverse.
   void at_arrival(double time, int rank, Handler handler, void* object);
 
@@ -309,11 +309,11 @@ class Engine : NonCopyable {
   double now_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint64_t events_ = 0;
-  int idle_calls_ = 0;                          // of the running process: block() resets it
+  int idle_calls_ = 0;                          // calls of the running process; block() resets it
   Process* current_ = nullptr;                  // null on the event loop itself
   const FunctionRef* off_the_clock_ = nullptr;  // what the process that just stopped wants run
   std::exception_ptr off_the_clock_error_;
-  bool tearing_down_ = false;  // from then on for ever
+  bool tearing_down_ = false;  // once true, it stays true
   // Read before every event, hence apart from the mutex, which guards the error alone.
   std::atomic<bool> aborted_ = false;
   std::mutex abort_mutex_;

@@ -75,9 +75,9 @@ class Fiber : NonCopyable {
   // exceptions that leave the body on the way are dropped.
   void unwind() noexcept;
 
-  // Inside the fiber: back to the owner. Throws FiberUnwind when the fiber is being unwound; but
-  // in a destructor that runs on the way out it returns at once, as a second exception would end
-  // the program.
+  // Called inside the fiber: goes back to the owner. Throws FiberUnwind when the fiber is being
+  // unwound; but in a destructor that runs on the way out it returns at once, as a second exception
+  // would end the program.
   void suspend();
 
   // Owner: this suspended fiber is resumed soon. Brings the end of its stack into the cache: the
@@ -108,8 +108,8 @@ class Fiber : NonCopyable {
 
   // The fields that every switch touches stand first, together, so that they share a cache line
   // with the fields before the fiber in Process (engine.hpp).
-  void* context_ = nullptr;  // of the fiber while suspended
-  void* owner_ = nullptr;    // of the owner while the fiber runs
+  void* context_ = nullptr;  // context of the fiber while it is suspended
+  void* owner_ = nullptr;    // context of the owner while the fiber runs
   ExceptionState exceptions_;
   State state_ = State::fresh;
   bool unwinding_ = false;  // never reset: an unwound fiber only ever goes on to its end

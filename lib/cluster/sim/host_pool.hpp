@@ -9,9 +9,9 @@
 // The event loop's thread submits a task when a computation starts in virtual time, and comes to
 // finish it when it is due. Until then any pool thread may run it. A task that nobody has begun is
 // run by finish() itself: with one host thread there is no other thread, and everything runs then.
-// Results cannot depend on who ran a task when (contract of Endpoint::compute), so neither on the
-// host. A task that throws keeps its exception until the event loop asks for it at the due time: an
-// error, too, comes at the same point of virtual time on every host.
+// Results cannot depend on which thread ran a task, or when (contract of Endpoint::compute), so
+// neither on the host. A task that throws keeps its exception until the event loop asks for it at
+// the due time: an error, too, comes at the same point of virtual time on every host.
 //
 // One mutex guards the queue and all states. It is never held while a function runs.
 //
@@ -52,7 +52,7 @@ class HostTask : NonCopyable {
   void run() noexcept;
 
   FunctionRef fn_;
-  std::exception_ptr error_;  // written by who runs it, read when it is done
+  std::exception_ptr error_;  // written by the thread that runs it, read when it is done
   // Null before submit() and after finish(): the destructor has nothing to take back, and no lock
   // to take. Only the event loop's thread reads or writes it.
   HostPool* pool_ = nullptr;

@@ -21,7 +21,7 @@ namespace hetsgd::sim {
 
 class Transfer;
 
-// As seen from its owner, a worker or the services' host.
+// Direction as seen from the link's owner, a worker or the services' host.
 enum class Direction { out, in };
 
 class Link {

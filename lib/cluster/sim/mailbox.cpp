@@ -56,8 +56,8 @@ void arrive(void* object) {
 }
 
 // The message's head is at the receiver's link. An event of its own, because the link serves
-// messages in the order of their heads: at the time of sending it is not known who else will be
-// there first.
+// messages in the order of their heads: at the time of sending it is not known which other message
+// will be there first.
 void enter_link(void* object) {
   auto* message = static_cast<Message*>(object);
   World& world = message->group->world;
@@ -132,7 +132,8 @@ Envelope receive_message(Group& group, int rank, int from, int tag, std::span<st
                     data.size(), envelope.source, tag, envelope.bytes));
   }
   if (!data.empty()) std::memcpy(data.data(), message->payload.bytes().data(), data.size());
-  // A message that was under way before the call has no lateness; one to oneself no transfer.
+  // A message that was in flight before the call has no lateness; a message to oneself has no
+  // transfer.
   const double wait = std::clamp(message->started - called, 0.0, engine.now() - called);
   self.breakdown->wait += Seconds(wait);
   self.breakdown->communicate += Seconds(engine.now() - called - wait);

@@ -40,7 +40,7 @@ Network::Network(NetworkModel model, int workers, const Scale& scale,
   const std::span<const NetworkNode> kinds =
       model_.nodes.empty() ? std::span(&kOneWorker, 1) : std::span(std::as_const(model_.nodes));
   std::size_t kind = 0;
-  int made = 0;  // of this kind
+  int made = 0;  // nodes of this kind so far
   for (int first = 0; first < workers;) {
     const int here = std::min(kinds[kind].workers, workers - first);
     node_of_.insert(node_of_.end(), static_cast<std::size_t>(here), nodes_.size());

@@ -105,10 +105,10 @@ class Network : NonCopyable {
     const NetworkNode& kind;
     int first;  // worker
     double latency, server_latency;
-    std::vector<Link> links;   // to others, of its workers or of all; on a bus the first node's
-    std::vector<Link> inside;  // of its workers, or the bus; empty: of one worker
+    std::vector<Link> links;   // to other nodes, per worker or one; on a bus the first node's
+    std::vector<Link> inside;  // one per worker, or the bus; empty: a worker alone
   };
-  using Counts = std::map<std::size_t, int>;  // of members, by node
+  using Counts = std::map<std::size_t, int>;  // number of members by node
   Node& node(int worker) { return nodes_[node_of_[static_cast<std::size_t>(worker)]]; }
   NetworkModel slowest(const Counts& members) const;
   std::optional<NodeLevel> inner_level(const Counts& members) const;

@@ -84,12 +84,13 @@ class Rendezvous {
   // turn.
   void take_turn();
   // When it returns no host thread touches the contributions any more. Blocks in host time only.
-  // Also for a rank that is unwound with the collective under way, whose memory is about to go.
+  // Also for a rank that is unwound while the collective is in progress, and whose memory is about
+  // to go.
   void finish_moving();
   int arrived() const { return arrived_; }
 
  private:
-  struct Range {  // of elements: one task for the host pool
+  struct Range {  // range of elements: one task for the host pool
     Rendezvous* rendezvous;
     std::size_t begin, end;
     void operator()() const { rendezvous->move(begin, end); }
@@ -126,12 +127,12 @@ class Rendezvous {
   World& world_;
   const Members& members_;
   CollectiveOrder* const order_;
-  Transfer* transfer_ = nullptr;  // while it is under way
+  Transfer* transfer_ = nullptr;  // while it is in progress
   // Time since which it may begin. It is from an earlier call where this one did not have to wait;
   // an arrival is later than that.
   double turn_ = 0;
 
-  CollectiveCall call_;  // of the rank that came first
+  CollectiveCall call_;  // call of the rank that came first
   int arrived_ = 0;
   int first_ = 0;  // the rank that came first
   double last_arrival_ = 0;

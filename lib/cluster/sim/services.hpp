@@ -43,8 +43,8 @@ class Services {
   Services(World& world, DeviceProfile profile, double work_scale);
   ~Services();
 
-  // As Endpoint::open_service. The first call of a name makes the service, on the caller's stack,
-  // and takes no virtual time. The port refers to it, and may not be called after the run.
+  // Implements Endpoint::open_service. The first call of a name makes the service, on the caller's
+  // stack, and takes no virtual time. The port refers to it, and may not be called after the run.
   std::shared_ptr<ServicePort> open(int rank, const std::string& name,
                                     const ServiceFactory& factory);
   // Worker `rank` has ended. On the event loop (the engine's `ended`): handlers may answer callers

@@ -69,7 +69,7 @@ class SimCluster final : public Cluster {
   ClusterOptions options_;
   SimDevices devices_;
   std::mutex mutex_;  // guards the two below
-  // Engine of the run that is on; null between runs. aborted_ stays: an abort that comes before a
+  // Engine of the current run; null between runs. aborted_ stays: an abort that comes before a
   // run ends it before its first event.
   Engine* engine_ = nullptr;
   std::exception_ptr aborted_;

@@ -1,7 +1,7 @@
-// Transfer: a collective under way on the links of its members.
+// Transfer: a collective in progress on the links of its members.
 //
 // Alone it takes C = L + T: its latencies, and the time of its bytes on the slowest of its links
-// (NetworkModel; no step is simulated). While it is under way it takes the share f = T / C of the
+// (NetworkModel; no step is simulated). While it is in progress it takes the share f = T / C of the
 // rate of that link, and f B_min / B of a link with a faster rate B, in both directions. It goes on
 // at the speed
 //

@@ -138,7 +138,7 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   return local_report();
 }
 
-// On a device of the same kind as its worker's: the same GPU, or as many cores.
+// The task gets a device of the same kind as its worker's: the same GPU, or as many cores.
 Process& Run::start_background_task(Process& parent, const std::string& name,
                                     std::function<void(Endpoint&)> fn, ProcessKind kind) {
   return start_background_task_on(devices_[at(parent.rank)], parent, name, kind,

@@ -176,8 +176,9 @@ class ThreadsComm::CollectiveScope {
     return round;
   }
 
-  // With all that have come: a rank that differs does not arrive, so that nobody reads what does
-  // not fit. `inside` and `passed` tell who has come, as the round's pointers may be of an old one.
+  // Compares the lengths with those of all ranks that have come: a rank that differs does not
+  // arrive, so that nobody reads what does not fit. `inside` and `passed` tell which ranks have
+  // come, as the round's pointers may be of an old one.
   void check_lengths(const Round& round, const Contribution& mine) const {
     const Group& group = *comm_.group_;
     for (int other = 0; other < group.size; ++other) {
@@ -248,7 +249,7 @@ bool ThreadsComm::meet(const CollectiveCall& call, const Contribution& mine, boo
 
 // Where the group has GPUs the device memory is tried first; a rank cannot know what the others
 // bring, so it takes a meeting to find out. Views on the host are made before the other meeting and
-// stored after it: nobody's copies hold up those who have met.
+// stored after it: nobody's copies hold up the ranks that have met.
 void ThreadsComm::make_raw(const CollectiveRequest& request) {
   const CollectiveCall& call = request.call;
   if (call.collective == Collective::agree) return agree_by_gathering(request);

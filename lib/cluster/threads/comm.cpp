@@ -74,9 +74,9 @@ bool ThreadsComm::poll(int from, int tag) {
   return group_->mailboxes[at(rank_)].find(from, tag) != nullptr;
 }
 
-// Straight into a receive that waits, else by way of a message of the pool. The message belongs to
-// this process while it is filled, so the mutex is given up for it; no sender waits for a receiver,
-// and so a send is never a blocking point of a deadlock.
+// Sends straight into a receive that waits, else by way of a message of the pool. The message
+// belongs to this process while it is filled, so the mutex is given up for it; no sender waits for
+// a receiver, and so a send is never a blocking point of a deadlock.
 void ThreadsComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
   check_rank(to, size());
   HETSGD_CHECK_GE(tag, 0);

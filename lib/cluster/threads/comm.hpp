@@ -32,7 +32,7 @@
 // to a call, and in mixed groups, every process copies its own to the host first and back
 // afterwards (HostMemory).
 //
-// Bytes in the time breakdown: traffic_of(), whoever does the work.
+// Bytes in the time breakdown: traffic_of(), whichever rank does the work.
 #pragma once
 
 #include <array>
@@ -58,14 +58,14 @@ class Group;
 // of a former round stay where they are, so only ranks that are known to have arrived are looked
 // at.
 struct Round {
-  std::uint64_t number = 0;  // of the collective, from 1 on
+  std::uint64_t number = 0;  // number of the collective, from 1 on
   int arrived = 0;
   int departed = 0;
   int first = 0;  // the rank that came first, with its call
   CollectiveCall call;
   int on_device = 0;            // ranks that brought device memory
-  std::size_t bytes = 0;        // that the ranks get, all together
-  std::vector<const void*> in;  // by rank; of all_to_all its AllToAll
+  std::size_t bytes = 0;        // bytes that all ranks get together
+  std::vector<const void*> in;  // by rank; for an all_to_all its AllToAll
   std::vector<void*> out;
   std::vector<Process*> processes;  // by rank: the process that came for it, to be woken
 };
@@ -106,8 +106,8 @@ class Group {
   std::shared_ptr<Group> twin_;  // null until it is asked for
 };
 
-// One rank's end of a group, used by the processes of that rank. Messages and sendrecvs may be
-// under way from several of its processes at once, a collective from one (checked).
+// One rank's end of a group, used by the processes of that rank. Messages and sendrecvs may be in
+// flight from several of its processes at once, a collective from one (checked).
 //
 // Every call begins with a safepoint, and ends with one if it moves data. It takes memory of the
 // host or of the process' device, and counts its bytes and times in the breakdown of the calling

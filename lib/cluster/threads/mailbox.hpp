@@ -5,7 +5,8 @@
 // receiver's; any other is copied into a buffer of the run's pool and out of it. All members of
 // these classes are called under the world's mutex; large copies happen outside of it.
 //
-// A sender looks for a receive, a receiver for a message, and whoever comes second finds the other:
+// A sender looks for a receive, a receiver for a message, and the one that comes second finds the
+// other:
 //
 //   sender first     send: copied to a Message, push() ---> receive: pop(), copied out of it
 //
@@ -41,14 +42,14 @@ struct Message {
   int tag = 0;
   std::size_t bytes = 0;
   Traffic kind = Traffic::control;
-  std::size_t capacity = 0;  // of data, at least `bytes`: a power of two, the pool's size class
+  std::size_t capacity = 0;  // size of data, >= `bytes`: a power of two, the pool's size class
   std::unique_ptr<std::byte[]> data;
   std::unique_ptr<Message> next;  // in the list
 };
 
 // Buffers of past messages by size class (powers of two from 256 bytes), kept until the end of the
-// run. It holds no more than were on their way at one time, so a loop with the same messages in
-// every iteration soon allocates nothing.
+// run. It holds no more than were in flight at one time, so a loop with the same messages in every
+// iteration soon allocates nothing.
 class MessagePool {
  public:
   // A message with room for `bytes`, or null when there is none: then make() one, outside of the
@@ -111,7 +112,7 @@ class Mailbox {
   // Wakes the receivers that a message just pushed may concern.
   void wake_receivers(World& world, int source, int tag) const;
 
-  std::vector<PostedReceive*> posted;  // of any state, in the order of posting
+  std::vector<PostedReceive*> posted;  // in any state, in the order of posting
 
  private:
   std::unique_ptr<Message> first_;

@@ -121,7 +121,7 @@ QueueEntry* ThreadsService::pop() {
   return entry;
 }
 
-// For an unwound caller, so its cost does not matter.
+// Called for an unwound caller, so its cost does not matter.
 void ThreadsService::remove(const QueueEntry& entry) {
   QueueEntry* before = nullptr;
   for (QueueEntry** link = &first_; *link; link = &(*link)->next) {
@@ -209,8 +209,8 @@ void ThreadsService::enqueue(QueueEntry& entry) {
 
 namespace {
 
-// For an answer. `settles`: it cannot be interrupted, since an exception may already be on its way;
-// instead an abort makes it ready once the entry is not in use.
+// The wait for an answer. `settles`: it cannot be interrupted, since an exception may already be on
+// its way; instead an abort makes it ready once the entry is not in use.
 class ForAnswer final : public Wait {
  public:
   ForAnswer(const World& world, const QueueEntry& entry, const std::string& service, bool settles)

@@ -110,7 +110,7 @@ class ThreadsPort final : public ServicePort {
   std::unique_ptr<PendingCall> post_raw(const ServiceCall& call) override;
 
  private:
-  class Posted;  // a call under way; its memory lives until its PendingCall does
+  class Posted;  // a call in flight; its memory lives until its PendingCall does
   std::shared_ptr<ThreadsService> service_;
   int rank_;
 };

@@ -221,7 +221,7 @@ class Waits : Lines {
   // more than the account's waiting is shared out, since a range does not say when in it the wait
   // was.
   void share_out(const std::vector<RangeIndex>& all, Seconds account_wait) {
-    Seconds end{0};  // of the main process
+    Seconds end{0};  // end of the main process
     IntervalSet busy, blamed;
     for (const RangeIndex i : all) {
       const TraceRange& range = at(i);

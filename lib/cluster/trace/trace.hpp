@@ -48,11 +48,11 @@ struct CallPlace {
   // "": all workers. A part has its group's name and "/NUMBER:COLOUR" of the split that made it.
   std::string group{};
   std::uint64_t number = 0;  // collectives
-  int rank = 0;              // of this process in the group
+  int rank = 0;              // rank of this process in the group
   int peer = -1;             // messages: rank in the group
   int tag = 0;
   bool is_split = false;
-  int color = 0, key = 0;  // of a split
+  int color = 0, key = 0;  // arguments of a split
   Seconds since{0};        // started: when this rank's part could begin
 
   static constexpr auto members() {
@@ -62,16 +62,16 @@ struct CallPlace {
   }
 };
 
-// On the training clock, as the endpoint tells it; begin <= end.
+// A range on the training clock, as the endpoint tells it; begin <= end.
 struct TraceRange {
   std::string category;  // compute, communicate, service, off_clock
   std::string name;      // "step", "all_reduce", "service server", ...
   Seconds begin{0}, end{0};
-  Seconds wait{0};            // of it blocked for others; the rest of a message is transfer
-  Seconds delay{0};           // of a computation: stragglers and --speed, at its end
-  std::uint64_t steps = 0;    // that the process had begun by its end
-  std::uint64_t bytes = 0;    // of the caller's data, both ways
-  std::uint64_t samples = 0;  // of a step: its batch
+  Seconds wait{0};            // part blocked for others; the rest of a message is transfer
+  Seconds delay{0};           // delay of a computation at its end: stragglers and --speed
+  std::uint64_t steps = 0;    // steps that the process had begun by its end
+  std::uint64_t bytes = 0;    // bytes of the caller's data, both ways
+  std::uint64_t samples = 0;  // batch size of a step
   CallPlace place{};
 
   static constexpr auto members() {
@@ -129,10 +129,9 @@ class Trace {
   std::map<int, GroupCalls> world_calls_;
 };
 
-// Which ranges of a trace belong together, and so who waited for whom.
-// A collective: all wait for the rank that came last. A rank that was blocked in it from b to e,
-// while the last one came at l, waited for that rank for min(max(l - b, 0), e - b); the rest is
-// transfer.
+// Which ranges of a trace belong together, and so which worker waited for which. A collective: all
+// wait for the rank that came last. A rank that was blocked in it from b to e, while the last one
+// came at l, waited for that rank for min(max(l - b, 0), e - b); the rest is transfer.
 //
 //   rank 0  |==== step ====|--- waits for 2 ---|  all_reduce  |
 //   rank 1  |======= step ======|- waits for 2 -|             |

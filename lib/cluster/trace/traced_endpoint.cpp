@@ -57,7 +57,7 @@ struct TracedProcess {
   std::function<TraceLine&()> started_calls;  // made at first use
   const std::thread::id thread = std::this_thread::get_id();
 
-  // A port, a Comm and a call under way belong to the process that has opened or started them.
+  // A port, a Comm and a call in flight belong to the process that has opened or started them.
   // Another process would write to a line that is not its own, which in real time is a race.
   TraceLine& line_for(const std::string& call) const {
     if (thread == std::this_thread::get_id()) return own;

@@ -66,7 +66,7 @@ class ClockPause {
  public:
   explicit ClockPause(Control& control);
 
-  // The world of the run that is on; null: there is none any more, and nobody acts on the last one.
+  // The world of the current run; null: there is none any more, and nobody acts on the last one.
   void attach(PausableWorld* world) { world_.attach(world); }
   // This rank's monotonic clock minus rank 0's, in ns. Before the run begins.
   void set_offset(std::int64_t offset_ns) { offset_ns_ = offset_ns; }

@@ -29,8 +29,7 @@ void DeadlockVote::look(const Blocked& blocked, Seconds timeout) {
   std::vector<BlockedProcess> waiting;
   // `since` is on the training clock, which stands during pauses.
   const auto since = blocked(waiting);
-  // A message that is under way looks like a deadlock to both sides, but not for as long as the
-  // timeout.
+  // A message in flight looks like a deadlock to both sides, but not for as long as the timeout.
   const bool votes = since && *since >= timeout;
   // Nothing to say: there is no vote, and none to take back. A vote is repeated at every look, with
   // newer times, and costs one message.

@@ -14,7 +14,7 @@ Failure Failure::of(std::exception_ptr error, int rank, int size) {
     std::rethrow_exception(std::move(error));
   } catch (const Error& e) {
     failure = {.code = static_cast<int>(e.code()), .text = e.what(), .hint = e.hint()};
-  } catch (const Interrupted& e) {  // of no rank in particular
+  } catch (const Interrupted& e) {  // it names no rank
     return {.code = failure.code, .interrupted = e.signal(), .text = e.what()};
   } catch (const CheckFailure& e) {
     failure.is_check = true;

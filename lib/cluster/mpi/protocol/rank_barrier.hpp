@@ -64,7 +64,7 @@ class RankBarrier {
   // The epoch and the point. Each pair is counted alone, since a rank may be a point ahead of
   // others.
   using Key = std::pair<int, Point>;
-  // On rank 0: who has come to one point so far.
+  // On rank 0: the ranks that have come to one point so far.
   struct Attendance {
     int count = 0;
     std::vector<std::vector<std::byte>> contents;

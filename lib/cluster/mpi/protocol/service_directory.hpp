@@ -11,8 +11,8 @@
 // all others know that somebody else has sent it. An opener does not wait for the service to exist,
 // as a request that comes before it waits in the host's MPI library.
 //
-// Every worker that ends tells the host, so that services know who is left. These messages carry no
-// epoch: outside of a run they reach nobody and are dropped.
+// Every worker that ends tells the host, so that services know which workers are left. These
+// messages carry no epoch: outside of a run they reach nobody and are dropped.
 #pragma once
 
 #include <deque>

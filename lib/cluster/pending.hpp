@@ -9,7 +9,7 @@
 //                                                         nobody touches the memory any more
 //
 // A process that starts a call does not wait. The calls that are started on one Comm are matched by
-// the order of starting, apart from its blocking calls, and are made one after the other in that
+// the order of starting, apart from its blocking calls. They are made one after the other in that
 // order; the result has the bits of the blocking form. Nobody may touch a call's memory before it
 // is complete. What wait() blocks for is `wait` in the TimeBreakdown; the bytes are the worker's.
 //

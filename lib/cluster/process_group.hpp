@@ -152,9 +152,9 @@ class ProcessGroup {
   // True: rank 0, which reports for all, has stopped sending heartbeats.
   virtual bool root_is_lost() const { return false; }
   // The last thing that a program does with its group: waits until all have come here, and returns
-  // the exit code. Where a process cannot come any more (it was lost, or does not follow within 10
-  // s of an error) it ends all of them with the exit code instead. A program that has not called it
-  // leaves in exit().
+  // the exit code. A process may not be able to come any more: it was lost, or does not follow
+  // within 10 s of an error. Then all of them are ended with the exit code instead. A program that
+  // has not called it leaves in exit().
   virtual int leave(int exit_code) { return exit_code; }
 
  protected:

@@ -123,9 +123,9 @@ struct NetworkModel {
   // Inner level of a group (sim::Network makes it from the nodes); in no file.
   std::optional<NodeLevel> inner = std::nullopt;
 
-  // Analytic cost of the standard collectives for p workers and n bytes (p = 1: 0), with link
-  // bandwidth B, d = ceil(log2 p) and, on a shared bus, B divided by the number of senders of a
-  // step. All links are alike here (sim/network.hpp: those of nodes), and carry nothing else
+  // Analytic cost of the standard collectives for p workers and n bytes (p = 1: 0). B is the link
+  // bandwidth, on a shared bus divided by the number of senders of a step; d = ceil(log2 p). All
+  // links are alike here (sim/network.hpp: those of nodes), and carry nothing else
   // (sim/transfer.hpp: what else is on them).
   //   ring              2(p-1)(latency + n/(p B))
   //   tree              2 d (latency + n/B)

@@ -103,7 +103,7 @@ inline RandomStream straggler_draws(std::uint64_t seed, int rank, std::uint64_t 
   return {seed, Purpose::straggler, iteration, static_cast<std::uint32_t>(rank)};
 }
 
-// Slow for `duration` at the begin of every period.
+// Slow for `duration` at the start of every period.
 SlowPhases periodic_phases(Seconds period, Seconds duration, double factor);
 // Slow and normal phases of exponential lengths with these means, in turns and on each rank for
 // itself.

@@ -18,8 +18,8 @@ namespace hetsgd {
 
 namespace {
 
-// The k with k * length <= time < (k+1) * length in floating point, so that a boundary belongs to
-// one side only (the quotient can be off by one).
+// The k with k * length <= time < (k+1) * length in floating point. So a boundary belongs to one
+// side only, although the quotient can be off by one.
 double block_of(double time_s, double length_s) {
   const double k = std::floor(time_s / length_s);
   if (k * length_s > time_s) return k - 1;

@@ -2,7 +2,7 @@
 // receives the sum.
 //
 // Source : Li, Ben-Nun, Di Girolamo, Alistarh and Hoefler, "Taming unbalanced training workloads in
-//          deep learning with partial collective operations", PPoPP 2020; paper 004, section 5.1.1.
+//          deep learning with partial collective operations", PPoPP 2020; RNA, section 5.1.1.
 // Parts  : an activation, by which all ranks learn that a round begins, and the reduction, in which
 //          all take part: a rank without a contribution sends zeros.
 // Cost   : the reduction costs what an all_reduce over all ranks costs, whatever the number of

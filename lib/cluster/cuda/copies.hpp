@@ -57,8 +57,8 @@ class Staging {
   std::size_t next_ = 0;
 };
 
-// One direction between the GPU of a thread and another GPU, on streams of its own, so that
-// transfers in both directions and to several GPUs run at the same time.
+// One direction between the GPU of a thread and another GPU, on streams of its own. So transfers in
+// both directions and to several GPUs run at the same time.
 class CopyStream {
  public:
   // pull: from the other GPU to the thread's; push: the other way.

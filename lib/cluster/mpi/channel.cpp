@@ -164,7 +164,7 @@ bool Channel::receive() {
   }
 }
 
-// Takes messages in the order of their begin: an incomplete one holds back those behind it, so that
+// Takes messages in the order of their start: an incomplete one holds back those behind it, so that
 // handlers see the messages of a rank in the order sent. delivers: the messages are received ones.
 bool Channel::finish(std::deque<std::unique_ptr<Message>>& messages, bool delivers) {
   bool any = false;

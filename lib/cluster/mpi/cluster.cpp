@@ -1,6 +1,6 @@
 // The `mpi` cluster: one worker per rank, real time. Every rank computes the devices and placements
-// of all ranks from the same facts (options, which are compared at the start, and the ranks'
-// places), so nothing is sent for it.
+// of all ranks from the same facts: options, which are compared at the start, and the ranks'
+// places. So nothing is sent for it.
 #include <algorithm>
 #include <mutex>
 

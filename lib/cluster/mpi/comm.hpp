@@ -30,8 +30,8 @@
 // buffers lie in memory of GPUs. If so, and if NCCL works between these (asked once per group), it
 // does the rest.
 //
-// Steps. In step d rank r sends to rank r + d and receives from rank r - d (modulo p), so that no
-// rank is everybody's target at once. Slices are received by requests that are posted before the
+// Steps. In step d rank r sends to rank r + d and receives from rank r - d (modulo p). So no rank
+// is the target of all others at once. Slices are received by requests that are posted before the
 // sends of the same phase.
 //
 // Tags. A collective has the group's count of collectives in its tags (modulo 2048), and phases
@@ -68,8 +68,8 @@ struct Group {
   Group(int its_number, std::vector<int> ranks, bool for_started = false)
       : number(its_number), members(std::move(ranks)), started(for_started) {}
   // The same ranks for the calls that they start (Comm::start_raw). The twin has tags, a count of
-  // collectives and a communicator of NCCL of its own, since the ranks make started calls and
-  // blocking ones in no common order. Any process; made at the first call.
+  // collectives and a communicator of NCCL of its own. The ranks make started calls and blocking
+  // ones in no common order. Any process; made at the first call.
   const std::shared_ptr<Group>& twin() {
     std::call_once(once, [&] { its_twin = std::make_shared<Group>(number, members, true); });
     return its_twin;
@@ -125,8 +125,8 @@ class MpiComm final : public Comm {
   // The first call starts a background process, which makes all started calls of this communicator.
   std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override;
 
-  // barrier() for a pause of all ranks: it has no safepoint at its end, so that it returns even if
-  // the world is being stopped by then, and its caller can take part in the pause.
+  // barrier() for a pause of all ranks: it has no safepoint at its end. So it returns even if the
+  // world is being stopped by then, and its caller can take part in the pause.
   void meet(Collective why);
 
  private:
@@ -187,7 +187,7 @@ class MpiComm final : public Comm {
   std::unique_ptr<realtime::StartedCalls> started_;
 };
 
-// The scope of one collective: one at a time per group, by one process; a safepoint at its begin,
+// The scope of one collective: one at a time per group, by one process; a safepoint at its start,
 // and at leave() where the collective has ended well. The destructor alone runs where an exception
 // unwinds it.
 class MpiComm::Inside {

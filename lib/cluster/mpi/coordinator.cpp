@@ -85,7 +85,7 @@ void Coordinator::on_failure(std::exception_ptr error) {
 
 void Coordinator::on_met(Point point, int epoch, std::int64_t at) {
   // Nothing of an earlier run is left. Every message of that run to or from rank 0 has been
-  // handled: the other ranks sent theirs before they came to the begin, and rank 0 sent its own
+  // handled: the other ranks sent theirs before they came to the start, and rank 0 sent its own
   // before kMet.
   if (point == Point::begin) {
     // A rank may hear of the quiet of the run before only now.

@@ -33,9 +33,9 @@ class Coordinator;
 // this program return errors instead of ending the process.
 void check(int code, std::string_view call);
 
-// One per process, made at the first get() and never destroyed, because its threads and those of
-// the MPI library may be in use until the process ends. Functions are called by the program's main
-// thread unless they say otherwise.
+// One per process, made at the first get() and never destroyed. Its threads and those of the MPI
+// library may be in use until the process ends. Functions are called by the program's main thread
+// unless they say otherwise.
 class Environment final : public ProcessGroup {
  public:
   // Initialises MPI at the first call, under a watch of `peer_timeout`; later calls return the

@@ -9,8 +9,8 @@
 //                                 that other processes can open
 //
 // The third way needs an MPI library that takes pointers to GPU memory. The copy within the GPU
-// runs at the GPU's own bandwidth, of which the link between GPUs has a small part, and sums are
-// made there too (cuda/rank_gpu.hpp says why the caller's own memory will not do). Everything else
+// runs at the GPU's own bandwidth, of which the link between GPUs has a small part. Sums are made
+// there too. Why the caller's own memory will not do stands in cuda/rank_gpu.hpp. Everything else
 // is HostMemory.
 #pragma once
 

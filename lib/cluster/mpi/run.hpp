@@ -1,5 +1,5 @@
 // One run of the mpi cluster in this process: its worker, the worker's background tasks, the
-// endpoint that each of them sees, and the services, which run beside rank 0's worker or in a rank
+// endpoint that each of them sees, and the services. These run beside rank 0's worker, or in a rank
 // of their own, the last.
 //
 //   the caller of run()        the channel's thread           threads of the run (Process)
@@ -48,8 +48,8 @@ struct Placement {
 };
 
 // The cluster keeps a run until its next one. Public functions below run() are called by the
-// channel's thread, one at a time, between begin() and end_run() of the Coordinator, but for gpus()
-// and new_group(), which processes call.
+// channel's thread, one at a time, between begin() and end_run() of the Coordinator. Exceptions are
+// gpus() and new_group(), which processes call.
 class Run final : public Local, public Groups, private LocalRun {
  public:
   // All references must outlive the run. Not collective.

@@ -211,8 +211,8 @@ bool StartWatch::wait(std::stop_token& stop, Seconds time) {
 }
 
 void StartWatch::watch(std::stop_token stop, Seconds limit) {
-  // Ranks that are not the first of their host leave the word to that one, and end themselves only
-  // if the launcher has not done it by then.
+  // Ranks that are not the first of their host leave the message to that one. They end themselves
+  // only if the launcher has not ended them by then.
   if (!wait(stop, limit)) return;
   const StartState state = state_of_start();
   if (!state.is_first && !wait(stop, kLauncherTime)) return;

@@ -25,9 +25,9 @@ namespace hetsgd::mpi {
 // never is, nothing else tells what they are.
 //
 // A process belongs to the same job if its environment has the same values of the launcher's
-// variables, and its rank stands there too. Whether it has come to the start is seen by the name of
-// one of its threads, since that is something that any process of the same user can read without a
-// file or a socket that somebody must clean up.
+// variables, and its rank stands there too. The name of one of its threads shows whether it has
+// come to the start. Any process of the same user can read that name, and no file or socket is left
+// to be cleaned up.
 
 // The name of the thread by which a rank shows the others of its host that it has come to the
 // start. At most 15 characters, as the kernel keeps no more.
@@ -45,9 +45,9 @@ struct StartState {
 StartState state_of_start();
 
 // While it lives: when `limit` has passed, the lowest of this host's ranks that have come so far
-// says which ranks are missing, and the process ends with the exit code of a runtime error. The
-// other ranks give the launcher time to end them, and end themselves where it does not. Only one is
-// at work in a process: one that is made while another lives does nothing.
+// says which ranks are missing. The process ends with the exit code of a runtime error. The other
+// ranks give the launcher time to end them, and end themselves where it does not. Only one is at
+// work in a process: one that is made while another lives does nothing.
 class StartWatch : NonCopyable {
  public:
   // Starts the thread, whose name shows the other ranks of this host that this one has come.

@@ -18,12 +18,12 @@
 //        |      the first piece has been matched
 //        +---------------------------------------------> direct: all that is left; waits
 //
-// If the receiver waits already (the head of a long message is sent by MPI_Issend, which says so),
-// what is left goes straight from the caller's memory, in one piece. Else a send must not wait for
-// the receiver (two ranks that send to each other first would stand still), so it copies. The copy
-// is made piece by piece into buffers that are kept for the next message. Each piece is in flight
-// while the next is copied, and pieces grow: the first is small, so that little of the copying is
-// not overlapped.
+// The head of a long message is sent by MPI_Issend, which tells whether the receiver waits already.
+// If so, what is left goes straight from the caller's memory, in one piece. Else a send must not
+// wait for the receiver (two ranks that send to each other first would stand still), so it copies.
+// The copy is made piece by piece into buffers that are kept for the next message. Each piece is in
+// flight while the next is copied, and pieces grow: the first is small, so that little of the
+// copying is not overlapped.
 //
 // The first piece also probes: it completes (MPI_Issend) when the receiver has posted its receive,
 // and a receiver that has the first piece posts the receives of all others at once. From then on
@@ -40,12 +40,12 @@
 // another process may not be able to open (cuda/rank_gpu.hpp).
 //
 // Aborts. MPI may write to a posted receive until it is complete or cancelled, and may read from
-// memory that is being sent until that is complete. So a process that unwinds cancels its receives,
-// and keeps the memory of its direct sends until they are complete, until no rank receives any more
+// memory that is being sent until that is complete. So a process that unwinds cancels its receives.
+// It keeps the memory of its direct sends until they are complete, until no rank receives any more
 // (`quiet`), or until a limit of time. Copied pieces belong to Sends, which outlives the run.
 //
 // Tags. [type 2 bits | group 12 to 15 bits | user's tag 14 bits], and for pieces [type | number of
-// the message], so that pieces of two messages never mix, whichever process receives them.
+// the message]. So pieces of two messages never mix, whichever process receives them.
 //    type 0   messages of Comm
 //    type 1   collectives
 //    type 2   "group" 0: requests, by service; 1: answers, by caller; 2 + g: sendrecv of group g
@@ -310,7 +310,7 @@ class Requests final : public Poll, NonCopyable {
     // must.
     std::size_t* received;
   };
-  // Each looks at its requests in the order of their begin, from the first that is not complete on.
+  // Each looks at its requests in the order of their start, from the first that is not complete on.
   bool receives_done();
   bool sends_done();
   // Throws CheckFailure where the length is another one.

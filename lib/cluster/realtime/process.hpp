@@ -109,7 +109,7 @@ inline bool keeps_run(ProcessKind kind) {
 }
 
 // A thread of the run. The world owns it from its start until the end of the run, longer than its
-// thread, so that reports and wake-ups may refer to processes that have ended.
+// thread lives. So reports and wake-ups may refer to processes that have ended.
 struct Process {
   std::string name;  // blocking.hpp
   ProcessKind kind = ProcessKind::worker;

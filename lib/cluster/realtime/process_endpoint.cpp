@@ -30,7 +30,7 @@ namespace hetsgd::realtime {
 //         +---------------------------------------------------+          notify_all()
 //
 // It is not a std::mutex, because its owner may block in the vocabulary with it held, be stopped by
-// a pause or be unwound, and because a deadlock report names the processes that want it.
+// a pause or be unwound. A deadlock report also names the processes that want it.
 //
 // Pauses: lock() is a safepoint before the lock is taken. The function of a pause must not wait,
 // as the holder of the monitor would be stopped: there lock() takes a free monitor at once and

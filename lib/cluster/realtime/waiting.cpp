@@ -27,8 +27,8 @@ constexpr Seconds kCutSlice{0.2e-3};
 constexpr std::int64_t kPollSpinNs = 10'000;
 constexpr std::int64_t kYieldNs = 200'000;
 // Then the poll sleeps for an eighth of the time that it has waited, so that no wait is more than
-// an eighth too long, but never so long that it costs more than a percent or so of a core to keep
-// on.
+// an eighth too long. The longest sleep is short, and yet a look after each costs only about a
+// percent of a core.
 constexpr std::int64_t kMaxSleepNs = 200'000;
 // Bytes in flight come at their pace: a sleep would only add to it.
 constexpr std::int64_t kTransferYieldNs = 5'000'000;

@@ -81,7 +81,7 @@ void Engine::count_idle_call(std::string_view call) {
 // A null handler is the commonest event, and the loop resumes without a call through a pointer.
 void Engine::wake_at(double time, Process& process) { at(time, nullptr, &process); }
 
-// The loop is for pauses: a process that wants one suspends with off_the_clock_ set, its function
+// The loop is for pauses: a process that wants one suspends with off_the_clock_ set. Its function
 // runs here, on the stack of the thread, and the process goes on at once, within the same event.
 void Engine::resume(Process& process) {
   for (;;) {

@@ -34,9 +34,9 @@ namespace hetsgd::sim {
 class HostPool;
 
 // A function for the pool. Destroying it takes it back: out of the queue, or waits for its end. So
-// it may lie on a fiber's stack, beside the buffers that the function uses, and a fiber that is
-// unwound cannot leave a thread behind that writes to them. Refers to `fn`, which outlives it.
-// Created and destroyed by the event loop's thread (on its own stack or a fiber's).
+// it may lie on a fiber's stack, beside the buffers that the function uses. A fiber that is unwound
+// cannot leave a thread behind that writes to them. Refers to `fn`, which outlives it. Created and
+// destroyed by the event loop's thread (on its own stack or a fiber's).
 class HostTask : NonCopyable {
  public:
   explicit HostTask(FunctionRef fn) : fn_(fn) {}

@@ -56,10 +56,10 @@ class Mailbox {
   std::vector<Receiver*> receivers_;  // on their stacks, longest waiting first
 };
 
-// Puts a copy of `data` on its way and returns at once, with the time at which it has left the
-// sender's link, which is not later than its arrival. A message to oneself takes no time and no
-// link. Ranks are those of the group. Errors: check failure, a rank that is not in the group, a tag
-// below 0. Does nothing while the run is torn down.
+// Sends a copy of `data` and returns at once. Returns the time at which it has left the sender's
+// link, which is not later than its arrival. A message to oneself takes no time and no link. Ranks
+// are those of the group. Errors: check failure, a rank that is not in the group, a tag below 0.
+// Does nothing while the run is torn down.
 double send_message(const std::shared_ptr<Group>& group, int source, int to, int tag,
                     std::span<const std::byte> data, Traffic kind);
 

@@ -42,7 +42,7 @@ struct Members {
 };
 
 // A rank in a collective, from its arrival to the completion. It lies on the stack of a process
-// that waits in the rendezvous, or in a started call, and outlives the completion, or the run fails
+// that waits in the rendezvous, or in a started call. It outlives the completion, or the run fails
 // before another event (Engine::settle).
 struct Attendance {
   Process* process = nullptr;  // is woken at the completion; null: nobody waits yet

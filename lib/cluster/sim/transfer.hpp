@@ -2,8 +2,8 @@
 //
 // Alone it takes C = L + T: its latencies, and the time of its bytes on the slowest of its links
 // (NetworkModel; no step is simulated). While it is in progress it takes the share f = T / C of the
-// rate of that link, and f B_min / B of a link with a faster rate B, in both directions. It goes on
-// at the speed
+// rate of that link, in both directions. Of a link with a faster rate B it takes f B_min / B. It
+// goes on at the speed
 //
 //   0                  while a message is on one of its links (link.hpp)
 //   1 / max(1, load)   else, where load is the sum of the shares on the fullest of its links

@@ -178,9 +178,9 @@ Envelope ThreadsComm::take_message(World::Lock& lock, int from, int tag,
 }
 
 // Ends in one of two ways: a sender has filled the receive (done), or a message has come by way of
-// the mailbox and is taken from there, because it had another size, another message before it or
-// was being copied when the receive was posted. The time until the copy began is `wait`, the rest
-// `communicate`.
+// the mailbox and is taken from there. Such a message had another size, another message before it,
+// or was being copied when the receive was posted. The time until the copy began is `wait`, the
+// rest `communicate`.
 Envelope ThreadsComm::wait_for_message(World::Lock& lock, int from, int tag,
                                        std::span<std::byte> data) {
   World& world = group_->world;

@@ -67,9 +67,9 @@ class Token final : public OwedReply {
 };
 
 // The reply is small and copied under the mutex. A large payload is copied without it; `users` then
-// keeps the caller where it is, even if the run is aborted meanwhile, which is why an abort has to
-// be looked for at the end. Before the handler has returned the caller is not woken: it could not
-// go on, and would only look twice.
+// keeps the caller where it is, even if the run is aborted meanwhile. So an abort has to be looked
+// for at the end. Before the handler has returned the caller is not woken: it could not go on, and
+// would only look twice.
 void Token::deliver(std::span<const std::byte> reply, std::span<const float> payload,
                     Traffic kind) {
   World& world = service_.world();

@@ -201,7 +201,7 @@ class Waits : Lines {
   }
 
  private:
-  // The ranges in the order of their begins.
+  // The ranges in the order in which they begin.
   std::vector<RangeIndex> ranges() const {
     std::vector<RangeIndex> result;
     for (const std::size_t l : mine_) {

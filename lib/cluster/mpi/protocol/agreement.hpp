@@ -10,7 +10,7 @@
 //        +---------------------------------------------------> that failure
 //
 // Agreements of a rank follow each other, and so do their messages: one rank may have begun its
-// next agreement while another has not heard of this one, and rank 0 keeps what comes early, in one
+// next agreement while another has not heard of this one. Rank 0 keeps what comes early, in one
 // queue per rank. So no agreement needs a number. When a rank is lost nobody waits for it any more:
 // rank 0 answers with that failure.
 #pragma once

@@ -29,7 +29,7 @@
 // The notice is there so that the message has arrived everywhere by then. A run that fails resumes
 // nobody: the world of each rank releases its threads, and reset() makes everything as at first.
 // Nothing of a failed run's pauses can come after reset(): rank 0 sends all such messages before it
-// tells that all ranks have come to the begin of the next run.
+// tells that all ranks have come to the start of the next run.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // DeadlockVote: no rank can tell alone that nobody will ever go on. A rank on which every process
-// has waited for the peer timeout tells rank 0 which process waits for what, and takes its vote
-// back when somebody goes on. When the votes of all ranks are there at once, that is an error which
+// has waited for the peer timeout tells rank 0 which process waits for what. It takes its vote back
+// when a process goes on. When the votes of all ranks are there at once, that is an error which
 // names all waits.
 //
 //             all processes blocked for `timeout`; kBlocked(text)

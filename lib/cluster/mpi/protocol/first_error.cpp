@@ -71,7 +71,7 @@ void FirstError::decide(int epoch, const Failure& failure) {
 }
 
 // Every rank. Records the error and wakes all waits. The run is told only where the error is of
-// this rank's own epoch: a later epoch's run finds it at its begin.
+// this rank's own epoch: a later epoch's run finds it at its start.
 void FirstError::on_failure(int epoch, const Failure& failure) {
   bool now = false;
   {

@@ -1,6 +1,6 @@
-// RankBarrier: points of a run to which all ranks come: before it (so that nobody waits inside of
-// an MPI call for a rank that has failed), when the workers are set up, when all threads of all
-// ranks have ended, and so on.
+// RankBarrier: points of a run to which all ranks come: before it, when the workers are set up,
+// when all threads of all ranks have ended, and so on. With the first one no rank waits inside an
+// MPI call for a rank that has failed.
 //
 //   come(point)  -> kCome(epoch, point, content) to rank 0, which counts
 //   all have     -> kMet(epoch, point, instant) to all; what they brought stays on rank 0
@@ -43,7 +43,7 @@ class RankBarrier {
   // any rank receives any more. `leave` is the end of the program.
   enum class Point : int { begin, set_up, ended, quiet, leave };
   // at: an instant of rank 0's monotonic clock, in ns, which lies a little in the future for all
-  // ranks, so that they can begin something together at it.
+  // ranks. So they can begin something together at it.
   using OnMet = std::function<void(Point point, int epoch, std::int64_t at)>;
 
   // on_met: called by the thread of `control` before anybody on this rank goes on from await().

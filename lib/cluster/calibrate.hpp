@@ -1,6 +1,6 @@
 // Fits a device profile to measured times. The measuring is done elsewhere; this is the
 // mathematics: non-negative linear least squares in three unknowns, the seconds per launch, per
-// operation and per byte, whose sum over a piece of work is its time (DeviceProfile::seconds).
+// operation and per byte. Their sum over a piece of work is its time (DeviceProfile::seconds).
 // Errors are relative, so that the short samples count as much as the long ones. Networks are
 // fitted in the same way (calibrate_network.hpp).
 #pragma once

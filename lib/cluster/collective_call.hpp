@@ -8,9 +8,9 @@
 //        v                                           v
 //   the cluster: counts traffic_of(), compares the calls of the ranks, moves the data
 //
-// The clusters compare the calls of all ranks, so that a mismatch is a check failure that names
-// both and not a hang or wrong numbers. (Ranks that disagree on a length would otherwise overwrite
-// memory, and those that disagree on the collective would wait for each other.)
+// The clusters compare the calls of all ranks, so a mismatch is a check failure that names both,
+// not a hang or a wrong result. (Ranks that disagree on a length would otherwise overwrite memory,
+// and those that disagree on the collective would wait for each other.)
 #pragma once
 
 #include <cstddef>

@@ -26,8 +26,8 @@ std::vector<std::string> all_gpus(std::string_view entry);
 // worker has one).
 std::vector<int> gpus_for_all_reduce(const std::vector<DeviceSpec>& devices);
 
-// The devices named in entries such as "cpu:2" or "cpu:1,cuda:0" (commas split an entry), one text
-// each; "cpu:1*8" is eight of them, and "cuda:all" becomes every GPU. Errors: usage (a bad number
+// The devices named in entries such as "cpu:2" or "cpu:1,cuda:0", one text each. Commas split an
+// entry; "cpu:1*8" is eight of them, and "cuda:all" becomes every GPU. Errors: usage (a bad number
 // of times); device (cuda:all without a GPU).
 std::vector<std::string> split_devices(const std::vector<std::string>& entries);
 

@@ -4,7 +4,7 @@
 //
 // A request is a small trivially copyable struct plus an optional vector of elements (a gradient, a
 // model); so is a reply. Requests are handled one at a time in order of arrival (equal virtual
-// times: lowest rank). In `sim` handling is an event that takes service time, in `threads` a
+// times: lowest rank). In `sim` handling is an event that takes service time. In `threads` it is a
 // thread, in `mpi` a thread beside rank 0 or of a rank of its own. The handler must not call
 // anything that blocks; it may keep the Responder and answer during a later request.
 //

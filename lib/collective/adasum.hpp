@@ -1,6 +1,6 @@
 // Adasum: vectors combined by how much they agree. Orthogonal ones are added, equal ones averaged.
 //
-// Source : the Adasum paper, equation 8 (two vectors), equation 9 and algorithm 1 (many, as a tree),
+// Source : the Adasum paper, equation 8 (two vectors), equation 9 and algorithm 1 (many, a tree),
 //          section 3.4 (one after the other), section 3.5 (each tensor by itself).
 //   AS(a, b) = (1 - a.b / (2 ||a||^2)) a + (1 - a.b / (2 ||b||^2)) b
 // Numbers: products and norms accumulate in double, the combination is made in double and rounded

@@ -10,7 +10,7 @@
 //   rank 2                 |=======|                                  |=| done: all were here
 //
 // A part that comes before its receiver has reached the call waits in the cluster's memory (the
-// staging buffer), from where one copy brings it home; that copy is free of charge in sim.
+// staging buffer). One copy brings it home from there, which is free of charge in sim.
 //
 // Cost with p ranks, equal parts of n bytes, latency L and link bandwidth B, all ranks arriving at
 // once: L + (p-1) n/B, as Comm::all_to_all. If one rank is late by D, Comm::all_to_all is late by D

@@ -47,8 +47,8 @@ enum class Pace {
 };
 
 // Made once per process; thread-safe where nothing else is said. Lock order: a caller may hold any
-// other mutex of the program, since the channel's is held for a few lines only and never during a
-// handler or the hook.
+// other mutex of the program, since the channel's is held only briefly, and never during a handler
+// or the hook.
 class Channel final : public Control {
  public:
   // comm: belongs to the channel from here on. Kinds below 0 are the cluster's own.

@@ -81,8 +81,8 @@ Environment::Environment(Seconds peer_timeout) {
   const StartWatch watch(peer_timeout);
   // With more ranks than cores Open MPI gives its core away in every look for a message, ours too.
   // Waits here have a way of their own (realtime/waiting.hpp), which sleeps in the end. Where
-  // another program computes, each time that a core is given away costs one of its time slices, and
-  // a look for a message takes milliseconds. A value that the user has set is kept.
+  // another program computes, a core that is given away comes back only after one of its time
+  // slices, and a look for a message takes milliseconds. A value that the user has set is kept.
   setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");

@@ -13,7 +13,7 @@
 //
 // A failure may come at any point, from a thread of the run, from another rank or from outside. It
 // aborts the World, whose threads unwind; the caller still comes to finish(), so that no rank frees
-// memory which another one uses, and then throws the error on which all ranks agree.
+// memory which another one uses. Then it throws the error on which all ranks agree.
 #pragma once
 
 #include <deque>

@@ -354,8 +354,8 @@ bool Requests::done() {
 
 void Requests::cancel() {
   if (!open_) return;
-  // Receives first, since others write to this memory. Then the count goes down, which is what the
-  // other ranks' direct sends wait for (`quiet`), and only then this rank waits for its own sends.
+  // Receives first, since others write to this memory. Then the count goes down, for which the
+  // other ranks' direct sends wait (`quiet`). Only then this rank waits for its own sends.
   for (Receive& receive : receives_) {
     if (receive.request == MPI_REQUEST_NULL) continue;
     MPI_Cancel(&receive.request);

@@ -2,7 +2,7 @@
 //
 // Form of a message. A head of up to 4 KB, which MPI libraries send at once without a handshake:
 // its size, its kind of traffic and the first bytes. What is left follows in one piece or in
-// several. So a receiver knows what comes before it posts receives into the caller's memory, every
+// several. So a receiver knows what comes before it posts receives into the caller's memory. Every
 // size is checked, and the head tells when the sender sent.
 //
 // Sending, by states of what is left of a long message:
@@ -25,8 +25,8 @@
 // flight while the next is copied, and pieces grow: the first is small, so that little of the
 // copying is not overlapped.
 //
-// The first piece also probes: it completes (MPI_Issend) when the receiver has posted its receive,
-// and a receiver that has the first piece posts the receives of all others at once. From then on
+// The first piece also probes: it completes (MPI_Issend) when the receiver has posted its receive.
+// A receiver that has the first piece posts the receives of all others at once. From then on
 // waiting for it cannot be waiting for anything else, and what is left goes straight from the
 // caller's memory. What was copied is not awaited by the sender: the channel's thread drives what
 // is unfinished (Sends).
@@ -36,13 +36,14 @@
 // of the first piece.
 //
 // Memory of GPUs, where the library takes pointers to it. The head lies in host memory; the pieces
-// are copied into buffers on the GPU, and nothing goes straight from the caller's memory, which
-// another process may not be able to open (cuda/rank_gpu.hpp).
+// are copied into buffers on the GPU, and nothing goes straight from the caller's memory. Another
+// process may not be able to open that (cuda/rank_gpu.hpp).
 //
-// Aborts. MPI may write to a posted receive until it is complete or cancelled, and may read from
-// memory that is being sent until that is complete. So a process that unwinds cancels its receives.
-// It keeps the memory of its direct sends until they are complete, until no rank receives any more
-// (`quiet`), or until a limit of time. Copied pieces belong to Sends, which outlives the run.
+// Aborts. MPI may write to a posted receive until it is complete or cancelled. It may read from
+// memory that is being sent until the send is complete. So a process that unwinds cancels its
+// receives. It keeps the memory of its direct sends until they are complete, until no rank receives
+// any more (`quiet`), or until a limit of time. Copied pieces belong to Sends, which outlives the
+// run.
 //
 // Tags. [type 2 bits | group 12 to 15 bits | user's tag 14 bits], and for pieces [type | number of
 // the message]. So pieces of two messages never mix, whichever process receives them.

@@ -35,7 +35,7 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
 
 // True if the calling process has a device and the host does not reach `memory`, of `bytes` > 0.
 bool is_device_memory(const void* memory, std::size_t bytes);
-// Where both are memory of the calling process' device, copies there and returns true when the data
+// Where both are memory of the calling process' device, copies there. Returns true when the data
 // have arrived, for other devices of the GPU, too. Else false, and nothing is copied.
 bool copied_on_device(void* to, const void* from, std::size_t bytes);
 

@@ -51,8 +51,8 @@ Process& LocalRun::start_background_task_on(const DeviceSpec& device, Process& p
   });
 }
 
-// A service starts with the mask of the worker that happens to open it first, which would share its
-// cores with that worker for the whole run: hence pin_to(cores_).
+// A service starts with the mask of the worker that happens to open it first. It would share that
+// worker's cores for the whole run: hence pin_to(cores_).
 void LocalRun::start_service(const std::string& name, Body body) {
   auto process = std::make_unique<Process>();
   process->name = service_name(name);

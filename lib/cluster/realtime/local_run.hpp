@@ -1,6 +1,6 @@
 // LocalRun: what one operating-system process does for a run in real time, whichever cluster it
-// belongs to. It starts the threads of its workers, of their background tasks and of services,
-// gives each its cores and its device, and reports what the workers did.
+// belongs to. It starts the threads of its workers, of their background tasks and of services, and
+// gives each its cores and its device. It reports what the workers did.
 //
 // The life of each kind of thread:
 //

@@ -154,7 +154,7 @@ class Scheduler : NonCopyable {
   void start_clock(std::int64_t origin);
   bool clock_begun() const { return clock_.begun(); }
   // Wakes everybody: each process finds aborting() in its block() and is unwound from there, or
-  // goes on to its next safepoint where nobody waits for it to stop.
+  // goes on to its next safepoint, where nobody uses its memory.
   void begin_abort();
   void wake_all();
   const std::vector<std::unique_ptr<Process>>& all() const { return processes_; }

@@ -1,7 +1,8 @@
 // The calls that are started on one communicator of this rank (pending.hpp): a background process
-// makes them, one after the other, on a twin of the communicator. It belongs to the process that
-// starts the first. Calls of a twin meet those of other twins alone. So a started call and a
-// blocking one of the same group cannot be taken for each other, whichever comes first on a rank.
+// makes them, one after the other, on a twin of the communicator. The background process belongs to
+// the process that starts the first call. Calls of a twin meet those of other twins alone. So a
+// started call and a blocking one of the same group cannot be taken for each other, whichever comes
+// first on a rank.
 //
 // A call, between its caller and the background process:
 //

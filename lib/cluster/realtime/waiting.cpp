@@ -10,8 +10,8 @@ namespace hetsgd::realtime {
 
 namespace {
 
-// The end of a timed sleep is spun, because the kernel's wake-ups are late by less than this, but
-// by more than a delay may be wrong.
+// The end of a timed sleep is spun. The kernel's wake-ups are late by less than this, but by more
+// than a delay may be wrong.
 constexpr Seconds kFineSleep{100e-6};
 // A timed sleep looks for pauses and aborts this often.
 constexpr Seconds kSleepSlice{2e-3};
@@ -23,7 +23,8 @@ constexpr Seconds kCutSlice{0.2e-3};
 //   spin, at large --(kPollSpinNs)--> yield, aside --(kYieldNs)--> sleep, aside: longer and longer
 //
 // A message inside of one host comes within the first stage. In the other two the process counts as
-// stopped, so that a pause can begin, and as blocked for the vote of the ranks about a deadlock.
+// stopped, so that a pause can begin. It also counts as blocked for the vote of the ranks about a
+// deadlock.
 constexpr std::int64_t kPollSpinNs = 10'000;
 constexpr std::int64_t kYieldNs = 200'000;
 // Then the poll sleeps for an eighth of the time that it has waited, so that no wait is more than
@@ -43,8 +44,8 @@ void back_off(std::int64_t waited_ns, bool transfers) {
 }
 
 // False: the run is aborted. The process is aside from the first critical section to come_back(),
-// which is called on every path: an exception, too, must leave the counters as they were, and must
-// not leave a poll on the caller's stack in the sight of the deadlock report.
+// which is called on every path: an exception, too, must leave the counters as they were. The
+// deadlock report must not see a poll on a stack that is gone.
 bool polled_to_the_end(World& world, Poll& poll, std::int64_t begin) {
   World::Lock guard = world.lock();
   World::current().poll = &poll;

@@ -62,7 +62,7 @@ class World final : public Scheduler {
   //   aborting, error_ empty, unwound_ = the caller
   //
   // The lower way is for a destructor: it has to stop the others at once, as they use memory that
-  // is about to go, but cannot know the exception that is passing through. If unwound_ ends without
+  // is about to go. It cannot know the exception that is passing through. If unwound_ ends without
   // that exception it has caught it, and the run fails with a CheckFailure that says so.
   //
   // Any thread.

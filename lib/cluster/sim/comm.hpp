@@ -21,7 +21,7 @@ namespace hetsgd::sim {
 // time at which a call is complete, and no process.
 //
 // Every rank numbers its calls in the order of starting; those with one number are one call and
-// have one rendezvous. Rendezvous are opened by the first rank that starts a number, and only the
+// have one rendezvous. Rendezvous are opened by the first rank that starts a number. Only the
 // oldest may move data, so the calls are made one after the other:
 //
 //   number      completed_    completed_ + 1   ...              largest that any rank has started

@@ -208,8 +208,8 @@ class Engine : NonCopyable {
   // become void is told so by a field of the object (Alarm in world.hpp). O(log n) of n events.
   void at(double time, Handler handler, void* object);
   // The same for an arrival: after all others of that time, by rank. Rank < 2^20. By rank, because
-  // the sequence in which equal senders come to send depends on which was resumed first, which a
-  // change elsewhere in the algorithm would reverse.
+  // the sequence in which equal senders come to send depends on which was resumed first. A change
+  // elsewhere in the algorithm would reverse that.
   void at_arrival(double time, int rank, Handler handler, void* object);
 
   // --- processes -----------------------------------------------------------------------------

@@ -15,8 +15,8 @@
 //
 // One mutex guards the queue and all states. It is never held while a function runs.
 //
-// A pool of its own instead of oneTBB's: a task lies on the stack of the fiber that waits for it
-// and must be withdrawn from the queue to be run, or forgotten, at a given moment. Nothing
+// A pool of its own instead of oneTBB's: a task lies on the stack of the fiber that waits for it.
+// It must be withdrawn from the queue to be run, or forgotten, at a given moment. Nothing
 // allocates.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Link: the traffic on one wire of a simulated run.
 //
 // Messages, and requests and replies of services, pass each direction of a link one after the
-// other, first come first served, each with the link's whole rate. Collectives (transfer.hpp) share
+// other, first come first served. Each has the link's whole rate. Collectives (transfer.hpp) share
 // what is left: a message passes first, and a collective that takes the same link, in either
 // direction, stands still meanwhile.
 //

@@ -8,8 +8,8 @@
 //                                                            take(): the first that matches
 //
 // The order that Comm promises (messages of one pair and tag arrive as sent) follows from the
-// links: a sender's egress and a receiver's ingress serve one message after the other, and events
-// of equal time and sender keep the sequence in which they were scheduled. On a shared bus the bus
+// links: a sender's egress and a receiver's ingress serve one message after the other. Events of
+// equal time and sender keep the sequence in which they were scheduled. On a shared bus the bus
 // does the same, and enter_link is left out. A message is sent eagerly: there is no limit to what
 // lies in a mailbox, and no sender waits for a receiver.
 #pragma once

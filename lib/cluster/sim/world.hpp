@@ -1,9 +1,9 @@
 // World: what all processes and groups of one simulated run share.
 //
 // Everything here belongs to the event loop's thread and lives as long as the run. Messages,
-// transfers and alarms are passed to events as bare pointers and come back to their free lists when
-// the event that ends them is handled; those whose event never comes (the run has ended) are freed
-// with the world.
+// transfers and alarms are passed to events as bare pointers. They come back to their free lists
+// when the event that ends them is handled; those whose event never comes (the run has ended) are
+// freed with the world.
 #pragma once
 
 #include <cmath>

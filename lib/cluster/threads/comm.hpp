@@ -16,8 +16,8 @@
 //                               | abort: unwound,                         left, if others
 //                               v no data have moved                      need its buffers
 //
-// A rank may be unwound while it has arrived and others are missing, since nobody touches its
-// buffers before the last one comes, and after an abort nobody comes: arriving and the safepoint
+// A rank may be unwound while it has arrived and others are missing: nobody touches its buffers
+// before the last one comes, and after an abort nobody comes, since arriving and the safepoint
 // before it are one critical section. From the last arrival on nothing is interruptible: an abort
 // takes effect at the safepoint with which each collective ends.
 //
@@ -28,9 +28,9 @@
 // is in mailbox.hpp, that of sendrecv() in sendrecv.hpp.
 //
 // GPUs. In a group whose ranks all have GPUs, their buffers are moved between these by a GpuGroup
-// (cluster/cuda), each rank its share, in place of host memory; where not all bring device memory
+// (cluster/cuda), each rank its share, in place of host memory. Where not all bring device memory
 // to a call, and in mixed groups, every process copies its own to the host first and back
-// afterwards (HostMemory).
+// afterwards.
 //
 // Bytes in the time breakdown: traffic_of(), whichever rank does the work.
 #pragma once

@@ -55,7 +55,7 @@ struct ClusterOptions {
   }
   std::shared_ptr<const Scenario> scenario;  // null: no stragglers
   // sim
-  // Device profile by worker, at least one; a shorter list repeats its last.
+  // Device profiles by worker, at least one; a shorter list repeats its last.
   std::vector<DeviceProfile> profiles{1};
   const DeviceProfile& profile_of(int rank) const {
     return profiles[std::min(static_cast<std::size_t>(rank), profiles.size() - 1)];
@@ -77,7 +77,7 @@ struct ClusterOptions {
   std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
   int host_threads = 0;  // 0: all cores
   // threads
-  // Device by worker, for example "cpu:1"; a shorter list repeats its last; empty: cpu:1.
+  // Devices by worker, for example "cpu:1"; a shorter list repeats its last; empty: cpu:1.
   std::vector<std::string> devices;
   Precision precision = Precision::fp32;                             // matrix products on GPUs
   ConvolutionLibrary convolution_library = ConvolutionLibrary::own;  // convolutions on GPUs
@@ -112,8 +112,8 @@ struct ClusterReport {
   Seconds server_link_busy{0};
 };
 
-// Ends a run from outside, which is no error of any rank. Every rank throws an Interrupted again,
-// with the signal of the rank that got it first.
+// Ends a run from outside, which is no error of any rank. Every rank throws an Interrupted with
+// the signal of the rank that got it first.
 class Interrupted : public std::runtime_error {
  public:
   Interrupted(int signal, const std::string& why) : std::runtime_error(why), signal_(signal) {}

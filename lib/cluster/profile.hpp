@@ -133,7 +133,7 @@ struct NetworkModel {
   //                     fold the p - q extra workers in and out
   //   star              2(server_latency + p n/B_server)
   //   two_level         2(m-1)(l_n + n/(m B_n)) + 2(N-1)(latency + n/(m N B)), p = m N: N nodes of
-  //                      m workers, whose links inside have the latency l_n and the rate B_n
+  //                     m workers, whose links inside have the latency l_n and the rate B_n
   Seconds all_reduce_cost(int p, double bytes) const;
   // The faster of two ways, which the length decides: a binomial tree, d (latency + n/B), or slices
   // from the root to each rank and a ring all_gather of these, p latency + 2(p-1)/p n/B. On a
@@ -164,8 +164,8 @@ std::string to_json_text(const NetworkModel& network);
 // `convolution {half_channels, half_depth}` and `host_link_latency_s`.
 
 struct GraphRates {
-  // The operations of a convolution with Cout channels and K products per sum count (1 +
-  // half_channels / Cout)(1 + half_depth / K) times. Absent: 0.
+  // The operations of a convolution with Cout channels and K products per sum count
+  // (1 + half_channels / Cout)(1 + half_depth / K) times. Absent: 0.
   double half_channels = 0, half_depth = 0;
   // Rates of a copy to or from the host's memory. Absent: those of the network `pcie3`.
   double link_latency_s = 0, link_bytes_per_s = 1;

@@ -129,9 +129,11 @@ class Trace {
   std::map<int, GroupCalls> world_calls_;
 };
 
-// Which ranges of a trace belong together, and so which worker waited for which. A collective: all
-// wait for the rank that came last. A rank that was blocked in it from b to e, while the last one
-// came at l, waited for that rank for min(max(l - b, 0), e - b); the rest is transfer.
+// Which ranges of a trace belong together, and so which worker waited for which.
+//
+// A collective: all wait for the rank that came last. A rank that was blocked in it from b to e,
+// while the last one came at l, waited for that rank for min(max(l - b, 0), e - b); the rest is
+// transfer.
 //
 //   rank 0  |==== step ====|--- waits for 2 ---|  all_reduce  |
 //   rank 1  |======= step ======|- waits for 2 -|             |

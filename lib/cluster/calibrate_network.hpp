@@ -34,8 +34,8 @@ struct NetworkFit : FitErrors {
   NetworkModel network;
 };
 
-// Time of an undisturbed call according to the model: all_reduce_cost, or 2 (server_latency + bytes
-// / min(bytes_per_s, server_bytes_per_s)).
+// Time of an undisturbed call according to the model: all_reduce_cost, or
+// 2 (server_latency + bytes / min(bytes_per_s, server_bytes_per_s)).
 Seconds predicted(const NetworkModel& network, const NetworkSample& sample);
 
 // Fits latencies and bandwidths >= 0 that minimise the sum of squared relative errors. The workers'

@@ -6,7 +6,7 @@
 // Numbers: products and norms accumulate in double, the combination is made in double and rounded
 //          once. A factor is 1 where its squared norm is below sqrt(DBL_MIN): AS(0, b) = b.
 // Memory : the functions of vectors at one place take host memory. AdasumAllReduce takes that of
-//          its process' device too, whose kernels work then; the halves of the tree go from GPU to
+//          its process's device too, whose kernels work then; the halves of the tree go from GPU to
 //          GPU (Comm::sendrecv), the slices of the linear shape through the host.
 #pragma once
 

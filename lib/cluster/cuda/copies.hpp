@@ -31,8 +31,8 @@ std::unique_ptr<T> make_on(int gpu) {
 bool reaches(int gpu, int other);
 
 // Copies from one GPU to another through two chunks of host memory in turns: one is filled while
-// the other is emptied. The memory is taken at the first copy. It must not be destroyed while a
-// copy is in flight.
+// the other is emptied. The memory is taken at the first copy. A Staging must not be
+// destroyed while a copy is in flight.
 class Staging {
  public:
   Staging(int from, int to);

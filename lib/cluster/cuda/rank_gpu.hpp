@@ -43,7 +43,7 @@ class NcclRank {
   virtual void start(const CollectiveCall& call, const void* in, void* out) = 0;
   // True: all ranks have joined, and what was started has ended. Errors (device): it never will.
   virtual bool done() = 0;
-  // Afterwards nothing of it runs on the GPU any more, and nothing can be started.
+  // Stops its work: afterwards nothing of it runs on the GPU, and nothing can be started.
   virtual void abort() noexcept = 0;
 };
 // Joins the communicator as `rank` of `size`, on GPU `gpu`. Errors (device).

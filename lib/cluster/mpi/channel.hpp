@@ -13,7 +13,7 @@
 //
 // The thread sleeps between its looks, as MPI wakes nobody. A look costs little, but a core that
 // looks all the time is one that a worker may be using. So `hook` says how much there is to do, and
-// while there is nothing the sleeps grow. send() and look() end a sleep of this process' own
+// while there is nothing the sleeps grow. send() and look() end a sleep of this process's own
 // thread; a message from another rank is found at the end of the sleep.
 //
 // Order. Messages of one pair of ranks arrive in the order sent: they have one tag, and a receive

@@ -120,7 +120,7 @@ class MpiComm final : public Comm {
   // straight from memory to memory, as both are there then.
   void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
                       Traffic kind) override;
-  // Data may lie in host memory or in that of the process' GPU, on each rank as it likes.
+  // Data may lie in host memory or in that of the process's GPU, on each rank as it likes.
   void make_raw(const CollectiveRequest& request) override;
   // The first call starts a background process, which makes all started calls of this communicator.
   std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override;

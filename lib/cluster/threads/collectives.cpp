@@ -45,7 +45,7 @@ void make_groups(const Group& group, const Round& round) {
 //   reduce_scatter   r's block, in its own buffer alone: blocks are those that the caller sees
 //   others           what r gets, straight out of the others' memory
 //   split            rank 0's share is all of it: it has no bytes, so the last to arrive moves
-//                     everything, before anybody leaves
+//                    everything, before anybody leaves
 void move_share(const Group& group, const CollectiveCall& call, const Round& round, int r) {
   const int p = group.size;
   switch (call.collective) {

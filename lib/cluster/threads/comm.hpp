@@ -110,7 +110,7 @@ class Group {
 // flight from several of its processes at once, a collective from one (checked).
 //
 // Every call begins with a safepoint, and ends with one if it moves data. It takes memory of the
-// host or of the process' device, and counts its bytes and times in the breakdown of the calling
+// host or of the process's device, and counts its bytes and times in the breakdown of the calling
 // process. Errors: check, arguments out of range, and ranks that do not ask for the same; device, a
 // copy that failed.
 class ThreadsComm final : public Comm {

@@ -35,7 +35,7 @@ namespace hetsgd::threads {
 
 using namespace realtime;
 
-// A message that nobody has received yet. Owned by the list that it is in, a mailbox' or the
+// A message that nobody has received yet. Owned by the list that it is in, a mailbox's or the
 // pool's. In between it belongs to the process that fills or empties it, without the mutex.
 struct Message {
   int source = 0;

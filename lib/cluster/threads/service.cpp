@@ -286,7 +286,7 @@ void ThreadsPort::call_raw(const ServiceCall& call) {
 
 // A call that goes on while its caller computes: what call_raw() has on its stack, on the heap. The
 // request is copied, as the caller's may be gone by then; views of device payloads have scratch
-// memory of their own, since the process' staging is used by its next call. The payload to send is
+// memory of their own, since the process's staging is used by its next call. The payload to send is
 // copied from the device when the call is posted, the answer's to it in wait().
 class ThreadsPort::Posted final : public PendingCall {
  public:

@@ -95,8 +95,8 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
       world_.abort(std::current_exception());
     }
     try {
-      // In here: start_clock() when the worker is set up, finish() when nothing but services is
-      // left. aborted is called with the world's mutex held.
+      // This calls start_clock() when the worker is set up, and finish() when nothing but services
+      // is left. `aborted` is called with the world's mutex held.
       world_.run(rank_ < workers_ ? 1 : 0,
                  {.start = [this] { return start_clock(); },
                   .ended = [this] { finish(); },
@@ -340,7 +340,7 @@ void Run::grant() {
 
 void Run::resume(std::int64_t at, bool together) {
   auto lock = world_.lock();
-  // Before the threads go on: those that wait for it look at it then.
+  // The count rises before the threads go on: those that wait for it look at it then.
   if (together) ++together_done_;
   world_.resume_from_outside(lock, at);
 }

@@ -80,7 +80,7 @@ class Run final : public Local, public Groups, private LocalRun {
     const Transport* const transport = started_;
     return transport && transport->still_receives();
   }
-  // For DeadlockVote.
+  // The waits of this rank's processes, for DeadlockVote.
   std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) override;
   // --- Groups, called by processes
   int new_group() override;
@@ -101,8 +101,8 @@ class Run final : public Local, public Groups, private LocalRun {
   // On the services' rank: starts the service, unless one of that name exists. Any thread.
   void make_service(const std::string& name,
                     const std::function<std::unique_ptr<ServiceHandler>()>& factory);
-  // fn, of the calling process, while the clocks of all ranks stand. The second form is collective
-  // over all workers, and fn runs on rank 0 alone.
+  // Runs fn, of the calling process, while the clocks of all ranks stand. The second form is
+  // collective over all workers, and fn runs on rank 0 alone.
   void while_paused(FunctionRef fn);
   void while_paused_together(MpiComm& comm, FunctionRef fn);
   // The world's mutex is held at both ends: asks for a pause, waits for it, runs fn, and gives it

@@ -154,7 +154,7 @@ class MpiPort::Call {
         reply_(call.reply),
         reply_payload_(std::as_writable_bytes(call.reply_payload)) {
     Process& me = World::current();
-    // Before the request leaves: its answer may come at once.
+    // The receive is posted before the request leaves, because the answer may come at once.
     if (waits) post_receive();
     const RequestInfo info{.caller = caller,
                            .request_bytes = static_cast<std::int32_t>(call.request.size()),

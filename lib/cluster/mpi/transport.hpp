@@ -166,7 +166,7 @@ struct HeadInfo {
   std::uint64_t bytes = 0;
   // Numbers the messages of one sender: the tag of the pieces.
   std::uint32_t number = 0;
-  // Traffic.
+  // The kind, a value of Traffic.
   std::int32_t kind = 0;
 };
 // Bytes of the message that travel in its head, so that with HeadInfo it fits into a page.
@@ -218,7 +218,7 @@ class Transport {
   const int rank_;
   const std::atomic<bool>& quiet_;
   const Tags tags_;
-  // Messages sent by this rank so far: numbers them.
+  // Messages sent by this rank so far. The count numbers them.
   std::atomic<std::uint32_t> sent_ = 0;
   // HeadReceives and Requests that are open.
   std::atomic<int> receivers_ = 0;
@@ -238,7 +238,7 @@ class HeadReceive final : public Poll, NonCopyable {
   HeadReceive(Transport& transport, int from, int tag, std::string (*what)(int from, int tag));
   ~HeadReceive();
 
-  // One look. Never blocks.
+  // Tests the receive once. Never blocks.
   bool done() override;
   // Returns when MPI does not write to the buffer any more, or after a limit of time. A message
   // that came meanwhile is lost with the run.

@@ -32,8 +32,8 @@ void LocalRun::start_worker(int rank, const Seat& seat, Body body) {
   });
 }
 
-// It starts in the middle of a run, so there is no await_start(). The parent is set before the
-// thread exists: from then on an unwound parent waits for this process.
+// A background task starts in the middle of a run, so there is no await_start(). The parent is set
+// before the thread exists: from then on an unwound parent waits for this process.
 Process& LocalRun::start_background_task_on(const DeviceSpec& device, Process& parent,
                                             const std::string& name, ProcessKind kind, Body body) {
   auto process = std::make_unique<Process>();

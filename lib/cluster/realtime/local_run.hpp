@@ -35,8 +35,8 @@ class LocalRun {
  protected:
   using Body = std::function<void(Process&)>;
 
-  // options: must outlive the run. cores: of this process. at_once: how many threads of this run
-  // can run at once, which is less than the cores where other ranks share them.
+  // options: must outlive the run. cores: those of this process. at_once: how many threads of this
+  // run can run at once, which is less than the cores where other ranks share them.
   LocalRun(const ClusterOptions& options, std::vector<int> cores, int at_once)
       : options_(options), cores_(std::move(cores)), world_(at_once) {}
   ~LocalRun() = default;

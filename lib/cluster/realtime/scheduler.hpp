@@ -160,7 +160,7 @@ class Scheduler : NonCopyable {
   const std::vector<std::unique_ptr<Process>>& all() const { return processes_; }
 
  private:
-  // Nobody can go on, which this error says: the run is to be aborted. Mutex held.
+  // No process can go on, as `error` says: aborts the run. Mutex held.
   virtual void deadlocked(std::exception_ptr error) = 0;
   // Counts `n` more processes of the kind of `me` as running, or fewer.
   void count(const Process& me, int n);

@@ -53,7 +53,7 @@ std::vector<std::vector<int>> assign_cores(const std::vector<DeviceSpec>& device
 // Restricts the calling thread to `cores`. False: the system refused.
 bool pin_to(const std::vector<int>& cores);
 
-// "cpu:1@core0", "cpu:2@core0,1", "cpu:1@unpinned".
+// Text of a device and its cores: "cpu:1@core0", "cpu:2@core0,1", "cpu:1@unpinned".
 std::string device_text(const DeviceSpec& spec, const std::vector<int>& pinned);
 
 }  // namespace hetsgd

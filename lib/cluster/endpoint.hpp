@@ -92,7 +92,7 @@ class Monitor {
 class CancellationToken {
  public:
   virtual ~CancellationToken() = default;
-  // Stays cancelled until reset().
+  // The token stays cancelled until reset().
   virtual void cancel() = 0;
   virtual void reset() = 0;
 };

@@ -74,7 +74,7 @@ std::unique_ptr<GpuGroup> make_gpu_group(std::vector<int> gpus, const GpuGroupOp
 
 // Why NCCL cannot work between these GPUs, by rank; empty: it can.
 std::string nccl_problem(std::span<const int> gpus);
-// "2.28.9"; empty: it is not there.
+// The version of NCCL, such as "2.28.9"; empty: it is not there.
 std::string nccl_version();
 
 }  // namespace hetsgd::cuda

@@ -104,7 +104,7 @@ class MpiComm::AllToAllHere {
     Announcement theirs;
     HETSGD_CHECK_GE(content.size(), sizeof call_ + sizeof theirs);
     std::memcpy(&theirs, content.data() + sizeof call_, sizeof theirs);
-    // Before anything is written to the place of the part.
+    // The check comes before anything is written to the place of the part.
     check_same_part(from, theirs.bytes, comm_.rank_, mine_.room_for(from).size());
     follow_[static_cast<std::size_t>(from)] = theirs.part_follows;
     const auto part = content.subspan(sizeof call_ + sizeof theirs);

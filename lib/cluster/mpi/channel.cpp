@@ -81,7 +81,7 @@ void Channel::stop() {
 }
 
 void Channel::beat_within(Seconds timeout) {
-  // Never longer than it is: the upper bound is the interval so far.
+  // The interval never grows: its upper bound is the interval so far.
   beat_interval_ = std::clamp(timeout / kBeatsInTimeout, kShortestBeat, Seconds(beat_interval_));
 }
 
@@ -108,7 +108,8 @@ void Channel::loop() {
     if (pace == Pace::at_once) sched_yield();
     if (busy || pace == Pace::at_once) continue;
     std::unique_lock guard(mutex_);
-    // Only here, with the mutex: nothing is in the outbox, and no send is in flight.
+    // The thread ends only here, with the mutex: nothing is in the outbox, and no send is in
+    // flight.
     if (stopping_ && outbox_.empty() && sending_.empty()) return;
     if (!outbox_.empty() || std::exchange(look_, false)) continue;
     // A send in flight may need MPI to be called to advance.
@@ -176,7 +177,8 @@ bool Channel::finish(std::deque<std::unique_ptr<Message>>& messages, bool delive
     auto message = std::move(messages.front());
     messages.pop_front();
     if (!delivers) continue;
-    // When it is found, not when it was sent: the clocks of the ranks are not compared.
+    // The time is that of finding the message, not of sending it: the clocks of the ranks are not
+    // compared.
     heard_[at(message->peer)] = Clock::now();
     std::memcpy(&message->kind, message->bytes.data(), sizeof(int));
     message->bytes.erase(message->bytes.begin(), message->bytes.begin() + sizeof(int));
@@ -208,7 +210,8 @@ void Channel::deliver(std::unique_ptr<Message> message) {
 }
 
 bool Channel::deliver_late() {
-  // Cleared before the handlers are read: one that is registered meanwhile sets it again.
+  // The flag is cleared before the handlers are read: a handler that is registered meanwhile sets
+  // it again.
   if (!handlers_changed_.exchange(false)) return false;
   for (auto& [kind, late] : without_handler_) {
     {

@@ -38,11 +38,11 @@ namespace hetsgd::mpi {
 
 // When the thread looks again, as the hook says.
 enum class Pace {
-  // It only gives its core away: sends advance, or a pause is about to end.
+  // The thread only gives its core away: sends advance, or a pause is about to end.
   at_once,
   // Somebody waits: 200 us.
   soon,
-  // Later and later, up to 1 ms.
+  // The thread looks later and later, up to 1 ms apart.
   calm,
 };
 
@@ -63,9 +63,9 @@ class Channel final : public Control {
   bool failing() const override { return failing_; }
   void set_failing(bool failing) { failing_ = failing; }
 
-  // Once, before any message is expected. hook: called by the thread between its looks. on_error:
-  // called by the thread with what a handler threw, and then it goes on; what the thread itself
-  // throws (MPI has failed) is given to it too, but ends the thread.
+  // Called once, before any message is expected. hook: called by the thread between its looks.
+  // on_error: called by the thread with what a handler threw, and then it goes on; what the thread
+  // itself throws (MPI has failed) is given to it too, but ends the thread.
   void start(std::function<Pace()> hook, std::function<void(std::exception_ptr)> on_error);
   // Makes the thread look now.
   void look();
@@ -109,7 +109,7 @@ class Channel final : public Control {
   std::map<int, Handler> handlers_;
   bool stopping_ = false;
   bool look_ = false;
-  // Without the mutex: a hint to look for late messages.
+  // A hint to look for late messages, read without the mutex.
   std::atomic<bool> handlers_changed_ = false;
   std::atomic<bool> failing_ = false;
 
@@ -122,7 +122,7 @@ class Channel final : public Control {
   std::vector<std::chrono::steady_clock::time_point> heard_;
   // When the next heartbeat is due.
   std::chrono::steady_clock::time_point beat_at_;
-  // Shortened by other threads.
+  // Interval between heartbeats. Other threads shorten it.
   std::atomic<Seconds> beat_interval_;
   std::thread thread_;
 };

@@ -55,7 +55,7 @@ Placement place(const std::vector<DeviceSpec>& devices, const std::vector<Proces
   const bool bound = is_bound(ranks, rank);
   std::vector<DeviceSpec> sharing;
   std::size_t me = 0;
-  // In the order of ranks, on every rank: so each takes another part of the same assignment.
+  // The order is that of ranks, on every rank: so each takes another part of the same assignment.
   for (const ProcessPlace& other : ranks) {
     if (other.host != rank.host) continue;
     if (other.rank != r && placement.seat.device.gpu >= 0) {

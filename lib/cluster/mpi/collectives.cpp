@@ -89,7 +89,7 @@ bool MpiComm::receive_small(int from, const CollectiveCall& call, std::span<std:
   });
   poll_until(world(), head);
   const auto content = head.data();
-  // Before the length, which says nothing where the calls differ.
+  // The call is compared before the length, which says nothing where the calls differ.
   check_call(call, from, content);
   if (head.info().bytes == sizeof call) return false;
   HETSGD_CHECK_EQ(head.info().bytes, sizeof call + data.size());
@@ -335,7 +335,8 @@ void MpiComm::ask_for_nccl(CollectiveCall call) {
   const cuda::RankGpu mine = gpus.mine();
   std::vector<cuda::RankGpu> all(members_.size());
   gather_small(call, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  // Before can_use_nccl() may throw: that ends the run on every rank, as all have the same facts.
+  // The flag is set before can_use_nccl() may throw: an error ends the run on every rank, as all
+  // have the same facts.
   group_->knows_nccl = true;
   if (!gpus.can_use_nccl(all)) return;
   cuda::NcclId id{};

@@ -67,8 +67,9 @@ void check(int code, std::string_view call) {
 }
 
 Environment& Environment::get(Seconds peer_timeout) {
-  // Never destroyed: its threads and MPI's may be in use until the process ends. A program that
-  // ends by exit() still leaves its group: the other ranks would miss this one otherwise.
+  // The object is never destroyed: its threads and MPI's may be in use until the process ends. A
+  // program that ends by exit() still leaves its group: the other ranks would miss this one
+  // otherwise.
   static Environment& instance = *[peer_timeout] {
     static Environment* const made = new Environment(peer_timeout);
     std::atexit([] { made->leave(made->failed_ ? 1 : 0); });
@@ -98,8 +99,8 @@ Environment::Environment(Seconds peer_timeout) {
            "I_MPI_THREAD_LEVEL_DEFAULT some give more",
            ExitCode::device);
   }
-  // Inherited by every communicator that is made from it: errors come back as codes, which check()
-  // turns into exceptions.
+  // The error handler is inherited by every communicator that is made from it: errors come back as
+  // codes, which check() turns into exceptions.
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   // The places come first: the coordinator names hosts in its errors. The hook and the handlers
   // refer to the coordinator, so the channel starts last, when all handlers are registered.
@@ -187,10 +188,11 @@ void Environment::compare(const std::vector<Fact>& facts) { compare_within(facts
 void Environment::call_the_roll(const std::vector<Fact>& facts, Seconds peer_timeout) {
   const StartWatch watch(peer_timeout);
   peer_timeout_ = peer_timeout;
-  // Before the comparison: other ranks may begin to watch this one as soon as that is over.
+  // The interval is set before the comparison: other ranks may begin to watch this one as soon as
+  // that is over.
   channel_->beat_within(peer_timeout);
-  // Not less than the default: that a rank has come says nothing of how often it sends heartbeats
-  // so far.
+  // The timeout is not less than the default: that a rank has come says nothing of how often it
+  // sends heartbeats so far.
   compare_within(facts, std::max(peer_timeout, kPeerTimeout));
 }
 

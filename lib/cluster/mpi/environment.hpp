@@ -59,7 +59,7 @@ class Environment final : public ProcessGroup {
   void compare(const std::vector<Fact>& facts) override;
   std::string library() const override;
   bool takes_gpu_memory() const override;
-  // Block inside of MPI: neither a pause nor an abort reaches the caller.
+  // Both block inside of MPI: neither a pause nor an abort reaches the caller.
   void library_all_reduce(std::span<float> x) override;
   void library_all_to_all(std::span<const float> send, std::span<float> receive) override;
   bool root_is_lost() const override;

@@ -45,9 +45,9 @@ class Control {
   // receiver; messages of one pair arrive in the order sent. `kind` >= 0 selects the handler;
   // kinds below 0 are the cluster's own.
   virtual void send(int to, int kind, std::span<const std::byte> bytes) = 0;
-  // Before the cluster's run(). Handlers run one at a time, on a thread of their own; messages of a
-  // kind that has no handler yet wait for it. A handler must not block for long: its thread also
-  // sends the heartbeats, without which the other ranks take this one for lost.
+  // Called before the cluster's run(). Handlers run one at a time, on a thread of their own;
+  // messages of a kind that has no handler yet wait for it. A handler must not block for long: its
+  // thread also sends the heartbeats, without which the other ranks take this one for lost.
   virtual void on_message(int kind, Handler handler) = 0;
   // The current run has failed: a message that somebody waits for may never come.
   virtual bool failing() const = 0;

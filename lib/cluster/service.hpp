@@ -47,8 +47,8 @@ namespace hetsgd {
 class ReplyToken {
  public:
   virtual ~ReplyToken() = default;
-  // From the handler. Copies both: they may change afterwards. Their sizes must be those that the
-  // caller has made room for (checked).
+  // Called by the handler. Copies both: they may change afterwards. Their sizes must be those that
+  // the caller has made room for (checked).
   virtual void answer(std::span<const std::byte> reply, std::span<const float> payload,
                       Traffic kind) = 0;
 };
@@ -69,7 +69,7 @@ class ServiceHandler {
 
   // The training clock where the service runs.
   Seconds now() const { return clock_(); }
-  // For clusters, before the first request.
+  // Called by clusters, before the first request.
   void set_clock(std::function<Seconds()> clock) { clock_ = std::move(clock); }
 
  private:

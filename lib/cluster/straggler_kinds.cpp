@@ -122,8 +122,7 @@ class ParetoKind final : public StragglerKind {
   void declare(OptionSet& set, std::optional<int>) override {
     time(set, "scale", scale_, "of the distribution; it is taken off, so that delays start at 0")
         .required("10ms");
-    // Below a shape of 1/2 single draws leave every scale of time behind (the smallest uniform is
-    // 2^-53).
+    // Below a shape of 1/2 single draws exceed every scale of time (the smallest uniform is 2^-53).
     set.add("shape", shape_, "the smaller, the heavier the tail").range(0.5, 1000);
   }
   void apply(Straggler& straggler, const StragglerContext& context) const override {

@@ -39,13 +39,13 @@ struct Phase {
   double until_s = 0;  // later than the time asked for
 };
 
-// Pure as well, in (rank, time). The caller walks a step from phase to phase.
+// Slow phases are pure as well, in (rank, time). The caller walks a step from phase to phase.
 struct SlowPhases {
   std::function<Phase(int rank, double time_s)> at;
   double mean_rate = 1;  // progress per second of clock, over a long time
 };
 
-// [begin, end) on the clock.
+// A pause: [begin, end) on the clock.
 struct Pause {
   double begin_s = 0, end_s = 0;
 };

@@ -36,7 +36,8 @@ class SimCancellationToken final : public CancellationToken {
   // The alarm of a computation that was unwound with the run may still refer to it.
   ~SimCancellationToken() override { forget_alarm(); }
 
-  // From another process or a handler. The sleeper goes on at this time, after what is already due.
+  // Called from another process or a handler. The sleeper goes on at this time, after what is
+  // already due.
   void cancel() override;
   void reset() override { cancelled_ = false; }
   bool cancelled() const { return cancelled_; }
@@ -79,7 +80,8 @@ bool SimCancellationToken::sleep_until(double time, HostTask& task) {
   alarm_ = world_.alarms.take();
   *alarm_ = {&world_, this};
   engine.at(time, ring, alarm_);
-  // Before block(): in a destructor during teardown that returns at once, and nothing has ended.
+  // The flag is cleared before block(): in a destructor during teardown that returns at once, and
+  // nothing has ended.
   rang_ = false;
   engine.block([] { return "computes"; });
   return rang_;
@@ -94,8 +96,8 @@ void SimCancellationToken::ring(void* object) {
   if (of == nullptr) return;
   of->alarm_ = nullptr;
   of->rang_ = true;
-  // On the event loop's stack: where no pool thread has begun it, the computation runs here, and
-  // may need more stack than a fiber has.
+  // This is the event loop's stack: where no pool thread has begun it, the computation runs here,
+  // and may need more stack than a fiber has.
   of->world_.engine.pool().finish(*of->task_);
   of->world_.engine.resume(*std::exchange(of->sleeper_, nullptr));
 }
@@ -201,7 +203,7 @@ void SimMonitor::notify_all() {
   waiting_.clear();
 }
 
-// Made on first use: a worker that never computes costs no device.
+// The device is made on first use: a worker that never computes costs no device.
 Device& SimDevices::of_worker(int rank) {
   const std::lock_guard lock(mutex_);
   auto& device = workers_[at(rank)];
@@ -333,8 +335,8 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
     HostTask task;
     std::optional<DeviceTimeline::Use> use = {};
 
-    // On the event loop's stack: where no pool thread has begun it, fn runs here, and may need more
-    // stack than a fiber has.
+    // This is the event loop's stack: where no pool thread has begun it, fn runs here, and may need
+    // more stack than a fiber has.
     static void due(void* object) {
       auto& self = *static_cast<Computation*>(object);
       if (self.use->end() > self.engine.now()) return self.engine.at(self.use->end(), due, object);

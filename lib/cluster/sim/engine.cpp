@@ -179,11 +179,11 @@ void Engine::fail_for(const std::string& left_behind) {
                   current("settle").name(), left_behind))));
 }
 
-// In this order: from now on the vocabulary does nothing and blocks for nothing; no thread touches
-// buffers of a fiber; then the fibers go, each by FiberUnwind. All are unwound before the first is
-// destroyed, because the destructors of one may still wake another, which only schedules an event
-// that nobody handles. Mailboxes, monitors and rendezvous keep pointers into stacks that are gone,
-// which nobody follows any more.
+// The order matters: from now on the vocabulary does nothing and blocks for nothing; no thread
+// touches buffers of a fiber; then the fibers go, each by FiberUnwind. All are unwound before the
+// first is destroyed, because the destructors of one may still wake another, which only schedules
+// an event that nobody handles. Mailboxes, monitors and rendezvous keep pointers into stacks that
+// are gone, which nobody follows any more.
 void Engine::tear_down() noexcept {
   tearing_down_ = true;
   pool_.cancel_all();  // first: tasks use what the fibers own

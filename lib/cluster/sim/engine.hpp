@@ -246,9 +246,9 @@ class Engine : NonCopyable {
   // Once: a second wake for one block would resume it out of its next one.
   void wake(Process& process) { wake_at(now_, process); }
   void wake_at(double time, Process& process);
-  // From an event's handler: runs the blocked process until it blocks again or ends. Saves the
-  // event that wake() would take; what the process leads to comes within the current one. Not from
-  // a process: fibers do not nest. Throws what leaves the body.
+  // Called from an event's handler: runs the blocked process until it blocks again or ends. Saves
+  // the event that wake() would take; what the process leads to comes within the current one. Not
+  // from a process: fibers do not nest. Throws what leaves the body.
   void resume(Process& process);
   // Stops the running process until `time`.
   void sleep_until(double time) {
@@ -314,7 +314,7 @@ class Engine : NonCopyable {
   const FunctionRef* off_the_clock_ = nullptr;  // what the process that just stopped wants run
   std::exception_ptr off_the_clock_error_;
   bool tearing_down_ = false;  // once true, it stays true
-  // Read before every event, hence apart from the mutex, which guards the error alone.
+  // The flag is read before every event, hence apart from the mutex, which guards the error alone.
   std::atomic<bool> aborted_ = false;
   std::mutex abort_mutex_;
   std::exception_ptr abort_error_;

@@ -48,7 +48,7 @@ class HostTask : NonCopyable {
  private:
   friend class HostPool;
   enum class State { idle, queued, running, done };
-  // Without the mutex.
+  // Runs the function, without the mutex.
   void run() noexcept;
 
   FunctionRef fn_;

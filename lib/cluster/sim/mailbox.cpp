@@ -23,8 +23,8 @@ Message* Mailbox::take(Engine& engine, int from, int tag) {
     messages_.erase(found);
     return message;
   }
-  // In this frame: put() fills it and takes it out of the list before this process goes on. Only a
-  // torn down run leaves it in the list, and then nobody puts any more.
+  // The receiver lies in this frame: put() fills it and takes it out of the list before this
+  // process goes on. Only a torn down run leaves it in the list, and then nobody puts any more.
   Receiver self{from, tag, &engine.current("receive"), nullptr};
   receivers_.push_back(&self);
   engine.block([&] { return blocked_in_receive(from, tag); });
@@ -84,7 +84,7 @@ double send_message(const std::shared_ptr<Group>& group, int source, int to, int
   const double called = engine.now();
   if (engine.tearing_down()) return called;
 
-  // From the free list: every field is set.
+  // The message comes from the free list: every field is set.
   Message* message = world.messages.take();
   message->group = group;
   message->source = source;
@@ -105,8 +105,8 @@ double send_message(const std::shared_ptr<Group>& group, int source, int to, int
   const Link::Slot slot = route.out.pass(Direction::out, called, message->charged);
   message->started = slot.start;
   message->sent = slot.end;
-  // Scheduled before the sender may sleep: the message's travel does not depend on what becomes of
-  // it.
+  // The event is scheduled before the sender may sleep: the message's travel does not depend on
+  // what becomes of it.
   if (&route.in == &route.out) {
     engine.at_arrival(slot.end + route.latency, worker, arrive, message);
   } else {

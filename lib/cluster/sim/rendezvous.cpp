@@ -122,7 +122,8 @@ void Rendezvous::complete() {
   if (call_.collective == Collective::agree) make_for_all();
   arrived_ = 0;
   for (std::size_t r = 0; r < attendance_.size(); ++r) {
-    // Woken and not resumed: all of them go on after this event, in the order of ranks.
+    // Processes are woken and not resumed: all of them go on after this event, in the order of
+    // ranks.
     Attendance& rank = *std::exchange(attendance_[r], nullptr);
     rank.complete = true;
     rank.begin = std::max(arrival_[r], turn_);
@@ -272,9 +273,10 @@ void Rendezvous::start_moving() {
   const auto threads = static_cast<std::size_t>(world_.engine.pool().threads());
   const std::size_t tasks = std::min(threads, bytes / kTaskBytes);
   if (tasks == 0) return move(0, n);
-  // First all ranges and then the tasks: a task refers to its range, which may not move any more.
-  // The tasks lie in a deque for the same reason. Every element belongs to one range, so the ranges
-  // need no lock, and how many there are changes no bit: sums are per element, in rank order.
+  // All ranges come first and then the tasks: a task refers to its range, which may not move any
+  // more. The tasks lie in a deque for the same reason. Every element belongs to one range, so the
+  // ranges need no lock, and how many there are changes no bit: sums are per element, in rank
+  // order.
   ranges_.clear();
   for (std::size_t i = 0; i < tasks; ++i)
     ranges_.push_back({this, n * i / tasks, n * (i + 1) / tasks});
@@ -312,9 +314,10 @@ void Rendezvous::move(std::size_t begin, std::size_t end) const {
   }
 }
 
-// Window by window, so that what is read is still in the cache when it is overwritten: inputs and
-// outputs are the same memory. A window is whole cache lines, four at least. It is shorter than the
-// block of reduce_in_rank_order where there are more than 128 ranks, and else does not matter.
+// Reduces window by window, so that what is read is still in the cache when it is overwritten:
+// inputs and outputs are the same memory. A window is whole cache lines, four at least. It is
+// shorter than the block of reduce_in_rank_order where there are more than 128 ranks, and else does
+// not matter.
 void Rendezvous::reduce_all(std::size_t begin, std::size_t end) const {
   const std::size_t line = 64 / element_bytes(call_.element);
   const std::size_t window = std::max(line * 4, kWindowBytes / (64 * in_.size()) * line);

@@ -99,8 +99,8 @@ class Rendezvous {
   void start();         // all are here, and it has its turn
   void complete();      // the event at the end
   void start_moving();  // splits the data into tasks for the pool
-  // Elements [begin, end) (bytes where nothing is reduced; receivers of an all_to_all). On a pool
-  // thread: reads the call and the ranks' memory, writes to disjoint parts of the outputs.
+  // Moves elements [begin, end) (bytes where nothing is reduced; receivers of an all_to_all). On a
+  // pool thread: reads the call and the ranks' memory, writes to disjoint parts of the outputs.
   void move(std::size_t begin, std::size_t end) const;
   void reduce_all(std::size_t begin, std::size_t end) const;
   void reduce_blocks(std::size_t begin, std::size_t end) const;

@@ -122,9 +122,9 @@ struct Alarm {
 struct World {
   Engine& engine;
   Network network;
-  // By rank: bytes are the worker's, whichever of its processes moves them. (Times are each
-  // process's own: Process::breakdown.) Those of the workers' endpoints; filled before the run
-  // starts.
+  // Time breakdowns of the workers' endpoints, by rank; filled before the run starts. Bytes are the
+  // worker's, whichever of its processes moves them. (Times are each process's own:
+  // Process::breakdown.)
   std::vector<TimeBreakdown*> workers = {};
   FreeList<Message> messages = {};
   FreeList<Transfer> transfers = {};
@@ -142,7 +142,7 @@ struct World {
 
  private:
   TimeBreakdown& breakdown(int worker) { return *workers[at(worker)]; }
-  // Charges are not whole under --charge. Rounded each, so the sum may be off by half a byte per
+  // Charges are not whole under --charge. Each is rounded, so the sum may be off by half a byte per
   // call.
   static std::uint64_t whole(double bytes) {
     return static_cast<std::uint64_t>(std::llround(bytes));

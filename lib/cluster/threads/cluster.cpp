@@ -38,8 +38,8 @@ class Run final : public BackgroundTasks, private LocalRun {
   // options.all_reduce from working between the GPUs.
   Run(const ClusterOptions& options, std::vector<DeviceSpec> devices, std::vector<int> cores);
 
-  // Once. Calls worker(endpoint) in one thread per rank. Rethrows the first error, by then with
-  // every thread joined; nothing refers to `worker` afterwards.
+  // Called once. Calls worker(endpoint) in one thread per rank. Rethrows the first error, by then
+  // with every thread joined; nothing refers to `worker` afterwards.
   ClusterReport run(const std::function<void(Endpoint&)>& worker);
   // Any thread, also before run(), which then ends as soon as the workers are set up.
   void abort(std::exception_ptr error) { world_.abort(std::move(error)); }

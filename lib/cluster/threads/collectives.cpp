@@ -203,9 +203,9 @@ class ThreadsComm::CollectiveScope {
   Round& round_;
 };
 
-// others_need_me: they use my buffers until all have left. False: some brought device memory and
-// some did not, and nothing has been moved; all ranks find the same, and all come again with host
-// memory.
+// others_need_me: the other ranks use my buffers until all have left. False: some brought device
+// memory and some did not, and nothing has been moved; all ranks find the same, and all come again
+// with host memory.
 //
 //   bytes of all   memory      who moves                              second meeting
 //   small          host        the last to arrive, under the mutex    none: all is done at its end

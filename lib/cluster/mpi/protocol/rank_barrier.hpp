@@ -38,9 +38,9 @@ namespace hetsgd::mpi {
 
 class RankBarrier {
  public:
-  // In the order of a run: before anything of it; workers and clock offsets are there; all threads
-  // of all ranks have ended, with the rank's report as content; after a failure only, no process of
-  // any rank receives any more. `leave` is the end of the program.
+  // Points in the order of a run: before anything of it; workers and clock offsets are there; all
+  // threads of all ranks have ended, with the rank's report as content; after a failure only, no
+  // process of any rank receives any more. `leave` is the end of the program.
   enum class Point : int { begin, set_up, ended, quiet, leave };
   // at: an instant of rank 0's monotonic clock, in ns, which lies a little in the future for all
   // ranks. So they can begin something together at it.
@@ -49,8 +49,8 @@ class RankBarrier {
   // on_met: called by the thread of `control` before anybody on this rank goes on from await().
   RankBarrier(Control& control, FirstError& errors, OnMet on_met);
 
-  // This rank has come, in the epoch that is on (leave: of no epoch). Any thread; does not wait.
-  // Once per point and epoch. content: kept by rank 0 for `ended`, else empty.
+  // This rank has come, in the current epoch (leave: in none). Any thread; does not wait. Once per
+  // point and epoch. content: kept by rank 0 for `ended`, else empty.
   void come(Point point, std::span<const std::byte> content = {});
   // Returns when all have come, with true. False: an error ended the wait. outlast: the wait
   // goes on for some seconds even then, and true tells that all came. limit: it lasts for so long

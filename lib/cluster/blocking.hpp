@@ -21,8 +21,8 @@ std::string background_task_name(std::string_view name,
 std::string service_name(std::string_view name);  // service "scheduler"
 
 // --- blocking points ---------------------------------------------------------------------------
-// Made for a report only, never when a process blocks: clusters keep a callable that makes the
-// text.
+// These texts are made for a report only, not when a process blocks: clusters keep a callable that
+// makes the text.
 std::string blocked_in_receive(int from, int tag);   // receives from 1, tag 7  (from any, ...)
 std::string blocked_in_sendrecv(int peer, int tag);  // exchanges with 1, tag 7
 std::string blocked_in_collective(std::string_view collective, int arrived, int size);
@@ -33,7 +33,7 @@ std::string blocked_in_monitor(std::string_view what);        // waits: <what>
 std::string blocked_on_lock();                                // waits for the lock of a monitor
 inline constexpr std::string_view kServiceIdle = "idle";
 inline constexpr std::string_view kEnded =
-    "has ended";  // listed too: whom the others wait for in vain
+    "has ended";  // listed as well, because others may wait for it in vain
 
 // --- the report --------------------------------------------------------------------------------
 struct BlockedProcess {

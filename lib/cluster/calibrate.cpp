@@ -32,7 +32,7 @@ struct Solution {
 // are linearly dependent. The columns have norm 1.
 std::optional<Solution> least_squares(const std::vector<Column>& columns, unsigned active,
                                       const Column& target) {
-  constexpr double kDependent = 1e-7;  // of a column, after the others are taken out
+  constexpr double kDependent = 1e-7;  // norm of a column after the others are taken out
   std::vector<std::size_t> index;
   for (std::size_t j = 0; j < columns.size(); ++j) {
     if (active & (1U << j)) index.push_back(j);
@@ -102,8 +102,8 @@ FitErrors::FitErrors(std::vector<double> of_samples) : relative_error(std::move(
 
 // Rows are divided by the measured time, so that the target is 1 and residuals are relative errors;
 // columns by their norm, because operations and launches differ by ten orders of magnitude. The
-// optimum is the best of all sets of columns whose unconstrained solution is not negative; a set that
-// is better by rounding alone does not take the place of one before it.
+// optimum is the best of all sets of columns whose unconstrained solution is not negative; a set
+// that is better by rounding alone does not take the place of one before it.
 std::vector<double> fit_times(std::vector<std::vector<double>> columns,
                               std::span<const double> times_s) {
   constexpr double kRounding = 1e-26;  // squared relative errors

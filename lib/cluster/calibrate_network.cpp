@@ -14,7 +14,7 @@ namespace {
 constexpr int kFewestCalls = 10;
 constexpr int kMostCalls = 100'000;
 constexpr int kWarmUp = 3;
-constexpr double kKept = 0.95;  // of the times, the shortest first
+constexpr double kKept = 0.95;  // share of the times that counts, the shortest first
 
 // --- fit -----------------------------------------------------------------------------------------
 
@@ -152,7 +152,8 @@ std::vector<NetworkSample> measure_network(const std::string& cluster,
             echo.call(ask, x, reply);
           }
         });
-        // Every process has the time: of rank 0 where that runs here, else of its own worker.
+        // Every process keeps a time: that of rank 0 where it runs here, else that of its own
+        // worker.
         if (endpoint.rank() == 0 || !made->runs_here(0)) sample.time = time;
       });
       samples.push_back(sample);

@@ -42,12 +42,12 @@ namespace hetsgd {
 // Whatever is not named here goes through host memory.
 enum class AllReduce { automatic, nccl, ring, tree, mpi, host };
 
-// What a run says of its cluster. Every cluster reads the first part and its own, and ignores the
+// Options of a run's cluster. Every cluster reads the first part and its own part, and ignores the
 // rest, so that one set of options can be given to all.
 struct ClusterOptions {
   int workers = 1;
   std::uint64_t seed = 1;
-  // Relative speed per worker, > 0; empty: all 1. Shorter lists repeat their last value.
+  // Relative speed per worker, > 0; empty: all 1. A shorter list repeats its last value.
   std::vector<double> speed;
   double speed_of(int rank) const {
     if (speed.empty()) return 1;
@@ -55,35 +55,36 @@ struct ClusterOptions {
   }
   std::shared_ptr<const Scenario> scenario;  // null: no stragglers
   // sim
-  // One per worker, at least one; shorter lists repeat their last.
+  // Device profiles by worker, at least one; a shorter list repeats its last.
   std::vector<DeviceProfile> profiles{1};
   const DeviceProfile& profile_of(int rank) const {
     return profiles[std::min(static_cast<std::size_t>(rank), profiles.size() - 1)];
   }
-  // Of the host on which the services compute; none: as the first worker's.
+  // Device profile of the host that runs the services; none: the profile of the first worker.
   std::optional<DeviceProfile> server_profile = {};
   NetworkModel network;
   double payload_scale = 1;  // charged bytes per real byte of parameters and gradients (--charge)
-  double rows_scale = 1;     // of rows of sharded tables and of sums of their gradients
-  double ids_scale = 1;      // of the numbers of rows that are asked for
-  // Of rows from one worker to another in one call, whatever their real number: a charge that was
-  // fitted to a volume. Takes the place of rows_scale.
+  double rows_scale = 1;     // the same for rows of sharded tables and for sums of their gradients
+  double ids_scale = 1;      // the same for the ids of requested rows
+  // Charged bytes of all rows from one worker to another in one call, whatever their real number.
+  // For a charge that was fitted to a volume; it takes the place of rows_scale.
   std::optional<double> rows_part_bytes = {};
-  // Charged work per stated work of kind `vector` (--charge); steps state theirs charged.
+  // Charged work per stated work of kind `vector` (--charge). The work of a step is stated as
+  // charged.
   double work_scale = 1;
-  // The time of a worker's iteration at speed 1, in place of that of its work; empty: that of its
-  // work. Stragglers come on top. Of a step in several parts the first takes it all.
+  // Time of a worker's iteration at speed 1, in place of the time of its work; null: the time of
+  // its work. Stragglers come on top. In a step of several parts the first part takes all of it.
   std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
   int host_threads = 0;  // 0: all cores
   // threads
-  // One per worker, e.g. "cpu:1"; fewer repeat the last; empty: cpu:1.
+  // Devices by worker, for example "cpu:1"; a shorter list repeats its last; empty: cpu:1.
   std::vector<std::string> devices;
-  Precision precision = Precision::fp32;                             // of GPUs' products
-  ConvolutionLibrary convolution_library = ConvolutionLibrary::own;  // of GPUs
+  Precision precision = Precision::fp32;                             // matrix products on GPUs
+  ConvolutionLibrary convolution_library = ConvolutionLibrary::own;  // convolutions on GPUs
   AllReduce all_reduce = AllReduce::automatic;
   // mpi
-  // The last rank runs the services and no worker: one rank more than workers. Else they run beside
-  // rank 0.
+  // True: the last rank runs the services and no worker, so there is one rank more than workers.
+  // False: the services run beside rank 0.
   bool service_rank = false;
   Seconds peer_timeout = kPeerTimeout;  // a rank without a heartbeat for so long ends the run
 };
@@ -94,25 +95,25 @@ struct WorkerReport {
   std::string device;
   TimeBreakdown breakdown;
   std::string profile{};     // sim: the name of its device profile
-  std::vector<int> cores{};  // pinned to these; empty: to none
+  std::vector<int> cores{};  // the worker is pinned to these; empty: it is not pinned
   // mpi:
   std::string host{};
   std::int64_t pid = 0;
-  Seconds clock_offset{0};  // of this rank's monotonic clock to rank 0's, as measured
+  Seconds clock_offset{0};  // this rank's monotonic clock minus rank 0's, as measured
 };
 
-// What run() returns. Under mpi it is complete in the process of rank 0 only.
+// The result of run(). Under MPI it is complete in the process of rank 0 only.
 struct ClusterReport {
   std::vector<WorkerReport> workers;
   Seconds elapsed{0};        // training clock at the end
-  Seconds paused{0};         // host time off the clock
+  Seconds paused{0};         // wall-clock time off the training clock
   std::uint64_t events = 0;  // sim: events handled
-  // sim: for how long the busier direction of the link of the services' host was taken.
+  // sim: busy time of the link of the services' host, in its busier direction.
   Seconds server_link_busy{0};
 };
 
-// Ends a run from outside: no error of anybody's. Every rank throws it as what it is, with the
-// signal of the rank that got it first.
+// Ends a run from outside, which is no error of any rank. Every rank throws an Interrupted with
+// the signal of the rank that got it first.
 class Interrupted : public std::runtime_error {
  public:
   Interrupted(int signal, const std::string& why) : std::runtime_error(why), signal_(signal) {}
@@ -131,20 +132,20 @@ class Cluster {
   virtual bool is_virtual() const = 0;  // true: clock values are simulated
   // The device of a worker as the result names it; after run() the report may say more (its core).
   virtual std::string device_name(int rank) const = 0;
-  // Its worker runs in this process: what it writes is seen here.
+  // True: the worker of `rank` runs in this process, and what it writes is visible here.
   virtual bool runs_here(int rank) const {
     static_cast<void>(rank);
     return true;
   }
-  // What is known of a worker before the run: a report without a time breakdown.
+  // A report on a worker before the run: it has no time breakdown.
   virtual WorkerReport planned(int rank) const {
     return {.rank = rank, .device = device_name(rank), .breakdown = {}};
   }
   // Runs worker(endpoint) once per rank that runs here, and returns when the workers of all ranks
   // and what they have started have returned; the report is complete in the process of rank 0. If
   // one throws, all others are woken and unwound (a cluster-internal exception passes through the
-  // algorithm's frames) and the first exception is rethrown. When nobody can go on, throws
-  // Error(runtime) that names everybody and its blocking point.
+  // algorithm's frames) and the first exception is rethrown. When no process can go on, throws
+  // Error(runtime) that names every process and its blocking point.
   virtual ClusterReport run(const std::function<void(Endpoint&)>& worker) = 0;
   // From any thread or signal-polling code: makes run() end as if a process had thrown `error`. Not
   // from a signal handler, as it locks. The first error counts. Does not wait for the end.
@@ -157,31 +158,33 @@ struct ClusterKind {
   std::string help;  // a few words, for the list of all kinds
   std::function<std::unique_ptr<Cluster>(const ClusterOptions&)> make{};
   bool is_virtual = false;  // its time is simulated
-  // Joins the processes that its workers live in, at the first call; they have `peer_timeout` to
-  // come. Null: the workers share this process.
+  // Joins the processes of its workers at the first call; they must come within `peer_timeout`.
+  // Null: the workers share this process.
   std::function<ProcessGroup&(Seconds peer_timeout)> join{};
-  std::string missing{};  // this binary lacks the kind: how to build one that has it
+  std::string missing{};  // empty: built in; else how to build a binary that has this kind
 };
 
 // Called by each cluster's own file while static objects are initialised, before main(), on one
-// thread: `const bool registered = register_cluster({...})`. True. Checked: the name is new.
+// thread: `const bool registered = register_cluster({...})`. Returns true. Checked: the name is
+// new.
 bool register_cluster(ClusterKind kind);
 // Errors: usage, an unknown name, with the known ones; device, this binary lacks it.
 const ClusterKind& cluster_kind(const std::string& name);
 // Errors: as cluster_kind() and as the cluster itself has them.
 std::unique_ptr<Cluster> make_cluster(const std::string& name, const ClusterOptions& options);
 std::vector<std::string> cluster_names();
-// Without those whose workers are processes of their own.
+// Names of the clusters whose workers live in this process.
 std::vector<std::string> local_cluster_names();
-// What runs where nobody names a cluster: the one of the launcher that started this process; else
-// one inside of this process, in virtual or in real time.
+// The cluster of a run that names none: the one of the launcher that started this process, else one
+// inside this process, in virtual or in real time.
 std::string default_cluster(bool is_virtual);
 
 // The processes that carry out a command on this cluster together. The first call for one whose
 // workers are processes joins them (under MPI: initialises it). Errors: as cluster_kind(); device,
 // the library cannot be used.
 ProcessGroup& processes_of(const std::string& cluster, Seconds peer_timeout = kPeerTimeout);
-// A launcher has started this process as one of those that run a command on `cluster` together.
+// True: a launcher has started this process as one of those that run a command on `cluster`
+// together.
 bool runs_together(const std::string& cluster);
 // The group that this process has joined; null: none.
 ProcessGroup* joined_processes();

@@ -150,7 +150,7 @@ void check_same_parts(int rank_a, const AllToAll& a, int rank_b, const AllToAll&
   check_same_part(rank_b, sent(b, rank_a), rank_a, expected(a, rank_b));
 }
 
-// Sender by sender, so that what each sends is read from its beginning to its end.
+// Goes sender by sender, so that the data of each are read from beginning to end.
 void move_parts(std::span<const void* const> all, std::size_t begin, std::size_t end) {
   const auto parts = [&](std::size_t r) -> const AllToAll& {
     return *static_cast<const AllToAll*>(all[r]);

@@ -8,9 +8,9 @@
 //        v                                           v
 //   the cluster: counts traffic_of(), compares the calls of the ranks, moves the data
 //
-// The clusters compare the calls of all ranks, so that a mismatch is a check failure that names
-// both and not a hang or wrong numbers. (Ranks that disagree on a length would otherwise overwrite
-// memory, and those that disagree on the collective would wait for each other.)
+// The clusters compare the calls of all ranks, so a mismatch is a check failure that names both,
+// not a hang or a wrong result. (Ranks that disagree on a length would otherwise overwrite memory,
+// and those that disagree on the collective would wait for each other.)
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,7 @@ inline Block block_of(int rank, int size, std::size_t n) {
 // reduce_scatter hands out: those are block_of.)
 Block whole_lines(int rank, int size, std::size_t count, Element element);
 
-// Also what is no collective of Comm but is entered by all ranks: while_paused_together.
+// The collectives of Comm, and while_paused_together, which all ranks enter as well.
 enum class Collective : std::uint8_t {
   all_reduce,
   broadcast,
@@ -73,10 +73,11 @@ std::string_view collective_name(Collective collective);  // "all_reduce"
 
 // The ranks' calls must be equal in every field, and fields that a collective does not use keep
 // their defaults. The lengths of an all_to_all differ per rank and are compared apart
-// (check_same_parts). It travels between the ranks of mpi as it lies in memory.
+// (check_same_parts). A call travels between MPI ranks as its bytes in memory.
 struct CollectiveCall {
   Collective collective = Collective::barrier;
-  // Elements; broadcast, all_gather, agree: bytes; all_to_all: bytes of an element.
+  // Length in elements. Exceptions: bytes for broadcast, all_gather and agree; the size of one
+  // element in bytes for all_to_all.
   std::size_t count = 0;
   Element element = Element::byte;  // byte where nothing is reduced
   ReduceOp op = ReduceOp::sum;
@@ -87,15 +88,15 @@ struct CollectiveCall {
   friend bool operator==(const CollectiveCall&, const CollectiveCall&) = default;
 };
 
-// In words, with the fields that matter for the collective.
+// Describes the call in words, with the fields that matter for the collective.
 std::string describe(const CollectiveCall& call);  // all_reduce (sum) of 100 float32 as gradients
 
 // Throws CheckFailure unless the two calls agree: "ranks 0 and 2 differ in one collective: rank 0
 // calls all_reduce (sum) of 100 float32 as gradients, rank 2 calls barrier".
 void check_same_call(int rank_a, const CollectiveCall& a, int rank_b, const CollectiveCall& b);
 
-// What a rank brings to an all_to_all: one part for each rank and room for one part of each, with a
-// length per pair.
+// The memory of one rank in an all_to_all: one part for each rank and room for one part from each,
+// with a length per pair.
 //
 //   rank r's send     [ part for 0 | part for 1 | ... | part for r | ... ]   send_counts[to]
 //   rank r's receive  [ room for 0 | room for 1 | ... | room for r | ... ]   receive_counts[from]
@@ -103,8 +104,9 @@ void check_same_call(int rank_a, const CollectiveCall& a, int rank_b, const Coll
 // The part of rank a for rank b goes to the room for a at b; a part for oneself is copied as well.
 //
 // The parts lie one after the other, in the order of ranks, in `send` and in `receive`; `width`
-// bytes are one element. Refers to the caller's memory: the counts, too, must stay until the call
-// is complete. check_parts() says whether the fields fit together; the members below rely on it.
+// bytes are one element. An AllToAll refers to the caller's memory: the counts, too, must stay
+// until the call is complete. check_parts() says whether the fields fit together; the members below
+// rely on it.
 struct AllToAll {
   const void* send = nullptr;
   std::size_t send_elements = 0;
@@ -138,7 +140,8 @@ struct AllToAll {
     return {static_cast<std::byte*>(receive) + width * sum(receive_counts.first(r)),
             width * receive_counts[r]};
   }
-  // Bytes that leave for others and come from others: what a rank keeps for itself is on no wire.
+  // Bytes sent to other ranks and received from them. The part that a rank keeps for itself is not
+  // counted.
   std::size_t bytes_out(int rank) const {
     return send_bytes() - width * send_counts[static_cast<std::size_t>(rank)];
   }
@@ -175,11 +178,12 @@ struct CollectiveRequest {
   void* out = nullptr;
   AllToAll parts = {};
 
-  // What other ranks look at: the memory, or the parts of an all_to_all.
+  // The memory that other ranks read: the buffer, or the parts of an all_to_all.
   const void* input() const {
     return call.collective == Collective::all_to_all ? static_cast<const void*>(&parts) : in;
   }
-  // The caller's data: a rank's own of all_gather and agree, what it sends of all_to_all.
+  // Bytes of the caller's data: its own part in all_gather and agree, the parts to send in
+  // all_to_all.
   std::size_t bytes() const {
     return call.collective == Collective::all_to_all ? parts.send_bytes() : call.bytes();
   }
@@ -233,9 +237,9 @@ CollectiveRequest all_to_all(std::span<const T> send, std::span<const std::size_
                     receive_counts, sizeof(T)}};
 }
 
-// Bytes that one rank sends to the others and gets from them, whatever way they take: those of the
-// best algorithms, of which none moves less. An all_reduce of n bytes has 2 (p-1)/p n each way, as
-// on a ring, and reduce_scatter and all_gather are its halves.
+// Bytes that one rank sends to the others and gets from them, as counted for the best algorithms:
+// none moves fewer. The count does not depend on the way that the cluster takes. An all_reduce of n
+// bytes has 2 (p-1)/p n each way, as on a ring, and reduce_scatter and all_gather are its halves.
 struct CallTraffic {
   std::size_t sent = 0, received = 0;
 };
@@ -254,7 +258,8 @@ struct CollectiveMemory {
 // there are no bytes.
 CollectiveMemory memory_of(const CollectiveRequest& request, int rank, int size);
 
-// The views of a cluster on that memory during one call: View is its HostMemory or the like.
+// A cluster's views of that memory during one call. View is its class for them, for example
+// HostMemory.
 template <class View>
 struct CollectiveViews {
   explicit CollectiveViews(const CollectiveMemory& mine)
@@ -270,7 +275,7 @@ struct CollectiveViews {
   const View source;
 };
 
-// What one rank gave to split().
+// The arguments of one rank's split().
 struct SplitChoice {
   int color = 0;  // < 0: joins no group
   int key = 0;

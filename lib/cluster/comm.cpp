@@ -34,7 +34,7 @@ void Comm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
 
 namespace {
 
-// What a rank can know of its own request.
+// Checks what a rank can know of its own request.
 void check_request(const CollectiveRequest& request, const Comm& comm) {
   const Collective collective = request.call.collective;
   if (collective == Collective::broadcast) check_rank(request.call.root, comm.size());

@@ -34,22 +34,22 @@
 
 namespace hetsgd {
 
-// For `from` of receive and poll: any rank. The two below it: how sendrecv cuts what it moves where
-// a cluster has no better way (sendrecv_bytes).
+// Value of `from` in receive and poll that means any rank. The two constants below it say how
+// sendrecv_bytes cuts its data where a cluster has no better way.
 inline constexpr int kAnySource = -1;
 inline constexpr std::size_t kSendrecvPiece = std::size_t{256} << 10;  // bytes of one message
-inline constexpr std::size_t kSendrecvAhead = 8;                       // messages on their way
+inline constexpr std::size_t kSendrecvAhead = 8;                       // messages in flight
 
 // Errors: check, the rank is none of a group of `size`.
 void check_rank(int rank, int size);
 
-// Of a message that was received: from whom (the rank in this group), and its length.
+// Source (a rank in this group) and length of a received message.
 struct Envelope {
   int source = 0;
   std::size_t bytes = 0;
 };
 
-// What a rank brings to agree, and what it gets.
+// A rank's argument to agree, and its result.
 struct AgreePart {
   // all: size() values of the call's length, in rank order; valid during the call.
   using Maker = std::function<std::shared_ptr<const void>(const void* all)>;
@@ -71,7 +71,7 @@ class Comm {
   void send(int to, int tag, std::span<const T> data, Traffic kind = Traffic::control) {
     send_bytes(to, tag, std::as_bytes(data), kind);
   }
-  // The same of elements that the caller may write: T of the form above is not deduced from them.
+  // The same for elements that the caller may write: T of the form above is not deduced from them.
   template <std::ranges::contiguous_range Mutable>
   requires std::is_same_v<Mutable, std::span<std::ranges::range_value_t<Mutable>>>
   void send(int to, int tag, Mutable data, Traffic kind = Traffic::control) {
@@ -79,7 +79,7 @@ class Comm {
   }
   // The same without waiting for anything: copies `data` and returns at once. The message takes its
   // turn on this rank's link while the caller goes on; with those of send() it keeps the order of
-  // the calls. For a rank that sends to many before it looks at what it gets.
+  // the calls. It suits a rank that sends to many before it receives.
   template <class T>
   void post(int to, int tag, std::span<const T> data, Traffic kind = Traffic::control) {
     post_bytes(to, tag, std::as_bytes(data), kind);
@@ -98,8 +98,9 @@ class Comm {
   // Sends `out` to `peer` and receives `in` from it, which calls sendrecv as well, with this tag
   // and the lengths swapped, which may be 0. The four vectors of the two ranks lie all in host
   // memory, or all in that of devices. Two sendrecv calls pair up in the order of the calls of this
-  // peer and tag. A tag that is used by sendrecv is not used by send and receive: whether they
-  // would meet depends on the cluster. Cannot deadlock as a send that waits for its receiver could.
+  // peer and tag. A tag that sendrecv uses must not be used by send and receive: whether they would
+  // meet depends on the cluster. A sendrecv cannot deadlock as a send that waits for its receiver
+  // could.
   template <class T>
   void sendrecv(int peer, int tag, std::span<const std::type_identity_t<T>> out, std::span<T> in,
                 Traffic kind = Traffic::control) {
@@ -128,10 +129,10 @@ class Comm {
                   Traffic kind = Traffic::control) {
     make(hetsgd::all_gather<T>(mine, all, kind));
   }
-  // What all ranks make of one T of each: make(all), all[r] being rank r's. It must be the same on
-  // every rank, and must not block. Costs an all_gather. The result is for reading only: ranks of
-  // one process may share it, and then one of them makes it for all. (P simulated ranks that each
-  // had P numbers of their own would take P^2 of time and memory.)
+  // Returns make(all), where all[r] is rank r's `mine`. The result must be the same on every rank,
+  // and `make` must not block. Costs an all_gather. The result is for reading only, because ranks
+  // of one process may share it: one of them then makes it for all. (If each of P simulated ranks
+  // had P numbers of its own, this would take P^2 of time and memory.)
   template <class T, class Make>
   auto agree(const T& mine, const Make& make_of_all, Traffic kind = Traffic::control) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -154,8 +155,8 @@ class Comm {
   }
   // Rank r gets send_counts[r] elements of `send`, and receive_counts[r] of `receive` come from it:
   // lengths per pair, 0 included, parts one after the other in the order of ranks (as
-  // MPI_Alltoallv). What a rank sends to another is what that one expects (checked: the error names
-  // both).
+  // MPI_Alltoallv). The length that a rank sends to another must be the one that the other expects
+  // (checked: the error names both).
   template <class T>
   void all_to_all(std::span<const std::type_identity_t<T>> send,
                   std::span<const std::size_t> send_counts, std::span<T> receive,
@@ -169,10 +170,10 @@ class Comm {
   // task's own collectives.
   std::unique_ptr<Comm> split(int color, int key);
 
-  // Any of these, as a value. Returns when it is complete on this rank.
+  // Makes the call that `request` describes. Returns when it is complete on this rank.
   void make(const CollectiveRequest& request);
-  // One that goes on while the caller computes: pending.hpp. Errors: check failure, one that cannot
-  // be started (barrier, split, agree).
+  // Starts a call that goes on while the caller computes (pending.hpp). Errors: check failure, for
+  // a call that cannot be started (barrier, split, agree).
   Pending start(const CollectiveRequest& request);
 
   using Block = hetsgd::Block;
@@ -184,21 +185,22 @@ class Comm {
   virtual void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) = 0;
   virtual void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) = 0;
   virtual Envelope receive_bytes(int from, int tag, std::span<std::byte> data) = 0;
-  // Here: as messages of kSendrecvPiece bytes, kSendrecvAhead of them on their way at a time: where
-  // messages travel, their latencies overlap, and the time is that of one message as long as
-  // kSendrecvAhead pieces take longer than a latency.
+  // This implementation sends messages of kSendrecvPiece bytes, with kSendrecvAhead of them in
+  // flight at a time. Where messages travel, their latencies overlap: the time is that of one
+  // message as long as kSendrecvAhead pieces take longer than a latency.
   virtual void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
                               std::span<std::byte> in, Traffic kind);
   virtual void make_raw(const CollectiveRequest& request) = 0;
-  // In a group of several ranks.
+  // Called only in a group of several ranks.
   virtual std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) = 0;
 
  protected:
-  // agree where ranks share no memory: every rank gathers for itself and makes its own.
+  // Implements agree where ranks share no memory: every rank gathers all values and makes its own
+  // result.
   void agree_by_gathering(const CollectiveRequest& request);
 };
 
-// What a rank brings to split, and what it gets.
+// A rank's argument to split, and its result.
 struct SplitPart {
   SplitChoice choice;
   std::unique_ptr<Comm> comm;  // null: none

@@ -17,7 +17,7 @@ constexpr int kMaxCores = 8192;
 
 constexpr int kMostGpus = 1024;
 
-constexpr int kMostRepeats = 1 << 16;  // of an entry
+constexpr int kMostRepeats = 1 << 16;  // most repeats of one entry
 
 DeviceSpec parse_gpu(std::string_view number) {
   const auto gpu = static_cast<int>(parse_integer("--devices cuda:N", number, 0, kMostGpus));

@@ -26,9 +26,9 @@ std::vector<std::string> all_gpus(std::string_view entry);
 // worker has one).
 std::vector<int> gpus_for_all_reduce(const std::vector<DeviceSpec>& devices);
 
-// The devices named in entries such as "cpu:2" or "cpu:1,cuda:0" (commas split an entry), one text
-// each; "cpu:1*8" is eight of them, and "cuda:all" becomes every GPU. Errors: usage (a bad number of
-// times); device (cuda:all without a GPU).
+// The devices named in entries such as "cpu:2" or "cpu:1,cuda:0", one text each. Commas split an
+// entry; "cpu:1*8" is eight of them, and "cuda:all" becomes every GPU. Errors: usage (a bad number
+// of times); device (cuda:all without a GPU).
 std::vector<std::string> split_devices(const std::vector<std::string>& entries);
 
 // One device per worker from entries as above: cpu, cpu:N, cuda:N, the same GPU as often as wanted;
@@ -53,7 +53,7 @@ std::vector<std::vector<int>> assign_cores(const std::vector<DeviceSpec>& device
 // Restricts the calling thread to `cores`. False: the system refused.
 bool pin_to(const std::vector<int>& cores);
 
-// "cpu:1@core0", "cpu:2@core0,1", "cpu:1@unpinned".
+// Text of a device and its cores: "cpu:1@core0", "cpu:2@core0,1", "cpu:1@unpinned".
 std::string device_text(const DeviceSpec& spec, const std::vector<int>& pinned);
 
 }  // namespace hetsgd

@@ -37,11 +37,11 @@ namespace hetsgd {
 // Which slowdowns a computation is subject to.
 enum class ComputeKind {
   step,    // one batch: counts as an iteration; the straggler scenario slows it
-  part,    // of the last step, of which it is more: slowed as that, which has had its extra delays
-  stage,   // a stage of a pipeline beside its step: stated as charged, slowed by the speed only
+  part,    // a further part of the last step: slowed like it, but without its extra delays
+  stage,   // a pipeline stage beside its step: stated as charged, slowed by the speed only
   vector,  // merges, norms, copies: slowed by the worker's speed only
-  // A copy between the memory of the device and the host's, which counts as communication. Of its
-  // work only host_link_bytes is charged, which states what is charged already; nothing slows it.
+  // A copy between the memory of the device and the host's, which counts as communication. Only its
+  // host_link_bytes are charged; they are stated as charged already, and nothing slows it.
   transfer,
 };
 
@@ -92,7 +92,7 @@ class Monitor {
 class CancellationToken {
  public:
   virtual ~CancellationToken() = default;
-  // Stays cancelled until reset().
+  // The token stays cancelled until reset().
   virtual void cancel() = 0;
   virtual void reset() = 0;
 };
@@ -107,34 +107,35 @@ class Endpoint {
   virtual Seconds now() const = 0;
 
   virtual Device& device() = 0;
-  // The device computes in the host's memory, which the workers of a process share: a CPU. Else it
-  // has a memory of its own.
+  // True: the device computes in the host's memory, which the workers of a process share: a CPU.
+  // Else it has a memory of its own.
   virtual bool in_host_memory() { return !device().stages_copies(); }
   virtual Comm& comm() = 0;  // all workers
 
   // Runs `fn` on this worker's device, which its processes share; takes the time of `work` on its
-  // profile (sim) or as long as it takes (threads, mpi), then the straggler scenario's delay. An exception of fn comes out
-  // here. fn makes no call of this vocabulary but device(): in sim it runs on another thread, at
-  // another time.
+  // profile (sim) or as long as it takes (threads, mpi), then the straggler scenario's delay. An
+  // exception of fn comes out here. fn makes no call of this vocabulary but device(): in sim it
+  // runs on another thread, at another time.
   virtual void compute(const Work& work, ComputeKind kind, FunctionRef fn) = 0;
-  // A computation on memory that others read and write meanwhile, which is no error here. In threads
-  // and mpi it is compute() of in_place; in sim read() is called at its start and write() at its
-  // end, in no time, and fn as the function of compute().
+  // A computation on memory that others read and write meanwhile, which is no error here. In
+  // threads and mpi it is compute() of in_place; in sim read() is called at its start and write()
+  // at its end, in no time, and fn as the function of compute().
   virtual void compute_in_place(const Work& work, ComputeKind kind, const InPlaceComputation& how) {
     compute(work, kind, how.in_place);
   }
-  // The same as compute() until `token` is cancelled (also before): then it returns false at once, and what fn
-  // wrote counts for nothing. A computation that ends at that very moment is complete. In sim the
-  // cut is exact; in threads and mpi a kernel cannot be stopped: fn runs to its end, and the delay
-  // is cut.
+  // The same as compute() until `token` is cancelled (also before): then it returns false at once,
+  // and what fn wrote counts for nothing. A computation that ends at that very moment is complete.
+  // In sim the cut is exact; in threads and mpi a kernel cannot be stopped: fn runs to its end, and
+  // the delay is cut.
   virtual bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
                                    FunctionRef fn) = 0;
   virtual std::unique_ptr<CancellationToken> make_cancellation_token() = 0;
   virtual void sleep(Seconds duration) = 0;
 
   // Starts another process of this worker, with an Endpoint of its own (same rank, own time
-  // breakdown; what it computes and sends is in the worker's account). The run ends when all processes
-  // have returned, so the algorithm must tell it to. `fn` is copied and kept until it has returned.
+  // breakdown; what it computes and sends is in the worker's account). The run ends when all
+  // processes have returned, so the algorithm must tell it to. `fn` is copied and kept until it has
+  // returned.
   virtual void background_task(std::string name, std::function<void(Endpoint&)> fn) = 0;
   virtual std::unique_ptr<Monitor> make_monitor() = 0;
 
@@ -147,8 +148,8 @@ class Endpoint {
   // --- off the clock -----------------------------------------------------------------------------
   // Stops the world, runs fn, and lets it go on; the clock does not see it. The others stop at
   // their next call of this vocabulary; a process that is blocked counts as stopped. In sim virtual
-  // time simply does not move. No computation is under way while fn runs, so it may read all memory
-  // of this address space. It makes no call of the vocabulary that can block (sim refuses it).
+  // time simply does not move. No computation runs while fn runs, so it may read all memory of this
+  // address space. It makes no call of the vocabulary that can block (sim refuses it).
   virtual void while_paused(FunctionRef fn) = 0;
   // The same for algorithms whose workers all come to this point: rank 0 runs fn when all are here
   // (sim: when rank 0 is here), the others wait off the clock. Collective.
@@ -179,8 +180,8 @@ ServiceClient<typename S::Request, typename S::Reply> serve(Endpoint& endpoint,
 // what works elsewhere by chance is refused everywhere.
 class InComputation : NonCopyable {
  public:
-  // From here to the end of the scope the calling thread is in one. One that another one's function
-  // has begun is refused before it comes here, so they do not nest.
+  // From here to the end of the scope the calling thread is in a computation. Scopes do not nest,
+  // because a computation that another one's function begins is refused before it comes here.
   InComputation() { now_ = true; }
   ~InComputation() { now_ = false; }
 

@@ -24,7 +24,7 @@ double depth(int p) { return std::bit_width(static_cast<unsigned>(p - 1)); }
 Seconds NetworkModel::all_reduce_cost(int p, double bytes) const {
   HETSGD_CHECK_LT(0, p);
   if (p == 1) return Seconds(0);
-  const double n = p, transfer_s = bytes / bytes_per_s;  // of the whole vector over one link
+  const double n = p, transfer_s = bytes / bytes_per_s;  // for the whole vector over one link
   switch (all_reduce) {
     case Topology::two_level:
       if (inner) {
@@ -121,7 +121,7 @@ InnerNetwork inner_network(const JsonFields& fields) {
           .shared_bus = fields.boolean("shared_bus", false)};
 }
 
-// No file: a network is in one file, so that results hold all of it.
+// No file is read here: a network is in one file, so that results hold all of it.
 InnerNetwork load_inner_network(const JsonFields& node) {
   if (!node.is_text("inside")) {
     static const std::array<std::string, 4> kKeys{"name", "latency_s", "bytes_per_s", "shared_bus"};
@@ -130,7 +130,7 @@ InnerNetwork load_inner_network(const JsonFields& node) {
     return inner_network(fields);
   }
   const std::string name = node.text("inside");
-  std::vector<std::string> expected;  // those without nodes of their own
+  std::vector<std::string> expected;  // networks without nodes of their own
   for (const BuiltinFile& file : builtin_network_files()) {
     const JsonFields fields(fmt::format("built-in network {}", file.name), file.text);
     if (!fields.is_null("nodes")) continue;

@@ -9,7 +9,7 @@
 //                                                         nobody touches the memory any more
 //
 // A process that starts a call does not wait. The calls that are started on one Comm are matched by
-// the order of starting, apart from its blocking calls, and are made one after the other in that
+// the order of starting, apart from its blocking calls. They are made one after the other in that
 // order; the result has the bits of the blocking form. Nobody may touch a call's memory before it
 // is complete. What wait() blocks for is `wait` in the TimeBreakdown; the bytes are the worker's.
 //
@@ -32,7 +32,8 @@ struct CallTime {
   Seconds begin{0}, end{0};
 };
 
-// A call under way, as a cluster implements it: a collective, or a request posted to a service.
+// A call in flight, as a cluster implements it: a collective, or a request posted to a service.
+// Destroyed after wait() or settle().
 // Destroyed after wait() or settle().
 class PendingCall {
  public:
@@ -40,16 +41,17 @@ class PendingCall {
   // Returns when the call is complete. Once.
   virtual CallTime wait() = 0;
   // Returns when nobody touches the call's memory any more: complete, or the run has failed. With
-  // `failing` an exception is unwinding the caller, who will do nothing more for the run: it fails.
+  // `failing` an exception is unwinding the caller, which will do nothing more for the run: it
+  // fails.
   virtual void settle(bool failing) noexcept = 0;
 };
 
-// Owns a call under way; movable. The destructor waits, so that the memory of a call may be freed
+// Owns a call in flight; movable. The destructor waits, so that the memory of a call may be freed
 // after it: declare a Pending behind the buffers that it uses. Whether the destructor runs because
 // of an exception is told by the number of exceptions in flight, compared with that at its making.
 class [[nodiscard]] Pending {
  public:
-  Pending() = default;  // of no call
+  Pending() = default;  // holds no call
   explicit Pending(std::unique_ptr<PendingCall> call) : call_(std::move(call)) {}
   Pending(Pending&&) = default;
   // Waits for its own call first. The count of exceptions stays that of this object's making.

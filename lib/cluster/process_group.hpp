@@ -45,23 +45,24 @@ class Control {
   // receiver; messages of one pair arrive in the order sent. `kind` >= 0 selects the handler;
   // kinds below 0 are the cluster's own.
   virtual void send(int to, int kind, std::span<const std::byte> bytes) = 0;
-  // Before the cluster's run(). Handlers run one at a time, on a thread of their own; messages of a
-  // kind that has no handler yet wait for it. A handler must not block for long: its thread also
-  // sends the heartbeats, without which the other ranks take this one for lost.
+  // Called before the cluster's run(). Handlers run one at a time, on a thread of their own;
+  // messages of a kind that has no handler yet wait for it. A handler must not block for long: its
+  // thread also sends the heartbeats, without which the other ranks take this one for lost.
   virtual void on_message(int kind, Handler handler) = 0;
-  // The run that is on has failed: a message that somebody waits for may never come.
+  // The current run has failed: a message that somebody waits for may never come.
   virtual bool failing() const = 0;
 };
 
-// What the processes of a run say of themselves before they do anything together, and in what they
-// differ: ranks that run another program, or with other options, would not understand each other.
+// The facts that the processes of a run state before they do anything together, and the differences
+// between them: ranks that run another program, or with other options, would not understand each
+// other.
 
 // One thing that must be the same on all processes, in the form in which an error shows it. Sent
 // between processes as the bytes of its members.
 struct Fact {
   std::string name;   // as a person would write it: "--hidden"
   std::string value;  // as the process has it: "8"
-  // Where this one differs, those behind it say nothing: another algorithm has other options.
+  // If this fact differs, the facts behind it say nothing: another algorithm has other options.
   bool decides_others = false;
 
   static constexpr auto members() {
@@ -74,8 +75,8 @@ struct Fact {
 // 0's facts say what is compared, and a fact that another rank lacks is "unknown" there.
 std::string difference(const std::vector<std::vector<Fact>>& by_rank);
 
-// How long processes wait for each other to come to the start, and for a heartbeat later, where
-// nobody says it.
+// Default time for which processes wait for each other to come to the start, and later for a
+// heartbeat.
 inline constexpr Seconds kPeerTimeout{60};
 
 // Where a process of a group runs.
@@ -85,8 +86,8 @@ struct ProcessPlace {
   int local_size = 1;
   std::string host{};  // empty: the process is alone
   std::int64_t pid = 0;
-  std::vector<int> cores{};  // that it may use, as the launcher has bound it
-  int host_cores = 0;        // online
+  std::vector<int> cores{};  // cores that it may use, as the launcher has bound it
+  int host_cores = 0;        // cores of the host that are online
 
   static constexpr auto members() {
     using P = ProcessPlace;
@@ -99,20 +100,20 @@ class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
 
-  // Of all, by rank.
+  // Places of all processes, by rank.
   virtual const std::vector<ProcessPlace>& places() const;
   virtual int rank() const { return 0; }
   int size() const { return static_cast<int>(places().size()); }
-  // The one that writes files and reports for all.
+  // True on the process that writes files and reports for all.
   bool is_root() const { return rank() == 0; }
   const ProcessPlace& place() const { return places()[at(rank())]; }
   // Messages between the processes, beside the training. Null: the workers share the memory of one
   // process.
   virtual Control* control() { return nullptr; }
 
-  // Collective, and the first thing that the processes do together: compares what they say of
-  // themselves. When not all have come after `peer_timeout` the process ends itself, with a message
-  // that says who is missing. From here on a process sends heartbeats often enough for that timeout,
+  // Collective, and the first thing that the processes do together: compares their facts. When not
+  // all have come after `peer_timeout` the process ends itself, with a message that says which
+  // processes are missing. From here on a process sends heartbeats often enough for that timeout,
   // and agreements wait so long for one. Errors: as compare().
   virtual void call_the_roll(const std::vector<Fact>& facts, Seconds peer_timeout);
   // Collective: the comparison alone, at any later point outside of a cluster's run(). Errors:
@@ -139,21 +140,21 @@ class ProcessGroup {
 
   // The communication library of the processes, as it names itself; "": there is none.
   virtual std::string library() const { return ""; }
-  // That library takes pointers to GPU memory.
+  // True: that library takes pointers to GPU memory.
   virtual bool takes_gpu_memory() const { return false; }
-  // In place, the sum over all processes by the library's own all_reduce: what ours is compared
-  // with. Inside of a run, called by every worker.
+  // Sums `x` in place over all processes by the library's own all_reduce, with which ours is
+  // compared. Called by every worker, inside of a run.
   virtual void library_all_reduce(std::span<float> x);
-  // The same for all_to_all (MPI_Alltoallv): of both buffers equal parts, in the order of ranks, of
-  // fewer than 2^31 numbers in all.
+  // The same for all_to_all (MPI_Alltoallv). Both buffers hold equal parts in the order of ranks,
+  // fewer than 2^31 elements in all.
   virtual void library_all_to_all(std::span<const float> send, std::span<float> receive);
 
-  // Rank 0, which reports for all, has stopped sending heartbeats.
+  // True: rank 0, which reports for all, has stopped sending heartbeats.
   virtual bool root_is_lost() const { return false; }
   // The last thing that a program does with its group: waits until all have come here, and returns
-  // the exit code. Where a process cannot come any more (it was lost, or does not follow within
-  // 10 s of an error) it ends all of them with the exit code instead. A program that exits without
-  // it does it in exit().
+  // the exit code. A process may not be able to come any more: it was lost, or does not follow
+  // within 10 s of an error. Then all of them are ended with the exit code instead. A program that
+  // has not called it leaves in exit().
   virtual int leave(int exit_code) { return exit_code; }
 
  protected:
@@ -165,7 +166,7 @@ class ProcessGroup {
 bool launched();
 // The rank as the launcher says it in the environment; 0 where it does not.
 int launched_rank();
-// The variables in which launchers say it.
+// Environment variables in which launchers state the rank.
 inline constexpr std::array kRankVariables = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
                                               "SLURM_PROCID"};
 

@@ -1,5 +1,5 @@
-// How a service is made in another process than that of the worker who opens it: which handler, and
-// its constructor's arguments as bytes. Every process runs the same program and plugins, so a
+// How a service is made in another process than that of the worker that opens it: which handler,
+// and its constructor's arguments as bytes. Every process runs the same program and plugins, so a
 // handler is named by its type, and a number where several have one name.
 //
 //   opening process                             process that runs the services
@@ -29,9 +29,9 @@
 
 namespace hetsgd {
 
-// A service yet to be made. Owns its bytes: the arguments may go after it was made.
+// A service yet to be made. Owns its bytes: the arguments may be freed afterwards.
 struct SerialisedFactory {
-  std::string key{};  // of the handler's type
+  std::string key{};  // key of the handler's type
   std::vector<std::byte> arguments{};
 
   static constexpr auto members() {
@@ -76,7 +76,7 @@ struct ServiceFactory {
 template <class... Args>
 inline constexpr bool kSerialisable = (HasByteForm<Args> && ...);
 
-// What makes S(args...), whose arguments are serialisable.
+// Returns the factory of S(args...), whose arguments are serialisable.
 template <class S, class... Args>
 SerialisedFactory serialise_factory(const Args&... args) {
   return {.key = detail::FactoryOf<S, Args...>::key, .arguments = to_bytes(args...)};

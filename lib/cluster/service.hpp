@@ -4,7 +4,7 @@
 //
 // A request is a small trivially copyable struct plus an optional vector of elements (a gradient, a
 // model); so is a reply. Requests are handled one at a time in order of arrival (equal virtual
-// times: lowest rank). In `sim` handling is an event that takes service time, in `threads` a
+// times: lowest rank). In `sim` handling is an event that takes service time. In `threads` it is a
 // thread, in `mpi` a thread beside rank 0 or of a rank of its own. The handler must not call
 // anything that blocks; it may keep the Responder and answer during a later request.
 //
@@ -47,8 +47,8 @@ namespace hetsgd {
 class ReplyToken {
  public:
   virtual ~ReplyToken() = default;
-  // From the handler. Copies both: they may change afterwards. Their sizes must be those that the
-  // caller has made room for (checked).
+  // Called by the handler. Copies both: they may change afterwards. Their sizes must be those that
+  // the caller has made room for (checked).
   virtual void answer(std::span<const std::byte> reply, std::span<const float> payload,
                       Traffic kind) = 0;
 };
@@ -69,7 +69,7 @@ class ServiceHandler {
 
   // The training clock where the service runs.
   Seconds now() const { return clock_(); }
-  // For clusters, before the first request.
+  // Called by clusters, before the first request.
   void set_clock(std::function<Seconds()> clock) { clock_ = std::move(clock); }
 
  private:
@@ -80,7 +80,7 @@ class ServiceHandler {
 struct ServiceCall {
   std::span<const std::byte> request;
   std::span<const float> payload;   // sent along
-  Traffic kind = Traffic::control;  // of the payload
+  Traffic kind = Traffic::control;  // kind of the payload
   // Their sizes are exactly those of the answer (checked where the handler gives it).
   std::span<std::byte> reply;
   std::span<float> reply_payload;
@@ -117,8 +117,8 @@ class Responder {
   std::unique_ptr<ReplyToken> token_;
 };
 
-// What a service's author derives from. Request and Reply travel as their bytes, between processes
-// of one program: no pointers in them.
+// Base class of services. Request and Reply travel as their bytes between processes of one program,
+// so they must hold no pointers.
 template <class RequestT, class ReplyT>
 class Service : public ServiceHandler {
  public:
@@ -128,8 +128,8 @@ class Service : public ServiceHandler {
 
   virtual void handle(int from, const Request& request, std::span<const float> payload,
                       Responder<Reply> reply) = 0;
-  // For sim: what handling costs. By default that of adding the payload to a model of its size: two
-  // reads and a write of 4 bytes per element.
+  // For sim: the cost of handling a request. The default is the cost of adding the payload to a
+  // model of its size: two reads and a write of 4 bytes per element.
   virtual Work work(const Request& request, std::size_t payload_count) const {
     static_cast<void>(request);
     return {.operations = 0, .bytes = 12.0 * static_cast<double>(payload_count), .launches = 0};
@@ -151,9 +151,8 @@ class Service : public ServiceHandler {
   }
 };
 
-// A reply that is on its way; as a Pending. The reply lies on the heap, so that this object can be
-// moved while the cluster writes to it. One is assigned to only after it was waited for: members
-// are assigned in order, and the old reply would go before its call is complete.
+// A reply in flight, with the calls of a Pending. The reply lies on the heap, so that this object
+// can be moved while the cluster writes to it.
 template <class Reply>
 class [[nodiscard]] PendingReply {
  public:
@@ -191,7 +190,7 @@ class ServiceClient {
     port_->call_raw(raw(request, payload, kind, reply, reply_payload));
     return reply;
   }
-  // Several may be under way; their replies come in any order. Nobody may touch the payloads before
+  // Several may be in flight; their replies come in any order. Nobody may touch the payloads before
   // the reply was waited for.
   PendingReply<Reply> post(const Request& request, std::span<const float> payload = {},
                            std::span<float> reply_payload = {}, Traffic kind = Traffic::gradients) {

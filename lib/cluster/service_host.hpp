@@ -1,5 +1,6 @@
-// What the clusters share where services run: which services a run has, and the check of what a
-// handler does with the answers that it owes. How requests and answers travel is each cluster's own.
+// The part of services that all clusters share: the list of a run's services, and the check that a
+// handler gives the answers that it owes. The transport of requests and answers is each cluster's
+// own.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,8 @@ namespace hetsgd {
 // A cluster derives from it: deliver() carries the answer, and its destructor ends the run.
 class OwedReply : public ReplyToken {
  public:
-  // Errors: check, the answer has another size than the caller has room for. The handler's exception
-  // then ends the run, as the mistake is the handler's.
+  // Errors: check, the answer has another size than the caller has room for. The handler's
+  // exception then ends the run, as the mistake is the handler's.
   void answer(std::span<const std::byte> reply, std::span<const float> payload, Traffic kind) final;
 
  protected:
@@ -38,8 +39,9 @@ class OwedReply : public ReplyToken {
   // At most once.
   virtual void deliver(std::span<const std::byte> reply, std::span<const float> payload,
                        Traffic kind) = 0;
-  // For a destructor: the error with which the run ends, since the caller would wait for ever; null:
-  // the request was answered, or the handler throws, and its exception is the error to report.
+  // For a destructor: the error with which the run ends, since the caller would wait for ever;
+  // null: the request was answered, or the handler throws, and its exception is the error to
+  // report.
   std::exception_ptr unanswered() const;
 
  private:
@@ -49,21 +51,22 @@ class OwedReply : public ReplyToken {
   bool answered_ = false;
 };
 
-// The services of a run in this process, by name, and the workers that have left them. Any thread. S
-// has left(rank).
+// The services of a run in this process, by name, and the workers that have left them. Any thread.
+// S has a member left(rank).
 //
 // The mutex is held while a service is made, so that two ranks that open one name at once get one
-// service, and while workers leave, so that no service misses one of them or is told twice. In real
-// time it is taken before the world's mutex (making a service starts its thread, left() puts a notice
-// into its queue); a thread that holds the world's must not come here. What makes a service must not
-// block: whoever waits for this mutex is at large, and no pause could begin.
+// service. It is held while workers leave, so that no service misses one of them or is told twice.
+// In real time it is taken before the world's mutex (making a service starts its thread, left()
+// puts a notice into its queue); a thread that holds the world's must not come here. What makes a
+// service must not block: a process that waits for this mutex is at large, and no pause could
+// begin.
 template <class S>
 class ServiceList {
  public:
   using Services = std::map<std::string, std::shared_ptr<S>>;
 
-  // The one of this name. The first call makes it: make(services so far) returns it. If that throws
-  // there is no service of this name, and the next call tries again.
+  // Returns the service of this name. The first call makes it: make(services so far) returns it. If
+  // that throws there is no service of this name, and the next call tries again.
   template <class Make>
   std::shared_ptr<S> open(const std::string& name, Make make) {
     const std::lock_guard guard(mutex_);

@@ -18,7 +18,8 @@ namespace {
 // no specification can make it run for ever.
 constexpr int kMostPhases = 100'000;
 
-// What all factors of a worker come to: beyond this, products with its costs leave the doubles.
+// Limit of the product of a worker's factors: beyond it, products with the worker's costs would
+// leave the range of doubles.
 constexpr double kLargestProduct = 1e12;
 
 // All that slows one rank.

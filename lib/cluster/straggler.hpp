@@ -27,11 +27,11 @@ class Scenario {
   // with the nearest spelling; data for a broken trace file.
   Scenario(const std::vector<std::string>& specifications, int workers, std::uint64_t seed);
 
-  // How long iteration `iteration` of worker `rank`, which starts at `start` and would take
-  // `compute` undisturbed, takes with all stragglers: >= compute. Factors multiply and hold while
-  // their phase lasts (a step that leaves a slow phase is slowed in its first part only); extra
-  // delays add after the compute and are not slowed; in a pause nothing moves. No iteration: more of
-  // one that has begun, whose extra delays its first part has had. Thread-safe.
+  // Time that iteration `iteration` of worker `rank` takes with all stragglers, >= `compute`. It
+  // starts at `start` and would take `compute` undisturbed. Factors multiply and hold while their
+  // phase lasts (a step that leaves a slow phase is slowed in its first part only). Extra delays
+  // add after the compute and are not slowed; in a pause nothing moves. No iteration: a further
+  // part of one that has begun, whose extra delays its first part has had. Thread-safe.
   Seconds stretched(int rank, std::optional<std::uint64_t> iteration, Seconds start,
                     Seconds compute) const;
 

@@ -122,8 +122,7 @@ class ParetoKind final : public StragglerKind {
   void declare(OptionSet& set, std::optional<int>) override {
     time(set, "scale", scale_, "of the distribution; it is taken off, so that delays start at 0")
         .required("10ms");
-    // Below a shape of 1/2 single draws leave every scale of time behind (the smallest uniform is
-    // 2^-53).
+    // Below a shape of 1/2 single draws exceed every scale of time (the smallest uniform is 2^-53).
     set.add("shape", shape_, "the smaller, the heavier the tail").range(0.5, 1000);
   }
   void apply(Straggler& straggler, const StragglerContext& context) const override {
@@ -302,7 +301,7 @@ Straggler make_straggler(const std::string& specification, int workers, std::uin
 }
 
 std::vector<std::string> straggler_files(const std::string& specification) {
-  constexpr std::string_view kKey = "file";  // of kind=trace, the one kind with a file
+  constexpr std::string_view kKey = "file";  // key of kind=trace, the one kind with a file
   std::vector<std::string> files;
   for (const std::string_view part : split(specification, ',')) {
     const std::size_t equals = part.find('=');

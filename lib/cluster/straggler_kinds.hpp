@@ -2,8 +2,8 @@
 // and the reading of specifications come, and what they make. A new kind is a class in
 // straggler_kinds.cpp and a row of its table.
 //
-// A delay adds time to an iteration, slow phases slow a worker during intervals of the clock, a Pause
-// stops it during one. (A constant factor is none of these: it is one number per rank.)
+// A delay adds time to an iteration, slow phases slow a worker during intervals of the clock, a
+// Pause stops it during one. (A constant factor is none of these: it is one number per rank.)
 //
 //   compute of a step:  work x factor, at the rate of the slow phases that it crosses
 //   then:               the sum of the delays, at full rate
@@ -32,19 +32,20 @@ inline constexpr Seconds kLongestStraggle = Seconds(1e9);
 // thread, and a run can be repeated.
 using StraggleDelay = std::function<double(int rank, std::uint64_t iteration)>;
 
-// What holds at a time, and until when it surely does (not beyond the next change).
+// The factor that holds at a time, and a time until which it surely holds (not beyond the next
+// change).
 struct Phase {
   double factor = 1;   // compute takes this many times as long
   double until_s = 0;  // later than the time asked for
 };
 
-// Pure as well, in (rank, time). The caller walks a step from phase to phase.
+// Slow phases are pure as well, in (rank, time). The caller walks a step from phase to phase.
 struct SlowPhases {
   std::function<Phase(int rank, double time_s)> at;
   double mean_rate = 1;  // progress per second of clock, over a long time
 };
 
-// [begin, end) on the clock.
+// A pause: [begin, end) on the clock.
 struct Pause {
   double begin_s = 0, end_s = 0;
 };
@@ -69,16 +70,17 @@ struct StragglerInfo {
 
 struct StragglerContext {
   int workers = 1;
-  std::uint64_t seed = 0;  // of this straggler alone
+  std::uint64_t seed = 0;  // seed of this straggler alone
 };
 
-// One specification on its way: declared, then set by the reader, then checked, then applied.
+// One specification while it is read: declared, then set by the reader, then checked, then applied.
 class StragglerKind {
  public:
   virtual ~StragglerKind() = default;
-  // Its keys, besides `workers`, which every kind has. No number of workers: for the catalogue.
+  // Declares its keys, besides `workers`, which every kind has. Without a number of workers the
+  // keys are for the catalogue.
   virtual void declare(OptionSet& set, std::optional<int> workers = std::nullopt) = 0;
-  // What no single key's range can say. Errors: usage, by values.fail.
+  // Checks what the range of a single key cannot state. Errors: usage, by values.fail.
   virtual void check(const KeyValues&) const {}
   virtual void apply(Straggler& straggler, const StragglerContext& context) const = 0;
 };
@@ -92,8 +94,8 @@ const std::vector<RegisteredStraggler>& straggler_kinds();
 // Errors: usage, with the known kinds and the nearest one; `place` opens the message.
 const RegisteredStraggler& find_straggler_kind(const std::string& name, const std::string& place);
 
-// Of 'kind=uniform,min=0ms,max=50ms,workers=0-3'. `seed` belongs to this straggler alone. Errors
-// (usage) open with `--straggler "SPECIFICATION"`.
+// Makes the straggler of a specification such as 'kind=uniform,min=0ms,max=50ms,workers=0-3'.
+// `seed` belongs to this straggler alone. Errors (usage) open with `--straggler "SPECIFICATION"`.
 Straggler make_straggler(const std::string& specification, int workers, std::uint64_t seed);
 
 // The draws of the straggler with this seed for one iteration of one rank.
@@ -101,7 +103,7 @@ inline RandomStream straggler_draws(std::uint64_t seed, int rank, std::uint64_t 
   return {seed, Purpose::straggler, iteration, static_cast<std::uint32_t>(rank)};
 }
 
-// Slow for `duration` at the begin of every period.
+// Slow for `duration` at the start of every period.
 SlowPhases periodic_phases(Seconds period, Seconds duration, double factor);
 // Slow and normal phases of exponential lengths with these means, in turns and on each rank for
 // itself.

@@ -1,4 +1,4 @@
-// What the kinds of straggler draw: slow phases, and delays from a file.
+// Draws of the kinds of straggler: slow phases, and delays from a file.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -18,8 +18,8 @@ namespace hetsgd {
 
 namespace {
 
-// The k with k * length <= time < (k+1) * length in floating point, so that a boundary belongs to
-// one side only (the quotient can be off by one).
+// The k with k * length <= time < (k+1) * length in floating point. So a boundary belongs to one
+// side only, although the quotient can be off by one.
 double block_of(double time_s, double length_s) {
   const double k = std::floor(time_s / length_s);
   if (k * length_s > time_s) return k - 1;
@@ -61,12 +61,12 @@ class Burst {
 
  private:
   struct Renewal {
-    double back_s;  // from the end of the block
+    double back_s;  // distance from the end of the block
     bool on;
     bool inside;  // the block: practically always
   };
 
-  // Of one block: after 2^63 of them all are the same.
+  // Draws of one block. After 2^63 blocks all are the same.
   RandomStream stream(int rank, double k) const {
     return straggler_draws(seed_, rank, static_cast<std::uint64_t>(std::min(k, 0x1p63)));
   }

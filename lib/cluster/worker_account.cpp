@@ -26,7 +26,8 @@ TimeBreakdown WorkerAccount::of(const TimeBreakdown& main) const {
   const Seconds all = main.compute + main.communicate + main.wait;
   const Seconds compute = before_.compute + Seconds(computing_.length());
   const Seconds busy = before_.compute + before_.communicate + Seconds(busy_.length());
-  // What the others do only takes from the waiting. That is the exact part: lengths are rounded.
+  // The work of other processes only takes from the waiting. That part is exact; lengths are
+  // rounded.
   TimeBreakdown account = main;
   account.wait = std::clamp(all - busy, Seconds(0), main.wait);
   account.compute = std::min(compute, all - account.wait);

@@ -32,11 +32,11 @@ namespace hetsgd {
 // belong: their bytes are the worker's (add_traffic, or at once in sim), and their computing and
 // communicating count where the main process would wait (worker_account.hpp).
 
-// What a message carries: of the replicated model its parameters or gradients; of sharded tables
-// their rows, or sums of rows' gradients (`rows`), and the numbers of rows (`ids`). Under --charge
-// all but control are charged at full size, by factors of their own (ClusterOptions). `input` is
-// what machines that only prepare samples tell each other: in sim it takes latencies and no bytes,
-// since such machines have links of their own.
+// Content of a message: parameters or gradients of the replicated model; rows of sharded tables, or
+// sums of rows' gradients (`rows`), and the ids of rows (`ids`). Under --charge all but control are
+// charged at full size, by factors of their own (ClusterOptions). `input` is traffic between
+// machines that only prepare samples: in sim it takes latencies and no bytes, since such machines
+// have links of their own.
 enum class Traffic : int {
   parameters = 0,
   gradients = 1,
@@ -75,7 +75,7 @@ struct TimeBreakdown {
     bytes_sent[static_cast<std::size_t>(kind)] += sent;
     bytes_received[static_cast<std::size_t>(kind)] += received;
   }
-  // What has travelled, not the times: what a background task sends, its worker has sent.
+  // Adds the traffic, not the times: bytes that a background task sends count as its worker's.
   void add_traffic(const TimeBreakdown& other) {
     for (std::size_t i = 0; i < bytes_sent.size(); ++i) {
       bytes_sent[i] += other.bytes_sent[i];
@@ -102,7 +102,7 @@ class WorkerAccount {
   TimeBreakdown of(const TimeBreakdown& main) const;
 
  private:
-  // Gaps between computations and transfers that are kept apart. A call that is under way for
+  // Gaps between computations and transfers that are kept apart. A call that is in flight for
   // longer than that loses what lies before.
   static constexpr std::size_t kGaps = 512;
 

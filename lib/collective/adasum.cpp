@@ -14,7 +14,7 @@ namespace hetsgd {
 
 namespace {
 
-// Of vectors in host memory. With one core any number of threads may use it at once.
+// The device for vectors in host memory. With one core any number of threads may use it at once.
 Device& host_device() {
   static const auto device = make_cpu_device<float>(1);
   return *device;

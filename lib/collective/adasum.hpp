@@ -1,12 +1,12 @@
 // Adasum: vectors combined by how much they agree. Orthogonal ones are added, equal ones averaged.
 //
-// Source : paper 001, equation 8 (two vectors), equation 9 and algorithm 1 (many, as a tree),
+// Source : the Adasum paper, equation 8 (two vectors), equation 9 and algorithm 1 (many, a tree),
 //          section 3.4 (one after the other), section 3.5 (each tensor by itself).
 //   AS(a, b) = (1 - a.b / (2 ||a||^2)) a + (1 - a.b / (2 ||b||^2)) b
 // Numbers: products and norms accumulate in double, the combination is made in double and rounded
 //          once. A factor is 1 where its squared norm is below sqrt(DBL_MIN): AS(0, b) = b.
 // Memory : the functions of vectors at one place take host memory. AdasumAllReduce takes that of
-//          its process' device too, whose kernels work then; the halves of the tree go from GPU to
+//          its process's device too, whose kernels work then; the halves of the tree go from GPU to
 //          GPU (Comm::sendrecv), the slices of the linear shape through the host.
 #pragma once
 
@@ -33,7 +33,8 @@ using TensorBounds = std::span<const std::size_t>;
 struct AdasumFactors {
   double a = 1, b = 1;
 };
-// From a.b, ||a||^2, ||b||^2 (Device::products); the combination is Device::combine.
+// Computes the factors from a.b, ||a||^2, ||b||^2 (Device::products); the combination is
+// Device::combine.
 AdasumFactors adasum_factors(const Products& products);
 
 // y = AS(a, b), each tensor by itself; y may be a or b.
@@ -41,7 +42,7 @@ void adasum(TensorBounds bounds, std::span<const float> a, std::span<const float
             std::span<float> y);
 
 // --- many vectors at one place: what the collective must equal -----------------------------------
-// At least one vector, all of bounds.back() numbers.
+// At least one vector, each of bounds.back() elements.
 std::vector<float> adasum_of(std::span<const std::vector<float>> vectors, TensorBounds bounds,
                              AdasumShape shape);
 
@@ -93,7 +94,7 @@ class AdasumAllReduce {
   Comm& comm_;
   std::vector<std::size_t> bounds_;
   AdasumShape shape_;
-  Device* device_ = nullptr;  // whose memory the vector of the call is
+  Device* device_ = nullptr;  // device in whose memory the call's vector lies
   Buffer incoming_;
   std::vector<double> products_, others_;  // [3 T]: ab, aa, bb of each tensor
 };

@@ -18,7 +18,7 @@ std::vector<std::size_t> part_offsets(std::span<const std::size_t> counts, std::
   return offsets;
 }
 
-// What a rank gives to itself: between host and GPU by way of a message to itself.
+// Copies the part that a rank gives to itself: between host and GPU by way of a message to itself.
 void keep_own_part(Comm& comm, Device& device, int tag, std::span<const std::byte> part,
                    std::span<std::byte> room, Traffic kind) {
   if (part.empty()) return;

@@ -12,8 +12,8 @@
 
 namespace hetsgd {
 
-// y[i] = y[i] op x[i], as all_reduce of two ranks, y being the first: ties of max and min, and values
-// that are not numbers, keep y.
+// y[i] = y[i] op x[i], as all_reduce of two ranks, y being the first: ties of max and min, and
+// values that are not numbers, keep y.
 template <class T>
 void combine(std::span<const T> x, std::span<T> y, ReduceOp op) {
   HETSGD_CHECK_EQ(x.size(), y.size());

@@ -1,6 +1,7 @@
-// Collectives that are written over messages, each with a topology of its own: around a ring, over a
-// binomial tree, by vector halving and distance doubling. All messages of a call use one tag; a second
-// call may follow with the same. Callers keep `scratch` between calls: then nothing is allocated.
+// Collectives that are written over messages, each with a topology of its own: around a ring, over
+// a binomial tree, by vector halving and distance doubling. All messages of a call use one tag; a
+// second call may follow with the same. Callers keep `scratch` between calls: then nothing is
+// allocated.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +59,7 @@ void ring_reduce_scatter(Comm& comm, int tag, std::span<T> data, std::vector<T>&
     const std::span<T> incoming = room(scratch, mine.size());
     comm.send<T>((r + 1) % p, tag, outgoing, kind);
     comm.receive<T>((r + p - 1) % p, tag, incoming);
-    // What has come so far stands first: x_{b+1} + x_{b+2} + ...
+    // The partial sum so far stands first: x_{b+1} + x_{b+2} + ...
     combine<T>(mine, incoming, op);
     std::copy(incoming.begin(), incoming.end(), mine.begin());
   }
@@ -146,9 +147,9 @@ void tree_all_reduce(Comm& comm, int tag, std::span<T> data, std::vector<T>& scr
 //          rank: 2 (q-1)/q n, plus n for each rank that takes part in the fold.
 // Order  : pairs, then pairs of pairs, in the order of ranks; the same bits on all ranks.
 
-// The ranks that are left after a fold, the largest power of two of the group's, counted from 0: each
-// odd one of the first `folded` ranks gives its vector to the one before it, and gets the result in
-// the end.
+// The ranks that are left after a fold: the largest power of two of the group's, counted from 0.
+// Each odd one of the first `folded` ranks gives its vector to the one before it, and gets the
+// result in the end.
 struct PowerOfTwo {
   explicit PowerOfTwo(const Comm& comm)
       : count(static_cast<int>(std::bit_floor(static_cast<unsigned>(comm.size())))),
@@ -156,7 +157,7 @@ struct PowerOfTwo {
         me(comm.rank() < folded ? comm.rank() / 2 : comm.rank() - folded / 2) {}
   // Turns a number of this count into a rank of the group.
   int rank(int number) const { return number < folded / 2 ? 2 * number : number + folded / 2; }
-  // Of the two that are `distance` apart.
+  // True for the lower one of two numbers that are `distance` apart.
   bool leads(int distance) const { return (me & distance) == 0; }
 
   int count, folded, me;

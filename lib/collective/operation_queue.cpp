@@ -37,7 +37,8 @@ void OperationQueue::close() {
   shared_->monitor->notify_all();
 }
 
-// The operation is let go of before it counts as complete: who waits for it may free its memory.
+// The operation is let go of before it counts as complete: a process that waits for it may free its
+// memory.
 void OperationQueue::run_all(Shared& shared, Endpoint& endpoint) {
   const auto comm = endpoint.comm().split(0, endpoint.rank());
   std::unique_lock lock(*shared.monitor);

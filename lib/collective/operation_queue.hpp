@@ -8,8 +8,8 @@
 //
 // Comm::start does the same for one collective of the cluster's own; here an operation is any
 // blocking code over messages and collectives, and all kinds keep one order. All ranks add the same
-// operations in the same order, so that no two wait for each other. add() never blocks, and there is
-// no limit: the caller bounds what is open by waiting.
+// operations in the same order, so that no two wait for each other. add() never blocks, and there
+// is no limit: the caller bounds what is open by waiting.
 //
 // An operation owns what it works on (shared pointers in its closure), as the function of a
 // background task does: when the run fails nobody waits for it.
@@ -29,7 +29,7 @@ class OperationQueue {
   // Runs on the companion, with its endpoint, and a Comm of all workers that only operations use.
   using Operation = std::function<void(Endpoint&, Comm&)>;
 
-  // One that was added: shared by the queue and whoever waits for it.
+  // An operation that was added: shared by the queue and all that wait for it.
   struct Added {
     Operation run;  // empty when it is complete
     bool complete = false;

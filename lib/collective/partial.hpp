@@ -1,8 +1,8 @@
-// Partial all_reduce: whoever has something contributes, the others add nothing, and everybody
+// Partial all_reduce: ranks that have something contribute it, the others add zeros, and every rank
 // receives the sum.
 //
 // Source : Li, Ben-Nun, Di Girolamo, Alistarh and Hoefler, "Taming unbalanced training workloads in
-//          deep learning with partial collective operations", PPoPP 2020; paper 004, section 5.1.1.
+//          deep learning with partial collective operations", PPoPP 2020; RNA, section 5.1.1.
 // Parts  : an activation, by which all ranks learn that a round begins, and the reduction, in which
 //          all take part: a rank without a contribution sends zeros.
 // Cost   : the reduction costs what an all_reduce over all ranks costs, whatever the number of
@@ -18,33 +18,33 @@
 
 namespace hetsgd {
 
-// What one rank brings besides its numbers.
+// A rank's input to a round besides its vector.
 struct PartialShare {
   bool contributes = false;
   int items = 0;      // how many things the rank accounts for in this round, e.g. gradients
   bool last = false;  // this rank wants no further round
 };
 
-// The same for all ranks, and the same on all ranks: a common decision without further messages.
+// Result of a round: the same on all ranks, and so a common decision without further messages.
 struct PartialSum {
   int contributors = 0;
   std::int64_t items = 0;
   bool last = false;  // some rank wants no further round
 };
 
-// How many numbers a buffer needs behind its contribution: the shares travel with it.
+// Elements that a buffer needs behind its contribution, because the shares travel with it.
 inline constexpr std::size_t kPartialTail = 3;
 
 // data: [n + kPartialTail] memory of `device`; its first n elements are this rank's contribution,
 // zeros if it has none. Afterwards they are the sum over all ranks, added in rank order.
-// Collective. Items add up exactly to 2^24 per round.
+// Collective. The sum of items is exact up to 2^24 per round.
 PartialSum partial_all_reduce(Comm& comm, Device& device, std::span<float> data,
                               const PartialShare& share, Traffic kind);
 
 // --- activation without a centre -----------------------------------------------------------------
-// Any number of ranks may activate a round at once. A rank that learns of it, from itself or by the
-// first message, passes it on once, to the ranks at distance 1, 2, 4, ... behind it. All know after
-// at most ceil(log2 p) messages in a row, and each rank receives exactly activation_messages(p) per
+// Any number of ranks may activate a round at once. A rank learns of it from itself or by the first
+// message. It passes it on once, to the ranks at distance 1, 2, 4, ... behind it. All know after at
+// most ceil(log2 p) messages in a row, and each rank receives exactly activation_messages(p) per
 // round, which it must all receive (tag: the caller's, the same for the round on all ranks; rounds
 // that can overlap need different ones).
 int activation_messages(int p);  // ceil(log2 p)

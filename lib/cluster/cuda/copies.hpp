@@ -31,14 +31,15 @@ std::unique_ptr<T> make_on(int gpu) {
 bool reaches(int gpu, int other);
 
 // Copies from one GPU to another through two chunks of host memory in turns: one is filled while
-// the other is emptied. The memory is taken at the first copy. Destroyed only when no copy is under
-// way.
+// the other is emptied. The memory is taken at the first copy. A Staging must not be
+// destroyed while a copy is in flight.
 class Staging {
  public:
   Staging(int from, int to);
 
   // Copies in the order of `out`, a stream of the source's GPU, and of `in`, one of the target's:
-  // what `in` is given later finds all bytes there. Source and target are any memory of these GPUs.
+  // work that `in` is given later finds all bytes there. Source and target are any memory of these
+  // GPUs.
   void copy(void* target, const void* source, std::size_t bytes, const Stream& out,
             const Stream& in);
 
@@ -56,8 +57,8 @@ class Staging {
   std::size_t next_ = 0;
 };
 
-// One direction between the GPU of a thread and another GPU, on streams of its own, so that
-// transfers in both directions and to several GPUs run at the same time.
+// One direction between the GPU of a thread and another GPU, on streams of its own. So transfers in
+// both directions and to several GPUs run at the same time.
 class CopyStream {
  public:
   // pull: from the other GPU to the thread's; push: the other way.
@@ -67,12 +68,12 @@ class CopyStream {
   // afterwards.
   CopyStream(int mine, int other, Direction direction, bool direct);
 
-  // What is copied from now on waits for the event.
+  // Copies that are given from now on wait for the event.
   void after(const Event& event) const { event.hold(*mine_); }
-  // Of `bytes` bytes, in the lane's direction and order.
+  // Copies `bytes` bytes in this object's direction, after all earlier copies.
   void copy(void* target, const void* source, std::size_t bytes);
-  // What `stream`, of the thread's GPU, is given from now on waits for what was copied so far. For
-  // a pull: the last step of its copies is in a stream of the thread's GPU.
+  // Work that `stream` (of the thread's GPU) is given from now on waits for all copies so far. For
+  // a pull only: the last step of its copies is in a stream of the thread's GPU.
   void before(const Stream& stream) {
     copied_->record(*mine_);
     copied_->hold(stream);

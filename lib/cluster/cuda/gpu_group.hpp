@@ -1,12 +1,12 @@
 // Collectives between GPUs of one process, each rank's buffers in the memory of its own GPU.
 //
 // Several ranks may share a GPU. Every rank's thread does its own share, at the same time as the
-// others: partition r of the vector is rank r's, on streams of its own, so that the transfers of
-// one partition run beside the additions of another and no thread waits for one of the others.
+// others: partition r of the vector is rank r's, on streams of its own. So the transfers of one
+// partition run beside the additions of another, and no thread waits for another one.
 //
-// Source : paper 000, section 4, "All-reduce Model Merging" (as many partitions as GPUs, each on a
-//          stream of its own that starts at another GPU) and "Scalable Memory Management" (at most
-//          one more model of memory).
+// Source : Adaptive SGD (Ma et al. 2021), section 4, "All-reduce Model Merging" (as many partitions
+//          as GPUs, each on a stream of its own that starts at another GPU) and "Scalable Memory
+//          Management" (at most one more model of memory).
 // Ring   : deviates from the paper in what travels: the partial sums there, here the contributions,
 //          from each GPU straight to the one that adds the partition up. So they are added in rank
 //          order, with the same bytes over every GPU's link, 2 (p-1)/p n each way.
@@ -33,8 +33,8 @@
 
 namespace hetsgd::cuda {
 
-// Made for one communicator of the threads cluster, whose ranks share it. What a rank's thread
-// works with is made at the first call.
+// Made for one communicator of the threads cluster, whose ranks share it. The streams and memory of
+// a rank's thread are made at its first call.
 class GpuGroup {
  public:
   virtual ~GpuGroup() = default;
@@ -74,7 +74,7 @@ std::unique_ptr<GpuGroup> make_gpu_group(std::vector<int> gpus, const GpuGroupOp
 
 // Why NCCL cannot work between these GPUs, by rank; empty: it can.
 std::string nccl_problem(std::span<const int> gpus);
-// "2.28.9"; empty: it is not there.
+// The version of NCCL, such as "2.28.9"; empty: it is not there.
 std::string nccl_version();
 
 }  // namespace hetsgd::cuda

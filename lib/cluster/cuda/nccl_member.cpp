@@ -69,7 +69,8 @@ ncclResult_t NcclMember::launch(const CollectiveCall& call, const void* in, void
   }
 }
 
-// NCCL's own has blocks of one size; where they differ, a reduction to each rank does it.
+// NCCL's own reduce_scatter has blocks of one size; where the blocks differ, a reduction to each
+// rank does it.
 ncclResult_t NcclMember::reduce_scatter(const CollectiveCall& call, std::byte* data) {
   const std::size_t width = element_bytes(call.element);
   const ncclDataType_t type = type_of(call.element);
@@ -122,7 +123,7 @@ bool NcclMember::done() {
   ncclResult_t result = ncclSuccess;
   nccl_.check(nccl_.async_error(comm_, &result), "ncclCommGetAsyncError");
   nccl_.check(result, "NCCL");
-  if (result == ncclInProgress) return false;  // a call has not even given its kernels away
+  if (result == ncclInProgress) return false;  // a call has not even launched its kernels
   const cudaError_t status = cudaStreamQuery(stream_.get());
   if (status == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());  // no error for what comes next

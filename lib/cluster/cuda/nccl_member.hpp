@@ -19,9 +19,9 @@
 
 namespace hetsgd::cuda {
 
-// One thread at a time. Used by both groups of ranks: threads of one process (nccl_group.cpp) and
-// processes (rank_gpu.cpp). What it starts runs on its own stream, which waits for nobody else's:
-// the caller has waited until its buffers are ready.
+// Used by one thread at a time, and by both groups of ranks: threads of one process
+// (nccl_group.cpp) and processes (rank_gpu.cpp). Collectives run on the member's own stream, which
+// waits for no other stream. So the caller must first wait until its buffers are ready.
 class NcclMember final : public NcclRank, NonCopyable {
  public:
   // Takes over `comm`, whose GPU is `gpu` and the current one; it may still be in the making
@@ -56,9 +56,9 @@ class NcclMember final : public NcclRank, NonCopyable {
   bool pending_ = true;
 };
 
-// GpuGroup by NCCL: the ranks of one process, with a communicator for each, made together at the first
-// call. fetch() and what else NCCL does not do go by a RingGroup with `options`. Requires:
-// nccl_problem(gpus) is empty.
+// GpuGroup by NCCL: the ranks of one process, with a communicator for each, made together at the
+// first call. fetch() and everything else that NCCL does not do use a RingGroup with `options`.
+// Requires: nccl_problem(gpus) is empty.
 std::unique_ptr<GpuGroup> make_nccl_group(std::vector<int> gpus, const GpuGroupOptions& options);
 
 }  // namespace hetsgd::cuda

@@ -15,14 +15,15 @@
 
 namespace hetsgd::cuda {
 
-// What decides whether NCCL works between ranks. Travels between them as it lies in memory.
+// The facts that decide whether NCCL works between ranks. They travel between ranks as their bytes
+// in memory.
 struct RankGpu {
-  // The GPU's own: the same in all processes, whatever its number there.
+  // UUID of the GPU: the same in all processes, whatever the GPU's number there.
   std::array<char, 16> uuid{};
-  // 22809 for 2.28.9; 0: there is no NCCL.
+  // Version as a number, 22809 for 2.28.9; 0: there is no NCCL.
   int nccl_version = 0;
 };
-// Of GPU `gpu` of this process. Errors (device): CUDA cannot say.
+// The facts of GPU `gpu` of this process. Errors (device): CUDA cannot say.
 RankGpu rank_gpu(int gpu);
 
 // Why NCCL cannot work between the GPUs of these ranks, by rank; empty: it can. The same on every
@@ -42,35 +43,36 @@ class NcclRank {
   virtual void start(const CollectiveCall& call, const void* in, void* out) = 0;
   // True: all ranks have joined, and what was started has ended. Errors (device): it never will.
   virtual bool done() = 0;
-  // Nothing of it runs on the GPU any more, and nothing can be started.
+  // Stops its work: afterwards nothing of it runs on the GPU, and nothing can be started.
   virtual void abort() noexcept = 0;
 };
 // Joins the communicator as `rank` of `size`, on GPU `gpu`. Errors (device).
 std::unique_ptr<NcclRank> join_nccl(const NcclId& id, int gpu, int rank, int size);
 
 // The calling thread works with GPU `gpu` from here on. Every thread in which an MPI library may
-// copy GPU memory needs one, also those that hand it none.
+// copy GPU memory must call this, also one that hands over none.
 void make_current(int gpu);
 
-// GPU memory that is handed to MPI, and what is done with it. Not of the device's pool: only memory
-// of cudaMalloc can be opened by another process, which is how an MPI library copies from one
-// process' GPU to another's. Not thread-safe.
+// GPU memory that is handed to MPI, and the operations on it. It is not taken from the device's
+// pool: only memory of cudaMalloc can be opened by another process, which is how an MPI library
+// copies from one process's GPU to another's. Not thread-safe.
 class ExchangeMemory {
  public:
   virtual ~ExchangeMemory() = default;
-  // What a call of Comm needs at the same time: what it sends, what it changes, what others bring.
+  // Buffers that a call of Comm needs at the same time: for what it sends, what it changes, and
+  // what other ranks bring.
   enum class Scratch { source, target, contributions };
   // Grows and never shrinks; contents are undefined after growth. Errors (device): no memory.
   virtual std::byte* reserve(Scratch which, std::size_t bytes) = 0;
   // Memory that stays until the process ends: the buffers of sends, which are used again and again.
   virtual std::byte* allocate(std::size_t bytes) = 0;
-  // Between any two of host memory and the GPU's; returns when `to` is complete.
+  // Copies from host or GPU memory to host or GPU memory; returns when `to` is complete.
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
   // out = in reduced in order, n elements each, in the GPU's memory; returns when it is complete.
   virtual void reduce(std::span<const void* const> in, void* out, std::size_t n, Element element,
                       ReduceOp op) = 0;
 };
-// Shared, so that who keeps it need not know the type.
+// The pointer is shared, so that its holder need not know the complete type.
 std::shared_ptr<ExchangeMemory> make_exchange_memory(int gpu);
 
 }  // namespace hetsgd::cuda

@@ -55,8 +55,8 @@ void reduce_on(const Stream& stream, std::size_t n, Element element, ReduceOp op
   throw CheckFailure("bytes cannot be reduced");
 }
 
-// The streams of one rank. What comes from other GPUs is added up in `adds`, which waits for it;
-// what goes to others waits for `ready` of its piece.
+// The streams of one rank. `adds` waits for the data of other GPUs and adds them up; data for
+// others wait for `ready` of their piece.
 struct RingGroup::Member {
   struct Other {
     CopyStream pull, push;
@@ -96,7 +96,7 @@ struct RingGroup::Member {
     }
     adds->synchronize();
   }
-  // The same where something has failed already.
+  // The same after a failure; further errors are ignored.
   void settle() const noexcept {
     try {
       synchronize();
@@ -108,7 +108,7 @@ struct RingGroup::Member {
   std::unique_ptr<Stream> adds;
   std::unique_ptr<DeviceMemory> scratch;
   std::byte* known = nullptr;                   // where the scratch memory was last
-  std::array<std::unique_ptr<Event>, 2> ready;  // of the pieces in turns
+  std::array<std::unique_ptr<Event>, 2> ready;  // one per piece, in turns
   std::vector<std::shared_ptr<Other>> others;   // by rank; null: on the same GPU
 };
 
@@ -136,7 +136,7 @@ void RingGroup::move(int rank, const CollectiveCall& call, Inputs in, Outputs ou
   try {
     share(rank, call, in, out);
   } catch (...) {
-    // What has been started still uses the others' buffers.
+    // Copies that have been started still use the others' buffers.
     if (const auto& mine = members_[static_cast<std::size_t>(rank)]) mine->settle();
     throw;
   }
@@ -188,7 +188,7 @@ void RingGroup::reduce(int rank, Block slice, const CollectiveCall& call, Inputs
     for (std::size_t step = 1; step < p; ++step) {
       const std::size_t j = (static_cast<std::size_t>(rank) + step) % p;
       if (me.others[j]) {
-        me.others[j]->pull.after(ready);  // of two pieces before: the room is free
+        me.others[j]->pull.after(ready);  // `ready` of two pieces before: the room is free
         me.others[j]->pull.copy(room, at(in[j], offset), n * width);
         me.others[j]->pull.before(*me.adds);
         operands[j] = room;
@@ -260,7 +260,7 @@ void RingGroup::all_gather(int rank, std::size_t bytes, Inputs in, Outputs out) 
   me.synchronize();
 }
 
-// Each fetches what it gets, beginning behind itself.
+// Each rank fetches its parts: its own first, then those of the ranks behind it.
 void RingGroup::all_to_all(int rank, Inputs in) {
   Member& me = member(rank);
   const auto parts = [&](int r) -> const AllToAll& {

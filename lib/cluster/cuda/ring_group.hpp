@@ -20,7 +20,8 @@
 
 namespace hetsgd::cuda {
 
-// Everything but the tree's all_reduce: around the ring (rank r begins with r + 1), in rank order.
+// Implements everything but the tree's all_reduce, around the ring (rank r begins with r + 1), in
+// rank order.
 class RingGroup : public GpuGroup {
  public:
   // gpus: by rank; ranks may share one. Checked: at most kMostRanks.
@@ -43,13 +44,13 @@ class RingGroup : public GpuGroup {
   int gpu(int rank) const { return gpus_[static_cast<std::size_t>(rank)]; }
   // Whether copies between these GPUs go straight.
   bool direct(int one, int other) const { return options_.peers && reaches(one, other); }
-  // How a partition of `bytes` bytes is cut: into pieces of one size, but for the last, of at most
-  // options.piece_bytes.
+  // Size of the pieces into which a partition of `bytes` bytes is cut, at most options.piece_bytes.
+  // All but the last have this size.
   std::size_t piece_of(std::size_t bytes) const;
 
  private:
-  // What a rank's thread works with: its streams, lanes and scratch memory (ring_group.cpp).
-  struct Member;  // what a rank's thread works with
+  // The resources of a rank's thread: its streams, lanes and scratch memory (ring_group.cpp).
+  struct Member;
 
   // The rank's own, made at its first call; its GPU is the current one afterwards.
   Member& member(int rank);

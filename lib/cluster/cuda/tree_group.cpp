@@ -54,7 +54,7 @@ class TreeGroup::Tree {
  private:
   struct Place {
     Stream stream;
-    Event done;  // what its stream was given before the last order()
+    Event done;  // marks what its stream was given before the last order()
     DeviceMemory incoming{stream};
   };
 
@@ -66,7 +66,8 @@ class TreeGroup::Tree {
     for (const auto& [gpu, place] : places_) place->stream.synchronize();
   }
 
-  // What v's stream is given from now on comes after what `after`'s was given.
+  // Work that v's stream is given from now on comes after all that `after`'s stream was given so
+  // far.
   void order(int after, int v) {
     if (&place(after) == &place(v)) return;
     place(after).done.record(place(after).stream);
@@ -96,7 +97,7 @@ class TreeGroup::Tree {
     transfer(v, parent, w, child, bytes);
   }
 
-  // In the stream of `to`.
+  // Copies in the stream of `to`.
   void transfer(int from, const void* source, int to, void* target, std::size_t bytes) {
     const int one = group_.gpu(rank(from)), other = group_.gpu(rank(to));
     const Stream& stream = place(to).stream;

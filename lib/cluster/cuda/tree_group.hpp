@@ -4,7 +4,7 @@
 //      up     0 += 1    2 += 3        then   0 += 2
 //      down   2 <- 0                  then   1 <- 0    3 <- 2
 //
-// There are p such trees at the same time, one per partition and each driven by one rank's thread,
+// There are p such trees at the same time, one per partition. Each is driven by one rank's thread,
 // which gives the work of all ranks of its tree to streams on their GPUs. Events carry the order
 // from one GPU's stream to another's, so the host waits only at the end.
 #pragma once

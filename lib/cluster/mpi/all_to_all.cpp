@@ -21,7 +21,7 @@ namespace {
 // Up to here (bytes) a part travels with its length; it fits into the head of the message.
 constexpr std::size_t kShortPart = 2048;
 
-// What a rank tells another one of its part.
+// A rank's announcement of its part to another rank.
 struct Announcement {
   std::uint64_t bytes = 0;
   std::uint8_t hopes_for_nccl = 0;
@@ -77,7 +77,7 @@ class MpiComm::AllToAllHere {
     }
     return here_.room_for(from);
   }
-  // What lies in GPU memory cannot travel with its length.
+  // A part in GPU memory cannot travel with its length.
   bool travels_alone(int to, bool hopes) const {
     const std::size_t bytes = mine_.part_for(to).size();
     return bytes > kShortPart || (bytes > 0 && (hopes || source_->gpu() != nullptr));
@@ -104,7 +104,7 @@ class MpiComm::AllToAllHere {
     Announcement theirs;
     HETSGD_CHECK_GE(content.size(), sizeof call_ + sizeof theirs);
     std::memcpy(&theirs, content.data() + sizeof call_, sizeof theirs);
-    // Before anything is written to the place of the part.
+    // The check comes before anything is written to the place of the part.
     check_same_part(from, theirs.bytes, comm_.rank_, mine_.room_for(from).size());
     follow_[static_cast<std::size_t>(from)] = theirs.part_follows;
     const auto part = content.subspan(sizeof call_ + sizeof theirs);

@@ -81,7 +81,7 @@ void Channel::stop() {
 }
 
 void Channel::beat_within(Seconds timeout) {
-  // Never longer than it is: the upper bound is the interval so far.
+  // The interval never grows: its upper bound is the interval so far.
   beat_interval_ = std::clamp(timeout / kBeatsInTimeout, kShortestBeat, Seconds(beat_interval_));
 }
 
@@ -108,10 +108,11 @@ void Channel::loop() {
     if (pace == Pace::at_once) sched_yield();
     if (busy || pace == Pace::at_once) continue;
     std::unique_lock guard(mutex_);
-    // Only here, with the mutex: nothing is in the outbox, and nothing is on its way out.
+    // The thread ends only here, with the mutex: nothing is in the outbox, and no send is in
+    // flight.
     if (stopping_ && outbox_.empty() && sending_.empty()) return;
     if (!outbox_.empty() || std::exchange(look_, false)) continue;
-    // A send that is on its way may need MPI to be called to advance.
+    // A send in flight may need MPI to be called to advance.
     wake_.wait_for(guard, sending_.empty() ? sleep : kSoon);
   }
 }
@@ -126,7 +127,8 @@ bool Channel::send_what_waits() {
   const bool any = !out.empty();
   for (auto& message : out) {
     if (message->peer == rank_) {
-      // To this rank: no MPI. It runs after what was sent before it, also to itself.
+      // A message to this rank does without MPI. It is handled after all that was sent before it,
+      // also to itself.
       message->bytes.erase(message->bytes.begin(), message->bytes.begin() + sizeof(int));
       deliver(std::move(message));
       continue;
@@ -163,8 +165,8 @@ bool Channel::receive() {
   }
 }
 
-// In the order of their begin: one that is not complete holds back what came after it, so that
-// handlers see the messages of a rank in the order sent. delivers: they are received ones.
+// Takes messages in the order of their start: an incomplete one holds back those behind it, so that
+// handlers see the messages of a rank in the order sent. delivers: the messages are received ones.
 bool Channel::finish(std::deque<std::unique_ptr<Message>>& messages, bool delivers) {
   bool any = false;
   while (!messages.empty()) {
@@ -175,7 +177,8 @@ bool Channel::finish(std::deque<std::unique_ptr<Message>>& messages, bool delive
     auto message = std::move(messages.front());
     messages.pop_front();
     if (!delivers) continue;
-    // When it is found, not when it was sent: the clocks of the ranks are not compared.
+    // The time is that of finding the message, not of sending it: the clocks of the ranks are not
+    // compared.
     heard_[at(message->peer)] = Clock::now();
     std::memcpy(&message->kind, message->bytes.data(), sizeof(int));
     message->bytes.erase(message->bytes.begin(), message->bytes.begin() + sizeof(int));
@@ -207,7 +210,8 @@ void Channel::deliver(std::unique_ptr<Message> message) {
 }
 
 bool Channel::deliver_late() {
-  // Cleared before the handlers are read: one that is registered meanwhile sets it again.
+  // The flag is cleared before the handlers are read: a handler that is registered meanwhile sets
+  // it again.
   if (!handlers_changed_.exchange(false)) return false;
   for (auto& [kind, late] : without_handler_) {
     {

@@ -13,7 +13,7 @@
 //
 // The thread sleeps between its looks, as MPI wakes nobody. A look costs little, but a core that
 // looks all the time is one that a worker may be using. So `hook` says how much there is to do, and
-// while there is nothing the sleeps grow. send() and look() end a sleep of this process' own
+// while there is nothing the sleeps grow. send() and look() end a sleep of this process's own
 // thread; a message from another rank is found at the end of the sleep.
 //
 // Order. Messages of one pair of ranks arrive in the order sent: they have one tag, and a receive
@@ -38,17 +38,17 @@ namespace hetsgd::mpi {
 
 // When the thread looks again, as the hook says.
 enum class Pace {
-  // It only gives its core away: sends advance, or a pause is about to end.
+  // The thread only gives its core away: sends advance, or a pause is about to end.
   at_once,
   // Somebody waits: 200 us.
   soon,
-  // Later and later, up to 1 ms.
+  // The thread looks later and later, up to 1 ms apart.
   calm,
 };
 
 // Made once per process; thread-safe where nothing else is said. Lock order: a caller may hold any
-// other mutex of the program, since the channel's is held for a few lines only and never during a
-// handler or the hook.
+// other mutex of the program, since the channel's is held only briefly, and never during a handler
+// or the hook.
 class Channel final : public Control {
  public:
   // comm: belongs to the channel from here on. Kinds below 0 are the cluster's own.
@@ -59,13 +59,13 @@ class Channel final : public Control {
   int size() const override { return size_; }
   void send(int to, int kind, std::span<const std::byte> bytes) override;
   void on_message(int kind, Handler handler) override;
-  // The run that is on has failed. Set by the Coordinator.
+  // The current run has failed. Set by the Coordinator.
   bool failing() const override { return failing_; }
   void set_failing(bool failing) { failing_ = failing; }
 
-  // Once, before any message is expected. hook: called by the thread between its looks. on_error:
-  // called by the thread with what a handler threw, and then it goes on; what the thread itself
-  // throws (MPI has failed) is given to it too, but ends the thread.
+  // Called once, before any message is expected. hook: called by the thread between its looks.
+  // on_error: called by the thread with what a handler threw, and then it goes on; what the thread
+  // itself throws (MPI has failed) is given to it too, but ends the thread.
   void start(std::function<Pace()> hook, std::function<void(std::exception_ptr)> on_error);
   // Makes the thread look now.
   void look();
@@ -79,7 +79,8 @@ class Channel final : public Control {
   Seconds silence(int rank) const;
 
  private:
-  // On its way, or received. The bytes begin with the kind, until a handler gets them.
+  // A message in flight, or a received one. The bytes begin with the kind, until a handler gets
+  // them.
   struct Message {
     int peer = 0;
     int kind = 0;
@@ -108,11 +109,12 @@ class Channel final : public Control {
   std::map<int, Handler> handlers_;
   bool stopping_ = false;
   bool look_ = false;
-  // Without the mutex: a hint to look for late messages.
+  // A hint to look for late messages, read without the mutex.
   std::atomic<bool> handlers_changed_ = false;
   std::atomic<bool> failing_ = false;
 
-  // The thread's own from here on. Both in the order of their begin.
+  // From here on the members belong to the thread. Both queues are in the order in which their
+  // messages began.
   std::deque<std::unique_ptr<Message>> sending_, receiving_;
   // By kind. Messages behind one that waits wait as well.
   std::map<int, std::deque<std::unique_ptr<Message>>> without_handler_;
@@ -120,7 +122,7 @@ class Channel final : public Control {
   std::vector<std::chrono::steady_clock::time_point> heard_;
   // When the next heartbeat is due.
   std::chrono::steady_clock::time_point beat_at_;
-  // Shortened by other threads.
+  // Interval between heartbeats. Other threads shorten it.
   std::atomic<Seconds> beat_interval_;
   std::thread thread_;
 };

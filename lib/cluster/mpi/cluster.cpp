@@ -1,6 +1,6 @@
 // The `mpi` cluster: one worker per rank, real time. Every rank computes the devices and placements
-// of all ranks from the same facts (options, which are compared at the start, and the ranks'
-// places), so nothing is sent for it.
+// of all ranks from the same facts: options, which are compared at the start, and the ranks'
+// places. So nothing is sent for it.
 #include <algorithm>
 #include <mutex>
 
@@ -20,8 +20,8 @@ bool is_bound(const std::vector<ProcessPlace>& ranks, const ProcessPlace& rank) 
   });
 }
 
-// The list by rank, the last repeated. cuda:auto is the GPU of the rank's number among the ranks of
-// its host, cpu:auto the rank's equal share of the host's cores.
+// Returns the device list by rank, the last repeated. cuda:auto is the GPU of the rank's number
+// among the ranks of its host, cpu:auto the rank's equal share of the host's cores.
 std::vector<std::string> resolve(const std::vector<std::string>& entries, int workers,
                                  const std::vector<ProcessPlace>& ranks) {
   auto devices = split_devices(entries);
@@ -41,9 +41,9 @@ std::vector<std::string> resolve(const std::vector<std::string>& entries, int wo
   return devices;
 }
 
-// Of rank r. Where the launcher has not bound the ranks of a host, they share its cores out by
-// local rank; where it has, the rank has its own for itself. Nobody is pinned where there are too
-// few.
+// Placement of rank r. If the launcher has not bound the ranks of a host, they share its cores out
+// by local rank; if it has, each rank has its own cores to itself. No rank is pinned where there
+// are too few cores.
 Placement place(const std::vector<DeviceSpec>& devices, const std::vector<ProcessPlace>& ranks,
                 int r) {
   // The services' rank has no device; its threads take a core.
@@ -55,7 +55,7 @@ Placement place(const std::vector<DeviceSpec>& devices, const std::vector<Proces
   const bool bound = is_bound(ranks, rank);
   std::vector<DeviceSpec> sharing;
   std::size_t me = 0;
-  // In the order of ranks, on every rank: so each takes another part of the same assignment.
+  // The order is that of ranks, on every rank: so each takes another part of the same assignment.
   for (const ProcessPlace& other : ranks) {
     if (other.host != rank.host) continue;
     if (other.rank != r && placement.seat.device.gpu >= 0) {

@@ -89,7 +89,7 @@ bool MpiComm::receive_small(int from, const CollectiveCall& call, std::span<std:
   });
   poll_until(world(), head);
   const auto content = head.data();
-  // Before the length, which says nothing where the calls differ.
+  // The call is compared before the length, which says nothing where the calls differ.
   check_call(call, from, content);
   if (head.info().bytes == sizeof call) return false;
   HETSGD_CHECK_EQ(head.info().bytes, sizeof call + data.size());
@@ -125,8 +125,8 @@ bool MpiComm::rounds(const CollectiveCall& call, bool mine) {
   return all;
 }
 
-// The same with what the root has: a rank that has it passes it on, others send the call alone. As
-// everybody hears of everybody, all have it in the end.
+// The same with the root's data: a rank that has it passes it on, others send the call alone. As
+// every rank hears of every other, all have the data in the end.
 void MpiComm::spread(const CollectiveCall& call, std::span<std::byte> data) {
   bool has = rank_ == call.root;
   for (int distance = 1; distance < size(); distance <<= 1) {
@@ -161,8 +161,9 @@ void MpiComm::split_group(const CollectiveCall& call, SplitPart& part) {
   }
 }
 
-// --- with data: one of three ways. Which it is depends on the length and on what rounds() has found
-// out for all, so all ranks take the same one.
+// --- with data: one of three ways
+// The way depends on the length and on what rounds() has found out for all, so all ranks take the
+// same one.
 
 void MpiComm::make_raw(const CollectiveRequest& request) {
   const CollectiveCall& call = request.call;
@@ -308,7 +309,7 @@ void MpiComm::scatter_slices(const CollectiveCall& call, const Slices& slices, s
 //                                              works: a communicator, until    never again
 //                                              the run ends
 
-// Large collectives begin with it: so the wait for late ranks is not mixed up with what the
+// Large collectives begin with this call: so the wait for late ranks is not mixed up with what the
 // transfer takes, and the calls of the ranks are compared. True: all bring GPU memory alone, and
 // NCCL goes on.
 bool MpiComm::begin_large(const CollectiveCall& call, const void* in, const void* out) {
@@ -334,7 +335,8 @@ void MpiComm::ask_for_nccl(CollectiveCall call) {
   const cuda::RankGpu mine = gpus.mine();
   std::vector<cuda::RankGpu> all(members_.size());
   gather_small(call, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  // Before can_use_nccl() may throw: that ends the run on every rank, as all have the same facts.
+  // The flag is set before can_use_nccl() may throw: an error ends the run on every rank, as all
+  // have the same facts.
   group_->knows_nccl = true;
   if (!gpus.can_use_nccl(all)) return;
   cuda::NcclId id{};

@@ -72,7 +72,7 @@ Envelope MpiComm::receive_bytes(int from, int tag, std::span<std::byte> data) {
   if (from != kAnySource) check_rank(from, size());
   check_tag(tag);
   world().safepoint();
-  // Made before the receive is posted: it may have to wait for the device.
+  // The target is made before the receive is posted: it may have to wait for the device.
   MessageMemory target(HostMemory::Use::write, data.data(), data.size());
   HeadReceive head(transport_, from == kAnySource ? from : world_rank(from),
                    transport_.tags().message(group_->number, tag), [](int source, int mpi_tag) {

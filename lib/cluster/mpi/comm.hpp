@@ -30,8 +30,8 @@
 // buffers lie in memory of GPUs. If so, and if NCCL works between these (asked once per group), it
 // does the rest.
 //
-// Steps. In step d rank r sends to rank r + d and receives from rank r - d (modulo p), so that no
-// rank is everybody's target at once. Slices are received by requests that are posted before the
+// Steps. In step d rank r sends to rank r + d and receives from rank r - d (modulo p). So no rank
+// is the target of all others at once. Slices are received by requests that are posted before the
 // sends of the same phase.
 //
 // Tags. A collective has the group's count of collectives in its tags (modulo 2048), and phases
@@ -51,8 +51,7 @@
 
 namespace hetsgd::mpi {
 
-// What the communicators of a run share.
-// Implemented by Run; outlives every communicator.
+// State that the communicators of a run share. Implemented by Run; outlives every communicator.
 class Groups : public realtime::BackgroundTasks {
  public:
   virtual ~Groups() = default;
@@ -69,8 +68,8 @@ struct Group {
   Group(int its_number, std::vector<int> ranks, bool for_started = false)
       : number(its_number), members(std::move(ranks)), started(for_started) {}
   // The same ranks for the calls that they start (Comm::start_raw). The twin has tags, a count of
-  // collectives and a communicator of NCCL of its own, since the ranks make started calls and
-  // blocking ones in no common order. Any process; made at the first call.
+  // collectives and a communicator of NCCL of its own. The ranks make started calls and blocking
+  // ones in no common order. Any process; made at the first call.
   const std::shared_ptr<Group>& twin() {
     std::call_once(once, [&] { its_twin = std::make_shared<Group>(number, members, true); });
     return its_twin;
@@ -82,13 +81,13 @@ struct Group {
   const bool started;
   // Collectives begun so far; it numbers their messages, so all ranks have the same count in one.
   std::atomic<std::uint32_t> calls = 0;
-  // A process of this rank is in a collective. It guards the fields below, down to `nccl`.
+  // A process of this rank is in a collective. This flag guards the fields below, down to `nccl`.
   std::atomic<bool> inside = false;
-  // What others bring to a reduction, where that lies in host memory.
+  // Memory for what other ranks bring to a reduction, where that is host memory.
   HostScratch scratch;
-  // Whether the ranks have found out whether NCCL works between them.
+  // The ranks have found out whether NCCL works between them.
   bool knows_nccl = false;
-  // Null: it does not, or nobody knows yet. GpuRanks owns it.
+  // Null: NCCL does not work, or nobody knows yet. GpuRanks owns the object.
   cuda::NcclRank* nccl = nullptr;
   std::once_flag once;
   std::shared_ptr<Group> its_twin;
@@ -121,13 +120,13 @@ class MpiComm final : public Comm {
   // straight from memory to memory, as both are there then.
   void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
                       Traffic kind) override;
-  // Data may lie in host memory or in that of the process' GPU, on each rank as it likes.
+  // Data may lie in host memory or in that of the process's GPU, on each rank as it likes.
   void make_raw(const CollectiveRequest& request) override;
   // The first call starts a background process, which makes all started calls of this communicator.
   std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override;
 
-  // barrier() for a pause of all ranks: it has no safepoint at its end, so that it returns even if
-  // the world is being stopped by then, and its caller can take part in the pause.
+  // barrier() for a pause of all ranks: it has no safepoint at its end. So it returns even if the
+  // world is being stopped by then, and its caller can take part in the pause.
   void meet(Collective why);
 
  private:
@@ -181,14 +180,14 @@ class MpiComm final : public Comm {
   Transport& transport_;
   Groups& groups_;
   const std::shared_ptr<Group> group_;
-  // Of group_, whose ranks do not change.
+  // The ranks of group_, which do not change.
   const std::vector<int>& members_;
   const int rank_;
   // Null until the first started call.
   std::unique_ptr<realtime::StartedCalls> started_;
 };
 
-// The scope of one collective: one at a time per group, by one process; a safepoint at its begin,
+// The scope of one collective: one at a time per group, by one process; a safepoint at its start,
 // and at leave() where the collective has ended well. The destructor alone runs where an exception
 // unwinds it.
 class MpiComm::Inside {

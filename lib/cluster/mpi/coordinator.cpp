@@ -48,9 +48,9 @@ std::vector<std::vector<std::byte>> Coordinator::end(std::span<const std::byte> 
 }
 
 std::optional<Failure> Coordinator::end_run() {
-  // In this order: look_after(), which runs under run_'s mutex, calls pause_.tick(). From here on
-  // nobody calls into the run. Only then does the epoch end, so that no call uses the number of the
-  // next one.
+  // The order matters: look_after(), which runs under run_'s mutex, calls pause_.tick(). From here
+  // on nobody calls into the run. Only then does the epoch end, so that no call uses the number of
+  // the next one.
   services_.attach(nullptr);
   pause_.attach(nullptr);
   run_.attach(nullptr);
@@ -75,8 +75,8 @@ bool Coordinator::leave(std::optional<Seconds> limit) {
 
 void Coordinator::on_failure(std::exception_ptr error) {
   run_.call([&](Local& local) {
-    // Before the run is told, so that Control::failing() is true when its threads unwind. An error
-    // of a run that has not begun here reaches nobody; begin() finds it.
+    // The flags are set before the run is told, so that Control::failing() is true when its threads
+    // unwind. An error of a run that has not begun here reaches nobody; begin() finds it.
     failing_ = true;
     channel_.set_failing(true);
     local.fail(error);
@@ -85,7 +85,7 @@ void Coordinator::on_failure(std::exception_ptr error) {
 
 void Coordinator::on_met(Point point, int epoch, std::int64_t at) {
   // Nothing of an earlier run is left. Every message of that run to or from rank 0 has been
-  // handled: the other ranks sent theirs before they came to the begin, and rank 0 sent its own
+  // handled: the other ranks sent theirs before they came to the start, and rank 0 sent its own
   // before kMet.
   if (point == Point::begin) {
     // A rank may hear of the quiet of the run before only now.
@@ -101,8 +101,9 @@ void Coordinator::on_met(Point point, int epoch, std::int64_t at) {
 }
 
 Pace Coordinator::look_after(Local& local) {
-  // Once per failed run, and only when this rank's processes have let go of their memory: rank 0
-  // counts the ranks, and Point::quiet tells all of them that nobody receives any more.
+  // This happens once per failed run, and only when this rank's processes have let go of their
+  // memory: rank 0 counts the ranks, and Point::quiet tells all of them that nobody receives any
+  // more.
   if (failing_ && !quiet_said_ && !local.still_receives()) {
     quiet_said_ = true;
     barrier_.come(Point::quiet);

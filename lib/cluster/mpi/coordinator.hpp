@@ -42,17 +42,17 @@
 
 namespace hetsgd::mpi {
 
-// What the coordinator asks of the run that is on. All are called by the channel's thread and must
+// Calls of the coordinator into the current run. All are made by the channel's thread and must
 // not block for long: the channel's heartbeats wait for them.
 class Local : public PausableWorld, public ServiceHost {
  public:
   // The run has failed with this error: nobody may go on. The run still comes to end().
   virtual void fail(std::exception_ptr error) = 0;
   // Does what is due for the run, and says how soon the channel must look again.
-  virtual Pace pace() = 0;  // of the channel, whose thread calls it
+  virtual Pace pace() = 0;
   // Some process has receives posted, into which another rank may send.
   virtual bool still_receives() = 0;
-  // As DeadlockVote::Blocked.
+  // The same as DeadlockVote::Blocked.
   virtual std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) = 0;
 
  protected:
@@ -65,9 +65,10 @@ class Coordinator {
   // Registers the handlers of all protocols, before the channel starts. Both must outlive it.
   Coordinator(Channel& channel, const std::vector<ProcessPlace>& places);
 
-  // --- the calls of one run, in this order, by one thread begin() and set_up() return when all
-  // ranks have come, or the run has failed; then begin() returns false. local: acted upon until
-  // end_run() returns. peer_timeout: how long a rank may be silent.
+  // --- the calls of one run, in this order, by one thread
+  // begin() and set_up() return when all ranks have come, or the run has failed; then begin()
+  // returns false. local: acted upon until end_run() returns. peer_timeout: how long a rank may be
+  // silent.
   bool begin(Local& local, Seconds peer_timeout);
   // offset: this rank's monotonic clock minus rank 0's. Returns the instant of this rank's clock at
   // which the run starts; after a failure, now.
@@ -87,8 +88,8 @@ class Coordinator {
   // may be freed then.
   const std::atomic<bool>& everybody_quiet() const { return everybody_quiet_; }
 
-  // --- at any time From any thread, also with the world's mutex held: the run, or the next one,
-  // fails.
+  // --- at any time
+  // From any thread, also with the world's mutex held: the run, or the next one, fails.
   void fail(std::exception_ptr error) { errors_.fail(std::move(error)); }
   // Collective, outside of runs. Blocks; errors are in the result.
   Agreement::Result agree(std::span<const std::byte> answer, const std::optional<Failure>& failure,
@@ -126,7 +127,7 @@ class Coordinator {
   std::atomic<bool> everybody_quiet_ = false, leaving_ = false;
   // The instant at which the run starts, in ns of rank 0's clock. Set before set_up() returns.
   std::atomic<std::int64_t> start_at_ = 0;
-  // The run that is on has failed. This and the next: the channel's thread only.
+  // The current run has failed. This and the next: the channel's thread only.
   bool failing_ = false;
   // Rank 0 has been told that this rank does not receive any more.
   bool quiet_said_ = false;

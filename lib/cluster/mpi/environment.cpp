@@ -28,13 +28,14 @@ namespace hetsgd::mpi {
 
 namespace {
 
-// After an error the other ranks have so long to come to their end.
+// Time that the other ranks have to come to their end after an error.
 constexpr Seconds kLeaveLimit{10};
-// MPI_Finalize has so long when all have come to it.
+// Time limit of MPI_Finalize once all ranks have come to it.
 constexpr Seconds kFinalizeLimit{20};
 
-// What each rank brings, of any length, by rank. Before the channel exists, so by MPI's own
-// collectives: whoever misses it leaves the others waiting, which the StartWatch ends.
+// Gathers bytes of any length from each rank, by rank. It uses MPI's own collectives, because the
+// channel does not exist yet. A rank that misses it leaves the others waiting, which the StartWatch
+// ends.
 std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine, int size,
                                                MPI_Comm comm) {
   const auto n = static_cast<std::size_t>(size);
@@ -66,8 +67,9 @@ void check(int code, std::string_view call) {
 }
 
 Environment& Environment::get(Seconds peer_timeout) {
-  // Never destroyed: its threads and MPI's may be in use until the process ends. A program that
-  // ends by exit() still leaves its group: the other ranks would miss this one otherwise.
+  // The object is never destroyed: its threads and MPI's may be in use until the process ends. A
+  // program that ends by exit() still leaves its group: the other ranks would miss this one
+  // otherwise.
   static Environment& instance = *[peer_timeout] {
     static Environment* const made = new Environment(peer_timeout);
     std::atexit([] { made->leave(made->failed_ ? 1 : 0); });
@@ -79,9 +81,9 @@ Environment& Environment::get(Seconds peer_timeout) {
 Environment::Environment(Seconds peer_timeout) {
   const StartWatch watch(peer_timeout);
   // With more ranks than cores Open MPI gives its core away in every look for a message, ours too.
-  // Whoever waits here has a way of its own (realtime/waiting.hpp), which sleeps in the end; where
-  // another program computes, each time that a core is given away costs one of its time slices, and
-  // a look for a message takes milliseconds. Who has set it otherwise keeps that.
+  // Waits here have a way of their own (realtime/waiting.hpp), which sleeps in the end. Where
+  // another program computes, a core that is given away comes back only after one of its time
+  // slices, and a look for a message takes milliseconds. A value that the user has set is kept.
   setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
@@ -97,8 +99,8 @@ Environment::Environment(Seconds peer_timeout) {
            "I_MPI_THREAD_LEVEL_DEFAULT some give more",
            ExitCode::device);
   }
-  // Inherited by every communicator that is made from it: errors come back as codes, which check()
-  // turns into exceptions.
+  // The error handler is inherited by every communicator that is made from it: errors come back as
+  // codes, which check() turns into exceptions.
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   // The places come first: the coordinator names hosts in its errors. The hook and the handlers
   // refer to the coordinator, so the channel starts last, when all handlers are registered.
@@ -186,10 +188,11 @@ void Environment::compare(const std::vector<Fact>& facts) { compare_within(facts
 void Environment::call_the_roll(const std::vector<Fact>& facts, Seconds peer_timeout) {
   const StartWatch watch(peer_timeout);
   peer_timeout_ = peer_timeout;
-  // Before the comparison: other ranks may begin to watch this one as soon as that is over.
+  // The interval is set before the comparison: other ranks may begin to watch this one as soon as
+  // that is over.
   channel_->beat_within(peer_timeout);
-  // Not less than the default: that a rank has come says nothing of how often it sends heartbeats
-  // so far.
+  // The timeout is not less than the default: that a rank has come says nothing of how often it
+  // sends heartbeats so far.
   compare_within(facts, std::max(peer_timeout, kPeerTimeout));
 }
 

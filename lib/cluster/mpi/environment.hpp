@@ -7,8 +7,8 @@
 //               places, channel     the same         +-----------------------> aborted
 //                                                       somebody cannot come; MPI_Abort
 //
-// What may block inside of MPI without an end is watched: the start by a StartWatch, the end by a
-// limit of time.
+// Calls that may block inside MPI without end are watched: the start by a StartWatch, the end by a
+// time limit.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1
@@ -33,9 +33,9 @@ class Coordinator;
 // this program return errors instead of ending the process.
 void check(int code, std::string_view call);
 
-// One per process, made at the first get() and never destroyed, because its threads and those of
-// the MPI library may be in use until the process ends. Functions are called by the program's main
-// thread unless they say otherwise.
+// One per process, made at the first get() and never destroyed. Its threads and those of the MPI
+// library may be in use until the process ends. Functions are called by the program's main thread
+// unless they say otherwise.
 class Environment final : public ProcessGroup {
  public:
   // Initialises MPI at the first call, under a watch of `peer_timeout`; later calls return the
@@ -59,7 +59,7 @@ class Environment final : public ProcessGroup {
   void compare(const std::vector<Fact>& facts) override;
   std::string library() const override;
   bool takes_gpu_memory() const override;
-  // Block inside of MPI: neither a pause nor an abort reaches the caller.
+  // Both block inside of MPI: neither a pause nor an abort reaches the caller.
   void library_all_reduce(std::span<float> x) override;
   void library_all_to_all(std::span<const float> send, std::span<float> receive) override;
   bool root_is_lost() const override;

@@ -25,10 +25,10 @@ using namespace realtime;
 
 class GpuRanks {
  public:
-  // gpu: of this rank, -1: it has none. method: ClusterOptions::all_reduce.
+  // gpu: this rank's GPU; -1: it has none. method: ClusterOptions::all_reduce.
   GpuRanks(AllReduce method, int gpu) : method_(method), gpu_(gpu) {}
 
-  // Whether it is worth asking the others of a group. Any thread.
+  // True: it is worth asking the other ranks of a group. Any thread.
   bool tries_nccl() const {
     return gpu_ >= 0 && (method_ == AllReduce::automatic || method_ == AllReduce::nccl);
   }

@@ -35,7 +35,7 @@ MessageMemory::MessageMemory(Use use, void* memory, std::size_t bytes)
   data_ = gpu_->reserve(use == Use::read ? cuda::ExchangeMemory::Scratch::source
                                          : cuda::ExchangeMemory::Scratch::target,
                         bytes);
-  // What is only written need not be copied in: every byte of it comes from others.
+  // Memory that is only written need not be copied in: every byte of it comes from others.
   if (use != Use::write) communicating([&] { gpu_->copy(data_, memory_, bytes_); });
 }
 

@@ -9,8 +9,8 @@
 //                                 that other processes can open
 //
 // The third way needs an MPI library that takes pointers to GPU memory. The copy within the GPU
-// runs at the GPU's own bandwidth, of which the link between GPUs has a small part, and sums are
-// made there too (cuda/rank_gpu.hpp says why the caller's own memory will not do). Everything else
+// runs at the GPU's own bandwidth, of which the link between GPUs has a small part. Sums are made
+// there too. Why the caller's own memory will not do stands in cuda/rank_gpu.hpp. Everything else
 // is HostMemory.
 #pragma once
 
@@ -26,9 +26,9 @@ namespace hetsgd::mpi {
 
 using namespace realtime;
 
-// The calling process' way to hand `memory` of its GPU to MPI; null: `memory` goes through the
-// host. Where it is not null, the device has finished with the memory on return, and the breakdown
-// counts one call of GpuPath::mpi. The result belongs to the process.
+// The object with which the calling process hands `memory` of its GPU to MPI; null: `memory` goes
+// through the host. Where it is not null, the device has finished with the memory on return, and
+// the breakdown counts one call of GpuPath::mpi. The result belongs to the process.
 cuda::ExchangeMemory* exchange_for(const void* memory, std::size_t bytes);
 
 // Lives during one call, on the stack of its process, which may have one that reads and one that
@@ -38,12 +38,13 @@ class MessageMemory {
  public:
   using Use = HostMemory::Use;
 
-  // As HostMemory: read copies in, write copies out by store(), update does both.
+  // The uses are those of HostMemory: read copies in, write copies out by store(), update does
+  // both.
   MessageMemory(Use use, void* memory, std::size_t bytes);
   MessageMemory(const void* memory, std::size_t bytes)
       : MessageMemory(Use::read, const_cast<void*>(memory), bytes) {}
 
-  // Where MPI sends from and receives into.
+  // The memory that MPI sends from and receives into.
   std::byte* data() const { return data_; }
   std::size_t size() const { return bytes_; }
   // Not null: data() is memory of the GPU, and the host must not touch it.

@@ -17,15 +17,15 @@ namespace {
 // Round trips in which a clock's offset is measured. The fastest one counts: its error is at most
 // half of its length.
 constexpr int kOffsetTrips = 32;
-// Unfinished sends get the channel's thread to themselves while they advance: since the last that
-// completed no more than this has passed.
+// While unfinished sends advance they have the channel's thread to themselves. They advance if the
+// last one completed no longer ago than this.
 constexpr auto kAdvancing = std::chrono::microseconds(300);
-// At most this number of them is looked after at once, so that a look stays short.
+// At most this number of unfinished sends is tested at once, so that a look stays short.
 constexpr std::size_t kReapedByTick = 64;
 // The most bytes of a service's arguments that one control message carries: MPI counts in int.
 constexpr std::size_t kMostArguments = std::numeric_limits<int>::max() - 4096;
 
-// What a rank reports of its run.
+// One rank's report on its run.
 struct RankReport {
   TimeBreakdown breakdown{};
   std::vector<int> cores{};
@@ -95,8 +95,8 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
       world_.abort(std::current_exception());
     }
     try {
-      // In here: start_clock() when the worker is set up, finish() when nothing but services is
-      // left. aborted is called with the world's mutex held.
+      // This calls start_clock() when the worker is set up, and finish() when nothing but services
+      // is left. `aborted` is called with the world's mutex held.
       world_.run(rank_ < workers_ ? 1 : 0,
                  {.start = [this] { return start_clock(); },
                   .ended = [this] { finish(); },
@@ -107,7 +107,7 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   } else {
     finish();
   }
-  gpus_.close();  // where it failed before all had come to the end
+  gpus_.close();  // needed where the run failed before all had come to the end
   // `error` is this rank's own, or the failure that the coordinator gave the World. What counts is
   // the failure on which all agree; it is missing only where this error came too late to be told.
   const auto failure = coordinator_.end_run();
@@ -118,8 +118,8 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   return report();
 }
 
-// Not by MPI_Comm_dup, which keeps its core while it waits, and which other ranks may need in order
-// to come.
+// MPI_Comm_dup would keep its core while it waits, and other ranks may need that core in order to
+// come.
 void Run::duplicate_world() {
   MPI_Request request;
   check(MPI_Comm_idup(MPI_COMM_WORLD, &messages_, &request), "MPI_Comm_idup");
@@ -127,8 +127,8 @@ void Run::duplicate_world() {
 }
 
 // Cristian's algorithm: a rank sends to rank 0, which answers with its time, and takes it for the
-// middle of the round trip. Ranks take turns at rank 0. The clocks of one host are one clock.
-// Measured once: what the clocks drift apart during the run is not corrected.
+// middle of the round trip. Ranks take turns at rank 0. The clocks of one host are one clock. It is
+// measured once: a drift of the clocks during the run is not corrected.
 std::int64_t Run::measure_offset() {
   const auto& ranks = environment_.places();
   // One side of a round trip. Returns the time that the peer sent; rank 0 ignores it.
@@ -340,7 +340,7 @@ void Run::grant() {
 
 void Run::resume(std::int64_t at, bool together) {
   auto lock = world_.lock();
-  // Before the threads go on: those that wait for it look at it then.
+  // The count rises before the threads go on: those that wait for it look at it then.
   if (together) ++together_done_;
   world_.resume_from_outside(lock, at);
 }
@@ -349,7 +349,7 @@ Pace Run::pace() {
   if (!std::exchange(channel_entered_, true)) enter_thread();
   Sends& sends = Sends::get();
   const auto now = std::chrono::steady_clock::now();
-  // Nothing is on its way: the channel need not hurry.
+  // No send is in flight: the channel need not hurry.
   if (sends.idle()) {
     progress_ = now;
     return Pace::calm;

@@ -1,5 +1,5 @@
 // One run of the mpi cluster in this process: its worker, the worker's background tasks, the
-// endpoint that each of them sees, and the services, which run beside rank 0's worker or in a rank
+// endpoint that each of them sees, and the services. These run beside rank 0's worker, or in a rank
 // of their own, the last.
 //
 //   the caller of run()        the channel's thread           threads of the run (Process)
@@ -13,7 +13,7 @@
 //
 // A failure may come at any point, from a thread of the run, from another rank or from outside. It
 // aborts the World, whose threads unwind; the caller still comes to finish(), so that no rank frees
-// memory which another one uses, and then throws the error on which all ranks agree.
+// memory which another one uses. Then it throws the error on which all ranks agree.
 #pragma once
 
 #include <deque>
@@ -35,21 +35,21 @@ namespace hetsgd::mpi {
 
 using namespace realtime;
 
-// Where this rank computes.
-// The same function of the same facts gives it for every rank on every rank (cluster.cpp).
+// Where a rank computes. Every rank computes the placement of every rank, by the same function of
+// the same facts (cluster.cpp).
 struct Placement {
   Seat seat;
-  // That this process may use; the seat's cores are some of them.
+  // Cores that this process may use; the seat's cores are some of them.
   std::vector<int> cores;
   // The ranks of this host have more threads to run than cores: nobody spins.
   bool oversubscribed = false;
-  // With another rank of this host.
+  // This rank shares its GPU with another rank of this host.
   bool shares_gpu = false;
 };
 
 // The cluster keeps a run until its next one. Public functions below run() are called by the
-// channel's thread, one at a time, between begin() and end_run() of the Coordinator, but for gpus()
-// and new_group(), which processes call.
+// channel's thread, one at a time, between begin() and end_run() of the Coordinator. Exceptions are
+// gpus() and new_group(), which processes call.
 class Run final : public Local, public Groups, private LocalRun {
  public:
   // All references must outlive the run. Not collective.
@@ -73,14 +73,14 @@ class Run final : public Local, public Groups, private LocalRun {
   void make(const std::string& name, const SerialisedFactory& factory) override {
     make_service(name, [&] { return make_service_handler(factory); });
   }
-  // What the channel's thread does for the run at each of its looks: it drives unfinished sends.
+  // The work of the channel's thread for the run at each of its looks: it drives unfinished sends.
   Pace pace() override;
   // Some process has receives posted. False before the transport exists.
   bool still_receives() override {
     const Transport* const transport = started_;
     return transport && transport->still_receives();
   }
-  // For DeadlockVote.
+  // The waits of this rank's processes, for DeadlockVote.
   std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) override;
   // --- Groups, called by processes
   int new_group() override;
@@ -101,8 +101,8 @@ class Run final : public Local, public Groups, private LocalRun {
   // On the services' rank: starts the service, unless one of that name exists. Any thread.
   void make_service(const std::string& name,
                     const std::function<std::unique_ptr<ServiceHandler>()>& factory);
-  // fn, of the calling process, while the clocks of all ranks stand. The second form is collective
-  // over all workers, and fn runs on rank 0 alone.
+  // Runs fn, of the calling process, while the clocks of all ranks stand. The second form is
+  // collective over all workers, and fn runs on rank 0 alone.
   void while_paused(FunctionRef fn);
   void while_paused_together(MpiComm& comm, FunctionRef fn);
   // The world's mutex is held at both ends: asks for a pause, waits for it, runs fn, and gives it
@@ -144,7 +144,7 @@ class Run final : public Local, public Groups, private LocalRun {
   std::atomic<const Transport*> started_ = nullptr;
   // Outlives every group that refers to its communicators.
   GpuRanks gpus_;
-  // To MPI, which takes pointers to it.
+  // This rank's GPU memory is handed to MPI, which takes pointers to it.
   const bool gives_gpu_memory_;
   // The channel's thread has called enter_thread(). That thread only.
   bool channel_entered_ = false;
@@ -162,7 +162,7 @@ class Run final : public Local, public Groups, private LocalRun {
   std::deque<PauseRequest*> pause_requests_;
   std::uint64_t together_begun_ = 0, together_done_ = 0;
 
-  // Of this rank; empty but on the services' rank.
+  // The services of this rank. Empty except on the services' rank.
   ServiceList<MpiService> services_;
   // When unfinished sends last advanced. The channel's thread only.
   std::chrono::steady_clock::time_point progress_{};

@@ -60,7 +60,7 @@ void MpiComm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
   world().safepoint();
 }
 
-// Buffers on their way (Sends).
+// Buffers in flight (Sends).
 
 bool test(MPI_Request& request, MPI_Status* status) {
   int complete = 0;

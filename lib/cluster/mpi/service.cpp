@@ -145,8 +145,8 @@ void MpiService::handle(HeadReceive& head) {
 class MpiPort::Call {
  public:
   // waits: the caller waits from now on, so the receive is posted first, and the answer finds it.
-  // Else the receive is posted by await(): the sender of an answer takes a posted receive for
-  // somebody who waits, and would wait for a process that computes.
+  // Else await() posts the receive: the sender of an answer takes a posted receive for a caller
+  // that waits, and would itself wait for a process that computes.
   Call(MpiPort& port, int caller, bool waits, const ServiceCall& call)
       : transport_(port.transport_),
         host_(port.host_),
@@ -154,7 +154,7 @@ class MpiPort::Call {
         reply_(call.reply),
         reply_payload_(std::as_writable_bytes(call.reply_payload)) {
     Process& me = World::current();
-    // Before the request leaves: its answer may come at once.
+    // The receive is posted before the request leaves, because the answer may come at once.
     if (waits) post_receive();
     const RequestInfo info{.caller = caller,
                            .request_bytes = static_cast<std::int32_t>(call.request.size()),
@@ -203,7 +203,7 @@ class MpiPort::Call {
   Transport& transport_;
   const int host_, caller_;
   const std::span<std::byte> reply_, reply_payload_;
-  std::optional<HeadReceive> receive_;  // of the answer's head
+  std::optional<HeadReceive> receive_;  // receives the answer's head
   Seconds begin_{0};
 };
 
@@ -245,7 +245,8 @@ class MpiPort::Posted final : public PendingCall {
 
  private:
   World& world_;
-  // The call outlives that of the vocabulary which posts it, whose next one uses the staging.
+  // The posted call outlives the call of the vocabulary that posts it, and the next one uses the
+  // staging.
   std::array<HostScratch, 2> scratch_;
   HostedCall hosted_;
   Call call_;

@@ -27,28 +27,31 @@ namespace hetsgd::mpi {
 
 // The front of a request. All ranks run the same program, so it travels as it lies in memory.
 struct RequestInfo {
-  // Of CallerNumbers.
+  // Number of the waiting caller (CallerNumbers).
   std::int32_t caller = 0;
-  // What follows: the request's bytes, padding, and so many floats.
+  // Lengths of the parts that follow: the request in bytes, then padding, then the payload in
+  // floats.
   std::int32_t request_bytes = 0;
   std::uint64_t payload_count = 0;
-  // What the caller has room for: the answer must have exactly this size (floats, bytes).
+  // The caller's room: the answer must have exactly these sizes (payload in floats, reply in
+  // bytes).
   std::uint64_t reply_payload_count = 0;
   std::int32_t reply_bytes = 0;
   // No byte of the struct is left uninitialised.
   std::int32_t unused = 0;
 };
 
-// Numbers of those of this rank who wait for an answer at the same time: they are the answers'
-// tags, so no two of them may be equal. Blocking calls have even numbers, posted ones odd ones.
-// Thread-safe.
+// Numbers of the callers of this rank that wait for an answer at the same time. They are the
+// answers' tags, so no two of them may be equal. Blocking calls have even numbers, posted ones odd
+// ones. Thread-safe.
 class CallerNumbers {
  public:
-  // A process', for its blocking calls; process: Process::number. It is the process' and not the
-  // port's: two processes of a worker may share a port, and answers come in the order of the
-  // handler's choice.
+  // Number of a process, for its blocking calls; process: Process::number. It belongs to the
+  // process and not to the port: two processes of a worker may share a port, and answers come in
+  // the order of the handler's choice.
   static int of_process(int process) { return 2 * (process % kEach); }
-  // One posted call's. Numbers repeat after kEach calls: by then the earlier one must be complete.
+  // Number of one posted call. Numbers repeat after kEach calls: by then the earlier one must be
+  // complete.
   int of_post() { return 2 * static_cast<int>(posts_++ % unsigned{kEach}) + 1; }
 
  private:

@@ -27,15 +27,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What names the job among those of a host, as far as the launcher says it. Both processes must
-// have a variable with one value, or both none.
+// Variables that name the job among those of a host, as far as the launcher sets them. Processes of
+// one job have the same value of each variable, or both have none.
 constexpr std::array kJob = {"PMIX_NAMESPACE", "PMI_JOBID", "PMI_PORT", "SLURM_JOB_ID",
                              "SLURM_STEP_ID"};
 
 struct RankProcess {
   long pid = 0;
   bool started = false;  // it has come to the start
-  bool stopped = false;  // by SIGSTOP
+  bool stopped = false;  // stopped by SIGSTOP
   std::string command;
 };
 
@@ -81,7 +81,7 @@ bool has_mark(const fs::path& process) {
   return false;
 }
 
-// As the system's "PID (NAME) STATE ..." says.
+// Reads the state in the system's text "PID (NAME) STATE ...".
 bool is_stopped(const fs::path& process) {
   const std::string text = content(process / "stat");
   const std::size_t name_end = text.rfind(") ");
@@ -95,8 +95,8 @@ std::string command_of(const fs::path& process) {
   return text;
 }
 
-// By rank. A rank can be several processes: a script and what it has started, of which the youngest
-// is shown.
+// Processes of this job by rank. A rank can be several processes: a script and what it has started.
+// The youngest of them is shown.
 std::map<int, RankProcess> processes_of_job() {
   std::map<int, RankProcess> found;
   std::error_code ended;
@@ -173,7 +173,7 @@ StartState state_of_start() {
 
 namespace {
 
-// The launcher has so long to end the other ranks when the first one has ended itself.
+// Time that the launcher has to end the other ranks when the first one has ended itself.
 constexpr Seconds kLauncherTime{3};
 // A wait of more than this overflows the clock.
 constexpr Seconds kLongest{1e8};
@@ -211,8 +211,8 @@ bool StartWatch::wait(std::stop_token& stop, Seconds time) {
 }
 
 void StartWatch::watch(std::stop_token stop, Seconds limit) {
-  // Ranks that are not the first of their host leave the word to that one, and end themselves only
-  // if the launcher has not done it by then.
+  // Ranks that are not the first of their host leave the message to that one. They end themselves
+  // only if the launcher has not ended them by then.
   if (!wait(stop, limit)) return;
   const StartState state = state_of_start();
   if (!state.is_first && !wait(stop, kLauncherTime)) return;

@@ -25,29 +25,29 @@ namespace hetsgd::mpi {
 // never is, nothing else tells what they are.
 //
 // A process belongs to the same job if its environment has the same values of the launcher's
-// variables, and its rank stands there too. Whether it has come to the start is seen by the name of
-// one of its threads, since that is something that any process of the same user can read without a
-// file or a socket that somebody must clean up.
+// variables, and its rank stands there too. The name of one of its threads shows whether it has
+// come to the start. Any process of the same user can read that name, and no file or socket is left
+// to be cleaned up.
 
 // The name of the thread by which a rank shows the others of its host that it has come to the
 // start. At most 15 characters, as the kernel keeps no more.
 inline constexpr char kStartMark[] = "hetsgd-start";
 
-// What one look at this host shows. Other hosts are out of sight.
+// The result of one look at this host. Other hosts are out of sight.
 struct StartState {
   // No lower rank of this host has come, so this one speaks for all of them.
   bool is_first = true;
   // "rank 1 runs `sleep 100`, rank 2 has ended".
   std::string missing;
 };
-// Reads /proc: what cannot be read counts as no process of the job. Never throws for a process that
-// ends during the look.
+// Reads /proc: a process that cannot be read does not count as one of the job. Never throws for a
+// process that ends during the look.
 StartState state_of_start();
 
 // While it lives: when `limit` has passed, the lowest of this host's ranks that have come so far
-// says who is missing, and the process ends with the exit code of a runtime error. The other ranks
-// give the launcher time to end them, and end themselves where it does not. Only one is at work in
-// a process: one that is made while another lives does nothing.
+// says which ranks are missing. The process ends with the exit code of a runtime error. The other
+// ranks give the launcher time to end them, and end themselves where it does not. Only one is at
+// work in a process: one that is made while another lives does nothing.
 class StartWatch : NonCopyable {
  public:
   // Starts the thread, whose name shows the other ranks of this host that this one has come.

@@ -25,7 +25,7 @@ constexpr Seconds kProbeWait{10e-6};
 // Unfinished sends that each send looks after.
 constexpr std::size_t kReapedBySend = 4;
 
-// fn(begin, bytes) for each piece. Sender and receiver cut a message alike, as both know its
+// Calls fn(begin, bytes) for each piece. Sender and receiver cut a message alike, as both know its
 // length.
 template <class Fn>
 void for_each_piece(std::size_t bytes, Fn fn) {
@@ -46,7 +46,7 @@ void settle(Seconds limit, Done done) {
 
 }  // namespace
 
-// The bytes of several parts, read on and on. The parts are the caller's.
+// The bytes of several parts, read one after the other. The parts are the caller's.
 class Transport::Reader {
  public:
   Reader(std::span<const std::span<const std::byte>> parts, cuda::ExchangeMemory* gpu, Sending how)
@@ -66,7 +66,7 @@ class Transport::Reader {
     }
   }
   cuda::ExchangeMemory* gpu() const { return gpu_; }
-  // What is left lies together in memory of the host, and may go from there.
+  // True: the rest lies together in host memory, and may be sent from there.
   bool can_skip() const { return parts_.size() == 1 && !gpu_ && how_ == Sending::straight; }
   // The next bytes of the last part, where they lie.
   std::span<const std::byte> skip(std::size_t bytes) {
@@ -140,7 +140,7 @@ void Transport::send_pieces(int to, int tag, Reader& reader, std::size_t bytes) 
   std::unique_ptr<Sends::Buffer> probe;
   std::optional<Requests> direct;
   for_each_piece(bytes, [&](std::size_t at, std::size_t n) {
-    // Asked before each piece, at the cost of one MPI_Test.
+    // The probe is tested before each piece, at the cost of one MPI_Test.
     if (!direct && probe && reader.can_skip() && test(probe->request)) {
       direct.emplace(*this, "sends");
     }
@@ -170,8 +170,8 @@ bool Transport::poll(int from, int tag) {
   return found != 0;
 }
 
-// First counted, then tested: an abort that comes in between sees the count, so still_receives() is
-// never false while a receive is about to be posted.
+// The count rises before the test: an abort that comes in between sees the count, so
+// still_receives() is never false while a receive is about to be posted.
 void Transport::begin_receiving() {
   ++receivers_;
   if (!world_.aborting()) [[likely]]
@@ -307,8 +307,8 @@ void Requests::wait(Seconds TimeBreakdown::*account) {
   try {
     poll_until(world, *this, account);
   } catch (...) {
-    // Before the requests are cancelled by the destructor: the other side must be told, so that it
-    // lets go.
+    // The run is aborted before the destructor cancels the requests: the other side must be told,
+    // so that it lets go.
     world.abort(std::current_exception());
     throw;
   }
@@ -354,8 +354,9 @@ bool Requests::done() {
 
 void Requests::cancel() {
   if (!open_) return;
-  // Receives first, since others write to this memory. Then the count goes down, which is what the
-  // other ranks' direct sends wait for (`quiet`), and only then this rank waits for its own sends.
+  // Receives are cancelled first, since others write to this memory. Then the count goes down, for
+  // which the other ranks' direct sends wait (`quiet`). Only then this rank waits for its own
+  // sends.
   for (Receive& receive : receives_) {
     if (receive.request == MPI_REQUEST_NULL) continue;
     MPI_Cancel(&receive.request);

@@ -2,7 +2,7 @@
 //
 // Form of a message. A head of up to 4 KB, which MPI libraries send at once without a handshake:
 // its size, its kind of traffic and the first bytes. What is left follows in one piece or in
-// several. So a receiver knows what comes before it posts receives into the caller's memory, every
+// several. So a receiver knows what comes before it posts receives into the caller's memory. Every
 // size is checked, and the head tells when the sender sent.
 //
 // Sending, by states of what is left of a long message:
@@ -18,15 +18,15 @@
 //        |      the first piece has been matched
 //        +---------------------------------------------> direct: all that is left; waits
 //
-// If the receiver waits already (the head of a long message is sent by MPI_Issend, which says so),
-// what is left goes straight from the caller's memory, in one piece. Else a send must not wait for
-// the receiver (two ranks that send to each other first would stand still), so it copies. The copy
-// is made piece by piece into buffers that are kept for the next message. Each piece is on its way
-// while the next is copied, and pieces grow: the first is small, so that little of the copying is
-// not overlapped.
+// The head of a long message is sent by MPI_Issend, which tells whether the receiver waits already.
+// If so, what is left goes straight from the caller's memory, in one piece. Else a send must not
+// wait for the receiver (two ranks that send to each other first would stand still), so it copies.
+// The copy is made piece by piece into buffers that are kept for the next message. Each piece is in
+// flight while the next is copied, and pieces grow: the first is small, so that little of the
+// copying is not overlapped.
 //
-// The first piece also probes: it completes (MPI_Issend) when the receiver has posted its receive,
-// and a receiver that has the first piece posts the receives of all others at once. From then on
+// The first piece also probes: it completes (MPI_Issend) when the receiver has posted its receive.
+// A receiver that has the first piece posts the receives of all others at once. From then on
 // waiting for it cannot be waiting for anything else, and what is left goes straight from the
 // caller's memory. What was copied is not awaited by the sender: the channel's thread drives what
 // is unfinished (Sends).
@@ -36,16 +36,17 @@
 // of the first piece.
 //
 // Memory of GPUs, where the library takes pointers to it. The head lies in host memory; the pieces
-// are copied into buffers on the GPU, and nothing goes straight from the caller's memory, which
-// another process may not be able to open (cuda/rank_gpu.hpp).
+// are copied into buffers on the GPU, and nothing goes straight from the caller's memory. Another
+// process may not be able to open that (cuda/rank_gpu.hpp).
 //
-// Aborts. MPI may write to a posted receive until it is complete or cancelled, and may read from
-// memory that is being sent until that is complete. So a process that unwinds cancels its receives,
-// and keeps the memory of its direct sends until they are complete, until no rank receives any more
-// (`quiet`), or until a limit of time. Copied pieces belong to Sends, which outlives the run.
+// Aborts. MPI may write to a posted receive until it is complete or cancelled. It may read from
+// memory that is being sent until the send is complete. So a process that unwinds cancels its
+// receives. It keeps the memory of its direct sends until they are complete, until no rank receives
+// any more (`quiet`), or until a limit of time. Copied pieces belong to Sends, which outlives the
+// run.
 //
 // Tags. [type 2 bits | group 12 to 15 bits | user's tag 14 bits], and for pieces [type | number of
-// the message], so that pieces of two messages never mix, whoever receives them.
+// the message]. So pieces of two messages never mix, whichever process receives them.
 //    type 0   messages of Comm
 //    type 1   collectives
 //    type 2   "group" 0: requests, by service; 1: answers, by caller; 2 + g: sendrecv of group g
@@ -72,7 +73,7 @@ namespace hetsgd::mpi {
 
 using namespace realtime;
 
-// How MPI tags are divided among those who use them. A value; all functions are pure after the
+// How MPI tags are divided among their users. A value; all functions are pure after the
 // constructor.
 class Tags {
  public:
@@ -88,7 +89,7 @@ class Tags {
   // The tag of a message of Comm, and of one phase of a collective.
   int message(int group, int tag) const { return tag_of(0, group, tag); }
   int collective(int group, int tag) const { return tag_of(1, group, tag); }
-  // A request's number tells which service it is for, an answer's whose it is.
+  // The number of a request names its service, the number of an answer its caller.
   int request(int service) const { return tag_of(2, 0, service); }
   int answer(int caller) const { return tag_of(2, 1, caller); }
   // The tag of a sendrecv, which is matched apart from messages.
@@ -111,18 +112,18 @@ class Tags {
 // library advance everything else. Errors (runtime).
 bool test(MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE);
 
-// Buffers on their way. One per process, which outlives the runs: a message that nobody receives
-// stays on its way.
+// Buffers in flight. There is one Sends per process, which outlives the runs, because a message
+// that nobody receives stays in flight.
 //
 //             take()            MPI_Isend           watch()                 complete
-//    free ------------> filled ------------> sent ----------> on its way ------------> free
+//    free ------------> filled ------------> sent ----------> in flight  ------------> free
 //                                                   reap() looks after it
 //
-// Thread-safe: processes take and watch, and whoever reaps finishes what others have sent.
+// Thread-safe: processes take and watch, and a thread that reaps also finishes the sends of others.
 class Sends {
  public:
   static Sends& get();
-  // Belongs to its holder between take() and watch(), to Sends else.
+  // A buffer belongs to its holder between take() and watch(), otherwise to Sends.
   struct Buffer {
     MPI_Request request = MPI_REQUEST_NULL;
     // A power of 2: buffers are kept by size class.
@@ -138,19 +139,19 @@ class Sends {
   void watch(std::unique_ptr<Buffer> buffer);
   // Called when something is unfinished that was not before. Set once, before the first send.
   void on_unfinished(std::function<void()> tell) { tell_ = std::move(tell); }
-  // Looks after at most `count` of those that were unfinished, in turns; true: some have finished.
+  // Tests at most `count` of the unfinished buffers, in turns; true: some have finished.
   bool reap(std::size_t count);
   bool idle() const { return unfinished_ == 0; }
 
  private:
-  // Mutex held: back to the free ones of its size.
+  // Puts the buffer back among the free ones of its size. Mutex held.
   void give(std::unique_ptr<Buffer> buffer);
 
   std::function<void()> tell_;
   // Guards all below, but for the atomic.
   std::mutex mutex_;
   std::vector<std::unique_ptr<Buffer>> on_their_way_;
-  // Which one reap() looks after next.
+  // Index of the buffer that reap() tests next.
   std::size_t next_ = 0;
   // By size class: the exponent of the capacity.
   using Free = std::array<std::vector<std::unique_ptr<Buffer>>, 32>;
@@ -159,13 +160,13 @@ class Sends {
   std::atomic<std::size_t> unfinished_ = 0;
 };
 
-// What stands at the front of a head.
+// The struct at the front of a head.
 struct HeadInfo {
   // The length of the whole message, without this struct.
   std::uint64_t bytes = 0;
   // Numbers the messages of one sender: the tag of the pieces.
   std::uint32_t number = 0;
-  // Traffic.
+  // The kind, a value of Traffic.
   std::int32_t kind = 0;
 };
 // Bytes of the message that travel in its head, so that with HeadInfo it fits into a page.
@@ -184,7 +185,7 @@ class Transport {
 
   World& world() { return world_; }
   const Tags& tags() const { return tags_; }
-  // In the world, as all ranks of this file.
+  // This rank in the world, as all ranks in this file.
   int rank() const { return rank_; }
 
   // straight: from the caller's memory where the receiver waits; copied: never.
@@ -204,11 +205,11 @@ class Transport {
   friend class HeadReceive;
   friend class Requests;
   class Reader;
-  // What is left of a message when nobody waits for it: `bytes` bytes of the reader.
+  // Sends the rest of a message that nobody waits for: `bytes` bytes of the reader.
   void send_pieces(int to, int tag, Reader& reader, std::size_t bytes);
-  // Around the time in which a process has MPI requests on memory of its own. Where the run is
-  // aborted already, begin_receiving() unwinds instead: no receive is posted after the abort, and
-  // once none is open, none ever will be.
+  // The two calls enclose the time in which a process has MPI requests on memory of its own. Where
+  // the run is aborted already, begin_receiving() unwinds instead: no receive is posted after the
+  // abort, and once none is open, none ever will be.
   void begin_receiving();
   void end_receiving() { --receivers_; }
 
@@ -217,7 +218,7 @@ class Transport {
   const int rank_;
   const std::atomic<bool>& quiet_;
   const Tags tags_;
-  // Messages sent by this rank so far: numbers them.
+  // Messages sent by this rank so far. The count numbers them.
   std::atomic<std::uint32_t> sent_ = 0;
   // HeadReceives and Requests that are open.
   std::atomic<int> receivers_ = 0;
@@ -237,7 +238,7 @@ class HeadReceive final : public Poll, NonCopyable {
   HeadReceive(Transport& transport, int from, int tag, std::string (*what)(int from, int tag));
   ~HeadReceive();
 
-  // One look. Never blocks.
+  // Tests the receive once. Never blocks.
   bool done() override;
   // Returns when MPI does not write to the buffer any more, or after a limit of time. A message
   // that came meanwhile is lost with the run.
@@ -250,7 +251,8 @@ class HeadReceive final : public Poll, NonCopyable {
   // The message's first bytes, kHeadData at most.
   std::span<const std::byte> data() const;
   // The message, whose length the caller knows and has checked, into the caller's memory: what came
-  // with the head is copied, and what follows is received there. Blocks while it is on its way.
+  // with the head is copied, and what follows is received there. Blocks while the message is in
+  // flight.
   void take(std::span<std::byte> message);
   void take(const MessageMemory& message);
   // The bytes that come after the head alone.
@@ -278,14 +280,14 @@ class Requests final : public Poll, NonCopyable {
  public:
   // what: for reports. Unwinds where the run is aborted already.
   Requests(Transport& transport, std::string what);
-  // Aborts the run and waits like cancel(), if an exception leaves requests behind: the memory that
-  // they refer to is the caller's, who is about to free it.
+  // Aborts the run and waits like cancel(), if an exception leaves requests behind: their memory
+  // belongs to the caller, which is about to free it.
   ~Requests();
 
-  // Exactly so many bytes must come (checked when they have; the error names both ranks). More than
-  // 1 GiB are several messages, as MPI counts in int.
+  // Exactly data.size() bytes must come (checked when they have; the error names both ranks). More
+  // than 1 GiB are several messages, as MPI counts in int.
   void receive(int from, int tag, std::span<std::byte> data);
-  // As many as come, up to 1 GiB; `received`: how many, when done.
+  // Receives as many bytes as come, up to 1 GiB; `received`: their number, when done.
   void receive_up_to(int from, int tag, std::span<std::byte> data, std::size_t& received);
   // data must not change until done(). Split as by receive().
   void send(int to, int tag, std::span<const std::byte> data);
@@ -305,10 +307,11 @@ class Requests final : public Poll, NonCopyable {
     MPI_Request request;
     int from;
     std::size_t bytes;
-    // Where any number up to `bytes` may come: how many did; null: exactly those.
+    // Number of bytes that came, where any number up to `bytes` may come; null: exactly `bytes`
+    // must.
     std::size_t* received;
   };
-  // Each looks at its requests in the order of their begin, from the first that is not complete on.
+  // Each looks at its requests in the order of their start, from the first that is not complete on.
   bool receives_done();
   bool sends_done();
   // Throws CheckFailure where the length is another one.

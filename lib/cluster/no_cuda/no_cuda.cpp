@@ -1,4 +1,4 @@
-// The place of cluster/cuda in a binary without CUDA, where no worker has a GPU.
+// Replaces cluster/cuda in a binary without CUDA, where no worker has a GPU.
 #include "cluster/cuda/gpu_group.hpp"
 #include "cluster/cuda/rank_gpu.hpp"
 #include "core/error.hpp"

@@ -1,4 +1,4 @@
-// What a binary without MPI knows of the cluster "mpi".
+// The cluster "mpi" in a binary without MPI: its name, and how to build a binary that has it.
 #include "cluster/cluster.hpp"
 #include "core/error.hpp"
 

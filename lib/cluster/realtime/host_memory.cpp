@@ -10,7 +10,7 @@ bool is_device_memory(const void* memory, std::size_t bytes) {
 }
 
 bool copied_on_device(void* to, const void* from, std::size_t bytes) {
-  if (bytes % sizeof(float) != 0) return false;  // devices copy numbers
+  if (bytes % sizeof(float) != 0) return false;  // devices copy floats
   if (!is_device_memory(to, bytes) || !is_device_memory(from, bytes)) return false;
   Device& device = *World::current().device;
   device.copy(bytes / sizeof(float), static_cast<const float*>(from), static_cast<float*>(to));

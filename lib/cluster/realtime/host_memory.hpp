@@ -35,11 +35,11 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
 
 // True if the calling process has a device and the host does not reach `memory`, of `bytes` > 0.
 bool is_device_memory(const void* memory, std::size_t bytes);
-// Where both are memory of the calling process' device, copies there and returns true when the data
+// Where both are memory of the calling process's device, copies there. Returns true when the data
 // have arrived, for other devices of the GPU, too. Else false, and nothing is copied.
 bool copied_on_device(void* to, const void* from, std::size_t bytes);
 
-// A view by the calling process' device, counted in its breakdown: the time of copying is
+// A view by the calling process's device, counted in its breakdown: the time of copying is
 // communication.
 //
 // Its copy lies in Process::staging, which is reused by the next call: element 0 for `read`, 1 for

@@ -8,7 +8,7 @@ namespace hetsgd::realtime {
 
 // Pins the calling thread and makes its device, whose own threads inherit the pinning.
 void LocalRun::set_up(Process& me, Seat seat) {
-  // Where the system refuses the worker runs unpinned, and the report says so.
+  // If the system refuses, the worker runs unpinned, and the report says so.
   if (!seat.pinned.empty() && !pin_to(seat.pinned)) seat.pinned.clear();
   // A thread starts with the mask of its maker, which may be a pinned worker.
   if (seat.pinned.empty()) pin_to(cores_);
@@ -32,8 +32,8 @@ void LocalRun::start_worker(int rank, const Seat& seat, Body body) {
   });
 }
 
-// It starts in the middle of a run, so there is no await_start(). The parent is set before the
-// thread exists: from then on an unwound parent waits for this process.
+// A background task starts in the middle of a run, so there is no await_start(). The parent is set
+// before the thread exists: from then on an unwound parent waits for this process.
 Process& LocalRun::start_background_task_on(const DeviceSpec& device, Process& parent,
                                             const std::string& name, ProcessKind kind, Body body) {
   auto process = std::make_unique<Process>();
@@ -51,8 +51,8 @@ Process& LocalRun::start_background_task_on(const DeviceSpec& device, Process& p
   });
 }
 
-// A service starts with the mask of the worker that happens to open it first, which would share its
-// cores with that worker for the whole run: hence pin_to(cores_).
+// A service starts with the mask of the worker that happens to open it first. It would share that
+// worker's cores for the whole run: hence pin_to(cores_).
 void LocalRun::start_service(const std::string& name, Body body) {
   auto process = std::make_unique<Process>();
   process->name = service_name(name);
@@ -76,7 +76,7 @@ ClusterReport LocalRun::local_report() const {
                               .breakdown = account_of(*process),
                               .cores = process->pinned});
   }
-  // What a background task sends, its worker has sent. Its times are in the account already.
+  // Bytes that a background task sends count as its worker's. Its times are in the account already.
   for (const auto& process : world_.processes()) {
     if (process->kind == ProcessKind::worker || process->kind == ProcessKind::service) continue;
     const auto worker = std::ranges::find(report.workers, process->rank, &WorkerReport::rank);

@@ -1,6 +1,6 @@
 // LocalRun: what one operating-system process does for a run in real time, whichever cluster it
-// belongs to. It starts the threads of its workers, of their background tasks and of services,
-// gives each its cores and its device, and reports what the workers did.
+// belongs to. It starts the threads of its workers, of their background tasks and of services, and
+// gives each its cores and its device. It reports what the workers did.
 //
 // The life of each kind of thread:
 //
@@ -35,8 +35,8 @@ class LocalRun {
  protected:
   using Body = std::function<void(Process&)>;
 
-  // options: must outlive the run. cores: of this process. at_once: how many threads of this run
-  // can run at once, which is less than the cores where other ranks share them.
+  // options: must outlive the run. cores: those of this process. at_once: how many threads of this
+  // run can run at once, which is less than the cores where other ranks share them.
   LocalRun(const ClusterOptions& options, std::vector<int> cores, int at_once)
       : options_(options), cores_(std::move(cores)), world_(at_once) {}
   ~LocalRun() = default;
@@ -45,8 +45,8 @@ class LocalRun {
   // run's owner before World::run(). In all three, an exception of the thread, set-up included,
   // aborts the run; Error(runtime) of the call itself: no thread to be had.
   void start_worker(int rank, const Seat& seat, Body body);
-  // Of the same worker, with a device of its own. It is pinned to no core. Called by `parent`, or
-  // by another process of the run; `kind`: background_task or background.
+  // Starts a background task of the same worker, with a device of its own. It is pinned to no core.
+  // Called by `parent`, or by another process of the run; `kind`: background_task or background.
   Process& start_background_task_on(const DeviceSpec& device, Process& parent,
                                     const std::string& name, ProcessKind kind, Body body);
   // Any thread, while the run goes on.
@@ -54,9 +54,9 @@ class LocalRun {
   // Called by a thread that has just made its device, for what a cluster needs besides.
   virtual void prepare(Process& me) { static_cast<void>(me); }
 
-  // Of the workers in this process: times, and what they and their background tasks have sent. Only
-  // when all workers and background tasks have ended (World::run's hook `ended`, or after it):
-  // their breakdowns are written without a lock by their own threads.
+  // The report on the workers in this process: their times, and the bytes that they and their
+  // background tasks have sent. Only when all workers and background tasks have ended (World::run's
+  // hook `ended`, or after it): their breakdowns are written without a lock by their own threads.
   ClusterReport local_report() const;
 
   const ClusterOptions& options_;

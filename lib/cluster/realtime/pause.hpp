@@ -1,5 +1,5 @@
 // Pause: the state of a world whose clock is to stand while one thread runs, or none. It decides
-// who may run; the world acts on it. All members are called under the world's mutex.
+// which threads may run; the world acts on it. All members are called under the world's mutex.
 //
 // A pause of this process's own:
 //
@@ -40,7 +40,7 @@ class Pause {
   // `me` must not run.
   bool holds_back(const Process& me) const { return is_on() && holder_ != &me; }
   bool is_held_by(const Process& me) const { return is_on() && holder_ == &me; }
-  // It came from outside, and no process here may run.
+  // The pause came from outside, and no process here may run.
   bool is_outside() const { return is_on() && !holder_; }
   // Since when nobody here runs, as rank 0 is told; 0: somebody does.
   std::int64_t stopped_at() const { return stopped_at_ns_; }
@@ -62,7 +62,7 @@ class Pause {
   Process* all_stopped() {
     if (state_ != State::stopping) return nullptr;
     const std::int64_t now = TrainingClock::monotonic_ns();
-    if (!holder_) {  // rank 0 decides about the instant, which lies later if another rank stops later
+    if (!holder_) {  // rank 0 chooses the instant: later if another rank stops later
       state_ = State::stopped;
       stopped_at_ns_ = now;
       return nullptr;
@@ -77,7 +77,8 @@ class Pause {
     state_ = State::standing;
     clock_.stop(at);
   }
-  // From `standing` of a pause from outside, and back to it. In between held back are all but `to`.
+  // These two lead from `standing` of a pause from outside to `granted` and back. In between all
+  // processes but `to` are held back.
   void grant(Process& to) {
     state_ = State::granted;
     holder_ = &to;
@@ -86,8 +87,8 @@ class Pause {
     state_ = State::standing;
     holder_ = nullptr;
   }
-  // The clock goes on at the instant `at`, if it stood. From every state: an abort ends a pause that
-  // has only begun, too; then go_on() does nothing.
+  // The clock goes on at the instant `at`, if it stood. Allowed in every state: an abort also ends
+  // a pause that has only begun; then go_on() does nothing.
   void end(std::int64_t at) {
     clock_.go_on(at);
     state_ = State::off;
@@ -100,7 +101,7 @@ class Pause {
 
   TrainingClock& clock_;
   State state_ = State::off;
-  // Who may run; null: nobody. Only a pause from outside is on with a null holder.
+  // The process that may run; null: none may. Only a pause from outside is on with a null holder.
   Process* holder_ = nullptr;
   std::int64_t stopped_at_ns_ = 0;  // monotonic; 0: none from outside has stopped everybody
 };

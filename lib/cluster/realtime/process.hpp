@@ -49,7 +49,7 @@ struct Unwind {};
 // mutex.
 class Wait {
  public:
-  // Must be cheap, as it is called at every wake-up, and must not block. Whoever changes what it
+  // Must be cheap, as it is called at every wake-up, and must not block. Code that changes what it
   // reads calls World::wake().
   virtual bool ready() const = 0;
   virtual std::string describe() const = 0;  // for the deadlock report
@@ -89,14 +89,14 @@ class Poll {
   // at most once, in place of further looks.
   virtual void cancel() = 0;
   virtual std::string describe() const = 0;
-  // The other side is there, and bytes are on their way.
+  // The other side is there, and bytes are in flight.
   virtual bool transfers() const { return false; }
 
  protected:
   ~Poll() = default;
 };
 
-// What a process is to the run:
+// The role of a process in the run:
 //   worker           runs the algorithm on its rank; the run's times are those of workers
 //   background_task  a second process of a worker, started by the algorithm
 //   background       makes calls that another process has started (started_calls.hpp), and like a
@@ -109,30 +109,30 @@ inline bool keeps_run(ProcessKind kind) {
 }
 
 // A thread of the run. The world owns it from its start until the end of the run, longer than its
-// thread, so that reports and wake-ups may refer to processes that have ended.
+// thread lives. So reports and wake-ups may refer to processes that have ended.
 struct Process {
   std::string name;  // blocking.hpp
   ProcessKind kind = ProcessKind::worker;
   int rank = 0;
-  int number = 0;                      // of the processes of this address space, from 0 on
-  Process* parent = nullptr;           // of a background task: its worker
+  int number = 0;                      // among the processes of this address space, from 0 on
+  Process* parent = nullptr;           // starter of a background process; else null
   std::unique_ptr<Device> device;      // made by its own thread; null for services
   std::string device_text;             // WorkerReport.device
-  std::vector<int> pinned;             // to these cores; empty: to none
+  std::vector<int> pinned;             // pinned to these cores; empty: not pinned
   std::array<HostScratch, 2> staging;  // host_memory.hpp
-  // Where MPI takes pointers to GPU memory and the device is a GPU (mpi/message_memory.hpp).
+  // Set where MPI takes pointers to GPU memory and the device is a GPU (mpi/message_memory.hpp).
   std::shared_ptr<cuda::ExchangeMemory> exchange;
   TimeBreakdown breakdown;  // written by its own thread only
   // The worker shares it with its background tasks; null until it has one. Processes that make
   // started calls (ProcessKind::background) have none.
   std::shared_ptr<WorkerAccount> account;
-  const TrainingClock* clock = nullptr;  // of its world
+  const TrainingClock* clock = nullptr;  // the world's clock
   Seconds delay_owed{0};  // straggler delay asked for and not yet made; < 0: made in excess
   std::thread thread;
 
   // Guarded by the world's mutex.
   std::condition_variable woken;  // only the process itself waits on it: notify_one suffices
-  // What a waker looks at and writes lies in one line of the cache, with nothing that the process
+  // The fields that a waker reads and writes lie in one cache line, with nothing that the process
   // writes while it runs.
   alignas(64) const Wait* wait = nullptr;  // null: not blocked
   const Poll* poll = nullptr;              // null: does not poll
@@ -155,10 +155,10 @@ struct Process {
     share == &TimeBreakdown::compute ? account->computed(end - took, end)
                                      : account->communicated(end - took, end);
   }
-  // What it waits for, under the world's mutex. Nothing: it runs, sleeps until a deadline or is about
-  // to run, and one such process is enough for the run not to be a deadlock. One that polls is
-  // listed: whether another rank will ever answer is not for this rank to say
-  // (World::blocked_since).
+  // The wait that the process is in, under the world's mutex. Nothing: it runs, sleeps until a
+  // deadline or is about to run, and one such process is enough for the run not to be a deadlock. A
+  // process that polls is listed, because this rank cannot say whether another rank will ever
+  // answer (World::blocked_since).
   std::optional<BlockedProcess> blocked() const {
     if (poll) return BlockedProcess{name, poll->describe(), since};
     if (wait) {  // what it waits for may be there

@@ -15,10 +15,11 @@
 
 namespace hetsgd::realtime {
 
-// ThreadsMonitor: lock and condition on the world's mutex, so that a deadlock report sees who waits
-// for what.
+// ThreadsMonitor: lock and condition on the world's mutex, so that a deadlock report sees which
+// process waits for what.
 //
-// A process and one monitor; holder_ names who holds it, queue_ and waiters_ list the others:
+// A process and one monitor; holder_ names the process that holds it, queue_ and waiters_ list the
+// others:
 //
 //             lock(), taken               holder_ is null
 //   outside ---------------> queued ----------------------> holds
@@ -29,7 +30,7 @@ namespace hetsgd::realtime {
 //         +---------------------------------------------------+          notify_all()
 //
 // It is not a std::mutex, because its owner may block in the vocabulary with it held, be stopped by
-// a pause or be unwound, and because a deadlock report names the processes that want it.
+// a pause or be unwound. A deadlock report also names the processes that want it.
 //
 // Pauses: lock() is a safepoint before the lock is taken. The function of a pause must not wait,
 // as the holder of the monitor would be stopped: there lock() takes a free monitor at once and
@@ -47,8 +48,8 @@ class ThreadsMonitor final : public Monitor {
   void lock() override;
   void unlock() override;
   // ready() is called by the waiting process itself, with the monitor held and without the world's
-  // mutex: a slow one holds up those who want the monitor, nobody else. It is called again after
-  // each notify_all().
+  // mutex: a slow one holds up the processes that want the monitor, and no others. It is called
+  // again after each notify_all().
   void wait(const std::function<bool()>& ready, std::string_view what) override;
   // With or without the monitor held, from any process of the run.
   void notify_all() override;
@@ -66,8 +67,8 @@ class ThreadsMonitor final : public Monitor {
 
   World& world_;
   Process* holder_ = nullptr;     // null: it is free
-  std::vector<Process*> queue_;   // for the lock
-  std::vector<Waiter*> waiters_;  // for a notification; each on its process's stack
+  std::vector<Process*> queue_;   // processes that wait for the lock
+  std::vector<Waiter*> waiters_;  // wait for a notification; each on its process's stack
 };
 
 namespace {
@@ -93,7 +94,7 @@ class Enlisted : NonCopyable {
 // over; so what runs in a pause takes the plain mutex.
 void ThreadsMonitor::lock() {
   Process& me = World::current();
-  if (me.in_pause) {  // it may not wait: who holds the monitor is stopped
+  if (me.in_pause) {  // it may not wait: the holder of the monitor is stopped
     const auto guard = world_.lock();
     if (holder_) {
       throw CheckFailure(me.name + " locks a monitor inside of a pause, but " + holder_->name +
@@ -130,21 +131,21 @@ void ThreadsMonitor::unlock() {
   release();
 }
 
-// Everybody who wants the lock is woken, and the first that runs gets it; the others go back to
-// sleep. Queues are short, and handing the lock to one of them would keep the rest waiting as long
-// as that one is held back by a pause.
+// Every process that wants the lock is woken, and the first that runs gets it; the others go back
+// to sleep. Queues are short, and handing the lock to one of them would keep the rest waiting as
+// long as that one is held back by a pause.
 void ThreadsMonitor::release() {
   holder_ = nullptr;
   for (Process* process : queue_) world_.wake(*process);
 }
 
-// The lock is given back and the waiter is listed in one critical section: whoever makes ready()
-// true needs the lock for it, so its notify_all() finds the waiter in the list.
+// The lock is given back and the waiter is listed in one critical section: a process that makes
+// ready() true needs the lock for it, so its notify_all() finds the waiter in the list.
 void ThreadsMonitor::wait(const std::function<bool()>& ready, std::string_view what) {
   Process& me = World::current();
   while (!ready()) {
-    // lock(), not enter(): who parks for a pause here would hold the monitor, which the function of
-    // a pause may lock. block() sees an abort.
+    // lock(), not enter(): a process that parked for a pause here would hold the monitor, which the
+    // function of a pause may lock. block() sees an abort.
     auto guard = world_.lock();
     HETSGD_CHECK(holder_ == &me);
     release();
@@ -202,8 +203,8 @@ void ProcessEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn
   world_.safepoint();
 }
 
-// As compute(), with a look at the token before fn, after it and in every slice of the delay. The
-// step is counted even if it was cut, since the scenario has been asked for its delay.
+// Works like compute(), with a look at the token before fn, after it and in every slice of the
+// delay. The step is counted even if it was cut, since the scenario has been asked for its delay.
 bool ProcessEndpoint::compute_cancellable(CancellationToken& token, const Work&, ComputeKind kind,
                                           FunctionRef fn) {
   const std::atomic<bool>& cancelled = static_cast<ThreadsCancellationToken&>(token).cancelled();
@@ -224,9 +225,9 @@ std::unique_ptr<CancellationToken> ProcessEndpoint::make_cancellation_token() {
   return std::make_unique<ThreadsCancellationToken>();
 }
 
-// What the scenario and the worker's speed add to a computation that took `duration`. The scenario
-// is asked with the number of the step, as in `sim`: one that depends on nothing else slows the
-// same worker down in the same iteration on every cluster.
+// The time that the scenario and the worker's speed add to a computation that took `duration`. The
+// scenario is asked with the number of the step, as in `sim`: one that depends on nothing else
+// slows the same worker down in the same iteration on every cluster.
 Seconds ProcessEndpoint::straggle(ComputeKind kind, Seconds start, Seconds duration) {
   if (kind == ComputeKind::transfer) return Seconds(0);
   const Seconds slowed = duration / speed_;
@@ -237,9 +238,8 @@ Seconds ProcessEndpoint::straggle(ComputeKind kind, Seconds start, Seconds durat
   return options_.scenario->stretched(process_.rank, iteration, start, slowed) - duration;
 }
 
-// Sleeps end late. What one took too long is owed by the next (delay_owed < 0), so that the sum of
-// all delays is what the scenario asked for. delay_owed is that difference at any time:
-//   delay_owed = delay_requested - delay_achieved
+// Sleeps end late. The excess of one is taken off the next (delay_owed < 0), so that the sum of all
+// delays is what the scenario asked for. At any time delay_owed = delay_requested - delay_achieved.
 bool ProcessEndpoint::delay(Seconds from, Seconds requested, const std::atomic<bool>* unless) {
   TimeBreakdown& breakdown = process_.breakdown;
   process_.delay_owed += requested;

@@ -42,11 +42,11 @@ class ProcessEndpoint : public Endpoint {
   TimeBreakdown& time_breakdown() override { return process_.breakdown; }
   TimeBreakdown account() override { return account_of(process_); }
 
-  // On the calling thread; `work` is not looked at. Returns when the device has the results.
+  // Runs fn on the calling thread; `work` is ignored. Returns when the device has the results.
   // Delays are made precise in the sum: by what one delay takes too long, the next is shorter.
   void compute(const Work& work, ComputeKind kind, FunctionRef fn) override;
-  // False, and no step is counted, if the token was cancelled before. If it was cancelled meanwhile fn
-  // has run to its end, and the rest of the delay was dropped.
+  // Returns false and counts no step if the token was cancelled before. If it was cancelled
+  // meanwhile, fn has run to its end, and the rest of the delay was dropped.
   bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
                            FunctionRef fn) override;
   std::unique_ptr<CancellationToken> make_cancellation_token() override;

@@ -270,7 +270,8 @@ void Scheduler::run_stopped(Lock& guard, FunctionRef fn) {
   run_alone(guard, fn, [this] { end_pause(); });
 }
 
-// While nobody else runs. after() is called with the mutex when fn has ended, however.
+// Runs fn while nobody else runs. after() is called with the mutex held when fn has returned or
+// thrown.
 template <class After>
 void Scheduler::run_alone(Lock& guard, FunctionRef fn, After after) {
   struct Ended {

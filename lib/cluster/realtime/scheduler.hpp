@@ -1,4 +1,4 @@
-// Scheduler: who of the processes of a run may run, who is blocked, the clock and the pause. How
+// Scheduler: which processes of a run may run and which are blocked, the clock and the pause. How
 // processes begin and end, and the abort, are the world's (world.hpp), which derives from it.
 //
 // One mutex guards all coordination state of a run (mailboxes, rendezvous, service queues,
@@ -62,7 +62,8 @@ class Scheduler : NonCopyable {
   // Throws Unwind when the run is aborted, so a caller must not yet have lent its memory to others;
   // CheckFailure in the function of a pause or of a computation, where nobody answers.
   Lock enter();
-  // The end of one, and where no mutex is needed. Without an abort or a pause it is one load.
+  // The end of such a call, and a safepoint where no mutex is needed. Without an abort or a pause
+  // it is one load.
   void safepoint();
   // The mutex without a safepoint, for work that must be completed even when the run is aborted.
   Lock lock();
@@ -85,7 +86,7 @@ class Scheduler : NonCopyable {
   // Returns when no pause holds the calling process back.
   void await_end_of_pause(Lock& lock);
   void come_back(Lock& lock);
-  // A pause or an abort is on: what does not take the mutex must look.
+  // A pause or an abort is on: code that does not take the mutex must look.
   bool wants_attention() const { return attention_.load(std::memory_order_relaxed); }
   // A process that shares the cores with other ranks does not spin before it gives its core away.
   // Set before the first process starts.
@@ -124,18 +125,18 @@ class Scheduler : NonCopyable {
   void grant(Process& process);  // mutex held
   void run_granted(Lock& lock, FunctionRef fn);
   void resume_from_outside(Lock& lock, std::int64_t at);
-  // Since when (training clock) nobody here can go on without others, and who waits for what.
-  // Empty: somebody can, or the world is stopped, or the run is aborted.
+  // Since when (training clock) nobody here can go on without others, and the waits of all
+  // processes. Empty: somebody can, or the world is stopped, or the run is aborted.
   std::optional<Seconds> blocked_since(std::vector<BlockedProcess>& waiting);
 
  protected:
-  // cores: how many threads can run at once; decides who may spin before it sleeps.
+  // cores: how many threads can run at once; decides which processes may spin before it sleeps.
   explicit Scheduler(int cores) : cores_(cores) {}
   ~Scheduler() = default;
 
   // --- for the world, mutex held -----------------------------------------------------------------
-  // A process that is about to run: it counts from here on, else its starter, which may block at
-  // once, looks deadlocked. take_back: its thread could not be started.
+  // Adds a process that is about to run. It counts as running from here on; else its starter, which
+  // may block at once, would look deadlocked. take_back: its thread could not be started.
   Process& add(std::unique_ptr<Process> process);
   void take_back(Process& last);
   // On the thread of `me`, first and last. The world calls look() when it has ended.
@@ -152,16 +153,16 @@ class Scheduler : NonCopyable {
   // The clock runs since the instant `origin`, and everybody is woken.
   void start_clock(std::int64_t origin);
   bool clock_begun() const { return clock_.begun(); }
-  // Wakes everybody: each process finds aborting() in its block() and is unwound from there, or goes
-  // on to its next safepoint where it is in nobody's way.
+  // Wakes everybody: each process finds aborting() in its block() and is unwound from there, or
+  // goes on to its next safepoint, where nobody uses its memory.
   void begin_abort();
   void wake_all();
   const std::vector<std::unique_ptr<Process>>& all() const { return processes_; }
 
  private:
-  // Nobody can go on, which this error says: the run is to be aborted. Mutex held.
+  // No process can go on, as `error` says: aborts the run. Mutex held.
   virtual void deadlocked(std::exception_ptr error) = 0;
-  // `n` more of the kind of `me` run, or fewer.
+  // Counts `n` more processes of the kind of `me` as running, or fewer.
   void count(const Process& me, int n);
   bool held(const Process& me) const { return pause_.holds_back(me); }
   void await_signal(Lock& lock, Process& me);
@@ -187,8 +188,8 @@ class Scheduler : NonCopyable {
   // only while running_ + spinning_ < cores_.
   int spinning_ = 0;
   int waits_for_others_ = 0;  // processes in block_for_others
-  // Written under the mutex only. Read without it by threads that wait elsewhere (waiting.hpp); who
-  // holds the mutex can rely on it not to change.
+  // Written under the mutex only. Read without it by threads that wait elsewhere (waiting.hpp); a
+  // thread that holds the mutex can rely on it not to change.
   std::atomic<bool> aborting_ = false;
   std::atomic<bool> attention_ = false;  // aborting or pausing: safepoints take the slow path
   Pause pause_{clock_};

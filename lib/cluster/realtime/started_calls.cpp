@@ -6,8 +6,8 @@
 
 namespace hetsgd::realtime {
 
-// What the communicator, its calls and the background process share; the last of them frees it.
-// Guarded by the world's mutex.
+// State that the communicator, its calls and the background process share; the last of them frees
+// it. Guarded by the world's mutex.
 struct StartedCalls::Queue {
   World& world;
   std::deque<Call*> open = {};         // the first is being made
@@ -15,9 +15,9 @@ struct StartedCalls::Queue {
   bool closed = false;                 // nothing more is started
 };
 
-// Lives until it is complete or the background process has ended, although the queue does not own
-// it: what settle() waits for. `complete` and `caller` are guarded by the world's mutex; `time` is
-// written by the background process before `complete`, and read after it.
+// A call lives until it is complete or the background process has ended, although the queue does
+// not own it: settle() waits for that. `complete` and `caller` are guarded by the world's mutex;
+// `time` is written by the background process before `complete`, and read after it.
 class StartedCalls::Call final : public PendingCall {
  public:
   Call(std::shared_ptr<Queue> queue, const CollectiveRequest& what)
@@ -93,9 +93,9 @@ std::unique_ptr<PendingCall> StartedCalls::start(const CollectiveRequest& reques
   return call;
 }
 
-// Until the communicator is gone (closed) or only services are left (finishing), and everything
-// that was started has been made. A call stays in the queue while it is made: should it throw, it
-// is left behind there with those after it, and nobody looks at them again.
+// Goes on until the communicator is gone (closed) or only services are left (finishing), and
+// everything that was started has been made. A call stays in the queue while it is made: if it
+// throws, it is left behind there with those after it, and nobody looks at them again.
 void StartedCalls::make_all(Queue& queue, Comm& twin) {
   World& world = queue.world;
   auto lock = world.enter();

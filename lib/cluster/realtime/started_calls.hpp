@@ -1,7 +1,8 @@
 // The calls that are started on one communicator of this rank (pending.hpp): a background process
-// of the process that starts the first makes them, one after the other, on a twin of the
-// communicator whose calls meet those of other twins alone. So a started call and a blocking one of
-// the same group cannot be taken for each other, whichever comes first on a rank.
+// makes them, one after the other, on a twin of the communicator. The background process belongs to
+// the process that starts the first call. Calls of a twin meet those of other twins alone. So a
+// started call and a blocking one of the same group cannot be taken for each other, whichever comes
+// first on a rank.
 //
 // A call, between its caller and the background process:
 //
@@ -41,13 +42,14 @@ class BackgroundTasks {
 
 class StartedCalls : NonCopyable {
  public:
-  // From a process of the run, which becomes the parent of the background process. That one ends
-  // after what was started before the destruction of this object; nobody waits for it here.
+  // Made by a process of the run, which becomes the parent of the background process. The
+  // background process ends after all calls that were started before the destruction of this
+  // object; nobody waits for it here.
   StartedCalls(World& world, BackgroundTasks& background_tasks, std::shared_ptr<Comm> twin);
   ~StartedCalls();
 
-  // As Comm::start_raw. Returns when what the caller's device still writes is there, since another
-  // device reads it next.
+  // Implements Comm::start_raw. Returns when all writes of the caller's device have arrived, since
+  // another device reads the memory next.
   std::unique_ptr<PendingCall> start(const CollectiveRequest& request);
 
  private:

@@ -36,7 +36,7 @@ class TrainingClock {
     const std::int64_t stands_since = stands_since_ns_;
     return seconds_of((stands_since ? stands_since : monotonic_ns()) - origin_ns_ - paused_ns_);
   }
-  // How long it has stood, in all.
+  // Total time for which the clock has stood.
   Seconds paused() const { return seconds_of(paused_ns_); }
 
   // The rest by one thread at a time (the world's mutex is held).
@@ -44,7 +44,7 @@ class TrainingClock {
   bool begun() const { return origin_ns_ != 0; }
   bool stands() const { return stands_since_ns_ != 0; }
   void stop(std::int64_t at) { stands_since_ns_ = at; }
-  // Nothing if it runs.
+  // Does nothing if the clock runs.
   void go_on(std::int64_t at) {
     if (!stands()) return;
     paused_ns_ += at - stands_since_ns_;
@@ -54,8 +54,8 @@ class TrainingClock {
  private:
   static Seconds seconds_of(std::int64_t ns) { return Seconds(static_cast<double>(ns) * 1e-9); }
 
-  // Atomics, for now() is called without the mutex. Three stores are not one change, but those who
-  // could see them in between are stopped (now()).
+  // Atomics, because now() is called without the mutex. The three stores are not one change, but
+  // every thread that could see them in between is stopped (now()).
   std::atomic<std::int64_t> origin_ns_ = 0;
   std::atomic<std::int64_t> paused_ns_ = 0;
   std::atomic<std::int64_t> stands_since_ns_ = 0;  // 0: it runs

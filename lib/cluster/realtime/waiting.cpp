@@ -10,12 +10,12 @@ namespace hetsgd::realtime {
 
 namespace {
 
-// The end of a timed sleep is spun, because the kernel's wake-ups are late by less than this, but
-// by more than a delay may be wrong.
+// The end of a timed sleep is spun. The kernel's wake-ups are late by less than this, but by more
+// than a delay may be wrong.
 constexpr Seconds kFineSleep{100e-6};
 // A timed sleep looks for pauses and aborts this often.
 constexpr Seconds kSleepSlice{2e-3};
-// One that may be cut short looks for that so often.
+// The same for a sleep that may be cut short: it looks for that, too.
 constexpr Seconds kCutSlice{0.2e-3};
 
 // A poll goes through three stages, from the quickest to the cheapest:
@@ -23,13 +23,15 @@ constexpr Seconds kCutSlice{0.2e-3};
 //   spin, at large --(kPollSpinNs)--> yield, aside --(kYieldNs)--> sleep, aside: longer and longer
 //
 // A message inside of one host comes within the first stage. In the other two the process counts as
-// stopped, so that a pause can begin, and as blocked for the vote of the ranks about a deadlock.
+// stopped, so that a pause can begin. It also counts as blocked for the vote of the ranks about a
+// deadlock.
 constexpr std::int64_t kPollSpinNs = 10'000;
 constexpr std::int64_t kYieldNs = 200'000;
-// Then it sleeps for an eighth of the time that it has waited, so that no wait is more than an
-// eighth too long, but never so long that it costs more than a percent or so of a core to keep on.
+// Then the poll sleeps for an eighth of the time that it has waited, so that no wait is more than
+// an eighth too long. The longest sleep is short, and yet a look after each costs only about a
+// percent of a core.
 constexpr std::int64_t kMaxSleepNs = 200'000;
-// Bytes that are on their way already come at their pace: a sleep would only add to it.
+// Bytes in flight come at their pace: a sleep would only add to it.
 constexpr std::int64_t kTransferYieldNs = 5'000'000;
 
 void back_off(std::int64_t waited_ns, bool transfers) {
@@ -42,8 +44,8 @@ void back_off(std::int64_t waited_ns, bool transfers) {
 }
 
 // False: the run is aborted. The process is aside from the first critical section to come_back(),
-// which is called on every path: an exception, too, must leave the counters as they were, and must
-// not leave a poll on the caller's stack in the sight of the deadlock report.
+// which is called on every path: an exception, too, must leave the counters as they were. The
+// deadlock report must not see a poll on a stack that is gone.
 bool polled_to_the_end(World& world, Poll& poll, std::int64_t begin) {
   World::Lock guard = world.lock();
   World::current().poll = &poll;
@@ -55,7 +57,7 @@ bool polled_to_the_end(World& world, Poll& poll, std::int64_t begin) {
     World::current().poll = nullptr;
   };
   bool done = false;
-  try {  // cancel() waits for those outside who still use memory of this process
+  try {  // cancel() waits for outside users of this process's memory
     while (!world.aborting() && !(done = poll.done())) {
       back_off(TrainingClock::monotonic_ns() - begin, poll.transfers());
     }
@@ -92,7 +94,7 @@ bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless
     world.come_back(guard);
     if (world.aborting()) world.unwind(guard);
   }
-  // So short that a pause or an abort can wait for it.
+  // The rest is so short that a pause or an abort can wait for it.
   while (world.now() < deadline) {
     if (cut()) return false;
     relax();

@@ -24,7 +24,7 @@ bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless
 // run is aborted poll.cancel() has returned before Unwind is thrown. What `poll` throws comes out.
 void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account = &TimeBreakdown::wait);
 
-// The value that take() finds, an optional, which is asked for it until it has one.
+// Calls take() until the optional that it returns has a value, and returns that value.
 template <class Take, class Describe>
 auto poll_for(World& world, Take take, Describe describe) {
   class ForValue final : public Poll {

@@ -65,7 +65,7 @@ void World::finish(Process& me) {
     wake_all();
     owner_woken_.notify_one();
   }
-  if (aborting()) wake_all();  // who waits for its end
+  if (aborting()) wake_all();  // a process may wait for its end
   look();
 }
 

@@ -1,5 +1,5 @@
-// World: what the threads of one run share: a Scheduler, which says who may run, and here how their
-// life begins and ends, and the abort.
+// World: the state that the threads of one run share. Its Scheduler says which threads may run; the
+// world adds how their life begins and ends, and the abort.
 //
 // The run, on the thread of its owner (run()), which is no process:
 //
@@ -39,7 +39,7 @@ class World final : public Scheduler {
   // when all workers and background tasks have ended and every thread is joined, and rethrows what
   // aborted the run. The caller's thread is no process of the run.
   void run(int workers) { run(workers, {}); }
-  // What a run over several operating-system processes does besides. All may be empty.
+  // Additional steps of a run over several operating-system processes. All may be empty.
   struct Hooks {
     // All are set up: returns the monotonic time, in ns, at which the clock starts.
     std::function<std::int64_t()> start;
@@ -62,7 +62,7 @@ class World final : public Scheduler {
   //   aborting, error_ empty, unwound_ = the caller
   //
   // The lower way is for a destructor: it has to stop the others at once, as they use memory that
-  // is about to go, but cannot know the exception that is passing through. If unwound_ ends without
+  // is about to go. It cannot know the exception that is passing through. If unwound_ ends without
   // that exception it has caught it, and the run fails with a CheckFailure that says so.
   //
   // Any thread.
@@ -93,12 +93,12 @@ class World final : public Scheduler {
   void finish(Process& me);
 
   // Guarded by the mutex.
-  std::condition_variable owner_woken_;              // of the thread in run()
+  std::condition_variable owner_woken_;              // wakes the thread in run()
   int set_up_ = 0;                                   // workers that have come to await_start
   bool finishing_ = false;                           // live() has come down to 0
   std::function<void(std::exception_ptr)> aborted_;  // Hooks::aborted; empty before run()
   std::exception_ptr error_;                         // what run() rethrows
-  Process* unwound_ = nullptr;                       // by the exception that will be error_
+  Process* unwound_ = nullptr;                       // unwound; its exception will be error_
 };
 
 }  // namespace hetsgd::realtime

@@ -87,7 +87,7 @@ std::unique_ptr<PendingCall> StartedCalls::start(const std::shared_ptr<Group>& g
   return call;
 }
 
-// Of the calls that are numbered `number` on each rank.
+// The rendezvous of the calls that are numbered `number` on each rank.
 Rendezvous& StartedCalls::rendezvous_of(const Group& group, std::uint64_t number) {
   const auto index = static_cast<std::size_t>(number - completed_);
   if (index == open_.size()) {

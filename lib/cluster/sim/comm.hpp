@@ -21,7 +21,7 @@ namespace hetsgd::sim {
 // time at which a call is complete, and no process.
 //
 // Every rank numbers its calls in the order of starting; those with one number are one call and
-// have one rendezvous. Rendezvous are opened by the first rank that starts a number, and only the
+// have one rendezvous. Rendezvous are opened by the first rank that starts a number. Only the
 // oldest may move data, so the calls are made one after the other:
 //
 //   number      completed_    completed_ + 1   ...              largest that any rank has started
@@ -33,13 +33,13 @@ namespace hetsgd::sim {
 // A call goes on by itself, also while its caller computes; only wait() blocks, and only that time
 // counts in the breakdown.
 
-// Part of its group, and on the event loop's thread as everything there.
+// Belongs to its group, and is used on the event loop's thread like everything there.
 class StartedCalls final : public CollectiveOrder {
  public:
   explicit StartedCalls(World& world) : world_(world) {}
 
-  // As Comm::start_raw. `group`: the owner, which lives until the call is complete, as the call
-  // shares it: the Comm that started it may go before.
+  // Implements Comm::start_raw. `group`: the owner, which lives until the call is complete, as the
+  // call shares it: the Comm that started it may go before.
   std::unique_ptr<PendingCall> start(const std::shared_ptr<Group>& group, int rank,
                                      const CollectiveRequest& request);
 
@@ -49,19 +49,19 @@ class StartedCalls final : public CollectiveOrder {
     return open_.front().get() == &rendezvous;
   }
   void ended() override;
-  // Of the call `number` >= completed_, which is at most one beyond those that are open.
+  // The rendezvous of call `number` >= completed_, which is at most one beyond the open calls.
   Rendezvous& rendezvous_of(const Group& group, std::uint64_t number);
 
   World& world_;
-  std::deque<std::unique_ptr<Rendezvous>> open_;   // the first may be on its way
-  std::vector<std::unique_ptr<Rendezvous>> free_;  // to be used again
+  std::deque<std::unique_ptr<Rendezvous>> open_;   // the first may be moving data
+  std::vector<std::unique_ptr<Rendezvous>> free_;  // kept to be used again
   std::uint64_t completed_ = 0;                    // calls of all ranks
   std::vector<std::uint64_t> started_;             // by rank
 };
 
-// What the Comms of one group share. Owned by them together, and by messages in flight: a group of
-// split() goes with the last of these. It refers to the world, which outlives it. "Rank" is a rank
-// in this group; "worker" is the rank in the run, which links and breakdowns go by.
+// State that the Comms of one group share. It is owned by them together, and by messages in flight:
+// a group of split() goes with the last of these. It refers to the world, which outlives it. "Rank"
+// is a rank in this group; "worker" is the rank in the run, which links and breakdowns go by.
 struct Group {
   Group(World& world_, std::vector<int> workers)
       : world(world_),
@@ -78,7 +78,7 @@ struct Group {
   World& world;
   const Members members;
   std::vector<Mailbox> mailboxes;  // by rank
-  Rendezvous rendezvous;           // of the blocking collectives
+  Rendezvous rendezvous;           // for the blocking collectives
   StartedCalls started;
 };
 

@@ -27,8 +27,8 @@ namespace hetsgd::sim {
 //   sleeps                              |        cancel(): forget the alarm, wake    (false)
 //                                       +-----------------------------------------> nobody
 //
-// `cancelled_` is independent of that: it stays until reset(), and a computation that begins while it
-// is set does not begin at all (SimEndpoint::compute_cancellable).
+// `cancelled_` is independent of that: it stays until reset(), and a computation that begins while
+// it is set does not begin at all (SimEndpoint::compute_cancellable).
 
 class SimCancellationToken final : public CancellationToken {
  public:
@@ -36,14 +36,15 @@ class SimCancellationToken final : public CancellationToken {
   // The alarm of a computation that was unwound with the run may still refer to it.
   ~SimCancellationToken() override { forget_alarm(); }
 
-  // From another process or a handler. The sleeper goes on at this time, after what is already due.
+  // Called from another process or a handler. The sleeper goes on at this time, after what is
+  // already due.
   void cancel() override;
   void reset() override { cancelled_ = false; }
   bool cancelled() const { return cancelled_; }
 
   // Stops the running process until `time`, when `task` is finished (true), or until the token is
-  // cancelled (false). Where both come at the same time the end counts, in whatever order their events
-  // are handled. One process at a time (checked).
+  // cancelled (false). Where both come at the same time the end counts, in whatever order their
+  // events are handled. One process at a time (checked).
   bool sleep_until(double time, HostTask& task);
 
  private:
@@ -55,9 +56,9 @@ class SimCancellationToken final : public CancellationToken {
   bool rang_ = false;  // the last sleep came to its end
   Process* sleeper_ = nullptr;
   HostTask* task_ = nullptr;  // the sleeper's
-  double ends_at_ = 0;        // of the sleep that goes on
-  // Of the sleep that goes on; owned by World::alarms. Its event is in the queue and cannot be
-  // taken out, so the alarm outlives the sleep, and the token, too.
+  double ends_at_ = 0;        // end of the sleep that goes on
+  // Alarm of the sleep that goes on; owned by World::alarms. Its event is in the queue and cannot
+  // be taken out, so the alarm outlives the sleep, and the token, too.
   Alarm* alarm_ = nullptr;
 };
 
@@ -79,7 +80,8 @@ bool SimCancellationToken::sleep_until(double time, HostTask& task) {
   alarm_ = world_.alarms.take();
   *alarm_ = {&world_, this};
   engine.at(time, ring, alarm_);
-  // Before block(): in a destructor during teardown that returns at once, and nothing has ended.
+  // The flag is cleared before block(): in a destructor during teardown that returns at once, and
+  // nothing has ended.
   rang_ = false;
   engine.block([] { return "computes"; });
   return rang_;
@@ -94,8 +96,8 @@ void SimCancellationToken::ring(void* object) {
   if (of == nullptr) return;
   of->alarm_ = nullptr;
   of->rang_ = true;
-  // On the event loop's stack: where no pool thread has begun it, the computation runs here, and
-  // may need more stack than a fiber has.
+  // This is the event loop's stack: where no pool thread has begun it, the computation runs here,
+  // and may need more stack than a fiber has.
   of->world_.engine.pool().finish(*of->task_);
   of->world_.engine.resume(*std::exchange(of->sleeper_, nullptr));
 }
@@ -179,9 +181,9 @@ void SimMonitor::unlock() {
   release();
 }
 
-// Into the list before the lock is given up: a notification that follows is not lost. When the run
-// is torn down, block() throws, or, in a destructor, returns; then wait() does too, although
-// ready() may be false. The caller of notify_all() need not hold the lock.
+// The waiter enters the list before the lock is given up, so a notification that follows is not
+// lost. When the run is torn down, block() throws, or, in a destructor, returns; then wait() does
+// too, although ready() may be false. The caller of notify_all() need not hold the lock.
 void SimMonitor::wait(const std::function<bool()>& ready, std::string_view what) {
   Process& self = engine_.current("Monitor::wait");
   HETSGD_CHECK(owner_ == &self || engine_.tearing_down());
@@ -201,7 +203,7 @@ void SimMonitor::notify_all() {
   waiting_.clear();
 }
 
-// Made on first use: a worker that never computes costs no device.
+// The device is made on first use: a worker that never computes costs no device.
 Device& SimDevices::of_worker(int rank) {
   const std::lock_guard lock(mutex_);
   auto& device = workers_[at(rank)];
@@ -324,17 +326,17 @@ void SimEndpoint::note(ComputeKind kind, Seconds start) {
 }
 
 void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
-  // On the fiber's stack, which the event refers to. That is safe: the fiber cannot leave this
-  // function before the event, except by being unwound, and then no event is handled any more. The
-  // task's destructor waits for a thread that still runs fn.
+  // The computation lies on the fiber's stack, and the event refers to it. That is safe: the fiber
+  // cannot leave this function before the event, except by being unwound, and then no event is
+  // handled any more. The task's destructor waits for a thread that still runs fn.
   struct Computation {
     Engine& engine;
     Process& process;
     HostTask task;
     std::optional<DeviceTimeline::Use> use = {};
 
-    // On the event loop's stack: where no pool thread has begun it, fn runs here, and may need more
-    // stack than a fiber has.
+    // This is the event loop's stack: where no pool thread has begun it, fn runs here, and may need
+    // more stack than a fiber has.
     static void due(void* object) {
       auto& self = *static_cast<Computation*>(object);
       if (self.use->end() > self.engine.now()) return self.engine.at(self.use->end(), due, object);
@@ -359,7 +361,7 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   if (computation.task.error()) std::rethrow_exception(computation.task.error());
 }
 
-// Whoever reads and writes is the running process, and nobody else runs meanwhile.
+// The running process reads and writes, and nobody else runs meanwhile.
 void SimEndpoint::compute_in_place(const Work& work, ComputeKind kind,
                                    const InPlaceComputation& how) {
   run_.engine.current("compute_in_place");

@@ -43,7 +43,7 @@ namespace hetsgd::sim {
 // is copied to the host or back: vector operations that come then take nothing of it. Two steps at
 // once, which no algorithm computes, do not slow each other down.
 
-// Of the event loop's thread; times are virtual seconds.
+// Used on the event loop's thread; times are virtual seconds.
 class DeviceTimeline {
  public:
   // One computation. It stays where it is until its end, or until it is cut short, and goes before
@@ -70,15 +70,15 @@ class DeviceTimeline {
       if (*place == this) *place = next_;
     }
 
-    // As far as is known: that of a step may move while it goes on.
+    // The end as far as it is known: the end of a step may move while the step goes on.
     double end() const { return end_; }
-    // How much of it other computations had the device.
+    // Time for which other computations had the device meanwhile.
     double waited() const { return waited_; }
 
    private:
     friend class DeviceTimeline;
     DeviceTimeline& device_;
-    Use* next_ = nullptr;  // of the steps that go on
+    Use* next_ = nullptr;  // next in the list of steps that go on
     double busy_until_ = 0, end_ = 0, waited_ = 0;
   };
 
@@ -120,9 +120,9 @@ class SimDevices {
   std::vector<std::unique_ptr<Device>> free_;
 };
 
-// What the endpoints of one run share. The members' order is that of their dependence: services and
-// groups refer to the world, the world to the engine, so the engine goes last. Outlives all
-// endpoints.
+// State that the endpoints of one run share. The members' order is that of their dependence:
+// services and groups refer to the world, the world to the engine, so the engine goes last.
+// Outlives all endpoints.
 struct SimRun {
   SimRun(const ClusterOptions& options_, SimDevices& devices_);
 
@@ -149,7 +149,7 @@ class SimEndpoint final : public Endpoint {
   int size() const override { return run_.options.workers; }
   Seconds now() const override { return Seconds(run_.engine.now()); }
   Device& device() override;
-  // By the profile: the mathematics runs on a core of the host all the same.
+  // The profile decides: the mathematics runs on a core of the host all the same.
   bool in_host_memory() override { return run_.options.profile_of(rank_).in_host_memory(); }
   Comm& comm() override { return comm_; }
   void compute(const Work& work, ComputeKind kind, FunctionRef fn) override;
@@ -172,17 +172,18 @@ class SimEndpoint final : public Endpoint {
   }
 
  private:
-  // How long a computation that starts now takes alone; what of it is a delay: what it takes longer
-  // than at speed 1 without stragglers, at least 0; and for how long it has the device: all but the
-  // extra delays.
+  // Time of a computation that starts now and runs alone. delay: the part by which it takes longer
+  // than at speed 1 without stragglers, at least 0. busy: the time for which it has the device,
+  // which is all but the extra delays.
   struct Duration {
     Seconds time, delay, busy;
   };
-  // Of kind `step`: also begins the next iteration, the one that the scenario draws for. Each
+  // For kind `step` it also begins the next iteration, the one that the scenario draws for. Each
   // process counts its own iterations.
   Duration duration(const Work& work, ComputeKind kind);
   void charge(ComputeKind kind, Seconds time, Seconds delay);
-  // In the worker's account, where there is one, this process has computed from `start` until now.
+  // Notes in the worker's account, if there is one, that this process has computed from `start`
+  // until now.
   void note(ComputeKind kind, Seconds start);
   DeviceTimeline& timeline() { return run_.timelines[at(rank_)]; }
 
@@ -192,7 +193,7 @@ class SimEndpoint final : public Endpoint {
   SimComm comm_;
   TimeBreakdown breakdown_;
   std::shared_ptr<WorkerAccount> account_;  // null until the worker has a background task
-  std::unique_ptr<Device> device_;          // of a background task
+  std::unique_ptr<Device> device_;          // device of a background task
 };
 
 }  // namespace hetsgd::sim

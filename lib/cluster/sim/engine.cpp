@@ -56,7 +56,8 @@ Process& Engine::spawn(int rank, std::string background_task, TimeBreakdown* bre
   process->account = account;
   process->index = processes_.size();
   process->since = now_;
-  // By pointer: events and the waiting lists of mailboxes and monitors refer to the process.
+  // Processes are held by pointer: events and the waiting lists of mailboxes and monitors refer to
+  // the process.
   processes_.push_back(std::move(process));
   wake(*processes_.back());
   return *processes_.back();
@@ -80,7 +81,7 @@ void Engine::count_idle_call(std::string_view call) {
 // A null handler is the commonest event, and the loop resumes without a call through a pointer.
 void Engine::wake_at(double time, Process& process) { at(time, nullptr, &process); }
 
-// The loop is for pauses: a process that wants one suspends with off_the_clock_ set, its function
+// The loop is for pauses: a process that wants one suspends with off_the_clock_ set. Its function
 // runs here, on the stack of the thread, and the process goes on at once, within the same event.
 void Engine::resume(Process& process) {
   for (;;) {
@@ -152,8 +153,8 @@ void Engine::loop() {
   }
 }
 
-// Here and not only in the destructor: the fibers use what the caller of run() owns, and shall be
-// gone when the exception reaches it.
+// The run is torn down here and not only in the destructor: the fibers use what the caller of run()
+// owns, and shall be gone when the exception reaches it.
 void Engine::run() {
   try {
     loop();
@@ -170,19 +171,19 @@ void Engine::abort(std::exception_ptr error) {
   aborted_.store(true, std::memory_order_relaxed);
 }
 
-// Of the running process. This error is seen only if the exception that unwinds the process is
-// caught on the way: else that one leaves the body and ends the run first.
+// Fails the run for the running process. This error is seen only if the exception that unwinds the
+// process is caught on the way: else that one leaves the body and ends the run first.
 void Engine::fail_for(const std::string& left_behind) {
   abort(std::make_exception_ptr(CheckFailure(
       fmt::format("{} has caught an exception past a call that it never waited for: it {}",
                   current("settle").name(), left_behind))));
 }
 
-// In this order: from now on the vocabulary does nothing and blocks for nothing; no thread touches
-// buffers of a fiber; then the fibers go, each by FiberUnwind. All are unwound before the first is
-// destroyed, because the destructors of one may still wake another, which only schedules an event
-// that nobody handles. Mailboxes, monitors and rendezvous keep pointers into stacks that are gone,
-// which nobody follows any more.
+// The order matters: from now on the vocabulary does nothing and blocks for nothing; no thread
+// touches buffers of a fiber; then the fibers go, each by FiberUnwind. All are unwound before the
+// first is destroyed, because the destructors of one may still wake another, which only schedules
+// an event that nobody handles. Mailboxes, monitors and rendezvous keep pointers into stacks that
+// are gone, which nobody follows any more.
 void Engine::tear_down() noexcept {
   tearing_down_ = true;
   pool_.cancel_all();  // first: tasks use what the fibers own

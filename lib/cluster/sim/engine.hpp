@@ -18,8 +18,8 @@
 //          +------------------------------------------------+
 //                         wake(), wake_at()
 //
-// A blocked process has at most one event or object that resumes it: whoever wakes it forgets it
-// first (a mailbox its receiver, a monitor its waiter). So no event outlives its process.
+// A blocked process has at most one event or object that resumes it: its waker forgets it first (a
+// mailbox its receiver, a monitor its waiter). So no event outlives its process.
 //
 // The run:
 //
@@ -63,7 +63,8 @@ namespace hetsgd::sim {
 // become void stays, and its handler finds out (Alarm in world.hpp). Nothing is freed before the
 // end.
 
-// What happens at a time. `object` is the handler's, and not owned. 32 bytes: two in a cache line.
+// A call of a handler at a virtual time. `object` is the handler's, and not owned. 32 bytes: two in
+// a cache line.
 struct Event {
   std::uint64_t time;   // the bits of a double >= 0, which order as whole numbers
   std::uint64_t order;  // unique
@@ -117,7 +118,7 @@ class EventQueue {
   //            unused   root   its children   those of 4   those of 5
   static constexpr std::size_t kFirst = 3;
 
-  // Of bits and not of conditions (| and &, not || and &&): the outcome is random, and a branch
+  // Uses bits and not conditions (| and &, not || and &&): the outcome is random, and a branch
   // would be mispredicted half of the time.
   static bool before(const Event& a, const Event& b) {
     return (a.time < b.time) | ((a.time == b.time) & (a.order < b.order));
@@ -152,7 +153,7 @@ class EventQueue {
 };
 
 // One simulated process, owned by the engine from spawn() to its end. Its fields are the engine's,
-// except `breakdown` and `account`, which whoever makes the process wait or compute adds to.
+// except `breakdown` and `account`: code that makes the process wait or compute adds to these.
 class alignas(64) Process {
  public:
   Process(StackPool& stacks, int rank_, std::string background_task_, std::function<void()> body)
@@ -176,16 +177,17 @@ class alignas(64) Process {
   const int rank;
   const std::string background_task;   // empty: the worker's main process
   TimeBreakdown* breakdown = nullptr;  // where its time goes
-  WorkerAccount* account = nullptr;    // and that of its worker, once that has background tasks
+  WorkerAccount* account = nullptr;    // its worker's account, once the worker has background tasks
 
-  // Which part of the time that its breakdown has in `communicate` that was, for the account;
-  // virtual seconds.
+  // Notes for the account when a time was spent that the breakdown counts as `communicate`; virtual
+  // seconds.
   void communicated(double begin, double end) {
     if (account != nullptr) account->communicated(Seconds(begin), Seconds(end));
   }
 };
 
-// What a switch passes through is inline: after a switch the processor mispredicts every return.
+// Functions that a switch passes through are inline: after a switch the processor mispredicts every
+// return.
 class Engine : NonCopyable {
  public:
   using Handler = void (*)(void* object);
@@ -206,8 +208,8 @@ class Engine : NonCopyable {
   // become void is told so by a field of the object (Alarm in world.hpp). O(log n) of n events.
   void at(double time, Handler handler, void* object);
   // The same for an arrival: after all others of that time, by rank. Rank < 2^20. By rank, because
-  // the sequence in which equal senders come to send depends on who was resumed first, which a
-  // change elsewhere in the algorithm would reverse.
+  // the sequence in which equal senders come to send depends on which was resumed first. A change
+  // elsewhere in the algorithm would reverse that.
   void at_arrival(double time, int rank, Handler handler, void* object);
 
   // --- processes -----------------------------------------------------------------------------
@@ -244,9 +246,9 @@ class Engine : NonCopyable {
   // Once: a second wake for one block would resume it out of its next one.
   void wake(Process& process) { wake_at(now_, process); }
   void wake_at(double time, Process& process);
-  // From an event's handler: runs the blocked process until it blocks again or ends. Saves the
-  // event that wake() would take; what the process leads to comes within the current one. Not from
-  // a process: fibers do not nest. Throws what leaves the body.
+  // Called from an event's handler: runs the blocked process until it blocks again or ends. Saves
+  // the event that wake() would take; what the process leads to comes within the current one. Not
+  // from a process: fibers do not nest. Throws what leaves the body.
   void resume(Process& process);
   // Stops the running process until `time`.
   void sleep_until(double time) {
@@ -272,11 +274,11 @@ class Engine : NonCopyable {
   void abort(std::exception_ptr error);
   // Processes are being unwound: nothing blocks any more, and nobody else runs.
   bool tearing_down() const { return tearing_down_; }
-  // The end of what goes on behind the running process, which uses memory of its caller
-  // (PendingCall::settle). Not complete: wait() blocks for it; or the run fails before its next
-  // event, with the exception that unwinds the process unless it is caught. Before its next event,
-  // so that no handler meets the memory that is gone. The exception that unwinds the process leaves
-  // its body first and wins over the one given to abort().
+  // Ends a call that goes on behind the running process and uses memory of its caller
+  // (PendingCall::settle). If it is not complete, wait() blocks for it. With `failing` the run
+  // fails before its next event instead, with the exception that unwinds the process unless it is
+  // caught. It fails that early so that no handler meets the memory that is gone. The exception
+  // that unwinds the process leaves its body first and wins over the one given to abort().
   template <class Wait, class Describe>
   void settle(bool complete, bool failing, const Wait& wait, const Describe& describe) noexcept {
     if (complete || tearing_down_) return;
@@ -307,12 +309,12 @@ class Engine : NonCopyable {
   double now_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint64_t events_ = 0;
-  int idle_calls_ = 0;                          // of the running process: block() resets it
+  int idle_calls_ = 0;                          // calls of the running process; block() resets it
   Process* current_ = nullptr;                  // null on the event loop itself
   const FunctionRef* off_the_clock_ = nullptr;  // what the process that just stopped wants run
   std::exception_ptr off_the_clock_error_;
-  bool tearing_down_ = false;  // from then on for ever
-  // Read before every event, hence apart from the mutex, which guards the error alone.
+  bool tearing_down_ = false;  // once true, it stays true
+  // The flag is read before every event, hence apart from the mutex, which guards the error alone.
   std::atomic<bool> aborted_ = false;
   std::mutex abort_mutex_;
   std::exception_ptr abort_error_;

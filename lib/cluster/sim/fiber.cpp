@@ -39,8 +39,9 @@ namespace context = boost::context::detail;
 
 namespace {
 
-// Cache colouring, see Fiber::start: so many different beginnings of stacks, so many bytes apart.
-// All of them together stay within one page, and each keeps the alignment to a cache line.
+// Cache colouring, see Fiber::start: the number of different beginnings of stacks, and their
+// distance in bytes. All of them together stay within one page, and each keeps the alignment to a
+// cache line.
 constexpr std::size_t kColors = 16;
 constexpr std::size_t kColorBytes = 192;
 
@@ -79,7 +80,7 @@ StackPool::Stack StackPool::take() {
         "each takes two memory mappings: raise vm.max_map_count, or use fewer workers");
   }
   ++mapped_;
-  // Room for one more in advance, so that give_back cannot fail.
+  // The list gets room for one more in advance, so that give_back cannot fail.
   if (free_.capacity() < mapped_) free_.reserve(2 * mapped_);
   return {static_cast<std::byte*>(memory) + guard, bytes_};
 }
@@ -115,7 +116,7 @@ struct Fiber::Switch {
     const ExceptionState owner_exceptions = *globals;
     *globals = fiber.exceptions_;
 #ifdef HETSGD_ASAN
-    // Tells where the stack pointer is about to be, and puts the owner's fake stack (where
+    // This tells where the stack pointer is about to be, and puts the owner's fake stack (where
     // AddressSanitizer keeps locals to detect their use after return) aside.
     __sanitizer_start_switch_fiber(&fiber.owner_fake_stack_, fiber.stack_.bottom,
                                    fiber.stack_.bytes);
@@ -146,7 +147,7 @@ struct Fiber::Switch {
     arrived(fiber, context::jump_fcontext(fiber.owner_, nullptr).fctx);
   }
 
-  // On the fiber's stack, first after every switch to it.
+  // Called on the fiber's stack, first after every switch to it.
   static void arrived(Fiber& fiber, void* owner) {
     fiber.owner_ = owner;
 #ifdef HETSGD_ASAN
@@ -196,8 +197,8 @@ void Fiber::enter() {
   } catch (...) {
     error_ = std::current_exception();
   }
-  // Here and not in the destructor: what the body has captured (a background task's endpoint) ends
-  // with the fiber, and its destructors may still call the vocabulary.
+  // The body goes here and not in the destructor: what it has captured (a background task's
+  // endpoint) ends with the fiber, and its destructors may still call the vocabulary.
   body_ = nullptr;
   state_ = State::ended;
 }

@@ -75,9 +75,9 @@ class Fiber : NonCopyable {
   // exceptions that leave the body on the way are dropped.
   void unwind() noexcept;
 
-  // Inside the fiber: back to the owner. Throws FiberUnwind when the fiber is being unwound; but
-  // in a destructor that runs on the way out it returns at once, as a second exception would end
-  // the program.
+  // Called inside the fiber: goes back to the owner. Throws FiberUnwind when the fiber is being
+  // unwound; but in a destructor that runs on the way out it returns at once, as a second exception
+  // would end the program.
   void suspend();
 
   // Owner: this suspended fiber is resumed soon. Brings the end of its stack into the cache: the
@@ -96,7 +96,7 @@ class Fiber : NonCopyable {
   enum class State { fresh, running, suspended, ended };
   // The Itanium C++ ABI's __cxa_eh_globals: caught exceptions and the number in flight. The runtime
   // keeps one record per thread; without one per fiber, a fiber that suspends in a catch block
-  // would leave its exception on top of those of the next fiber, which `throw;` would then rethrow.
+  // would leave its exception on top of those of the next fiber. A `throw;` there would rethrow it.
   struct ExceptionState {
     void* caught = nullptr;
     unsigned in_flight = 0;
@@ -106,10 +106,10 @@ class Fiber : NonCopyable {
   void enter();   // runs the body, on the fiber's stack
   void start();   // gives it a stack and a context
 
-  // What every switch touches stands first, together, so that it shares a cache line with the
-  // fields before the fiber in Process (engine.hpp).
-  void* context_ = nullptr;  // of the fiber while suspended
-  void* owner_ = nullptr;    // of the owner while the fiber runs
+  // The fields that every switch touches stand first, together, so that they share a cache line
+  // with the fields before the fiber in Process (engine.hpp).
+  void* context_ = nullptr;  // context of the fiber while it is suspended
+  void* owner_ = nullptr;    // context of the owner while the fiber runs
   ExceptionState exceptions_;
   State state_ = State::fresh;
   bool unwinding_ = false;  // never reset: an unwound fiber only ever goes on to its end

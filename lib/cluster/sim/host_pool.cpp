@@ -47,8 +47,8 @@ void HostPool::link(HostTask& task) {
   task.state_ = HostTask::State::queued;
 }
 
-// Whoever takes a task out of the queue is about to run it, hence the state; the callers that only
-// forget it set it back to idle before they give the mutex back.
+// A thread that takes a task out of the queue is about to run it, hence the state; the callers that
+// only forget it set it back to idle before they give the mutex back.
 void HostPool::unlink(HostTask& task) {
   (task.previous_ != nullptr ? task.previous_->next_ : first_) = task.next_;
   (task.next_ != nullptr ? task.next_->previous_ : last_) = task.previous_;

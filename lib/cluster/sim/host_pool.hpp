@@ -9,14 +9,14 @@
 // The event loop's thread submits a task when a computation starts in virtual time, and comes to
 // finish it when it is due. Until then any pool thread may run it. A task that nobody has begun is
 // run by finish() itself: with one host thread there is no other thread, and everything runs then.
-// Results cannot depend on who ran a task when (contract of Endpoint::compute), so neither on the
-// host. A task that throws keeps its exception until the event loop asks for it at the due time: an
-// error, too, comes at the same point of virtual time on every host.
+// Results cannot depend on which thread ran a task, or when (contract of Endpoint::compute), so
+// neither on the host. A task that throws keeps its exception until the event loop asks for it at
+// the due time: an error, too, comes at the same point of virtual time on every host.
 //
 // One mutex guards the queue and all states. It is never held while a function runs.
 //
-// A pool of its own instead of oneTBB's: a task lies on the stack of the fiber that waits for it
-// and must be withdrawn from the queue to be run, or forgotten, at a given moment. Nothing
+// A pool of its own instead of oneTBB's: a task lies on the stack of the fiber that waits for it.
+// It must be withdrawn from the queue to be run, or forgotten, at a given moment. Nothing
 // allocates.
 #pragma once
 
@@ -34,9 +34,9 @@ namespace hetsgd::sim {
 class HostPool;
 
 // A function for the pool. Destroying it takes it back: out of the queue, or waits for its end. So
-// it may lie on a fiber's stack, beside the buffers that the function uses, and a fiber that is
-// unwound cannot leave a thread behind that writes to them. Refers to `fn`, which outlives it.
-// Created and destroyed by the event loop's thread (on its own stack or a fiber's).
+// it may lie on a fiber's stack, beside the buffers that the function uses. A fiber that is unwound
+// cannot leave a thread behind that writes to them. Refers to `fn`, which outlives it. Created and
+// destroyed by the event loop's thread (on its own stack or a fiber's).
 class HostTask : NonCopyable {
  public:
   explicit HostTask(FunctionRef fn) : fn_(fn) {}
@@ -48,11 +48,11 @@ class HostTask : NonCopyable {
  private:
   friend class HostPool;
   enum class State { idle, queued, running, done };
-  // Without the mutex.
+  // Runs the function, without the mutex.
   void run() noexcept;
 
   FunctionRef fn_;
-  std::exception_ptr error_;  // written by who runs it, read when it is done
+  std::exception_ptr error_;  // written by the thread that runs it, read when it is done
   // Null before submit() and after finish(): the destructor has nothing to take back, and no lock
   // to take. Only the event loop's thread reads or writes it.
   HostPool* pool_ = nullptr;

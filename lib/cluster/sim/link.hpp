@@ -1,7 +1,7 @@
-// Link: who is on a wire of a simulated run, and until when.
+// Link: the traffic on one wire of a simulated run.
 //
 // Messages, and requests and replies of services, pass each direction of a link one after the
-// other, first come first served, each with the link's whole rate. Collectives (transfer.hpp) share
+// other, first come first served. Each has the link's whole rate. Collectives (transfer.hpp) share
 // what is left: a message passes first, and a collective that takes the same link, in either
 // direction, stands still meanwhile.
 //
@@ -21,7 +21,7 @@ namespace hetsgd::sim {
 
 class Transfer;
 
-// As seen from its owner, a worker or the services' host.
+// Direction as seen from the link's owner, a worker or the services' host.
 enum class Direction { out, in };
 
 class Link {
@@ -44,9 +44,9 @@ class Link {
     if (!users_.empty()) hold_up(free);
     return {start, free};
   }
-  // Until when messages are on it: without a break from now on, if that is later than now.
+  // Time until which messages take the link: without a break from now on, if it is later than now.
   double busy_until() const { return std::max(free_[0], free_[1]); }
-  // How long messages have taken it so far, in its busier direction.
+  // Seconds for which messages have taken the link so far, in its busier direction.
   double taken_s() const { return std::max(taken_s_[0], taken_s_[1]); }
   double bytes_per_s() const { return bytes_per_s_; }
 

@@ -23,8 +23,8 @@ Message* Mailbox::take(Engine& engine, int from, int tag) {
     messages_.erase(found);
     return message;
   }
-  // In this frame: put() fills it and takes it out of the list before this process goes on. Only a
-  // torn down run leaves it in the list, and then nobody puts any more.
+  // The receiver lies in this frame: put() fills it and takes it out of the list before this
+  // process goes on. Only a torn down run leaves it in the list, and then nobody puts any more.
   Receiver self{from, tag, &engine.current("receive"), nullptr};
   receivers_.push_back(&self);
   engine.block([&] { return blocked_in_receive(from, tag); });
@@ -56,8 +56,8 @@ void arrive(void* object) {
 }
 
 // The message's head is at the receiver's link. An event of its own, because the link serves
-// messages in the order of their heads: at the time of sending it is not known who else will be
-// there first.
+// messages in the order of their heads: at the time of sending it is not known which other message
+// will be there first.
 void enter_link(void* object) {
   auto* message = static_cast<Message*>(object);
   World& world = message->group->world;
@@ -84,7 +84,7 @@ double send_message(const std::shared_ptr<Group>& group, int source, int to, int
   const double called = engine.now();
   if (engine.tearing_down()) return called;
 
-  // From the free list: every field is set.
+  // The message comes from the free list: every field is set.
   Message* message = world.messages.take();
   message->group = group;
   message->source = source;
@@ -105,8 +105,8 @@ double send_message(const std::shared_ptr<Group>& group, int source, int to, int
   const Link::Slot slot = route.out.pass(Direction::out, called, message->charged);
   message->started = slot.start;
   message->sent = slot.end;
-  // Scheduled before the sender may sleep: the message's travel does not depend on what becomes of
-  // it.
+  // The event is scheduled before the sender may sleep: the message's travel does not depend on
+  // what becomes of it.
   if (&route.in == &route.out) {
     engine.at_arrival(slot.end + route.latency, worker, arrive, message);
   } else {
@@ -132,7 +132,8 @@ Envelope receive_message(Group& group, int rank, int from, int tag, std::span<st
                     data.size(), envelope.source, tag, envelope.bytes));
   }
   if (!data.empty()) std::memcpy(data.data(), message->payload.bytes().data(), data.size());
-  // A message that was under way before the call has no lateness; one to oneself no transfer.
+  // A message that was in flight before the call has no lateness; a message to oneself has no
+  // transfer.
   const double wait = std::clamp(message->started - called, 0.0, engine.now() - called);
   self.breakdown->wait += Seconds(wait);
   self.breakdown->communicate += Seconds(engine.now() - called - wait);

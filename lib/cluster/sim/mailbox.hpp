@@ -8,8 +8,8 @@
 //                                                            take(): the first that matches
 //
 // The order that Comm promises (messages of one pair and tag arrive as sent) follows from the
-// links: a sender's egress and a receiver's ingress serve one message after the other, and events
-// of equal time and sender keep the sequence in which they were scheduled. On a shared bus the bus
+// links: a sender's egress and a receiver's ingress serve one message after the other. Events of
+// equal time and sender keep the sequence in which they were scheduled. On a shared bus the bus
 // does the same, and enter_link is left out. A message is sent eagerly: there is no limit to what
 // lies in a mailbox, and no sender waits for a receiver.
 #pragma once
@@ -56,7 +56,7 @@ class Mailbox {
   std::vector<Receiver*> receivers_;  // on their stacks, longest waiting first
 };
 
-// Puts a copy of `data` on its way and returns at once: the time at which it has left the sender's
+// Sends a copy of `data` and returns at once. Returns the time at which it has left the sender's
 // link, which is not later than its arrival. A message to oneself takes no time and no link. Ranks
 // are those of the group. Errors: check failure, a rank that is not in the group, a tag below 0.
 // Does nothing while the run is torn down.

@@ -12,7 +12,7 @@ namespace {
 
 const NetworkNode kOneWorker;
 
-// What each hop between m members in one of several nodes has.
+// Rate of each hop between `members` members of a ring in one of several nodes.
 double inner_rate(const InnerNetwork& inside, int members) {
   return inside.bytes_per_s / (inside.shared_bus ? members - 1 : 1);
 }
@@ -40,7 +40,7 @@ Network::Network(NetworkModel model, int workers, const Scale& scale,
   const std::span<const NetworkNode> kinds =
       model_.nodes.empty() ? std::span(&kOneWorker, 1) : std::span(std::as_const(model_.nodes));
   std::size_t kind = 0;
-  int made = 0;  // of this kind
+  int made = 0;  // nodes of this kind so far
   for (int first = 0; first < workers;) {
     const int here = std::min(kinds[kind].workers, workers - first);
     node_of_.insert(node_of_.end(), static_cast<std::size_t>(here), nodes_.size());
@@ -59,7 +59,7 @@ Network::Route Network::route(int from, int to) {
   return {link(from), link(to), std::max(a.latency, b.latency)};
 }
 
-// Without names and nodes.
+// The model has neither names nor nodes.
 NetworkModel Network::slowest(const Counts& members) const {
   NetworkModel model = model_;
   model.name.clear();

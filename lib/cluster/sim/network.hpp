@@ -3,7 +3,7 @@
 //
 // Worker to worker: the link of the sender's node carries the message from start = max(now, egress
 // free) to start + bytes/B. Its head reaches the link of the receiver's node a latency later; that
-// link is taken, in the order of heads, for bytes/B, and the message has arrived when it is through
+// link is taken, in the order of heads, for bytes/B. The message has arrived when it is through,
 // and has left the sender's link a latency ago. Uncontended: latency + bytes over the slower link.
 // On a shared bus the bus carries it once instead, from start to start + bytes/B, and it arrives a
 // latency later. Within a node of several workers the links, or the bus, are those inside; those to
@@ -20,14 +20,14 @@
 // A collective takes the links of its members, or the bus, in both directions and from its start to
 // its end: those inside of a node with several members, and the nodes' own where there are several
 // nodes. In a star it takes the links of nodes and that of the services. It costs what NetworkModel
-// says for the longest latency and the slowest link among these, as if all were like that, and more
-// where messages pass there or other collectives take them (link.hpp, transfer.hpp).
+// says for the longest latency and the slowest link among these, as if all were like that. It costs
+// more where messages or other collectives take these links (link.hpp, transfer.hpp).
 //
 // That is exact for a ring in the order of nodes, which crosses a node's link once in each
 // direction; of other topologies it is a bound from below where several members cross it at once. A
-// bus inside has its rate over the m - 1 hops that m of a ring's members make on it, and in a star
-// a node's link its rate over its members. In a group with equally many members in each of several
-// nodes with own_links, all_reduce (two_level) and all_to_all are exact instead: NodeLevel.
+// bus inside has its rate over the m - 1 hops that m of a ring's members make on it. In a star a
+// node's link has its rate over its members. In a group with equally many members in each of
+// several nodes with own_links, all_reduce (two_level) and all_to_all are exact instead: NodeLevel.
 //
 // Times are virtual seconds, sizes are charged bytes (doubles, as --charge scales them).
 #pragma once
@@ -46,7 +46,7 @@
 
 namespace hetsgd::sim {
 
-// What the collectives of a group cost, and the links that they take; none for a worker alone.
+// Costs of a group's collectives, and the links that they take; a worker alone takes none.
 struct GroupNetwork {
   NetworkModel model;
   std::vector<Hop> hops;
@@ -61,13 +61,12 @@ class Network : NonCopyable {
   Network(NetworkModel model, int workers, const Scale& scale,
           std::optional<double> rows_part_bytes);
 
-  // What `bytes` of this kind are charged as: control as they are, others at full model size.
-  // Control traffic (a token, a request's struct) does not grow with the model.
+  // Charged bytes of `bytes` real bytes: control traffic as it is, all other kinds at full model
+  // size. Control traffic (a token, a request's struct) does not grow with the model.
   double charged(std::size_t bytes, Traffic kind) const {
     return static_cast<double>(bytes) * scale_[static_cast<std::size_t>(kind)];
   }
-  // Of one part or message that goes from one worker to another; of `parts` that are `bytes` in
-  // all.
+  // Charged bytes of `parts` parts, each from one worker to another, with `bytes` bytes in all.
   double charged_parts(std::size_t bytes, std::size_t parts, Traffic kind) const {
     if (kind != Traffic::rows || !rows_part_bytes_) return charged(bytes, kind);
     return static_cast<double>(parts) * *rows_part_bytes_;
@@ -106,10 +105,10 @@ class Network : NonCopyable {
     const NetworkNode& kind;
     int first;  // worker
     double latency, server_latency;
-    std::vector<Link> links;   // to others, of its workers or of all; on a bus the first node's
-    std::vector<Link> inside;  // of its workers, or the bus; empty: of one worker
+    std::vector<Link> links;   // to other nodes, per worker or one; on a bus the first node's
+    std::vector<Link> inside;  // one per worker, or the bus; empty: a worker alone
   };
-  using Counts = std::map<std::size_t, int>;  // of members, by node
+  using Counts = std::map<std::size_t, int>;  // number of members by node
   Node& node(int worker) { return nodes_[node_of_[static_cast<std::size_t>(worker)]]; }
   NetworkModel slowest(const Counts& members) const;
   std::optional<NodeLevel> inner_level(const Counts& members) const;

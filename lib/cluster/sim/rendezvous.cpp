@@ -18,7 +18,7 @@ constexpr std::size_t kTaskBytes = std::size_t{256} << 10;
 // A window of all ranks' vectors that stays in the second cache between its reading and its
 // writing.
 constexpr std::size_t kWindowBytes = std::size_t{1} << 20;
-// What split exchanges per rank: colour and key.
+// Bytes that a split exchanges per rank: colour and key.
 constexpr double kSplitBytes = 8;
 
 // Messages that `rank` sends in a binomial broadcast. Counted from the root, a rank sends to itself
@@ -122,7 +122,8 @@ void Rendezvous::complete() {
   if (call_.collective == Collective::agree) make_for_all();
   arrived_ = 0;
   for (std::size_t r = 0; r < attendance_.size(); ++r) {
-    // Woken and not resumed: all of them go on after this event, in the order of ranks.
+    // Processes are woken and not resumed: all of them go on after this event, in the order of
+    // ranks.
     Attendance& rank = *std::exchange(attendance_[r], nullptr);
     rank.complete = true;
     rank.begin = std::max(arrival_[r], turn_);
@@ -139,8 +140,9 @@ void Rendezvous::complete() {
 
 double Rendezvous::charged() const { return world_.network.charged(call_.bytes(), call_.kind); }
 
-// Of an all_to_all: as NetworkModel::all_to_all_cost wants them. A rank's link is full duplex, so
-// the larger of what it sends and receives counts; what it keeps for itself passes no link.
+// The load of an all_to_all, as NetworkModel::all_to_all_cost wants it. A rank's link is full
+// duplex, so the larger of what it sends and receives counts; what it keeps for itself passes no
+// link.
 Rendezvous::Load Rendezvous::busiest_load() const {
   const std::size_t all_ranks = at(size());
   const bool bus = members_.network.model.shared_bus;
@@ -163,7 +165,7 @@ Rendezvous::Load Rendezvous::busiest_load() const {
   return bus ? all : most;
 }
 
-// Of counts by rank those of the other ranks in this rank's node; none without an inner level.
+// Sums `counts`, by rank, over the other ranks in this rank's node; none without an inner level.
 Rendezvous::Inside Rendezvous::inside(std::span<const std::size_t> counts, int rank) const {
   const std::vector<std::size_t>& node_of = members_.network.node_of;
   Inside sum;
@@ -271,9 +273,10 @@ void Rendezvous::start_moving() {
   const auto threads = static_cast<std::size_t>(world_.engine.pool().threads());
   const std::size_t tasks = std::min(threads, bytes / kTaskBytes);
   if (tasks == 0) return move(0, n);
-  // First all ranges and then the tasks: a task refers to its range, which may not move any more.
-  // The tasks lie in a deque for the same reason. Every element belongs to one range, so the ranges
-  // need no lock, and how many there are changes no bit: sums are per element, in rank order.
+  // All ranges come first and then the tasks: a task refers to its range, which may not move any
+  // more. The tasks lie in a deque for the same reason. Every element belongs to one range, so the
+  // ranges need no lock, and how many there are changes no bit: sums are per element, in rank
+  // order.
   ranges_.clear();
   for (std::size_t i = 0; i < tasks; ++i)
     ranges_.push_back({this, n * i / tasks, n * (i + 1) / tasks});
@@ -311,9 +314,10 @@ void Rendezvous::move(std::size_t begin, std::size_t end) const {
   }
 }
 
-// Window by window, so that what is read is still in the cache when it is overwritten: inputs and
-// outputs are the same memory. A window is whole cache lines, four at least. It is shorter than the
-// block of reduce_in_rank_order where there are more than 128 ranks, and else does not matter.
+// Reduces window by window, so that what is read is still in the cache when it is overwritten:
+// inputs and outputs are the same memory. A window is whole cache lines, four at least. It is
+// shorter than the block of reduce_in_rank_order where there are more than 128 ranks, and else does
+// not matter.
 void Rendezvous::reduce_all(std::size_t begin, std::size_t end) const {
   const std::size_t line = 64 / element_bytes(call_.element);
   const std::size_t window = std::max(line * 4, kWindowBytes / (64 * in_.size()) * line);
@@ -347,9 +351,9 @@ void Rendezvous::form_groups() const {
   }
 }
 
-// One rank's `make` makes the result for all, which is right as it must be the same everywhere: with
-// P ranks this is P times less work and memory than each on its own. On the event loop, with no
-// current process: `make` must not block (Comm::agree), and is checked.
+// One rank's `make` makes the result for all, which is right because it must be the same
+// everywhere. With P ranks this is P times less work and memory than each on its own. It runs on
+// the event loop, where no process is current: a `make` that blocks is refused (Comm::agree).
 void Rendezvous::make_for_all() const {
   std::vector<std::byte> all(in_.size() * call_.count);
   for (std::size_t r = 0; r < in_.size(); ++r) {

@@ -11,8 +11,8 @@
 //
 // From the last arrival to the completion the contributions belong to the collective; the host pool
 // moves the data meanwhile: reductions in rank order, each input read once, each output written
-// once. That results are not seen before the completion is the ranks' part of the contract: who
-// looked earlier would find whatever the host has moved so far.
+// once. That results are not seen before the completion is the ranks' part of the contract: a rank
+// that looked earlier would find whatever the host has moved so far.
 //
 // It takes its members' links (transfer.hpp), where it may meet messages and other groups'
 // collectives; alone it takes cost(). All ranks leave it at the same time, whatever their place in
@@ -31,7 +31,7 @@ namespace hetsgd::sim {
 
 class Rendezvous;
 
-// Who is in a group: the ranks in the run, by rank in the group, and the links that they take.
+// Members of a group: their ranks in the run, by rank in the group, and the links that they take.
 struct Members {
   Members(World& world, std::vector<int> workers_)
       : workers(std::move(workers_)), network(world.network.group(workers)) {}
@@ -42,7 +42,7 @@ struct Members {
 };
 
 // A rank in a collective, from its arrival to the completion. It lies on the stack of a process
-// that waits in the rendezvous, or in a started call, and outlives the completion, or the run fails
+// that waits in the rendezvous, or in a started call. It outlives the completion, or the run fails
 // before another event (Engine::settle).
 struct Attendance {
   Process* process = nullptr;  // is woken at the completion; null: nobody waits yet
@@ -51,13 +51,14 @@ struct Attendance {
   double begin = 0, end = 0;  // then: as CallTime
 };
 
-// The order of several rendezvous of one group that go on one after the other: whose turn it is.
+// The order of several rendezvous of one group that go on one after the other. It says whose turn
+// it is.
 class CollectiveOrder {
  public:
   // Asked when the last rank has joined.
   virtual bool may_begin(const Rendezvous& rendezvous) const = 0;
-  // The one that might begin is complete. Called last in its completion event: it may be reused at
-  // once, and the next one may start within this call.
+  // The rendezvous whose turn it was is complete. Called last in its completion event: it may be
+  // reused at once, and the next one may start within this call.
   virtual void ended() = 0;
 
  protected:
@@ -83,12 +84,13 @@ class Rendezvous {
   // turn.
   void take_turn();
   // When it returns no host thread touches the contributions any more. Blocks in host time only.
-  // Also for a rank that is unwound with the collective under way, whose memory is about to go.
+  // Also for a rank that is unwound while the collective is in progress, and whose memory is about
+  // to go.
   void finish_moving();
   int arrived() const { return arrived_; }
 
  private:
-  struct Range {  // of elements: one task for the host pool
+  struct Range {  // range of elements: one task for the host pool
     Rendezvous* rendezvous;
     std::size_t begin, end;
     void operator()() const { rendezvous->move(begin, end); }
@@ -97,17 +99,18 @@ class Rendezvous {
   void start();         // all are here, and it has its turn
   void complete();      // the event at the end
   void start_moving();  // splits the data into tasks for the pool
-  // Elements [begin, end) (bytes where nothing is reduced; receivers of an all_to_all). On a pool
-  // thread: reads the call and the ranks' memory, writes to disjoint parts of the outputs.
+  // Moves elements [begin, end) (bytes where nothing is reduced; receivers of an all_to_all). On a
+  // pool thread: reads the call and the ranks' memory, writes to disjoint parts of the outputs.
   void move(std::size_t begin, std::size_t end) const;
   void reduce_all(std::size_t begin, std::size_t end) const;
   void reduce_blocks(std::size_t begin, std::size_t end) const;
-  // What a call puts on the links; of an all_to_all `inside` on those inside of nodes.
+  // Charged bytes of a call on the links; `inside`: those of an all_to_all on the links inside of
+  // nodes.
   struct Load {
     double bytes = 0, inside = 0;
   };
-  // Virtual seconds of the call alone on the network with so much of its load(): the topology is
-  // that of all of it. With none: the latencies.
+  // Virtual seconds of the call alone on the network with this part of its load(); the algorithm is
+  // the one for the whole load. Without bytes: the latencies.
   double cost(const Load& load) const;
   Load load() const;
   double charged() const;
@@ -124,12 +127,12 @@ class Rendezvous {
   World& world_;
   const Members& members_;
   CollectiveOrder* const order_;
-  Transfer* transfer_ = nullptr;  // while it is under way
-  // Since when it may begin. From an earlier call where this one did not have to wait; an arrival
-  // is later than that.
+  Transfer* transfer_ = nullptr;  // while it is in progress
+  // Time since which it may begin. It is from an earlier call where this one did not have to wait;
+  // an arrival is later than that.
   double turn_ = 0;
 
-  CollectiveCall call_;  // of the rank that came first
+  CollectiveCall call_;  // call of the rank that came first
   int arrived_ = 0;
   int first_ = 0;  // the rank that came first
   double last_arrival_ = 0;

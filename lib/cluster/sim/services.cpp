@@ -81,7 +81,7 @@ class SimService {
   double work_scale_;
   std::string name_;
   std::deque<Call*> queue_;  // the first is being served
-  // Last, so that it goes first: tokens that it has kept refer to the rest.
+  // The last member, so that it is destroyed first: tokens that it has kept refer to the rest.
   std::unique_ptr<ServiceHandler> handler_;
 };
 
@@ -193,7 +193,7 @@ void SimService::enter_server_link(void* object) {
   Call& call = *static_cast<Call*>(object);
   World& world = call.service->world_;
   const double latency = world.network.server_latency(call.rank);
-  // Two links of different speed: it is here when the slower has passed its last byte.
+  // Two links of different speed: the request is here when the slower has passed its last byte.
   const double through =
       world.network.server().pass(Direction::in, world.engine.now(), call.charged).end;
   world.engine.at_arrival(std::max(through, call.sent + latency), call.rank, arrive, &call);

@@ -17,9 +17,10 @@
 // A request travels (network.hpp), queues behind those that arrived before it (equal times: lowest
 // rank first), takes its service time on the host's profile (ClusterOptions::server_profile, speed
 // 1), and is then handled on the event loop. Service time is stated work (Service::work) times the
-// work scale, as for vectors. The server computes nothing on the host pool: a handler runs within its event, so it
-// may touch what it owns without a lock, and must not block (Engine::current checks). All services
-// share one host and so one link; each has its own queue, and otherwise they do not interact.
+// work scale, as for vectors. The server computes nothing on the host pool: a handler runs within
+// its event, so it may touch what it owns without a lock, and must not block (Engine::current
+// checks). All services share one host and so one link; each has its own queue, and otherwise they
+// do not interact.
 #pragma once
 
 #include <memory>
@@ -34,19 +35,20 @@ namespace hetsgd::sim {
 
 class SimService;
 
-// Owned by the run, and gone before the world, with the handlers and what answers they still hold.
+// Owned by the run. Destroyed before the world, with the handlers and the answers that they still
+// hold.
 class Services {
  public:
-  // profile: of the host.
+  // profile: the host's.
   Services(World& world, DeviceProfile profile, double work_scale);
   ~Services();
 
-  // As Endpoint::open_service. The first call of a name makes the service, on the caller's stack,
-  // and takes no virtual time. The port refers to it, and may not be called after the run.
+  // Implements Endpoint::open_service. The first call of a name makes the service, on the caller's
+  // stack, and takes no virtual time. The port refers to it, and may not be called after the run.
   std::shared_ptr<ServicePort> open(int rank, const std::string& name,
                                     const ServiceFactory& factory);
-  // Worker `rank` has ended. On the event loop (the engine's `ended`): handlers may answer others
-  // whom that worker held up.
+  // Worker `rank` has ended. On the event loop (the engine's `ended`): handlers may answer callers
+  // that waited for that worker.
   void left(int rank);
 
  private:

@@ -19,8 +19,8 @@ void check_positive(std::string_view option, double value) {
   throw usage_error("{}: found {}, expected a number above 0", option, value);
 }
 
-// The scenario is shared, the other options are copied. Errors: usage, for speeds and scales that are
-// not above 0; check failure, for a profile or a network without rates.
+// The scenario is shared, the other options are copied. Errors: usage, for speeds and scales that
+// are not above 0; check failure, for a profile or a network without rates.
 // run() may be called several times, each run from virtual time 0 on the same devices. It blocks
 // its thread, which becomes the event loop; abort() comes from any other.
 class SimCluster final : public Cluster {
@@ -69,8 +69,8 @@ class SimCluster final : public Cluster {
   ClusterOptions options_;
   SimDevices devices_;
   std::mutex mutex_;  // guards the two below
-  // Of the run that is on; null between runs. aborted_ stays: an abort that comes before a run ends
-  // it before its first event.
+  // Engine of the current run; null between runs. aborted_ stays: an abort that comes before a
+  // run ends it before its first event.
   Engine* engine_ = nullptr;
   std::exception_ptr aborted_;
 };

@@ -32,7 +32,7 @@ void Transfer::hold_up(double until) {
   held_until_ = until;
 }
 
-// Not where nothing changes: b + (end - b) may differ from the end in the last bit.
+// Does nothing where nothing changes: b + (end - b) may differ from the end in the last bit.
 void Transfer::set_slowdown(double slowdown) {
   if (slowdown == slowdown_) return;
   const double from = resumes();
@@ -90,8 +90,8 @@ void Transfer::leave() {
   }
 }
 
-// From that link on, and no further than to one that is as full as it was: so a transfer over many
-// links does not look at all of them each time that one of many small ones leaves it.
+// Looks from that link on, and no further than to one that is as full as it was: so a transfer over
+// many links does not look at all of them each time that one of many small ones leaves it.
 void Transfer::speed_up() {
   double slowdown = 1;
   const std::size_t first = fullest_;

@@ -1,9 +1,9 @@
-// Transfer: a collective under way on the links of its members.
+// Transfer: a collective in progress on the links of its members.
 //
 // Alone it takes C = L + T: its latencies, and the time of its bytes on the slowest of its links
-// (NetworkModel; no step is simulated). While it is under way it takes the share f = T / C of the
-// rate of that link, and f B_min / B of a link with a faster rate B, in both directions. It goes on
-// at the speed
+// (NetworkModel; no step is simulated). While it is in progress it takes the share f = T / C of the
+// rate of that link, in both directions. Of a link with a faster rate B it takes f B_min / B. It
+// goes on at the speed
 //
 //   0                  while a message is on one of its links (link.hpp)
 //   1 / max(1, load)   else, where load is the sum of the shares on the fullest of its links
@@ -17,8 +17,8 @@
 //   members 1, 2           |== 1/2 ==|= 1 =|         first two share is the link of worker 1
 //   members 3, 4   |===== 1 =====|
 //
-// A transfer that stands still for a message on one link keeps its shares of the others. What it
-// knows is its end if nothing changes; a change moves the end:
+// A transfer that stands still for a message on one link keeps its shares of the others. It keeps
+// its end for the case that nothing changes; a change moves the end:
 //
 //   a message until u      end += u - b, from b = max(now, end of the messages so far)
 //   speed 1/s -> 1/s'      end = b + (end - b) s'/s
@@ -47,9 +47,9 @@ struct Hop {
 // end, so it lives as long as the world.
 class Transfer {
  public:
-  // From now on, alone for `seconds` with the share f; calls done(object) when it has ended and has
-  // left its links, in an event of its own. It may be given back from then on. `hops` and `object`
-  // live until then.
+  // Begins now, and takes `seconds` alone, with the share f. Calls done(object) in an event of its
+  // own, when it has ended and has left its links. It may be given back from then on. `hops` and
+  // `object` live until then.
   void begin(Engine& engine, std::span<const Hop> hops, double seconds, double share,
              Engine::Handler done, void* object);
 

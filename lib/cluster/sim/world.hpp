@@ -1,9 +1,9 @@
 // World: what all processes and groups of one simulated run share.
 //
 // Everything here belongs to the event loop's thread and lives as long as the run. Messages,
-// transfers and alarms are passed to events as bare pointers and come back to their free lists when
-// the event that ends them is handled; those whose event never comes (the run has ended) are freed
-// with the world.
+// transfers and alarms are passed to events as bare pointers. They come back to their free lists
+// when the event that ends them is handled; those whose event never comes (the run has ended) are
+// freed with the world.
 #pragma once
 
 #include <cmath>
@@ -43,8 +43,8 @@ inline Work scaled(const Work& work, double scale) {
 //
 // Not thread-safe: all of it belongs to the event loop's thread.
 
-// A copy of somebody's bytes, as the caller may change its own when the call has returned. The
-// content is aligned for any type (it comes from new[]), so floats can be read in place.
+// A copy of the caller's bytes, which the caller may change when the call has returned. The content
+// is aligned for any type (it comes from new[]), so floats can be read in place.
 class Payload {
  public:
   // Replaces the content. The old buffer is used again where it is large enough.
@@ -80,7 +80,7 @@ class Payload {
 template <class T>
 class FreeList {
  public:
-  // As it was given back: the taker sets every field that it needs.
+  // The object is as it was given back: the taker sets every field that it needs.
   T* take() {
     if (free_.empty()) return &all_.emplace_back();
     T* object = free_.back();
@@ -122,9 +122,9 @@ struct Alarm {
 struct World {
   Engine& engine;
   Network network;
-  // By rank: bytes are the worker's, whichever of its processes moves them. (Times are each
-  // process's own: Process::breakdown.) Those of the workers' endpoints; filled before the run
-  // starts.
+  // Time breakdowns of the workers' endpoints, by rank; filled before the run starts. Bytes are the
+  // worker's, whichever of its processes moves them. (Times are each process's own:
+  // Process::breakdown.)
   std::vector<TimeBreakdown*> workers = {};
   FreeList<Message> messages = {};
   FreeList<Transfer> transfers = {};
@@ -142,7 +142,7 @@ struct World {
 
  private:
   TimeBreakdown& breakdown(int worker) { return *workers[at(worker)]; }
-  // Charges are not whole under --charge. Rounded each, so the sum may be off by half a byte per
+  // Charges are not whole under --charge. Each is rounded, so the sum may be off by half a byte per
   // call.
   static std::uint64_t whole(double bytes) {
     return static_cast<std::uint64_t>(std::llround(bytes));

@@ -21,9 +21,9 @@ namespace hetsgd::threads {
 // ThreadsEndpoint: the vocabulary for one process of the threads cluster, and what the endpoints of
 // a run share.
 //
-// Who owns what: the cluster owns the Run; the Run owns the world with its threads and processes,
-// the group of all ranks, the pool of messages and the services. An endpoint lies on the stack of
-// its thread, and so ends before its thread does.
+// Ownership: the cluster owns the Run; the Run owns the world with its threads and processes, the
+// group of all ranks, the pool of messages and the services. An endpoint lies on the stack of its
+// thread, and so ends before its thread does.
 
 // One run. Lives until the cluster's next run, so that device memory which a run leaves behind can
 // still be released: the devices belong to its processes.
@@ -38,8 +38,8 @@ class Run final : public BackgroundTasks, private LocalRun {
   // options.all_reduce from working between the GPUs.
   Run(const ClusterOptions& options, std::vector<DeviceSpec> devices, std::vector<int> cores);
 
-  // Once. Calls worker(endpoint) in one thread per rank. Rethrows the first error, by then with
-  // every thread joined; nothing refers to `worker` afterwards.
+  // Called once. Calls worker(endpoint) in one thread per rank. Rethrows the first error, by then
+  // with every thread joined; nothing refers to `worker` afterwards.
   ClusterReport run(const std::function<void(Endpoint&)>& worker);
   // Any thread, also before run(), which then ends as soon as the workers are set up.
   void abort(std::exception_ptr error) { world_.abort(std::move(error)); }
@@ -138,7 +138,7 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   return local_report();
 }
 
-// On a device of the same kind as its worker's: the same GPU, or as many cores.
+// The task gets a device of the same kind as its worker's: the same GPU, or as many cores.
 Process& Run::start_background_task(Process& parent, const std::string& name,
                                     std::function<void(Endpoint&)> fn, ProcessKind kind) {
   return start_background_task_on(devices_[at(parent.rank)], parent, name, kind,
@@ -202,8 +202,8 @@ class ThreadsCluster final : public Cluster {
   }
 
  private:
-  // What was asked for can be done: found out when the cluster is made, before any data are loaded.
-  // Ring and tree only need that some worker has a GPU; nccl has conditions of its own.
+  // Checks that the requested all_reduce can be done, when the cluster is made and before any data
+  // are loaded. Ring and tree only need that some worker has a GPU; nccl has conditions of its own.
   void check_all_reduce() const {
     if (options_.all_reduce == AllReduce::automatic || options_.all_reduce == AllReduce::host) {
       return;

@@ -44,8 +44,8 @@ void make_groups(const Group& group, const Round& round) {
 //                    written by two cores.
 //   reduce_scatter   r's block, in its own buffer alone: blocks are those that the caller sees
 //   others           what r gets, straight out of the others' memory
-//   split            rank 0's share is all of it: it has no bytes, so that the last to arrive moves,
-//                    before anybody leaves
+//   split            rank 0's share is all of it: it has no bytes, so the last to arrive moves
+//                    everything, before anybody leaves
 void move_share(const Group& group, const CollectiveCall& call, const Round& round, int r) {
   const int p = group.size;
   switch (call.collective) {
@@ -176,8 +176,9 @@ class ThreadsComm::CollectiveScope {
     return round;
   }
 
-  // With all that have come: a rank that differs does not arrive, so that nobody reads what does
-  // not fit. `inside` and `passed` tell who has come, as the round's pointers may be of an old one.
+  // Compares the lengths with those of all ranks that have come: a rank that differs does not
+  // arrive, so that nobody reads what does not fit. `inside` and `passed` tell which ranks have
+  // come, as the round's pointers may be of an old one.
   void check_lengths(const Round& round, const Contribution& mine) const {
     const Group& group = *comm_.group_;
     for (int other = 0; other < group.size; ++other) {
@@ -188,8 +189,8 @@ class ThreadsComm::CollectiveScope {
     }
   }
 
-  // Those who are still inside. A rank that has departed may be anywhere, even at an end: its
-  // process is not this round's any more.
+  // Wakes the ranks that are still inside. A rank that has departed may be anywhere, even at an
+  // end: its process is not this round's any more.
   void wake_others() {
     Group& group = *comm_.group_;
     for (std::size_t r = 0; r < round_.processes.size(); ++r) {
@@ -202,9 +203,9 @@ class ThreadsComm::CollectiveScope {
   Round& round_;
 };
 
-// others_need_me: they use my buffers until all have left. False: some brought device memory and
-// some did not, and nothing has been moved; all ranks find the same, and all come again with host
-// memory.
+// others_need_me: the other ranks use my buffers until all have left. False: some brought device
+// memory and some did not, and nothing has been moved; all ranks find the same, and all come again
+// with host memory.
 //
 //   bytes of all   memory      who moves                              second meeting
 //   small          host        the last to arrive, under the mutex    none: all is done at its end
@@ -248,7 +249,7 @@ bool ThreadsComm::meet(const CollectiveCall& call, const Contribution& mine, boo
 
 // Where the group has GPUs the device memory is tried first; a rank cannot know what the others
 // bring, so it takes a meeting to find out. Views on the host are made before the other meeting and
-// stored after it: nobody's copies hold up those who have met.
+// stored after it: nobody's copies hold up the ranks that have met.
 void ThreadsComm::make_raw(const CollectiveRequest& request) {
   const CollectiveCall& call = request.call;
   if (call.collective == Collective::agree) return agree_by_gathering(request);
@@ -262,7 +263,7 @@ void ThreadsComm::make_raw(const CollectiveRequest& request) {
                       copied_on_device(mine.out, mine.in, mine.in_bytes))) {
     return world.safepoint();
   }
-  // Of an all_to_all they read the counts, too.
+  // The other ranks read the counts of an all_to_all, too.
   const bool others_need_me = mine.in_bytes > 0 || in_parts;
   if (group_->between_gpus) {
     // A rank that brings nothing to an all_to_all is in nobody's way.

@@ -74,9 +74,9 @@ bool ThreadsComm::poll(int from, int tag) {
   return group_->mailboxes[at(rank_)].find(from, tag) != nullptr;
 }
 
-// Straight into a receive that waits, else by way of a message of the pool. The message belongs to
-// this process while it is filled, so the mutex is given up for it; no sender waits for a receiver,
-// and so a send is never a blocking point of a deadlock.
+// Sends straight into a receive that waits, else by way of a message of the pool. The message
+// belongs to this process while it is filled, so the mutex is given up for it; no sender waits for
+// a receiver, and so a send is never a blocking point of a deadlock.
 void ThreadsComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
   check_rank(to, size());
   HETSGD_CHECK_GE(tag, 0);
@@ -178,9 +178,9 @@ Envelope ThreadsComm::take_message(World::Lock& lock, int from, int tag,
 }
 
 // Ends in one of two ways: a sender has filled the receive (done), or a message has come by way of
-// the mailbox and is taken from there, because it had another size, another message before it or
-// was being copied when the receive was posted. The time until the copy began is `wait`, the rest
-// `communicate`.
+// the mailbox and is taken from there. Such a message had another size, another message before it,
+// or was being copied when the receive was posted. The time until the copy began is `wait`, the
+// rest `communicate`.
 Envelope ThreadsComm::wait_for_message(World::Lock& lock, int from, int tag,
                                        std::span<std::byte> data) {
   World& world = group_->world;

@@ -16,8 +16,8 @@
 //                               | abort: unwound,                         left, if others
 //                               v no data have moved                      need its buffers
 //
-// A rank may be unwound while it has arrived and others are missing, since nobody touches its
-// buffers before the last one comes, and after an abort nobody comes: arriving and the safepoint
+// A rank may be unwound while it has arrived and others are missing: nobody touches its buffers
+// before the last one comes, and after an abort nobody comes, since arriving and the safepoint
 // before it are one critical section. From the last arrival on nothing is interruptible: an abort
 // takes effect at the safepoint with which each collective ends.
 //
@@ -28,11 +28,11 @@
 // is in mailbox.hpp, that of sendrecv() in sendrecv.hpp.
 //
 // GPUs. In a group whose ranks all have GPUs, their buffers are moved between these by a GpuGroup
-// (cluster/cuda), each rank its share, in place of host memory; where not all bring device memory
+// (cluster/cuda), each rank its share, in place of host memory. Where not all bring device memory
 // to a call, and in mixed groups, every process copies its own to the host first and back
-// afterwards (HostMemory).
+// afterwards.
 //
-// Bytes in the time breakdown: traffic_of(), whoever does the work.
+// Bytes in the time breakdown: traffic_of(), whichever rank does the work.
 #pragma once
 
 #include <array>
@@ -58,27 +58,27 @@ class Group;
 // of a former round stay where they are, so only ranks that are known to have arrived are looked
 // at.
 struct Round {
-  std::uint64_t number = 0;  // of the collective, from 1 on
+  std::uint64_t number = 0;  // number of the collective, from 1 on
   int arrived = 0;
   int departed = 0;
   int first = 0;  // the rank that came first, with its call
   CollectiveCall call;
   int on_device = 0;            // ranks that brought device memory
-  std::size_t bytes = 0;        // that the ranks get, all together
-  std::vector<const void*> in;  // by rank; of all_to_all its AllToAll
+  std::size_t bytes = 0;        // bytes that all ranks get together
+  std::vector<const void*> in;  // by rank; for an all_to_all its AllToAll
   std::vector<void*> out;
-  std::vector<Process*> processes;  // by rank: who came for it, to be woken
+  std::vector<Process*> processes;  // by rank: the process that came for it, to be woken
 };
 
-// What the ranks of a communicator share: each rank's ThreadsComm holds a reference, and the last
-// one frees it. Guarded by the world's mutex, but for what is constant.
+// State that the ranks of a communicator share: each rank's ThreadsComm holds a reference, and the
+// last one frees it. Guarded by the world's mutex, but for what is constant.
 //
 // A twin is a group of its own with mailboxes and rounds of its own. So what the background
 // processes of started calls do there is matched with nothing that the ranks do in this one.
 class Group {
  public:
-  // gpus: of each rank, -1: none. all_reduce: how collectives run between them. The first three
-  // must outlive the group. Errors (device): what make_gpu_group() says.
+  // gpus: the GPU of each rank, -1: none. all_reduce: how collectives run between them. The first
+  // three must outlive the group. Errors (device): what make_gpu_group() says.
   Group(World& world, MessagePool& pool, BackgroundTasks& background_tasks, std::vector<int> gpus,
         AllReduce all_reduce);
   // The same ranks for the calls that they start. Any process, without the mutex; the first call
@@ -92,7 +92,7 @@ class Group {
   const std::vector<int> gpus;
   const AllReduce all_reduce;
   const std::unique_ptr<cuda::GpuGroup> between_gpus;  // null: through host memory
-  // Where there is a between_gpus.
+  // Only where there is a between_gpus.
   GpuPath gpu_path() const {
     return between_gpus->method() == AllReduce::nccl ? GpuPath::nccl : GpuPath::peers;
   }
@@ -106,11 +106,11 @@ class Group {
   std::shared_ptr<Group> twin_;  // null until it is asked for
 };
 
-// One rank's end of a group, used by the processes of that rank. Messages and sendrecvs may be
-// under way from several of its processes at once, a collective from one (checked).
+// One rank's end of a group, used by the processes of that rank. Messages and sendrecvs may be in
+// flight from several of its processes at once, a collective from one (checked).
 //
 // Every call begins with a safepoint, and ends with one if it moves data. It takes memory of the
-// host or of the process' device, and counts its bytes and times in the breakdown of the calling
+// host or of the process's device, and counts its bytes and times in the breakdown of the calling
 // process. Errors: check, arguments out of range, and ranks that do not ask for the same; device, a
 // copy that failed.
 class ThreadsComm final : public Comm {
@@ -138,7 +138,7 @@ class ThreadsComm final : public Comm {
 
  private:
   class CollectiveScope;
-  // What a rank brings, as the others see it: pointers that they may follow; the bytes are those
+  // A rank's contribution, as the others see it: pointers that they may follow. bytes: the number
   // that the rank gets.
   struct Contribution {
     const void* in = nullptr;
@@ -148,7 +148,7 @@ class ThreadsComm final : public Comm {
   };
   // One meeting of the ranks, which knows nothing of copies to the host.
   bool meet(const CollectiveCall& call, const Contribution& mine, bool others_need_me);
-  // In all four: the mutex is held before and after, and given up for large copies.
+  // In the next four the mutex is held before and after, and given up for large copies.
   void finish_sendrecv(World::Lock& lock, PostedSendrecv& mine, Traffic kind);
   bool deliver(World::Lock& lock, int to, int tag, std::span<const std::byte> data, Traffic kind);
   Envelope take_message(World::Lock& lock, int from, int tag, std::span<std::byte> data);

@@ -27,7 +27,7 @@ void free_list(std::unique_ptr<Message> first) {
 
 }  // namespace
 
-// The last one that was given back, which is most likely still in a cache.
+// Takes the message that was given back last, which is most likely still in a cache.
 std::unique_ptr<Message> MessagePool::take(std::size_t bytes) {
   auto& list = free_[size_class(capacity_of(bytes))];
   auto message = std::move(list);
@@ -96,7 +96,8 @@ PostedReceive* Mailbox::open_receive(int source, int tag, std::size_t bytes) con
   return nullptr;
 }
 
-// All of them, since it is not known which will run first; who finds the message gone sleeps again.
+// All of them, since it is not known which will run first; one that finds the message gone sleeps
+// again.
 void Mailbox::wake_receivers(World& world, int source, int tag) const {
   for (PostedReceive* receive : posted) {
     if (receive->matches(source, tag)) world.wake(*receive->process);

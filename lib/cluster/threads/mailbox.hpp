@@ -5,7 +5,8 @@
 // receiver's; any other is copied into a buffer of the run's pool and out of it. All members of
 // these classes are called under the world's mutex; large copies happen outside of it.
 //
-// A sender looks for a receive, a receiver for a message, and whoever comes second finds the other:
+// A sender looks for a receive, a receiver for a message, and the one that comes second finds the
+// other:
 //
 //   sender first     send: copied to a Message, push() ---> receive: pop(), copied out of it
 //
@@ -34,21 +35,21 @@ namespace hetsgd::threads {
 
 using namespace realtime;
 
-// A message that nobody has received yet. Owned by the list that it is in, a mailbox' or the
-// pool's, and in between by the process that fills or empties it, without the mutex.
+// A message that nobody has received yet. Owned by the list that it is in, a mailbox's or the
+// pool's. In between it belongs to the process that fills or empties it, without the mutex.
 struct Message {
   int source = 0;
   int tag = 0;
   std::size_t bytes = 0;
   Traffic kind = Traffic::control;
-  std::size_t capacity = 0;  // of data, at least `bytes`: a power of two, the pool's size class
+  std::size_t capacity = 0;  // size of data, >= `bytes`: a power of two, the pool's size class
   std::unique_ptr<std::byte[]> data;
   std::unique_ptr<Message> next;  // in the list
 };
 
 // Buffers of past messages by size class (powers of two from 256 bytes), kept until the end of the
-// run. It holds no more than were on their way at one time, so a loop with the same messages in
-// every iteration soon allocates nothing.
+// run. It holds no more than were in flight at one time, so a loop with the same messages in every
+// iteration soon allocates nothing.
 class MessagePool {
  public:
   // A message with room for `bytes`, or null when there is none: then make() one, outside of the
@@ -62,8 +63,8 @@ class MessagePool {
   std::array<std::unique_ptr<Message>, 64> free_;  // by the capacity's power of two
 };
 
-// On a list of those that wait for as long as this lives: withdrawn however the wait ends. The mutex
-// is held at both ends.
+// Keeps `one` in a list of waiting entries as long as this object lives: it is withdrawn however
+// the wait ends. The mutex is held at both ends.
 template <class One>
 class Posted : NonCopyable {
  public:
@@ -108,10 +109,10 @@ class Mailbox {
   // The first open receive that a message of `bytes` bytes completes; null: none, and the message
   // has to be pushed.
   PostedReceive* open_receive(int source, int tag, std::size_t bytes) const;
-  // Wakes those whom a message just pushed may concern.
+  // Wakes the receivers that a message just pushed may concern.
   void wake_receivers(World& world, int source, int tag) const;
 
-  std::vector<PostedReceive*> posted;  // of any state, in the order of posting
+  std::vector<PostedReceive*> posted;  // in any state, in the order of posting
 
  private:
   std::unique_ptr<Message> first_;

@@ -103,8 +103,8 @@ void ThreadsComm::finish_sendrecv(World::Lock& lock, PostedSendrecv& mine, Traff
   other.released = true;  // once the mutex is given up `other` may be gone
   Process& partner = *other.process;
   world.wake(partner);
-  // The partner has begun to read `out`, or will: it does so even in an aborted run, as it cannot be
-  // unwound between its pairing and its copy.
+  // The partner has begun to read `out`, or will: it does so even in an aborted run, as it cannot
+  // be unwound between its pairing and its copy.
   const Until released([&] { return mine.released; },
                        [&] { return blocked_in_sendrecv(mine.peer, mine.tag); }, std::false_type());
   world.block(lock, released, nullptr);

@@ -42,7 +42,8 @@ struct PostedSendrecv {
   bool released = false;              // the partner has read `out`
 };
 
-// Those of one rank that wait, in the order of the calls: at most one for each process of the rank.
+// Waiting sendrecvs of one rank, in the order of the calls: at most one for each process of the
+// rank.
 using PostedSendrecvs = std::vector<PostedSendrecv*>;
 
 }  // namespace hetsgd::threads

@@ -16,7 +16,7 @@ namespace {
 // mutex up and taking it again.
 constexpr std::size_t kSmallPayload = 1024;
 
-// By the caller, in whose own breakdown it counts: the answering thread must not write to it.
+// Called by the caller, whose own breakdown counts it: the answering thread must not write to it.
 void count_received(const QueueEntry& entry) {
   TimeBreakdown& mine = World::current().breakdown;
   mine.count(Traffic::control, 0, entry.call.reply.size());
@@ -67,9 +67,9 @@ class Token final : public OwedReply {
 };
 
 // The reply is small and copied under the mutex. A large payload is copied without it; `users` then
-// keeps the caller where it is, even if the run is aborted meanwhile, which is why an abort has to
-// be looked for at the end. Before the handler has returned the caller is not woken: it could not
-// go on, and would only look twice.
+// keeps the caller where it is, even if the run is aborted meanwhile. So an abort has to be looked
+// for at the end. Before the handler has returned the caller is not woken: it could not go on, and
+// would only look twice.
 void Token::deliver(std::span<const std::byte> reply, std::span<const float> payload,
                     Traffic kind) {
   World& world = service_.world();
@@ -121,7 +121,7 @@ QueueEntry* ThreadsService::pop() {
   return entry;
 }
 
-// For an unwound caller, so its cost does not matter.
+// Called for an unwound caller, so its cost does not matter.
 void ThreadsService::remove(const QueueEntry& entry) {
   QueueEntry* before = nullptr;
   for (QueueEntry** link = &first_; *link; link = &(*link)->next) {
@@ -209,8 +209,8 @@ void ThreadsService::enqueue(QueueEntry& entry) {
 
 namespace {
 
-// For an answer. `settles`: it cannot be interrupted, since an exception may already be on its way;
-// instead an abort makes it ready once the entry is not in use.
+// The wait for an answer. `settles`: it cannot be interrupted, since an exception may already be on
+// its way; instead an abort makes it ready once the entry is not in use.
 class ForAnswer final : public Wait {
  public:
   ForAnswer(const World& world, const QueueEntry& entry, const std::string& service, bool settles)
@@ -265,8 +265,8 @@ void ThreadsService::forget(QueueEntry& entry) {
   if (entry.token) entry.token->forget_caller();
 }
 
-// What a posted call ends with that nobody waited for, or whose wait has thrown. The handler wakes
-// the caller when it returns, an answer when it finds an abort.
+// The end of a posted call that nobody waited for, or whose wait has thrown. The handler wakes the
+// caller when it returns, an answer when it finds an abort.
 void ThreadsService::settle(QueueEntry& entry, bool failing) noexcept {
   auto lock = world_.lock();
   if (failing && !entry.complete()) world_.fail_with_what_unwinds();
@@ -286,7 +286,7 @@ void ThreadsPort::call_raw(const ServiceCall& call) {
 
 // A call that goes on while its caller computes: what call_raw() has on its stack, on the heap. The
 // request is copied, as the caller's may be gone by then; views of device payloads have scratch
-// memory of their own, since the process' staging is used by its next call. The payload to send is
+// memory of their own, since the process's staging is used by its next call. The payload to send is
 // copied from the device when the call is posted, the answer's to it in wait().
 class ThreadsPort::Posted final : public PendingCall {
  public:

@@ -15,13 +15,13 @@
 //     v abort                                                                   v
 //   forgotten: out of the queue, its token answers nobody                    the caller goes on
 //
-// `users` counts who touches the caller's memory without the mutex: the handler, which reads the
+// `users` counts what touches the caller's memory without the mutex: the handler, which reads the
 // request, and an answer, which writes the reply. The caller is interruptible only at 0. So an
 // abort can forget a request that is queued or deferred at once, and one that is at work as soon as
 // that work is over.
 //
 // Three objects refer to each other: the entry (its caller's), the Token (the handler's, which may
-// keep it) and the queue. Whoever ends first unlinks itself, under the mutex: the token by
+// keep it) and the queue. The object that ends first unlinks itself, under the mutex: the token by
 // answering or in its destructor, the entry by forget().
 #pragma once
 
@@ -45,7 +45,7 @@ struct QueueEntry {
   QueueEntry* next = nullptr;
   int from = 0;
   bool is_notice = false;     // worker `from` has left
-  Process* caller = nullptr;  // who is to be woken; null: a notice
+  Process* caller = nullptr;  // the process to be woken; null: a notice
   Token* token = nullptr;     // the pending answer while it exists
   ServiceCall call;           // payloads on the host
   Traffic reply_kind = Traffic::control;
@@ -110,7 +110,7 @@ class ThreadsPort final : public ServicePort {
   std::unique_ptr<PendingCall> post_raw(const ServiceCall& call) override;
 
  private:
-  class Posted;  // a call under way; its memory lives until its PendingCall does
+  class Posted;  // a call in flight; its memory lives until its PendingCall does
   std::shared_ptr<ThreadsService> service_;
   int rank_;
 };

@@ -162,8 +162,8 @@ class Matcher : Lines {
     }
   }
 
-  // A message of one process of a worker to another one. Who waits for its own main process waits
-  // for nobody.
+  // A message from one process of a worker to another one. A task that waits for its own main
+  // process waits for nobody.
   void note_own_task(RangeIndex sent, RangeIndex received) {
     const TraceLine& sender = line(sent);
     const Seconds wait = at(received).wait;
@@ -180,7 +180,8 @@ class Matcher : Lines {
 
 using Whom = std::pair<int, std::string>;
 
-// Whom one worker waited for. `mine`: its lines, by their places in Trace::lines().
+// The workers and services that one worker waited for. `mine`: its lines, by their places in
+// Trace::lines().
 class Waits : Lines {
  public:
   Waits(const std::vector<const TraceLine*>& lines, std::vector<std::size_t> mine,
@@ -200,7 +201,7 @@ class Waits : Lines {
   }
 
  private:
-  // By their begins.
+  // The ranges in the order in which they begin.
   std::vector<RangeIndex> ranges() const {
     std::vector<RangeIndex> result;
     for (const std::size_t l : mine_) {
@@ -215,11 +216,12 @@ class Waits : Lines {
   }
   void add(const WaitedFor& whom, Seconds time) { sums_[{whom.rank, whom.service}] += time; }
 
-  // With background tasks. Of several waits at a time that of the main process counts, and none
-  // where a process computes or communicates: as in the account, of which no more is shared out,
-  // since a range does not say when in it the wait was.
+  // Shares out the waits of a worker with background tasks. Of several waits at a time that of the
+  // main process counts, and none where a process computes or communicates, as in the account. No
+  // more than the account's waiting is shared out, since a range does not say when in it the wait
+  // was.
   void share_out(const std::vector<RangeIndex>& all, Seconds account_wait) {
-    Seconds end{0};  // of the main process
+    Seconds end{0};  // end of the main process
     IntervalSet busy, blamed;
     for (const RangeIndex i : all) {
       const TraceRange& range = at(i);

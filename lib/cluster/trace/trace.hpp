@@ -8,8 +8,8 @@
 // The process's own line has the wait for it alone.
 //
 // Calls of several ranks belong together by what they say of themselves (CallPlace): which call of
-// which group it is, or which message. match() finds out from that who waited for whom. The
-// training clocks of all ranks tell the same time, so it needs no cluster's help.
+// which group it is, or which message. From that match() finds out which worker waited for which.
+// The training clocks of all ranks tell the same time, so it needs no cluster's help.
 #pragma once
 
 #include <compare>
@@ -31,7 +31,7 @@
 
 namespace hetsgd {
 
-// What a range is to other ranks.
+// The relation of a range to ranges of other ranks.
 enum class CallKind : std::uint8_t {
   none,
   collective,  // blocking: the group's `number`-th of this rank, splits included
@@ -48,11 +48,11 @@ struct CallPlace {
   // "": all workers. A part has its group's name and "/NUMBER:COLOUR" of the split that made it.
   std::string group{};
   std::uint64_t number = 0;  // collectives
-  int rank = 0;              // of this process in the group
+  int rank = 0;              // rank of this process in the group
   int peer = -1;             // messages: rank in the group
   int tag = 0;
   bool is_split = false;
-  int color = 0, key = 0;  // of a split
+  int color = 0, key = 0;  // arguments of a split
   Seconds since{0};        // started: when this rank's part could begin
 
   static constexpr auto members() {
@@ -62,16 +62,16 @@ struct CallPlace {
   }
 };
 
-// On the training clock, as the endpoint tells it; begin <= end.
+// A range on the training clock, as the endpoint tells it; begin <= end.
 struct TraceRange {
   std::string category;  // compute, communicate, service, off_clock
   std::string name;      // "step", "all_reduce", "service server", ...
   Seconds begin{0}, end{0};
-  Seconds wait{0};            // of it blocked for others; the rest of a message is transfer
-  Seconds delay{0};           // of a computation: stragglers and --speed, at its end
-  std::uint64_t steps = 0;    // that the process had begun by its end
-  std::uint64_t bytes = 0;    // of the caller's data, both ways
-  std::uint64_t samples = 0;  // of a step: its batch
+  Seconds wait{0};            // part blocked for others; the rest of a message is transfer
+  Seconds delay{0};           // delay of a computation at its end: stragglers and --speed
+  std::uint64_t steps = 0;    // steps that the process had begun by its end
+  std::uint64_t bytes = 0;    // bytes of the caller's data, both ways
+  std::uint64_t samples = 0;  // batch size of a step
   CallPlace place{};
 
   static constexpr auto members() {
@@ -129,10 +129,11 @@ class Trace {
   std::map<int, GroupCalls> world_calls_;
 };
 
-// Which ranges of a trace belong together, and so who waited for whom.
+// Which ranges of a trace belong together, and so which worker waited for which.
 //
-// A collective: all wait for the rank that came last. Whoever was blocked in it from b to e, while
-// the last one came at l, waited for that rank for min(max(l - b, 0), e - b); the rest is transfer.
+// A collective: all wait for the rank that came last. A rank that was blocked in it from b to e,
+// while the last one came at l, waited for that rank for min(max(l - b, 0), e - b); the rest is
+// transfer.
 //
 //   rank 0  |==== step ====|--- waits for 2 ---|  all_reduce  |
 //   rank 1  |======= step ======|- waits for 2 -|             |
@@ -144,9 +145,9 @@ class Trace {
 // of a background task of the same worker is the answer of a service, which has the task's name:
 // the "tables" of this worker's own shard.
 //
-// A worker waits for whom its main process waits for, or, where that waits for its own background
-// tasks, for whom these wait for. Where one of its processes computes or communicates it does not
-// wait (cluster/worker_account.hpp).
+// A worker waits for the same as its main process. Where that waits for its own background tasks,
+// the worker waits for the same as these. Where one of its processes computes or communicates it
+// does not wait (cluster/worker_account.hpp).
 
 // A place in Trace::lines().
 struct RangeIndex {
@@ -155,17 +156,17 @@ struct RangeIndex {
 };
 
 struct TraceMatches {
-  // Of each range that waited for a worker: for which, and how long.
+  // For each range that waited for a worker: which one, and how long.
   std::map<RangeIndex, WaitedFor> waits;
   std::vector<std::pair<RangeIndex, RangeIndex>> messages;  // sent, received
 };
 
-// Of the lines of all workers. Calls whose other side is not there (of a run that was cut short, or
-// of a process whose lines were not added) have no match.
+// Matches the lines of all workers. Calls whose other side is not there (of a run that was cut
+// short, or of a process whose lines were not added) have no match.
 TraceMatches match(const std::vector<const TraceLine*>& lines);
 
-// Whom each worker waited for, by rank, the longest first. account_waits: what the accounts of the
-// workers say of waiting (TimeBreakdown::wait), by rank.
+// For each worker, by rank: the workers and services that it waited for, the longest first.
+// account_waits: the waiting time in the workers' accounts (TimeBreakdown::wait), by rank.
 std::vector<std::vector<WaitedFor>> waited_for(const Trace& trace,
                                                std::span<const Seconds> account_waits);
 

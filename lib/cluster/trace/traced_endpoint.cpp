@@ -57,7 +57,7 @@ struct TracedProcess {
   std::function<TraceLine&()> started_calls;  // made at first use
   const std::thread::id thread = std::this_thread::get_id();
 
-  // A port, a Comm and a call under way belong to the process that has opened or started them.
+  // A port, a Comm and a call in flight belong to the process that has opened or started them.
   // Another process would write to a line that is not its own, which in real time is a race.
   TraceLine& line_for(const std::string& call) const {
     if (thread == std::this_thread::get_id()) return own;
@@ -67,11 +67,11 @@ struct TracedProcess {
   }
 };
 
-// From its making to its end, also when the run is unwound.
+// A range from its making to its end, also when the run is unwound.
 class Range : NonCopyable {
  public:
-  // What the process has waited and was delayed meanwhile is the difference of its breakdown.
-  // Errors: check, as line_for().
+  // The waits and delays of the process meanwhile are the difference of its breakdown. Errors:
+  // check, as line_for().
   Range(const TracedProcess& process, const char* category, std::string name, CallPlace place = {},
         std::uint64_t bytes = 0)
       : endpoint_(process.endpoint),
@@ -103,7 +103,7 @@ class Range : NonCopyable {
   TraceRange range_;
 };
 
-// Its time stands in a line of its own, beside what its process does meanwhile.
+// A started call. Its time stands in a line of its own, beside what its process does meanwhile.
 class TracedCall final : public PendingCall {
  public:
   TracedCall(const TracedProcess& process, const char* category, std::string name, CallPlace place,
@@ -138,10 +138,10 @@ class TracedCall final : public PendingCall {
 
 class TracedComm final : public Comm {
  public:
-  // That of all workers.
+  // The Comm of all workers.
   TracedComm(const TracedProcess& process, Comm& comm, GroupCalls& calls)
       : process_(process), comm_(comm), calls_(calls) {}
-  // Of a part of one, whose only user is the process that has split it.
+  // The Comm of a part of a group. Its only user is the process that has split the group.
   TracedComm(const TracedProcess& process, std::unique_ptr<Comm> comm, std::string group)
       : process_(process),
         owned_(std::move(comm)),
@@ -171,7 +171,7 @@ class TracedComm final : public Comm {
     const Range range = message("sendrecv", CallKind::sendrecv, peer, tag, out.size() + in.size());
     comm_.sendrecv_bytes(peer, tag, out, in, kind);
   }
-  // What a split makes is traced, too.
+  // A Comm that a split makes is traced, too.
   void make_raw(const CollectiveRequest& request) override {
     CallPlace place = place_of(CallKind::collective);
     place.number = calls_.collectives++;
@@ -318,7 +318,7 @@ class TracedEndpoint final : public Endpoint {
   std::shared_ptr<ServicePort> traced(const std::string& name, std::shared_ptr<ServicePort> port) {
     return std::make_shared<TracedPort>(process_, name, std::move(port));
   }
-  // By whoever comes to it: rank 0 in a pause of all.
+  // Called by the process that runs `fn`: rank 0 in a pause of all.
   void evaluate(FunctionRef fn) {
     const Range range(process_, "off_clock", "evaluation");
     fn();

@@ -2,8 +2,8 @@
 // notes each of its blocking calls: computations, messages, collectives, calls of services,
 // evaluations (which take none of the clock). Without --trace nothing stands there.
 //
-//   Worker ── TracedEndpoint ── the cluster's Endpoint
-//                  └ range [begin, end] ──> TraceLine of this process ──> Trace ──> file (result/)
+//  Worker -- TracedEndpoint -- the cluster's Endpoint
+//                 +- range [begin, end] --> TraceLine of this process --> Trace --> file (result/)
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace hetsgd {
 // run without trace.
 void with_traced_endpoint(Endpoint& endpoint, Trace& trace,
                           const std::function<void(Endpoint&)>& fn);
-// The last step of this process had so many samples. `endpoint` is one of with_traced_endpoint or
-// of a background task of it.
+// Notes that the last step of this process had `samples` samples. `endpoint` is one of
+// with_traced_endpoint or of a background task of it.
 void note_batch(Endpoint& endpoint, std::uint64_t samples);
 
 }  // namespace hetsgd

@@ -33,7 +33,7 @@ Agreement::Result Agreement::agree(std::span<const std::byte> answer,
   }
   send_values(control_, 0, kAgree, mine);
   auto lock = errors_.lock();
-  // It can end by a failure that rank 0 has not seen: this rank has lost rank 0, and nobody
+  // The wait can end by a failure that rank 0 has not seen: this rank has lost rank 0, and nobody
   // answers.
   errors_.wait_between_runs(lock, [&] { return !agreed_.empty(); });
   waits_ = false;

@@ -10,7 +10,7 @@
 //        +---------------------------------------------------> that failure
 //
 // Agreements of a rank follow each other, and so do their messages: one rank may have begun its
-// next agreement while another has not heard of this one, and rank 0 keeps what comes early, in one
+// next agreement while another has not heard of this one. Rank 0 keeps what comes early, in one
 // queue per rank. So no agreement needs a number. When a rank is lost nobody waits for it any more:
 // rank 0 answers with that failure.
 #pragma once
@@ -27,9 +27,9 @@ namespace hetsgd::mpi {
 
 class Agreement {
  public:
-  // What an agreement ends with, and also the form in which a rank says what it has.
+  // The result of an agreement, and also the form in which a rank states its own answer or failure.
   struct Result {
-    // Of rank 0, in the result.
+    // Rank 0's answer, in the result.
     std::vector<std::byte> answer{};
     // The lowest rank that has failed; -1: none has.
     int failed = -1;
@@ -37,7 +37,7 @@ class Agreement {
     // On rank 0, where nobody has failed: the answers of all, by rank.
     std::vector<std::vector<std::byte>> answers{};
 
-    // What travels: the answers of all stay on rank 0.
+    // The members that travel. The answers of all stay on rank 0.
     static constexpr auto members() {
       return std::tuple(&Result::answer, &Result::failed, &Result::failure);
     }
@@ -61,9 +61,9 @@ class Agreement {
   std::atomic<bool> waits_ = false;
   // Decisions that agree() has not taken yet. Guarded by the mutex of errors_.
   std::deque<Result> agreed_;
-  // On rank 0: what all said in the last agreement. Guarded likewise.
+  // On rank 0: the answers of all ranks in the last agreement. Guarded likewise.
   std::vector<std::vector<std::byte>> answers_;
-  // On rank 0: what each rank has said and no decision has used, by rank. The control's thread
+  // On rank 0, by rank: what the rank has said and no decision has used yet. The control's thread
   // only.
   std::vector<std::deque<Result>> said_;
 };

@@ -29,7 +29,7 @@
 // The notice is there so that the message has arrived everywhere by then. A run that fails resumes
 // nobody: the world of each rank releases its threads, and reset() makes everything as at first.
 // Nothing of a failed run's pauses can come after reset(): rank 0 sends all such messages before it
-// tells that all ranks have come to the begin of the next run.
+// tells that all ranks have come to the start of the next run.
 #pragma once
 
 #include <atomic>
@@ -66,7 +66,7 @@ class ClockPause {
  public:
   explicit ClockPause(Control& control);
 
-  // The world of the run that is on; null: there is none any more, and nobody acts on the last one.
+  // The world of the current run; null: there is none any more, and nobody acts on the last one.
   void attach(PausableWorld* world) { world_.attach(world); }
   // This rank's monotonic clock minus rank 0's, in ns. Before the run begins.
   void set_offset(std::int64_t offset_ns) { offset_ns_ = offset_ns; }
@@ -105,7 +105,7 @@ class ClockPause {
   // Written by the run's owner, read by the thread of `control`.
   std::atomic<std::int64_t> offset_ns_ = 0;
 
-  // Of this rank. This and all below: the thread of `control` only.
+  // State of this rank. This and all below: the thread of `control` only.
   State state_ = State::running;
   // kStop came while resuming: rank 0 grants the next pause before this rank has left the last one.
   bool stop_again_ = false;

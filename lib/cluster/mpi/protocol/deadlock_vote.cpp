@@ -29,8 +29,7 @@ void DeadlockVote::look(const Blocked& blocked, Seconds timeout) {
   std::vector<BlockedProcess> waiting;
   // `since` is on the training clock, which stands during pauses.
   const auto since = blocked(waiting);
-  // A message that is under way looks like a deadlock to both sides, but not for as long as the
-  // timeout.
+  // A message in flight looks like a deadlock to both sides, but not for as long as the timeout.
   const bool votes = since && *since >= timeout;
   // Nothing to say: there is no vote, and none to take back. A vote is repeated at every look, with
   // newer times, and costs one message.
@@ -46,9 +45,9 @@ void DeadlockVote::look(const Blocked& blocked, Seconds timeout) {
   control_.send(0, kBlocked, std::as_bytes(std::span(text)));
 }
 
-// On rank 0. Votes are kept by rank until they are taken back. All of them being there at once is a
-// deadlock, since each says that its rank has not gone on for the whole timeout, in which every
-// message has arrived.
+// On rank 0. Votes are kept by rank until they are taken back. If all are there at once, that is a
+// deadlock: each says that its rank has not gone on for the whole timeout, in which every message
+// has arrived.
 void DeadlockVote::on_blocked(int from, std::span<const std::byte> bytes) {
   votes_.resize(at(control_.size()));
   votes_[at(from)] = text_of(bytes);

@@ -1,7 +1,7 @@
 // DeadlockVote: no rank can tell alone that nobody will ever go on. A rank on which every process
-// has waited for the peer timeout tells rank 0 who waits for what, and takes its vote back when
-// somebody goes on. When the votes of all ranks are there at once, that is an error which names all
-// waits.
+// has waited for the peer timeout tells rank 0 which process waits for what. It takes its vote back
+// when a process goes on. When the votes of all ranks are there at once, that is an error which
+// names all waits.
 //
 //             all processes blocked for `timeout`; kBlocked(text)
 //    goes on -----------------------------------------------------> votes
@@ -11,11 +11,11 @@
 //                                                                     v
 //                                                    rank 0 has p texts: fail_all(deadlock)
 //
-// Why the timeout: a message that is under way makes its sender and its receiver look blocked,
-// although the receiver will go on. Neither side sees the message, so the vote waits for longer
-// than any message takes. A rank that runs services alone has no process that must go on, so it
-// votes once the run has lasted for the timeout. Nobody votes during a pause, in which all stand
-// still, and rightly so.
+// Why the timeout: a message in flight makes its sender and its receiver look blocked, although the
+// receiver will go on. Neither side sees the message, so the vote waits for longer than any message
+// takes. A rank that runs services alone has no process that must go on, so it votes once the run
+// has lasted for the timeout. Nobody votes during a pause, in which all stand still, and rightly
+// so.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ namespace hetsgd::mpi {
 class DeadlockVote {
  public:
   // Returns for how long nobody of this rank can have gone on (on the training clock), and fills
-  // `waiting` with who waits for what; nothing: somebody can go on.
+  // `waiting` with the processes and their waits; nothing: some process can go on.
   using Blocked = std::function<std::optional<Seconds>(std::vector<BlockedProcess>& waiting)>;
 
   // Registers its handler. Both must outlive this object.
@@ -52,7 +52,7 @@ class DeadlockVote {
 
   Control& control_;
   FirstError& errors_;
-  // On rank 0: who waits for what, by rank; empty: somebody of that rank goes on.
+  // On rank 0: the waits of all processes, by rank; empty: some process of that rank goes on.
   std::vector<std::string> votes_;
   std::chrono::steady_clock::time_point looked_at_{};
   // The last message to rank 0 was a vote, which is to be taken back.

@@ -14,7 +14,7 @@ Failure Failure::of(std::exception_ptr error, int rank, int size) {
     std::rethrow_exception(std::move(error));
   } catch (const Error& e) {
     failure = {.code = static_cast<int>(e.code()), .text = e.what(), .hint = e.hint()};
-  } catch (const Interrupted& e) {  // of no rank in particular
+  } catch (const Interrupted& e) {  // it names no rank
     return {.code = failure.code, .interrupted = e.signal(), .text = e.what()};
   } catch (const CheckFailure& e) {
     failure.is_check = true;
@@ -29,7 +29,7 @@ Failure Failure::of(std::exception_ptr error, int rank, int size) {
 }
 
 std::exception_ptr Failure::exception() const {
-  // In the order in which of() tells them apart.
+  // The order is that in which of() tells the kinds apart.
   if (interrupted >= 0) return std::make_exception_ptr(Interrupted(interrupted, text));
   if (is_check) return std::make_exception_ptr(CheckFailure(text));
   return std::make_exception_ptr(Error(static_cast<ExitCode>(code), text, hint));
@@ -47,8 +47,8 @@ FirstError::FirstError(Control& control, std::function<void(std::exception_ptr)>
   });
 }
 
-// It goes through rank 0 even on rank 0: only the order of arrival there decides which error is
-// first. The epoch is read without holding the mutex over the send; an error of a run that ends
+// The error goes through rank 0 even on rank 0: only the order of arrival there decides which error
+// is first. The epoch is read without holding the mutex over the send; an error of a run that ends
 // meanwhile is dropped by decide(), because its epoch is over.
 void FirstError::fail(std::exception_ptr error) {
   const Failure failure = Failure::of(std::move(error), control_.rank(), control_.size());
@@ -71,7 +71,7 @@ void FirstError::decide(int epoch, const Failure& failure) {
 }
 
 // Every rank. Records the error and wakes all waits. The run is told only where the error is of
-// this rank's own epoch: a later epoch's run finds it at its begin.
+// this rank's own epoch: a later epoch's run finds it at its start.
 void FirstError::on_failure(int epoch, const Failure& failure) {
   bool now = false;
   {
@@ -80,7 +80,7 @@ void FirstError::on_failure(int epoch, const Failure& failure) {
     now = epoch == epoch_;
     notify();
   }
-  // Without the mutex: the run wakes its threads, and these may call fail().
+  // The run is told without the mutex: it wakes its threads, and these may call fail().
   if (now) fail_run_(failure.exception());
 }
 

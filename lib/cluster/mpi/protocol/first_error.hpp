@@ -70,11 +70,11 @@ class FirstError {
   using Lock = std::unique_lock<std::mutex>;
 
   // on_failure: called by the thread of `control`, once per epoch that fails, without the mutex. It
-  // may come before the run of the epoch has begun on this rank, and then has nobody to stop: who
-  // begins the run finds the error in wait().
+  // may come before the run of the epoch has begun on this rank. Then it has nothing to stop, and
+  // the caller that begins the run finds the error in wait().
   FirstError(Control& control, std::function<void(std::exception_ptr)> on_failure);
 
-  // From any thread, also with the world's mutex held: the run that is on, or the next one, fails.
+  // From any thread, also with the world's mutex held: the current run, or the next one, fails.
   // Returns at once; whether this error becomes the run's is decided on rank 0. The text gets this
   // rank's number.
   void fail(std::exception_ptr error);
@@ -86,7 +86,7 @@ class FirstError {
   void lose_a_rank(const Failure& why);
   bool lost() const { return lost_rank_; }
 
-  // Any thread. The number of the run that is on, or else of the next one.
+  // Any thread. The number of the current run, or else of the next one.
   int epoch() const;
   // The run of `epoch` has ended on all ranks: an error that arrives for it from here on is
   // dropped.
@@ -132,7 +132,7 @@ class FirstError {
   const std::function<void(std::exception_ptr)> fail_run_;
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
-  // The number of the run that is on, or comes next.
+  // The number of the current run, or of the next one.
   int epoch_ = 1;
   // The last epoch whose run has ended on all ranks.
   int over_ = 0;

@@ -1,7 +1,7 @@
 // GroupNumbers: numbers that no group of the run has had, above 0. A number becomes a part of MPI
 // tags (transport.hpp), so two groups of one run must never share one. Rank 0 counts; a rank that
 // needs a number asks rank 0 and polls for the answer. (0 is the group of all workers, which exists
-// from the begin.)
+// from the start.)
 //
 //   any rank                     rank 0
 //   ask()  ---- kAskGroup ---->  ++last_
@@ -33,8 +33,8 @@ class GroupNumbers {
 
   // Any thread. Does not wait.
   void ask() { send_values(control_, 0, kAskGroup); }
-  // Any thread. The next answer; empty where none has come yet: the caller polls (poll_for), so that
-  // a pause or an abort of the run reaches it meanwhile.
+  // Any thread. The next answer; empty where none has come yet: the caller polls (poll_for), so
+  // that a pause or an abort of the run reaches it meanwhile.
   std::optional<int> take() {
     const std::lock_guard guard(mutex_);
     if (answers_.empty()) return std::nullopt;
@@ -43,11 +43,11 @@ class GroupNumbers {
     return number;
   }
 
-  // On the thread of `control`, when all ranks have come to the begin of a run: numbers start at 1
+  // On the thread of `control`, when all ranks have come to the start of a run: numbers start at 1
   // again, as each run has a communicator of its own.
   void restart() { last_ = 0; }
   // Before a run, on the thread of the run's owner: an answer that an aborted process has not taken
-  // is dropped. No answer of the last run comes after this, as rank 0 sends it before it tells this
+  // is dropped. No answer of the last run comes after this: rank 0 sends it before it tells this
   // rank that all have ended, and messages of one pair keep their order. (An exception is a failed
   // run whose ranks did not wait for each other to the end; see RankBarrier::await.)
   void forget() {

@@ -56,7 +56,7 @@ void RankBarrier::on_come(int from, const Key& at, std::vector<std::byte> conten
   const auto [epoch, point] = at;
   if (point == Point::ended) {
     const auto guard = errors_.lock();
-    // Before kMet leaves, so that take_contents() finds them after await().
+    // The contents are kept before kMet leaves, so that take_contents() finds them after await().
     contents_ = std::move(attendance.contents);
   }
   attendance_.erase(at);

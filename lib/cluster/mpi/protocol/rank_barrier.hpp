@@ -1,6 +1,6 @@
-// RankBarrier: points of a run to which all ranks come: before it (so that nobody waits inside of
-// an MPI call for a rank that has failed), when the workers are set up, when all threads of all
-// ranks have ended, and so on.
+// RankBarrier: points of a run to which all ranks come: before it, when the workers are set up,
+// when all threads of all ranks have ended, and so on. With the first one no rank waits inside an
+// MPI call for a rank that has failed.
 //
 //   come(point)  -> kCome(epoch, point, content) to rank 0, which counts
 //   all have     -> kMet(epoch, point, instant) to all; what they brought stays on rank 0
@@ -38,19 +38,19 @@ namespace hetsgd::mpi {
 
 class RankBarrier {
  public:
-  // In the order of a run: before anything of it; workers and clock offsets are there; all threads
-  // of all ranks have ended, with the rank's report as content; after a failure only, no process of
-  // any rank receives any more. `leave` is the end of the program.
+  // Points in the order of a run: before anything of it; workers and clock offsets are there; all
+  // threads of all ranks have ended, with the rank's report as content; after a failure only, no
+  // process of any rank receives any more. `leave` is the end of the program.
   enum class Point : int { begin, set_up, ended, quiet, leave };
   // at: an instant of rank 0's monotonic clock, in ns, which lies a little in the future for all
-  // ranks, so that they can begin something together at it.
+  // ranks. So they can begin something together at it.
   using OnMet = std::function<void(Point point, int epoch, std::int64_t at)>;
 
   // on_met: called by the thread of `control` before anybody on this rank goes on from await().
   RankBarrier(Control& control, FirstError& errors, OnMet on_met);
 
-  // This rank has come, in the epoch that is on (leave: of no epoch). Any thread; does not wait.
-  // Once per point and epoch. content: kept by rank 0 for `ended`, else empty.
+  // This rank has come, in the current epoch (leave: in none). Any thread; does not wait. Once per
+  // point and epoch. content: kept by rank 0 for `ended`, else empty.
   void come(Point point, std::span<const std::byte> content = {});
   // Returns when all have come, with true. False: an error ended the wait. outlast: the wait
   // goes on for some seconds even then, and true tells that all came. limit: it lasts for so long
@@ -64,7 +64,7 @@ class RankBarrier {
   // The epoch and the point. Each pair is counted alone, since a rank may be a point ahead of
   // others.
   using Key = std::pair<int, Point>;
-  // On rank 0: who has come to one point so far.
+  // On rank 0: the ranks that have come to one point so far.
   struct Attendance {
     int count = 0;
     std::vector<std::vector<std::byte>> contents;

@@ -11,8 +11,8 @@
 // all others know that somebody else has sent it. An opener does not wait for the service to exist,
 // as a request that comes before it waits in the host's MPI library.
 //
-// Every worker that ends tells the host, so that services know who is left. These messages carry no
-// epoch: outside of a run they reach nobody and are dropped.
+// Every worker that ends tells the host, so that services know which workers are left. These
+// messages carry no epoch: outside of a run they reach nobody and are dropped.
 #pragma once
 
 #include <deque>
@@ -51,7 +51,7 @@ class ServiceDirectory {
   // Null: the run has ended, and nobody acts on the last host any more.
   void attach(ServiceHost* host);
 
-  // For those who open one. Any thread; `host` is the rank that runs the services. ask() is
+  // The calls of an opener. Any thread; `host` is the rank that runs the services. ask() is
   // followed by polling take_wanted(), and that by send_factory() where it is true.
   void ask(int host, const std::string& name);
   // Whether the host wants the factory from this rank; empty: no answer has come yet.

@@ -49,7 +49,7 @@ enum class OptionType {
   text_list
 };
 
-// What a command does with the files that an option names. core/file_registry.hpp checks them.
+// How a command uses the files that an option names (core/file_registry.hpp checks them).
 enum class FileRole { none, read, written, appended };
 struct OptionFiles {
   FileRole role = FileRole::none;

@@ -48,11 +48,11 @@ std::vector<std::string> generator_preset_names();
 // features, labels, nonzeros, labels_per_sample, feature_zipf, topic_zipf, label_zipf, noise.
 // Throws Error(usage) naming what is wrong.
 GeneratorOptions parse_generator_spec(std::string_view spec);
-// Throws Error(usage) for options out of the ranges that a specification has.
+// Throws Error(usage) for options outside the ranges of a specification.
 void check_generator_options(const GeneratorOptions& options);
 
-// One part in memory, on `threads` threads (none: all cores). Throws Error(usage) for options out of
-// range.
+// Generates one part in memory, on `threads` threads (none: all cores). Throws Error(usage) for
+// options out of range.
 DatasetPtr generate_part(const GeneratorOptions& options, DataPart part,
                          std::optional<int> threads = {});
 

@@ -30,10 +30,10 @@ struct ImageOptions : GeneratedRows {
 
 inline constexpr std::string_view kImagePreset = "images";
 
-// Throws Error(usage) naming what is wrong.
+// Errors: usage, naming what is wrong.
 ImageOptions parse_image_spec(std::string_view spec);
 
-// One part, on `threads` threads (none: all cores), with statistics of its own.
+// Generates one part with its own statistics, on `threads` threads (none: all cores).
 ParsedData generate_images(const ImageOptions& options, DataPart part,
                            std::optional<int> threads = {});
 

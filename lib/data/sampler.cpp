@@ -13,7 +13,7 @@ namespace hetsgd {
 
 namespace {
 
-// Every shard shuffles its epochs with a seed of its own; the pool (rank 0) with the run's.
+// Every shard shuffles its epochs with a seed of its own. The pool (rank 0) uses the run's seed.
 std::uint64_t shard_seed(std::uint64_t seed, int rank) {
   return seed ^ (static_cast<std::uint64_t>(rank) * 0x9E3779B97F4A7C15ULL);
 }

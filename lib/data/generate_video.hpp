@@ -2,7 +2,7 @@
 // UCF101's clips: `generate:video?clips=13320&classes=101&size=2048`.
 //
 // Lengths: lognormal with median 164.7 and sigma 0.494 frames, cut to 29 .. 1,776. So they have the
-//          mean 186 and the deviation 97.7 of UCF101's 13,320 clips (Dymem, 5.5.2.3; K. Soomro and
+//          mean 186 and the deviation 97.7 of UCF101's 13,320 clips (RNA, 5.5.2.3; K. Soomro and
 //          others, 2012). The longest of so many draws has some 1,000 frames: the one clip of 1,776
 //          lies outside of the law.
 // Frames : a class is a mean path, kVideoKnots vectors of normal numbers joined by lines. A clip of

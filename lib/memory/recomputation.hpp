@@ -12,9 +12,9 @@
 //               otherwise    computed again before every step that reads one, and dropped after it
 //                            (memory-centric)
 // Deviations: the source has no lstm. It is a checkpoint here, being as costly as a convolution.
-//             The checkpoint's map counts as a part of the segment, since it must be there. Without it
-//             AlexNet's first segment would be kept and take 993 MiB at step 43, where the source
-//             reports a peak of 886 at step 44. Masks and statistics stay, being small.
+//             The checkpoint's map counts as a part of the segment, since it must be there. Without
+//             it AlexNet's first segment would be kept and take 993 MiB at step 43, where the
+//             source reports a peak of 886 at step 44. Masks and statistics stay, being small.
 #pragma once
 
 #include "memory/lifetime.hpp"

@@ -24,7 +24,7 @@ void* allocate_aligned(std::size_t bytes) {
     throw with_hint(device_error("cpu: out of memory: {} bytes were asked for", bytes),
                     "take a smaller batch, fewer workers or a smaller model");
   }
-  // Only advice: where the kernel refuses it, small pages work as well, just slower.
+  // This is only advice. If the kernel refuses it, small pages work as well, but slower.
   if (bytes >= kHugeFrom) (void)madvise(memory, rounded, MADV_HUGEPAGE);
   return memory;
 }

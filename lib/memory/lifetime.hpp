@@ -75,7 +75,7 @@ struct TrainingStep {
   std::vector<int> gradient,
       mask;  // by node: G_i, which may be another's, and its mask; -1: none
   std::vector<int> forward_step_of;  // by node; the input's is 0
-  std::vector<int> convolutions;  // by forward step: the number of convolutions up to it; [0] is 0
+  std::vector<int> convolutions;     // by forward step: convolutions up to it; [0] is 0
 
   int forward_steps() const { return static_cast<int>(steps.size() - 1) / 2; }
   int total_steps() const { return static_cast<int>(steps.size()) - 1; }

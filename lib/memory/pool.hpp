@@ -25,7 +25,7 @@ class Pool {
   // The offset of `bytes`, rounded up to the pool's unit (at least one unit). Empty: no block fits.
   virtual std::optional<std::uint64_t> allocate(std::uint64_t bytes, Mobility mobility) = 0;
   virtual void release(std::uint64_t offset, std::uint64_t bytes, Mobility mobility) = 0;
-  virtual std::uint64_t used() const = 0;  // bytes in use, holes included
+  virtual std::uint64_t used() const = 0;                  // bytes in use, holes included
   virtual std::vector<FreeBlock> free_blocks() const = 0;  // by address
   virtual std::uint64_t gap() const = 0;  // between the lowest and the highest arena
 

@@ -91,7 +91,8 @@ class CpuNormalisationKernels final : public BasicNormalisationKernels<Real> {
                                        const Real* Y, const Real* dY, Real beta,
                                        Real* dX) override {
     const Real weight = law.alpha / static_cast<Real>(law.size);
-    const std::size_t mirrored = law.size % 2;  // an even window leans to one side, its mirror to the other
+    // An even window leans to one side, its mirror to the other.
+    const std::size_t mirrored = law.size % 2;
     cores_.split(n, 1, kWorthACore / 16 / (channels * pixels) + 1, [&](Range samples) {
       std::vector<Real> s(channels * kPixels), ratio(channels * kPixels);
       Real sum[kPixels];

@@ -44,7 +44,7 @@ struct Replacing {
 
 class FileRegistry {
  public:
-  enum class Output { main, other, appended };  // appended: goes on after what is there
+  enum class Output { main, other, appended };  // appended: written after the existing content
 
   // Adds the files of every option with a role, under the name of what set it ("--trace",
   // "HETSGD_TRACE"). An empty text names no file.

@@ -18,7 +18,7 @@ enum class LogLevel { info, warning, error };
 
 struct LogOptions {
   bool quiet = false;   // drop information and the status line; warnings and errors stay
-  bool silent = false;  // nothing goes to stderr: another process speaks
+  bool silent = false;  // nothing goes to stderr, because another process speaks
   bool color = false;
   bool terminal = false;  // stderr can redraw its last line
 };
@@ -46,7 +46,7 @@ void warn(fmt::format_string<Args...> text, Args&&... args) {
   log(LogLevel::warning, fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Data for people on stdout, such as a table.
+// Prints data for people on stdout, such as a table.
 void print_text(std::string_view text);
 
 template <class... Args>

@@ -94,7 +94,8 @@ struct Option {
   OptionFiles files;
   std::string default_text;  // as --help shows it
   OptionSource source = OptionSource::default_value;
-  std::string place;  // what set it: "--delta", "HETSGD_DELTA", "run.json: delta"; "" for a default
+  // The source of the value: "--delta", "HETSGD_DELTA", "run.json: delta"; "" for a default.
+  std::string place;
   std::vector<OptionNeed> needs;  // the option has no effect unless one of these holds
   bool is_first = false;          // one of the few options that --help shows a newcomer
   std::string excludes;           // the option that cannot be given beside this one; "": none
@@ -258,7 +259,7 @@ class OptionSet {
   // range, the nearest choice. The option must exist.
   void set(std::string_view name, const std::vector<std::string>& texts, OptionSource source,
            const std::string& place);
-  // Another default for an option that nobody has set. Errors: as set().
+  // Sets another default for an option that nobody has set. Errors: as set().
   void set_default(std::string_view name, const std::string& text);
   // Sets a value from a configuration file, else as set(). Numbers, sizes and times may also be
   // texts ("10K", "50ms"); a list may be one value. set_json() restores exactly what to_json()

@@ -26,7 +26,7 @@ std::string_view result_schema_version();
 //  cuda_architectures, libraries: {blas, cuda, nccl, mpi}, features: {cuda, mpi, sanitizer}};
 //  null: not built in.
 nlohmann::json version_json();
-// The same as text for people, one line each.
+// The same as text for people, one property per line.
 std::string version_text();
 
 }  // namespace hetsgd

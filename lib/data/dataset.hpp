@@ -1,4 +1,4 @@
-// A data set in memory: feature groups and sparse labels, as views of arrays that somebody owns.
+// A data set in memory: feature groups and sparse labels, as views of arrays.
 //
 // Shapes : n rows. `sparse` are the features that most rows lack and `targets` the labels, both in
 //          CSR; `dense` are columns that every row has, `fields` one category per row and field,
@@ -63,7 +63,7 @@ struct CsrRows {
   }
 };
 
-// [rows x columns] numbers.
+// [rows x columns] elements.
 template <template <class> class Array>
 struct DenseColumns {
   Index columns = 0;
@@ -123,7 +123,7 @@ struct Images {
 class FrameSource {
  public:
   virtual ~FrameSource() = default;
-  // to <- the row's frames, as Sequences::value has them.
+  // to <- the row's frames, in the layout of Sequences::value.
   virtual void draw(std::uint64_t row, std::span<float> to) const = 0;
 };
 
@@ -197,7 +197,7 @@ struct DatasetBuilder : DatasetHeader, DataArrays<Owned> {
   DatasetPtr share() && { return std::make_shared<const Dataset>(std::move(*this).build()); }
 };
 
-// The same arrays as views.
+// Views of owned arrays.
 inline CsrRows<View> view_of(const CsrRows<Owned>& rows) {
   return {rows.begin, rows.index, rows.value};
 }

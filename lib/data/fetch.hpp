@@ -19,7 +19,7 @@ struct FetchOptions {
   // manifest's addresses with the program curl.
   std::vector<std::string> from;
   std::string manifest = "";   // the manifest's own file, which must not be replaced
-  bool overwrite = false;      // replaces what was fetched before
+  bool overwrite = false;      // replaces an earlier fetch of this data set
   std::optional<int> threads;  // threads that read; none: all cores
 };
 

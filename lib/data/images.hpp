@@ -2,10 +2,10 @@
 //
 // Normal form : a pixel is (byte - mean) / deviation of its channel; both are statistics of the
 //               training rows, which test data take over.
-// Changes     : crop and flip of the batch's augmentation. A cropped image is the window of size
-//               H x W at a random place of the image with kCropPadding pixels around it, whose
-//               value is 0 in normal form (He et al., 2016, section 4.2). The draws are Philox at
-//               the sample's place in the sequence: the same for a seed, an epoch and a row.
+// Changes     : crop and flip of the batch's augmentation. A cropped image is a random window of
+//               size H x W of the image with kCropPadding pixels around it. The padding is 0 in
+//               normal form (He et al., 2016, section 4.2). The draws are Philox at the sample's
+//               place in the sequence: the same for a seed, an epoch and a row.
 #pragma once
 
 #include <cstddef>

@@ -53,7 +53,7 @@ bool is_subset(const std::vector<Number>& numbers, Number low, Number high) {
                      [&](Number n) { return n == low || n == high; });
 }
 
-// Empty unless the numbers look binary; then the texts of the negative and the positive class.
+// The texts of the negative and the positive class if the numbers look binary, else empty.
 std::vector<std::string> binary_names(const std::vector<Number>& numbers) {
   if (numbers.empty()) return {};
   if (is_subset(numbers, 0, 1)) return {"0", "1"};
@@ -125,7 +125,7 @@ void encode_multiclass(DatasetBuilder& data, std::vector<std::string>& names,
   data.label_count = static_cast<Index>(classes.size());
 }
 
-// Back to the numbers that encode_labels() started from.
+// Restores the numbers that encode_labels() started from.
 void decode_labels(DatasetBuilder& data, const std::vector<std::string>& names) {
   if (data.task == Task::multiclass) {
     for (Index& label : data.targets.index) label = static_cast<Index>(number_of(names[label]));

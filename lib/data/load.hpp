@@ -83,7 +83,7 @@ struct LoadReport {
   std::uint64_t rows_without_labels = 0;
   std::uint64_t rows_without_features = 0;
   bool from_cache = false;
-  std::string cache_note;  // e.g. "damaged cache rebuilt: ..."; empty: nothing to say
+  std::string cache_note;  // e.g. "damaged cache rebuilt: ..."; empty: no note
   // Tasks binary and multiclass: the label texts in index order (binary: negative, positive). Empty
   // for multilabel, where a label is its own index.
   std::vector<std::string> label_names;

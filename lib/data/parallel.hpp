@@ -77,7 +77,7 @@ void parallel_rows(std::optional<int> threads, std::uint64_t rows, std::uint64_t
   });
 }
 
-// The same without scratch: each(row), chunk by chunk as threads become free.
+// The same without scratch: calls each(row), chunk by chunk as threads become free.
 template <class Each>
 void parallel_rows(std::optional<int> threads, std::uint64_t rows, std::uint64_t chunk,
                    Each&& each) {

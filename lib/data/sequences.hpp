@@ -1,7 +1,7 @@
 // Sequences of a batch in the form that a model reads: side by side, padded to one number of steps.
 //
-// Layout : X [count x numbers x steps], as an image [numbers, steps, 1]; what lies behind the end
-//          of a row is 0.
+// Layout : X [count x numbers x steps], as an image [numbers, steps, 1]. Elements after the end of
+//          a row are 0.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 //
 // XC and libSVM text has lines `labels index:value index:value ...`:
 //   XC      a header `points features labels` comes first; labels and indices count from 0 and stay
-//           below the header's numbers; every following line is a row, an empty one too (surplus
+//           below the header's numbers; every following line is a row, also an empty one (surplus
 //           empty lines at the end are not).
 //   libSVM  no header; the label is an integer (-1/+1 or 0/1: binary; others: multiclass, one class
 //           per distinct number) or a comma-separated list (multilabel, a label is its own index);

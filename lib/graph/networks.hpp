@@ -1,4 +1,4 @@
-// The built-in networks: those that the papers train, with the parameter counts of their sources.
+// The built-in networks, which the papers train, with the parameter counts of their sources.
 #pragma once
 
 #include <string>

@@ -33,7 +33,7 @@ class BasicHostBlocks : public KernelFamily {
   virtual void wait(std::uint64_t copy) = 0;
 };
 
-// Owning block for `size` numbers; the device outlives it.
+// Owning block for `size` elements; the device must outlive it.
 template <class Real>
 class BasicHostBlock {
  public:

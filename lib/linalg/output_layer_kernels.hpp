@@ -47,9 +47,9 @@ class BasicOutputLayerKernels : public KernelFamily {
   //   Z = A W^T + b, D = scale (softmax(Z) - T), dA = D W,
   //   G = beta G + alpha D^T A, g = beta g + alpha D^T 1
   // With G = W, g = b, beta = 1 and alpha = -learning rate it is the SGD step of the layer; dA is
-  // taken at the weights before it. Rows without labels: D = 0 and no loss. A row's labels must
-  // ascend. beta = 0 never reads G and g. Returns the loss sum over the rows; NaN if any logit of a
-  // labelled row is NaN.
+  // computed with the weights before it. Rows without labels: D = 0 and no loss. A row's labels
+  // must ascend. beta = 0 never reads G and g. Returns the loss sum over the rows; NaN if any logit
+  // of a labelled row is NaN.
   virtual DeferredSum softmax_layer(const SparseRows<Real>& labels,
                                     const SoftmaxLayer<Real>& layer) = 0;
   // Evaluates the output layer: the loss sum over the rows, as above, and the k best labels of each

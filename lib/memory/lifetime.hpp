@@ -73,7 +73,7 @@ struct TrainingStep {
   std::vector<Step> steps;   // [0] is unused, so that numbers match the papers
   std::vector<int> feature;  // by node: the tensor F_i
   std::vector<int> gradient,
-      mask;  // by node: G_i, which may be another's, and its mask; -1: none
+      mask;                          // by node: G_i, which may be another's, and its mask; -1: none
   std::vector<int> forward_step_of;  // by node; the input's is 0
   std::vector<int> convolutions;     // by forward step: convolutions up to it; [0] is 0
 
@@ -101,8 +101,8 @@ TrainingStep training_step(const Graph& graph, const LifetimeOptions& options);
 // The order in which the nodes of a network are computed.
 
 // Depth first from the input. A join waits for its last branch, and branches come in the order of
-// the node list (Dymem, algorithm 2, with the count of arrivals compared to the number of inputs).
-// The result has node indices, the input's first.
+// the node list. This is Dymem's algorithm 2, with the count of arrivals compared to the number of
+// inputs. The result has node indices, the input's first.
 std::vector<int> execution_order(const Graph& graph);
 
 }  // namespace hetsgd

@@ -13,7 +13,7 @@ constexpr std::size_t kLine = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kHugeFrom = 2 * kHugePage;
 constexpr std::size_t kAddressSpace = std::size_t{1}
-                                      << 46;  // nobody has more; rounding cannot wrap
+                                      << 46;  // no machine has more; rounding cannot wrap
 }  // namespace
 
 void* allocate_aligned(std::size_t bytes) {

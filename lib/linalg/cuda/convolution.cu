@@ -1,7 +1,7 @@
 // The convolution kernels of a GPU: windows copied out (im2col) and a product by cuBLAS, for as
 // many samples at once as fit into kRoomBytes. They are the reference for others
-// (cudnn_convolution.cpp), and the default unless cuDNN is requested, since the bits of a run must
-// not depend on whether a library happens to be installed.
+// (cudnn_convolution.cpp), and the default unless cuDNN is requested. The bits of a run must not
+// depend on whether a library happens to be installed.
 //
 //   windows  C [depth x q], q = samples x output pixels: element (k, q) is what weight k of a
 //            filter meets at output q

@@ -37,6 +37,7 @@ static_assert(std::endian::native == std::endian::little, "byte streams are litt
 template <class T>
 struct ByteForm;
 
+// Collects the byte forms of values, one after the other.
 class ByteWriter {
  public:
   template <class T>

@@ -8,6 +8,7 @@
 
 namespace hetsgd {
 
+// All times and lengths are in one unit, which the caller chooses. Not thread-safe.
 class IntervalSet {
  public:
   // Keeps at most `most` separate parts. Beyond that the earlier half is forgotten, and everything

@@ -16,6 +16,7 @@ namespace hetsgd {
 
 enum class LogLevel { info, warning, error };
 
+// How the log behaves on this terminal.
 struct LogOptions {
   bool quiet = false;   // drop information and the status line; warnings and errors stay
   bool silent = false;  // nothing goes to stderr, because another process speaks

@@ -96,7 +96,7 @@ struct Option {
   OptionSource source = OptionSource::default_value;
   // The source of the value: "--delta", "HETSGD_DELTA", "run.json: delta"; "" for a default.
   std::string place;
-  std::vector<OptionNeed> needs;  // the option has no effect unless one of these holds
+  std::vector<OptionNeed> needs;  // the option acts only if all of these hold
   bool is_first = false;          // one of the few options that --help shows a newcomer
   std::string excludes;           // the option that cannot be given beside this one; "": none
 
@@ -211,6 +211,7 @@ class OptionRefiner {
   Option& option_;
 };
 
+// The options of one command. The variables behind them must outlive it.
 class OptionSet {
  public:
   // Options added from now on stand under this heading in --help.

@@ -38,6 +38,7 @@ struct AugmentedBatch {
   std::uint64_t first = 0;
 };
 
+// The rows of one step. The data set must outlive the batch.
 class Batch {
  public:
   Batch() = default;

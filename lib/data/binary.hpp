@@ -32,6 +32,7 @@ bool is_binary_dataset(const ByteSource& file);
 void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t key,
                    const std::function<void(std::string_view)>& write);
 
+// The content of a file in the binary form.
 struct DecodedBinary {
   ParsedData parsed;  // report: format, index base, counts and label names
   std::uint64_t key = 0;

@@ -48,6 +48,7 @@ struct ImagesHeader {
 };
 inline constexpr std::size_t kSmallestImagesHeader = 5 * sizeof(std::uint64_t);
 
+// The header of a file. Hashes are XXH3-64.
 struct BinaryHeader {
   std::string name;
   std::vector<std::string> label_names;

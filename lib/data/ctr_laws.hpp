@@ -44,6 +44,7 @@ struct MissingGroup {
   double share;
 };
 
+// All laws of one preset; `positives` is the share of positive rows.
 struct ClickLaws {
   std::vector<FieldLaw> fields;
   std::vector<NumberLaw> numbers;

@@ -145,6 +145,7 @@ struct Sequences {
   }
 };
 
+// All arrays of a data set, owned or as views. All groups that are there have equally many rows.
 template <template <class> class Array>
 struct DataArrays {
   CsrRows<Array> sparse;
@@ -176,6 +177,7 @@ struct DatasetHeader {
   std::optional<DatasetTotals> whole;
 };
 
+// A data set that can be read; copies share its arrays.
 struct Dataset : DatasetHeader, DataArrays<View> {
   std::shared_ptr<const void> owner;         // keeps the arrays behind the views alive
   std::shared_ptr<const FrameSource> drawn;  // makes frames of sequences that are not in memory

@@ -45,6 +45,7 @@ std::string quoted(std::string_view text);
 // quoted() for the text from `p` to the next blank or newline; "nothing" if there is none.
 std::string quoted_token(const char* p);
 
+// Parses lines one after the other into the places of a sink, and counts what it found.
 class LineParser {
  public:
   LineParser(const LineRules& rules, const RowSink& sink) : rules_(rules), sink_(sink) {}

@@ -99,6 +99,7 @@ struct ParsedData {
   LoadReport report;
 };
 
+// A data set that is ready for use, and the findings of loading it.
 struct LoadedData {
   DatasetPtr data;
   LoadReport report;

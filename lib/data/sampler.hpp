@@ -35,6 +35,7 @@ struct SampleRange {
 
 inline constexpr std::uint64_t kBucketWindow = 100;  // batches
 
+// Fills batches with rows. Its methods are const and thread-safe.
 class Sampler {
  public:
   struct Options {

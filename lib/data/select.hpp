@@ -31,6 +31,7 @@ Dataset outline_of(const Dataset& data, bool labels);
 // None for other texts. Errors: usage, naming --test, for an invalid share.
 std::optional<double> tail_share(std::string_view test);
 
+// A division of row numbers into training rows and held-out rows.
 struct RowSplit {
   std::vector<Index> kept, held_out;  // ascending; together every row once
 };

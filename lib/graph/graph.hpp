@@ -72,6 +72,7 @@ struct Node {
   bool operator==(const Node&) const = default;
 };
 
+// A network that grows by add(). Nodes are never changed or removed.
 class Graph {
  public:
   // Errors (data) of the constructor and of add() open with the names of graph and node.

@@ -14,6 +14,7 @@
 
 namespace hetsgd {
 
+// Sizes of one sample, and the windows of a pooling: maxima or averages.
 struct PoolShape {
   std::size_t channels = 1, in_height = 1, in_width = 1, out_height = 1, out_width = 1;
   std::size_t kernel_height = 1, kernel_width = 1, stride = 1;

@@ -12,6 +12,8 @@
 
 namespace hetsgd {
 
+// Times are in seconds from the start of the iteration. Tensors and steps are numbers of the
+// training step.
 class Ledger {
  public:
   // `arenas`: use Dymem's groups and arenas instead of best fit.

@@ -36,6 +36,7 @@ std::optional<std::uint64_t> sized_capacity(const Policy& policy, PlanRequest re
                                             std::uint64_t main_initial_bytes,
                                             std::uint64_t beta_bytes);
 
+// Totals of a series of iterations.
 struct IterationSeries {
   int iterations = 0;
   int failed = 0;               // iterations that had to start again

@@ -50,6 +50,7 @@ enum class TensorCache { off, lru };
 // checkpoints stay. cost: they are dropped in the forward pass and computed again.
 enum class Recomputation { none, cost };
 
+// The input of a planner. `training` and `times` must outlive the call; `capacity` is in bytes.
 struct PlanRequest {
   const TrainingStep* training = nullptr;
   const StepTimes* times = nullptr;
@@ -84,6 +85,7 @@ struct Instruction {
 };
 inline constexpr int kWorkspaceTensor = -2;
 
+// One step of a recorded plan.
 struct StepRecord {
   double start_s = 0, seconds = 0;
   std::uint64_t live_bytes = 0, used_bytes = 0;  // maxima during the step
@@ -96,6 +98,7 @@ struct Shortage {
   double unusable = 0;  // U_f of the request
 };
 
+// The result of a planner. Without `shortage` the plan fits; otherwise it ends at the shortage.
 struct MemoryPlan {
   std::optional<Shortage> shortage;  // empty: the plan fits
   std::uint64_t peak_bytes = 0, backward_peak_bytes = 0, peak_live_bytes = 0;

@@ -14,11 +14,13 @@ enum class Mobility { movable, temporary, reclaimed, workspace };
 
 inline constexpr std::uint64_t kPoolUnit = 512;  // bytes; requests round up to it
 
+// A free range of addresses, in bytes.
 struct FreeBlock {
   std::uint64_t offset, bytes;
   bool operator==(const FreeBlock&) const = default;
 };
 
+// Addresses from 0 on. release() must get the offset, size and mobility of the allocation.
 class Pool {
  public:
   virtual ~Pool() = default;

@@ -8,6 +8,7 @@
 
 namespace hetsgd {
 
+// How fast a device and its link are.
 struct DeviceRates {
   std::function<Seconds(const Work&)> seconds;  // additive in the parts of Work
   // A convolution with few filters or short sums uses only a part of the device. Its operations

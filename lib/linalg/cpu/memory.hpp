@@ -17,6 +17,7 @@ namespace hetsgd::cpu {
 void* allocate_aligned(std::size_t bytes);
 void release_aligned(void* memory) noexcept;
 
+// Aligned memory for intermediate values of kernels. It grows and never shrinks; not thread-safe.
 template <class T>
 class Scratch : NonCopyable {
  public:

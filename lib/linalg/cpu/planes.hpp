@@ -20,6 +20,7 @@
 
 namespace hetsgd::cpu {
 
+// The layout of planes, rows and blocks (see above) for one shape. All sizes are in elements.
 struct PlaneLayout {
   explicit PlaneLayout(const ConvolutionShape& s)
       : pitch(s.out_width + (s.kernel_width - 1) / s.stride),

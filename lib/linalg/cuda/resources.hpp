@@ -13,6 +13,7 @@
 
 namespace hetsgd::cuda {
 
+// A CUDA stream that does not wait for the default stream.
 class Stream : NonCopyable {
  public:
   Stream() { HETSGD_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }

@@ -11,6 +11,7 @@
 
 namespace hetsgd::cuda {
 
+// The copies of one stream. Not thread-safe.
 class Transfer {
  public:
   explicit Transfer(const Stream& stream) : stream_(stream) {}

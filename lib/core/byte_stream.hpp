@@ -9,10 +9,10 @@
 //   structs that list their parts in `static constexpr auto members()`, a tuple of pointers to
 //   members: the parts in this order
 //
-// Reading believes nothing: a count is compared with the bytes that are left before memory is taken
-// by it, and bytes that are cut off or left over are an Error(data) which names what was read. The
-// processes of one run are the same program, and their messages need no version; what outlives its
-// program, a file, is sealed: magic word, version, length and checksum come first.
+// Reading believes nothing. A count is compared with the bytes that are left before memory is
+// allocated for it. Bytes that are cut off or left over are an Error(data) which names what was
+// read. The processes of one run are the same program, so their messages need no version. A file
+// outlives its program, so it is sealed: magic word, version, length and checksum come first.
 #pragma once
 
 #include <bit>
@@ -33,10 +33,11 @@ namespace hetsgd {
 
 static_assert(std::endian::native == std::endian::little, "byte streams are little endian");
 
-// How a T lies in bytes: below, for every type named above.
+// How a T lies in bytes. The specialisations below cover every type named above.
 template <class T>
 struct ByteForm;
 
+// Collects the byte forms of values, one after the other.
 class ByteWriter {
  public:
   template <class T>
@@ -44,7 +45,7 @@ class ByteWriter {
     ByteForm<T>::write(*this, value);
     return *this;
   }
-  // As they are, without a count.
+  // Appends the bytes as they are, without a count.
   ByteWriter& append(std::span<const std::byte> bytes) {
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
     return *this;
@@ -56,10 +57,11 @@ class ByteWriter {
   std::vector<std::byte> bytes_;
 };
 
-// Takes values off the front. Errors: Error(data), "WHAT: cut off: ...".
+// Takes values off the front. Every error is an Error(data), "WHAT: cut off: ...".
 class ByteReader {
  public:
-  // `what`: "the report of rank 3". The bytes must live on.
+  // `what` names the bytes in messages, for example "the report of rank 3". Bytes and text must
+  // outlive the reader.
   ByteReader(std::span<const std::byte> bytes, std::string_view what)
       : bytes_(bytes), size_(bytes.size()), what_(what) {}
 
@@ -71,7 +73,7 @@ class ByteReader {
   std::span<const std::byte> take(std::size_t count);
   // A count of elements that take at least `size` bytes each.
   std::size_t take_count(std::size_t size);
-  // 0 or 1.
+  // One byte that must be 0 or 1.
   bool take_bool();
   // All that is left.
   std::span<const std::byte> rest() { return std::exchange(bytes_, {}); }
@@ -95,7 +97,7 @@ template <class T>
 concept PlainBytes = std::is_trivially_copyable_v<T> && !ListsMembers<T> &&
                      (std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_aggregate_v<T>);
 
-// Elements behind their number, read into a Stored.
+// A count and then the elements; reading gives a Stored.
 template <class T, class Stored_>
 struct ByteSequence {
   using Stored = Stored_;
@@ -196,7 +198,7 @@ struct ByteForm<std::string> : detail::ByteSequence<char, std::string> {};
 template <>
 struct ByteForm<std::string_view> : detail::ByteSequence<char, std::string> {};
 
-// The values one after the other.
+// The bytes of the values, one after the other.
 template <class... T>
 std::vector<std::byte> to_bytes(const T&... values) {
   ByteWriter out;
@@ -204,7 +206,7 @@ std::vector<std::byte> to_bytes(const T&... values) {
   return std::move(out).take();
 }
 
-// The one value that all of `bytes` are. Errors: Error(data), "WHAT: ...".
+// Reads `bytes`, which must hold exactly one value. Errors: Error(data), "WHAT: ...".
 template <class T>
 typename ByteForm<T>::Stored from_bytes(std::span<const std::byte> bytes, std::string_view what) {
   ByteReader in(bytes, what);
@@ -217,26 +219,26 @@ inline std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// --- what outlives the program --------------------------------------------------------------------
+// --- sealed files -------------------------------------------------------------------------------
 
-// What a kind of file is told by: eight letters and the version of its contents.
+// Identifies a kind of file: eight letters and the version of its contents.
 struct SealKind {
   std::string_view magic;
   std::uint32_t version = 0;
   std::string_view noun;      // "converted data file"
-  std::string_view old = {};  // hint where the version is another one
+  std::string_view old = {};  // hint if the version differs
 };
 
 inline constexpr std::size_t kSealBytes = 32;  // magic, version, reserved, length, XXH3-64
 
-// The content with its seal before it.
+// The content with its seal in front.
 std::vector<std::byte> sealed(const SealKind& kind, std::span<const std::byte> content);
-// The length of the content, from the first kSealBytes. Error(data), "WHERE: ...": it is no such file,
-// or of another version.
+// The length of the content, read from the first kSealBytes. Errors: Error(data), "WHERE: ...", if
+// the file is of another kind or version.
 std::uint64_t sealed_length(const SealKind& kind, std::span<const std::byte> seal,
                             std::string_view where);
-// The content of `bytes`, which begin with the seal and end with the content. Error(data) for what
-// sealed_length() refuses, for another length and for a wrong checksum.
+// The content of `bytes`, which begin with the seal and end with the content. Errors: Error(data)
+// as for sealed_length(), for another length, and for a wrong checksum.
 std::span<const std::byte> unsealed(const SealKind& kind, std::span<const std::byte> bytes,
                                     std::string_view where);
 

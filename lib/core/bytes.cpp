@@ -14,7 +14,7 @@ unsigned char byte_at(std::string_view text, std::size_t at) {
   return at < text.size() ? static_cast<unsigned char>(text[at]) : 0;
 }
 
-// A control character, as printable() shows it; "": it may stay.
+// A control character in the form of printable(); "" if it may stay.
 std::string shown_control(std::string_view character) {
   const unsigned char first = byte_at(character, 0);
   if (first == '\n') return "\\n";

@@ -1,4 +1,4 @@
-// Errors: what the world does wrong is an Error, what we did wrong is a failed check.
+// Errors: a fault of the world is an Error, a fault of our own code is a failed check.
 //
 // Purpose : one exception type for files, options, devices, peers and disks. Only
 //           apps/hetsgd/main.cpp catches it for good; everybody else lets it pass (or adds context
@@ -64,10 +64,10 @@ inline Error with_hint(const Error& error, std::string hint) {
   return Error(error.code(), error.what(), std::move(hint));
 }
 
-// The refusal of an option, a key or a field, in the form that most of them have:
+// Refuses an option, a key or a field, with a message of the usual form:
 //   refuse("--hidden", "no layer", "at least one for --model mlp", "--model linear has none")
 //   --hidden: found no layer, expected at least one for --model mlp
-// `place` names the option or the key. A hint is worth its line only if it says what `expected` does not.
+// `place` names the option or the key. A hint is worth its line only if it adds to `expected`.
 [[noreturn]] void refuse(std::string_view place, std::string_view found, std::string_view expected,
                          std::string hint = "", ExitCode code = ExitCode::usage);
 

@@ -1,11 +1,11 @@
-// The files that one call of the program reads and writes, checked against each other before
-// anything is loaded: no input is ever replaced, no two outputs share a file, nothing that exists is
-// replaced without --overwrite, and what cannot be written is found at once.
+// The files that one call of the program reads and writes. They are checked against each other
+// before anything is loaded: no input is ever replaced, no two outputs share a file, nothing that
+// exists is replaced without --overwrite, and a path that cannot be written is found at once.
 //
 // Every subcommand declares its files with its options (OptionRefiner::reads_file, writes_file) and
-// operands (Command::add_operands); nobody else decides whether a file may be written. What the
-// process has read before the check (its configuration, plugins, networks) is an input, too, by
-// InputFile, whether or not anybody has declared it.
+// operands (Command::add_operands). No other code decides whether a file may be written. A file
+// that the process has read before the check (its configuration, a plugin, a network) is an input,
+// too: InputFile records it, whether or not it was declared.
 #pragma once
 
 #include <sys/types.h>
@@ -22,40 +22,40 @@ class OptionSet;
 std::vector<std::string> paths_of(const Option& option);
 
 // Which file a path names, whatever its spelling: links, "./", hard links, /dev/fd/3. A file that
-// does not exist yet is known by the nearest folder that does, and its path from there.
+// does not exist yet is identified by the nearest folder that exists, and its path from there.
 struct FileIdentity {
   dev_t device = 0;
   ino_t inode = 0;
-  std::string rest;      // what does not exist yet; "": it exists
+  std::string rest;      // the part of the path that does not exist yet; "": the file exists
   bool shared = false;   // /dev/null: any number of outputs may go there
   bool regular = false;  // it exists and is a regular file
 
   static FileIdentity of(const std::string& path);
-  // Writing the one changes the other.
+  // True if writing to one file changes the other.
   bool same_as(const FileIdentity& other) const;
 };
 
-// What may happen to files that are there already: the options --overwrite and --resume.
+// How to treat existing files, from the options --overwrite and --resume.
 struct Replacing {
   bool overwrite = false;
-  bool resume = false;      // the main output goes on where it stands, with all that belongs to it
-  bool can_resume = false;  // the command has --resume: for the hint
+  bool resume = false;      // the main output is continued, with all files that belong to it
+  bool can_resume = false;  // the command has --resume; used for the hint
 };
 
 class FileRegistry {
  public:
-  enum class Output { main, other, appended };  // appended: goes on after what is there
+  enum class Output { main, other, appended };  // appended: written after the existing content
 
-  // Every option with a role, under the name of what set it ("--trace", "HETSGD_TRACE"). An empty
-  // text names no file.
+  // Adds the files of every option with a role, under the name of what set it ("--trace",
+  // "HETSGD_TRACE"). An empty text names no file.
   void add(const OptionSet& set);
   void add_input(const std::string& name, const std::string& path);
-  // `what`: "the result", in messages.
+  // `what` names the content in messages, for example "the result".
   void add_output(const std::string& name, const std::string& path, const std::string& what,
                   Output kind = Output::other);
 
-  // Outputs that have no file yet will not replace one that another process makes later
-  // (expect_no_file, core/output_file.hpp). Errors: usage, naming both options and the file.
+  // After the check, an output that has no file yet does not replace one that another process makes
+  // later (expect_no_file, core/output_file.hpp). Errors: usage, naming both options and the file.
   void check(const Replacing& replacing) const;
 
  private:

@@ -50,7 +50,7 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
-// The number of kB behind `key` in /proc/meminfo, in bytes.
+// The value of `key` in /proc/meminfo (there in kB), in bytes.
 double meminfo(const std::string& key) {
   std::ifstream file("/proc/meminfo");
   std::string word;
@@ -61,14 +61,14 @@ double meminfo(const std::string& key) {
   return kUnknown;
 }
 
-// The limit of the control group (version 2) that a container lives in; "max" is none.
+// The memory limit of the control group (version 2) of a container, in bytes; "max" means none.
 double group_limit() {
   std::ifstream file("/sys/fs/cgroup/memory.max");
   double bytes = 0;
   return file >> bytes ? bytes : kUnknown;
 }
 
-// The limit of this process (ulimit -v), which counts addresses.
+// The limit of this process (ulimit -v), which counts addresses, not memory in use.
 double process_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnknown;

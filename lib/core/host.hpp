@@ -7,31 +7,31 @@
 
 namespace hetsgd {
 
-// The name that the system gives this host ("nodename" of uname). Hosts of one cluster have
-// different ones; containers that share a folder may not.
+// The name that the system gives this host ("nodename" of uname). It differs between the hosts of
+// one cluster; containers that share a folder may have the same one.
 std::string host_name();
 
-// The cores that the calling thread may run on, which a container may have bound to some of the
-// machine's; {0} where the system does not say.
+// The cores that the calling thread may run on; a container may have bound it to some of the
+// machine's. {0} if the system does not say.
 std::vector<int> available_cores();
 
-// The value of an environment variable; empty counts as not set, as everywhere in the shell.
+// The value of an environment variable. An empty one counts as not set, as usual in the shell.
 std::string of_environment(const char* name);
 
-// Where this program keeps files of the user: the folder that the variable `own` names, else
-// `hetsgd` in that of `shared`, else `at_home`/hetsgd in that of HOME. Empty: none of the three is
-// set.
+// The folder in which this program keeps files of the user: the folder that the variable `own`
+// names, else `hetsgd` in the folder of `shared`, else `at_home`/hetsgd in the folder of HOME.
+// Empty if none of the three is set.
 std::string user_folder(const char* own, const char* shared, std::string_view at_home);
 
-// How much memory there is, to refuse what cannot fit before it is asked for: the system kills who
-// takes too much, without a word.
+// The memory of the machine, to refuse what cannot fit before it is allocated. Else the system
+// kills a process that takes too much, without a message.
 
 struct MachineMemory {
-  double total_bytes = 0;      // of the machine, or what its control group or this process may have
-  double available_bytes = 0;  // of it, without driving out what is in use
+  double total_bytes = 0;  // of the machine, or the limit of its control group or of this process
+  double available_bytes = 0;  // the part of it that is free without evicting what is in use
 };
 
-// As the system says now; infinite where it says nothing.
+// The system's present values; infinite where it reports none.
 MachineMemory machine_memory();
 
 }  // namespace hetsgd

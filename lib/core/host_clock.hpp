@@ -1,5 +1,5 @@
-// The host's clock, for what is off the training clock: loading, measuring, recording, limits. It never
-// enters a simulated result.
+// The host's clock, for everything off the training clock: loading, measuring, recording, limits.
+// It never enters a simulated result.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@ namespace hetsgd {
 
 using HostClock = std::chrono::steady_clock;
 
-// Seconds of host time from `start` to now.
+// Wall-clock seconds of this host from `start` to now.
 inline double seconds_since(HostClock::time_point start) {
   return std::chrono::duration<double>(HostClock::now() - start).count();
 }

@@ -23,7 +23,7 @@
 namespace hetsgd {
 namespace {
 
-// Who starts both ends of a pipe at once need not start the writer first.
+// A user who starts both ends of a pipe at once need not start the writer first.
 constexpr int kWriterMilliseconds = 1000;
 
 Error unreadable(const std::string& path, const InputKind& kind, int error) {
@@ -59,7 +59,7 @@ void remember(const std::string& path, const std::string& noun) {
 InputFile::InputFile(std::string path, InputKind kind)
     : path_(std::move(path)),
       kind_(std::move(kind)),
-      // Without waiting: a pipe is judged first.
+      // Opens without waiting, because a pipe is judged first.
       file_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
   struct stat status {};
   if (file_ < 0) throw unreadable(path_, kind_, errno);
@@ -87,7 +87,8 @@ InputFile::InputFile(std::string path, InputKind kind)
 
 InputFile::~InputFile() { close(file_); }
 
-// A read that would have to wait tells a silent writer from none; nothing else does.
+// Waits until somebody writes to the pipe. Only a read that would have to wait tells a silent
+// writer from a missing one.
 void InputFile::await_writer() {
   pollfd ready{.fd = file_, .events = POLLIN, .revents = 0};
   poll(&ready, 1, kWriterMilliseconds);

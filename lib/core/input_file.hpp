@@ -1,6 +1,6 @@
-// Files that are read: judged by what they are before a byte is taken, and read into memory of our
-// own. What others may write is not mapped: a mapping changes with its file, and ends the program
-// when the file shrinks.
+// Files that are read. Each is judged by its kind before a byte is read, and is read into memory of
+// our own. A file that others may write is not mapped: a mapping changes with its file, and ends
+// the program when the file shrinks.
 #pragma once
 
 #include <cstdint>
@@ -21,30 +21,32 @@ struct InputKind {
   std::string directory = "";  // hint where it is a directory
 };
 
-// An open file. Every error is Error(data) that begins with the path.
+// An open file. Every error is an Error(data) that begins with the path.
 class InputFile : NonCopyable {
  public:
-  // Refuses directories, devices (a terminal may be read), and a pipe to which nobody writes: to
-  // wait for a writer that never comes has no end.
+  // Refuses directories, devices (a terminal may be read), and a pipe without a writer, since
+  // waiting for a writer that never comes has no end.
   InputFile(std::string path, InputKind kind);
   ~InputFile();
 
-  // Whether it has a size and can be read at any place. Pipes cannot, nor can files that the system
-  // makes up (/proc), whose size is 0.
+  // Whether the file has a size and can be read at any place. Pipes cannot, nor can files that the
+  // system makes up (/proc), whose size is 0.
   bool has_size() const { return has_size_; }
   std::uint64_t size() const { return size_; }  // when it was opened
   const std::string& path() const { return path_; }
 
-  // The bytes from `offset` on, as many as `to` holds, of a file with a size. An error if they are
-  // not there: the file has shrunk. Thread-safe.
+  // Reads the bytes from `offset` on, as many as `to` holds, of a file with a size. Throws if they
+  // are not there, because the file has shrunk. Thread-safe.
   void read(std::uint64_t offset, std::span<char> to) const;
-  // The next bytes of any file, from its start; 0 at its end.
+  // Reads the next bytes of any file, from its start, and returns their count; 0 at the end.
   std::size_t next(std::span<char> to);
-  // The whole file in place, for as long as the pointer lives. Only for files of our own that are never
-  // written again (but replaced by others of the same name). Null where that cannot be relied on, and
-  // the file must be read: others may write to it, or another machine keeps it.
+  // The whole file mapped in place, for as long as the pointer lives. Only for files of our own
+  // that are never written again (but may be replaced by others of the same name). Null where that
+  // cannot be relied on, because others may write to the file or another machine keeps it; then the
+  // file must be read.
   std::shared_ptr<const char> map() const;
-  // An error if size or time of change are not those of the opening: what was read may be a mixture.
+  // Throws if size or modification time differ from those at the opening, since the bytes read may
+  // then be a mixture of two versions.
   void check_unchanged() const;
 
  private:
@@ -57,7 +59,7 @@ class InputFile : NonCopyable {
   bool has_size_ = false;
   std::uint64_t size_ = 0;
   std::int64_t changed_s_ = 0, changed_ns_ = 0;
-  std::string head_;  // of a pipe: what was read to see that somebody writes to it
+  std::string head_;  // bytes read from a pipe to see that somebody writes to it
 };
 
 // The regular files that this process has opened as InputFile so far.
@@ -67,7 +69,8 @@ struct FileRead {
 };
 std::vector<FileRead> files_read();
 
-// The whole file. Error(data) if it is longer than `most` bytes, which also ends an endless one.
+// The whole file. Error(data) if it is longer than `most` bytes, so that an endless file is
+// refused, too.
 std::string read_text_file(const std::string& path, const InputKind& kind, std::uint64_t most);
 
 }  // namespace hetsgd

@@ -8,11 +8,12 @@
 
 namespace hetsgd {
 
+// All times and lengths are in one unit, which the caller chooses. Not thread-safe.
 class IntervalSet {
  public:
-  // Keeps at most so many parts apart. The oldest ones are forgotten then: what is added before
-  // their end counts as covered. Intervals that come nearly in the order of their times lose
-  // nothing by that.
+  // Keeps at most `most` separate parts. Beyond that the earlier half is forgotten, and everything
+  // before its end counts as covered. Nothing is lost if intervals come nearly in the order of
+  // their times.
   explicit IntervalSet(std::size_t most = std::numeric_limits<std::size_t>::max()) : most_(most) {}
 
   // Adds [begin, end), which may be empty. Returns how much of it was not covered before.

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// A profile or a network is a page; nobody writes a megabyte of it.
+// Upper bound of a file. A profile or a network is a page; nobody writes a megabyte of it.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
 
 std::string in_a_message(const json& value) {

@@ -1,5 +1,5 @@
-// Reads JSON trees that people wrote (profiles, networks, data sets, specifications of sweeps), with
-// messages that name file, key, found and expected.
+// Reads JSON trees that people wrote (profiles, networks, data sets, specifications of sweeps).
+// Messages name file, key, found and expected.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace hetsgd {
 
-// What a number may be: wide enough for every machine that is and for costs that are nothing, and
-// so narrow that no product of such numbers leaves the doubles.
+// Range of a number. The ranges below are wide enough for every existing machine and for costs of
+// zero, and so narrow that no product of such numbers overflows a double.
 struct FieldRange {
   double min, max;
   std::string_view unit;  // "s"; "" for a ratio
@@ -30,28 +30,30 @@ inline constexpr FieldRange kByteRates{1, 1e30, "bytes/s"};
 inline constexpr FieldRange kSizes{0, 1e18, "bytes"};
 inline constexpr FieldRange kRatios{1e-6, 1e6, ""};
 inline constexpr FieldRange kCounts{1, 1e6, ""};
-// Every finite number; messages name no limits.
+// Any finite number. Messages name no limits.
 inline constexpr FieldRange kNumbers{-std::numeric_limits<double>::max(),
                                      std::numeric_limits<double>::max(), ""};
 
 using JsonPointer = nlohmann::json::json_pointer;
 
-// "cases[1].settings.staleness"; "" is the document.
+// The text of a pointer, "cases[1].settings.staleness"; "" is the document.
 std::string path_text(JsonPointer part);
 
-// The first part in which two documents differ, "cases[1].settings.staleness"; "": none.
+// The first part in which two documents differ, "cases[1].settings.staleness"; "" if they are
+// equal.
 std::string first_difference_in(const nlohmann::json& a, const nlohmann::json& b);
 
-// A document that knows where its parts stand.
+// A document that knows the lines of its parts.
 struct JsonDocument {
   std::string path;  // opens the messages: a file, or "built-in profile v100"
   nlohmann::json tree;
-  // Lines of parts, by JSON pointer. A part without a line of its own has that of what holds it; a
-  // document in JSON has none.
+  // Line numbers of parts, by JSON pointer. A part without a line of its own has the line of the
+  // part that contains it. A document in JSON has none.
   std::map<std::string, int> lines = {};
   ExitCode code = ExitCode::data;  // of all errors
 
-  // "a6.toml:12: settings.epochs"; `line_of`: the part whose line it is, where that is another one.
+  // The opening of a message, "a6.toml:12: settings.epochs". `line_of` is the part whose line is
+  // named, if that is another one.
   std::string place(const JsonPointer& part) const { return place(part, part); }
   std::string place(const JsonPointer& part, JsonPointer line_of) const;
 };
@@ -63,9 +65,9 @@ class JsonFields {
  public:
   // Parses `text` (comments allowed). `place` opens the messages.
   JsonFields(std::string place, std::string_view text);
-  // The whole of a document, which must be an object.
+  // Reads a whole document, which must be an object.
   explicit JsonFields(std::shared_ptr<const JsonDocument> document);
-  // The same place with another content, which must live as long as what is returned.
+  // The same place with another content, which must outlive the result.
   JsonFields with(const nlohmann::json& object) const;
 
   // Refuses keys that are none of `known`, with the nearest spelling.
@@ -75,11 +77,11 @@ class JsonFields {
   }
 
   bool has(const std::string& key) const { return object_->contains(key); }
-  bool is_null(const std::string& key) const;  // or absent
+  bool is_null(const std::string& key) const;  // null or absent
   bool is_text(const std::string& key) const;
   bool is_list(const std::string& key) const;
   const nlohmann::json& tree() const { return *object_; }
-  std::string place(const std::string& key = "") const;  // what opens the messages
+  std::string place(const std::string& key = "") const;  // opens the messages
 
   std::string text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& default_value) const;
@@ -89,23 +91,23 @@ class JsonFields {
   std::uint64_t count(const std::string& key, std::uint64_t least,
                       std::uint64_t default_value) const;
   bool boolean(const std::string& key, bool default_value) const;
-  // A non-empty list of anything, of numbers in the range, of texts.
+  // A non-empty list: of anything, of numbers in the range, or of texts.
   const nlohmann::json& list(const std::string& key) const;
   std::vector<double> numbers(const std::string& key, const FieldRange& range,
                               std::vector<double> default_value) const;
   std::vector<std::string> texts(const std::string& key) const;
-  // The place of the text in `choices`.
+  // The index in `choices` of the text.
   std::size_t choice(const std::string& key, std::span<const std::string> choices,
                      std::size_t default_choice) const;
 
-  // The object under a key, and the objects of a non-empty list ("nodes[2]" in their messages).
+  // The object under a key, or the objects of a non-empty list ("nodes[2]" in their messages).
   JsonFields object(const std::string& key) const;
   std::vector<JsonFields> objects(const std::string& key) const;
-  // The same where the key may be missing: an empty object, no objects.
+  // The same for a key that may be missing; the result is then an empty object, or no objects.
   JsonFields object_or_empty(const std::string& key) const;
   std::vector<JsonFields> objects_or_none(const std::string& key) const;
 
-  // Throws for a value that is of the right type and still wrong, or that is missing.
+  // Throws for a value that is missing, or that has the right type and is still wrong.
   [[noreturn]] void refuse(const std::string& key, std::string_view expected,
                            std::string hint = "") const;
 

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// "p.json:2:11" for the byte at `at`, counted from 0.
+// The place of the byte at `at` (counted from 0): "p.json:2:11".
 std::string place_of(std::string_view text, std::size_t at, const std::string& place) {
   const std::string_view before = text.substr(0, at);
   const auto lines = std::count(before.begin(), before.end(), '\n');
@@ -54,7 +54,7 @@ std::optional<std::size_t> find_too_deep(std::string_view text, JsonComments com
   return std::nullopt;
 }
 
-// The library's reader of a document, but for what it says of mistakes.
+// The library's reader of a document, with our messages for mistakes.
 class Reader : public nlohmann::detail::json_sax_dom_parser<json> {
  public:
   Reader(json& document, std::string_view text, const std::string& place)

@@ -1,4 +1,4 @@
-// The one way in for JSON that others wrote: configurations, profiles, networks, results, tunings.
+// The only reader of JSON that others wrote: configurations, profiles, networks, results, tunings.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,21 @@
 
 namespace hetsgd {
 
-// A result with an event for every step may be long; nothing of ours is deep, and what walks
-// through a document calls itself once per level.
+// Limits of a document. A result with an event for every step may be long. No file of ours is deep,
+// and code that walks through a document recurses once per level.
 inline constexpr std::uint64_t kMostJsonBytes = std::uint64_t{1} << 30;
 inline constexpr int kMostJsonLevels = 100;
 
 enum class JsonComments { refused, allowed };  // allowed: // and /* */
 
-// The document in `text`. `place`, a path, opens the messages. Error(data) with place:line:column
-// for what is no JSON, for a number that no double holds, and for objects and lists inside each
-// other more than kMostJsonLevels deep.
+// Parses the document in `text`. `place`, a path, opens the messages. Errors: Error(data) with
+// place:line:column for text that is no JSON, for a number that no double holds, and for objects
+// and lists nested deeper than kMostJsonLevels.
 nlohmann::json parse_json(std::string_view text, const std::string& place,
                           JsonComments comments = JsonComments::refused);
 
-// The same of a file of at most kMostJsonBytes. Error(data): missing, unreadable, too large.
+// Parses a file of at most kMostJsonBytes. Further errors: Error(data) if it is missing, unreadable
+// or too large.
 nlohmann::json read_json(const std::string& path, JsonComments comments = JsonComments::refused);
 
 }  // namespace hetsgd

@@ -1,5 +1,5 @@
-// Values in one text, "kind=uniform,min=0ms,max=50ms" or "scale=0.1&seed=2": each key is an option of an
-// OptionSet, so that types, ranges and messages are those of the command line.
+// Values in one text, "kind=uniform,min=0ms,max=50ms" or "scale=0.1&seed=2". Each key is an option
+// of an OptionSet, so that types, ranges and messages are those of the command line.
 #pragma once
 
 #include <string>
@@ -15,15 +15,15 @@ namespace hetsgd {
 class KeyValues {
  public:
   using Pair = std::pair<std::string, std::string>;
-  // `place` opens messages, `example` shows a good text; `also`: other names of keys. Errors: a part
-  // without '=', a key twice.
+  // `place` opens messages, `example` shows a good text, `also` holds other names of keys. Errors:
+  // a part without '=', a key that occurs twice.
   KeyValues(std::string_view text, char separator, std::string place, std::string_view example,
             const std::vector<Pair>& also = {});
 
-  // The value of a key, which is taken out; empty if it is not there.
+  // Removes a key and returns its value; empty if the key is not there.
   std::string take(std::string_view key);
-  // Sets the options that the remaining keys name. Errors: a key that is none, with the nearest
-  // spelling; a value that is not taken; an option that requires a value and has none.
+  // Sets the options that the remaining keys name. Errors: an unknown key, with the nearest
+  // spelling; a value that is not accepted; an option that requires a value and has none.
   void set(OptionSet& options) const;
   // Throws "PLACE: KEY: found ITS VALUE, expected EXPECTED".
   [[noreturn]] void fail(std::string_view key, std::string_view expected) const;
@@ -34,8 +34,8 @@ class KeyValues {
   std::vector<Pair> values_;  // in order
 };
 
-// "min=0s,max=0.05s": every option with its value, in the order of their declaration. Reads back as
-// the same.
+// Every option with its value, in the order of declaration: "min=0s,max=0.05s". Parsing the text
+// gives the same values.
 std::string key_values(const OptionSet& options, char separator);
 
 }  // namespace hetsgd

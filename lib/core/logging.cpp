@@ -17,7 +17,7 @@
 namespace hetsgd {
 namespace {
 
-// A sink that knows about the status line: it takes the line away, writes the message and draws it
+// A sink that knows about the status line: it removes the line, writes the message and draws it
 // again.
 class LogSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:

@@ -1,8 +1,8 @@
-// The log: what a person should read while a command runs. Goes to stderr, never to stdout, which is
-// for data.
+// The log: what a person should read while a command runs. It goes to stderr, never to stdout,
+// which is for data.
 //
-// Messages ("warning: ...") and one status line (progress), which stays below them on a terminal.
-// Thread-safe. Whatever is printed here passes printable() (core/bytes.hpp), so that no name and no
+// It has messages ("warning: ...") and one status line (progress), which stays below them on a
+// terminal. It is thread-safe. All text passes printable() (core/bytes.hpp), so that no name and no
 // key can command the terminal.
 #pragma once
 
@@ -16,25 +16,26 @@ namespace hetsgd {
 
 enum class LogLevel { info, warning, error };
 
+// How the log behaves on this terminal.
 struct LogOptions {
   bool quiet = false;   // drop information and the status line; warnings and errors stay
-  bool silent = false;  // nothing goes to stderr: another process speaks
+  bool silent = false;  // nothing goes to stderr, because another process speaks
   bool color = false;
   bool terminal = false;  // stderr can redraw its last line
 };
 
-// What the terminal and the environment say: NO_COLOR (any text) and TERM=dumb switch colour off,
-// and without a terminal there is none. Only `terminal` and `color` are filled in.
+// The options that terminal and environment suggest. NO_COLOR (any text) and TERM=dumb switch
+// colour off, and without a terminal there is none. Only `terminal` and `color` are set.
 LogOptions detect_terminal();
 
-// Called again, it replaces the options. Before the first call: detect_terminal().
+// Sets the options, also when called again. Before the first call those of detect_terminal() hold.
 void start_log(const LogOptions& options);
 
-// From now on every message also goes to the end of this file, with its time, also those that the options keep
+// Appends every message from now on to this file, with its time, also those that the options keep
 // from stderr. Errors: runtime (the file cannot be written).
 void start_logging_to(const std::string& path);
 
-// "warning: text", one line. Information stands without a word in front.
+// Logs one line, "warning: text". Information has no word in front.
 void log(LogLevel level, std::string_view text);
 
 template <class... Args>
@@ -46,7 +47,7 @@ void warn(fmt::format_string<Args...> text, Args&&... args) {
   log(LogLevel::warning, fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Data for people on stdout, such as a table.
+// Prints data for people on stdout, such as a table.
 void print_text(std::string_view text);
 
 template <class... Args>
@@ -54,8 +55,8 @@ void say(fmt::format_string<Args...> text, Args&&... args) {
   print_text(fmt::format(text, std::forward<Args>(args)...));
 }
 
-// On a terminal: redraws the last line in place, cut to its width; "" removes it. Elsewhere: prints
-// `text` as a line of its own, unless it is "".
+// On a terminal: redraws the last line in place, cut to the terminal's width; "" removes it.
+// Elsewhere: prints `text` as a line of its own, unless it is "".
 void show_status(std::string_view text);
 
 }  // namespace hetsgd

@@ -1,5 +1,5 @@
-// Base of classes that others refer to, or that own what has one owner: they are neither copied nor
-// moved.
+// Base of classes that others refer to, or that own a resource with one owner: they are neither
+// copied nor moved.
 #pragma once
 
 namespace hetsgd {

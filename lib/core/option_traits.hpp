@@ -48,8 +48,8 @@ T within_range(const Option& option, const std::string& place, const std::string
   return value;
 }
 
-// How the options of a type are parsed and shown. parse: one text; the last of several counts, but
-// for lists.
+// How the options of a type are parsed and shown. `parse` takes one text: of several the last one
+// counts, except for lists.
 template <class T>
 struct OptionTraits;
 
@@ -86,7 +86,7 @@ struct OptionTraits<std::uint64_t> {
 };
 
 template <>
-struct OptionTraits<std::uint32_t> {  // of options with a maximum that fits
+struct OptionTraits<std::uint32_t> {  // for options whose maximum fits
   static constexpr OptionType kType = OptionType::count;
   static std::uint32_t parse(const Option& option, const std::string& place,
                              const std::string& text) {
@@ -134,7 +134,7 @@ struct OptionTraits<std::optional<T>> {
   }
 };
 
-// Every text may hold several elements, split at commas.
+// Lists: every text may hold several elements, split at commas.
 template <class T>
 struct OptionTraits<std::vector<T>> {
   static constexpr OptionType kType = OptionType::number_list;
@@ -144,7 +144,7 @@ struct OptionTraits<Texts> {
   static constexpr OptionType kType = OptionType::text_list;
 };
 
-// The texts of a list: none if the only one is the word for an empty list.
+// The texts of a list. There are none if the only text is the word for an empty list.
 inline Texts without_absent(const Option& option, const Texts& texts) {
   const bool empty = texts.size() == 1 && !option.absent.empty() && texts[0] == option.absent;
   return empty ? Texts() : texts;

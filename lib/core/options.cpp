@@ -24,8 +24,8 @@ namespace {
 
 constexpr std::string_view kEnvironmentPrefix = "HETSGD_";
 
-// JSON must hold this for an option of a type, and help shows this for its value; in the order of
-// OptionType.
+// The names of types, in the order of OptionType: `json` for messages about JSON values, `help` for
+// the placeholder in --help.
 struct TypeNames {
   std::string_view json, help;
 };

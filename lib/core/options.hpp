@@ -8,8 +8,8 @@
 //     set.add_choice("bounds", bounds, {{"skip", Bounds::skip}, {"clamp", Bounds::clamp}}, "...");
 //   }
 //
-// A value that the program chooses unless it is given is an std::optional: "auto" on the command line,
-// in files and in the result.
+// A value that the program chooses unless it is given is an std::optional. It is spelled "auto" on
+// the command line, in files and in the result.
 //
 // One name, three spellings: flag --batch-size, key batch_size, environment HETSGD_BATCH_SIZE.
 // Precedence: flag > environment > configuration file > default; of several flags the last one
@@ -49,7 +49,7 @@ enum class OptionType {
   text_list
 };
 
-// What a command does with the files that an option names (core/file_registry.hpp checks them).
+// How a command uses the files that an option names (core/file_registry.hpp checks them).
 enum class FileRole { none, read, written, appended };
 struct OptionFiles {
   FileRole role = FileRole::none;
@@ -58,8 +58,8 @@ struct OptionFiles {
   std::function<std::vector<std::string>(const std::string& text)> paths = nullptr;
 };
 
-// An option acts only where another one has one of these values; no values: where it was given.
-// --help leaves out an option that cannot act, and says what it needs.
+// An option acts only if another one has one of these values (no values: if it was given). --help
+// leaves out an option that cannot act, and says what it needs.
 struct OptionNeed {
   std::string option;
   std::vector<std::string> values;
@@ -78,28 +78,30 @@ struct Option {
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
   bool minimum_open = false;  // the minimum itself is excluded
-  // What stands for no value of an std::optional ("auto"), or for an empty list; empty: the option
-  // always has a value. `absent_too` says the same: results of earlier versions hold it.
+  // The word for an empty std::optional ("auto"), or for an empty list. Empty if the option always
+  // has a value. `absent_too` is a second such word, which results of earlier versions contain.
   std::string absent;
   std::string absent_too;
   std::string zero;      // a word for the value 0, where that switches something off; "": none
-  std::string required;  // an example; of a key that must be given (core/key_values.hpp)
-  // What is run, as opposed to how it is carried out and reported: part of the result's config, and
-  // all that is taken from somebody else's.
+  std::string required;  // example value of a key that must be given (core/key_values.hpp)
+  // Whether the option says what is run, not how it is carried out and reported. Only such options
+  // stand in the result's config, and only they are taken from somebody else's result.
   bool in_config = true;
-  // One call of the program reports so (output, --overwrite, progress). Runs that share their
-  // options, in a sweep or a tuning, cannot share it; every option that writes a file is such.
+  // Whether the option concerns this call of the program alone (output, --overwrite, progress).
+  // Runs of a sweep or a tuning share their options, but not these. Every option that writes a file
+  // is one of them.
   bool of_call = false;
   OptionFiles files;
   std::string default_text;  // as --help shows it
   OptionSource source = OptionSource::default_value;
-  std::string place;  // what set it: "--delta", "HETSGD_DELTA", "run.json: delta"; "" for a default
-  std::vector<OptionNeed> needs;  // without one of them it changes nothing
-  bool is_first = false;          // one of the few that a first run is told about
+  // The source of the value: "--delta", "HETSGD_DELTA", "run.json: delta"; "" for a default.
+  std::string place;
+  std::vector<OptionNeed> needs;  // the option acts only if all of these hold
+  bool is_first = false;          // one of the few options that --help shows a newcomer
   std::string excludes;           // the option that cannot be given beside this one; "": none
 
-  // The value's access, made by OptionSet::add. `parse` checks the range and throws usage errors
-  // that open with the place; on an error the value stays as it was.
+  // Access to the value, made by OptionSet::add. `parse` checks the range and throws usage errors
+  // that open with the place. On an error the value stays as it was.
   std::function<void(const Option& self, const std::string& place,
                      const std::vector<std::string>& texts)>
       parse;
@@ -140,55 +142,57 @@ class OptionRefiner {
     option_.minimum_open = true;
     return *this;
   }
-  // How no value of an std::optional is spelled, where "auto" would say the wrong thing; for a list,
-  // how the empty one is.
+  // Sets the word for an empty std::optional, where "auto" would say the wrong thing, or for an
+  // empty list.
   OptionRefiner& absent(std::string word) {
     option_.default_text = option_.default_text == option_.absent ? word : option_.default_text;
     option_.absent = std::move(word);
     return *this;
   }
-  // For an std::optional, 0 stands for no value, too.
+  // Lets 0 stand for an empty std::optional, too.
   OptionRefiner& or_zero() {
     option_.absent_too = "0";
     return *this;
   }
-  // "off", "never": this word means 0, which the result's config keeps.
+  // Sets a word ("off", "never") that means 0. The result's config keeps the 0.
   OptionRefiner& zero_word(std::string word) {
     if (option_.default_text == "0" || option_.default_text == "0s") option_.default_text = word;
     option_.zero = std::move(word);
     return *this;
   }
-  // A key of KeyValues must be given, for example so.
+  // Makes a key of KeyValues mandatory; messages show the example.
   OptionRefiner& required(std::string example) {
     option_.required = std::move(example);
     return *this;
   }
-  // How to report, not what to run: left out of the result's config and of the configuration hash.
+  // Marks an option that says how to report, not what to run. It is left out of the result's config
+  // and of the configuration hash.
   OptionRefiner& not_in_config() {
     option_.in_config = false;
     return *this;
   }
-  // What one call writes or shows, and no run has in common with another: not in the config either.
+  // Marks an option that concerns one call of the program alone. It is not in the config either.
   OptionRefiner& of_call() {
     option_.of_call = true;
     return not_in_config();
   }
-  // The option that cannot be given beside this one. Each of the two says so.
+  // Names the option that cannot be given beside this one. Both options must declare it.
   OptionRefiner& excludes(std::string name) {
     option_.excludes = std::move(name);
     return *this;
   }
-  // It acts only where this option has one of these values (none: where it was given).
+  // The option acts only if the named one has one of these values (none: if it was given).
   OptionRefiner& needs(std::string option, std::vector<std::string> values = {}) {
     option_.needs.push_back({std::move(option), std::move(values)});
     return *this;
   }
-  // --help shows it before all others.
+  // --help shows this option before all others.
   OptionRefiner& first() {
     option_.is_first = true;
     return *this;
   }
-  // What a command does with the files that the texts name. An option that writes is one of_call().
+  // Declares what a command does with the files that the texts name. An option that writes a file
+  // is also of_call().
   using Paths = std::function<std::vector<std::string>(const std::string& text)>;
   OptionRefiner& reads_file(Paths paths = nullptr) {
     option_.files = {FileRole::read, "", std::move(paths)};
@@ -207,20 +211,25 @@ class OptionRefiner {
   Option& option_;
 };
 
+// The options of one command. The variables behind them must outlive it.
 class OptionSet {
  public:
-  // Options added from now on stand under this heading.
+  // Options added from now on stand under this heading in --help.
   void group(std::string heading) { group(std::move(heading), {}); }
-  // None of them acts without these.
+  // The same for options none of which acts without these needs.
   void group(std::string heading, std::vector<OptionNeed> needs) {
     group_ = std::move(heading);
     needs_of_group_ = std::move(needs);
   }
 
-  // T: bool, int, double, std::string; std::uint64_t, which takes 10K, 1M, and of unit "bytes" 64K,
-  // 64MiB, powers of two; std::uint32_t, if the range says so; Seconds, which takes 50ms, 1.5h; std::optional of numbers, whose empty value is
-  // spelled "auto"; vectors of double and std::uint64_t, "1,0.5", and of std::string: repeated flags,
-  // one text each, and no comma splits.
+  // Adds an option for a variable of one of these types:
+  //   bool, int, double, std::string
+  //   std::uint64_t       also 10K, 1M; with unit "bytes" 64K, 64MiB (powers of two)
+  //   std::uint32_t       if the range has a maximum that fits
+  //   Seconds             50ms, 1.5h
+  //   std::optional       of a number; the empty value is spelled "auto"
+  //   std::vector         of double or std::uint64_t: "1,0.5"; of std::string: the flag is repeated
+  //                       with one text each, and no comma splits
   template <class T>
   OptionRefiner add(const std::string& name, T& value, const std::string& help);
 
@@ -243,7 +252,7 @@ class OptionSet {
 
   const std::vector<Option>& options() const { return options_; }
   const Option* find(std::string_view name) const;  // by key; null: none
-  // What the option needs and does not have, by the values as they are; null: it can act.
+  // The need of the option that the present values do not meet; null if the option can act.
   const OptionNeed* missing_need(const Option& option) const;
 
   // Sets one value unless a stronger source has set it. Errors: usage, named after the place
@@ -251,10 +260,11 @@ class OptionSet {
   // range, the nearest choice. The option must exist.
   void set(std::string_view name, const std::vector<std::string>& texts, OptionSource source,
            const std::string& place);
-  // Another default for an option that nobody has set. Errors: as set().
+  // Sets another default for an option that nobody has set. Errors: as set().
   void set_default(std::string_view name, const std::string& text);
-  // The same as set() from a configuration file. Numbers, sizes and times may also be texts ("10K", "50ms");
-  // a list may be one value. to_json() and set_json() are inverse to each other, to the bit.
+  // Sets a value from a configuration file, else as set(). Numbers, sizes and times may also be
+  // texts ("10K", "50ms"); a list may be one value. set_json() restores exactly what to_json()
+  // gave.
   void set_json(std::string_view name, const nlohmann::json& value, OptionSource source,
                 const std::string& place);
   // Every variable HETSGD_<NAME> of the environment that names an option; an empty one counts as

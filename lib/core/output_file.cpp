@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr int kMostLinks = 40;  // as the system's own limit
 
-// What the link points to, as a path from here; none: `place` is no link.
+// The target of a link, as a path from here; none if `place` is no link.
 std::optional<fs::path> pointed_to(const fs::path& place) {
   std::error_code failed;
   const fs::path target = fs::read_symlink(place, failed);
@@ -47,14 +47,14 @@ bool lies_in(const fs::path& place, const fs::path& folder) {
   return !failed && real == folder;
 }
 
-// Why nothing can be written to an open descriptor, as an error number; 0: it can.
+// The reason why an open descriptor cannot be written to, as an error number; 0 if it can.
 int descriptor_problem(int descriptor) {
   const int flags = fcntl(descriptor, F_GETFL);
   if (flags < 0) return errno;
   return (flags & O_ACCMODE) == O_RDONLY ? EBADF : 0;
 }
 
-// SPACE of temporary files' names.
+// The part SPACE of the names of temporary files.
 const std::string& process_space() {
   static const std::string space = [] {
     std::string id;
@@ -76,10 +76,11 @@ void sync_folder_of(const std::string& path) {
   close(file);
 }
 
-// Both ends of a pipe may be started at once; to wait for a reader that never comes has no end.
+// How long to wait for a reader. Both ends of a pipe may be started at once, but waiting for a
+// reader that never comes has no end.
 constexpr std::chrono::milliseconds kReaderTime{1000}, kReaderPause{10};
 
-// A pipe, a device. Opened without waiting, written to with waiting. -1: see errno.
+// Opens a pipe or a device without waiting; writes to it wait. Returns -1 on an error (errno).
 int open_stream(const std::string& path) {
   const auto end = std::chrono::steady_clock::now() + kReaderTime;
   int file = -1;
@@ -91,11 +92,12 @@ int open_stream(const std::string& path) {
   return file;
 }
 
-// Renames unless `to` exists; else false with EEXIST in errno.
+// Renames unless `to` exists. Else returns false with EEXIST in errno.
 bool rename_to_new(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) return false;
-  // A file system that lacks this rename (NFS), or links as well (FAT), where a look must do.
+  // Some file systems lack this rename (NFS), others lack links as well (FAT); there a look has to
+  // do.
   if (link(from.c_str(), to.c_str()) == 0) return unlink(from.c_str()) == 0;
   if (errno != EPERM && errno != EOPNOTSUPP) return false;
   struct stat status {};
@@ -124,7 +126,8 @@ std::string name_beside(const std::string& path) {
   return (whole.parent_path() / name).string();
 }
 
-// Gives the temporary file its name, by the promises of expect_no_file. False: see errno.
+// Gives the temporary file its final name, as expect_no_file has promised. False on an error
+// (errno).
 bool put_in_place(const std::string& temporary, const std::string& target) {
   NewFiles& files = NewFiles::all();
   const std::lock_guard guard(files.mutex);

@@ -18,10 +18,10 @@ struct OutputFileOptions {
 };
 
 // Bytes go to a temporary file beside `path`, which commit() renames; without commit() it is
-// removed. A link stays a link: the file that it points to is replaced, or made. A stream (see
-// below) is written directly; a pipe that nobody has opened for reading after a second is an error.
-// Every failure, a full disk too, is an Error(runtime) that names the path and the reason; a file
-// that was there before stays whole.
+// removed. A link stays a link: the file that it points to is replaced or made. A stream (see
+// below) is written directly; a pipe that nobody opens for reading within a second is an error.
+// Every failure, a full disk too, is an Error(runtime) that names the path and the reason. An
+// existing file stays whole until commit() replaces it.
 class OutputFile : NonCopyable {
  public:
   explicit OutputFile(std::string path, OutputFileOptions options = {});
@@ -43,41 +43,41 @@ class OutputFile : NonCopyable {
   std::string buffer_;
 };
 
-// The writer of an OutputFile's temporary file, as the name says it: NAME.SPACE-PID-N.tmp. SPACE
-// stands for the processes among which PID means one: those of one boot of one host, and there of
-// one container.
+// The process that wrote a temporary file, as its name NAME.SPACE-PID-N.tmp tells. SPACE stands for
+// the processes among which PID is unique: one boot of one host, and there one container.
 enum class TemporaryWriter {
   none,     // the name is no temporary file's
   alive,    // a process that runs here
-  dead,     // one of here that does not run any more
+  dead,     // a process of this host that does not run any more
   unknown,  // a process of another host, of another container or before a reboot
 };
 TemporaryWriter writer_of(const std::string& path);
 
 // The open descriptor that a path names: "-" is stdout, /dev/stdout, /dev/fd/3, and links to them.
-// What is written there goes on where its owner stands, also in a regular file (`3>> log`).
+// Writing continues at the owner's position, also in a regular file (`3>> log`).
 std::optional<int> descriptor_of(const std::string& path);
 
-// Whether what is written to `path` can only be passed on, not replaced: an open descriptor, a pipe,
-// a device. Who writes a document several times writes to a stream once, at the end.
+// Whether `path` is an open descriptor, a pipe or a device, whose content can only be passed on,
+// not replaced. A document that is written several times goes to a stream once, at the end.
 bool is_stream(const std::string& path);
 
 // `path` with its last component's links followed, also when they point to nothing yet.
 std::string follow_links(const std::string& path);
 
 // From now on an OutputFile of this process at `path` does not replace a file that another process
-// has made there meanwhile. It is kept beside that file then, and so are those that follow.
+// has made there meanwhile. It is kept beside that file then, and so are later ones.
 void expect_no_file(const std::string& path);
-// Whether that is promised of `path`, and nothing was written there yet: for writers of their own.
+// Whether expect_no_file was called for `path` and nothing was written there yet. For code that
+// writes files without OutputFile.
 bool expects_no_file(const std::string& path);
-// Where an OutputFile at `path` is kept: `path`, unless another process was first.
+// The path at which an OutputFile for `path` is kept: `path`, unless another process was first.
 std::string kept_as(const std::string& path);
 // The files that are kept under another name, by the name that was asked for.
 std::map<std::string, std::string> kept_elsewhere();
 
-// Whether an OutputFile could be written: the folder exists, the file could be created, the
-// descriptor is open. Leaves nothing behind. Errors: usage, naming the path and the reason; so that
-// a run of hours does not end at its last line.
+// Checks that an OutputFile could be written: the folder exists, the file could be created, the
+// descriptor is open. Leaves nothing behind. Errors: usage, naming the path and the reason. A run
+// of hours should not fail at its last line.
 void check_writable(const std::string& path, const std::string& what);
 
 // The error of a failed write: "PATH: cannot write WHAT: reason", with a hint.

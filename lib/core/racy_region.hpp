@@ -1,8 +1,8 @@
-// Races on purpose, as ThreadSanitizer sees them. A race is suppressed by the functions on the
-// stacks of its two threads (tests/tsan.supp); that of the earlier access is lost where it lies too
-// far back, and a helper thread that computes for another one does not have its caller's functions
-// on its own. So the functions that race say so, and what they hand to helpers carries it along.
-// Without ThreadSanitizer all of this is empty.
+// Marks intended races for ThreadSanitizer. A race is suppressed by the functions on the stacks of
+// its two threads (tests/tsan.supp). The stack of the earlier access may be lost if it lies too far
+// back, and a helper thread that computes for another one lacks its caller's functions. Therefore
+// the functions that race mark themselves, and work that they hand to helpers carries the mark
+// along. Without ThreadSanitizer all of this is empty.
 #pragma once
 
 #include "core/non_copyable.hpp"
@@ -26,10 +26,11 @@ namespace hetsgd {
 
 #ifdef HETSGD_TSAN
 
-// While one lives, what its thread starts on helpers is done for the function that made it.
+// While one lives, work that its thread starts on helpers counts as work of the function that made
+// it.
 class RacyRegion : NonCopyable {
  public:
-  // The place in that function, or null; for `OnBehalfOf` on another thread.
+  // The place in that function, or null. Another thread passes it to `OnBehalfOf`.
   using Mark = void*;
   static Mark current() { return current_; }
 
@@ -41,7 +42,7 @@ class RacyRegion : NonCopyable {
   Mark before_;
 };
 
-// While one lives, the stack of a helper shows the function that the mark is of.
+// While one lives, the stack of a helper shows the function that the mark stands for.
 class OnBehalfOf : NonCopyable {
  public:
   explicit OnBehalfOf(RacyRegion::Mark mark) : shown_(mark != nullptr) {
@@ -60,7 +61,7 @@ class OnBehalfOf : NonCopyable {
 struct RacyRegion {
   struct Mark {};
   static Mark current() { return {}; }
-  RacyRegion() {}  // not trivial, so that one which is there for its life alone counts as used
+  RacyRegion() {}  // not trivial, so that a region made only for its lifetime counts as used
 };
 
 struct OnBehalfOf {

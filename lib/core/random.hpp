@@ -11,7 +11,7 @@
 
 namespace hetsgd {
 
-// What a stream is for; two purposes never share a draw.
+// The purpose of a stream. Two purposes never share a draw.
 enum class Purpose : std::uint32_t {
   initial_parameters = 1,
   data_order = 2,

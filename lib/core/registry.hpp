@@ -1,4 +1,4 @@
-// What files register under a name: algorithms, models. Sorted by name.
+// Entries that source files register under a name (algorithms, models), sorted by name.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,8 +27,8 @@ class Registry {
 
   const std::vector<Entry>& all() const { return entries_; }
 
-  // Errors: usage, named after the flag; lists the known names, with the nearest spelling or the
-  // command that describes them.
+  // Errors: usage, named after the flag. The message lists the known names, with the nearest
+  // spelling or the command that describes them.
   const Entry& find(const std::string& name, const std::string& flag,
                     const std::string& command) const {
     std::vector<std::string> names;

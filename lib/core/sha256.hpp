@@ -9,6 +9,7 @@ struct evp_md_ctx_st;
 
 namespace hetsgd {
 
+// Call add() for each piece, then value() once.
 class Sha256 {
  public:
   Sha256();

@@ -1,4 +1,4 @@
-// A copy past the caches, for what none of them holds.
+// A copy past the caches, for data that fits in none of them.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,14 @@
 
 namespace hetsgd {
 
-// From here on (bytes) a copy is streamed: what was copied first has left the caches when the last
-// of it has come.
+// From this size on (bytes) a copy is streamed: its beginning has left the caches before its end is
+// copied.
 inline constexpr std::size_t kStreamedCopy = std::size_t{16} << 20;
 
-// As std::memcpy. Stores that go past the caches need not read the lines that they overwrite, a
-// third of a copy's traffic; what reads the copy soon afterwards finds it in memory, not in a
-// cache. When the call returns, whoever synchronises with this thread sees the copy.
+// Copies as std::memcpy. Stores that go past the caches need not read the lines that they
+// overwrite, a third of a copy's traffic. Code that reads the copy soon afterwards finds it in
+// memory, not in a cache. Once the call has returned, every thread that synchronises with this one
+// sees the copy.
 inline void stream_copy(void* to, const void* from, std::size_t bytes) {
   auto* const out = static_cast<std::byte*>(to);
   const auto* const in = static_cast<const std::byte*>(from);

@@ -49,15 +49,15 @@ std::string format_rank_set(std::span<const int> ranks);
 std::string format_seconds(Seconds time);  // "850 us", "12.3 ms", "1.25 s", "2m 05s", "1h 02m"
 std::string format_bytes(double bytes);    // "512 B", "1.5 KiB", "42.6 MiB"
 std::string format_count(double count);    // "9,999" exact, then "12.9K", "1.29M", "3.4G"
-// "found" text in messages: in double quotes, what printable() escapes escaped, at most 60 bytes
+// A "found" text for messages: in double quotes, escaped as by printable(), with at most 60 bytes
 // shown.
 std::string quote(std::string_view text);
 // "a, b or c".
 std::string alternatives(std::span<const std::string> words);
 
 // --- spelling ----------------------------------------------------------------------------------
-// Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string
-// alignment, the restricted Damerau-Levenshtein distance).
+// The number of insertions, deletions, replacements and swaps of neighbours that turn a into b
+// (optimal string alignment, the restricted Damerau-Levenshtein distance).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 // The candidate that `word` most likely meant, first one on ties; none if all are too far (more
 // than a third of the letters) and none begins with it. Case, '-' and '_' do not count.
@@ -68,7 +68,7 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
 // --- splitting ---------------------------------------------------------------------------------
 // The parts between separators, empty ones included; "" gives one empty part. Views into `text`.
 std::vector<std::string_view> split(std::string_view text, char separator);
-// Without blanks, tabs and line ends at both ends.
+// The text without blanks, tabs and line ends at both ends.
 std::string_view trim(std::string_view text);
 
 }  // namespace hetsgd

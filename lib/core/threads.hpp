@@ -1,5 +1,5 @@
-// Threads of this process, where the system may refuse one: the limit of processes of a user or of a
-// container (ulimit -u, pids.max) counts threads, too.
+// Threads of this process, where the system may refuse one. The limit of processes of a user or of
+// a container (ulimit -u, pids.max) counts threads, too.
 #pragma once
 
 #include <string_view>
@@ -12,8 +12,8 @@
 
 namespace hetsgd {
 
-// A std::thread or std::jthread that runs `body`. Errors: runtime, the system starts no more
-// threads; `purpose` says what the thread is for.
+// Starts a std::thread or std::jthread that runs `body`. Errors: runtime if the system starts no
+// more threads; `purpose` says what the thread is for.
 template <class Thread, class Body>
 Thread start_thread(std::string_view purpose, Body&& body) {
   try {
@@ -25,8 +25,8 @@ Thread start_thread(std::string_view purpose, Body&& body) {
   }
 }
 
-// Up to `count` threads that run `body` beside the caller, for work that any number of threads can
-// share. Where the system starts no more, there are fewer.
+// Starts up to `count` threads that run `body` beside the caller, for work that any number of
+// threads can share. There are fewer if the system starts no more.
 template <class Thread, class Body>
 void start_helpers(std::vector<Thread>& helpers, std::size_t count, const Body& body) {
   helpers.reserve(count);

@@ -1,4 +1,4 @@
-// Quantities that stand in types: seconds and bytes.
+// Types of quantities: seconds, and the work of a computation.
 #pragma once
 
 #include <chrono>
@@ -6,27 +6,27 @@
 
 namespace hetsgd {
 
-// Every duration and every point on a run's clock (zero = start of training). Never host time in
-// `sim`.
+// A duration or a point on a run's clock (zero = start of training). In `sim` it is never
+// wall-clock time of the host.
 using Seconds = std::chrono::duration<double>;
 
 using namespace std::chrono_literals;  // NOLINT: 50ms, 1.5s read as in the papers
 
-// What a piece of computation costs a device: floating-point operations, bytes moved through its
-// memory, kernel launches, bytes between its memory and the host's, bytes of rows that lie scattered
-// in either. A device profile turns it into seconds (cluster/profile.hpp).
+// The work of a computation on a device: floating-point operations, bytes moved through its memory,
+// kernel launches, bytes between its memory and the host's, bytes of rows that lie scattered in
+// either. A device profile turns it into seconds (cluster/profile.hpp).
 struct Work {
   double operations = 0;
   double bytes = 0;
   double launches = 0;
-  // So many equal pieces of this work run at once and share the device (learners, paper 002). A sum
-  // has those of its left side.
+  // The number of equal pieces of this work that run at once and share the device (learners,
+  // CROSSBOW). A sum takes it from its left side.
   int learners = 1;
   double host_link_bytes = 0;  // costs nothing where the device's memory is the host's
   // Bytes of rows at random places, each read or written once: in the device's memory, and in the
-  // host's by the host.
+  // host's memory by the host.
   double gather_bytes = 0, host_gather_bytes = 0;
-  double given_s = 0;  // on any device: a time that was measured or fitted, not derived from rates
+  double given_s = 0;  // measured or fitted, not derived from rates; the same on any device
 
   Work& operator+=(const Work& other) {
     operations += other.operations;
@@ -39,7 +39,7 @@ struct Work {
     return *this;
   }
   friend Work operator+(Work a, const Work& b) { return a += b; }
-  // What is left of `a` when its part `b` is done.
+  // The work that is left of `a` when its part `b` is done.
   friend Work operator-(const Work& a, const Work& b) {
     return {a.operations - b.operations, a.bytes - b.bytes, a.launches - b.launches, a.learners};
   }

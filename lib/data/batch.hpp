@@ -10,26 +10,27 @@
 
 namespace hetsgd {
 
-// What a batch costs depends on these alone (see Model::gradient_work).
+// The size of a batch. The work of a batch depends on these numbers alone (see
+// Model::gradient_work).
 struct BatchShape {
   double samples = 0;
   double nonzeros = 0;  // sparse features
   double labels = 0;    // true labels
   double lookups = 0;   // categories: one per sample and field
-  double steps = 0;     // of sequences: the frames of the longest row
-  double frames = 0;    // of sequences: of all rows
+  double steps = 0;     // sequences: the frames of the longest row
+  double frames = 0;    // sequences: the frames of all rows
 };
 
-// How the images of training rows change each time that they are drawn (data/images.hpp).
+// How the images of training rows change each time they are drawn (data/images.hpp).
 enum class Augmentation {
   none,
-  crop,  // shifted by up to kCropPadding pixels; what comes in from outside is the mean
+  crop,  // shifted by up to kCropPadding pixels; pixels from outside have the mean
   flip,  // mirrored left to right with probability 1/2
   crop_flip,
 };
 
-// The changes of one batch: those of its i-th image are drawn at (seed, first + i), its place in a
-// sequence of samples, so that an image changes from epoch to epoch and is the same on all
+// The augmentation of one batch. The draws for its i-th image are those of (seed, first + i), its
+// place in a sequence of samples. So an image changes from epoch to epoch and is the same on all
 // clusters.
 struct AugmentedBatch {
   Augmentation change = Augmentation::none;
@@ -37,6 +38,7 @@ struct AugmentedBatch {
   std::uint64_t first = 0;
 };
 
+// The rows of one step. The data set must outlive the batch.
 class Batch {
  public:
   Batch() = default;
@@ -47,10 +49,10 @@ class Batch {
   std::size_t size() const { return rows_.size(); }
   bool empty() const { return rows_.empty(); }
   BatchShape shape() const;
-  // Nothing changes unless the batch is for training.
+  // The augmentation; nothing changes unless the batch is for training.
   const AugmentedBatch& augmentation() const { return augmentation_; }
 
-  // For re-use without allocation: clears the rows, keeps the capacity.
+  // Clears the rows and keeps the capacity, so that a batch can be reused without allocation.
   std::vector<Index>& reset(const Dataset& data, const AugmentedBatch& augmentation = {}) {
     data_ = &data;
     augmentation_ = augmentation;
@@ -81,7 +83,7 @@ inline BatchShape Batch::shape() const {
   return shape;
 }
 
-// Which rows a batch had, after it is gone: whether another one has the same.
+// The row numbers of an earlier batch, to tell whether another batch has the same rows.
 class BatchRows {
  public:
   void keep(const Batch& batch) {

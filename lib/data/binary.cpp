@@ -70,7 +70,7 @@ constexpr std::uint64_t kMostColumns = std::uint64_t{1} << 16;
 std::shared_ptr<const char> read_payload(const ByteSource& file, std::uint64_t begin,
                                          std::uint64_t size, std::uint64_t& sum) {
   constexpr std::uint64_t kSummed = std::uint64_t{1} << 19;  // still in the cache when it is summed
-  using Word = std::uint64_t;                                // what is aligned like it
+  using Word = std::uint64_t;                                // a type with the same alignment
   const auto words =
       std::make_shared_for_overwrite<Word[]>((size + sizeof(Word) - 1) / sizeof(Word));
   advise_huge_pages(words.get(), size);
@@ -163,7 +163,7 @@ BinaryFile read_header(const ByteSource& file, const std::string& path) {
       header.images = ByteReader(behind, path).get<ImagesHeader>();
     }
   }
-  // Before anything is multiplied.
+  // Bounds are checked before anything is multiplied.
   const ColumnsHeader& columns = header.columns;
   const ImagesHeader& images = header.images;
   if (std::max({header.rows, header.features, header.labels, columns.vocabulary}) >= file.size() ||
@@ -230,7 +230,7 @@ bool is_binary_dataset(const ByteSource& file) {
 
 void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t key,
                    const std::function<void(std::string_view)>& write) {
-  // What the form holds.
+  // Refuses data that the form cannot hold.
   if (data.sequences.numbers > 0) {
     throw with_hint(data_error("{}: found sequences, expected rows of one size", data.name),
                     "a data set of sequences is generated, and no file holds it");

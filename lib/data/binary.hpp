@@ -1,12 +1,11 @@
-// The binary form of a data set: what the cache keeps and what a converted `.hsgd` file is.
+// The binary form of a data set, used by the cache and by converted `.hsgd` files.
 //
-// Layout (little endian): the sealed header (core/byte_stream.hpp), then the payload: feature_begin,
-// label_begin (64 bit), row_sum, the fields' first and value, label_index, feature_index,
-// feature_value, category, dense (32 bit), pixel (8 bit). What a data set lacks has no bytes. The
-// header and each array end with zeros up to a multiple of 64 bytes.
-// Sums (XXH3-64): of the header; of the whole payload; of what comes before label_index; of
-// label_index; and 32 bits of each row's. So who reads some rows alone is as sure of them as who
-// reads all.
+// Layout (little endian): the sealed header (core/byte_stream.hpp), then the payload:
+// feature_begin, label_begin (64 bit), row_sum, the fields' first and value, label_index,
+// feature_index, feature_value, category, dense (32 bit), pixel (8 bit). An array that a data set
+// lacks takes no bytes. The header and each array end with zeros up to a multiple of 64 bytes.
+// Sums (XXH3-64): one each of the header, the whole payload, the arrays before label_index, and
+// label_index, and 32 bits of each row's. So damage is also found when only some rows are read.
 #pragma once
 
 #include <array>
@@ -25,14 +24,15 @@ namespace hetsgd {
 inline constexpr std::string_view kBinaryMagic = "HSGDDATA";
 inline constexpr std::uint32_t kBinaryVersion = 3;
 
-// By the first bytes.
+// Tells by the first bytes.
 bool is_binary_dataset(const ByteSource& file);
 
-// Calls `write` for the pieces of the file, in order. `key` is free for the caller (the cache's
-// key).
+// Calls `write` for the pieces of the file, in order. The caller may use `key` as it likes (the
+// cache stores its own key).
 void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t key,
                    const std::function<void(std::string_view)>& write);
 
+// The content of a file in the binary form.
 struct DecodedBinary {
   ParsedData parsed;  // report: format, index base, counts and label names
   std::uint64_t key = 0;
@@ -40,14 +40,15 @@ struct DecodedBinary {
 
 // Reads what encode_binary() wrote. Throws Error(data) naming `path` for other versions, damage of
 // any kind (sizes, sums) and content that is no valid data set. Reads every byte once, and checks
-// the sums of what it has read, so that a file may change at any time. `in_place`: the whole file,
-// which is not read then, but becomes the data set's memory; its bytes must stay as they are.
+// the sums of the bytes that it has read, so that a file may change at any time. `in_place`, if
+// given, is the whole file: it is not read again but becomes the data set's memory, and its bytes
+// must stay as they are.
 DecodedBinary decode_binary(const ByteSource& file, const std::string& path,
                             std::shared_ptr<const char> in_place = nullptr);
 
-// The same of some rows only (never of RowChoice::rows empty), with `whole` set. Touches the names,
+// Reads some rows only (RowChoice::rows must not be empty) and sets `whole`. It reads the names,
 // row starts and row sums, the labels if `choice` needs them, and these rows in file order. The
-// report is that of the whole.
+// report is that of the whole data set.
 DecodedBinary decode_binary_rows(const ByteSource& file, const std::string& path,
                                  const RowChoice& choice);
 

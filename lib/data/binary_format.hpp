@@ -1,4 +1,4 @@
-// The binary form from inside: what its writer and its two readers share (data/binary.hpp).
+// Internals of the binary form, shared by its writer and its two readers (data/binary.hpp).
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@ inline constexpr SealKind kBinaryKind = {.magic = kBinaryMagic,
                                          .noun = "converted data file",
                                          .old = "convert the source file again"};
 
-// What the header says beside, of data with dense columns and fields. Where it is all 0, it does not
-// stand in the file, and the zeros that end the header are read in its place.
+// The part of the header about dense columns and fields. If it is all 0, it is not in the file, and
+// the zeros that end the header are read in its place.
 struct ColumnsHeader {
   std::uint64_t dense_columns = 0;
   std::uint64_t fields = 0;
   std::uint64_t vocabulary = 0;                // values; 0: hashed
-  std::vector<std::uint64_t> distinct_values;  // LoadReport
+  std::vector<std::uint64_t> distinct_values;  // of LoadReport
 
   bool any() const { return dense_columns > 0 || fields > 0; }
   static constexpr auto members() {
@@ -34,7 +34,7 @@ struct ColumnsHeader {
 };
 inline constexpr std::size_t kSmallestColumnsHeader = 4 * sizeof(std::uint64_t);
 
-// The same of images, behind the columns' part, which then stands in the file.
+// The part about images. If it is in the file, the columns' part is there as well, in front of it.
 struct ImagesHeader {
   std::uint64_t channels = 0, height = 0, width = 0;
   std::vector<float> mean, deviation;
@@ -48,6 +48,7 @@ struct ImagesHeader {
 };
 inline constexpr std::size_t kSmallestImagesHeader = 5 * sizeof(std::uint64_t);
 
+// The header of a file. Hashes are XXH3-64.
 struct BinaryHeader {
   std::string name;
   std::vector<std::string> label_names;
@@ -59,7 +60,7 @@ struct BinaryHeader {
   std::uint64_t rows_without_labels = 0;
   std::uint64_t rows_without_features = 0;
   std::uint64_t payload_hash = 0;
-  std::uint64_t head_hash = 0;   // of the payload up to label_index
+  std::uint64_t head_hash = 0;   // of the payload before label_index
   std::uint64_t label_hash = 0;  // of label_index
   Index feature_count = 0;
   Index label_count = 0;
@@ -81,14 +82,14 @@ struct BinaryHeader {
   }
 };
 
-// Header and every array of the payload begin at a multiple of it.
+// The header and every array of the payload begin at a multiple of this.
 inline constexpr std::size_t kBinaryAlignment = 64;
-// Bytes from `size` to the next one.
+// Bytes from `size` to the next multiple.
 inline constexpr std::size_t padding(std::size_t size) {
   return (kBinaryAlignment - size % kBinaryAlignment) % kBinaryAlignment;
 }
 
-// Where the arrays of the payload begin, in bytes from the start of the file.
+// The offsets of the payload's arrays, in bytes from the start of the file.
 struct PayloadLayout {
   PayloadLayout() = default;
   PayloadLayout(const BinaryHeader& header, std::uint64_t payload);
@@ -105,18 +106,18 @@ struct BinaryFile {
 
 // The header as it stands in the file, up to the payload.
 std::vector<std::byte> sealed_header(const BinaryHeader& header);
-// Error(data) for other versions and a damaged header. Guards against counts that do not fit the
-// file, before anything is allocated by them.
+// Reads the header. Errors: Error(data) for other versions and a damaged header. Counts that do not
+// fit the file are refused before anything is allocated for them.
 BinaryFile read_header(const ByteSource& file, const std::string& path);
 void check_sum(std::uint64_t found, std::uint64_t expected, const char* what,
                const std::string& path);
-// All but the rows.
+// Everything but the rows.
 DecodedBinary read_description(BinaryHeader header, const std::string& path);
 void require_valid(const Dataset& data, const std::string& path);
 
 Images<Owned> images_without_pixels(const ImagesHeader& header);
 
-// Of one row.
+// The checksum of one row.
 std::uint32_t row_sum(const DataArrays<View>& data, std::uint64_t row);
 
 }  // namespace hetsgd

@@ -11,8 +11,8 @@ namespace hetsgd {
 
 namespace {
 
-// One column of the file, of which parts are read in the order of the file: what lies close
-// together comes with one call of the system.
+// One column of the file, of which parts are read in file order. Parts that lie close together are
+// read with one system call.
 template <class T>
 class Column {
  public:
@@ -34,7 +34,7 @@ class Column {
   static constexpr std::uint64_t kWindow = std::uint64_t{1} << 16;
 
   const ByteSource& file_;
-  std::uint64_t place_, bytes_;  // in the file; of the column
+  std::uint64_t place_, bytes_;  // offset in the file; size of the column
   std::uint64_t window_begin_ = 0;
   std::vector<char> window_;
 };
@@ -65,7 +65,8 @@ class SummedPieces {
   RunningHash sum_;
 };
 
-// What is read of a file of which only some rows are wanted: the head, and the columns by place.
+// The parts of a file that are read if only some rows are wanted: the head, and the columns by
+// place.
 struct FileRows {
   // Error(data) if the head is damaged.
   FileRows(const ByteSource& file, const BinaryHeader& header, const PayloadLayout& layout,
@@ -118,7 +119,7 @@ void copy_features(FileRows& file, std::uint64_t row, std::size_t i, DatasetBuil
   file.feature_value.copy(first, last, data.sparse.value.data() + data.sparse.begin[i]);
 }
 
-// Copies the same of a group that has `width` entries in every row.
+// copy_features() for a group that has `width` entries in every row.
 template <class T>
 void copy_columns(Column<T>& column, std::size_t width, std::uint64_t row, std::size_t i,
                   std::vector<T>& to) {
@@ -144,7 +145,7 @@ void place_rows(const FileRows& file, std::span<const Index> rows, DatasetBuilde
   data.images.pixel.resize(rows.size() * data.images.size());
 }
 
-// The rows with their sums checked, copied in the order of the file, which disks and pages like.
+// Copies the rows and checks their sums, in file order, which is fast for disks and pages.
 Dataset copy_rows(FileRows& file, std::span<const Index> rows, DatasetBuilder&& data,
                   const std::string& path) {
   place_rows(file, rows, data);
@@ -170,7 +171,7 @@ Dataset copy_rows(FileRows& file, std::span<const Index> rows, DatasetBuilder&& 
   return result;
 }
 
-// The data set as RowChoice::rows gets it.
+// The data set in the form that RowChoice::rows gets.
 Dataset read_outline(const ByteSource& source, const FileRows& file, const DatasetHeader& about,
                      bool needs_labels, const std::string& path, const BinaryHeader& header) {
   DatasetBuilder outline;
@@ -183,7 +184,7 @@ Dataset read_outline(const ByteSource& source, const FileRows& file, const Datas
     check_sum(labels.sum(), header.label_hash, "labels", path);
     outline.targets.begin = file.label_begin;
   }
-  // Only for the check, which wants data to have some feature.
+  // Only for the check, which requires at least one feature.
   outline.feature_count = std::max<Index>(about.feature_count, 1);
   Dataset result = std::move(outline).build();
   require_valid(result, path);

@@ -19,7 +19,7 @@ namespace hetsgd {
 
 namespace {
 
-// What else decides about the categories of click data; empty for the default options.
+// The part of the key for the categories of click data; empty for the default options.
 std::string vocabulary_key(const LoadOptions& options) {
   const VocabularyRules& rules = options.vocabulary;
   std::string key;
@@ -70,7 +70,7 @@ std::optional<ParsedData> CacheEntry::read(const RowChoice& choice) {
     }
     note_ = fmt::format("foreign cache rebuilt: {}: belongs to other data", path_);
   } catch (const Error& error) {
-    if (error.code() != ExitCode::data) throw;  // the choice's own
+    if (error.code() != ExitCode::data) throw;  // thrown by the choice itself
     note_ = fmt::format("damaged cache rebuilt: {}", error.what());
   }
   return std::nullopt;
@@ -97,7 +97,7 @@ CacheEntry::Lock::Lock(const CacheEntry& entry) : path_(fmt::format("{}.lock", e
 
 CacheEntry::Lock::~Lock() {
   if (file_ < 0) return;
-  unlink(path_.c_str());  // before it is let go of
+  unlink(path_.c_str());  // removed before the lock is released
   close(file_);
 }
 
@@ -107,7 +107,7 @@ void CacheEntry::write(const ParsedData& parsed) {
     const auto found = std::filesystem::symlink_status(path_).type();
     if (found != std::filesystem::file_type::not_found &&
         found != std::filesystem::file_type::regular) {
-      std::filesystem::remove(path_);  // a link too, but not what it points to
+      std::filesystem::remove(path_);  // removes a link, not its target
     }
     OutputFile file(path_, {.what = "the cache", .follow = false});
     encode_binary(parsed.data, parsed.report, key_,

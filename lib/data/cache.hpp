@@ -1,5 +1,5 @@
-// The binary cache of parsed files. Never an error: what goes wrong is a note, and the text is
-// parsed.
+// The binary cache of parsed files. It never causes an error: a failure becomes a note, and the
+// text is parsed.
 #pragma once
 
 #include <optional>
@@ -11,23 +11,24 @@
 
 namespace hetsgd {
 
-// One file's place in the cache. The key is a hash of the file's bytes, of the options that change
-// what parsing gives (format, index base, task; of click data the vocabulary) and of the binary
-// format's version.
+// One file's place in the cache. The key is a hash of the file's bytes, of the options that affect
+// parsing (format, index base, task; for click data the vocabulary) and of the binary format's
+// version.
 class CacheEntry {
  public:
-  // `source_hash`, `source_bytes`: of the file as it lies on disk. `clicks`: it may be click data.
+  // `source_hash` and `source_bytes` describe the file as it lies on disk. `clicks` is true if it
+  // may be click data.
   CacheEntry(const std::string& directory, std::uint64_t source_hash, std::uint64_t source_bytes,
              const LoadOptions& options, bool clicks = false);
 
-  // The cached data, or nothing; note() then says why if a file was there. They lie in the mapped
-  // file where it can be mapped: several processes of one machine share them. With a choice: these
-  // rows alone (decode_binary_rows), in memory.
+  // The cached data, or nothing; note() then says why if a file was there. The data lie in the
+  // mapped file where it can be mapped, so that several processes of one machine share them. With a
+  // choice, these rows alone are read into memory (decode_binary_rows).
   std::optional<ParsedData> read(const RowChoice& choice);
 
-  // Keeps the other processes out while one builds the entry, so that all others wait for it and
-  // read. Waits until it has the lock; a process that dies lets go of it. Holds nothing where there
-  // is no cache or locks are not to be had: then everybody builds.
+  // Lets one process build the entry while all others wait and then read it. The constructor blocks
+  // until it has the lock; a process that dies releases it. Without a cache or without support for
+  // locks it holds nothing, and every process builds the data.
   class Lock : NonCopyable {
    public:
     explicit Lock(const CacheEntry& entry);
@@ -38,8 +39,9 @@ class CacheEntry {
     int file_ = -1;
   };
 
-  // Writes the data under the key, creating the directory; on failure note() says why. What lies
-  // there and is no file (a pipe, a device) is removed: nobody could read it back.
+  // Writes the data under the key, creating the directory. On failure note() says why. Anything
+  // there that is not a regular file (a pipe, a device) is removed, because it could not be read
+  // back.
   void write(const ParsedData& parsed);
 
   const std::string& note() const { return note_; }

@@ -17,7 +17,7 @@ std::vector<bool> held_out_rows(std::size_t rows, const HeldOut& held_out) {
   return is_held_out;
 }
 
-// The clicks with a given vocabulary, or with that of the rows that count.
+// The clicks as a data set with the given vocabulary.
 ParsedData number(RawClicks&& clicks, const CategoricalFields<View>& fields,
                   const LoadOptions& options) {
   ParsedData parsed;

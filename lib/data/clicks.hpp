@@ -1,4 +1,4 @@
-// From click data as they come, a text or the generator, to a data set with a vocabulary.
+// From click data, as a text or the generator gives them, to a data set with a vocabulary.
 #pragma once
 
 #include <cstddef>
@@ -12,33 +12,34 @@
 
 namespace hetsgd {
 
-// The data set, with the vocabulary of options.vocabulary_of or, where that is null, of those of these
-// rows that are not held out. `path` names them in messages. Throws Error(data).
+// The data set of the clicks, with the vocabulary of options.vocabulary_of. If that is null, the
+// vocabulary is made from these rows without the held-out ones. `path` names them in messages.
+// Errors: Error(data).
 ParsedData with_vocabulary(RawClicks&& clicks, const std::string& path, const LoadOptions& options);
 
 // The part of generate:... (data/generate_ctr.hpp) that the options ask for. Without
-// options.vocabulary_of, the test part has the training part's vocabulary too.
+// options.vocabulary_of, the test part also uses the vocabulary of the training part.
 ParsedData generate_clicks(const std::string& spec, const LoadOptions& options);
 
-// What a thread of the click generator keeps of ids: nine of ten lookups go to some thousand of
-// them.
+// A cache of ids for each thread of the click generator. Nine of ten lookups go to a few thousand
+// ids.
 
-// An id and what follows from it.
+// An id and the values derived from it.
 struct KnownId {
   std::uint32_t rank = 0, generation = 0;
-  std::uint32_t field = 0xFFFFFFFFU;  // nobody's
-  std::uint32_t value = 0;            // 0 of a missing one
-  double phase = 0;                   // of its rank, in days
+  std::uint32_t field = 0xFFFFFFFFU;  // no field: the slot is empty
+  std::uint32_t value = 0;            // 0 if the value is missing
+  double phase = 0;                   // of the rank, in days
   IdEffect effect;
 };
 
-// A direct-mapped cache of 3 MiB: it forgets, and makes again what it has forgotten, so rows do not
+// A direct-mapped cache of 3 MiB. It makes an entry again that it has forgotten, so rows do not
 // depend on it.
 class ClickGenerator::Memory {
  public:
   explicit Memory(const ClickGenerator& generator) : generator_(generator), known_(kSlots) {}
 
-  // Who stands behind `rank` at `day`; good until the next call.
+  // The id behind `rank` at `day`. The reference is valid until the next call.
   const KnownId& find(std::size_t field, std::uint32_t rank, double day) {
     KnownId& known =
         known_[(rank * 0x9E3779B1U + static_cast<std::uint32_t>(field) * 0x85EBCA6BU) >>

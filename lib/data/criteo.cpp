@@ -22,16 +22,17 @@ namespace {
 
 constexpr std::size_t kColumns = 1 + kCriteoDense + kCriteoFields;
 constexpr std::uint64_t kLargestNumber =
-    999'999'999'999'999;  // what parse_unsigned() tells exactly
+    999'999'999'999'999;  // parse_unsigned() is exact up to here
 
 // Eight equal bytes.
 constexpr std::uint64_t all_bytes(std::uint8_t byte) { return byte * 0x0101010101010101ULL; }
 
-// Reads 8 hexadecimal digits, the first one highest. False where one is none.
+// Reads 8 hexadecimal digits, the first one highest. Returns false if a byte is no digit.
 bool parse_hexadecimal(const char* p, std::uint32_t& value) {
   const std::uint64_t word = load_text(p);
   constexpr std::uint64_t kTop = all_bytes(0x80);
-  // Of bytes below 0x80, whether they are at least `low`: then the sum reaches the top bit.
+  // Tests for each byte below 0x80 whether it is at least `low`, since the sum then reaches the top
+  // bit.
   const auto at_least = [](std::uint64_t bytes, char low) {
     return bytes + all_bytes(static_cast<std::uint8_t>(0x80 - low));
   };
@@ -39,7 +40,7 @@ bool parse_hexadecimal(const char* p, std::uint32_t& value) {
   const std::uint64_t digit = at_least(word, '0') & ~at_least(word, '9' + 1);
   const std::uint64_t letter = at_least(lower, 'a') & ~at_least(lower, 'f' + 1);
   if ((word & kTop) != 0 || ((digit | letter) & kTop) != kTop) return false;
-  // A letter is 9 above what its low half says. Then digits join to bytes, words, the value.
+  // A letter is 9 above the value of its low half. Then digits join to bytes, words, the value.
   std::uint64_t v = (word & all_bytes(0x0F)) + 9 * (word >> 6 & all_bytes(1));
   v = (v << 4 | v >> 8) & 0x00FF00FF00FF00FFULL;
   v = (v << 8 | v >> 16) & 0x0000FFFF0000FFFFULL;
@@ -47,7 +48,7 @@ bool parse_hexadecimal(const char* p, std::uint32_t& value) {
   return true;
 }
 
-// Logarithms of the numbers that are nearly all.
+// Features of small numbers, which nearly all numbers are.
 const std::array<float, 4096>& small_features() {
   static const std::array<float, 4096> table = [] {
     std::array<float, 4096> values{};
@@ -72,14 +73,14 @@ std::string quoted_cell(const char* p) {
   return quoted({p, static_cast<std::size_t>(end - p)});
 }
 
-// Lines -> rows of the arrays, from `row` on.
+// Parses lines into rows of the arrays, from `row` on.
 class CriteoParser {
  public:
   CriteoParser(RawClicks& clicks, std::size_t row)
       : clicks_(clicks), row_(row), small_(small_features()) {}
 
-  // Parses one line and returns the start of the next. The line ends in a newline with kNumberPadding
-  // readable bytes after it. Throws LineError.
+  // Parses one line and returns the start of the next. The line ends in a newline with
+  // kNumberPadding readable bytes after it. Throws LineError.
   const char* parse_line(const char* p) {
     const char* const line = p;
     if ((*p != '0' && *p != '1') || p[1] != '\t') fail(p, line, 0);
@@ -119,7 +120,7 @@ class CriteoParser {
     return end + 1;
   }
 
-  // The column that begins at `p` is wrong, or the columns are too few or too many.
+  // Throws for the column that begins at `p`, or for too few or too many columns.
   [[noreturn]] void fail(const char* p, const char* line, std::size_t column) const {
     const char* end = line;
     while (!ends_line(end)) ++end;
@@ -143,7 +144,7 @@ class CriteoParser {
   const std::array<float, 4096>& small_;
 };
 
-// The row of each piece's first line, from 0, and behind the last piece the number of rows.
+// The row number (from 0) of each piece's first line; the last element is the number of rows.
 std::vector<std::size_t> first_rows(const std::vector<std::string_view>& pieces,
                                     std::optional<int> threads) {
   std::vector<std::size_t> rows(pieces.size() + 1);

@@ -7,14 +7,15 @@ namespace hetsgd {
 
 namespace {
 
-// A mask of columns that count from 1.
+// A mask of columns, which count from 1.
 std::uint32_t mask_of(std::initializer_list<unsigned> columns) {
   std::uint32_t mask = 0;
   for (const unsigned column : columns) mask |= std::uint32_t{1} << (column - 1);
   return mask;
 }
 
-// Columns I1..I13 and C1..C26; the missing shares of the 200 rows that Criteo shows.
+// Columns I1..I13 and C1..C26. The shares of missing values are those of the 200 rows that Criteo
+// shows.
 ClickLaws criteo_columns() {
   ClickLaws laws;
   laws.numbers = {{.7, .9},   {2.1, 2.0, -1}, {2.3, 1.3}, {1.8, 1.0}, {7.1, 2.9},
@@ -46,7 +47,7 @@ ClickLaws kaggle_laws() {
 
 ClickLaws terabyte_laws() {
   constexpr double kExponent = 1.05, kShift = 8;
-  constexpr std::uint64_t kOpen = 1'000'000;  // fields with more ids go on to get new ones
+  constexpr std::uint64_t kOpen = 1'000'000;  // fields with more ids keep getting new ones
   ClickLaws laws = criteo_columns();
   constexpr std::array<std::uint64_t, 26> kIds = {
       227605432, 39060,     17295,    7424,      20265,  3,     7122, 1543, 63,

@@ -1,5 +1,6 @@
-// What made-up click data look like: how many ids a field has and how popular they are, which columns
-// lack values together, and how large numbers are. The figures are those of Criteo's two data sets.
+// The laws of synthetic click data: how many ids a field has and how popular they are, which
+// columns lack values together, and how large numbers are. The figures are those of Criteo's two
+// data sets.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,8 @@
 
 namespace hetsgd {
 
-// The random streams of the click generator: words b of Purpose::generator, beside those of
-// data/generate.cpp, which are below 2^24.
+// The random streams of the click generator are the words b of Purpose::generator. Those of
+// data/generator.hpp stay below 2^24.
 
 enum class ClickStream : std::uint32_t { row = 0x10, value, phase, effect, weight };
 
@@ -24,24 +25,26 @@ inline std::uint32_t click_word(ClickStream stream, std::size_t field = 0,
 
 // Ids by popularity: P(rank r) ~ (r + shift)^-exponent.
 struct FieldLaw {
-  std::uint64_t ids;  // that occur in all rows of the real data set
+  std::uint64_t ids;  // ids that occur in all rows of the real data set
   double exponent;
-  // 0: the ranks are 1 .. ids. Above: 1 .. 2^31, so that the ids that occur grow with the rows.
+  // 0: the ranks are 1 .. ids. Above 0: they are 1 .. 2^31, so that the number of ids that occur
+  // grows with the rows.
   double shift = 0;
 };
 
-// max(low, floor(exp(N(mean, deviation^2))) - 1)
+// Values of a number column: max(low, floor(exp(N(mean, deviation^2))) - 1).
 struct NumberLaw {
   double mean, deviation;
   std::int64_t low = 0;
 };
 
-// Columns, as masks, that lack their values in the same rows, a share of all.
+// Columns (a mask) that lack their values in the same rows, and the share of these rows.
 struct MissingGroup {
   std::uint32_t columns;
   double share;
 };
 
+// All laws of one preset; `positives` is the share of positive rows.
 struct ClickLaws {
   std::vector<FieldLaw> fields;
   std::vector<NumberLaw> numbers;
@@ -52,7 +55,7 @@ struct ClickLaws {
 ClickLaws kaggle_laws();
 ClickLaws terabyte_laws();
 ClickLaws tiny_laws();
-// Of criteo, criteo-terabyte, ctr-tiny.
+// The laws of a preset: criteo, criteo-terabyte or ctr-tiny.
 ClickLaws click_laws(std::string_view preset);
 
 }  // namespace hetsgd

@@ -13,14 +13,14 @@ namespace hetsgd {
 
 namespace {
 
-constexpr double kHalfRank = 1000;  // where an id says a part of 1 / sqrt(2)
+constexpr double kHalfRank = 1000;  // the rank whose effect is 1 / sqrt(2)
 constexpr int kBisections = 60;
 constexpr double kFarthest = 50;  // log odds
 
 // log(1 + e^z)
 double softplus(double z) { return std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z))); }
 
-// 1 / deviation; 0 where there is none.
+// 1 / deviation, or 0 if the deviation is 0.
 double inverse_deviation(double squares, double mean, double count) {
   const double variance = squares / count - mean * mean;
   return variance > 0 ? 1 / std::sqrt(variance) : 0;

@@ -1,15 +1,16 @@
-// A data set in memory: feature groups and sparse labels, as views of arrays that somebody owns.
+// A data set in memory: feature groups and sparse labels, as views of arrays.
 //
 // Shapes : n rows. `sparse` are the features that most rows lack and `targets` the labels, both in
 //          CSR; `dense` are columns that every row has, `fields` one category per row and field,
-//          `images` one image per row, `sequences` some frames per row. A group that a data set
-//          lacks is empty; at least one is there.
-// Order  : within a sparse row, indices ascend and do not repeat, of features as of labels.
+//          `images` one image per row, `sequences` some frames per row. At least one group is
+//          there; a group that a data set lacks is empty.
+// Order  : within a sparse row, the indices of features and of labels ascend and do not repeat.
 // Size   : at least one row, one feature and one label column; at most 2^32 - 1 rows and features,
 //          2^31 labels; values are finite. verify() of data/summary.hpp checks all of this.
 // Binary : one label column (label_count 1): a row with label {0} is positive, without is negative.
-// Ownership: the arrays lie in memory or in a mapped file, which `owner` keeps. A copy of a Dataset is
-//          another view of the same arrays, which never change. A DatasetBuilder makes them.
+// Ownership: the arrays lie in memory or in a mapped file, which `owner` keeps alive. A copy of a
+//          Dataset is another view of the same arrays, which never change. A DatasetBuilder makes
+//          them.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ enum class Task {
   binary,      // one logit, sigmoid; accuracy
 };
 
-// How large a data set is.
+// The size of a data set.
 struct DatasetTotals {
   std::uint64_t rows = 0;
   std::uint64_t nonzeros = 0;
@@ -38,7 +39,7 @@ struct DatasetTotals {
   std::uint64_t frames = 0;  // of sequences
 };
 
-// Where the elements of an array lie: in a vector of its own, or wherever.
+// Storage of an array: a vector that owns the elements, or a view of elements that lie elsewhere.
 template <class T>
 using Owned = std::vector<T>;
 template <class T>
@@ -51,7 +52,7 @@ template <template <class> class Array>
 struct CsrRows {
   Array<std::uint64_t> begin{std::begin(kFirstBegin), std::end(kFirstBegin)};  // rows + 1
   Array<Index> index;
-  Array<float> value;  // as many as `index`; none of labels
+  Array<float> value;  // as many as `index`; empty for labels
 
   std::uint64_t rows() const { return begin.size() - 1; }
   std::span<const Index> indices(std::uint64_t row) const {
@@ -62,7 +63,7 @@ struct CsrRows {
   }
 };
 
-// [rows x columns] numbers.
+// [rows x columns] elements.
 template <template <class> class Array>
 struct DenseColumns {
   Index columns = 0;
@@ -73,23 +74,23 @@ struct DenseColumns {
   }
 };
 
-// [rows x count()] categories. Those of field f are the numbers first[f] .. first[f + 1], so that each
-// is a row of one table for all fields (data/vocabulary.hpp says which category a value gets).
+// [rows x count()] categories. Field f has the numbers first[f] .. first[f + 1], so that each is a
+// row of one table for all fields (data/vocabulary.hpp says which category a value gets).
 template <template <class> class Array>
 struct CategoricalFields {
   Array<Index> first;  // count() + 1; empty: there are no fields
   Array<Index> category;
-  // The vocabulary, [first.back()]: the 32 bits that the source writes for a category. Empty: values
-  // were hashed.
+  // The vocabulary, [first.back()]: the 32-bit value in the source for each category. Empty if
+  // values were hashed.
   Array<std::uint32_t> value{};
 
   std::size_t count() const { return first.empty() ? 0 : first.size() - 1; }
   std::span<const Index> row(std::uint64_t row) const {
     return {category.data() + row * count(), count()};
   }
-  // What stands for category `number` of field `field` in (seed, field, value), of which its initial
-  // embedding is made: the source's 32 bits; 0 of a missing, 1 of a rare value; hashed: the number
-  // within the field.
+  // The value of category `number` of field `field`: (seed, field, value) determines its initial
+  // embedding. It is the source's 32 bits, 0 for a missing value, 1 for a rare one. If values were
+  // hashed, it is the number within the field.
   std::uint32_t value_of(std::size_t field, Index number) const {
     return value.empty() ? number - first[field] : value[number];
   }
@@ -103,7 +104,7 @@ struct ImageShape {
 };
 
 // [rows x channels x height x width] bytes. A model reads (pixel - mean) / deviation, which
-// copy_images() of data/images.hpp makes of a batch.
+// copy_images() of data/images.hpp computes for a batch.
 template <template <class> class Array>
 struct Images {
   Index channels = 0, height = 0, width = 0;
@@ -117,32 +118,34 @@ struct Images {
   }
 };
 
-// Makes the frames of a row each time that somebody reads it, for data that no memory holds.
-// Thread-safe; always the same numbers.
+// Makes the frames of a row each time they are read, for data that do not fit in memory.
+// Thread-safe; a row always gets the same frames.
 class FrameSource {
  public:
   virtual ~FrameSource() = default;
-  // to <- the row's frames, as Sequences::value has them.
+  // to <- the row's frames, in the layout of Sequences::value.
   virtual void draw(std::uint64_t row, std::span<float> to) const = 0;
 };
 
-// Rows of frames, each of `numbers` numbers: row r has the frames begin[r] .. begin[r + 1], at
-// least one. So rows differ in length, as videos do; sequences of one length may also be images
-// [numbers, T, 1]. frames_of() of data/sequences.hpp reads them, wherever they come from.
+// Rows of frames, each of `numbers` elements: row r has the frames begin[r] .. begin[r + 1], at
+// least one. So rows differ in length, as videos do; sequences of equal length may also be images
+// [numbers, T, 1]. frames_of() of data/sequences.hpp reads frames from memory and from a
+// FrameSource.
 template <template <class> class Array>
 struct Sequences {
-  Index numbers = 0;           // of a frame; 0: the data have no sequences
+  Index numbers = 0;           // elements of a frame; 0: the data have no sequences
   Array<std::uint64_t> begin;  // rows + 1; empty: the data have no sequences
   Array<float> value;          // [frames x numbers]; empty: Dataset::drawn makes them
 
   std::uint64_t frames() const { return begin.empty() ? 0 : begin.back(); }
   std::uint64_t length(std::uint64_t row) const { return begin[row + 1] - begin[row]; }
-  // Of frames that are in memory.
+  // The frames of a row; only if frames are in memory.
   std::span<const float> row(std::uint64_t row) const {
     return {value.data() + begin[row] * numbers, length(row) * numbers};
   }
 };
 
+// All arrays of a data set, owned or as views. All groups that are there have equally many rows.
 template <template <class> class Array>
 struct DataArrays {
   CsrRows<Array> sparse;
@@ -154,15 +157,15 @@ struct DataArrays {
 
   std::uint64_t rows() const { return targets.rows(); }
   std::uint64_t nonzeros() const { return sparse.index.size(); }
-  // Of data with sparse features.
+  // The sparse features of a row; only for data that have some.
   std::span<const Index> features(std::uint64_t row) const { return sparse.indices(row); }
   std::span<const float> values(std::uint64_t row) const { return sparse.values(row); }
   std::span<const Index> labels(std::uint64_t row) const { return targets.indices(row); }
-  // Of data with sequences: the row's frames.
+  // The number of frames of a row; only for data with sequences.
   std::uint64_t length(std::uint64_t row) const { return sequences.length(row); }
 };
 
-// What a data set says of itself.
+// The description of a data set.
 struct DatasetHeader {
   std::string name;  // file name, or the generator's preset
   // XXH3-64 of the source file's bytes (or of the generator's options).
@@ -170,15 +173,16 @@ struct DatasetHeader {
   Task task = Task::multilabel;
   Index feature_count = 0;  // columns of the sparse features
   Index label_count = 0;
-  // Where these rows are one worker's shard (data/select.hpp): the data set that it is of.
+  // The size of the whole data set, if these rows are one worker's shard of it (data/select.hpp).
   std::optional<DatasetTotals> whole;
 };
 
+// A data set that can be read; copies share its arrays.
 struct Dataset : DatasetHeader, DataArrays<View> {
-  std::shared_ptr<const void> owner;         // of what the views show
-  std::shared_ptr<const FrameSource> drawn;  // of sequences whose frames are not in memory
+  std::shared_ptr<const void> owner;         // keeps the arrays behind the views alive
+  std::shared_ptr<const FrameSource> drawn;  // makes frames of sequences that are not in memory
 
-  // Of the whole data set, also where this is a shard of it.
+  // The size of the whole data set, also for a shard of it.
   DatasetTotals totals() const {
     return whole.value_or(
         DatasetTotals{rows(), nonzeros(), targets.index.size(), sequences.frames()});
@@ -187,15 +191,15 @@ struct Dataset : DatasetHeader, DataArrays<View> {
 
 using DatasetPtr = std::shared_ptr<const Dataset>;
 
-// A data set on its way: header and arrays grow here by value.
+// A data set under construction: its header and arrays grow here by value.
 struct DatasetBuilder : DatasetHeader, DataArrays<Owned> {
   std::shared_ptr<const FrameSource> drawn;
-  // The data set that owns the arrays from now on, as it is: verify() tells what is wrong with it.
+  // The finished data set, which owns the arrays. It is not checked; verify() finds what is wrong.
   Dataset build() &&;
   DatasetPtr share() && { return std::make_shared<const Dataset>(std::move(*this).build()); }
 };
 
-// The same arrays as views.
+// Views of owned arrays.
 inline CsrRows<View> view_of(const CsrRows<Owned>& rows) {
   return {rows.begin, rows.index, rows.value};
 }
@@ -207,7 +211,7 @@ inline Images<View> view_of(const Images<Owned>& images) {
           images.pixel,    images.mean,   images.deviation};
 }
 
-// Keeps `owned` for as long as somebody has a view of `data`, beside what is kept already.
+// Keeps `owned` alive as long as a view of `data` exists, beside what is kept already.
 template <class T>
 const T& keep(Dataset& data, T owned) {
   using Both = std::pair<std::shared_ptr<const void>, T>;
@@ -216,7 +220,7 @@ const T& keep(Dataset& data, T owned) {
   return both->second;
 }
 
-// Replaces the labels of `data`; what other views show stays as it is.
+// Replaces the labels of `data`. Other views keep the old ones.
 inline void set_targets(Dataset& data, CsrRows<Owned> targets) {
   data.targets = view_of(keep(data, std::move(targets)));
 }

@@ -15,8 +15,8 @@ namespace {
 // Streams of Purpose::partition: b below; a is the worker, or the class.
 constexpr std::uint32_t kMix = 1, kRowsOfClass = 2;
 
-// Weights of 0..n-1 in a binary tree of sums: drawing and changing one takes log n steps, and sums
-// are of the weights as they are, so that nothing is left of one that was set to 0.
+// Weights of 0..n-1 in a binary tree of sums. Drawing and changing one takes log n steps. Sums are
+// computed afresh, so that no rounding error is left of a weight that was set to 0.
 class WeightTree {
  public:
   explicit WeightTree(std::size_t n) : leaves_(std::bit_ceil(n)), sum_(2 * leaves_) {}
@@ -47,7 +47,7 @@ class WeightTree {
   std::vector<double> sum_;  // node i over 2i and 2i + 1; leaves from leaves_ on
 };
 
-// The rows of each class in a random order; whatever is not taken yet stands in front.
+// The rows of each class in a random order. Rows that are not taken yet stand in front.
 struct Stock {
   Stock(const Dataset& data, std::uint64_t seed) {
     auto [class_of, classes] = first_label_classes(data);
@@ -72,11 +72,12 @@ struct Stock {
 
   std::vector<Index> rows;           // class after class
   std::vector<std::uint64_t> begin;  // of each class
-  std::vector<std::uint64_t> end;    // of what is left of each class
+  std::vector<std::uint64_t> end;    // of the rows of each class that are left
 };
 
-// log of a gamma variate of any shape: a small one would be 0. For shape < 1, gamma(shape) has the
-// distribution of gamma(shape + 1) U^(1/shape) (Marsaglia & Tsang 2000, section 6).
+// The logarithm of a gamma variate; with a small shape the variate itself would round to 0. For
+// shape < 1, gamma(shape) has the distribution of gamma(shape + 1) U^(1/shape) (Marsaglia & Tsang
+// 2000, section 6).
 double log_gamma_variate(RandomStream& random, double shape) {
   if (shape >= 1) return std::log(random.gamma(shape));
   const double whole = std::log(random.gamma(shape + 1));
@@ -102,7 +103,7 @@ class Dealer {
     }
     weigh();
     for (Index& row : shard) {
-      // Where alpha is small, weights of what is left may be too small for a number.
+      // If alpha is small, the weights of the remaining rows may underflow.
       if (class_weight_.total() < std::numeric_limits<double>::min()) weigh();
       const std::size_t c = class_weight_.draw(random.uniform());
       row = stock_.rows[--stock_.end[c]];
@@ -112,7 +113,7 @@ class Dealer {
   }
 
  private:
-  // The weights of this worker up to a factor: the largest of what is left is 1.
+  // Computes the weights of this worker up to a factor: the largest remaining one is 1.
   void weigh() {
     double largest = -std::numeric_limits<double>::infinity();
     for (std::size_t c = 0; c < log_q_.size(); ++c) {

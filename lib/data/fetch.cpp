@@ -40,9 +40,9 @@ class NewFolder : NonCopyable {
     fs::remove_all(path_, ignored);
   }
 
-  // At every moment the old data or the new ones are there under some name: what was here is moved
-  // aside, and deleted when the new folder stands in its place. If that fails, it is moved back.
-  // Without `overwrite` a folder that another process has made meanwhile is an error.
+  // At every moment the old data or the new ones are there under some name. The old folder is moved
+  // aside, and deleted once the new folder stands in its place. If that fails, it is moved back.
+  // Without `overwrite`, a folder that another process has made meanwhile is an error.
   void keep(bool overwrite) {
     if (!overwrite || !fs::exists(final_path_)) return fs::rename(path_, final_path_);
     const std::string old = fmt::format("{}.replaced-{}", final_path_, getpid());
@@ -84,8 +84,8 @@ void copy(const std::string& from, const std::string& to) {
   out.commit();
 }
 
-// With the program curl, which knows proxies, certificates and mirrors as its user does. A server
-// that sends more than `most` bytes, or that leads to another kind of address, gets no further.
+// Downloads with the program curl, which knows proxies, certificates and mirrors as its user does.
+// A server that sends more than `most` bytes, or redirects to another kind of address, is cut off.
 void download(const std::string& address, const std::string& to,
               std::optional<std::uint64_t> most) {
   const std::string bytes = fmt::format("{}", most.value_or(0));  // 0: no limit
@@ -102,7 +102,7 @@ void download(const std::string& address, const std::string& to,
                                     std::strerror(failed)),
                     fmt::format("install curl, or {}", kByHand));
   }
-  if (most) {  // older versions of curl look at the announced size alone
+  if (most) {  // older versions of curl only check the announced size
     const rlimit limit{.rlim_cur = *most, .rlim_max = *most};
     prlimit(child, RLIMIT_FSIZE, &limit, nullptr);
   }
@@ -156,7 +156,7 @@ FetchedFile bring(const Manifest& manifest, const ManifestFile& file, const Fetc
   return result;
 }
 
-// Both files are read once, as a run will read them.
+// Reads both files once, as a run will read them.
 void check_content(const Manifest& manifest, const std::string& folder,
                    std::optional<int> threads) {
   LoadOptions load;
@@ -207,7 +207,7 @@ void record(const Manifest& manifest, const std::vector<FetchedFile>& files,
   out.commit();
 }
 
-// The folder is replaced as a whole, so nothing that is read may lie in it.
+// Refuses inputs that lie in the folder, because the folder is replaced as a whole.
 void check_apart(const std::string& place, const FetchOptions& options) {
   std::vector<std::string> inputs = options.from;
   if (!options.manifest.empty()) inputs.push_back(options.manifest);

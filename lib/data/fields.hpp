@@ -1,5 +1,5 @@
-// Click data before they have a vocabulary: labels, dense columns and the 32-bit values of fields, as
-// a file or the generator gives them.
+// Click data before they have a vocabulary: labels, dense columns and the 32-bit values of fields,
+// as a file or the generator gives them.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace hetsgd {
 // The columns of Criteo's files, I1..I13 and C1..C26. No click data have more.
 inline constexpr std::size_t kCriteoDense = 13, kCriteoFields = 26;
 
-// One row. Bit i of a mask: column i has no value; what stands in the array then is 0.
+// One row. Bit i of a mask is set if column i has no value; the array holds 0 there.
 struct RawClick {
   bool positive = false;
   std::uint32_t no_number = 0, no_value = 0;
@@ -22,12 +22,12 @@ struct RawClick {
   std::array<std::uint32_t, kCriteoFields> value{};
 };
 
-// log(1 + max(v, 0)): no statistics of the data enter, so none of the test data reach the training.
+// log(1 + max(v, 0)). It uses no statistics of the data, so no test data influence the training.
 inline float dense_feature(std::int64_t number) {
   return static_cast<float>(std::log1p(static_cast<double>(std::max<std::int64_t>(number, 0))));
 }
 
-// Rows as arrays: what RawClick says, with dense features (a missing number is 0).
+// Rows as arrays: the content of RawClick with dense features (a missing number is 0).
 struct RawClicks {
   RawClicks(std::size_t columns, std::size_t fields)
       : dense_columns(columns), field_count(fields) {}
@@ -52,7 +52,7 @@ struct RawClicks {
   std::size_t dense_columns, field_count;
   std::vector<std::uint8_t> positive;   // [rows] 0 or 1
   std::vector<float> dense;             // [rows x dense_columns]
-  std::vector<std::uint32_t> value;     // [rows x field_count]; 0 where there is none
+  std::vector<std::uint32_t> value;     // [rows x field_count]; 0 if missing
   std::vector<std::uint32_t> no_value;  // [rows] masks
 };
 

@@ -33,7 +33,7 @@ std::vector<Index> identity(std::uint64_t count) {
   return ids;
 }
 
-// Many topics tell rows apart, but each needs labels enough to draw a row's labels from.
+// Many topics tell rows apart, but each topic needs enough labels to draw a row's labels from.
 std::uint64_t topic_count(const GeneratorOptions& options) {
   const double by_size = 2.0 * std::sqrt(static_cast<double>(options.labels));
   const double by_row = options.labels / (2.5 * options.labels_per_sample);
@@ -47,14 +47,14 @@ struct Piece {
   std::vector<float> feature_value;
 };
 
-// What a thread needs to draw rows; `mark` tells in one look whether a column is in the row
+// Buffers of a thread that draws rows. An entry equal to `mark` means that the row has this column
 // already.
 struct Scratch {
   explicit Scratch(const GeneratorOptions& options)
       : feature_mark(options.features, 0), label_mark(options.labels, 0) {}
   std::vector<std::uint32_t> feature_mark, label_mark;
   std::uint32_t mark = 0;
-  std::vector<Index> label_ranks;  // those that the row's features come from
+  std::vector<Index> label_ranks;  // the labels that the row's features come from
   std::vector<std::pair<Index, double>> features;
 };
 
@@ -191,8 +191,8 @@ void join(std::vector<Piece>& pieces, std::optional<int> threads, DatasetBuilder
   });
 }
 
-// All of it is asked for before any of it is made: the laws that columns are drawn by, the marks of
-// each thread, and the rows, which lie there twice when they are joined.
+// Checks the memory for everything before anything is made: the laws that columns are drawn by, the
+// marks of each thread, and the rows, which exist twice while they are joined.
 void require_row_memory(const GeneratorOptions& o, std::uint64_t rows, std::uint64_t tasks) {
   const double columns = static_cast<double>(o.features) + static_cast<double>(o.labels);
   constexpr double kLawBytes = 4.0 * sizeof(Index);  // a slot of three words, and the column's name
@@ -206,7 +206,7 @@ void require_row_memory(const GeneratorOptions& o, std::uint64_t rows, std::uint
 
 DatasetPtr generate_with(const RowGenerator& generator, const GeneratorOptions& o, DataPart part,
                          std::optional<int> threads) {
-  constexpr int kVersion = 1;  // raise it when other bytes come out
+  constexpr int kVersion = 1;  // raise it when the bytes change
   DatasetBuilder data;
   data.name = o.name;
   data.content_hash = generated_hash(part, kVersion, o.rows_train, o.rows_test, o.features,
@@ -269,7 +269,8 @@ const std::vector<GeneratorOptions>& presets() {
         make("delicious200k", 196606, 100095, 782585, 205443, 302, 75),
         make("tiny", 2000, 500, 500, 50, 20, 2),
     };
-    // 75 of some 200 labels of a topic: under a steep law its first label would be in every row.
+    // A row has 75 of a topic's some 200 labels. Under a steep law the topic's first label would be
+    // in every row.
     list[1].label_zipf = 0.5;
     list[1].noise = 0.3;
     return list;
@@ -339,7 +340,7 @@ GeneratorOptions parse_generator_spec(std::string_view spec) {
     declare(set, options, scale);
     read_settings(spec, set, "scale=0.1&seed=1");
   };
-  read();  // the scale, of which the preset is made that the others change
+  read();  // the preset depends on the scale, and the other keys change the preset
   options = generator_preset(parts.preset, scale);
   read();
   options.name = parts.name;

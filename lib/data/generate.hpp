@@ -2,15 +2,15 @@
 // sets.
 //
 // Model: every label belongs to a topic. A row draws its topic from a Zipf law over topics and its
-// labels from a Zipf law over the topic's labels; each label is instead drawn from any topic with
-// probability `noise`. So label frequencies have a head of one label per topic and a Zipf tail.
-// Each feature comes from the signature of one of the row's own labels, half of it features of the
-// topic, half of the label alone, all drawn from the Zipf law over features; with probability
-// `noise` from that law directly. The features tell the topic and hint at the label, and no model
-// reaches P@1 = 1. The number of features and labels per row is lognormal (sigma 0.5), which makes
-// batches of one size differ in work. Values are positive with four decimals, and every row has
-// (nearly) the Euclidean norm sqrt(nonzeros_per_sample), so that a typical value is 1; a learning
-// rate of 1 to 3 suits the presets.
+// labels from a Zipf law over the topic's labels. With probability `noise` a label is instead drawn
+// from any topic. So label frequencies have a head of one label per topic and a Zipf tail. Each
+// feature comes from the signature of one of the row's own labels. Half of a signature are features
+// of the topic, half of the label alone, all drawn from the Zipf law over features. With
+// probability `noise` a feature is drawn from that law directly. The features tell the topic and
+// hint at the label, and no model reaches P@1 = 1. The number of features and labels per row is
+// lognormal (sigma 0.5), so that batches of one size differ in work. Values are positive with four
+// decimals. Every row has (nearly) the Euclidean norm sqrt(nonzeros_per_sample), so that a typical
+// value is 1; a learning rate of 1 to 3 suits the presets.
 //
 // Every row is a pure function of (options, part, row): the same bytes for any number of threads.
 #pragma once
@@ -48,11 +48,11 @@ std::vector<std::string> generator_preset_names();
 // features, labels, nonzeros, labels_per_sample, feature_zipf, topic_zipf, label_zipf, noise.
 // Throws Error(usage) naming what is wrong.
 GeneratorOptions parse_generator_spec(std::string_view spec);
-// Throws Error(usage) for options out of the ranges that a specification has.
+// Throws Error(usage) for options outside the ranges of a specification.
 void check_generator_options(const GeneratorOptions& options);
 
-// One part in memory, on `threads` threads (none: all cores). Throws Error(usage) for options out of
-// range.
+// Generates one part in memory, on `threads` threads (none: all cores). Throws Error(usage) for
+// options out of range.
 DatasetPtr generate_part(const GeneratorOptions& options, DataPart part,
                          std::optional<int> threads = {});
 

@@ -15,10 +15,10 @@ namespace hetsgd {
 namespace {
 
 constexpr std::uint64_t kOpenRanks = std::uint64_t{1} << 31;
-constexpr std::uint64_t kDriftingIds = 1000;  // of a field whose ids are replaced
+constexpr std::uint64_t kDriftingIds = 1000;  // fields with fewer ids do not drift
 constexpr std::uint64_t kChunkOfClicks = 4096;
 
-// The columns of one group in `share` of all rows.
+// Draws the missing columns of a row: the columns of each group in `share` of all rows.
 std::uint32_t draw_missing(const std::vector<MissingGroup>& groups, RandomStream& random) {
   std::uint32_t mask = 0;
   for (const MissingGroup& group : groups) {
@@ -29,7 +29,7 @@ std::uint32_t draw_missing(const std::vector<MissingGroup>& groups, RandomStream
 
 bool is_in(std::uint32_t mask, std::size_t column) { return (mask >> column & 1) != 0; }
 
-// L and Q of a row, id by id: sum over pairs v . v' = ((sum v)^2 - sum v^2) / 2.
+// L and Q of a row, id by id. The sum over pairs v . v' is ((sum v)^2 - sum v^2) / 2.
 class IdTerms {
  public:
   void add(const IdEffect& effect) {
@@ -53,7 +53,7 @@ class IdTerms {
   std::array<double, kTeacherWidth> sum_{}, squares_{};
 };
 
-// Of each field, the values that have categories of their own.
+// The values of each field that have categories of their own.
 std::vector<ValueTable> tables_of(const CategoricalFields<View>& vocabulary) {
   std::vector<ValueTable> tables;
   for (std::size_t field = 0; field < vocabulary.count(); ++field) {
@@ -134,7 +134,7 @@ ClickGenerator::Row ClickGenerator::draw(std::uint64_t i, Memory& memory, double
   row.click.no_number = draw_missing(laws_.no_number, random);
   IdTerms ids;
   for (std::size_t field = 0; field < law_.size(); ++field) {
-    // Drawn in any case: what a field draws does not depend on who lacks values.
+    // The rank is always drawn, so that a field's draws do not depend on missing values.
     auto rank = static_cast<std::uint32_t>(law_[field](random));
     if (is_in(row.click.no_value, field)) rank = 0;
     const KnownId& known = memory.find(field, rank, day);
@@ -165,7 +165,8 @@ ClickGenerator::Row ClickGenerator::row(std::uint64_t i, Memory& memory) const {
 
 RawClicks ClickGenerator::part(DataPart part, std::optional<int> threads) const {
   const auto columns = static_cast<double>(laws_.numbers.size() + laws_.fields.size());
-  // Beside the columns: which values are missing, the label, and the place of labels.
+  // The parts of a row beside the columns: which values are missing, the label, and the place of
+  // labels.
   const double of_row = sizeof(float) * columns + sizeof(std::uint32_t) + 1 + sizeof(std::uint64_t);
   require_memory(of_row * static_cast<double>(options_.rows_of(part)), options_.name, "the rows",
                  MemoryLimit::available, "a smaller scale");
@@ -226,7 +227,7 @@ constexpr std::array<ClickPreset, 3> kClickPresets = {
      {"criteo-terabyte", 4'195'197'692, 89'137'319, 24},
      {"ctr-tiny", 20'000, 5'000, 7}}};
 
-constexpr double kMostDays = 3650, kShortestDrift = 0.1;  // 2^16 generations at most
+constexpr double kMostDays = 3650, kShortestDrift = 0.1;  // at most 2^16 generations
 
 const ClickPreset* find_click_preset(std::string_view name) {
   const auto* const at = std::ranges::find(kClickPresets, name, &ClickPreset::name);
@@ -284,7 +285,7 @@ ClickOptions parse_click_spec(std::string_view spec) {
 }
 
 std::uint64_t click_hash(const ClickOptions& o, DataPart part) {
-  constexpr int kVersion = 1;  // raise it when other bytes come out
+  constexpr int kVersion = 1;  // raise it when the bytes change
   return generated_hash(part, kVersion, o.preset, o.rows_train, o.rows_test, o.days, o.drift_days,
                         o.signal, o.seed);
 }

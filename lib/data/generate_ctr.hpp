@@ -3,15 +3,16 @@
 //
 // Rows   : in the order of time; the first rows_train are the training part. Row i stands at day
 //          t = days i / rows.
-// Ids    : field f draws a popularity rank r from its law (data/ctr_laws.hpp), by rejection-inversion
-//          (data/zipf.hpp). Groups of columns lack their values in the same rows.
-// Drift  : in fields with at least 1,000 ids, the id behind rank r at day t is (r, generation), with
-//          generation floor((t + phase_r) / drift_days) and phase_r uniform in [0, drift_days): each
-//          place gets a new id once in drift_days, at a moment of its own. A law of limited ranks has
-//          them divided by 1 + days / drift_days, so that as many ids occur. drift_days 0: none.
+// Ids    : field f draws a popularity rank r from its law (data/ctr_laws.hpp), by
+//          rejection-inversion (data/zipf.hpp). Groups of columns lack values in the same rows.
+// Drift  : in fields with at least 1,000 ids, the id behind rank r at day t is (r, generation),
+//          with generation floor((t + phase_r) / drift_days) and phase_r uniform in [0,
+//          drift_days): each rank gets a new id once in drift_days, at a moment of its own. A law
+//          with limited ranks has 1 / (1 + days / drift_days) of them, so that equally many ids
+//          occur. drift_days 0: no drift.
 // Values : 32 bits of Philox(field, rank, generation), as a file has them.
-// Labels : drawn from a teacher (data/ctr_teacher.hpp), of which `data info` prints what the best model
-//          reaches.
+// Labels : drawn from a teacher (data/ctr_teacher.hpp); `data info` prints the quality that the
+//          best model of them reaches.
 // Every row is a pure function of (options, row): the same on any number of threads.
 #pragma once
 
@@ -34,28 +35,28 @@ namespace hetsgd {
 struct ClickOptions : GeneratedRows {
   std::string preset;
   double days = 7;         // of all rows together
-  double drift_days = 14;  // until each id is another; 0: never
+  double drift_days = 14;  // time until every id is replaced; 0: never
   double signal = 2.25;    // variance of the log odds
 };
 
 std::vector<std::string> click_preset_names();
 // Whether `spec` is generate:PRESET?... of one of these presets.
 bool is_click_spec(std::string_view spec);
-// Keys: scale, seed, days, drift_days, signal. `spec`: is_click_spec(). Throws Error(usage) naming what
-// is wrong.
+// Keys: scale, seed, days, drift_days, signal. `spec` must satisfy is_click_spec(). Throws
+// Error(usage) naming what is wrong.
 ClickOptions parse_click_spec(std::string_view spec);
-// Stands for the bytes that a file of this part would have.
+// A hash in place of the hash of the bytes that a file of this part would have.
 std::uint64_t click_hash(const ClickOptions& options, DataPart part);
 
-// What is in reach of any model, of one that is linear in the ids and dense features, and of one
-// that knows all of the ids in a vocabulary and nothing of the others: it takes their a and v for 0,
-// which is their mean. Nothing: the vocabulary is hashed, no id stands for itself.
+// The best quality of any model, of one that is linear in the ids and dense features, and of one
+// that knows only the ids in a vocabulary. The last one takes a and v of all other ids for 0, their
+// mean. It is empty if the vocabulary is hashed, because no id then has a category of its own.
 struct ClickCeilings {
   Ceiling all, linear;
   std::optional<Ceiling> vocabulary;
 };
 
-// Who stands behind a popularity rank at a time. Rank 0: nobody, the value is missing.
+// The id behind a popularity rank at a time. Rank 0 means that the value is missing.
 struct ClickId {
   std::uint32_t rank = 0, generation = 0;
 };
@@ -65,7 +66,7 @@ class ClickGenerator {
   // Draws the rows that the teacher is standardised on, on up to `threads` threads.
   explicit ClickGenerator(const ClickOptions& options, std::optional<int> threads = {});
 
-  // What a thread keeps of ids that it has met: they come again.
+  // A thread's cache of the ids that it has met, since they come again.
   class Memory;
 
   struct Row {
@@ -76,9 +77,10 @@ class ClickGenerator {
   // Row i < rows(), counted from the first training row.
   Row row(std::uint64_t i, Memory& memory) const;
 
-  // One part, on up to `threads` threads.
+  // Generates one part, on up to `threads` threads.
   RawClicks part(DataPart part, std::optional<int> threads) const;
-  // Of the true log odds on the test part. `vocabulary`: of the training part (data/vocabulary.hpp).
+  // The ceilings of the true log odds on the test part, for a vocabulary of the training part
+  // (data/vocabulary.hpp).
   ClickCeilings ceilings(const CategoricalFields<View>& vocabulary,
                          std::optional<int> threads) const;
 
@@ -88,14 +90,14 @@ class ClickGenerator {
   // Whether ids of the field are replaced, and how many ranks its law has.
   bool drifts(std::size_t field) const;
   std::uint64_t ranks(std::size_t field) const;
-  // Of `rank` of `field` at `day`.
+  // The id of `rank` of `field` at `day`.
   ClickId id_at(std::size_t field, std::uint32_t rank, double day) const;
   std::uint32_t value_of(std::size_t field, ClickId id) const;
 
  private:
-  // All but the label, and the number that decides about it.
+  // Draws everything but the label, and the number that decides about it.
   Row draw(std::uint64_t i, Memory& memory, double& uniform) const;
-  // The terms of a row that was drawn, of which `known[field]` has the values that count.
+  // The terms of a drawn row, counting only the values in `known[field]`.
   TeacherTerms known_terms(std::uint64_t i, const Row& row, const std::vector<ValueTable>& known,
                            Memory& memory) const;
   double day_of(std::uint64_t i) const;

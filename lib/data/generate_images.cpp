@@ -19,7 +19,7 @@ constexpr Index kShiftShare = 7;  // of the size
 constexpr double kMiddle = 128, kSpread = 48;
 constexpr std::uint64_t kImageChunk = 64;
 
-// A template is larger than an image by the shifts on either side.
+// The shift in pixels. A template exceeds an image by it on either side.
 std::size_t shift_of(const ImageOptions& options) { return options.size / kShiftShare; }
 
 class ImageGenerator {
@@ -70,11 +70,11 @@ class ImageGenerator {
   }
 
   ImageOptions options_;
-  std::size_t shift_, side_;     // of a template
+  std::size_t shift_, side_;     // of a template, in pixels
   std::vector<double> surface_;  // [classes x channels x side x side]
 };
 
-// All of it is asked for before any of it is made.
+// Checks the memory for everything before anything is made.
 void require_image_memory(const ImageOptions& o, std::uint64_t rows) {
   const double planes = static_cast<double>(o.classes) * o.channels;
   const double side = static_cast<double>(o.size + 2 * shift_of(o));
@@ -103,7 +103,7 @@ ImageOptions parse_image_spec(std::string_view spec) {
 }
 
 ParsedData generate_images(const ImageOptions& o, DataPart part, std::optional<int> threads) {
-  constexpr int kVersion = 2;  // raise it when other bytes come out
+  constexpr int kVersion = 2;  // raise it when the bytes change
   const std::uint64_t rows = o.rows_of(part);
   require_image_memory(o, rows);
   const ImageGenerator generator(o);

@@ -67,8 +67,8 @@ constexpr const char* kLessVideo =
     "frames=drawn makes frames when a batch reads them; a smaller size, fewer clips or classes "
     "take less";
 
-// What is known before lengths are drawn. Each clip has its label and its places in two lists, and
-// its frames where they are stored.
+// Checks the part of the memory that is known before lengths are drawn. Each clip has its label,
+// its places in two lists, and, if stored, its frames.
 void require_video_memory(const VideoOptions& o, std::uint64_t clips) {
   const double frame = sizeof(float) * static_cast<double>(o.size);
   const double paths = frame * static_cast<double>(kVideoKnots) * o.classes;
@@ -126,7 +126,7 @@ std::uint64_t video_length(const VideoOptions& options, DataPart part, std::uint
 }
 
 ParsedData generate_video(const VideoOptions& o, DataPart part, std::optional<int> threads) {
-  constexpr int kVersion = 1;  // raise it when other bytes come out
+  constexpr int kVersion = 1;  // raise it when the bytes change
   const std::uint64_t rows = o.rows_of(part);
   require_video_memory(o, rows);
   DatasetBuilder data;

@@ -1,5 +1,5 @@
-// All generators of data share this: how a specification names one, how rows follow from a seed,
-// and what stands for the bytes that a file would have.
+// Shared by all generators of data: how a specification names one, how rows follow from a seed, and
+// a hash in place of the hash of a file's bytes.
 //
 //   generate:PRESET?key=value&key=value
 //
@@ -8,7 +8,8 @@
 //           threads. Its draws are Philox streams of Purpose::generator, whose words are those of
 //           GeneratorStream.
 // Parts   : training and test rows have streams of their own (click data: one sequence of rows).
-// Limits  : all memory is asked for before any row is made (require_memory, data/source.hpp).
+// Limits  : the memory for all rows is checked before any is made (require_memory,
+//           data/source.hpp).
 #pragma once
 
 #include <fmt/ranges.h>
@@ -28,12 +29,12 @@ namespace hetsgd {
 inline constexpr std::string_view kGeneratorPrefix = "generate:";
 inline bool is_generator_spec(std::string_view path) { return path.starts_with(kGeneratorPrefix); }
 
-// The parts of a specification, views into what they were taken from. None is checked.
+// The parts of a specification, as views into it. None is checked.
 struct GeneratorParts {
   std::string_view name;              // all but the prefix
   std::string_view preset, settings;  // settings: empty without a question mark
 };
-// `spec`: is_generator_spec().
+// Splits `spec`, which must satisfy is_generator_spec().
 GeneratorParts generator_parts(std::string_view spec);
 
 // Sets the options that the settings of a specification name. Errors: usage, naming what is wrong;
@@ -74,15 +75,16 @@ inline RandomStream row_stream(const GeneratedRows& options, DataPart part, std:
   return {options.seed, Purpose::generator, row, word + (part == DataPart::train ? 0U : 1U)};
 }
 
-// Stands for the bytes that a file of this part would have. `facts` are all that decides them: the
-// generator's name or preset, the version of its law, and its options.
+// A hash in place of the hash of the bytes that a file of this part would have. `facts` are all
+// that determines those bytes: the generator's name or preset, the version of its law, and its
+// options.
 template <class... Facts>
 std::uint64_t generated_hash(DataPart part, const Facts&... facts) {
   return content_hash(fmt::format("{} {}", fmt::join(std::tuple<const Facts&...>(facts...), " "),
                                   part == DataPart::train ? "train" : "test"));
 }
 
-// The part that `options` ask for of `generate:PRESET?...`. Errors: usage, a preset that no
+// The part of `generate:PRESET?...` that `options` ask for. Errors: usage, for a preset that no
 // generator has.
 ParsedData load_generated(const std::string& spec, const LoadOptions& options);
 

@@ -11,8 +11,8 @@
 
 namespace hetsgd {
 
-// Asks for large pages before the memory is touched. A wish: where the system has none to give,
-// nothing changes.
+// Asks for large pages before the memory is touched. This is only advice: if the system has none to
+// give, nothing changes.
 inline void advise_huge_pages(void* memory, std::size_t bytes) {
   constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
@@ -21,7 +21,7 @@ inline void advise_huge_pages(void* memory, std::size_t bytes) {
   if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
 }
 
-// As values.resize(count), on large pages.
+// values.resize(count), on large pages.
 template <class T>
 void resize_on_huge_pages(std::vector<T>& values, std::size_t count) {
   values.reserve(count);

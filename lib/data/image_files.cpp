@@ -22,7 +22,7 @@ constexpr std::size_t kIdxWord = 4;
 
 constexpr ImageShape kCifarShape{3, 32, 32};
 struct CifarForm {
-  std::size_t label_bytes;  // the last one counts
+  std::size_t label_bytes;  // the last of them is the label
   std::array<Index, 2> labels;
   std::size_t record() const { return label_bytes + kCifarShape.size(); }
 };
@@ -36,7 +36,7 @@ std::uint8_t byte_at(std::string_view bytes, std::size_t place) {
   return static_cast<std::uint8_t>(bytes[place]);
 }
 
-// Whether the bytes are records, all of them whole. A text has no zero byte, and records have some.
+// Whether the bytes are whole records. A text has no zero byte, and records have some.
 bool fills(std::string_view bytes, const CifarForm& form) {
   return !bytes.empty() && bytes.size() % form.record() == 0 &&
          bytes.find('\0') != std::string_view::npos;
@@ -61,7 +61,8 @@ std::uint64_t idx_number(std::string_view bytes, std::size_t word) {
   return number;
 }
 
-// The header's numbers are there and the file is as long as they say. Returns what follows them.
+// Checks that the header's numbers are there and that the file has the size they state. Returns the
+// bytes after the header.
 std::string_view idx_content(std::string_view bytes, std::string_view magic, std::size_t words,
                              const std::string& path, const char* what) {
   const std::size_t header = kIdxWord * (1 + words);
@@ -71,7 +72,7 @@ std::string_view idx_content(std::string_view bytes, std::string_view magic, std
         "numbers of 32 bits",
         path, what, static_cast<int>(magic[3]), words);
   }
-  // Each number is below 2^32; a size that does not fit into 64 bits fits no file.
+  // Each number is below 2^32. A size that does not fit into 64 bits fits no file.
   __extension__ using Wide = unsigned __int128;
   Wide size = 1;
   for (std::size_t word = 0; word < words; ++word) size *= idx_number(bytes, word);

@@ -6,8 +6,8 @@
 //   CIFAR-10   records of 3,073 bytes: the label (0 to 9), then 32x32 of red, of green and of blue
 //   CIFAR-100  records of 3,074 bytes: the coarse label (0 to 19), the label (0 to 99), the pixels
 //
-// Told by content: IDX by its first bytes; CIFAR by the size of the file and the labels of all its
-// records. Several files of CIFAR are one file when they are joined:
+// The format is told by the content: IDX by its first bytes; CIFAR by the size of the file and the
+// labels of all its records. Several files of CIFAR are one file when they are joined:
 //   cat data_batch_*.bin > train.bin
 #pragma once
 
@@ -19,16 +19,16 @@
 
 namespace hetsgd {
 
-// The format of images that `bytes` have; none: something else. `stated`: what the user says, or
-// detect; another format that is stated gives none.
+// The image format of `bytes`; none if they are something else. `stated` is the user's choice, or
+// detect; if another format is stated, the result is none.
 std::optional<DataFormat> image_format(std::string_view bytes, DataFormat stated);
 
-// The form of CIFAR whose records fill `bytes` exactly, whatever their labels, where the bytes are no
-// text; none: of no form.
+// The form of CIFAR whose records fill `bytes` exactly, whatever their labels, if the bytes are no
+// text. None if no form does.
 std::optional<DataFormat> sized_as_cifar(std::string_view bytes);
 
-// The file with the labels of an IDX file of images, by their names: train-images-idx3-ubyte.gz and
-// train-labels-idx1-ubyte.gz. None where the name has no "images" or no such file is there.
+// The label file that belongs to an IDX file of images, by their names: train-images-idx3-ubyte.gz
+// and train-labels-idx1-ubyte.gz. None if the name has no "images" or no such file is there.
 std::optional<std::string> label_file_of(const std::string& path);
 
 // A data set of one label per row, with the statistics of these rows. `path` names the file in

@@ -16,7 +16,8 @@ namespace hetsgd {
 
 namespace {
 
-// Where an image's window begins, from -kCropPadding to kCropPadding, and whether it is mirrored.
+// The random change of an image: where its window begins, from -kCropPadding to kCropPadding, and
+// whether it is mirrored.
 struct ImageChange {
   std::int64_t down = 0, right = 0;
   bool mirrored = false;
@@ -40,7 +41,7 @@ ImageChange draw_change(const AugmentedBatch& augmentation, std::uint64_t place)
   return drawn;
 }
 
-// What the 256 bytes of a channel are in normal form.
+// The normal form of each of the 256 bytes of a channel.
 template <class Real>
 using NormalForm = std::array<Real, 256>;
 
@@ -73,7 +74,7 @@ void copy_plane(const std::uint8_t* from, const ImageShape& shape, const ImageCh
   }
 }
 
-// Sums are whole numbers, so that they do not depend on an order.
+// Sums are whole numbers, so that they do not depend on the order of summation.
 void set_statistics(std::span<const std::uint8_t> pixels, Images<Owned>& to) {
   const ImageShape shape = to.shape();
   to.mean.clear();
@@ -98,8 +99,8 @@ void set_statistics(std::span<const std::uint8_t> pixels, Images<Owned>& to) {
   }
 }
 
-// Gives `data` other images, or, without pixels, the same with other statistics; what other views
-// show stays as it is.
+// Gives `data` other images, or, if `images` has no pixels, the same pixels with other statistics.
+// Other views stay as they are.
 void set_images(Dataset& data, Images<Owned> images) {
   const Images<View> all = view_of(keep(data, std::move(images)));
   const std::span<const std::uint8_t> before = data.images.pixel;
@@ -112,7 +113,7 @@ Images<Owned> images_of(const ImageShape& shape) {
   return {shape.channels, shape.height, shape.width, {}, {}, {}};
 }
 
-// A feature's value as a byte. `full`: what 255 stands for.
+// A feature's value as a byte. `full` is the value that becomes 255.
 std::uint8_t byte_of(float value, float full, const std::string& path, std::uint64_t row) {
   const float byte = std::round(value / full * 255);
   if (byte >= 0 && byte <= 255) return static_cast<std::uint8_t>(byte);

@@ -1,11 +1,11 @@
-// Images of a data set as a model reads them, and how data become images.
+// Images of a data set in the form that a model reads, and how data become images.
 //
 // Normal form : a pixel is (byte - mean) / deviation of its channel; both are statistics of the
 //               training rows, which test data take over.
-// Changes     : crop and flip of the batch's augmentation. A cropped image is the window of size
-//               H x W at a random place of the image with kCropPadding pixels around it, whose
-//               value is 0 in normal form (He et al., 2016, section 4.2). The draws are Philox at
-//               the sample's place in the sequence: the same for a seed, an epoch and a row.
+// Changes     : crop and flip of the batch's augmentation. A cropped image is a random window of
+//               size H x W of the image with kCropPadding pixels around it. The padding is 0 in
+//               normal form (He et al., 2016, section 4.2). The draws are Philox at the sample's
+//               place in the sequence: the same for a seed, an epoch and a row.
 #pragma once
 
 #include <cstddef>
@@ -29,16 +29,18 @@ void copy_images(const Batch& batch, std::size_t first, std::size_t count, Real*
 // "1x28x28": channels, height, width. Errors: usage, naming `option`.
 ImageShape parse_image_shape(const std::string& option, std::string_view text);
 
-// Mean and standard deviation of each channel; where all bytes of a channel are equal, deviation 1.
+// Sets mean and standard deviation of each channel. If all bytes of a channel are equal, its
+// deviation is set to 1.
 void set_image_statistics(DatasetBuilder& data);
-// The same of the rows of `data`, which other views do not see.
+// The same for `data` alone: other views keep their statistics.
 void set_image_statistics(Dataset& data);
-// Takes over those of the training data. Errors: data, images of another shape; `path` names them.
+// Takes over the statistics of the training data. Errors: data, for images of another shape; `path`
+// names them.
 void match_images(Dataset& data, const Dataset& training, const std::string& path);
 
-// Sparse rows as images: feature i of a row is pixel i, row-major in [C, H, W]. Where no value is
-// above 1, values are shares of 255, else bytes; they are rounded. Errors: data, a feature beyond
-// the last pixel, a value below 0 or above 255.
+// Turns sparse rows into images: feature i of a row is pixel i, row-major in [C, H, W]. If no value
+// is above 1, values are fractions of 255, else bytes; they are rounded. Errors: data, for a
+// feature beyond the last pixel, or a value below 0 or above 255.
 void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string& path);
 
 }  // namespace hetsgd

@@ -53,7 +53,7 @@ bool is_subset(const std::vector<Number>& numbers, Number low, Number high) {
                      [&](Number n) { return n == low || n == high; });
 }
 
-// Empty unless the numbers look binary; then the texts of the negative and the positive class.
+// The texts of the negative and the positive class if the numbers look binary, else empty.
 std::vector<std::string> binary_names(const std::vector<Number>& numbers) {
   if (numbers.empty()) return {};
   if (is_subset(numbers, 0, 1)) return {"0", "1"};
@@ -125,7 +125,7 @@ void encode_multiclass(DatasetBuilder& data, std::vector<std::string>& names,
   data.label_count = static_cast<Index>(classes.size());
 }
 
-// Back to the numbers that encode_labels() started from.
+// Restores the numbers that encode_labels() started from.
 void decode_labels(DatasetBuilder& data, const std::vector<std::string>& names) {
   if (data.task == Task::multiclass) {
     for (Index& label : data.targets.index) label = static_cast<Index>(number_of(names[label]));
@@ -141,7 +141,7 @@ void decode_labels(DatasetBuilder& data, const std::vector<std::string>& names) 
   }
 }
 
-// Changes labels in arrays of their own: those of `data` may be everybody's.
+// Changes the labels in a copy, because other views may share the arrays of `data`.
 template <class Change>
 void change_labels(Dataset& data, Change&& change) {
   DatasetBuilder copy;
@@ -153,7 +153,7 @@ void change_labels(Dataset& data, Change&& change) {
   set_targets(data, std::move(copy.targets));
 }
 
-// Columns in the order of `wanted`; a class that `wanted` lacks comes after them.
+// Reorders columns as in `wanted`; a class that `wanted` lacks comes after them.
 void reorder_classes(Dataset& data, std::vector<std::string>& names,
                      const std::vector<std::string>& wanted) {
   std::unordered_map<std::string, Index> column;
@@ -229,7 +229,7 @@ void encode_labels(DatasetBuilder& data, std::vector<std::string>& names, std::o
         "the training data is binary");
   }
   if (task == Task::multiclass || names.empty()) {
-    // Not one label in the whole file: nothing says that rows have only one each.
+    // If the file has no label at all, nothing says that a row has only one.
     data.task = numbers.empty() && !task ? Task::multilabel : Task::multiclass;
     encode_multiclass(data, names, numbers, place);
     return;

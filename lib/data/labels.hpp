@@ -15,22 +15,23 @@ namespace hetsgd {
 // Names a row's place in messages: "file.txt:17:1" or "file.hsgd: row 16".
 using RowPlace = std::function<std::string(std::uint64_t row)>;
 
-// On entry data.targets.index holds numbers (negative ones in two's complement), ascending in a row;
-// on return it holds label columns, and data.task, data.label_count and `names`
-// (LoadReport::label_names) are set. Without `task` it is found: a row with two labels ->
-// multilabel; else only -1 and 1, or 0 and 1 -> binary; else multiclass, columns in ascending order
-// of the numbers. Throws Error(data) for a row that does not fit the task.
+// Turns label numbers into label columns. On entry data.targets.index holds numbers (negative ones
+// in two's complement), ascending in a row. On return it holds label columns, and data.task,
+// data.label_count and `names` (LoadReport::label_names) are set. Without `task` it is found from
+// the rows: multilabel if a row has two labels; else binary if all numbers are -1 and 1, or 0 and
+// 1; else multiclass, with columns in ascending order of the numbers. Throws Error(data) for a row
+// that does not fit the task.
 void encode_labels(DatasetBuilder& data, std::vector<std::string>& names, std::optional<Task> task,
                    const RowPlace& place);
 
-// "0", "1", ... `count` - 1: the texts of labels that have no others.
+// The names of labels that have no other names: "0", "1", ... `count` - 1.
 std::vector<std::string> numbered_labels(std::size_t count);
 
-// A multiclass data set whose rows have one label each, `labels` of them, which are numbered.
+// A multiclass data set from rows with one label each, numbered below `labels`.
 ParsedData with_numbered_labels(DatasetBuilder&& data, Index labels, DataFormat format);
 
-// Makes a test set agree with its training set: task, label columns, and minimum counts
-// (LoadOptions, second half). Throws Error(data) if a label cannot be brought over.
+// Makes a test set agree with its training set: task, label columns, and minimum counts (second
+// half of LoadOptions). Throws Error(data) if a label cannot be mapped.
 void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& options);
 
 }  // namespace hetsgd

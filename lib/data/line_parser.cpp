@@ -9,7 +9,7 @@ namespace hetsgd {
 
 namespace {
 
-// The digits at `p`, however many: a number may be too long for any type.
+// The digits at `p`, however many, because a number may be too long for any type.
 std::string_view digits_at(const char* p) {
   const char* end = p;
   while (*end >= '0' && *end <= '9') ++end;
@@ -46,7 +46,7 @@ const char* label_entry(const char* line, std::uint64_t k) {
   return line;
 }
 
-// The place in the row of the later one of two equal entries; `entries` holds (number, place in the
+// The place in the row of the later one of two equal entries. `entries` holds (number, place in the
 // row).
 std::uint64_t later_duplicate(std::vector<std::pair<Index, std::uint64_t>> entries) {
   std::sort(entries.begin(), entries.end());
@@ -144,7 +144,8 @@ void LineParser::fail_index_zero(const char* line, Index index) const {
       "with --index-base 0 they count from 0"};
 }
 
-// `after`: where the label's digits end; `token` or its sign if there are none.
+// `after` is where the label's digits end; if there are none, it is `token` or the byte after its
+// sign.
 void LineParser::fail_label(const char* token, const char* after, std::uint64_t number) const {
   const char* const digits = token + (*token == '-' || *token == '+');
   if (std::strchr(quoted_token(token).c_str(), ':') != nullptr) {

@@ -12,10 +12,10 @@
 
 namespace hetsgd {
 
-// What a line may hold. XC: the header's numbers. libSVM: what the types can hold.
+// Bounds of the numbers in a line. XC: the header's numbers. libSVM: what the types can hold.
 struct LineRules {
   bool xc = false;
-  std::uint64_t first_feature = 0;  // the smallest feature index: 0, or 1 where that is known
+  std::uint64_t first_feature = 0;  // the smallest feature index: 0, or 1 if that is known
   std::uint64_t features = 0;       // feature indices stay below
   std::uint64_t labels = 0;         // labels stay below
 };
@@ -23,8 +23,8 @@ struct LineRules {
 // Whether the line (any bytes, ended by a newline) is a row, not a comment and not skipped.
 bool is_row(const char* line, bool xc);
 
-// Where rows go: places in the final arrays, with room for all that the text can contain. Labels
-// are written as numbers: of libSVM text they may be negative (two's complement).
+// The destination of parsed rows: places in the final arrays, with room for all that the text can
+// contain. Labels are written as numbers; in libSVM text they may be negative (two's complement).
 struct RowSink {
   Index* feature_index = nullptr;
   float* feature_value = nullptr;
@@ -33,18 +33,19 @@ struct RowSink {
   std::uint64_t* label_count = nullptr;
 };
 
-// A complaint about the text at `at`; becomes an Error with file:line:column.
+// A complaint about the text at `at`. It becomes an Error with file:line:column.
 struct LineError {
   const char* at;
   std::string message;
   std::string hint;
 };
 
-// Text for a message: in quotes, at most 40 characters, unprintable bytes escaped.
+// A text for a message: in quotes, at most 40 characters, unprintable bytes escaped.
 std::string quoted(std::string_view text);
-// The same of the text from `p` to the next blank or newline; "nothing" if there is none.
+// quoted() for the text from `p` to the next blank or newline; "nothing" if there is none.
 std::string quoted_token(const char* p);
 
+// Parses lines one after the other into the places of a sink, and counts what it found.
 class LineParser {
  public:
   LineParser(const LineRules& rules, const RowSink& sink) : rules_(rules), sink_(sink) {}
@@ -81,8 +82,8 @@ class LineParser {
   std::vector<std::pair<Index, float>> scratch_;
 };
 
-// The one rule of line ends, of every format: "\n", or "\r\n" as Windows writes it. `p` is followed by
-// another readable byte.
+// The rule of line ends for every format: "\n", or "\r\n" as Windows writes it. Another readable
+// byte must follow `p`.
 inline bool ends_line(const char* p) { return *p == '\n' || (*p == '\r' && p[1] == '\n'); }
 
 inline bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }

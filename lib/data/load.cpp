@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::uint64_t kHeadBytes = 4096;  // the first line of Criteo's text has at most 600
 
-// The bytes, decompressed into `text` if they must be.
+// The bytes of a file, decompressed into `text` if necessary.
 std::string_view plain_bytes(DataFile& file, const std::string& path, const LoadOptions& options,
                              std::string& text) {
   const std::string_view source = file.whole(options.threads);
@@ -37,7 +37,7 @@ std::string_view plain_bytes(DataFile& file, const std::string& path, const Load
   return text;
 }
 
-// One file, and of IDX images a second one with their labels.
+// One data file, and for IDX images a second one with their labels.
 class SourceFiles {
  public:
   SourceFiles(DataFile& file, const std::string& path) : file_(file), path_(path) {
@@ -47,7 +47,7 @@ class SourceFiles {
     }
   }
 
-  // Of all that parse() may read.
+  // The hash of all files that parse() may read.
   std::uint64_t hash() {
     if (!labels_) return file_.hash();
     const std::uint64_t both[] = {file_.hash(), labels_->hash()};
@@ -88,13 +88,14 @@ class SourceFiles {
   std::optional<DataFile> labels_;
 };
 
-// Rows that become images are chosen afterwards, since the statistics are those of all.
+// Rows that become images are chosen after the conversion, since the statistics are those of all
+// rows.
 RowChoice choice_of(const LoadOptions& options) {
   if (options.image) return {};
   return options.part == DataPart::train ? options.train_rows : options.test_rows;
 }
 
-// Whether the file can be Criteo's text: what is compressed tells nothing by its first bytes.
+// Whether the file can be Criteo's text. The first bytes of a compressed file do not tell.
 bool may_be_clicks(const DataFile& file, const LoadOptions& options) {
   if (options.format != DataFormat::detect) return options.format == DataFormat::criteo;
   std::string head(std::min<std::uint64_t>(file.size(), kHeadBytes), ' ');
@@ -114,7 +115,7 @@ ParsedData load_text(DataFile& file, const std::string& path, const LoadOptions&
     parsed.data.content_hash = source.hash();
     return parsed;
   }
-  // Another process may have read it already, but none where it can never fit.
+  // Another process may have cached it already, unless it can never fit.
   require_memory(static_cast<double>(file.size()), path, "the text", MemoryLimit::total);
   CacheEntry cache(directory, source.hash(), file.size(), options, may_be_clicks(file, options));
   std::optional<CacheEntry::Lock> building;
@@ -127,7 +128,7 @@ ParsedData load_text(DataFile& file, const std::string& path, const LoadOptions&
   }
   ParsedData parsed = source.parse(options);
   parsed.data.content_hash = cache.source_hash();
-  // A test file alone may have no label or no feature at all; such data are not worth keeping.
+  // A test file alone may have no label or no feature at all. Such data are not worth caching.
   const bool features = parsed.data.feature_count > 0 || parsed.data.fields.count() > 0 ||
                         parsed.data.images.size() > 0;
   if (features && parsed.data.label_count > 0) cache.write(parsed);
@@ -154,7 +155,7 @@ ParsedData load_file(const std::string& path, const LoadOptions& options) {
   return parsed;
 }
 
-// An XC file states its counts, and the training data's must cover them, whether it was parsed or
+// Checks the counts that an XC file states against the training data's, whether it was parsed or
 // cached.
 void check_header_counts(const ParsedData& parsed, const std::string& path,
                          const LoadOptions& options) {

@@ -23,17 +23,17 @@ enum class IndexBase { detect, zero, one };
 enum class CacheMode { use, off };
 enum class DataPart { train, test };
 
-// Which rows of a data set to load, for a process that needs no others. The result keeps the order
-// that is asked for; its content hash, counts and report are those of the whole (Dataset::whole).
+// The rows of a data set to load, for a process that needs no others. The result keeps the order
+// asked for; its content hash, counts and report are those of the whole (Dataset::whole).
 struct RowChoice {
-  // Row numbers, at least one. `outline`: the data set without features, and without labels too
-  // unless `needs_labels`.
+  // The row numbers to load, at least one. `outline` is the data set without features, and without
+  // labels too unless `needs_labels`.
   std::function<std::vector<Index>(const Dataset& outline)> rows;  // empty: all rows
   bool needs_labels = false;
 };
 
-// Rows of one file that are measured and not learnt from: round(share * rows) of them, drawn with a
-// fixed seed, or the last ones.
+// Rows of one file that are evaluated on and not learnt from: round(share * rows) of them, drawn
+// with a fixed seed, or the last ones.
 struct HeldOut {
   enum class Which { none, random, tail };
   Which which = Which::none;
@@ -49,69 +49,74 @@ struct LoadOptions {
   std::string cache_directory;      // empty: see default_cache_directory()
   std::optional<int> threads;       // parsing threads; none: all cores
   DataPart part = DataPart::train;  // which part of `generate:...` is meant
-  // Of the training and of the test data. The binary forms (a cached text, an .hsgd file) are then
-  // read in parts; whatever else is loaded whole and cut down.
+  // The rows of the training and of the test data to load. The binary forms (a cached text, an
+  // .hsgd file) are then read in parts; everything else is loaded whole and cut down.
   RowChoice train_rows, test_rows;
-  // Click data: how their vocabulary is made, and of which rows it must not know. That of a converted
-  // file stands in the file.
+  // Click data: how their vocabulary is made, and which rows it must ignore. A converted file
+  // contains its vocabulary.
   VocabularyRules vocabulary;
   HeldOut held_out;
-  // Sparse rows are images of this shape (scatter_to_images).
+  // Treat each sparse row as an image of this shape (scatter_to_images).
   std::optional<ImageShape> image;
 
-  // What the training data demands of a test file; options_for_test() fills these in. A test file
-  // may show fewer features or labels than the training file: these are the minimum. It may show
-  // more: the counts grow to the larger of both. Only an XC file whose header promises more than
-  // the training data is an error, since such files come in pairs with equal headers.
+  // The demands of the training data on a test file, set by options_for_test(). A test file may
+  // have fewer features or labels than the training file: these are the minimum. It may have more:
+  // then the counts grow. An XC file whose header promises more than the training data is an error,
+  // since such files come in pairs with equal headers.
   Index minimum_features = 0;
   Index minimum_labels = 0;
   std::optional<Task> task;  // as which task to read the labels; none: found in the file
   // The label texts of the training data in index order (one label per row); empty: found in the
-  // file. A text that the training data lacks gets the next index; in a binary task it is an error.
+  // file. A text that the training data lack gets the next index; in a binary task it is an error.
   std::vector<std::string> label_names;
-  // Click data: those whose vocabulary counts; null: the data's own.
+  // Click data: the data set whose vocabulary is used; null: the data's own.
   DatasetPtr vocabulary_of;
-  DatasetPtr images_of;  // images: those whose statistics count; null: the data's own
+  DatasetPtr images_of;  // images: the data set whose statistics are used; null: the data's own
 };
 
-// What was found on the way; `data info` and the result's `dataset` show it.
+// Findings of loading, shown by `data info` and the result's `dataset`.
 struct LoadReport {
   std::string path;
   DataFormat format = DataFormat::xc;
   IndexBase index_base = IndexBase::zero;
-  std::uint64_t file_bytes = 0;  // of the file as it lies on disk (0 for generated data)
+  std::uint64_t file_bytes = 0;  // size of the file on disk (0 for generated data)
   std::uint64_t rows_without_labels = 0;
   std::uint64_t rows_without_features = 0;
   bool from_cache = false;
-  std::string cache_note;  // e.g. "damaged cache rebuilt: ..."; empty: nothing to say
+  std::string cache_note;  // e.g. "damaged cache rebuilt: ..."; empty: no note
   // Tasks binary and multiclass: the label texts in index order (binary: negative, positive). Empty
   // for multilabel, where a label is its own index.
   std::vector<std::string> label_names;
-  // Click data: how many values of each field the training part has; empty: they were not counted.
+  // Click data: how many values of each field the training part has. Empty if they were not
+  // counted.
   std::vector<std::uint64_t> distinct_values;
   double seconds = 0;
 };
 
-// A reader or a generator gives this: a data set without what the training data demand.
+// The result of a reader or a generator: a data set before it is fitted to the training data.
 struct ParsedData {
   Dataset data;
   LoadReport report;
 };
 
+// A data set that is ready for use, and the findings of loading it.
 struct LoadedData {
   DatasetPtr data;
   LoadReport report;
 };
 
-// Loads `path`: text (XC, libSVM, Criteo's; plain, .gz, .bz2, .zst; told by content, not by name),
-// images (IDX, CIFAR), a converted .hsgd file, a pipe, a generator's specification such as
-// `generate:tiny?seed=2` (data/generate.hpp, data/generate_ctr.hpp), or the name of a data set
-// that was fetched (data/manifest.hpp), of which `part` is meant. Throws Error(data) with
-// file:line:column, the text found and what was expected; a data set has at least one row, one
-// feature and one label.
+// Loads `path`, which is one of
+//   a text (XC, libSVM, Criteo's; plain, .gz, .bz2, .zst; told by content, not by name)
+//   images (IDX, CIFAR)
+//   a converted .hsgd file
+//   a pipe
+//   a generator's specification such as `generate:tiny?seed=2` (data/generator.hpp)
+//   the name of a fetched data set (data/manifest.hpp), of which `part` is loaded
+// Throws Error(data) with file:line:column, the text found and what was expected. A data set has at
+// least one row, one feature and one label.
 LoadedData load_dataset(const std::string& path, const LoadOptions& options);
 
-// The options with which to load the test data that belong to `train`.
+// The options for loading the test data that belong to `train`.
 LoadOptions options_for_test(const LoadOptions& options, const LoadedData& train);
 
 struct LoadedPair {

@@ -32,8 +32,8 @@ std::optional<std::string> text_or_null(const JsonFields& fields, const std::str
   return fields.is_null(key) ? std::nullopt : std::optional(fields.text(key));
 }
 
-// Whether a folder can have an entry of this name that stays within the folder. A control byte would
-// end the name for the system, or command the terminal.
+// Whether a folder can have an entry of this name that stays within the folder. A control byte
+// would end the name for the system, or command the terminal.
 bool is_plain_name(const std::string& name) {
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; };
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&

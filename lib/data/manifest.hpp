@@ -1,6 +1,6 @@
-// Data sets by name: a manifest (datasets/NAME.json) says where a data set's files come from and what
-// they hold. `hetsgd data fetch NAME` brings them (data/fetch.hpp); `--train NAME --test NAME` then
-// mean the files that it has brought.
+// Data sets by name. A manifest (datasets/NAME.json) says where a data set's files come from and
+// what they hold. `hetsgd data fetch NAME` brings them (data/fetch.hpp); then `--train NAME --test
+// NAME` mean the fetched files.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace hetsgd {
 
-// What `hetsgd data fetch` writes beside the files: where they came from.
+// The record that `hetsgd data fetch` writes beside the files: where they came from.
 inline constexpr std::string_view kFetchedRecord = "fetched.json";
 
-// One file of a data set. What the manifest does not know is null there, and empty here.
+// One file of a data set. A fact that the manifest does not know is null there, and empty here.
 struct ManifestFile {
-  std::string name;  // as it is kept, and looked for in --from
+  std::string name;  // its name in the folder, and in --from
   std::optional<std::string> address;
   std::optional<std::string> sha256;  // 64 hexadecimal digits
   std::optional<std::uint64_t> bytes;
@@ -28,34 +28,35 @@ struct ManifestFile {
 
 struct Manifest {
   std::string name;
-  std::string page;         // where a person reads about it
-  std::string preparation;  // what has to be done with a download before it is these files
+  std::string page;         // a web page for the reader
+  std::string preparation;  // how to make these files from a download
   DataFormat format = DataFormat::xc;
   Task task = Task::multilabel;
-  // Columns, of both parts together; of click data those of numbers and of fields.
+  // Columns of both parts together; for click data the dense columns and the fields.
   std::uint64_t features = 0, labels = 0;
   ManifestFile train;
   std::optional<ManifestFile> test;  // none: --test tail:1/7 holds out training rows
 
-  // Errors: data, there is no test file.
+  // Errors: data, if there is no test file.
   const ManifestFile& part(DataPart part) const;
 };
 
-// Of the manifests that are part of the program.
+// The names of the manifests that are part of the program.
 std::vector<std::string> manifest_names();
-// Whether `text` means a manifest: the name of one that is part of the program, where no file has this
-// name; or the path of one, which ends with .json.
+// Whether `text` means a manifest: the name of one that is part of the program, if no file has this
+// name, or the path of one, which ends with .json.
 bool is_manifest(const std::string& text);
-// Errors: data, a manifest that is none, by file, key, found and expected.
+// Errors: data, for an invalid manifest, naming file, key, found and expected.
 Manifest read_manifest(const std::string& name_or_path);
 
-// Where fetched data sets lie, a folder each: $HETSGD_DATASETS_DIR, else $XDG_DATA_HOME/hetsgd, else
-// ~/.local/share/hetsgd. Errors: usage, none of them is set.
+// The folder of fetched data sets, which has one folder for each: $HETSGD_DATASETS_DIR, else
+// $XDG_DATA_HOME/hetsgd, else ~/.local/share/hetsgd. Errors: usage, if none of them is set.
 std::string datasets_folder();
 std::string folder_of(const Manifest& manifest);
-// The file of this part. It need not be there.
+// The path of the file of this part, which need not exist.
 std::string fetched_path(const Manifest& manifest, DataPart part);
-// The same. Errors: data, it has not been fetched, with the command that does it.
+// The same, but the file must exist. Errors: data, if it has not been fetched, naming the command
+// that fetches it.
 std::string fetched_file(const Manifest& manifest, DataPart part);
 
 }  // namespace hetsgd

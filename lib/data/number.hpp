@@ -22,17 +22,17 @@ inline std::uint64_t load_text(const char* p) {
   return word;
 }
 
-// How many of the eight bytes, from the first on, are digits: 0..8. Xor with '0' maps digits to
-// 0..9; adding 0x76 sets the top bit of every byte above 9. A carry out of such a byte spoils later
-// bytes only.
+// The number of digits (0..8) at the start of the eight bytes. Xor with '0' maps digits to 0..9;
+// adding 0x76 sets the top bit of every byte above 9. A carry out of such a byte spoils later bytes
+// only.
 inline unsigned leading_digits(std::uint64_t word) {
   const std::uint64_t t = word ^ 0x3030303030303030U;
   const std::uint64_t other = ((t + 0x7676767676767676U) | t) & 0x8080808080808080U;
   return other == 0 ? 8U : static_cast<unsigned>(std::countr_zero(other)) >> 3;
 }
 
-// The value of the first `count` (1..8) bytes, all digits: they are shifted to the end of the word,
-// so that zeros stand in front; each product then adds ten (100, 10^4) times a byte (pair, four) to
+// The value of the first `count` (1..8) bytes, all digits. They are shifted to the end of the word,
+// so that zeros stand in front. Each product then adds ten (100, 10^4) times a byte (pair, four) to
 // its neighbour.
 inline std::uint64_t digits_value(std::uint64_t word, unsigned count) {
   std::uint64_t v = (word ^ 0x3030303030303030U) << (8 * (8 - count));
@@ -42,7 +42,8 @@ inline std::uint64_t digits_value(std::uint64_t word, unsigned count) {
 }
 
 // Reads an unsigned integer; returns the first byte after it, or `p` itself if no digit stands
-// there. Values above 10^15 are reported as 10^15: beyond every limit, without overflow.
+// there. Values above 10^15 are reported as 10^15, which is beyond every limit and does not
+// overflow.
 inline const char* parse_unsigned(const char* p, std::uint64_t& value) {
   const std::uint64_t word = load_text(p);
   const unsigned count = leading_digits(word);
@@ -64,11 +65,11 @@ inline constexpr std::uint64_t kIntegerPowersOfTen[] = {1,      10,      100,   
                                                         100000, 1000000, 10000000, 100000000};
 
 // Reads the float nearest to a plain decimal number, [-] digits [. digits], and returns the first
-// byte after it; nullptr for everything else, which is for parse_float() to judge.
+// byte after it. Returns nullptr for everything else, which parse_float() must judge.
 //
-// Digits before and after the point join to an integer m below 2^53, the power of ten is exact in a
+// Digits before and after the point form an integer m below 2^53. The power of ten is exact in a
 // double, so that m / 10^k is the correctly rounded double (Clinger 1990). Rounding it once more,
-// to float, can only go wrong when that double is exactly the midpoint of two floats.
+// to float, can only go wrong if that double is exactly the midpoint of two floats.
 inline const char* parse_plain_decimal(const char* p, float& value) {
   const auto single = static_cast<unsigned char>(*p - '0');
   if (single < 10 && p[1] == ' ') {  // the commonest number: 1

@@ -16,15 +16,14 @@
 
 namespace hetsgd {
 
-// The number of threads that `requested` stands for: none means all cores that this process may
-// use.
+// The number of threads for a request: none means all cores that this process may use.
 inline int thread_count(std::optional<int> requested) {
   return requested.value_or(static_cast<int>(available_cores().size()));
 }
 
 // Calls task(i) for every i in [0, count), each once, on up to `threads` threads, in no fixed
-// order; fewer threads do it where the system starts no more. An exception stops what has not begun
-// yet; of several, that of the smallest i is rethrown.
+// order. There are fewer threads if the system starts no more. An exception stops the tasks that
+// have not begun; of several exceptions, that of the smallest i is rethrown.
 template <class Task>
 void parallel_tasks(std::optional<int> threads, std::size_t count, Task&& task) {
   std::atomic<std::size_t> next{0};
@@ -55,7 +54,7 @@ void parallel_tasks(std::optional<int> threads, std::size_t count, Task&& task) 
   }
 }
 
-// Tasks of parallel_rows(): one per thread, but no more than there are chunks.
+// The number of tasks of parallel_rows(): one per thread, but no more than there are chunks.
 inline std::uint64_t row_tasks(std::optional<int> threads, std::uint64_t rows,
                                std::uint64_t chunk) {
   return std::min<std::uint64_t>((rows + chunk - 1) / chunk,
@@ -78,7 +77,7 @@ void parallel_rows(std::optional<int> threads, std::uint64_t rows, std::uint64_t
   });
 }
 
-// The same without scratch: each(row), chunk by chunk as threads become free.
+// The same without scratch: calls each(row), chunk by chunk as threads become free.
 template <class Each>
 void parallel_rows(std::optional<int> threads, std::uint64_t rows, std::uint64_t chunk,
                    Each&& each) {

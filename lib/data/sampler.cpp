@@ -13,12 +13,12 @@ namespace hetsgd {
 
 namespace {
 
-// Every shard shuffles its epochs with a seed of its own; the pool (rank 0) with the run's.
+// Every shard shuffles its epochs with a seed of its own. The pool (rank 0) uses the run's seed.
 std::uint64_t shard_seed(std::uint64_t seed, int rank) {
   return seed ^ (static_cast<std::uint64_t>(rank) * 0x9E3779B97F4A7C15ULL);
 }
 
-constexpr std::uint64_t kWindowSeed = 0xD1B54A32D192ED03ULL;  // spreads the numbers of windows
+constexpr std::uint64_t kWindowSeed = 0xD1B54A32D192ED03ULL;  // spreads the window numbers
 
 std::vector<Index> rows_by_first_label(const Dataset& data) {
   std::vector<Index> rows(data.rows());

@@ -1,4 +1,4 @@
-// Which rows a batch consists of: the partition of the data and the order of an epoch.
+// The rows of a batch: the partition of the data and the order of an epoch.
 //
 // Everything is a pure function of (options, seed, position): no worker needs to ask another one,
 // and the same position names the same rows on every cluster.
@@ -35,14 +35,16 @@ struct SampleRange {
 
 inline constexpr std::uint64_t kBucketWindow = 100;  // batches
 
+// Fills batches with rows. Its methods are const and thread-safe.
 class Sampler {
  public:
   struct Options {
     Order order = Order::shuffled;
     // bucketed: samples of a batch. An epoch is shuffled, then cut into windows of kBucketWindow
-    // batches; the rows of a window are sorted by length, and its batches shuffled. Windows are
-    // random rows in random order already. Batches begin at multiples of `batch` in the sequence of
-    // samples; what an epoch has before its first and behind its last whole batch stays shuffled.
+    // batches; the rows of a window are sorted by length, and its batches shuffled. The windows
+    // themselves need no shuffling, since they are random rows in random order. Batches begin at
+    // multiples of `batch` in the sequence of samples. The samples of an epoch before its first and
+    // after its last whole batch stay shuffled.
     std::uint64_t batch = 1;
     Partition partition = Partition::shared;
     std::uint64_t seed = 1;
@@ -53,13 +55,13 @@ class Sampler {
 
   // Throws Error(usage) if the data is divided among more workers than it has rows.
   Sampler(DatasetPtr data, const Options& options);
-  // For a process that has only the shard of worker `rank`, as shard() orders it: fills batches of
-  // this worker alone, with the same samples.
+  // For a process that has only the shard of worker `rank`, in the order of shard(). Fills batches
+  // of this worker alone, with the same samples.
   Sampler(DatasetPtr shard, const Options& options, int rank);
 
-  // Rows of `range` in the pool (partition shared) or in worker `rank`'s shard. Position p belongs
-  // to epoch p / shard_size(rank) of that shard; every epoch has an order of its own; a range may
-  // cross epochs. Writes into `batch`, re-using its capacity. Thread-safe.
+  // Fills `batch` with the rows of `range` in the pool (partition shared) or in worker `rank`'s
+  // shard. Position p belongs to epoch p / shard_size(rank) of that shard. Every epoch has an order
+  // of its own; a range may cross epochs. Reuses the capacity of `batch`. Thread-safe.
   void fill(int rank, SampleRange range, Batch& batch) const;
 
   // Rows in worker `rank`'s shard; all rows under Partition::shared.
@@ -74,10 +76,10 @@ class Sampler {
   // label_sorted, dirichlet: where the shard begins in slices_.
   std::uint64_t shard_begin(int rank) const;
 
-  // Of the orders of a shard's epochs, or of the pool's.
+  // The seed of the orders of a shard's epochs, or of the pool's.
   std::uint64_t order_seed(int rank) const;
   std::uint64_t row_of(int rank, std::uint64_t place, const Permutation& deal) const;
-  // Of an epoch the places of the shard in its order, from position `begin` on.
+  // Places of the shard in the order of an epoch, from position `begin` on.
   struct Window {
     std::uint64_t begin = 0;
     std::vector<std::uint64_t> places{};
@@ -85,7 +87,7 @@ class Sampler {
       return position >= begin && position - begin < places.size();
     }
   };
-  // bucketed: the window that holds `position` of the epoch, which `order` has shuffled; a place
+  // bucketed: the window that holds `position` of the epoch, which `order` has shuffled. A position
   // outside of whole batches is a window of its own.
   Window window_at(int rank, std::uint64_t epoch, std::uint64_t position, const Permutation& order,
                    const Permutation& deal) const;

@@ -33,9 +33,9 @@ void append(std::vector<T>& to, std::span<const T> from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-// Rows of a group in CSR.
+// Copies rows of a group in CSR.
 void copy_sparse(const CsrRows<View>& from, std::span<const Index> rows, CsrRows<Owned>& to) {
-  if (from.rows() == 0) return;  // a group that the data lack
+  if (from.rows() == 0) return;  // the data lack this group
   std::size_t entries = 0;
   for (const Index row : rows) entries += from.indices(row).size();
   to.begin.reserve(rows.size() + 1);
@@ -48,7 +48,7 @@ void copy_sparse(const CsrRows<View>& from, std::span<const Index> rows, CsrRows
   }
 }
 
-// Some rows of a source.
+// Frames of some rows of another source.
 class ChosenFrames final : public FrameSource {
  public:
   ChosenFrames(std::shared_ptr<const FrameSource> all, std::span<const Index> rows)
@@ -62,7 +62,7 @@ class ChosenFrames final : public FrameSource {
 
 void copy_frames(const Dataset& data, std::span<const Index> rows, DatasetBuilder& part) {
   const Sequences<View>& from = data.sequences;
-  if (from.numbers == 0) return;  // a group that the data lack
+  if (from.numbers == 0) return;  // the data lack this group
   Sequences<Owned>& to = part.sequences;
   to.numbers = from.numbers;
   to.begin.reserve(rows.size() + 1);
@@ -108,21 +108,21 @@ DatasetBuilder copy_rows(const Dataset& data, std::span<const Index> rows) {
 
 // The first `count` rows.
 CsrRows<View> head_of(const CsrRows<View>& rows, std::uint64_t count) {
-  if (rows.rows() == 0) return rows;  // a group that the data lack
+  if (rows.rows() == 0) return rows;  // the data lack this group
   const std::uint64_t entries = rows.begin[count];
   return {rows.begin.first(count + 1), rows.index.first(entries),
           rows.value.empty() ? rows.value : rows.value.first(entries)};
 }
 
 Sequences<View> head_of(const Sequences<View>& rows, std::uint64_t count) {
-  if (rows.numbers == 0) return rows;  // a group that the data lack
+  if (rows.numbers == 0) return rows;  // the data lack this group
   return {rows.numbers, rows.begin.first(count + 1),
           rows.value.empty() ? rows.value : rows.value.first(rows.begin[count] * rows.numbers)};
 }
 
-// select_rows() of neighbouring rows, which copies nothing but labels: the two parts of a click log
-// take no more memory than the whole. Either the first rows, or of data whose rows are all of one
-// size.
+// select_rows() for neighbouring rows, which copies nothing but labels, so that the two parts of a
+// click log take no more memory than the whole. The rows must be the first ones, or all rows must
+// have the same size.
 DatasetPtr view_rows(const Dataset& data, std::span<const Index> rows) {
   const std::uint64_t first = rows.front(), count = rows.size();
   const auto cut = [&](auto values, std::uint64_t width) {
@@ -245,7 +245,7 @@ LoadedPair hold_out(const LoadedData& all, const HeldOut& held_out) {
   const RowSplit split = split_rows(all.data->rows(), held_out);
   LoadedPair pair{part_of(all, split.kept), part_of(all, split.held_out)};
   if (all.data->images.size() == 0) return pair;
-  // What is measured says nothing about itself.
+  // Statistics come from the kept rows alone, so that held-out rows do not influence them.
   Dataset kept = *pair.train.data, measured = *pair.test.data;
   set_image_statistics(kept);
   match_images(measured, kept, all.report.path);

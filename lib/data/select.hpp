@@ -1,8 +1,8 @@
 // Some rows of a data set as a data set of its own, and the validation split.
 //
-// A validation split is a property of the data, not of a run: which rows are held out follows from
-// the number of rows and the share alone, so that every algorithm and every seed learns from the
-// same rows and is measured on the same others.
+// A validation split is a property of the data, not of a run. The held-out rows follow from the
+// number of rows and the share alone, so that every algorithm and every seed learns from the same
+// rows and is evaluated on the same others.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,31 @@
 
 namespace hetsgd {
 
-// The rows `rows` of `data` (each below data.rows(), at least one), in this order. Name, task,
-// features and labels stay. The content hash is XXH3-64 over that of `data` and the row numbers:
-// the same rows of the same source have the same hash, others another.
+// A data set of the rows `rows` of `data` (each below data.rows(), at least one), in this order.
+// Name, task, features and labels stay. The content hash is XXH3-64 over the hash of `data` and the
+// row numbers: equal rows of an equal source have equal hashes.
 DatasetPtr select_rows(const Dataset& data, std::span<const Index> rows);
 
 // The same rows as a shard: the content hash stays that of `data`, and `whole` tells its size.
 DatasetPtr shard_of(const Dataset& data, std::span<const Index> rows);
 
-// `data` without its features, and without labels too unless `labels`: see RowChoice.
+// `data` without its features, and without labels too unless `labels` (see RowChoice).
 Dataset outline_of(const Dataset& data, bool labels);
 
-// The share of `tail:SHARE`, which holds out the end of the training data: 1/7, 0.1. Nothing for other
-// texts. Errors: usage, naming --test, for a share that is none.
+// The share of `tail:SHARE` (for example 1/7 or 0.1), which holds out the end of the training data.
+// None for other texts. Errors: usage, naming --test, for an invalid share.
 std::optional<double> tail_share(std::string_view test);
 
+// A division of row numbers into training rows and held-out rows.
 struct RowSplit {
   std::vector<Index> kept, held_out;  // ascending; together every row once
 };
 
-// Holds out round(share * rows) of `rows` rows, drawn with a fixed seed of their own: the held-out
-// rows are the first ones of one fixed permutation, so that a smaller share is part of a larger
-// one. Share in (0, 1). Errors: usage, naming --validation, if one of the parts would be empty.
+// Holds out round(share * rows) of `rows` rows, drawn with a fixed seed. The held-out rows are the
+// first ones of one fixed permutation, so that a smaller share is part of a larger one. Share in
+// (0, 1). Errors: usage, naming --validation, if one of the parts would be empty.
 RowSplit split_rows(std::uint64_t rows, double share);
-// The same by HeldOut, not of `none`. Errors of a tail name --test.
+// The same by a HeldOut, which must not be `none`. Errors about a tail name --test.
 RowSplit split_rows(std::uint64_t rows, const HeldOut& held_out);
 
 // The kept rows as training data, the held-out rows as test data. The reports keep path and format

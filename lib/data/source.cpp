@@ -20,11 +20,11 @@ namespace hetsgd {
 
 namespace {
 
-// A piece that stays in the processor's cache until it is hashed.
+// Bytes of a piece that stays in the processor's cache until it is hashed.
 constexpr std::size_t kPiece = std::size_t{1} << 19;
-// A piece that keeps a thread busy.
+// Bytes of a piece that keeps a thread busy.
 constexpr std::size_t kShare = std::size_t{1} << 22;
-// Needs below this are not worth asking for the machine's memory.
+// Needs below this (bytes) are not compared with the machine's memory.
 constexpr double kLittle = 64 << 20;
 
 InputKind data_file() {
@@ -93,7 +93,8 @@ std::string_view DataFile::whole(std::optional<int> threads) {
     file_.check_unchanged();
   }
   const std::string_view bytes(whole_.get(), size());
-  // Times of change are coarse: what was hashed and what is used are compared themselves.
+  // Modification times are coarse, so the bytes that were hashed and those that are used are
+  // compared.
   const std::uint64_t found = content_hash(bytes);
   if (hash_.value_or(found) != found) {
     throw with_hint(data_error("{}: the data file changed while it was read", file_.path()),

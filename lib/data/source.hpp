@@ -1,5 +1,5 @@
-// The bytes of a data file: read by place or as a whole into memory of our own, and decompressed
-// when asked.
+// The bytes of a data file: read by place, or as a whole into memory of our own, and decompressed
+// on request.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ struct XXH3_state_s;
 
 namespace hetsgd {
 
-// Bytes that are read by place, each as often as a reader likes: nobody promises that they are the
-// same twice, so what is checked must be the copy that is used.
+// Bytes that are read by place, as often as a reader likes. They may differ the second time, so a
+// check must be made on the copy that is used.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
   virtual std::uint64_t size() const = 0;
-  // As many bytes as `to` holds. Throws Error(data) if they are not there (any more).
+  // Reads as many bytes as `to` holds. Throws Error(data) if they are not there (any more).
   virtual void read(std::uint64_t offset, std::span<char> to) const = 0;
 };
 
-// Bytes in memory, which must live on.
+// Bytes in memory, which must outlive this source.
 class MemorySource final : public ByteSource {
  public:
   explicit MemorySource(std::string_view bytes) : bytes_(bytes) {}
@@ -38,20 +38,21 @@ class MemorySource final : public ByteSource {
   std::string_view bytes_;
 };
 
-// One data file for as long as it lives; a pipe is read to its end at once. Throws Error(data) for
-// what is no file (core/input_file.hpp), for what does not fit into memory, and for a file that
-// changes meanwhile.
+// One data file for as long as it lives. A pipe is read to its end at once. Throws Error(data) for
+// anything that is no file (core/input_file.hpp), for content that does not fit into memory, and
+// for a file that changes meanwhile.
 class DataFile final : public ByteSource {
  public:
   explicit DataFile(const std::string& path, InputKind kind = {});
 
   std::uint64_t size() const override;
   void read(std::uint64_t offset, std::span<char> to) const override;
-  // As InputFile::map().
+  // See InputFile::map().
   std::shared_ptr<const char> map() const { return file_.map(); }
-  // XXH3-64 of all bytes, which it does not keep.
+  // XXH3-64 of all bytes, which are not kept.
   std::uint64_t hash();
-  // All bytes, read on up to `threads` threads (none: all cores); the same that hash() was of.
+  // All bytes, read on up to `threads` threads (none: all cores). They are the bytes that hash()
+  // has read.
   std::string_view whole(std::optional<int> threads);
 
  private:
@@ -59,12 +60,12 @@ class DataFile final : public ByteSource {
 
   InputFile file_;
   std::optional<std::uint64_t> hash_;
-  std::vector<char> stream_;  // of what has no size
+  std::vector<char> stream_;  // the content of a pipe
   std::unique_ptr<char[]> whole_;
 };
 
-// Throws Error(data) if `bytes` are more than the machine has left, or more than it has at all.
-// `what` needs them: "the text". `hint`: how the user gets by with less.
+// Throws Error(data) if `bytes` exceed the machine's free memory, or its total memory. `what` says
+// what needs them, for example "the text"; `hint` says how the user gets by with less.
 enum class MemoryLimit { available, total };
 void require_memory(double bytes, const std::string& path, std::string_view what,
                     MemoryLimit limit = MemoryLimit::available,
@@ -73,12 +74,12 @@ void require_memory(double bytes, const std::string& path, std::string_view what
 // XXH3-64 of the bytes.
 std::uint64_t content_hash(std::string_view bytes);
 
-// The same of bytes that come in pieces.
+// XXH3-64 of bytes that come in pieces.
 class RunningHash {
  public:
   RunningHash();
   void add(std::string_view bytes);
-  std::uint64_t value() const;  // of all so far
+  std::uint64_t value() const;  // of all bytes so far
 
  private:
   std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
@@ -89,15 +90,15 @@ std::string file_name(const std::string& path);
 
 enum class Compression { none, gzip, bzip2, zstd };
 
-// Told by the first bytes, whatever the file's name.
+// Tells the compression by the first bytes, whatever the file's name.
 Compression detect_compression(std::string_view bytes);
 
 // The decompressed bytes of all streams in `bytes` (compressors and `cat` may leave several).
 // Throws Error(data) naming `path` and what is wrong if the stream is damaged or cut off.
 std::string decompress(std::string_view bytes, Compression compression, const std::string& path);
 
-// The files that load_dataset(path) reads (data/load.hpp), those of both parts of a fetched data set:
-// the manifest, the data, the labels beside images. Empty for generated data.
+// The files that load_dataset(path) reads (data/load.hpp): the data, the labels beside images, the
+// manifest and both parts of a fetched data set. Empty for generated data.
 std::vector<std::string> files_of_dataset(const std::string& path);
 
 }  // namespace hetsgd

@@ -13,7 +13,7 @@ namespace {
 
 RowCounts count_rows(std::span<const std::uint64_t> begin) {
   RowCounts counts;
-  if (begin.size() < 2) return counts;  // a group that the data lack
+  if (begin.size() < 2) return counts;  // the data lack this group
   counts.total = begin.back();
   counts.min = std::numeric_limits<std::uint64_t>::max();
   for (std::size_t row = 0; row + 1 < begin.size(); ++row) {
@@ -56,8 +56,8 @@ std::uint64_t bytes_in(const CsrRows<View>& rows) {
   return rows.begin.size_bytes() + rows.index.size_bytes() + rows.value.size_bytes();
 }
 
-// Row starts: from 0, never descending, up to the number of entries. Only then the rows may be
-// read.
+// Checks row starts: from 0, never descending, up to the number of entries. Rows may be read only
+// if this holds.
 bool check_begin(std::span<const std::uint64_t> begin, std::uint64_t entries, const char* what,
                  std::vector<std::string>& findings) {
   if (!begin.empty() && begin.front() == 0 && begin.back() == entries &&
@@ -96,7 +96,7 @@ void check_finite(std::span<const float> values, std::vector<std::string>& findi
 
 void check_sparse(const Dataset& data, std::vector<std::string>& findings) {
   const CsrRows<View>& sparse = data.sparse;
-  if (data.feature_count == 0 && sparse.index.empty()) return;  // a group that the data lack
+  if (data.feature_count == 0 && sparse.index.empty()) return;  // the data lack this group
   const bool begin = check_begin(sparse.begin, sparse.index.size(), "features", findings);
   if (sparse.value.size() != sparse.index.size()) {
     findings.push_back(fmt::format("{} feature values for {} feature indices", sparse.value.size(),
@@ -125,10 +125,10 @@ void check_statistics(const Images<View>& images, std::vector<std::string>& find
   }
 }
 
-// Frames that are made when they are read have what their source promises.
+// Frames that are made when read are not checked: they have what their source promises.
 void check_sequences(const Dataset& data, std::vector<std::string>& findings) {
   const Sequences<View>& sequences = data.sequences;
-  if (sequences.numbers == 0 && sequences.value.empty()) return;  // a group that the data lack
+  if (sequences.numbers == 0 && sequences.value.empty()) return;  // the data lack this group
   if (sequences.begin.size() != data.targets.begin.size()) {
     findings.push_back(fmt::format("{} rows of frames, {} rows of labels",
                                    static_cast<std::int64_t>(sequences.begin.size()) - 1,
@@ -148,7 +148,7 @@ void check_sequences(const Dataset& data, std::vector<std::string>& findings) {
   check_finite(sequences.value, findings);
 }
 
-// The groups that have as many entries in every row.
+// Checks the groups that have equally many entries in every row.
 void check_dense(const Dataset& data, std::vector<std::string>& findings) {
   const auto check_size = [&](std::size_t found, std::size_t width, const char* what) {
     const std::size_t expected = (std::max<std::size_t>(data.targets.begin.size(), 1) - 1) * width;

@@ -1,5 +1,4 @@
-// What a data set looks like, and whether it keeps its promises: `hetsgd data info` and `data
-// verify`.
+// Statistics of a data set, and a check of its promises: `hetsgd data info` and `data verify`.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 
 namespace hetsgd {
 
-// How many entries the rows have.
+// The numbers of entries of the rows.
 struct RowCounts {
   std::uint64_t total = 0;
   double mean = 0;
@@ -22,7 +21,7 @@ struct RowCounts {
 // A field of click data.
 struct FieldSummary {
   std::uint64_t categories = 0;  // rows of its table
-  std::uint64_t seen = 0;        // of them, those that occur
+  std::uint64_t seen = 0;        // categories that occur
   std::uint64_t distinct = 0;    // values of the training part; 0: not counted
   double missing = 0, rare = 0;  // shares of the rows
 };
@@ -50,16 +49,16 @@ struct DatasetSummary {
   std::vector<std::string> label_names;
   std::uint64_t dense_columns = 0;
   std::vector<FieldSummary> fields;
-  std::uint64_t frame_numbers = 0;                       // of sequences; 0: none
+  std::uint64_t frame_numbers = 0;                       // elements of a frame; 0: no sequences
   RowCounts frames;                                      // per row
-  ImageShape images;                                     // size 0: none
+  ImageShape images;                                     // size 0: no images
   std::vector<float> channel_means, channel_deviations;  // of the images' bytes
 };
 
 DatasetSummary summarise(const Dataset& data, const LoadReport& report);
 
-// The promises of data/dataset.hpp that `data` breaks, one sentence each, at most one per kind;
-// empty: none. Never throws and reads no array outside its bounds, whatever it holds.
+// The promises of data/dataset.hpp that `data` breaks, one sentence each, at most one per kind.
+// Empty if it keeps all. Never throws and reads no array outside its bounds, whatever `data` hold.
 std::vector<std::string> verify(const Dataset& data);
 
 }  // namespace hetsgd

@@ -1,4 +1,4 @@
-// Text as pieces of whole lines, which threads read side by side.
+// Text in pieces of whole lines, which threads read side by side.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace hetsgd {
 
-// The text as pieces of whole lines. The last few bytes are copied to `tail`, so that every piece
+// The text in pieces of whole lines. The last few bytes are copied to `tail`, so that every piece
 // ends in a newline with kNumberPadding readable bytes after it.
 std::vector<std::string_view> split_lines(std::string_view text, std::string& tail);
 
-// Error(data) with file:line:column, of a complaint in a piece that begins with line `first_line`.
+// Throws Error(data) with file:line:column, for a complaint in a piece that begins with line
+// `first_line`.
 [[noreturn]] void fail_in_line(const LineError& error, const char* piece, std::uint64_t first_line,
                                const std::string& path);
 
-// Gives a parser all lines of a piece. A complaint becomes an Error, as above; where several
-// threads parse pieces as parallel_tasks(), the first complaint of the text is the one that comes
-// out.
+// Gives a parser all lines of a piece. A complaint becomes an Error, as above. If several threads
+// parse pieces as parallel_tasks(), the error is that of the first complaint in the text.
 template <class Parser>
 void parse_lines(std::string_view piece, std::uint64_t first_line, const std::string& path,
                  Parser& parser) {
@@ -32,7 +32,7 @@ void parse_lines(std::string_view piece, std::uint64_t first_line, const std::st
   }
 }
 
-// Up to the first newline, without it.
+// The text up to the first newline, without it.
 inline std::string_view first_line(std::string_view text) {
   return text.substr(0, text.find('\n'));
 }

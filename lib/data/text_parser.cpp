@@ -27,7 +27,7 @@ namespace {
 constexpr std::uint64_t kMaximumFeatures = std::numeric_limits<Index>::max();
 constexpr std::uint64_t kMaximumLabels = std::uint64_t{1} << 31;
 
-// What bounds the number of entries in a piece of text.
+// Upper bounds of the numbers of entries in a piece of text.
 struct Marks {
   std::uint64_t newlines = 0, colons = 0, commas = 0;
 };
@@ -58,8 +58,8 @@ struct Body {
   std::optional<Header> header;
 };
 
-// Every byte of a vector register counts for itself, 255 times at most before the counts are added
-// up: five times as fast as three calls of std::count.
+// Every byte of a vector register counts for itself, at most 255 times before the counts are added
+// up. This is five times as fast as three calls of std::count.
 Marks count_marks(const char* p, const char* end) {
   constexpr std::ptrdiff_t kLanes = 64;
   using Lanes = std::array<std::uint8_t, kLanes>;
@@ -268,7 +268,7 @@ void check_row_count(DatasetBuilder& data, const Body& body, const std::string& 
       rows < header.rows ? "the file may be cut off" : "correct the header's first number");
 }
 
-// The base that counts.
+// Shifts indices to base 0, sets the number of features, and returns the base that is used.
 IndexBase apply_index_base(const std::vector<Chunk>& chunks, IndexBase wanted,
                            DatasetBuilder& data) {
   const bool any_zero = std::any_of(chunks.begin(), chunks.end(),

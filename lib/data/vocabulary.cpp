@@ -43,7 +43,7 @@ FieldCount count_field(const RawClicks& clicks, const std::vector<bool>& held_ou
   return result;
 }
 
-// first[f + 1], from the categories of field f.
+// Appends first[f + 1], computed from the categories of field f.
 void append_field(CategoricalFields<Owned>& fields, std::uint64_t categories,
                   const std::string& path) {
   const std::uint64_t end = fields.first.back() + categories;
@@ -56,7 +56,7 @@ void append_field(CategoricalFields<Owned>& fields, std::uint64_t categories,
   fields.first.push_back(static_cast<Index>(end));
 }
 
-// From the values of one field to its rows.
+// Maps the values of one field to its rows.
 class FieldNumbers {
  public:
   FieldNumbers(const CategoricalFields<View>& vocabulary, std::size_t field)

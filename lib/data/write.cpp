@@ -50,7 +50,7 @@ class Line {
   char digits_[64];
 };
 
-// The label texts by column; binary: negative, positive. Made up where the report has none.
+// The label texts by column (binary: negative, positive). Numbers, if the report has none.
 std::vector<std::string> label_texts(const Dataset& data, const LoadReport& report) {
   if (data.task == Task::multilabel) return {};
   const std::size_t count = data.task == Task::binary ? 2 : data.label_count;
@@ -69,8 +69,8 @@ void require_sparse(const Dataset& data, const std::string& path, const char* fo
       sequences ? "" : "write the binary form, an .hsgd file");
 }
 
-// All rows, features counted from `base`; labels are those of `names` (binary: negative, positive),
-// or numbers where it is empty.
+// Writes all rows, with features counted from `base`. Labels are those of `names` (binary:
+// negative, positive), or numbers if it is empty.
 void write_rows(OutputFile& file, const Dataset& data, const std::vector<std::string>& names,
                 unsigned base) {
   Line line;

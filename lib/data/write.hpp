@@ -1,8 +1,9 @@
-// Writing data sets: as XC text, libSVM text, or the binary .hsgd form; and click data as Criteo's text.
+// Writes data sets as XC text, libSVM text, or in the binary .hsgd form, and click data as Criteo's
+// text.
 //
-// All write to a temporary file that takes the name at the end, and throw Error(runtime) if that
-// fails. The text holds the shortest decimal of every value, so that reading it gives the same
-// bits.
+// All functions write to a temporary file that takes the name at the end, and throw Error(runtime)
+// if that fails. The text holds the shortest decimal of every value, so that reading it gives the
+// same bits.
 #pragma once
 
 #include <string>
@@ -12,7 +13,8 @@
 
 namespace hetsgd {
 
-// Both throw Error(usage) for click data and images, which have no sparse features.
+// write_xc and write_libsvm throw Error(usage) for click data and images, which have no sparse
+// features.
 //
 // XC-repository text with its header. A binary data set gets two labels, 0 and 1, since the format
 // has no other way to tell a negative row from one without labels.
@@ -23,9 +25,9 @@ void write_xc(const std::string& path, const Dataset& data);
 void write_libsvm(const std::string& path, const Dataset& data, const LoadReport& report,
                   IndexBase base = IndexBase::one);
 
-// Criteo's text of one part of made-up click data, made on up to `threads` threads and never whole in
-// memory. Throws Error(usage) for data without Criteo's columns. A data set cannot be written so: its
-// rare values are one category.
+// Criteo's text of one part of synthetic click data. It is made on up to `threads` threads and is
+// never whole in memory. Throws Error(usage) for data without Criteo's columns. A data set cannot
+// be written so, because its rare values are one category.
 void write_criteo(const std::string& path, const ClickGenerator& clicks, DataPart part,
                   std::optional<int> threads);
 

@@ -12,15 +12,15 @@
 
 namespace hetsgd {
 
-// Element number r (from 0) has probability proportional to (r + 1)^-exponent.
-// Source: alias method, Walker 1977, built as in Vose 1991. Stands still after construction:
-// thread-safe.
+// Element number r (from 0) has probability proportional to (r + 1)^-exponent. Source: alias
+// method, Walker 1977, built as in Vose 1991. Thread-safe, since it does not change after
+// construction.
 class ZipfSampler {
  public:
   // `values[r]` is what a draw of r returns; its size is the number of elements (at least 1).
   ZipfSampler(const std::vector<Index>& values, double exponent);
 
-  // Two independent words of 32 random bits -> an element's value.
+  // Maps two independent words of 32 random bits to an element's value.
   Index operator()(std::uint32_t where, std::uint32_t which) const {
     const Slot& slot = slots_[(std::uint64_t{where} * slots_.size()) >> 32];
     return which < slot.threshold ? slot.value : slot.alias;
@@ -71,12 +71,12 @@ inline ZipfSampler::ZipfSampler(const std::vector<Index>& values, double exponen
 
 // P(r) ~ (r + shift)^-exponent for the ranks r = 1 .. count.
 //
-// Source : rejection-inversion, Hörmann and Derflinger 1996. With h(x) = (x + shift)^-exponent and its
-//          integral H, u is uniform over what the bars of all ranks cover and k is the rank next to
-//          H^-1(u). It is taken where u lies below the bar of k, which it does wherever k is at most
-//          `sure_` above H^-1(u).
+// Source : rejection-inversion, Hörmann and Derflinger 1996. With h(x) = (x + shift)^-exponent and
+//          its integral H, u is uniform over the area below the bars of all ranks, and k is the
+//          rank next to H^-1(u). k is accepted if u lies below the bar of k, which holds whenever k
+//          is at most `sure_` above H^-1(u).
 // Cost   : 1.0 to 1.2 uniforms, an exponential and a logarithm each.
-// Thread-safe: it stands still after construction. count >= 1, exponent > 0, shift >= 0.
+// Thread-safe, since it does not change after construction. count >= 1, exponent > 0, shift >= 0.
 class ZipfLaw {
  public:
   ZipfLaw(std::uint64_t count, double exponent, double shift = 0)
@@ -98,7 +98,7 @@ class ZipfLaw {
   }
 
  private:
-  // Where the exponent is next to 1, the power is next to the logarithm.
+  // If the exponent is close to 1, the power is close to the logarithm.
   static constexpr double kNearOne = 1e-8;
 
   double density(double x) const { return std::pow(x + shift_, -exponent_); }

@@ -9,7 +9,7 @@
 namespace hetsgd {
 namespace {
 
-// Within these no sum over the nodes leaves 64 bits.
+// Within these bounds no sum over the nodes exceeds 64 bits.
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 32;
 constexpr std::int64_t kMostParameters = std::int64_t{1} << 40;
 constexpr std::size_t kMostNodes = 100'000;
@@ -31,7 +31,7 @@ std::int64_t window_count(std::int64_t size, std::int64_t kernel, std::int64_t p
                     what, kernel, size + 2 * padding, size)};
   }
   std::int64_t count = (room + (ceil ? stride - 1 : 0)) / stride + 1;
-  // A last window that lies wholly in the padding has nothing to look at.
+  // A last window that lies wholly in the padding covers no input.
   if (ceil && (count - 1) * stride >= size + padding) --count;
   return count;
 }
@@ -104,8 +104,8 @@ Shape inferred(const Node& node, const std::vector<Shape>& inputs) {
   }
 }
 
-// In std::int64_t, or in double for a node whose sizes have not been checked yet: their product may
-// be beyond 64 bits.
+// In std::int64_t, or in double for a node whose sizes have not been checked yet, because their
+// product may exceed 64 bits.
 template <class Count>
 Count filter_count(const Graph& graph, int index) {
   const Node& node = graph.node(index);
@@ -118,7 +118,7 @@ Count filter_count(const Graph& graph, int index) {
          static_cast<Count>(node.groups);
 }
 
-// The same of a node's parameters.
+// The number of a node's parameters, in the same types.
 template <class Count>
 Count parameter_count(const Graph& graph, int index) {
   const Node& node = graph.node(index);

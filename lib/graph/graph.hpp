@@ -1,10 +1,10 @@
-// A network as a list of nodes, inputs before users: what it computes, not how or where.
+// A network as a list of nodes, inputs before users: its computation, not how or where it runs.
 //
 // Purpose : the shapes, parameters and uses of a training step, from which its work (work.hpp), its
 //           memory (memory/) and, later, its execution follow.
 // Order   : node 0 is `input`; the last node is `softmax`, which includes the loss.
-// Units   : shapes are numbers per sample; a number has 4 bytes.
-// Source  : paper 004, chapter 4; vDNN (MICRO 2016); SuperNeurons (PPoPP 2018).
+// Units   : shapes are elements per sample; an element has 4 bytes.
+// Source  : Dymem (Yang 2022, chapter 4); vDNN (MICRO 2016); SuperNeurons (PPoPP 2018).
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ std::vector<std::string> node_type_names();  // in the order of NodeType
 
 enum class PoolKind { max, average };
 
-// Channels, height, width of one sample. A sequence of T steps of i numbers is [i, T, 1].
+// Channels, height, width of one sample. A sequence of T steps of i elements each is [i, T, 1].
 struct Shape {
   std::int64_t channels = 0, height = 1, width = 1;
   std::int64_t numbers() const { return channels * height * width; }
@@ -46,7 +46,7 @@ struct Shape {
 };
 std::string to_string(const Shape& shape);  // "[3,224,224]"
 
-// One operation. Attributes that its type does not have keep their defaults.
+// One operation. Attributes that its type lacks keep their defaults.
 struct Node {
   std::string name = "";
   NodeType type = NodeType::input;
@@ -66,15 +66,16 @@ struct Node {
   double alpha = 1e-4, beta = 0.75, k = 2;  // lrn
   double epsilon = 1e-5;                    // bn
   double p = 0.5;                           // dropout: the share that is dropped
-  bool all = false;                         // lstm: the output of every step, not of the last alone
+  bool all = false;                         // lstm: output every step, not only the last one
   Shape shape = {};                         // of the output; Graph::add sets it
 
   bool operator==(const Node&) const = default;
 };
 
+// A network that grows by add(). Nodes are never changed or removed.
 class Graph {
  public:
-  // Errors (data) of the constructor and of add() open with the graph's name and the node's.
+  // Errors (data) of the constructor and of add() open with the names of graph and node.
   Graph(std::string name, Shape input);
 
   // Appends a node and returns its index. Its inputs must exist; its shape is inferred. Errors: a
@@ -87,7 +88,7 @@ class Graph {
   const std::vector<Node>& nodes() const { return nodes_; }
   const Node& node(int index) const { return nodes_[static_cast<std::size_t>(index)]; }
   int size() const { return static_cast<int>(nodes_.size()); }
-  // In the order of the node list; one that takes an output twice appears twice.
+  // Indices in the order of the node list. A node that takes an output twice appears twice.
   const std::vector<int>& consumers(int index) const {
     return consumers_[static_cast<std::size_t>(index)];
   }
@@ -104,9 +105,9 @@ class Graph {
   std::vector<std::vector<int>> consumers_;
 };
 
-// Values that a filter of a conv or fc sums over, K of the work's formulas.
+// The number of values that a filter of a conv or fc sums over: K of the work's formulas.
 std::int64_t filter_size(const Graph& graph, int index);
-// Of the sequence that an lstm reads.
+// The number of steps of the sequence that an lstm reads.
 std::int64_t sequence_steps(const Graph& graph, int index);
 
 }  // namespace hetsgd

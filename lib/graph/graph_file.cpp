@@ -21,16 +21,16 @@ constexpr FieldRange kExtents{1, 1000, ""};  // of kernels and strides
 constexpr FieldRange kPaddings{0, 1000, ""};
 constexpr FieldRange kPositive{1e-12, 1e6, ""};
 
-// An attribute of some types of nodes: its key, how a file gives it, and how it is written. A value
-// that a file without the key means is not written.
+// An attribute of some types of nodes: its key, and how it is read and written. A value equal to
+// the default is not written.
 struct Attribute {
   std::string key;
   std::function<void(const JsonFields& fields, Node& node)> read;
   std::function<void(const Node& node, Json& json)> write;
-  bool of_window = false;  // a pool over the whole map has none
+  bool of_window = false;  // missing from a pool over the whole map
 };
 
-// A number of at least 1 that a file must give.
+// An integer of at least 1 that a file must give.
 Attribute count(const std::string& key, std::int64_t Node::*field) {
   return {key,
           [=](const JsonFields& fields, Node& node) {
@@ -69,7 +69,7 @@ Attribute flag(const std::string& key, bool Node::*field, bool usual = false) {
           }};
 }
 
-// One word for each value of the field, the usual one first.
+// One word for each value of the field; the default comes first.
 template <class T>
 Attribute word(const std::string& key, T Node::*field, const std::vector<std::string>& words) {
   return {key,
@@ -81,7 +81,7 @@ Attribute word(const std::string& key, T Node::*field, const std::vector<std::st
           }};
 }
 
-// k or [k,l]. A file must give what cannot be 0.
+// An extent k or [k,l]. A file must give it if it cannot be 0.
 Attribute extents(const std::string& key, std::array<std::int64_t, 2> Node::*field,
                   FieldRange range) {
   const bool required = range.min > 0;
@@ -203,7 +203,7 @@ Graph parse_graph(const std::string& place, std::string_view text) {
     }
     graph.finish();
     return graph;
-  } catch (const Error& error) {  // those of the graph name the node, but not the file
+  } catch (const Error& error) {  // errors of the graph name the node, but not the file
     const std::string message = error.what();
     throw message.starts_with(place)
         ? error

@@ -12,12 +12,12 @@
 
 namespace hetsgd {
 
-// `place`, a path, opens the messages. Errors (data) name file, node, key, found, expected.
+// `place`, a path, opens the messages. Errors (data) name file, node, key, found and expected.
 Graph parse_graph(const std::string& place, std::string_view text);
 Graph read_graph(const std::string& path);
 
-// The file's text: attributes that differ from their defaults, `from` where it is not the node
-// before. parse_graph gives the same graph.
+// The text of a file for the graph: attributes that differ from their defaults, and `from` where it
+// is not the preceding node. parse_graph reads the same graph from it.
 std::string to_json_text(const Graph& graph);
 
 }  // namespace hetsgd

@@ -51,7 +51,8 @@ bool gradient_in_place(const Graph& graph, int index) {
 
 Graph with_fork_copies(const Graph& graph) {
   Graph result(graph.name(), graph.node(0).shape);
-  // What the next reader of an output takes: its copies, then the output itself.
+  // For each node, the outputs that its remaining readers take, from the back: the output itself,
+  // then its copies.
   std::vector<std::deque<int>> readable(static_cast<std::size_t>(graph.size()));
   const auto publish = [&](int index, int added) {
     std::deque<int>& list = readable[static_cast<std::size_t>(index)];

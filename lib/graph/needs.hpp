@@ -1,4 +1,4 @@
-// What the backward pass of a node reads besides the gradient of its output, and what of it is
+// The inputs of a node's backward pass besides the gradient of its output, and which gradients are
 // written in place.
 #pragma once
 
@@ -8,29 +8,31 @@
 
 namespace hetsgd {
 
-// `cudnn`: the arguments of cuDNN's calls, as the papers' systems keep them. `minimal`: what the
-// mathematics needs (relu: its output; max pooling: an index byte per output; average: nothing).
+// `cudnn`: the arguments of cuDNN's calls, as the papers' systems keep them. `minimal`: only what
+// the mathematics needs (relu: its output; max pooling: an index byte per output; average:
+// nothing).
 enum class BackwardNeeds { cudnn, minimal };
 
 struct NodeNeeds {
   bool input = false;       // X
   bool output = false;      // Y
-  std::int64_t mask = 0;    // bytes of a batch, written by the forward pass: masks, indices
-  bool statistics = false;  // the mask holds a bn's mean and deviation
+  std::int64_t mask = 0;    // bytes for a batch, written by the forward pass: masks, indices
+  bool statistics = false;  // the mask holds mean and deviation of a bn
 };
 
 NodeNeeds backward_needs(const Graph& graph, int index, std::int64_t batch, BackwardNeeds needs);
 
 // Whether the node's backward pass writes the gradient of its first input over that of its output
-// (relu, lrn, add) or over its output (softmax). Only where that input has this consumer alone.
+// (relu, lrn, add) or over its output (softmax). This is only possible if the node is the input's
+// only consumer.
 bool gradient_in_place(const Graph& graph, int index);
 
-// Explicit forks: what several nodes read is copied for all of them but one.
+// Explicit forks: an output that several nodes read is copied for all of them but one.
 
-// The same network with a copy of an output for each of its consumers but the first, as systems
-// have it that share no maps: SuperNeurons, and, by its 190 steps for ResNet-32, paper 004. A copy
-// is a subsample with stride 1, named fork_NAME, and comes right behind the output, so that it is
-// made before any branch begins. A network without forks stays as it is.
+// The same network with a copy of an output for each of its consumers but the first, as in systems
+// that share no maps: SuperNeurons and, by its 190 steps for ResNet-32, Dymem. A copy is a
+// subsample with stride 1, named fork_NAME. It comes right after the output, so that it is made
+// before any branch begins. A network without forks stays as it is.
 Graph with_fork_copies(const Graph& graph);
 
 }  // namespace hetsgd

@@ -1,4 +1,4 @@
-// The built-in networks: those that the papers train, with the parameter counts of their sources.
+// The built-in networks, which the papers train, with the parameter counts of their sources.
 #pragma once
 
 #include <string>
@@ -14,8 +14,9 @@ struct NetworkInfo {
 };
 std::vector<NetworkInfo> builtin_networks();  // sorted by name
 
-// "resnet-50", "resnet-50?classes=10&stride=1x1", or the path of a network file. Errors: usage, for
-// a name that is neither (`option` opens the message) and for a key or a value; data, for a file.
+// `name_or_path` is a built-in name with or without settings ("resnet-50",
+// "resnet-50?classes=10&stride=1x1"), or the path of a network file. Errors: usage, for a name that
+// is neither (`option` opens the message) and for a key or a value; data, for a file.
 Graph find_graph(const std::string& option, const std::string& name_or_path);
 
 }  // namespace hetsgd

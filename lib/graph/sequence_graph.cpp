@@ -8,7 +8,7 @@ namespace hetsgd {
 
 std::optional<int> step_bound_node(const Graph& graph) {
   if (graph.node(0).shape.width != 1) return 0;
-  std::vector<bool> has_steps{true};  // by node, whether its output does
+  std::vector<bool> has_steps{true};  // by node: whether its output has steps
   for (int index = 1; index < graph.size(); ++index) {
     const Node& node = graph.node(index);
     const auto of_input = [&](int from) -> bool {

@@ -7,10 +7,10 @@ namespace hetsgd {
 
 namespace {
 
-// Operations per output number and passes over input and output of the light types.
+// Operations per output element, and passes over input and output, of the cheap node types.
 struct LightWork {
   double forward_operations, backward_operations;
-  double forward_x, forward_y, backward_x, backward_y;  // words moved per input, output number
+  double forward_x, forward_y, backward_x, backward_y;  // words moved per input or output element
 };
 
 LightWork light_work(const Node& node) {
@@ -93,7 +93,7 @@ namespace {
 
 std::int64_t even_from(std::int64_t size) { return size + size % 2; }
 
-// More than any device has, where a workspace would be beyond 64 bits.
+// Caps a workspace beyond 64 bits at a size that exceeds every device.
 std::uint64_t workspace_bytes(double bytes) {
   constexpr auto kMost = static_cast<double>(std::uint64_t{1} << 60);
   return static_cast<std::uint64_t>(std::min(bytes, kMost));
@@ -104,7 +104,7 @@ double channel_products(const Shape& x, const Shape& y, double per_sample, std::
   return static_cast<double>(batch) * per_sample * (in + out) + in * out;
 }
 
-// F(4x4, 3x3): tiles of 6x6 = 36 numbers of input, output and filters.
+// F(4x4, 3x3): tiles of 6x6 = 36 elements of input, output and filters.
 std::uint64_t winograd_bytes(const Shape& x, const Shape& y, std::int64_t batch) {
   const std::int64_t tiles = (y.height + 3) / 4 * ((y.width + 3) / 4);
   return workspace_bytes(144 * channel_products(x, y, static_cast<double>(tiles), batch));
@@ -129,7 +129,7 @@ std::string_view to_string(ConvolutionKind kind) {
 std::vector<ConvolutionAlgorithm> convolution_algorithms(const Graph& graph, int index,
                                                          std::int64_t batch) {
   constexpr double kPrecomputedSpeed = 0.7;
-  constexpr double kImplicitSpeed = 0.4;  // paper 004: memory-optimal loses 60 %
+  constexpr double kImplicitSpeed = 0.4;  // Dymem: memory-optimal loses 60 %
   const Node& node = graph.node(index);
   const Shape& x = graph.input_shape(index);
   const Shape& y = node.shape;

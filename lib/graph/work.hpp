@@ -1,6 +1,6 @@
-// The work of a node in a training step: operations, bytes moved, launches. Layers that compute
-// convolutions scale their operations by the device's efficiency and by the algorithm's speed
-// (below), so operations and the rest stand apart in Work.
+// The work of a node in a training step: operations, bytes moved, launches. The operations of
+// convolutions are later scaled by the device's efficiency and the algorithm's speed (below), so
+// Work keeps them apart.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,16 @@ namespace hetsgd {
 
 enum class Pass { forward, backward };
 
-// Of one node and a batch. `input_gradient`: of a conv or fc, whether it computes dX, too.
+// The work of one node for a batch. `input_gradient` says whether the backward pass of a conv or fc
+// computes dX, too.
 Work node_work(const Graph& graph, int index, Pass pass, std::int64_t batch, bool input_gradient);
 
-// Multiplications with additions of one sample's forward pass, of conv, fc and lstm: the field's
-// count of a network's operations.
+// Multiply-adds of one sample's forward pass through conv, fc and lstm, the usual count of a
+// network's operations.
 double multiply_adds(const Graph& graph);
 
-// Convolution algorithms: workspace against speed, by formulas of what cuDNN's algorithms of these
-// names need.
+// Convolution algorithms trade workspace for speed. The formulas give what cuDNN's algorithms of
+// these names need.
 
 enum class ConvolutionKind { implicit, precomputed, winograd, fft };
 inline constexpr int kConvolutionKinds = 4;
@@ -34,8 +35,8 @@ struct ConvolutionAlgorithm {
   double speed = 1;  // relative to the fastest
 };
 
-// Those that a conv node may use, fastest first; of equal speed the one of the smaller workspace
-// first. `implicit`, which needs no workspace, is always the last.
+// The algorithms that a conv node may use, fastest first; of equally fast ones the one with the
+// smaller workspace comes first. `implicit`, which needs no workspace, is always the last.
 std::vector<ConvolutionAlgorithm> convolution_algorithms(const Graph& graph, int index,
                                                          std::int64_t batch);
 

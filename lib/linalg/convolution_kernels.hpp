@@ -9,10 +9,11 @@
 
 namespace hetsgd {
 
-// Who computes a GPU's convolutions: a choice of runs, apart from what is computed.
+// The library that computes a GPU's convolutions. Runs choose it; the kernels' contract does not
+// depend on it.
 
-// own: windows copied out (im2col) and products by cuBLAS; cudnn: NVIDIA's cuDNN, by algorithms of
-// deterministic bits. The two add in different orders.
+// own: windows are copied out (im2col) and multiplied by cuBLAS. cudnn: NVIDIA's cuDNN, with
+// algorithms that give deterministic bits. The two add in different orders.
 enum class ConvolutionLibrary { own, cudnn };
 
 // Sizes of one sample. X is [in_channels x in_height x in_width], Y [out_channels x out_height x
@@ -26,13 +27,13 @@ struct ConvolutionShape {
 
   std::size_t inputs() const { return in_channels * in_height * in_width; }
   std::size_t outputs() const { return out_channels * out_height * out_width; }
-  // Numbers that a filter sums over.
+  // The number of elements that a filter sums over.
   std::size_t depth() const { return in_channels / groups * kernel_height * kernel_width; }
   std::size_t weights() const { return out_channels * depth(); }
 };
 
-// Of n samples, one behind the other. On a CPU the bits depend neither on the number of cores nor
-// on the addresses, and those of a sample not on the others of its batch.
+// Kernels for n samples, which lie one after the other. On a CPU the bits of a sample depend
+// neither on the number of cores, nor on addresses, nor on the other samples of its batch.
 template <class Real>
 class BasicConvolutionKernels : public KernelFamily {
  public:
@@ -42,11 +43,11 @@ class BasicConvolutionKernels : public KernelFamily {
   // `bias` [out_channels] may be null.
   virtual void forward(const ConvolutionShape& shape, std::size_t n, const Real* X, const Real* W,
                        const Real* bias, Real* Y) = 0;
-  // dX = beta dX + the gradient by X for dY, that by Y. beta = 0 never reads dX.
+  // dX = beta dX + the gradient by X. dY is the gradient by Y. beta = 0 never reads dX.
   virtual void input_gradient(const ConvolutionShape& shape, std::size_t n, const Real* dY,
                               const Real* W, Real beta, Real* dX) = 0;
-  // G = beta G + alpha (the gradient by W), g = beta g + alpha (that by the bias); g may be null.
-  // beta = 0 never reads them.
+  // G = beta G + alpha (the gradient by W), g = beta g + alpha (the gradient by the bias); g may be
+  // null. beta = 0 never reads them.
   virtual void parameter_gradient(const ConvolutionShape& shape, std::size_t n, const Real* X,
                                   const Real* dY, Real alpha, Real beta, Real* G, Real* g) = 0;
 };

@@ -1,6 +1,7 @@
 // ONE device: its memory, transfers, vectors and dense matrices. Models and algorithms are written
-// against this interface, which linalg/cpu and linalg/cuda implement. What only some models need are
-// kernel families, interfaces of their own that a device is asked for (kernels(), at the end).
+// against this interface, which linalg/cpu and linalg/cuda implement. Operations that only some
+// models need are kernel families, interfaces of their own that a device is asked for (kernels(),
+// at the end).
 //
 // Shapes  : row-major; `rows x cols`, leading dimension = cols unless a parameter says otherwise.
 // Memory  : every pointer is device memory of this device, except where a comment says host.
@@ -39,8 +40,8 @@ class MemoryError : public Error {
  public:
   MemoryError(std::string message, std::string hint, std::size_t available)
       : Error(ExitCode::device, std::move(message), std::move(hint)), available_(available) {}
-  // Bytes that are free, or that the device holds for the batch at hand only: what a smaller batch
-  // could use.
+  // Bytes that a smaller batch could use: free ones, and those that the device holds only for the
+  // current batch.
   std::size_t available() const { return available_; }
 
  private:
@@ -63,16 +64,17 @@ class BasicDevice {
   virtual void upload(void* device, const void* host, std::size_t bytes) = 0;
   virtual void download(void* host, const void* device, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
-  // True where the host reads and writes `memory` in place: everything on a CPU; on a GPU what none
-  // of the GPUs allocated.
+  // True if the host reads and writes `memory` in place. On a CPU this holds for all memory, on a
+  // GPU for memory that no GPU has allocated.
   virtual bool host_accessible(const void* memory) const = 0;
-  // A batch in host memory as this device's kernels read it: in place on a CPU; a copy on a GPU,
-  // made beside its kernels, after which the host may reuse its arrays. A copy is good until the
-  // second call of stage() after it: features and labels of a batch.
+  // A batch in host memory in the form that this device's kernels read. On a CPU it is used in
+  // place. On a GPU it is copied beside its kernels, and the host may reuse its arrays afterwards.
+  // A copy is valid until the second call of stage() after it, so that features and labels of a
+  // batch can be staged.
   virtual SparseRows<Real> stage(const SparseRows<Real>& batch) = 0;
   // The same for dense columns and categories.
   virtual FieldRows<Real> stage(const FieldRows<Real>& batch) = 0;
-  // True where stage() copies: then it pays to stage the next batch while kernels run.
+  // True if stage() copies. Then it pays to stage the next batch while kernels run.
   virtual bool stages_copies() const = 0;
 
   // --- vectors of n ------------------------------------------------------------------------------
@@ -83,20 +85,20 @@ class BasicDevice {
   virtual Products products(std::size_t n, const Real* x, const Real* y) = 0;
 
   // --- element by element ------------------------------------------------------------------------
-  // Applies a rule of element_rules.hpp to n elements, in one pass over its operands, which are
-  // given in the order of the rule's parameters and followed by the one for what it returns:
+  // Applies a rule of element_rules.hpp to n elements, in one pass over its operands. They are
+  // given in the order of the rule's parameters, followed by the operand for its return value:
   //   device.apply(n, rule::MomentumMerge<Real>{gamma}, merged, w, previous);
   template <class Rule, class... Pointers>
   void apply(std::size_t n, const Rule& rule, Pointers... operands) {
     run_rule(n, element_call(rule, operands...));
   }
-  // The same to some rows of matrices [. x n]; `rows` is host memory, without repetitions.
+  // The same for some rows of matrices [. x n]; `rows` is host memory, without repetitions.
   template <class Rule, class... Pointers>
   void apply_rows(std::span<const std::uint32_t> rows, std::size_t n, const Rule& rule,
                   Pointers... operands) {
     run_rule_on_rows(rows, n, element_call(rule, operands...));
   }
-  // Applies a rule and returns the sum of the squares of what it returns.
+  // Applies a rule and returns the sum of squares of its return values.
   template <class Rule, class... Pointers>
   double apply_norm(std::size_t n, const Rule& rule, Pointers... operands) {
     static_assert(std::is_constructible_v<NormRule<Real>, ElementCall<Rule>>,
@@ -119,7 +121,7 @@ class BasicDevice {
                     Real beta, Real* C, std::size_t ldc) = 0;
   // Y[rows x n] = max(Y + bias, 0) in place.
   virtual void bias_relu(std::size_t rows, std::size_t n, const Real* bias, Real* Y) = 0;
-  // A dense layer, by the bits of gemm() and bias_relu(): Y[rows x n] = max(X W^T + bias, 0) of
+  // A dense layer, with the bits of gemm() and bias_relu(): Y[rows x n] = max(X W^T + bias, 0) for
   // X[rows x k] and W[n x k].
   virtual void dense_relu(std::size_t rows, std::size_t n, std::size_t k, const Real* X,
                           const Real* W, const Real* bias, Real* Y) {
@@ -128,16 +130,16 @@ class BasicDevice {
   }
   // b[n] += alpha * sum over rows of D[rows x n].
   virtual void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) = 0;
-  // The way back of bias_relu() from its output Y: D[rows x n] <- 0 where Y <= 0, then column_sums()
-  // of it; the bits of the two calls. On a GPU one launch.
+  // The backward pass of bias_relu() from its output Y: D[rows x n] <- 0 where Y <= 0, then
+  // column_sums() of it, with the bits of the two calls. On a GPU this is one launch.
   virtual void relu_gradient_sums(std::size_t rows, std::size_t n, Real alpha, const Real* Y,
                                   Real* D, Real* b) {
     apply(rows * n, rule::ReluGradient<Real>(), Y, D);
     column_sums(rows, n, alpha, D, b);
   }
-  // From a dense layer to the one below, whose activations are Y[rows x n], by the bits of gemm()
-  // and relu_gradient_sums(): dY[rows x n] = D W of D[rows x k] and W[k x n], 0 where Y <= 0, and
-  // b[n] += alpha * sum over rows of dY.
+  // The backward pass from a dense layer to the one below, whose activations are Y[rows x n], with
+  // the bits of gemm() and relu_gradient_sums(): dY[rows x n] = D W for D[rows x k] and W[k x n], 0
+  // where Y <= 0, and b[n] += alpha * sum over rows of dY.
   virtual void dense_relu_backward(std::size_t rows, std::size_t n, std::size_t k, const Real* D,
                                    const Real* W, const Real* Y, Real* dY, Real alpha, Real* b) {
     gemm(Transpose::no, Transpose::no, rows, n, k, Real(1), D, k, W, n, Real(0), dY, n);
@@ -150,7 +152,7 @@ class BasicDevice {
 
   // --- streams -----------------------------------------------------------------------------------
   // Parts of this device for `tasks` computations at once (linalg/streams.hpp). The device itself
-  // must not be given anything while they run. Errors as in making a device.
+  // must get no work while they run. Errors as for making a device.
   virtual std::unique_ptr<BasicStreams<Real>> streams(std::size_t tasks) = 0;
 
  private:
@@ -170,9 +172,9 @@ class BasicDevice {
   }
 };
 
-// The device's kernels of a family, good as long as the device; ask once and keep the reference:
+// The device's kernels of a family, valid as long as the device. Ask once and keep the reference:
 //   BasicSparseKernels<Real>& sparse = kernels<BasicSparseKernels<Real>>(device);
-// Error(device) where the device's backend has no such family.
+// Error(device) if the device's backend has no such family.
 template <class Family, class Real>
 Family& kernels(BasicDevice<Real>& device) {
   if (KernelFamily* const family = device.family(typeid(Family))) {
@@ -185,7 +187,7 @@ Family& kernels(BasicDevice<Real>& device) {
 
 using Device = BasicDevice<float>;
 
-// Owning device memory for `size` numbers. Move-only; grows by reset(), never shrinks.
+// Owning device memory for `size` elements. Move-only; grows by reset(), never shrinks.
 template <class Real>
 class BasicBuffer {
  public:
@@ -200,7 +202,7 @@ class BasicBuffer {
     if (data_) device_->release(data_);
   }
 
-  // Makes room for at least `size` numbers; contents are undefined afterwards if it had to grow.
+  // Makes room for at least `size` elements. Contents are undefined afterwards if it had to grow.
   void reset(BasicDevice<Real>& device, std::size_t size) {
     if (device_ == &device && size <= capacity_) {
       size_ = size;
@@ -237,8 +239,8 @@ using Buffer = BasicBuffer<float>;
 
 // A CPU device that uses `cores` cores (1..1024, else Error(device)). With one core everything runs
 // on the calling thread and scratch belongs to that thread, so that a thousand simulated workers on
-// two threads need scratch twice; with several cores scratch belongs to the device. Scratch grows
-// to the largest call (softmax_layer: as much as the logits) and stays, so that steady state
+// two threads need scratch only twice. With several cores scratch belongs to the device. Scratch
+// grows to the largest call (softmax_layer: as much as the logits) and stays, so that steady state
 // allocates nothing. Instantiated for float and double.
 template <class Real>
 std::unique_ptr<BasicDevice<Real>> make_cpu_device(int cores);

@@ -9,12 +9,12 @@
 
 namespace hetsgd {
 
-// An open hash table of a power of two places, at most half full, each with the rank of its number.
-// Ranks go on from round to round, and a place is in use where its rank is of this round, so
-// nothing is cleared between two of them. Not thread-safe.
+// An open hash table with a power of two of places, at most half full, each with the rank of its
+// number. Ranks continue from round to round. A place is in use if its rank belongs to this round,
+// so nothing is cleared between two rounds. Not thread-safe.
 class DistinctNumbers {
  public:
-  // Forgets what was found. most: numbers that a round has at most.
+  // Forgets all numbers. `most` is the most numbers that a round may have.
   void begin(std::size_t most) {
     constexpr std::uint32_t kLast = ~std::uint32_t{0};
     shift_ = 32;
@@ -33,9 +33,9 @@ class DistinctNumbers {
     if (found_.size() <= most) found_.resize(most + 1);
   }
 
-  // Its slot, 0, 1, ... in the order of the first calls. Whether a number is new is what no
-  // processor foresees, so nothing branches on it: the number is written behind those that were
-  // found, which is where a place that is not in use leads to.
+  // The slot of a number: 0, 1, ... in the order of first calls. No processor can predict whether a
+  // number is new, so nothing branches on it. The number is written behind those already found,
+  // because an unused place leads there.
   std::size_t slot(std::uint32_t number) {
     const std::uint32_t count = count_, first_rank = first_rank_;
     found_[count] = number;
@@ -54,12 +54,12 @@ class DistinctNumbers {
   std::span<const std::uint32_t> found() const { return {found_.data(), count_}; }
 
  private:
-  std::vector<std::uint32_t> places_;  // ranks; of those of older rounds, and 0, none is in use
+  std::vector<std::uint32_t> places_;  // ranks; 0 and those of older rounds are not in use
   std::vector<std::uint32_t> found_;   // with room for one more than a round may have
-  std::uint32_t count_ = 0;            // of them that this round has found
-  std::uint32_t first_rank_ = 1;       // of this round
+  std::uint32_t count_ = 0;            // numbers found in this round
+  std::uint32_t first_rank_ = 1;       // first rank of this round
   std::uint32_t mask_ = 0;
-  unsigned shift_ = 32;  // of the hash, which has 32 bits
+  unsigned shift_ = 32;  // of the 32-bit hash
 };
 
 }  // namespace hetsgd

@@ -1,7 +1,7 @@
-// Element-wise rules: what BasicDevice::apply does to element i of its operands, for every i.
+// Element-wise rules, which BasicDevice::apply applies to element i of its operands, for every i.
 //
-// A rule is one functor over numbers, which both backends compile: operands that it takes by value
-// are read, those that it takes by reference are read and written, and what it returns is written
+// A rule is one functor over numbers, which both backends compile. Operands that it takes by value
+// are read; operands that it takes by reference are read and written. Its return value is written
 // to one more operand (or, in apply_norm, squared and added up). Element i of a result depends on
 // elements i alone, so operands may be the same memory; other overlaps are not allowed.
 //
@@ -57,7 +57,7 @@ struct Axpby {
   HETSGD_HOST_DEVICE void operator()(Real x, Real& y) const { y = a * x + b * y; }
 };
 
-// z = a x + b y, made in double and rounded once.
+// z = a x + b y, computed in double and rounded once.
 template <class Real>
 struct Combine {
   double a = 1, b = 1;
@@ -66,14 +66,14 @@ struct Combine {
   }
 };
 
-// d <- 0 where the activation y <= 0: the gradient of ReLU.
+// d <- 0 where the activation y <= 0, the gradient of ReLU.
 template <class Real>
 struct ReluGradient {
   HETSGD_HOST_DEVICE void operator()(Real y, Real& d) const { d = y <= Real(0) ? Real(0) : d; }
 };
 
-// w' = merged + gamma (w - previous); previous <- w; w <- w': the momentum merge of paper 000,
-// algorithm 2, lines 11 and 12.
+// w' = merged + gamma (w - previous); previous <- w; w <- w': the momentum merge of Adaptive SGD
+// (Ma et al. 2021), algorithm 2, lines 11 and 12.
 template <class Real>
 struct MomentumMerge {
   Real gamma = 0;
@@ -106,7 +106,7 @@ struct Moments {
   Real gradient = 1, decay = 0;
   Real beta1 = 0, beta2 = 0;
   Real fresh1 = 1, fresh2 = 1;  // 1 - beta1, 1 - beta2; subtracted in float they lose four digits
-  Real first = 1, second = 1;   // the corrections of the moments' bias
+  Real first = 1, second = 1;   // bias corrections of the moments
   Real epsilon = 0;
   Real shrink = 0;  // decoupled weight decay
 
@@ -120,7 +120,7 @@ struct Moments {
   }
 };
 
-// m and v, then w <- w - step r.
+// Updates m and v, then w <- w - step r.
 template <class Real>
 struct MomentStep {
   Moments<Real> moments;
@@ -131,7 +131,7 @@ struct MomentStep {
   }
 };
 
-// The same with every rounding fixed, where g is not 0.
+// The same for elements with g other than 0, with every rounding fixed.
 template <class Real>
 struct LazyMomentStep {
   Moments<Real> moments;
@@ -145,8 +145,8 @@ struct LazyMomentStep {
   }
 };
 
-// u = gradient g + decay w,  h <- h + u^2,  w <- w - step u / (sqrt(h) + epsilon), with every
-// rounding fixed where gradient is 1 and decay 0.
+// u = gradient g + decay w,  h <- h + u^2,  w <- w - step u / (sqrt(h) + epsilon). Every rounding
+// is fixed if gradient is 1 and decay 0.
 template <class Real>
 struct AdaGradStep {
   Real gradient = 1, decay = 0;
@@ -158,7 +158,8 @@ struct AdaGradStep {
   }
 };
 
-// MomentStep in two calls, for a step that depends on r: m and v, returns r; then w.
+// MomentStep in two calls, for a step that depends on r: the first updates m and v and returns r,
+// the second updates w.
 template <class Real>
 struct MomentUpdate {
   Moments<Real> moments;
@@ -178,8 +179,8 @@ struct MomentApply {
 
 }  // namespace rule
 
-// A rule with its operands. A backend loads an element of them, then applies the rule: apart, so
-// that a GPU has several elements on their way.
+// A rule with its operands. A backend loads an element of them, then applies the rule. The two are
+// separate, so that a GPU can have several elements in flight.
 template <class Rule, class Operator = decltype(&Rule::operator())>
 class ElementCall;
 
@@ -201,11 +202,11 @@ class ElementCall<Rule<Real>, Result (Rule<Real>::*)(Parameters...) const> {
       : rule_(rule), operand_{const_cast<Real*>(operands)...}, result_(result) {}
 
   HETSGD_HOST_DEVICE Operands load(std::size_t i) const { return load(i, Indices()); }
-  // Applies the rule to element i, of which x was loaded, and returns what the rule returns.
+  // Applies the rule to element i, for which x was loaded, and returns the rule's return value.
   HETSGD_HOST_DEVICE Result update(std::size_t i, Operands x) const {
     return update(i, x, Indices());
   }
-  // The same, and stores what the rule returns.
+  // The same, and stores the rule's return value.
   HETSGD_HOST_DEVICE void store(std::size_t i, const Operands& x) const {
     if constexpr (kReturns) {
       result_[i] = update(i, x);

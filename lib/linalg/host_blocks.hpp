@@ -1,6 +1,7 @@
-// Blocks of host memory beside a device, as a kernel family: for what its own memory has no room.
-// On a GPU the memory is pinned, so that its kernels read and write it in place, over the host link,
-// and copies run beside kernels, on a stream of their own. On a CPU a copy is done at its return.
+// Blocks of host memory beside a device, as a kernel family, for data that do not fit its own
+// memory. On a GPU the memory is pinned, so that its kernels read and write it in place, over the
+// host link. Copies run beside kernels, on a stream of their own. On a CPU a copy is done when the
+// call returns.
 //
 //   device's kernels   k1 ---- k2 ---- k3 --------- k4 waits for copy 2 ---- k5
 //   copies                copy 1 (begins after k1) -- copy 2 (after k2) --|
@@ -19,20 +20,20 @@ class BasicHostBlocks : public KernelFamily {
  public:
   static constexpr const char* kName = "blocks of host memory";
 
-  // 64-byte aligned, not initialised; never null. Errors: device, there is not so much memory.
+  // 64-byte aligned, not initialised; never null. Errors: device, if there is not enough memory.
   virtual void* allocate(std::size_t bytes) = 0;
-  // Nothing that was begun before uses it any more: no copy and no kernel of another device.
+  // Waits for earlier work of this device. No other device may use the memory any more.
   virtual void release(void* memory) noexcept = 0;
 
-  // block[n] <- x[n] of the device, and x <- block. A copy begins when what the device was given
-  // before is done, and copies run one after the other. Returns the copy's number, from 1.
+  // block[n] <- x[n] of the device, and x <- block. A copy begins when all earlier work of the
+  // device is done, and copies run one after the other. Returns the copy's number, from 1.
   virtual std::uint64_t copy_out(std::size_t n, const Real* x, Real* block) = 0;
   virtual std::uint64_t copy_in(std::size_t n, const Real* block, Real* x) = 0;
-  // What the device is given from now on begins when that copy is done.
+  // Makes later work of the device begin after that copy.
   virtual void wait(std::uint64_t copy) = 0;
 };
 
-// Owning block for `size` numbers; the device outlives it.
+// Owning block for `size` elements; the device must outlive it.
 template <class Real>
 class BasicHostBlock {
  public:

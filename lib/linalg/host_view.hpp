@@ -1,5 +1,5 @@
-// Device memory as the host sees it: the memory itself where the host reaches it, as all of it on a
-// CPU, else a copy in host memory.
+// Device memory as the host sees it: the memory itself if the host reaches it (on a CPU always),
+// else a copy in host memory.
 #pragma once
 
 #include <chrono>
@@ -30,15 +30,15 @@ class HostScratch {
   std::size_t capacity_ = 0;
 };
 
-// A view is as short as one use of the memory. Its copy lies in `scratch`, which one view at a time
-// may use, so that views one after the other allocate once.
+// A view lasts for one use of the memory. Its copy lies in `scratch`, which one view at a time may
+// use, so that successive views allocate once.
 class HostView {
  public:
-  // What the host does with the memory: reads what is there, writes all of it, or both.
+  // How the host uses the memory: it reads, writes all of it, or both.
   enum class Use { read, write, update };
 
-  // Returns when the host may read. device == nullptr: it is host memory. `tell` is told what each
-  // copy has taken, when it ends, unless it is null.
+  // Returns when the host may read. device == nullptr means host memory. `tell`, unless null, is
+  // called after each copy with the time that it took.
   HostView(Device* device, Use use, void* memory, std::size_t bytes, HostScratch& scratch,
            void (*tell)(Seconds) = nullptr)
       : device_(device),
@@ -61,7 +61,7 @@ class HostView {
   // Whether data() is a copy.
   bool copied() const { return host_ != memory_; }
 
-  // After write and update: returns when the device has what the host wrote at bytes [begin, end).
+  // After write and update: returns when the device has the bytes [begin, end) that the host wrote.
   // Other devices may use the memory then.
   void store() const { store(0, bytes_); }
   void store(std::size_t begin, std::size_t end) const {

@@ -1,10 +1,10 @@
 // The kernel family of networks over images, beside convolutions, products and normalisations:
-// pooling, ReLU, dropout, and what joins maps.
-// Its rules (memory, order, errors, NaN) are those of BasicDevice. Free of fmt: CUDA sources
-// include this.
+// pooling, ReLU, dropout, and operations that join maps. Its rules (memory, order, errors, NaN) are
+// those of BasicDevice. Free of fmt, because CUDA sources include this.
 //
-// Maps are [n x channels x height x width]. Kernels that give a gradient dX take beta: dX = beta dX
-// + the gradient; beta = 0 never reads dX. On a CPU the bits do not depend on the number of cores.
+// Maps are [n x channels x height x width]. Kernels that compute a gradient dX take beta: dX = beta
+// dX + the gradient; beta = 0 never reads dX. On a CPU the bits do not depend on the number of
+// cores.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 
 namespace hetsgd {
 
+// Sizes of one sample, and the windows of a pooling: maxima or averages.
 struct PoolShape {
   std::size_t channels = 1, in_height = 1, in_width = 1, out_height = 1, out_width = 1;
   std::size_t kernel_height = 1, kernel_width = 1, stride = 1;
@@ -25,7 +26,7 @@ struct PoolShape {
   std::size_t outputs() const { return channels * out_height * out_width; }
 };
 
-// Of the mask of a dropout: element i of a batch is dropped where word i % 4 of the Philox block
+// Key of the mask of a dropout: element i of a batch is dropped if word i % 4 of the Philox block
 // (seed; dropout, a, b, i / 4) is below p 2^32.
 struct DropoutKey {
   std::uint64_t seed = 0;
@@ -33,7 +34,7 @@ struct DropoutKey {
   double p = 0.5;
 };
 
-// Rows of `width` numbers that lie `stride` apart.
+// Rows of `width` elements that lie `stride` apart.
 template <class Pointer>
 struct StridedRows {
   Pointer first;
@@ -45,16 +46,16 @@ class BasicImageKernels : public KernelFamily {
  public:
   static constexpr const char* kName = "image kernels";
 
-  // index [n x outputs], which may be null: of each maximum its place in its window, row by row
-  // (windows of at most 256 places). Ties: the first; NaN is larger than all others.
+  // index [n x outputs], which may be null: the place of each maximum in its window, row by row
+  // (windows of at most 256 places). The first one wins a tie; NaN is larger than all others.
   virtual void pool(const PoolShape& shape, std::size_t n, const Real* X, Real* Y,
                     std::uint8_t* index) = 0;
-  // A maximum is where `index` says, or, where that is null, the first place of X equal to Y;
-  // averages read none of the three.
+  // A maximum is at the place in `index`, or, if that is null, at the first place of X equal to Y.
+  // Averages read neither X, Y nor index.
   virtual void pool_gradient(const PoolShape& shape, std::size_t n, const Real* X, const Real* Y,
                              const std::uint8_t* index, const Real* dY, Real beta, Real* dX) = 0;
 
-  // Y = max(X, 0), NaN stays.
+  // Y = max(X, 0); NaN stays.
   virtual void relu(std::size_t count, const Real* X, Real* Y) = 0;
   // dX = beta dX + dY where Y > 0. dX may be dY.
   virtual void relu_gradient(std::size_t count, const Real* Y, const Real* dY, Real beta,
@@ -70,7 +71,8 @@ class BasicImageKernels : public KernelFamily {
   virtual void add_rows(std::size_t rows, std::size_t width, StridedRows<const Real*> from,
                         Real beta, StridedRows<Real*> to) = 0;
 
-  // Y [channels' x ceil(height / stride) x ...] <- every stride-th pixel; more channels are zero.
+  // Y [channels' x ceil(height / stride) x ...] <- every stride-th pixel. Additional channels are
+  // zero.
   virtual void subsample(std::size_t n, std::size_t in_channels, std::size_t height,
                          std::size_t width, std::size_t out_channels, std::size_t stride,
                          const Real* X, Real* Y) = 0;

@@ -3,7 +3,7 @@
 //
 // A backend (linalg/cpu, linalg/cuda) implements a family in one file, which registers it. A caller
 // asks its device for a family once, with kernels<Family>(device) of device.hpp, and keeps the
-// reference; the device makes the implementation at the first ask and owns it.
+// reference. The device makes the implementation at the first request and owns it.
 //
 // Free of fmt and of C++20: CUDA sources include this.
 #pragma once
@@ -23,8 +23,8 @@ class KernelFamily {
   virtual ~KernelFamily() = default;
 };
 
-// The families of one device. Backend: what implementations are constructed from, and what must
-// outlive them: the cores of a CPU device, the stream and libraries of a GPU.
+// The families of one device. Implementations are constructed from the Backend, which must outlive
+// them: the cores of a CPU device, the stream and libraries of a GPU.
 template <class Backend>
 class KernelFamilies {
  public:

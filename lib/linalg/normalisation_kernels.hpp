@@ -1,9 +1,9 @@
 // The kernel family of normalisations: by neighbouring channels, and by the statistics of a batch.
-// Its rules (memory, order, errors, NaN) are those of BasicDevice. Free of fmt: CUDA sources
-// include this.
+// Its rules (memory, order, errors, NaN) are those of BasicDevice. Free of fmt, because CUDA
+// sources include this.
 //
-// Maps are [n x channels x pixels]. Kernels that give a gradient dX take beta: dX = beta dX + the
-// gradient; beta = 0 never reads dX. On a CPU the bits do not depend on the number of cores.
+// Maps are [n x channels x pixels]. Kernels that compute a gradient dX take beta: dX = beta dX +
+// the gradient; beta = 0 never reads dX. On a CPU the bits do not depend on the number of cores.
 #pragma once
 
 #include <cstddef>
@@ -42,8 +42,8 @@ class BasicNormalisationKernels : public KernelFamily {
   virtual void normalise(std::size_t n, std::size_t channels, std::size_t pixels, const Real* X,
                          const Real* statistics, Real epsilon, const Real* scale, const Real* shift,
                          Real* Y) = 0;
-  // The way back of both; dX may be null. G = parameter_beta G + alpha (the gradient by scale), g
-  // likewise by shift; parameter_beta = 0 never reads them.
+  // The backward pass of both; dX may be null. G = parameter_beta G + alpha (the gradient by
+  // scale), and likewise g for the gradient by shift. parameter_beta = 0 never reads them.
   virtual void normalise_gradient(std::size_t n, std::size_t channels, std::size_t pixels,
                                   const Real* X, const Real* statistics, Real epsilon,
                                   const Real* scale, const Real* dY, Real beta, Real* dX,

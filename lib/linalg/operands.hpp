@@ -1,5 +1,5 @@
-// Kernels take these structs, and return them. They are plain and apart from device.hpp: CUDA
-// sources read them too, and those must not include fmt.
+// Structs that kernels take and return. They are plain and apart from device.hpp, because CUDA
+// sources read them too and must not include fmt.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@ namespace hetsgd {
 
 enum class Transpose { no, yes };
 
-// Dense products of floats are computed with this. Operands and results stay floats and sums have
-// 24 bits; tf32 and bf16 let a GPU's tensor cores round the factors to 11 and 8 bits. cuBLAS may
-// keep more of them than it was asked for: on an H200 it takes TF32 for BF16.
+// Input precision of dense products of floats. Operands and results stay floats, and sums have 24
+// bits. tf32 and bf16 let a GPU's tensor cores round the factors to 11 and 8 bits. cuBLAS may keep
+// more bits than requested: on an H200 it takes TF32 for BF16.
 enum class Precision { fp32, tf32, bf16 };
 
 // A CSR batch: `rows` rows gathered by `row` from a larger CSR matrix. row == nullptr: rows
-// 0..rows-1. value == nullptr: all values are 1 (labels). Kernels take what their device's stage()
-// made of a batch in host memory.
+// 0..rows-1. value == nullptr: all values are 1 (labels). Kernels take the result of their device's
+// stage() for a batch in host memory.
 template <class Real>
 struct SparseRows {
   std::size_t rows = 0;
@@ -31,11 +31,11 @@ struct SparseRows {
 
 // A batch of rows with dense columns and one category per field, gathered by `row` from larger
 // arrays. row == nullptr: rows 0..rows-1. A category is the number of a row of one table for all
-// fields, and two fields have none in common. Kernels take what their device's stage() made.
+// fields, and no two fields share one. Kernels take the result of their device's stage().
 template <class Real>
 struct FieldRows {
   std::size_t rows = 0;
-  std::size_t columns = 0;  // dense ones
+  std::size_t columns = 0;  // dense columns
   std::size_t fields = 0;
   std::size_t categories = 0;               // of all fields
   const std::uint32_t* row = nullptr;       // [rows]
@@ -45,22 +45,22 @@ struct FieldRows {
   std::size_t source_row(std::size_t i) const { return row ? row[i] : i; }
 };
 
-// What two vectors have to do with each other, see BasicDevice::products.
+// Inner products of two vectors, see BasicDevice::products.
 struct Products {
   double xy = 0, xx = 0, yy = 0;  // x.y, ||x||^2, ||y||^2
 };
 
-// A sum that its device may still be working on. Reading it (as a double) waits for it, but not for
-// what the device was given after it. Good until the device's next call that returns one.
+// A sum that its device may still be computing. Reading it (as a double) waits for it, but not for
+// later work of the device. Valid until the device's next call that returns one.
 class DeferredSum {
  public:
   class Source {
    public:
     virtual ~Source() = default;
-    // The sum of the `call`-th call. Checked: that was the last one.
+    // The sum of the `call`-th call; checks that this was the last one.
     virtual double await(std::uint64_t call) const = 0;
   };
-  DeferredSum(double value) : value_(value) {}  // NOLINT: a sum that is there already
+  DeferredSum(double value) : value_(value) {}  // NOLINT: a finished sum
   DeferredSum(const Source& source, std::uint64_t call) : source_(&source), call_(call) {}
   operator double() const { return source_ ? source_->await(call_) : value_; }  // NOLINT
 

@@ -1,7 +1,7 @@
 // The kernel family of output layers over labels: softmax and sigmoid losses with their gradients,
-// the fused softmax layer, and the best labels.
-// Its rules (memory, order, errors, NaN) are those of BasicDevice; `labels` is what the device's
-// stage() made, and its rows are the samples. Free of fmt: CUDA sources include this.
+// the fused softmax layer, and the best labels. Its rules (memory, order, errors, NaN) are those of
+// BasicDevice. `labels` must come from the device's stage(), and its rows are the samples. Free of
+// fmt, because CUDA sources include this.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@
 
 namespace hetsgd {
 
-// A dense output layer with softmax cross-entropy. The batch's rows are those of the labels.
+// A dense output layer with softmax cross-entropy. The rows of the batch are the rows of the
+// labels.
 template <class Real>
 struct SoftmaxLayer {
   std::size_t inputs = 0;
@@ -46,29 +47,29 @@ class BasicOutputLayerKernels : public KernelFamily {
   //   Z = A W^T + b, D = scale (softmax(Z) - T), dA = D W,
   //   G = beta G + alpha D^T A, g = beta g + alpha D^T 1
   // With G = W, g = b, beta = 1 and alpha = -learning rate it is the SGD step of the layer; dA is
-  // taken at the weights before it. Rows without labels: D = 0 and no loss. A row's labels must
-  // ascend. beta = 0 never reads G and g. Returns the loss sum over the rows; NaN if any logit of a
-  // labelled row is NaN.
+  // computed with the weights before it. Rows without labels: D = 0 and no loss. A row's labels
+  // must ascend. beta = 0 never reads G and g. Returns the loss sum over the rows; NaN if any logit
+  // of a labelled row is NaN.
   virtual DeferredSum softmax_layer(const SparseRows<Real>& labels,
                                     const SoftmaxLayer<Real>& layer) = 0;
-  // Measures the output layer: the loss sum over the rows, as above, and the k best labels of each
-  // row, as top_k has them, into `top` [rows x k] in device memory. It works block of labels by
-  // block: the scores are never all in memory. Of `layer` it reads inputs, outputs, input, weight
-  // and bias.
+  // Evaluates the output layer: the loss sum over the rows, as above, and the k best labels of each
+  // row, as top_k orders them, into `top` [rows x k] in device memory. It works block of labels by
+  // block, so that the scores are never all in memory. Of `layer` it reads inputs, outputs, input,
+  // weight and bias.
   virtual DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
                                     std::size_t k, std::uint32_t* top) = 0;
 
-  // Labels one against all: Z[rows x n] <- scale * (sigmoid(Z + bias) - T), T_rl = 1 on true labels,
-  // which ascend, else 0. bias [n] may be null. Returns the sum over all logits of log(1 + exp(-+z))
-  // in its stable form.
+  // Labels one against all: Z[rows x n] <- scale * (sigmoid(Z + bias) - T), T_rl = 1 on true
+  // labels, which ascend, else 0. bias [n] may be null. Returns the sum over all logits of log(1 +
+  // exp(-+z)) in its stable form.
   virtual DeferredSum sigmoid_cross_entropy(const SparseRows<Real>& labels, std::size_t n,
                                             const Real* bias, Real scale, Real* Z) = 0;
   // The same without the gradient: Z <- Z + bias, returns the loss sum.
   virtual DeferredSum sigmoid_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
                                    Real* Z) = 0;
 
-  // The 1 <= k <= min(n, 16) largest of each row of Z[rows x n], best first; ties: the smaller
-  // label first; NaN ranks last. Host output top[rows x k].
+  // The 1 <= k <= min(n, 16) largest of each row of Z[rows x n], best first. The smaller label wins
+  // a tie; NaN ranks last. Host output top[rows x k].
   virtual void top_k(std::size_t rows, std::size_t n, const Real* Z, std::size_t k,
                      std::uint32_t* top) = 0;
 };

@@ -1,7 +1,6 @@
-// The kernel family of recurrent layers, beside products: what an LSTM does with the sums of its
-// gates, and the steps of sequences.
-// Its rules (memory, order, errors, NaN) are those of BasicDevice. Free of fmt: CUDA sources
-// include this.
+// The kernel family of recurrent layers, beside products: the computation of an LSTM from the sums
+// of its gates, and the steps of sequences. Its rules (memory, order, errors, NaN) are those of
+// BasicDevice. Free of fmt, because CUDA sources include this.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +28,12 @@ class BasicSequenceKernels : public KernelFamily {
 
   // From the sums Z [n x 4 units] of the gates input i, forget f, cell g and output o:
   //   i, f, o = sigmoid(z), g = tanh(z), c = f c' + i g, h = o tanh(c)
-  // kept [n x 6 units] <- i, f, g, o, c, h. c' is that of `before`, which a step before has
+  // kept [n x 6 units] <- i, f, g, o, c, h. c' is taken from `before`, which the previous step has
   // kept; null: zero. The rows of h [n x units] lie `stride` apart.
   virtual void gates(std::size_t n, std::size_t units, const Real* Z, const Real* before,
                      Real* kept, Real* h, std::size_t stride) = 0;
-  // From dh and dc [n x units], the gradients by h and, by the steps behind, by c: dZ, and dc <-
-  // that by c'.
+  // The gradient dZ from dh and dc [n x units]. dh is the gradient by h; dc is that by c from later
+  // steps, and becomes the gradient by c'.
   virtual void gates_gradient(std::size_t n, std::size_t units, const Real* kept,
                               const Real* before, const Real* dh, Real* dc, Real* dZ) = 0;
 };

@@ -1,5 +1,5 @@
-// The sequence kernels do this with one number of one sample, on the host and on GPUs alike
-// (sequence_kernels.hpp has the shapes): rule(sample, j) for j below the numbers, or units, of a
+// The work of the sequence kernels on one element of one sample, on the host and on GPUs alike
+// (sequence_kernels.hpp has the shapes): rule(sample, j) for j below the elements, or units, of a
 // step.
 //
 // Free of fmt and of C++20: CUDA sources include this.

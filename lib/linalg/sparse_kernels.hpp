@@ -15,8 +15,8 @@ class BasicSparseKernels : public KernelFamily {
  public:
   static constexpr const char* kName = "sparse kernels";
 
-  // Y[rows x n] = X W + bias, W is [columns x n]; bias [n] may be null. relu: max(., 0) on the way
-  // out. X is what the device's stage() made.
+  // Y[rows x n] = X W + bias, W is [columns x n]; bias [n] may be null. relu: Y is max(., 0) of
+  // that. X must come from the device's stage().
   virtual void forward(const SparseRows<Real>& X, std::size_t n, const Real* W, const Real* bias,
                        bool relu, Real* Y) = 0;
   // W += alpha X^T D, D is [rows x n]. Only rows of W that occur in X are touched.

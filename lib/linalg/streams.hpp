@@ -1,5 +1,5 @@
-// Streams: parts of one device that compute at the same time, each a device of its own. On them run
-// the learners of a device (paper 002, sections 3.3 and 4.3).
+// Streams: parts of one device that compute at the same time, each a device of its own. The
+// learners of a device run on them (CROSSBOW, sections 3.3 and 4.3).
 //
 //            for n tasks
 //   cpu:N    min(n, N) streams of N / min(n, N) cores each, rounded down; what is left rests
@@ -11,11 +11,11 @@
 //   stream 0               |= start 0 =|= start 2, 3 ... =|
 //   stream 1               |===== start 1 =====|          |
 //
-// What the device was given before run() is done before any task, and all tasks are done before
-// what it is given afterwards. Tasks touch only memory that no other task touches, so how they
-// interleave has no say in their results. The number of cores has one where a kernel adds up what
-// its cores have summed (softmax_layer): tasks on streams of c cores have the bits that they have
-// one after the other on cpu:c.
+// Work that the device got before run() is done before any task, and all tasks are done before
+// later work of the device. Tasks touch only memory that no other task touches, so their
+// interleaving does not affect their results. The number of cores does, if a kernel adds up sums of
+// its cores (softmax_layer). Tasks on streams of c cores have the bits that they have one after the
+// other on cpu:c.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@
 
 namespace hetsgd {
 
-// Made by BasicDevice::streams(), which it must not outlive; used where the device could be used.
+// Made by BasicDevice::streams(). It must not outlive the device, and may be used where the device
+// could be used.
 template <class Real>
 class BasicStreams {
  public:
@@ -33,14 +34,14 @@ class BasicStreams {
 
   virtual ~BasicStreams() = default;
   virtual std::size_t count() const = 0;
-  // A stream's device: memory of the whole device is also memory of its streams. Whoever uses it
-  // outside of run() waits for it (synchronize()).
+  // A stream's device. Memory of the whole device is also memory of its streams. Code that uses a
+  // stream's device outside of run() must wait for it (synchronize()).
   virtual BasicDevice<Real>& device(std::size_t stream) = 0;
-  // start(j), then finish(j), of every task j < tasks. On a CPU both run on the stream's cores, and
-  // run() returns when all are through. On a GPU the calling thread makes all calls of start(),
-  // which launch without waiting, before those of finish(), which may wait for results. An
-  // exception of a task comes out, on a CPU the first stream's when all are through; the order
-  // above holds all the same.
+  // Calls start(j), then finish(j), for every task j < tasks. On a CPU both run on the stream's
+  // cores, and run() returns when all are done. On a GPU the calling thread makes all calls of
+  // start(), which launch without waiting, before those of finish(), which may wait for results. An
+  // exception of a task is rethrown; on a CPU that of the first stream, when all are done. The
+  // order above holds in any case.
   virtual void run(std::size_t tasks, const Task& start, const Task& finish) = 0;
 };
 

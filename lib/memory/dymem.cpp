@@ -1,6 +1,6 @@
 // Policy `dymem`.
 //
-// Paper      : 004, chapter 4.
+// Paper      : Dymem (Yang 2022), chapter 4.
 // Implements : 4.1.2.1 offload (a map moves while its first consumer computes, the next step does
 //              not wait), algorithm 3 (search of prefetches, corrected), 4.1.3 groups and arenas
 //              (groups.cpp, pool.cpp); the order of execution is algorithm 2 (lifetime.cpp).
@@ -22,8 +22,8 @@ class DymemPolicy final : public Policy {
     return is_movable_map(tensor);
   }
 
-  // Algorithm 3. What the search of the step before has offered is queued or on the device since
-  // then, so this one goes on where that one has ended: its window reaches at least as far.
+  // Algorithm 3. The maps that the previous search offered are queued or on the device by now. So
+  // this search continues where that one ended: its window reaches at least as far.
   void search(const PlanRequest& request, int k, FetchQueue& queue) const override {
     const TrainingStep& training = *request.training;
     const auto offer = [&](int m) {

@@ -10,7 +10,7 @@ const std::vector<int>& uses_in(const StepTensor& tensor, Pass pass) {
   return pass == Pass::forward ? tensor.forward_uses : tensor.backward_uses;
 }
 
-// Some step between the first and the last use does not use it.
+// Whether some step between the first and the last use does not use the tensor.
 bool waits(const std::vector<int>& uses) {
   return !uses.empty() && uses.back() - uses.front() + 1 > static_cast<int>(uses.size());
 }

@@ -1,5 +1,4 @@
-// Groups of tensors by mobility (paper 004, algorithm 4) and the order of allocations within a
-// step.
+// Groups of tensors by mobility (Dymem, algorithm 4) and the order of allocations within a step.
 #pragma once
 
 #include <vector>
@@ -9,16 +8,17 @@
 
 namespace hetsgd {
 
-// Of the tensor when it is allocated in this pass. A map that is fetched has its backward uses; one
-// that stays from the forward pass keeps the group that it was allocated with.
+// The group of a tensor that is allocated in this pass. A fetched map is grouped by its backward
+// uses. A map that stays from the forward pass keeps the group in which it was allocated.
 Mobility mobility_of(const TrainingStep& training, const StepTensor& tensor, Pass pass);
 
-// Temporaries first, by more consumers, then by later last use; then the others in the given order,
-// that of the step's inputs.
+// Sorts the tensors of a step in the order of allocation. Temporary tensors come first: those with
+// more consumers before others, then those with a later last use. The other tensors keep their
+// order.
 void sort_allocations(const TrainingStep& training, Pass pass, std::vector<int>& tensors);
 
-// The most bytes that reclaimed tensors, each rounded up to the pool's unit, take at once. None of
-// them moves, so that it does not depend on times.
+// The most bytes that reclaimed tensors take at once, each rounded up to the pool's unit. None of
+// them moves, so the result does not depend on times.
 std::uint64_t incremental_bytes(const TrainingStep& training);
 
 }  // namespace hetsgd

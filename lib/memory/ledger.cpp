@@ -203,7 +203,7 @@ bool Ledger::fail(int tensor, int step) {
   return false;
 }
 
-// Both lists are in the order of time, and none of their intervals overlap within a list.
+// Both lists are in the order of time, and the intervals of one list do not overlap.
 double Ledger::overlap() const {
   double sum = 0;
   auto transfer = transferring_.begin();

@@ -1,4 +1,5 @@
-// The books of a timeline: addresses, the two servers' times, and the totals of its plan.
+// The accounts of a timeline: addresses, the busy times of the two servers, and the totals of its
+// plan.
 #pragma once
 
 #include <memory>
@@ -11,24 +12,27 @@
 
 namespace hetsgd {
 
+// Times are in seconds from the start of the iteration. Tensors and steps are numbers of the
+// training step.
 class Ledger {
  public:
-  // `arenas`: groups and arenas in place of best fit.
+  // `arenas`: use Dymem's groups and arenas instead of best fit.
   Ledger(const PlanRequest& request, bool arenas);
 
   bool is_resident(int tensor) const { return blocks_[at(tensor)].resident; }
-  // Whether the pool has room; the tensor is resident then, and of this step's account.
+  // Returns whether the pool has room. If so, the tensor is resident then, and counts for this
+  // step.
   bool allocate(int tensor, Pass pass, int step, double time);
   void release(int tensor, double time);
-  // A resident map goes without having been used.
+  // Drops a resident map that has not been used.
   void cancel(int tensor, double time);
 
-  // The convolution algorithm of a step and its workspace, for as long as it computes. False: what
-  // is required does not fit.
+  // Chooses the convolution algorithm of a step and takes its workspace while it computes. False if
+  // the required workspace does not fit.
   bool take_workspace(int step, double time);
   void release_workspace(double time);
 
-  // All three return the end. compute_again: the forward pass of a node, before the step.
+  // All three return the end time. compute_again runs the forward pass of a node before the step.
   double compute(int step, double start);
   double compute_again(int node, int step, double start);
   double transfer(InstructionKind kind, int tensor, int step, double not_before);
@@ -63,7 +67,7 @@ class Ledger {
   std::vector<Block> blocks_;  // by tensor
   MemoryPlan plan_;
   std::uint64_t live_ = 0;
-  ConvolutionAlgorithm algorithm_;  // of the step that computes
+  ConvolutionAlgorithm algorithm_;  // of the step that is computed
   std::uint64_t workspace_offset_ = 0, workspace_bytes_ = 0;
   double transfers_end_ = 0;
   int step_ = 1;

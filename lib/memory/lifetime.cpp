@@ -75,12 +75,13 @@ class LifetimeBuilder {
     }
   }
 
-  // Called for users before inputs, so that the gradient of the node's output has its tensor.
+  // Must be called for users before inputs, so that the gradient of the node's output has its
+  // tensor.
   void add_gradients_of_inputs(int node) {
     for (const int from : graph_.node(node).from) {
       int& gradient = gradient_[at(from)];
       if (gradient >= 0 || (from == 0 && !result_.options.input_gradient)) continue;
-      // Where this node is the only consumer, it decides; else the sum has a buffer of its own.
+      // If this node is the only consumer, it decides. Else the sum has a buffer of its own.
       const bool takes_over =
           from == graph_.node(node).from.front() && gradient_in_place(graph_, node);
       if (!takes_over) {
@@ -154,12 +155,12 @@ class LifetimeBuilder {
   }
 
   const Graph& graph_;
-  std::vector<int> order_, mask_, gradient_;  // tensors of a node; -1: none
+  std::vector<int> order_, mask_, gradient_;  // tensors by node; -1: none
   TrainingStep result_;
 };
 
-// A map, its gradient and a mask of each node, and what an lstm keeps of its steps: within this
-// bound no sum of bytes leaves 64 bits.
+// Within this bound on a map, its gradient and a mask of each node, and the steps that an lstm
+// keeps, no sum of bytes exceeds 64 bits.
 void check_bytes(const Graph& graph, std::int64_t batch) {
   constexpr auto kMost = static_cast<double>(std::uint64_t{1} << 60);
   double numbers = 0;
@@ -192,17 +193,18 @@ std::uint64_t TrainingStep::need(int number) const {
 }
 
 // No policy moves a gradient or a mask, so one that waits between two of its uses takes its bytes.
-// That is what binds ResNets: while a block's last bn goes backward (its X, G of its output and of
-// its input: three maps of 306 MiB for ResNet-50 and 100 images), the gradient of the block's
-// input, to which the shortcut has added, waits as a fourth one. Networks without shortcuts have
-// no such gradient, and their bound is the largest need of a step.
+// This gradient sets the bound of ResNets. While a block's last bn goes backward, its X, G of its
+// output and G of its input are three maps of 306 MiB for ResNet-50 and 100 images. The gradient of
+// the block's input, to which the shortcut has added, waits as a fourth one. Networks without
+// shortcuts have no such gradient, and their bound is the largest need of a step.
 std::uint64_t TrainingStep::lower_bound() const {
   return lower_bound([](const StepTensor&) { return true; });
 }
 
 std::uint64_t TrainingStep::lower_bound(
     const std::function<bool(const StepTensor&)>& gives_way) const {
-  // What begins at a step less what has ended before it; the sum up to a step is what it holds.
+  // By step: bytes that begin to be held at it, less bytes that ended before it. The prefix sum is
+  // what the step holds.
   std::vector<std::int64_t> change(steps.size() + 1, 0);
   const auto hold = [&](int first, int last, std::uint64_t bytes) {
     change[at(first)] += static_cast<std::int64_t>(bytes);
@@ -241,7 +243,8 @@ TrainingStep training_step(const Graph& graph, const LifetimeOptions& options) {
 std::vector<int> execution_order(const Graph& graph) {
   std::vector<std::size_t> arrivals(static_cast<std::size_t>(graph.size()), 0);
   std::vector<int> order;
-  std::vector<int> stack{0};  // the last one is visited next: as deep as the network, not recursive
+  // The last node is visited next. A stack, because recursion would be as deep as the network.
+  std::vector<int> stack{0};
   while (!stack.empty()) {
     const int node = stack.back();
     stack.pop_back();

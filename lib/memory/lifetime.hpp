@@ -4,7 +4,7 @@
 //           backward in the exact reverse.
 // Tensors : F_i, the feature map of node i; G_i, the gradient of the loss by F_i, to which all
 //           consumers of F_i add; masks and statistics. Parameters, their gradients and the
-//           optimizer's buffers are outside of the plan.
+//           optimizer's buffers are not part of the plan.
 // In place: relu, lrn and the first input of add take over the gradient of their output where that
 //           input has one consumer; softmax writes its gradient into its output.
 #pragma once
@@ -22,23 +22,23 @@ namespace hetsgd {
 
 enum class TensorKind { feature, gradient, mask };
 
-// How a feature map comes back whose memory the forward pass has given up (recomputation.hpp): it
-// does not, being kept or moved; it is made once for all backward steps that read it, or again for
-// each of them.
+// How a feature map comes back after the forward pass has dropped it (recomputation.hpp). no: it is
+// not dropped, but kept or moved. once: it is computed once for all backward steps that read it.
+// each_step: it is computed again for each of them.
 enum class Remade { no, once, each_step };
 
 struct StepTensor {
   TensorKind kind;
-  int node;  // whose output it is, or the gradient of that
+  int node;  // the node whose output, or whose output's gradient, this is
   std::uint64_t bytes;
-  // Ascending; production is one of them. The input's map is there before step 1, and is used by
-  // its consumers alone.
+  // Steps in ascending order, production included. The input's map exists before step 1, and only
+  // its consumers use it.
   std::vector<int> forward_uses = {};
   std::vector<int> backward_uses = {};
   bool reclaimed =
       false;  // of fc, softmax, dropout, a bn's statistics, and maps that stay for them
-  // Of a feature map: its last forward consumer is fc, softmax or dropout (or it has none), so that
-  // it is not moved.
+  // Feature maps: its last forward consumer is fc, softmax or dropout (or it has none), so that it
+  // is not moved.
   bool kept = false;
   Remade remade = Remade::no;
 
@@ -54,9 +54,9 @@ struct Step {
   int node;
   Pass pass;
   std::vector<int> uses;      // tensors that it reads or writes, each once
-  std::vector<int> reads;     // of these, the feature maps that a backward step needs
+  std::vector<int> reads;     // the feature maps among them that a backward step needs
   std::vector<int> produces;  // tensors whose first use this is
-  std::vector<int> again;     // nodes whose maps are made again before it, in their order
+  std::vector<int> again;     // nodes whose maps are computed again before it, in order
 };
 
 struct LifetimeOptions {
@@ -65,17 +65,17 @@ struct LifetimeOptions {
   bool input_gradient = false;
 };
 
-// Everything about a step of training that does not depend on a policy.
+// Everything about a training step that does not depend on a policy.
 struct TrainingStep {
   const Graph* graph = nullptr;
   LifetimeOptions options;
   std::vector<StepTensor> tensors;
-  std::vector<Step> steps;   // [0] is unused, so that numbers are those of the papers
-  std::vector<int> feature;  // of a node: the tensor F_i
+  std::vector<Step> steps;   // [0] is unused, so that numbers match the papers
+  std::vector<int> feature;  // by node: the tensor F_i
   std::vector<int> gradient,
-      mask;  // of a node: G_i, which may be another's, and its mask; -1: none
-  std::vector<int> forward_step_of;  // of a node; the input's is 0
-  std::vector<int> convolutions;     // by forward step: those up to it; [0] is 0
+      mask;                          // by node: G_i, which may be another's, and its mask; -1: none
+  std::vector<int> forward_step_of;  // by node; the input's is 0
+  std::vector<int> convolutions;     // by forward step: convolutions up to it; [0] is 0
 
   int forward_steps() const { return static_cast<int>(steps.size() - 1) / 2; }
   int total_steps() const { return static_cast<int>(steps.size()) - 1; }
@@ -85,13 +85,13 @@ struct TrainingStep {
   int convolutions_up_to(int step) const { return convolutions[at(step)]; }
   std::uint64_t feature_bytes() const;  // of all F
   std::uint64_t need(int step) const;   // bytes that the step uses
-  // Of any plan that moves feature maps alone: the most bytes that a step uses, together with the
-  // gradients and masks that wait meanwhile.
+  // A lower bound for every plan that moves only feature maps: the most bytes that a step uses,
+  // together with the gradients and masks that wait meanwhile.
   std::uint64_t lower_bound() const;
-  // The same where only those feature maps move, or are dropped and made again, for which
-  // `gives_way` holds. Takes time linear in the tensors and their uses.
+  // The same if only feature maps for which `gives_way` holds are moved, or dropped and computed
+  // again. Takes time linear in the tensors and their uses.
   std::uint64_t lower_bound(const std::function<bool(const StepTensor&)>& gives_way) const;
-  std::uint64_t tensor_bytes() const;         // of all tensors, as if each had memory of its own
+  std::uint64_t tensor_bytes() const;         // of all tensors, if none shared memory
   bool gives_input_gradient(int node) const;  // whether any input of the node has a gradient
 };
 
@@ -100,9 +100,9 @@ TrainingStep training_step(const Graph& graph, const LifetimeOptions& options);
 
 // The order in which the nodes of a network are computed.
 
-// Depth first from the input: a join waits for its last branch, branches come in the order of the
-// node list (paper 004, algorithm 2, with the count of arrivals compared to the number of inputs).
-// Node indices, the input's first.
+// Depth first from the input. A join waits for its last branch, and branches come in the order of
+// the node list. This is Dymem's algorithm 2, with the count of arrivals compared to the number of
+// inputs. The result has node indices, the input's first.
 std::vector<int> execution_order(const Graph& graph);
 
 }  // namespace hetsgd

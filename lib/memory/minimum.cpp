@@ -9,8 +9,8 @@ namespace hetsgd {
 
 namespace {
 
-// The most bytes that a step needs under the policy, whose other maps lie still from their first to
-// their last use: less is too little for any plan of it.
+// The most bytes that a step needs under the policy, if all maps that it never moves stay from
+// their first to their last use. No plan of the policy fits in less.
 std::uint64_t bytes_needed(const Policy& policy, const PlanRequest& request) {
   const TrainingStep& training = *request.training;
   if (policy.caches(request) || request.recompute != Recomputation::none) {
@@ -40,7 +40,7 @@ std::optional<std::uint64_t> minimum_capacity(const Policy& policy, PlanRequest 
 }
 
 std::int64_t largest_batch(const std::function<bool(std::int64_t)>& fits, std::int64_t most) {
-  std::int64_t low = 0, high = 1;  // low fits, high is tried
+  std::int64_t low = 0, high = 1;  // low fits, high is tried next
   while (high <= most && fits(high)) {
     low = high;
     high *= 2;

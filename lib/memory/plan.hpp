@@ -22,7 +22,7 @@ struct StepTime {
   double convolution_s = 0, other_s = 0;
 };
 
-// What a device and its link make of a training step; memory/ knows no profiles.
+// The times of a training step on a device and its link; memory/ knows no profiles.
 struct StepTimes {
   std::vector<StepTime> steps;  // by number; [0] is unused
   double link_latency_s = 0;
@@ -32,71 +32,75 @@ struct StepTimes {
   }
 };
 
-// memory: no workspace. performance: the fastest, whose workspace is required. dynamic: the fastest
-// whose workspace fits when the step begins (paper 004, 4.2.2).
+// Which convolution algorithm runs. memory: one without workspace. performance: the fastest, whose
+// workspace is required. dynamic: the fastest whose workspace fits when the step begins (Dymem,
+// 4.2.2).
 enum class ConvolutionMode { memory, performance, dynamic };
 
-// Of Dymem, when memory runs short. cancel: the forward pass waits for offloads under way, the
-// backward pass drops resident prefetches. restart: the plan fails, as the paper's, which then
+// How Dymem handles a shortage of memory. cancel: the forward pass waits for offloads in flight,
+// the backward pass drops resident prefetches. restart: the plan fails, as in the paper, which then
 // starts the iteration again (minimum.hpp).
 enum class OnShortage { cancel, restart };
 
-// Of SuperNeurons: outputs of convolutions move, or whatever was used least recently, and only when
-// memory runs short (its section 3.3.2).
+// The tensor cache of SuperNeurons (its section 3.3.2). off: outputs of convolutions move. lru: the
+// least recently used map moves, and only when memory runs short.
 enum class TensorCache { off, lru };
 
-// Of SuperNeurons: what lies between checkpoints stays, or is dropped in the forward pass and
-// computed again (its section 3.4; recomputation.hpp).
+// Recomputation in SuperNeurons (its section 3.4; recomputation.hpp). none: maps between
+// checkpoints stay. cost: they are dropped in the forward pass and computed again.
 enum class Recomputation { none, cost };
 
+// The input of a planner. `training` and `times` must outlive the call; `capacity` is in bytes.
 struct PlanRequest {
   const TrainingStep* training = nullptr;
   const StepTimes* times = nullptr;
   std::uint64_t capacity = 0;
   ConvolutionMode convolution = ConvolutionMode::memory;
-  // Of a node: how many of its algorithms, fastest first, are passed over (vDNN's search); empty:
-  // none. Counts with `performance`.
+  // By node: how many of its algorithms, fastest first, are skipped (vDNN's search). Empty: none.
+  // Used with `performance`.
   std::vector<int> lowered = {};
   int prefetch_convs = 2;  // Dymem's window
-  bool best_fit = false;   // Dymem without its arenas
+  bool best_fit = false;   // Dymem without arenas
   OnShortage on_shortage = OnShortage::cancel;
   TensorCache tensor_cache = TensorCache::off;
   Recomputation recompute = Recomputation::none;
   std::optional<std::uint64_t> allocation_order = std::nullopt;  // seed of shuffled allocations
   double jitter = 0;  // sigma of a lognormal factor on every time
   std::uint64_t jitter_seed = 0;
-  bool record = false;  // instructions and steps; else totals alone
+  bool record = false;  // record instructions and steps, else only totals
 };
 
-// recompute: the forward pass of the node whose feature map the tensor is, before the step.
+// recompute: the forward pass of the node whose feature map is the tensor, run before the step.
 enum class InstructionKind { allocate, compute, recompute, offload, fetch, release };
 
 struct Instruction {
   InstructionKind kind;
   int step;
-  int tensor = -1;  // compute: none; of a workspace: kWorkspaceTensor
+  int tensor = -1;  // compute: none; a workspace: kWorkspaceTensor
   std::uint64_t offset = 0, bytes = 0;
   double start_s = 0, end_s = 0;
   Mobility mobility = Mobility::workspace;      // allocate, release
-  std::uint64_t used_bytes = 0, gap_bytes = 0;  // of the pool afterwards
+  std::uint64_t used_bytes = 0, gap_bytes = 0;  // of the pool after the instruction
   bool operator==(const Instruction&) const = default;
 };
 inline constexpr int kWorkspaceTensor = -2;
 
+// One step of a recorded plan.
 struct StepRecord {
   double start_s = 0, seconds = 0;
-  std::uint64_t live_bytes = 0, used_bytes = 0;  // the most while it lasted
+  std::uint64_t live_bytes = 0, used_bytes = 0;  // maxima during the step
 };
 
-// Why a plan ended before its time.
+// The request that did not fit; the plan ended there.
 struct Shortage {
   int step = 0;
   std::uint64_t request_bytes = 0;
   double unusable = 0;  // U_f of the request
 };
 
+// The result of a planner. Without `shortage` the plan fits; otherwise it ends at the shortage.
 struct MemoryPlan {
-  std::optional<Shortage> shortage;  // empty: it fits
+  std::optional<Shortage> shortage;  // empty: the plan fits
   std::uint64_t peak_bytes = 0, backward_peak_bytes = 0, peak_live_bytes = 0;
   int peak_live_step = 0;
   double fragmentation_at_peak = 0;  // 1 - live / used
@@ -107,7 +111,7 @@ struct MemoryPlan {
   std::uint64_t workspace_peak_bytes = 0;
   double compute_s = 0, transfer_s = 0, overlap_s = 0, iteration_s = 0;
   double convolution_s = 0;                         // of all conv steps
-  std::array<int, kConvolutionKinds> algorithms{};  // conv steps that used each
+  std::array<int, kConvolutionKinds> algorithms{};  // number of conv steps that used each
   std::vector<StepRecord> steps;                    // by number, if recorded; [0] is unused
   std::vector<Instruction> instructions;            // if recorded
 

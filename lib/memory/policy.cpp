@@ -1,4 +1,4 @@
-// The list of policies, and those of them that others are compared with.
+// The list of policies, and the policies that serve as baselines.
 //
 //   none        every feature map, gradient and mask has memory of its own for the whole iteration
 //   shared      as Torch and as vDNN's baseline: every feature map (relu in place), two gradient
@@ -7,7 +7,7 @@
 //   liveness    a tensor has memory from its first to its last use, best fit, and stays on the
 //               device. Source: SuperNeurons (PPoPP 2018), section 3.2.
 //   sequential  vdnn-all on one server, without prefetch: the times of computing and of transfers
-//               add up. The baseline of paper 004, figure 4.6.
+//               add up. The baseline of Dymem, figure 4.6.
 #include "memory/policy.hpp"
 
 #include <algorithm>

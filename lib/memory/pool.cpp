@@ -33,7 +33,7 @@ class BestFit final : public Pool {
     free_.put({offset, rounded(bytes, unit_)});
   }
 
-  // Up to the end of the highest block.
+  // The bytes up to the end of the highest block.
   std::uint64_t used() const override { return capacity_ - gap(); }
   std::vector<FreeBlock> free_blocks() const override { return free_.blocks(); }
   std::uint64_t gap() const override {
@@ -53,7 +53,8 @@ std::unique_ptr<Pool> make_best_fit(std::uint64_t capacity, std::uint64_t unit) 
   return std::make_unique<BestFit>(capacity, unit);
 }
 
-// Paper: 004, 4.1.3.3, figure 4.3: the main space with two arenas, and the incremental space.
+// Paper: Dymem (Yang 2022), 4.1.3.3, figure 4.3: the main space with two arenas, and the
+// incremental space.
 //
 //   0 [ low arena ) L [ gap ) U [ high arena ) capacity   incremental: capacity ...
 

@@ -1,4 +1,4 @@
-// A memory pool: requests in, offsets out. Nothing is stored; the planner runs it ahead of time.
+// A memory pool: requests in, offsets out. It stores nothing; the planner runs it ahead of time.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,30 @@
 
 namespace hetsgd {
 
-// Where an allocation belongs (paper 004, 4.1.3.2), for the pass that it is made in.
+// The group of an allocation (Dymem, 4.1.3.2) in the pass in which it is made.
 enum class Mobility { movable, temporary, reclaimed, workspace };
 
 inline constexpr std::uint64_t kPoolUnit = 512;  // bytes; requests round up to it
 
+// A free range of addresses, in bytes.
 struct FreeBlock {
   std::uint64_t offset, bytes;
   bool operator==(const FreeBlock&) const = default;
 };
 
+// Addresses from 0 on. release() must get the offset, size and mobility of the allocation.
 class Pool {
  public:
   virtual ~Pool() = default;
-  // The offset of `bytes`, rounded up to the pool's unit (at least one); empty: no block fits.
+  // The offset of `bytes`, rounded up to the pool's unit (at least one unit). Empty: no block fits.
   virtual std::optional<std::uint64_t> allocate(std::uint64_t bytes, Mobility mobility) = 0;
   virtual void release(std::uint64_t offset, std::uint64_t bytes, Mobility mobility) = 0;
-  virtual std::uint64_t used() const = 0;  // bytes that the pool takes now, holes included
+  virtual std::uint64_t used() const = 0;                  // bytes in use, holes included
   virtual std::vector<FreeBlock> free_blocks() const = 0;  // by address
   virtual std::uint64_t gap() const = 0;  // between the lowest and the highest arena
 
-  // Equation 4.1: the share of the free bytes in blocks too small for the request; 0 when nothing
-  // is free.
+  // Equation 4.1: the share of the free bytes that lie in blocks too small for the request; 0 if
+  // nothing is free.
   double unusable(std::uint64_t request) const;
 };
 
@@ -38,13 +40,13 @@ inline constexpr std::uint64_t rounded(std::uint64_t bytes, std::uint64_t unit) 
   return bytes == 0 ? unit : (bytes + unit - 1) / unit * unit;
 }
 
-// CNMeM's: of the free blocks the smallest that fits, ties lowest, its low end. Mobility is
-// ignored.
+// A pool that works as CNMeM: the smallest free block that fits, the lowest of equal ones, its low
+// end. It ignores mobility.
 std::unique_ptr<Pool> make_best_fit(std::uint64_t capacity, std::uint64_t unit = kPoolUnit);
 
-// Paper 004, 4.1.3.3: a low arena for movable tensors and a high one for temporary ones, with the
-// gap between them, of `capacity` bytes together; each reclaimed tensor has a block of its own
-// outside, whose offset is `capacity` or more, and which counts as used alone.
+// The arenas of Dymem, 4.1.3.3: a low arena for movable tensors and a high one for temporary ones,
+// with the gap between them, of `capacity` bytes together. Each reclaimed tensor has a block of its
+// own outside, whose offset is `capacity` or more and which only counts as used.
 std::unique_ptr<Pool> make_arenas(std::uint64_t capacity, std::uint64_t unit = kPoolUnit);
 
 // The free blocks of a range of addresses, merged with their neighbours.
@@ -79,7 +81,7 @@ class FreeBlocks {
     return end - bytes;
   }
 
-  // Merges with both neighbours; returns the merged block's index.
+  // Adds a block, merges it with both neighbours, and returns the merged block's index.
   std::size_t put(FreeBlock freed) {
     std::size_t i = 0;
     while (i < blocks_.size() && blocks_[i].offset < freed.offset) ++i;

@@ -52,7 +52,7 @@ class RecomputationBuilder {
     return result_.tensors[static_cast<std::size_t>(map_of(node))];
   }
 
-  // Up to the last node whose map a backward step reads.
+  // The segment after `node`, up to the last node whose map a backward step reads.
   std::vector<int> segment_from(int node) {
     std::vector<int> segment;
     for (; !is_checkpoint(graph_, node); node = graph_.consumers(node).front()) {
@@ -70,13 +70,13 @@ class RecomputationBuilder {
     for (const int node : segment) {
       if (!tensor_of(node).backward_uses.empty()) tensor_of(node).remade = remade;
     }
-    // The last map is read before the others are.
+    // The last map of the segment is read before the others.
     const int first = tensor_of(segment.back()).backward_uses.front();
     const int last = remade == Remade::once ? first : result_.total_steps();
     for (int k = first; k <= last; ++k) compute_again(k, checkpoint, segment);
   }
 
-  // Before step k, the segment as far as the step reads it.
+  // Before step k, computes the segment again as far as the step reads it.
   void compute_again(int k, int checkpoint, const std::vector<int>& segment) {
     Step& step = result_.steps[at(k)];
     std::size_t count = segment.size();
@@ -106,13 +106,16 @@ TrainingStep with_recomputation(const TrainingStep& training) {
   return RecomputationBuilder(training).build();
 }
 
-// Policy `superneurons`: liveness, and the outputs of convolutions move to the host once they are
-// made; at a convolution's backward step the map of the one before it is fetched, else on demand.
-// With the tensor cache, nothing moves until memory runs short; then the maps that were used least
-// recently do. With recomputation, what lies between checkpoints is dropped and computed again.
-// Source     : SuperNeurons (PPoPP 2018), sections 3.3 and 3.4, as paper 004 compares with it
+// Policy `superneurons`. It frees tensors after their last use. Outputs of convolutions move to the
+// host once they are made. At a convolution's backward step the map of the preceding convolution is
+// fetched; other maps are fetched on demand. With the tensor cache, nothing moves until memory runs
+// short; then the least recently used maps do. With recomputation, maps between checkpoints are
+// dropped and computed again.
+//
+// Source     : SuperNeurons (PPoPP 2018), sections 3.3 and 3.4, as Dymem compares with it
 //              (4.2.1: without recomputation, the default).
-// Deviations : the cache keeps maps that the forward pass will read again, and those that were
+// Deviations : the cache keeps maps that the forward pass will read again, and maps that were
+//              computed again.
 //              computed again.
 
 namespace {

@@ -24,8 +24,8 @@ namespace {
 //              in pool --cancelled before it was of use, the latest next use first--> in the queue
 //              in pool --after its last use--> gone
 //
-// A map in the pool is under way until its arrival; fetched_ stays. A cache (evict_one) has the way
-// out of the pool in both passes, and fetches for the step that is to come alone.
+// A map in the pool is in flight until its arrival; fetched_ stays set. With a cache, evict_one
+// moves maps out of the pool in both passes, and only maps for the next step are fetched.
 class Timeline final : public FetchQueue {
  public:
   Timeline(const Policy& policy, const PlanRequest& request)
@@ -83,7 +83,7 @@ class Timeline final : public FetchQueue {
 
   bool allocate(int id, Pass pass) { return ledger_.allocate(id, pass, step_, now_); }
 
-  // What a step makes or fetches, in the order in which it asks for memory.
+  // The tensors that a step makes or fetches, in the order in which they are allocated.
   std::vector<int> in_order(std::vector<int> tensors, Pass pass) {
     if (policy_.traits().groups_tensors) sort_allocations(training_, pass, tensors);
     if (request_.allocation_order) {
@@ -127,7 +127,7 @@ class Timeline final : public FetchQueue {
     return true;
   }
 
-  // Makes room in the forward pass: by the next offload that ends, or by the cache.
+  // Makes room in the forward pass: by waiting for the next offload to end, or by the cache.
   bool wait_or_evict() {
     if (offloads_.empty()) return evict_one();
     if (restarts()) return false;
@@ -136,7 +136,7 @@ class Timeline final : public FetchQueue {
     return true;
   }
 
-  // The cache's least recently used map goes to the host, once, and its memory is free.
+  // Moves the cache's least recently used map to the host, once, and frees its memory.
   bool evict_one() {
     if (!policy_.caches(request_)) return false;
     const Step& step = training_.step(step_);
@@ -146,7 +146,7 @@ class Timeline final : public FetchQueue {
       if (!ledger_.is_resident(id) || tensor.last_use() <= step_) continue;
       if (tensor.remade != Remade::no) continue;
       if (std::find(step.uses.begin(), step.uses.end(), id) != step.uses.end()) continue;
-      // In the forward pass maps are fetched by nobody.
+      // In the forward pass maps are never fetched.
       if (step.pass == Pass::forward && tensor.forward_uses.back() > step_) continue;
       const int used = last_use_before(tensor, step_);
       if (used < oldest) {
@@ -197,14 +197,14 @@ class Timeline final : public FetchQueue {
     }
   }
 
-  // Releases what has arrived on the host by `time` and has no forward use left.
+  // Releases maps that have arrived on the host by `time` and have no forward use left.
   void end_offloads(double time) {
     while (!offloads_.empty() && offloads_.front().end_s <= time) {
       const int id = offloads_.front().tensor;
       const double end = offloads_.front().end_s;
       offloads_.pop_front();
       on_host_[at(id)] = true;
-      // That of the current step is released at its end.
+      // A map of the current step is released at the step's end.
       if (training_.tensor(id).forward_uses.back() < step_) ledger_.release(id, end);
     }
   }
@@ -230,7 +230,7 @@ class Timeline final : public FetchQueue {
     policy_.search(request_, training_.total_steps() + 1 - k, *this);
     for (const int id : demanded) now_ = std::max(now_, fetch(id, now_));
     for (const int id : step.reads) {
-      now_ = std::max(now_, ledger_.arrival(id));  // a prefetch may be under way
+      now_ = std::max(now_, ledger_.arrival(id));  // a prefetch may be in flight
     }
     start_fetches(now_, true);
     while (!ledger_.take_workspace(k, now_)) {
@@ -257,8 +257,8 @@ class Timeline final : public FetchQueue {
     return true;
   }
 
-  // Makes the dropped maps that the step reads, from the checkpoint before them on. What lies
-  // between goes as soon as the next map is there.
+  // Computes the dropped maps that the step reads, from the preceding checkpoint on. A map in
+  // between is released once the next one is there.
   bool compute_again(const Step& step) {
     const Graph& graph = *training_.graph;
     const auto input_of = [&](int node) {
@@ -284,8 +284,9 @@ class Timeline final : public FetchQueue {
     return true;
   }
 
-  // Starts queued fetches whose turn comes before `until`, or the first alone, at once. Without
-  // blocking all of them start at once, one behind the other, and what does not fit is passed over.
+  // Starts queued fetches whose turn comes before `until`, or only the first, at once. Without
+  // blocking, all of them start at once, one after the other, and those that do not fit are
+  // skipped.
   void start_fetches(double until, bool at_once) {
     while (!queue_.empty()) {
       const double start = std::max(now_, ledger_.transfers_end());
@@ -305,7 +306,8 @@ class Timeline final : public FetchQueue {
     return ledger_.transfer(InstructionKind::fetch, id, step_, time);
   }
 
-  // Drops the resident prefetch with the latest next use, back into the queue's front.
+  // Drops the resident prefetch with the latest next use, and puts it back at the front of the
+  // queue.
   bool cancel_one(const Step& step) {
     if (!policy_.traits().cancels || restarts()) return false;
     int victim = -1, latest = 0;
@@ -313,7 +315,7 @@ class Timeline final : public FetchQueue {
       if (!fetched_[at(id)] || !ledger_.is_resident(id)) continue;
       if (std::find(step.uses.begin(), step.uses.end(), id) != step.uses.end()) continue;
       const std::vector<int>& uses = training_.tensor(id).backward_uses;
-      if (uses.front() < step_) continue;  // it has been of use, and waits for the next one
+      if (uses.front() < step_) continue;  // it has been used, and waits for its next use
       if (uses.front() > latest) {
         latest = uses.front();
         victim = id;
@@ -334,7 +336,7 @@ class Timeline final : public FetchQueue {
   std::deque<int> queue_;                         // of fetches
   std::vector<bool> queued_, fetched_, on_host_;  // by tensor
   int searched_;
-  std::deque<Offload> offloads_;  // under way, in the order of their ends
+  std::deque<Offload> offloads_;  // in flight, in the order of their ends
   double now_ = 0;
   int step_ = 0;
 };
@@ -343,7 +345,7 @@ class Timeline final : public FetchQueue {
 
 MemoryPlan run_timeline(const Policy& policy, const PlanRequest& request) {
   if (const auto total = policy.total_bytes(request)) {
-    // The times are those of a pool without an end; the sizes are sums.
+    // The times are those of a pool without limit; the sizes are sums.
     PlanRequest roomy = request;
     constexpr std::uint64_t kRoom = std::uint64_t{1} << 50;
     roomy.capacity = kRoom;

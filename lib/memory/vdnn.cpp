@@ -1,12 +1,12 @@
-// Policies `vdnn-all`, which moves the inputs of all feature layers, `vdnn-conv`, of convolutions
-// alone, and `vdnn`.
+// The policies `vdnn-all` (moves the inputs of all feature layers), `vdnn-conv` (of convolutions
+// only), and `vdnn`.
 //
 // Paper      : M. Rhu and others: vDNN, MICRO 2016.
 // Implements : a map moves while its last forward consumer computes; a step ends when both servers
 //              are idle; backward steps fetch the maps of one earlier step each (its
 //              findPrefetchLayer). `vdnn` is the dynamic policy: the first of its configurations
 //              that fits.
-// Deviations : a fetch that does not fit is passed over, and made when its step begins.
+// Deviations : a fetch that does not fit is skipped, and made when its step begins.
 #include <utility>
 
 #include "core/rank_index.hpp"
@@ -71,10 +71,10 @@ class DynamicVdnnPolicy final : public Policy {
   }
 
  private:
-  // Lowers the algorithm of one convolution after the other until the plan fits.
+  // Lowers the algorithm of one convolution after another until the plan fits.
   static std::optional<MemoryPlan> lowered(const Policy& policy, PlanRequest trial) {
     const TrainingStep& training = *trial.training;
-    const bool record = std::exchange(trial.record, false);  // of the one that fits alone
+    const bool record = std::exchange(trial.record, false);  // only the plan that fits is recorded
     trial.lowered.assign(static_cast<std::size_t>(training.graph->size()), 0);
     for (int k = 1; k <= training.forward_steps(); ++k) {
       const int node = training.step(k).node;

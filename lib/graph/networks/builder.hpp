@@ -1,4 +1,4 @@
-// What the builders of networks share: a graph that grows at its last node.
+// Shared by the builders of networks: a graph that grows at its last node.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ class Builder {
   Builder(std::string name, Shape input) : graph_(std::move(name), input) {}
 
   int last() const { return graph_.size() - 1; }
-  // Below, `from` < 0 stands for the last node. All return the new node's index.
+  // In the functions below, `from` < 0 stands for the last node. All return the new node's index.
   int conv(std::int64_t channels, std::array<std::int64_t, 2> kernel, std::int64_t stride = 1,
            std::array<std::int64_t, 2> padding = {0, 0}, bool bias = false, int from = -1);
   int square_conv(std::int64_t channels, std::int64_t kernel, std::int64_t stride,
@@ -33,7 +33,7 @@ class Builder {
   int join(NodeType type, std::vector<int> from);
   int subsample(std::int64_t channels, std::int64_t stride, int from);
   int lstm(std::int64_t units);
-  // Puts a node of the given attributes in; its name is its type and its number.
+  // Appends a node with the given attributes; its name is its type and its number.
   int put(Node node, int from = -1);
 
   const Shape& shape(int index) const { return graph_.node(index).shape; }
@@ -45,19 +45,20 @@ class Builder {
 
 enum class Shortcut { projected, padded };  // B: conv 1x1; A: subsample and zero channels
 
-// The keys of built-in networks set these. A network has some of them, with defaults of its own.
+// The values that the keys of built-in networks set. A network has some of the keys, with its own
+// defaults.
 struct Settings {
   int classes = 1000;
   bool bn = true;
-  int size = 32;   // of an image's sides; of a frame
-  int groups = 1;  // of conv 2, 4 and 5
+  int size = 32;   // side of an image; elements of a frame
+  int groups = 1;  // groups of the convolutions 2, 4 and 5
   Shortcut shortcut = Shortcut::projected;
-  bool stride_first = false;  // of a bottleneck the 1x1 has the stride, not the 3x3
+  bool stride_first = false;  // in a bottleneck the 1x1 has the stride, not the 3x3
   int steps = 0, units = 0, dense = 0;
   double dropout = 0;
 };
 
-// The keys of a network.
+// Declares the keys of a network.
 using Declare = std::function<void(OptionSet& set, Settings& settings)>;
 inline void declare_classes(OptionSet& set, Settings& settings) {
   set.add("classes", settings.classes, "").range(2, 1e6);
@@ -70,7 +71,7 @@ struct Network {
   std::function<Graph(const std::string& name, const Settings& settings)> build;
 };
 
-// One file per family.
+// Each family has a file of its own.
 void add_lenets(std::vector<Network>& list);
 void add_alexnet_and_vggs(std::vector<Network>& list);
 void add_resnets(std::vector<Network>& list);

@@ -4,7 +4,8 @@
 namespace hetsgd::networks {
 namespace {
 
-// One convolution of a branch. Without padding it is "valid", else its output has its input's size.
+// One convolution of a branch. Without padding it is "valid", else its output has the size of its
+// input.
 struct Unit {
   std::int64_t channels;
   std::array<std::int64_t, 2> kernel;

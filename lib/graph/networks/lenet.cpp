@@ -1,4 +1,4 @@
-// LeNet-5 (LeCun and others 1998), and the variants of papers 001 and 002.
+// LeNet-5 (LeCun and others 1998), and the variants of Adasum and CROSSBOW.
 #include "graph/networks/builder.hpp"
 
 namespace hetsgd::networks {
@@ -20,7 +20,7 @@ Graph lenet_5(const std::string& name, const Settings& settings) {
   return net.finish();
 }
 
-// The MNIST example of Horovod, which paper 001 trains.
+// The MNIST example of Horovod, which Adasum trains.
 Graph lenet_001(const std::string& name, const Settings&) {
   Builder net(name, {1, 28, 28});
   net.square_conv(10, 5, 1, 0, true);

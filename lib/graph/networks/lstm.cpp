@@ -1,4 +1,4 @@
-// The recurrent model of paper 004, 5.5.2.3: features of a video's frames in, its class out.
+// The recurrent model of RNA (Yang 2022, 5.5.2.3): features of a video's frames in, its class out.
 #include "graph/networks/builder.hpp"
 
 namespace hetsgd::networks {
@@ -25,7 +25,7 @@ Graph lstm_video(const std::string& name, const Settings& settings) {
 }  // namespace
 
 void add_lstm(std::vector<Network>& list) {
-  // The mean length of UCF101's clips, and its classes.
+  // The mean length of UCF101's clips, and its number of classes.
   const Settings usual{
       .classes = 101, .size = 2048, .steps = 186, .units = 2048, .dense = 512, .dropout = 0.5};
   list.push_back(

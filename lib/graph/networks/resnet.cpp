@@ -25,7 +25,7 @@ class Residual {
     conv(channels, 3, 1);
     join(x, channels, stride);
   }
-  // `first`: of the two convolutions, whether the 1x1 has the stride, else the 3x3.
+  // `first`: whether the first convolution (1x1) has the stride instead of the second (3x3).
   void bottleneck(std::int64_t channels, std::int64_t stride, bool first) {
     const int x = net_.last();
     conv_relu(channels, 1, first ? stride : 1);
@@ -48,8 +48,8 @@ class Residual {
     }
     // The shortcut is the first input. In an identity block it has a second consumer, so that the
     // gradient of the sum cannot become its own, and the branch's gets a buffer, too. So a plan
-    // without sharing takes 7,832 MiB for ResNet-50 and 32 images, 7,510 with stride 1x1, which is
-    // the 7.5 GB of paper 002, section 4.5; with the branch first it would be 490 MiB less.
+    // without sharing takes 7,832 MiB for ResNet-50 and 32 images. With stride 1x1 it takes 7,510,
+    // the 7.5 GB of CROSSBOW, section 4.5. With the branch first it would be 490 MiB less.
     net_.join(NodeType::add, {other, main});
     net_.simple(NodeType::relu);
   }
@@ -59,7 +59,7 @@ class Residual {
   Shortcut shortcut_;
 };
 
-// Stages of basic blocks, each but the first of which halves the map.
+// Stages of basic blocks. Each but the first halves the map.
 Graph basic_network(const std::string& name, const Settings& settings,
                     const std::vector<int>& stages, int blocks) {
   Builder net(name, {3, settings.size, settings.size});
@@ -90,7 +90,7 @@ Network of_cifar(int layers) {
           }};
 }
 
-// The model of paper 003.
+// The model of ESync.
 Network resnet_18_cifar() {
   return {{"resnet-18-cifar", "of ESync, 3x32x32"},
           {.classes = 10},

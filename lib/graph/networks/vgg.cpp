@@ -1,5 +1,5 @@
 // AlexNet (Krizhevsky and others 2012, with two lrn) and VGG (Simonyan, Zisserman 2014, types D and
-// E; the small one for CIFAR of paper 002).
+// E; the small one for CIFAR as in CROSSBOW).
 #include "graph/networks/builder.hpp"
 
 namespace hetsgd::networks {
@@ -47,7 +47,7 @@ Graph alexnet(const std::string& name, const Settings& settings) {
   return net.finish();
 }
 
-// Convolutions of the five blocks.
+// The number of convolutions in each of the five blocks.
 using Depths = std::array<int, 5>;
 constexpr Depths kVgg16{2, 2, 3, 3, 3}, kVgg19{2, 2, 4, 4, 4};
 constexpr std::array<int, 5> kVggChannels{64, 128, 256, 512, 512};

@@ -23,7 +23,7 @@
 
 namespace hetsgd::cpu {
 
-// Where the pixels of one sample lie.
+// The places of the pixels of one sample.
 template <class Real>
 struct SampleImage {
   explicit SampleImage(const ConvolutionShape& s)
@@ -37,7 +37,7 @@ struct SampleImage {
       for (std::size_t w = 0; w < s.out_width; ++w) pixel.push_back(h * layout.pitch + w);
     }
   }
-  // The planes of X; `room` has `size` numbers.
+  // The planes of X; `room` has space for `size` elements.
   const Real* planes(const ConvolutionShape& s, const Real* X, Real* room) const {
     if (plain) return X;
     write_planes(s, layout, X, room);
@@ -46,13 +46,14 @@ struct SampleImage {
 
   PlaneLayout layout;
   bool plain;                      // X is its planes
-  std::size_t size;                // numbers of the planes of all channels, 0 where plain
-  std::size_t places;              // numbers of the planes of one channel
+  std::size_t size;                // elements of the planes of all channels, 0 if plain
+  std::size_t places;              // elements of the planes of one channel
   std::vector<std::size_t> base;   // of a filter's elements
   std::vector<std::size_t> pixel;  // of the output's pixels
 };
 
-// Parameter gradients of a batch in parts: sums of a panel [depth x width], then of its biases.
+// Parameter gradients of a batch in parts. Each part holds the sums of each panel [depth x width],
+// then of its biases.
 template <class Real>
 struct ChannelGradient {
   const ConvolutionShape& s;
@@ -63,7 +64,8 @@ struct ChannelGradient {
   std::size_t pixels() const { return image.pixel.size(); }
   std::size_t all_panels() const { return s.groups * panels.count(); }
   std::size_t sums() const { return s.groups * panels.lanes() * (s.depth() + 1); }
-  // Samples whose windows a tile sums over at once: as many as stay in the second cache.
+  // The number of samples whose windows a tile sums over at once: as many as stay in the second
+  // cache.
   std::size_t together() const {
     constexpr std::size_t kBytes = std::size_t{1} << 18;
     const std::size_t each = s.inputs() + pixels() * panels.lanes();
@@ -92,8 +94,8 @@ struct ChannelGradient {
     }
   }
 
-  // The gradient by the elements k .. of a panel's filters: to = beta to + alpha (the parts' sums in
-  // their order).
+  // The gradient by the elements k .. of a panel's filters: to = beta to + alpha (the sums of the
+  // parts, in their order).
   void finish(std::size_t panel, std::size_t k, std::size_t parts, const Real* from, Real alpha,
               Real beta, Real* to) const {
     const std::size_t group = panel / panels.count(), depth = s.depth();
@@ -118,7 +120,7 @@ struct ChannelGradient {
     });
   }
 
-  // Of one part, the sum of dY of filter o.
+  // The sum of dY of filter o in one part.
   Real bias(const Real* from, std::size_t o) const {
     const std::size_t group = o / panels.channels, at = o % panels.channels;
     Real found = 0;
@@ -131,8 +133,8 @@ struct ChannelGradient {
   }
 
  private:
-  // Adds `count` samples, the first of which is `sample` and has the planes x, to one panel's sums,
-  // or begins them.
+  // Adds `count` samples to the sums of one panel, or starts the sums. The first sample is
+  // `sample`, with the planes x.
   template <int vectors>
   void add(std::size_t group, std::size_t lane, std::size_t wanted, const Real* x,
            std::size_t sample, std::size_t count, Real* d, bool begins, Real* to) const {
@@ -179,8 +181,9 @@ class ChannelLanes {
  public:
   explicit ChannelLanes(const Cores& cores) : cores_(cores), scratch_(cores) {}
 
-  // Whether `channels` of a group fill registers better than output pixels do in rows of planes. A
-  // tile of a single vector reads more than it multiplies, and takes 0.7 of the time of two.
+  // Whether the `channels` of a group fill registers better than output pixels do in rows of
+  // planes. A tile of a single vector reads more than it multiplies, and takes 0.7 of the time of
+  // two.
   static bool suit(const ConvolutionShape& s, std::size_t channels) {
     constexpr std::size_t kSingle = 14, kPair = 20;  // tenths of a vector's time in a pair
     const PlaneLayout layout(s);
@@ -251,7 +254,7 @@ class ChannelLanes {
                           Real alpha, Real beta, Real* G, Real* g) {
     const SampleImage<Real> image(s);
     const ChannelGradient<Real> gradient{s, image, {s.out_channels / s.groups}, X, dY};
-    // Sums of several parts of the batch take memory. All numbers depend on the shape alone.
+    // Sums of several parts of the batch take memory. All limits depend on the shape alone.
     constexpr std::size_t kMostNumbers = std::size_t{1} << 22, kMostParts = 16;
     const std::size_t each = gradient.sums(), panels = gradient.all_panels();
     const std::size_t room = std::clamp<std::size_t>(kMostNumbers / each, 1, kMostParts / 2);
@@ -284,8 +287,8 @@ class ChannelLanes {
     Scratch<Real> weights;  // packed
   };
 
-  // Sums y [pixels of `range` x lanes] of one group, whose packed filters end with where the sums
-  // start.
+  // Sums y [pixels of `range` x lanes] of one group. The packed filters end with the values at
+  // which the sums start.
   static void forward_block(const SampleImage<Real>& image, const ChannelPanels<Real>& panels,
                             std::size_t depth, Range range, const Real* planes, const Real* packed,
                             Real* y) {
@@ -308,7 +311,7 @@ class ChannelLanes {
     }
   }
 
-  // sums [places x lanes] += what the output's gradient d of one group gives.
+  // sums [places x lanes] += the contributions of the output's gradient d of one group.
   static void spread_group(const SampleImage<Real>& image, const ChannelPanels<Real>& panels,
                            std::size_t taps, const std::vector<std::size_t>& step, const Real* d,
                            const Real* packed, Real* sums) {
@@ -330,7 +333,7 @@ class ChannelLanes {
     }
   }
 
-  // Of each group: of each panel [depth x width], then of all lanes the bias or 0.
+  // Packed filters. For each group: each panel [depth x width], then for all lanes the bias or 0.
   const Real* pack_filters(const ConvolutionShape& s, const ChannelPanels<Real>& panels,
                            const Real* W, const Real* bias) {
     const std::size_t lanes = panels.lanes(), depth = s.depth(), each = lanes * (depth + 1);
@@ -353,7 +356,7 @@ class ChannelLanes {
     return to;
   }
 
-  // Of each group and panel: [tap of the kernel][filter][width].
+  // Packed filters by tap, for each group and panel: [tap of the kernel][filter][width].
   const Real* pack_taps(const ConvolutionShape& s, const ChannelPanels<Real>& panels,
                         const Real* W) {
     const std::size_t filters = s.out_channels / s.groups, lanes = panels.lanes();

@@ -15,7 +15,7 @@
 
 namespace hetsgd::cpu {
 
-// Rows of a tile: the first `count` of them are wanted, the others repeat the last one.
+// Rows of a tile. The first `count` are wanted; the others repeat the last one.
 template <class Real>
 struct TileRows {
   const Real* from[kTileRows];
@@ -23,8 +23,8 @@ struct TileRows {
   std::size_t count;
 };
 
-// What a tile sums over: `segments` runs of `depth` terms; the strides lead from one run to the
-// next.
+// The terms of a tile's sums: `segments` runs of `depth` terms each. The strides lead from one run
+// to the next.
 template <class Real>
 struct TileDepth {
   std::size_t depth;
@@ -33,7 +33,7 @@ struct TileDepth {
   std::size_t segments = 1, from_stride = 0, b_stride = 0;
 };
 
-// `start`: [vectors * lanes] for every row; null: `to` as it is.
+// `start` holds [vectors * lanes] values for every row; null: the sums start with `to`.
 template <class Real, int vectors>
 void add_tile(const TileRows<Real>& rows, const TileDepth<Real>& sums, const Real* start) {
   constexpr std::size_t kWidth = vectors * kLanes<Real>;
@@ -72,7 +72,7 @@ void add_tile(const TileRows<Real>& rows, const TileDepth<Real>& sums, const Rea
   }
 }
 
-// tile(rows) for tiles that cover `count` rows, row i from(i) and to(i).
+// Calls tile(rows) for tiles that cover `count` rows; row i reads from(i) and writes to(i).
 template <class Real, class From, class To, class Tile>
 HETSGD_INLINE void for_tiles(std::size_t count, From&& from, To&& to, Tile&& tile) {
   constexpr std::size_t kRows = kTileRows;
@@ -88,8 +88,8 @@ HETSGD_INLINE void for_tiles(std::size_t count, From&& from, To&& to, Tile&& til
   }
 }
 
-// Channels of a group in lanes. Two vectors of them are a panel; where their number is odd, the last
-// one is a panel of its own.
+// The channels of a group in lanes. Two vectors of channels are a panel. If the number of vectors
+// is odd, the last one is a panel of its own.
 template <class Real>
 struct ChannelPanels {
   static constexpr std::size_t kPair = 2 * kLanes<Real>;

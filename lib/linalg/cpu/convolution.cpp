@@ -1,13 +1,13 @@
 // Convolutions of the CPU: tiles of sums over padded planes (planes.hpp), without windows copied
-// out (im2col) and without a library. Where channels fill registers, each has a lane
-// (channel_lanes.hpp), else pixels have:
+// out (im2col) and without a library. If channels fill registers, each has a lane
+// (channel_lanes.hpp). Otherwise pixels have lanes:
 //
 //   forward             sums [filters x q]       over the filter's elements
 //   input gradient      sums [channels x q]      over the filters, added to the planes
 //   parameter gradient  sums [filters x elements] over q, in the lanes of vectors
 //
-// Work is split by samples; parameter gradients by parts of the batch and of the filters that
-// depend on the shape alone, and are added up in their order. So no bit depends on the cores.
+// Work is split by samples. Parameter gradients are split by parts of the batch and of the filters,
+// which depend on the shape alone, and are added up in their order. So no bit depends on the cores.
 #include <algorithm>
 #include <utility>
 
@@ -51,8 +51,8 @@ struct ConvolutionScratch {
   Scratch<Real> weights;  // transposed
 };
 
-// How a parameter gradient is divided: by the shape alone. Sums of several parts of the batch take
-// memory, and several parts of the filters need the planes again.
+// The division of a parameter gradient, which depends on the shape alone. Sums of several parts of
+// the batch take memory, and several parts of the filters need the planes again.
 struct GradientParts {
   GradientParts(const ConvolutionShape& s, std::size_t n) {
     constexpr std::size_t kMostNumbers = std::size_t{1} << 22, kMostParts = 16;
@@ -139,7 +139,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
 
  private:
   // The samples whose windows a tile of parameter gradients sums over at once: as many as stay in
-  // the second cache, one where a sample has several blocks.
+  // the second cache, or one if a sample has several blocks.
   struct Panel {
     Panel(const ConvolutionShape& s, const PlaneLayout& layout)
         : planes(layout.template size<Real>(s.in_channels)),
@@ -190,7 +190,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     void add(std::vector<Segment<Real>>& segments) const {
       const std::size_t each = s.out_channels / s.groups, depth = s.depth();
       const std::size_t group_planes = s.in_channels / s.groups * layout.phases * layout.plane;
-      std::size_t group = 0;  // whose planes the segments point to
+      std::size_t group = 0;  // the group whose planes the segments point to
       for (std::size_t o = filters.begin; o < filters.end;) {
         for (; group < o / each; ++group) {
           for (Segment<Real>& segment : segments) segment.x += group_planes;
@@ -226,7 +226,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     }
   };
 
-  // Output rows h and following of one sample; `rows` is room for a tile of filters.
+  // Computes the output rows h and following of one sample; `rows` is room for a tile of filters.
   static void forward_block(const ConvolutionShape& s, const PlaneLayout& layout,
                             const std::vector<std::size_t>& base, std::size_t h, const Real* planes,
                             const Real* W, const Real* bias, Real* Y, Real* rows) {
@@ -274,8 +274,9 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     return to;
   }
 
-  // Adds what the output rows h and following give to the gradient by the planes. Neighbouring rows
-  // of a tile are of different channels: none is read just after its neighbour has been written.
+  // Adds the contributions of the output rows h and following to the gradient by the planes.
+  // Neighbouring rows of a tile belong to different channels, so that no row is read just after its
+  // neighbour has been written.
   static void spread_block(const ConvolutionShape& s, const PlaneLayout& layout,
                            const std::vector<std::size_t>& base, std::size_t h, const Real* dY,
                            const Real* transposed, Real* rows, Real* planes) {
@@ -308,7 +309,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     }
   }
 
-  // to = beta to + alpha (the parts' sums, in their order).
+  // to = beta to + alpha (the sums of the parts, in their order).
   void finish_sums(std::size_t parts, std::size_t each, const Real* sums, std::size_t count,
                    Real alpha, Real beta, Real* to) const {
     cores_.split(count, 16, std::size_t{1} << 12, [&](Range range) {

@@ -15,7 +15,7 @@ namespace hetsgd::cpu {
 
 namespace {
 
-// Threads of all devices with several cores that are alive, and cores of this machine that are on.
+// Threads of all live devices with several cores, and the cores of this machine that are online.
 std::atomic<long> threads_of_devices{0};
 const long cores_of_machine = ::sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -23,7 +23,7 @@ std::int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-// Tells the core that this is a loop that waits.
+// Tells the core that this loop only waits.
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -1,8 +1,9 @@
 // The cores of one device: fixed splits of work over them.
 //
-// Parts depend on sizes, on the number of cores and, of split(), on what a hand-over costs, never on
-// which thread is free. So caches are kept: what a core has written, it reads next. And a result has
-// the same bits on an idle and on a loaded host, since those of split() are the same for any parts.
+// The parts depend on sizes, on the number of cores and, for split(), on the cost of a hand-over,
+// but never on which thread is free. So caches stay warm: a core next reads the data that it has
+// written. A result has the same bits on an idle and on a loaded host, because functions passed to
+// split() must give the same bits for any parts.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 
 namespace hetsgd::cpu {
 
-// Numbers of a pass over memory that are worth a second core: what a core reads and writes in two
+// Elements of a pass over memory that are worth a second core. A core reads and writes them in two
 // or three times the microsecond that it takes to hand work to a thread that spins.
 inline constexpr std::size_t kWorthACore = std::size_t{1} << 13;
 
@@ -36,15 +37,16 @@ inline Range part_of(std::size_t n, std::size_t parts, std::size_t part, std::si
           std::min(n, units * (part + 1) / parts * grain)};
 }
 
-// A wait that spins before it sleeps. To wake a sleeping thread costs more than many a part of a
-// small step, but spinning is of use only where the other thread runs meanwhile: a wait that had to
-// sleep halves the time that the next one may spin, and one that did not doubles it. So a waiter
-// whose partner has no core of its own, or is idle, soon sleeps at once. Not thread-safe.
+// A wait that spins before it sleeps. Waking a sleeping thread costs more than many a part of a
+// small step, but spinning only helps if the other thread runs meanwhile. A wait that had to sleep
+// halves the time that the next one may spin, and one that did not doubles it. So a waiter whose
+// partner has no core of its own, or is idle, soon sleeps at once. Not thread-safe.
 class SpinningWait {
  public:
   static constexpr std::int64_t kLongestNs = 200'000, kShortestNs = 10'000;
 
-  // Returns when `value` is not `old` any more; the new value. spin: whether to spin at all.
+  // Returns when `value` differs from `old`, with the new value. `spin` says whether to spin at
+  // all.
   std::uint32_t operator()(const std::atomic<std::uint32_t>& value, std::uint32_t old, bool spin);
   std::int64_t budget_ns() const { return budget_ns_; }
 
@@ -53,9 +55,9 @@ class SpinningWait {
 };
 
 // count - 1 helper threads beside the calling one. Between calls they spin for a moment, then they
-// sleep; where the devices of the process have more threads than the machine has cores, or this one
-// has more than it may run on, they sleep at once. Own threads and no task pool: a pool is shared by
-// all devices of the process, and part p would run wherever there is room.
+// sleep. They sleep at once if the devices of the process have more threads than the machine has
+// cores, or if this one has more than it may run on. A device has its own threads and no task pool,
+// because all devices would share a pool, and part p would run on any core.
 //
 // A team is some of the cores of `whole` as cores of their own: it has no threads, and computes
 // only while threads of `whole` are lent to it:
@@ -71,14 +73,14 @@ class Cores : NonCopyable {
   ~Cores();
 
   std::size_t count() const { return count_; }
-  // Whether every thread of all devices with several cores can have a core of its own.
+  // Whether every thread of all devices with several cores can have its own core.
   bool may_spin() const;
-  // What it costs to hand over work, compared with a thread that spins. The thread sleeps where
-  // other devices have the cores, and takes 20 to 30 us to wake up.
+  // The cost of handing over work, relative to a thread that spins. If other devices have the
+  // cores, the thread sleeps and takes 20 to 30 us to wake up.
   std::size_t hand_over_cost() const { return enough_cores_ && !may_spin() ? kWaking : 1; }
 
-  // f(part) for part = 0..parts-1, parts <= count(), part p on helper p (0: the caller); returns
-  // when all are done. f must not throw.
+  // Calls f(part) for part = 0..parts-1, parts <= count(), with part p on helper p (0: the caller).
+  // Returns when all are done. f must not throw.
   template <class F>
   void run(std::size_t parts, F&& f) const {
     if (count_ == 1 || parts < 2) {
@@ -94,10 +96,10 @@ class Cores : NonCopyable {
     finish();
   }
 
-  // f(range) over a split of 0..n into at most count() parts of at least `least` elements each,
-  // times hand_over_cost(). A loop over the numbers of a range is best a function whose arguments
-  // are values: behind the references of a closure that another thread runs, a compiler sees
-  // pointers and factors that have to be read again for each number.
+  // Calls f(range) over a split of 0..n into at most count() parts. Each part has at least `least`
+  // elements times hand_over_cost(). A loop over the elements of a range is best a function whose
+  // arguments are values. Behind the references of a closure that another thread runs, a compiler
+  // must read pointers and factors again for each element.
   template <class F>
   void split(std::size_t n, std::size_t grain, std::size_t least, F&& f) const {
     const std::size_t worth = std::max<std::size_t>(least, 1) * hand_over_cost();
@@ -118,17 +120,17 @@ class Cores : NonCopyable {
     void (*call)(const void* context, std::size_t part) = nullptr;  // null: end of help()
     const void* context = nullptr;
     std::size_t parts = 0;
-    RacyRegion::Mark racing{};  // whether the caller is where races are on purpose
+    RacyRegion::Mark racing{};  // the mark, if the caller is in a region of intended races
   };
 
   void start(const Job& job) const;
   void finish() const;
-  // Takes part in every job after that of `generation`, up to one that ends the thread.
+  // Takes part in every job after `generation`, up to one that ends the thread.
   void help(std::size_t part, std::uint32_t generation) const;
 
-  // A job is written before `generation_` moves on and read after; the next one is not written
-  // before every helper has counted itself out of `busy_`. What one side polls does not share a
-  // cache line with what the other one writes.
+  // A job is written before `generation_` moves on and read afterwards. The next one is not written
+  // before every helper has counted itself out of `busy_`. Data that one side polls do not share a
+  // cache line with data that the other side writes.
   static constexpr std::size_t kCacheLine = 64;
   static constexpr std::size_t kWaking = 16;
   mutable Job job_;

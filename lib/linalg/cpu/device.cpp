@@ -1,6 +1,6 @@
 // The CPU as a device: memory, vectors, element-wise rules and dense products. Vectors are
-// memory-bound, one pass each; sums are in double over fixed chunks, added in order: the same bits
-// for every number of cores.
+// memory-bound, one pass each. Sums are in double over fixed chunks, added in order, so that the
+// bits are the same for every number of cores.
 #include "linalg/device.hpp"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace hetsgd::cpu {
 
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{1} << 16;  // numbers per partial sum
-constexpr std::size_t kBlock = 1024;                  // numbers that stay in the first cache
+constexpr std::size_t kChunk = std::size_t{1} << 16;  // elements per partial sum
+constexpr std::size_t kBlock = 1024;                  // elements that stay in the first cache
 
 template <class Real>
 HETSGD_INLINE Vec<double> widen(const Real* p) {
@@ -83,8 +83,8 @@ Products chunk_products(std::size_t n, const Real* x, const Real* y) {
   return sum;
 }
 
-// A call is taken by value: then the compiler knows that no store changes its factors. Element i
-// depends on elements i alone (ivdep), also where operands are the same memory.
+// A call is taken by value, so that the compiler knows that no store changes its factors. Element i
+// depends on elements i alone (ivdep), also if operands are the same memory.
 template <class Call>
 void run_range(const Call call, Range range) {
 #pragma GCC ivdep
@@ -240,7 +240,7 @@ class CpuDevice final : public BasicDevice<Real> {
     });
   }
 
-  // chunk(at, count) for every chunk of 0..n, added up in their order.
+  // Calls chunk(at, count) for every chunk of 0..n, and adds up the results in their order.
   template <class Sum, class Chunk>
   Sum add_chunks(std::size_t n, const Chunk& chunk) {
     const std::size_t chunks = (n + kChunk - 1) / kChunk;
@@ -273,8 +273,8 @@ class CpuDevice final : public BasicDevice<Real> {
   KernelFamilies<Cores> families_;
 };
 
-// Stream s of c cores each has cores [s c, (s + 1) c): the first one runs the tasks and leads the
-// others.
+// Stream s of c cores each has the cores [s c, (s + 1) c). The first one runs the tasks and leads
+// the others.
 template <class Real>
 class CpuStreams final : public BasicStreams<Real> {
  public:

@@ -14,7 +14,7 @@ namespace hetsgd::cpu {
 
 namespace {
 
-// Of one core and one field: gradients by category, added up in the order of the samples.
+// Sums of one core for one field: gradients by category, added up in the order of the samples.
 template <class Real>
 struct RowSums {
   DistinctNumbers distinct;
@@ -27,7 +27,7 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
   explicit CpuEmbeddingKernels(const Cores& cores) : cores_(cores), sums_(cores) {}
 
   // Split by samples. Rows of a large table come from memory in random order, which no hardware
-  // prefetcher foresees: those of the next sample but one are asked for before they are needed.
+  // prefetcher predicts, so the rows of the sample after next are prefetched.
   void gather_rows(const FieldRows<Real>& X, const TableShape& table, const Real* W, Real* Y,
                    Real* z) override {
     constexpr std::size_t kAhead = 2;
@@ -55,7 +55,7 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
     });
   }
 
-  // Split by fields, so that no two cores meet in a row of G and every sum has one order.
+  // Split by fields, so that no two cores share a row of G and every sum has one order.
   void update_rows(const FieldRows<Real>& X, const TableShape& table, Real alpha, const Real* D,
                    const Real* d, Real* G) override {
     std::vector<RowSums<Real>>& scratch = sums_.get();
@@ -78,7 +78,7 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
   }
 
  private:
-  // Of field f, whose rows have `width` numbers, and with_own one more.
+  // Adds up the gradients of field f. Its rows have `width` elements, and one more if with_own.
   template <bool with_own, class Width>
   static void add_up(const FieldRows<Real>& X, std::size_t f, Width width, const Real* D,
                      const Real* d, const Real* G, RowSums<Real>& scratch) {
@@ -94,8 +94,8 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
       // The gradients of a field lie far apart, at a distance that no prefetcher follows.
       if (r + kAhead < X.rows) prefetch_table_row(from + kAhead * stride, width);
       const std::uint32_t category = X.category[X.source_row(r) * X.fields + f];
-      // A first gradient is added to -0, which leaves all its bits: nothing branches on whether it
-      // is the first.
+      // A first gradient is added to -0, which keeps all its bits. So no branch is needed for the
+      // first one.
       std::fill_n(sums + distinct.count() * width, width, kNothing);
       if constexpr (with_own) owns[distinct.count()] = kNothing;
       const std::size_t slot = distinct.slot(category);

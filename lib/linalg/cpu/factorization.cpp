@@ -11,7 +11,7 @@ namespace hetsgd::cpu {
 
 namespace {
 
-// Zeros between two calls.
+// Scratch that holds zeros between two calls.
 template <class Real>
 struct PairWeights {
   std::vector<Real> sum;  // [columns x n]
@@ -44,9 +44,10 @@ class CpuFactorizationKernels final : public BasicFactorizationKernels<Real> {
     });
   }
 
-  // Split by machines, so that no two cores meet in a row of G and every sum has one order. First
-  // t_il = sum over r of D_rl x_ri^2, the weight of -v_ilk in the gradient, for all rows of X; then,
-  // where each column of X occurs first, that part of the gradient; the rest adds to G alone.
+  // Split by machines, so that no two cores share a row of G and every sum has one order. First
+  // t_il = sum over r of D_rl x_ri^2, the weight of -v_ilk in the gradient, is computed for all
+  // rows of X. At the first occurrence of each column of X that part of the gradient is applied;
+  // the rest is only added to G.
   void backward(const SparseRows<Real>& X, std::size_t n, std::size_t K, Real alpha, const Real* D,
                 const Real* S, const Real* V, Real* G) override {
     const std::size_t width = n * K;
@@ -65,7 +66,7 @@ class CpuFactorizationKernels final : public BasicFactorizationKernels<Real> {
       });
       each([&](std::size_t, std::size_t column, Real, std::size_t l) {
         const Real weight = std::exchange(t[column * n + l], Real(0));
-        if (weight == Real(0)) return;  // NaN is not
+        if (weight == Real(0)) return;  // NaN is not equal to 0
         const std::size_t at = column * width + l * K;
         const Real factor = alpha * weight;
         for (std::size_t k = 0; k < K; ++k) G[at + k] -= factor * V[at + k];

@@ -7,13 +7,13 @@ namespace hetsgd::cpu {
 
 namespace {
 
-// Blocks of the operands that caches hold while they are used again: of op(B) kDepth x
-// kBlockColumns, one panel of kPanel columns (32 KiB) at a time in L1; of op(A) kBlockRows x kDepth
-// in L2. kDepth is also the length of a sum, and so part of its bits.
+// Blocks of the operands that stay in caches while they are reused: kDepth x kBlockColumns of
+// op(B), one panel of kPanel columns (32 KiB) at a time in L1; kBlockRows x kDepth of op(A) in L2.
+// kDepth is also the length of a sum, and so affects its bits.
 constexpr std::size_t kDepth = 256;
 constexpr std::size_t kBlockColumns = 512;
 constexpr std::size_t kBlockRows = 256;
-// Of a left operand that is read in place.
+// Elements of a left operand up to which it is read in place.
 constexpr std::size_t kFewNumbers = std::size_t{1} << 15;
 
 template <class Real>
@@ -40,7 +40,7 @@ void pack_contiguous(const Real* from, std::size_t column, std::size_t depth, Re
   }
 }
 
-// panel[k][kPanel] <- op(B)(k0 + k, j0 + ..), zero right of the last column.
+// panel[k][kPanel] <- op(B)(k0 + k, j0 + ..), zero to the right of the last column.
 template <class Real>
 void pack_panel(const GemmArguments<Real>& g, Range k, std::size_t j0, Real* panel) {
   const std::size_t columns = std::min(kPanel<Real>, g.n - j0);
@@ -64,8 +64,8 @@ void pack_panel(const GemmArguments<Real>& g, Range k, std::size_t j0, Real* pan
   }
 }
 
-// A block of op(A), rows by strides: tile t of kTileRows rows begins at data + t * tile; its number
-// (i, k) is i * row + k * depth behind.
+// A block of op(A), rows by strides. Tile t of kTileRows rows begins at data + t * tile; its
+// element (i, k) lies i * row + k * depth after that.
 template <class Real>
 struct LeftBlock {
   const Real* data;
@@ -77,10 +77,10 @@ LeftBlock<Real> in_place(const GemmArguments<Real>& g, Range rows, Range k) {
   return {g.A + rows.begin * g.a_row + k.begin * g.a_k, kTileRows * g.a_row, g.a_row, g.a_k};
 }
 
-// A copy of the block: tiles one after the other, in each k by k (A transposed) or row by row. What
-// the tiles of many panels read again and again then lies in one piece; in place the rows of a tile
-// are often a power of two apart, so that they drive each other from the caches, and every row
-// costs an entry of the TLB.
+// A copy of the block: tiles one after the other, in each k by k (A transposed) or row by row. So
+// the data that the tiles of many panels read again and again lie in one piece. In place the rows
+// of a tile are often a power of two apart. Then they evict each other from the caches, and every
+// row costs a TLB entry.
 template <class Real>
 LeftBlock<Real> pack_left(const GemmArguments<Real>& g, Range rows, Range k, Real* to) {
   const LeftBlock<Real> block = in_place(g, rows, k);
@@ -112,7 +112,8 @@ LeftBlock<Real> pack_left(const GemmArguments<Real>& g, Range rows, Range k, Rea
   return {to, tile, 1, kTileRows};
 }
 
-// vectors(j) for every vector of a row of `columns` numbers, numbers(j) for those at its end.
+// Calls vectors(j) for every vector of a row of `columns` elements, and numbers(j) for the elements
+// at its end.
 template <class Real, class Vectors, class Numbers>
 HETSGD_INLINE void for_numbers(std::size_t columns, const Vectors& vectors,
                                const Numbers& numbers) {
@@ -121,7 +122,7 @@ HETSGD_INLINE void for_numbers(std::size_t columns, const Vectors& vectors,
   for (; j < columns; ++j) numbers(j);
 }
 
-// The complete sums of some rows and columns become what the arguments say. NaN stays NaN.
+// Applies bias or activation to the complete sums of some rows and columns. NaN stays NaN.
 template <class Real>
 HETSGD_INLINE void finish(const GemmArguments<Real>& g, Range rows, Range columns) {
   for (std::size_t i = rows.begin; i < rows.end; ++i) {
@@ -147,7 +148,7 @@ HETSGD_INLINE void finish(const GemmArguments<Real>& g, Range rows, Range column
   }
 }
 
-// complete: these are the last of the sums.
+// Multiplies a block by one panel. complete: these are the last terms of the sums.
 template <class Real, int vectors>
 void multiply_panel(const GemmArguments<Real>& g, Range rows, const LeftBlock<Real>& left,
                     std::size_t depth, Real beta, std::size_t j0, const Real* panel, std::size_t ld,
@@ -157,7 +158,7 @@ void multiply_panel(const GemmArguments<Real>& g, Range rows, const LeftBlock<Re
   for_row_tiles(rows.size(), [&](std::size_t i, auto tile) {
     constexpr int kTile = decltype(tile)::value;
     Real* const C = g.C + (rows.begin + i) * g.ldc + j0;
-    for (int r = 0; r < kTile; ++r) {  // what comes last, when nothing is left to do meanwhile
+    for (int r = 0; r < kTile; ++r) {  // prefetches C, needed last, while there is work to do
       const Real* const row = C + static_cast<std::size_t>(r) * g.ldc;
       for (int v = 0; v < vectors; ++v) __builtin_prefetch(row + v * kLanes<Real>, 1);
     }
@@ -173,7 +174,7 @@ void multiply_panel(const GemmArguments<Real>& g, Range rows, const LeftBlock<Re
   });
 }
 
-// Where a core packs what it reads.
+// A core's room for packed operands.
 template <class Real>
 struct Packs {
   static constexpr std::size_t kSize = (kBlockRows + kBlockColumns) * kDepth;
@@ -181,14 +182,14 @@ struct Packs {
   Real* right;  // [kBlockColumns / kPanel panels x kDepth x kPanel]
 };
 
-// One chunk of k for the columns of a block. A panel of B is packed when its first rows need it;
-// the rows of further blocks find it.
+// Multiplies one chunk of k for the columns of a block. A panel of B is packed when its first rows
+// need it; the rows of further blocks reuse it.
 template <class Real>
 void multiply_chunk(const GemmArguments<Real>& g, Range rows, Range columns, Range k,
                     const Packs<Real>& packs) {
-  // A copy of A pays where several panels read it and no cache next to the core holds all of it.
+  // A copy of A pays off if several panels read it and no cache next to the core holds all of it.
   const bool copy = columns.size() > 2 * kPanel<Real> && rows.size() * k.size() > kFewNumbers;
-  // Of B it does not where one or two rows do, as in the gradient of a vector of weights.
+  // A copy of B does not pay off for one or two rows, as in the gradient of a weight vector.
   const bool few = rows.size() <= 2 && g.b_column == 1;
   const std::size_t next_panel = rows.size() > kBlockRows ? kDepth * kPanel<Real> : 0;
   const Real beta = k.begin == 0 ? g.beta : Real(1);
@@ -227,8 +228,9 @@ void multiply(const GemmArguments<Real>& g, Range rows, Range columns, Real* pac
   }
 }
 
-// Whether parts are columns rather than rows of C: what gives the largest part less to do. A part
-// packs the columns of B that it needs, a number of which takes the time of some kPacked products.
+// Whether parts are columns rather than rows of C, whichever gives the largest part less work. A
+// part packs the columns of B that it needs; packing a column takes the time of some kPacked
+// products.
 template <class Real>
 bool by_columns(const GemmArguments<Real>& g, std::size_t parts) {
   constexpr std::size_t kPacked = 32;
@@ -246,7 +248,7 @@ template <class Real>
 void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack) {
   if (g.m == 0 || g.n == 0) return;
   constexpr std::size_t kPack = Packs<Real>::kSize;
-  // A hand-over to another core costs a microsecond: below this much work one core does it all.
+  // A hand-over to another core costs a microsecond. Below this much work one core does it all.
   constexpr std::size_t kWorthSharing = std::size_t{1} << 18;
   const std::size_t worth = kWorthSharing * cores.hand_over_cost();
   const std::size_t parts = g.m * g.n * (g.k + 1) < worth ? 1 : cores.count();

@@ -21,14 +21,14 @@ struct GemmArguments {
   Real beta;
   Real* C;
   std::size_t ldc;
-  // What becomes of C's numbers when their sums are complete, while they are in the caches; at most
-  // one of:
+  // An operation on C's elements once their sums are complete, while they are in the caches. At
+  // most one of these is set:
   const Real* bias = nullptr;        // [n]: C <- max(C + bias, 0)
   const Real* activation = nullptr;  // [m x n], rows ldc apart: C <- 0 where it is not above 0
 };
 
-// Bits do not depend on the number of cores: every element is one sum in the order of k. `pack`
-// holds blocks of A and B for each core.
+// The bits do not depend on the number of cores, because every element is one sum in the order of
+// k. `pack` holds blocks of A and B for each core.
 template <class Real>
 void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack);
 

@@ -16,8 +16,8 @@ inline constexpr int kFilters = 4;  // of a tile: 4 x 6 sums, 4 + 1 operands
 inline constexpr int kFilters = 2;
 #endif
 
-// Makes v a register's value. Else compilers read an operand of several products from memory for
-// each of them, and rows of planes lie across two cache lines: twice the time.
+// Makes v a register's value. Otherwise compilers read an operand of several products from memory
+// for each of them. Rows of planes lie across two cache lines, so that takes twice the time.
 template <class Vector>
 HETSGD_INLINE void keep_in_register(Vector& v) {
 #if defined(__x86_64__)
@@ -39,7 +39,7 @@ HETSGD_INLINE void add_lanes(Vec<Real>* v) {
   if constexpr (count > 2) add_lanes<Real, count / 2>(v);
 }
 
-// A piece of the output of one sample: its dY at the planes' pitch, and where its q begin in X's
+// A piece of the output of one sample: its dY at the planes' pitch, and the start of its q in X's
 // planes.
 template <class Real>
 struct Segment {

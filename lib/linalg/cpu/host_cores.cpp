@@ -28,7 +28,7 @@ const RegisterKernels<Cores, BasicHostCores, CpuHostCores> host_cores;
 
 }  // namespace
 
-// Blocks of host memory of a CPU: any memory is.
+// Blocks of host memory of a CPU can be any memory.
 
 namespace {
 

@@ -1,5 +1,5 @@
-// Pooling, ReLU, dropout and what joins maps, on the CPU: one pass each, split by samples, maps or
-// elements.
+// Pooling, ReLU, dropout and operations that join maps, on the CPU: one pass each, split by
+// samples, maps or elements.
 #include <algorithm>
 
 #include "core/random.hpp"
@@ -12,8 +12,8 @@ namespace hetsgd::cpu {
 
 namespace {
 
-// The window of one output pixel along one side: places begin .. end of the input, the first of
-// which is place `skipped` of the kernel.
+// The window of one output pixel along one side: places begin .. end of the input. The first of
+// them is place `skipped` of the kernel.
 struct Side {
   std::size_t begin, end, skipped;
 };
@@ -36,7 +36,8 @@ HETSGD_INLINE void for_windows(const PoolShape& s, F&& f) {
   }
 }
 
-// The larger of two, NaN if there is one; of equal ones the first.
+// Whether `next` replaces `best` as the maximum. NaN is the largest, and the first of equal ones
+// stays.
 template <class Real>
 HETSGD_INLINE bool exceeds(Real next, Real best) {  // without branches
   return static_cast<int>(next > best) |

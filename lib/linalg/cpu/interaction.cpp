@@ -9,7 +9,7 @@ namespace hetsgd::cpu {
 
 namespace {
 
-constexpr std::size_t kLeastRows = 16;  // of a core
+constexpr std::size_t kLeastRows = 16;  // per core
 
 // x.y, lanes added pairwise.
 template <class Real>

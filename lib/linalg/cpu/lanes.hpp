@@ -1,4 +1,4 @@
-// Pairs of vectors, lanes rearranged; matrices transposed by squares of registers.
+// Pairs of vectors with their lanes rearranged, and matrices transposed by squares of registers.
 #pragma once
 
 #include <algorithm>
@@ -26,15 +26,16 @@ HETSGD_INLINE Vec<Real> interleaved(Vec<Real> a, Vec<Real> b, std::index_sequenc
   return __builtin_shufflevector(a, b,
                                  (half * kLanes<Real> / 2 + lane / 2 + lane % 2 * kLanes<Real>)...);
 }
-// a and b lane by lane in turn, a first: the first half of that (half = 0), or the second (1).
+// The lanes of a and b in turn, a first: the first half of that sequence (half = 0), or the second
+// (1).
 template <class Real, std::size_t half>
 HETSGD_INLINE Vec<Real> interleaved(Vec<Real> a, Vec<Real> b) {
   return interleaved<Real, half>(a, b, std::make_index_sequence<kLanes<Real>>());
 }
 
-// v as a square matrix, transposed. Number r * lanes + l of it is lane l of v[r]; a perfect shuffle
-// moves a number to where the bits of this, rotated by one, say, and log2(lanes) of them swap those
-// of r and l. `lanes` is halved for each that is done.
+// v as a square matrix, transposed. Element r * lanes + l of it is lane l of v[r]. A perfect
+// shuffle moves an element to the place that its index, with the bits rotated by one, names.
+// log2(lanes) shuffles swap the bits of r and l. `lanes` is halved for each shuffle that is done.
 template <class Real, std::size_t lanes = kLanes<Real>>
 HETSGD_INLINE void transpose(Vec<Real> (&v)[kLanes<Real>]) {
   constexpr std::size_t kHalf = kLanes<Real> / 2;
@@ -51,7 +52,7 @@ HETSGD_INLINE void transpose(Vec<Real> (&v)[kLanes<Real>]) {
   }
 }
 
-// to[j * to_ld + i] = from[i * from_ld + j] for i < rows, j < columns. The last squares lie over
+// to[j * to_ld + i] = from[i * from_ld + j] for i < rows, j < columns. The last squares overlap
 // those before them, so that none reaches beyond the matrix.
 template <class Real>
 void transpose(std::size_t rows, std::size_t columns, const Real* from, std::size_t from_ld,
@@ -79,7 +80,7 @@ void transpose(std::size_t rows, std::size_t columns, const Real* from, std::siz
 
 // The best labels of one sample.
 
-// The k <= 16 best so far, best first; ties: the smaller label first. An entry that compares false
+// The k <= 16 best so far, best first; the smaller label wins a tie. An entry that compares false
 // with everything (NaN) ranks last.
 template <class Real>
 struct Best {

@@ -13,7 +13,7 @@ constexpr std::size_t kLine = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kHugeFrom = 2 * kHugePage;
 constexpr std::size_t kAddressSpace = std::size_t{1}
-                                      << 46;  // nobody has more; rounding cannot wrap
+                                      << 46;  // no machine has more; rounding cannot wrap
 }  // namespace
 
 void* allocate_aligned(std::size_t bytes) {
@@ -24,7 +24,7 @@ void* allocate_aligned(std::size_t bytes) {
     throw with_hint(device_error("cpu: out of memory: {} bytes were asked for", bytes),
                     "take a smaller batch, fewer workers or a smaller model");
   }
-  // Only advice: where the kernel refuses it, small pages work as well, just slower.
+  // This is only advice. If the kernel refuses it, small pages work as well, but slower.
   if (bytes >= kHugeFrom) (void)madvise(memory, rounded, MADV_HUGEPAGE);
   return memory;
 }

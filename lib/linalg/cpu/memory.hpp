@@ -11,12 +11,13 @@
 
 namespace hetsgd::cpu {
 
-// 64-byte aligned; from 4 MiB on aligned to 2 MiB and advised as huge pages (a row gather over a
-// large first layer misses the TLB on every row otherwise). Not initialised. Error(device) when
-// there is no memory. Never null, also for 0 bytes.
+// Allocates memory that is aligned to 64 bytes. From 4 MiB on it is aligned to 2 MiB and advised as
+// huge pages; otherwise a row gather over a large first layer misses the TLB on every row. Not
+// initialised. Error(device) if there is no memory. Never null, also for 0 bytes.
 void* allocate_aligned(std::size_t bytes);
 void release_aligned(void* memory) noexcept;
 
+// Aligned memory for intermediate values of kernels. It grows and never shrinks; not thread-safe.
 template <class T>
 class Scratch : NonCopyable {
  public:
@@ -25,7 +26,7 @@ class Scratch : NonCopyable {
       : data_(std::exchange(other.data_, nullptr)), capacity_(std::exchange(other.capacity_, 0)) {}
   ~Scratch() { release_aligned(data_); }
 
-  // Room for `count` numbers; contents are undefined after growth.
+  // Room for `count` elements; contents are undefined after growth.
   T* reserve(std::size_t count) {
     if (count > capacity_) {
       release_aligned(std::exchange(data_, nullptr));
@@ -41,7 +42,8 @@ class Scratch : NonCopyable {
   std::size_t capacity_ = 0;
 };
 
-// f(item, scratch of its core with room for `each` numbers, aligned) for every item.
+// Calls f(item, scratch) for every item. The scratch of its core has room for `each` elements,
+// aligned.
 template <class T, class F>
 void for_items(const Cores& cores, Scratch<T>& scratch, std::size_t items, std::size_t each,
                F&& f) {
@@ -55,8 +57,9 @@ void for_items(const Cores& cores, Scratch<T>& scratch, std::size_t items, std::
   });
 }
 
-// What a device's kernels of one kind work in. A device with several cores has its own; devices of
-// one core share their thread's, since no call keeps anything in scratch for the next one.
+// The scratch memory of a device's kernels of one kind. A device with several cores has its own.
+// Devices of one core share their thread's, since no call keeps anything in scratch for the next
+// one.
 template <class T>
 class DeviceScratch {
  public:

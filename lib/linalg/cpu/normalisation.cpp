@@ -12,9 +12,9 @@ namespace hetsgd::cpu {
 
 namespace {
 
-constexpr std::size_t kPixels = 256;  // that are treated together
+constexpr std::size_t kPixels = 256;  // pixels that are treated together
 
-// first .. last of the channels around c, and their number `size`.
+// The channels around c: `size` of them, unless cut at the ends.
 Range channels_around(std::size_t c, std::size_t size, std::size_t channels) {
   const std::size_t below = (size - 1) / 2, above = size / 2;
   return {c < below ? 0 : c - below, std::min(channels, c + above + 1)};
@@ -84,14 +84,15 @@ class CpuNormalisationKernels final : public BasicNormalisationKernels<Real> {
     });
   }
 
-  // With s_c of the forward pass, dx_c = s_c^-beta dy_c - 2 beta weight x_c sum over the c' whose
-  // sum has x_c of dy_c' y_c' / s_c'.
+  // With s_c of the forward pass, dx_c = s_c^-beta dy_c - 2 beta weight x_c sum of dy_c' y_c' /
+  // s_c' over the channels c' whose sum contains x_c.
   void response_normalisation_gradient(const ResponseNormalisation<Real>& law, std::size_t n,
                                        std::size_t channels, std::size_t pixels, const Real* X,
                                        const Real* Y, const Real* dY, Real beta,
                                        Real* dX) override {
     const Real weight = law.alpha / static_cast<Real>(law.size);
-    const std::size_t mirrored = law.size % 2;  // an even window leans to one side, its mirror not
+    // An even window leans to one side, its mirror to the other.
+    const std::size_t mirrored = law.size % 2;
     cores_.split(n, 1, kWorthACore / 16 / (channels * pixels) + 1, [&](Range samples) {
       std::vector<Real> s(channels * kPixels), ratio(channels * kPixels);
       Real sum[kPixels];

@@ -1,5 +1,5 @@
-// The output layer kernels of the CPU. The two that go block of labels by block have files of their
-// own: softmax_layer.cpp and softmax_ranks.cpp.
+// The output layer kernels of the CPU. The two that work block of labels by block have files of
+// their own: softmax_layer.cpp and softmax_ranks.cpp.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,11 +17,11 @@ namespace hetsgd::cpu {
 
 namespace {
 
-constexpr std::size_t kLeast = std::size_t{1} << 14;  // numbers that are worth a second core
+constexpr std::size_t kLeast = std::size_t{1} << 14;  // elements that are worth a second core
 
 std::size_t rows_worth_a_core(std::size_t n) { return kLeast / std::max<std::size_t>(n, 1) + 1; }
 
-// z <- z + bias in place; the largest entry (NaN entries are passed over).
+// z <- z + bias in place. Returns the largest entry, ignoring NaN.
 template <class Real>
 Real add_bias(std::size_t n, const Real* bias, Real* z) {
   constexpr std::size_t kWidth = kLanes<Real>;
@@ -40,8 +40,8 @@ Real add_bias(std::size_t n, const Real* bias, Real* z) {
   return best;
 }
 
-// Sum of exp(z - largest); keep: z becomes those exponentials. Partial sums of 64 vectors go on in
-// double.
+// The sum of exp(z - largest). keep: z becomes those exponentials. Partial sums of 64 vectors are
+// added in double.
 template <class Real, bool keep>
 double exponentials(std::size_t n, Real largest, Real* z) {
   constexpr std::size_t kWidth = kLanes<Real>;
@@ -105,13 +105,13 @@ void top_k_row(std::size_t n, const Real* z, std::size_t k, std::uint32_t* top) 
   };
   one_by_one(std::min(n, std::max(k, kStride)));
   while (j + kStride <= n) {
-    // Most strides hold nothing above the k-th best: one comparison of their maximum tells. A NaN
-    // k-th best is beaten by anything, so then every stride is read.
+    // Most strides hold nothing above the k-th best, which one comparison of their maximum shows. A
+    // NaN k-th best is beaten by any number, so then every stride is read.
     const Vec<Real> a = vector_max<Real>(load(z + j), load(z + j + kWidth));
     const Vec<Real> b = vector_max<Real>(load(z + j + 2 * kWidth), load(z + j + 3 * kWidth));
     const Vec<Real> bar = broadcast(best.score[k - 1]);
-    // A NaN among the operands of a maximum may have hidden the other one: such a stride is read
-    // too.
+    // A NaN among the operands of a maximum may have hidden the other one, so such a stride is
+    // read, too.
     const auto suspicious = (a > bar) | (b > bar) | (a != a) | (b != b);
     if (std::isnan(best.score[k - 1])) {
       one_by_one(j + kStride);
@@ -139,8 +139,8 @@ double sigmoid_row(const SparseRows<Real>& labels, std::size_t row, std::size_t 
     if (positive) ++next;
     if (bias) Z[l] += bias[l];
     const auto z = static_cast<double>(Z[l]);
-    // log(1 + e^-z) = max(-z, 0) + log(1 + e^-|z|): nothing overflows. (A ternary, as std::max
-    // drops NaN.)
+    // log(1 + e^-z) = max(-z, 0) + log(1 + e^-|z|), so that nothing overflows. (A ternary, because
+    // std::max drops NaN.)
     const double margin = positive ? -z : z;
     const double small = std::exp(-std::abs(z));
     loss += (margin < 0 ? 0.0 : margin) + std::log1p(small);
@@ -206,7 +206,7 @@ class CpuOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
       return sigmoid_row(labels, r, n, bias, gradient, scale, Z + r * n);
     });
   }
-  // Of their losses, added in the order of the rows.
+  // The sum of the rows' losses, added in the order of the rows.
   template <class Loss>
   double sum_of_rows(std::size_t count, std::size_t n, const Loss& loss_of) {
     double* const loss = losses_.get().reserve(count);

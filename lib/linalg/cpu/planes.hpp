@@ -20,6 +20,7 @@
 
 namespace hetsgd::cpu {
 
+// The layout of planes, rows and blocks (see above) for one shape. All sizes are in elements.
 struct PlaneLayout {
   explicit PlaneLayout(const ConvolutionShape& s)
       : pitch(s.out_width + (s.kernel_width - 1) / s.stride),
@@ -34,22 +35,22 @@ struct PlaneLayout {
   std::size_t pitch, rows, plane, phases;
   std::size_t block_rows;  // output rows of a block
 
-  // Of `channels` channels, and behind them zeros for as much as a tile reads beyond; in whole
-  // vectors, so that what lies behind is aligned.
+  // Elements of `channels` channels, and behind them zeros for everything that a tile reads beyond.
+  // Whole vectors, so that data behind them are aligned.
   template <class Real>
   std::size_t size(std::size_t channels) const {
     constexpr std::size_t kWhole = kLanes<Real>;
     const std::size_t numbers = channels * phases * plane + pitch + kTile * kWhole;
     return (numbers + kWhole - 1) / kWhole * kWhole;
   }
-  // Numbers of `count` output rows at this pitch, in whole groups of `vectors`.
+  // Elements of `count` output rows at this pitch, in whole groups of `vectors`.
   template <class Real>
   std::size_t row_length(std::size_t count, std::size_t vectors = kTile) const {
     const std::size_t whole = vectors * kLanes<Real>;
     return (count * pitch + whole - 1) / whole * whole;
   }
 
-  // base(c, i, j) of channels 0..channels, in the order of a filter's elements.
+  // base(c, i, j) for channels 0..channels, in the order of a filter's elements.
   std::vector<std::size_t> bases(const ConvolutionShape& s, std::size_t channels) const {
     std::vector<std::size_t> list;
     list.reserve(channels * s.kernel_height * s.kernel_width);
@@ -65,14 +66,14 @@ struct PlaneLayout {
   }
 };
 
-// Calls f(pixel offset in the channel's map, offset in the plane, count) for each run of pixels, of
-// one channel, that a row of a plane holds; pixels of a run lie `stride` apart in the map.
+// Calls f(pixel offset in the channel's map, offset in the plane, count) for each run of pixels of
+// one channel that a row of a plane holds. Pixels of a run lie `stride` apart in the map.
 template <class F>
 HETSGD_INLINE void for_plane_rows(const ConvolutionShape& s, const PlaneLayout& layout, F&& f) {
   for (std::size_t a = 0; a < s.stride; ++a) {
     for (std::size_t b = 0; b < s.stride; ++b) {
       const std::size_t phase = a * s.stride + b;
-      // The first and the end of j with 0 <= s j + b - p < in_width.
+      // The range of j with 0 <= s j + b - p < in_width.
       const std::size_t first =
           b >= s.padding_width ? 0 : (s.padding_width - b + s.stride - 1) / s.stride;
       const std::size_t reach = s.in_width + s.padding_width;
@@ -108,7 +109,7 @@ void write_planes(const ConvolutionShape& s, const PlaneLayout& layout, const Re
   }
 }
 
-// dX = beta dX + what the planes hold; pixels that no window reaches have no gradient.
+// dX = beta dX + the values of the planes. Pixels that no window reaches have no gradient.
 template <class Real>
 void read_planes(const ConvolutionShape& s, const PlaneLayout& layout, const Real* planes,
                  Real beta, Real* dX) {
@@ -124,7 +125,7 @@ void read_planes(const ConvolutionShape& s, const PlaneLayout& layout, const Rea
 }
 
 // rows [channels x length] <- output rows first .. first + count of the channels `filters` of one
-// sample Y, gaps and the tail zero.
+// sample Y, with zeros in gaps and tail.
 template <class Real>
 void write_rows(const ConvolutionShape& s, const PlaneLayout& layout, const Real* Y, Range filters,
                 std::size_t first, std::size_t count, std::size_t length, Real* rows) {

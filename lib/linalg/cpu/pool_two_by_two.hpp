@@ -1,5 +1,5 @@
-// Maxima of windows that tile a map two by two, each in one piece: the usual pooling, without
-// branches, which real maps make hard to foresee.
+// Maxima of windows that tile a map two by two without gaps, the usual pooling. The code has no
+// branches, because on real maps they are hard to predict.
 //
 //   a b    a window; a maximum's place is 0, 1, 2, 3 for a, b, c, d
 //   c d
@@ -22,22 +22,22 @@ inline bool is_two_by_two(const PoolShape& s) {
          s.padding_width == 0 && 2 * s.out_height <= s.in_height && 2 * s.out_width <= s.in_width;
 }
 
-// Whether such windows leave no pixel out.
+// Whether such windows cover every pixel.
 inline bool covers(const PoolShape& s) {
   return 2 * s.out_height == s.in_height && 2 * s.out_width == s.in_width;
 }
 
-// `maps` maps that such windows cover, one behind the other, as one tall map: then only its last rows
-// are near an end.
+// `maps` maps that such windows cover, stacked as one tall map, so that only its last rows are near
+// an end.
 inline PoolShape stacked(PoolShape s, std::size_t maps) {
   s.in_height *= maps;
   s.out_height *= maps;
   return s;
 }
 
-// Some windows of one row of them, for rows so near to the map's end that whole vectors reach beyond
-// it. Elsewhere vectors lie in the map itself: what they write behind their row's end is of rows
-// that follow, and are written later.
+// Some windows of one row of windows, for rows so near to the map's end that whole vectors reach
+// beyond it. Elsewhere vectors lie in the map itself: beyond their row's end they write to later
+// rows, which are overwritten afterwards.
 template <class Real>
 struct WindowRow {
   static constexpr std::size_t kMost = 64;
@@ -61,8 +61,8 @@ struct IntegersOf {
 template <class Number, std::size_t lanes>
 using Integers = typename IntegersOf<Number, lanes>::Type;
 
-// The places of one vector of windows: integers as wide as Real, a byte each in memory. Widths grow
-// by twos: compilers take larger steps one number after the other.
+// The places of one vector of windows: integers as wide as Real, stored as a byte each. Widths
+// change by factors of two, because compilers do larger steps element by element.
 template <class Real>
 using Places = decltype(Vec<Real>{} > Vec<Real>{});
 
@@ -90,7 +90,7 @@ HETSGD_INLINE void write_places(Places<Real> places, std::uint8_t* to) {
   std::memcpy(to, bytes, sizeof(bytes));
 }
 
-// f(output pixel, input pixel of its window's top left, count) for pieces of rows.
+// Calls f(output pixel, input pixel of its window's top left, count) for pieces of rows.
 template <class Real, class F>
 HETSGD_INLINE void for_window_rows(const PoolShape& s, F&& f) {
   constexpr std::size_t kMost = WindowRow<Real>::kMost;
@@ -101,7 +101,7 @@ HETSGD_INLINE void for_window_rows(const PoolShape& s, F&& f) {
   }
 }
 
-// The lanes in which the second is larger than the first, or is NaN where the first is none.
+// The lanes in which the second is larger than the first, or is NaN while the first is not.
 template <class Real>
 HETSGD_INLINE auto second_exceeds(Vec<Real> first, Vec<Real> second) {
   return (second > first) | ((second != second) & (first == first));
@@ -152,7 +152,7 @@ void spread_row(std::size_t count, const Real* d, const std::uint8_t* place, int
   }
 }
 
-// dx += dy at the places that `index` names; where `fresh`, dx = dy there and 0 elsewhere, for
+// dx += dy at the places that `index` names. With `fresh`, dx = dy there and 0 elsewhere, for
 // windows that cover the map.
 template <class Real>
 void spread_two_by_two(const PoolShape& s, const std::uint8_t* index, const Real* dy, bool fresh,
@@ -160,7 +160,7 @@ void spread_two_by_two(const PoolShape& s, const std::uint8_t* index, const Real
   WindowRow<Real> row;
   for_window_rows<Real>(s, [&](std::size_t out, std::size_t in, std::size_t count) {
     Real *const top = dx + in, *const low = top + s.in_width;
-    // The top row of a second piece must not reach into the low one, whose first piece is done.
+    // The top row of a second piece must not reach into the low row, whose first piece is done.
     const bool apart = s.out_width <= row.kMost || count % kLanes<Real> == 0;
     if (fresh && apart && row.inside(s, out, in, count)) {
       spread_row(count, dy + out, index + out, 0, top);

@@ -60,8 +60,8 @@ HETSGD_INLINE Vec<Real> broadcast(Real x) {
   return x - Vec<Real>{};
 }
 
-// x, as a value that is rounded here: a product does not become part of the FMA of a later sum. For
-// sums of two products, of which the compiler would choose another one to round in every place.
+// x, rounded here: a product does not become part of the FMA of a later sum. For sums of two
+// products, where the compiler would choose differently in every place which one to round.
 template <class Real>
 HETSGD_INLINE Vec<Real> rounded(Vec<Real> x) {
 #if defined(__x86_64__)
@@ -72,7 +72,7 @@ HETSGD_INLINE Vec<Real> rounded(Vec<Real> x) {
   return x;
 }
 
-// The first `count` <= kLanes numbers, the other lanes `rest`.
+// The first `count` <= kLanes elements; the other lanes are `rest`.
 template <class Real>
 HETSGD_INLINE Vec<Real> load_partial(const Real* p, std::size_t count, Real rest) {
   Vec<Real> v = broadcast(rest);
@@ -84,18 +84,18 @@ HETSGD_INLINE void store_partial(Real* p, std::size_t count, Vec<Real> v) {
   for (std::size_t i = 0; i < kLanes<Real> && i < count; ++i) p[i] = v[i];
 }
 
-// max(x, y), x when y is NaN; the second operand wins no tie that matters (+0 against -0).
+// max(x, y), or x if y is NaN. Which operand wins a tie does not matter (+0 against -0).
 template <class Real>
 HETSGD_INLINE Vec<Real> vector_max(Vec<Real> x, Vec<Real> y) {
   return y > x ? y : x;
 }
-// max(x, 0) that lets NaN through.
+// max(x, 0), but NaN stays NaN.
 template <class Real>
 HETSGD_INLINE Vec<Real> vector_relu(Vec<Real> x) {
   return x < Vec<Real>{} ? Vec<Real>{} : x;
 }
 
-// Lanes are added pairwise, in a fixed order.
+// The sum of the lanes, added pairwise in a fixed order.
 template <class Real>
 HETSGD_INLINE Real horizontal_sum(Vec<Real> v) {
   Real lane[kLanes<Real>];
@@ -122,13 +122,14 @@ HETSGD_INLINE bool any_lane(Mask mask) {
   return any != 0;
 }
 
-// exp(x) for x <= 0, within 2 ulp; exactly 0 below kExpFloor (e^-30 in float is 1e-13, in double
-// e^-300). Softmax multiplies two such factors and a scale: with this floor no product is ever
-// denormal, and denormal operands cost a hundred cycles each. NaN gives NaN, -infinity gives 0.
+// exp(x) for x <= 0, within 2 ulp. It is exactly 0 below kExpFloor (e^-30 in float is 1e-13, in
+// double e^-300). Softmax multiplies two such factors and a scale. With this floor no product is
+// ever denormal, and denormal operands cost a hundred cycles each. NaN gives NaN, -infinity gives
+// 0.
 //
-// x = n ln 2 + r with |r| <= ln 2 / 2; n is split off by adding 1.5 * 2^(mantissa bits), whose low
-// mantissa bits then hold n; e^r by its Taylor polynomial (degree 7 and 13: remainder below 2^-27
-// and 2^-57); 2^n by adding n to the exponent.
+// x = n ln 2 + r with |r| <= ln 2 / 2. n is split off by adding 1.5 * 2^(mantissa bits), whose low
+// mantissa bits then hold n. e^r is its Taylor polynomial (degree 7 and 13: remainder below 2^-27
+// and 2^-57). 2^n comes from adding n to the exponent.
 template <class Real>
 inline constexpr Real kExpFloor = sizeof(Real) == 4 ? Real(-30) : Real(-300);
 
@@ -148,7 +149,7 @@ HETSGD_INLINE Vec<float> exp_nonpositive(Vec<float> x) {
   p = p * r + 1.0F;
   p = p * r + 1.0F;
   const V e = reinterpret_cast<V>(reinterpret_cast<I>(p) + (reinterpret_cast<I>(shifted) << 23));
-  // A NaN x made p NaN, but adding to its exponent bits may have changed that: take x then.
+  // A NaN x made p NaN, but adding to its exponent bits may have changed that, so x is taken then.
   const V result = x < broadcast(kExpFloor<float>) ? V{} : e;
   return x == x ? result : x;
 }

@@ -10,7 +10,7 @@ namespace hetsgd::cpu {
 
 namespace {
 
-constexpr std::size_t kBlockBytes = std::size_t{384} << 10;  // of weights and logits of one block
+constexpr std::size_t kBlockBytes = std::size_t{384} << 10;  // weights and logits of one block
 constexpr std::size_t kSweep = 256;  // inputs, or samples, of one sweep: its operand stays in L1
 
 std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
@@ -47,7 +47,7 @@ void SoftmaxLayerKernel<Real>::plan(const Cores& cores, const SparseRows<Real>& 
   slabs_ = (layer.inputs + kPanel - 1) / kPanel;
   const std::size_t fitting = kBlockBytes / ((layer.inputs + padded_) * sizeof(Real));
   const std::size_t largest = std::clamp<std::size_t>(fitting / kTileRows * kTileRows, 32, 512);
-  // Blocks of equal size, and at least one for every core.
+  // Blocks have equal size, and there is at least one for every core.
   blocks_ = std::max((layer.outputs + largest - 1) / largest,
                      std::min(cores.count(), (layer.outputs + 31) / 32));
   block_size_ = round_up((layer.outputs + blocks_ - 1) / blocks_, kTileRows);
@@ -302,7 +302,8 @@ void SoftmaxLayerKernel<Real>::subtract_targets(std::size_t part, Range labels, 
   }
 }
 
-// The last slab of W's columns, zero-padded to a whole one; null where the inputs are whole slabs.
+// Packs the last slab of W's columns, zero-padded to a whole one. Null if the inputs are whole
+// slabs.
 template <class Real>
 const Real* SoftmaxLayerKernel<Real>::pack_edge_slab(std::size_t part, Range labels) const {
   const std::size_t width = layer_.inputs % kPanel;

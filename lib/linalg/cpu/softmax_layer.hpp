@@ -8,12 +8,12 @@
 //            Milakov & Gimelshein 2018), and the loss
 //   pass 2   D = factor E - T; dA += D W with the old W; G = beta G + alpha D^T A, which with G = W
 //            is the update
-// so each weight is read twice and written once, each E written once, read once and changed in
+// Each weight is read twice and written once. Each E is written once, read once and changed in
 // place.
 //
-// A block's values lie as [panel of samples][label][sample]: the batch is in the lanes of the
+// A block's values lie as [panel of samples][label][sample]. The batch is in the lanes of the
 // vectors, so softmax needs no sums across lanes, and W [outputs x inputs] is read in place: its
-// numbers are broadcast in pass 1 and its rows are the vectors of pass 2. With W as [inputs x
+// elements are broadcast in pass 1, and its rows are the vectors of pass 2. With W as [inputs x
 // outputs] one of the two would have to be packed anew in every step, since every step changes W.
 #pragma once
 
@@ -40,7 +40,7 @@ class SoftmaxLayerKernel {
   void plan(const Cores& cores, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
   void pack_panel(std::size_t panel);
   Range block_labels(std::size_t block) const;
-  // The first true label >= `label` of every sample, as positions in labels.index.
+  // Finds the first true label >= `label` of every sample, as positions in labels.index.
   void seek(std::size_t part, std::size_t label);
 
   void forward_blocks(std::size_t part, Range blocks);
@@ -66,13 +66,13 @@ class SoftmaxLayerKernel {
     const std::size_t source = labels_.source_row(row);
     return labels_.begin[source + 1] - labels_.begin[source];
   }
-  // 1 for a last panel whose second half is empty.
+  // The vectors of a panel: 1 for a last panel whose second half is empty, else 2.
   std::size_t vectors_in(std::size_t panel) const {
     return rows_ - panel * kPanel <= kLanes<Real> ? 1 : 2;
   }
   Real* block_values(std::size_t block) { return exponentials_ + block * block_size_ * padded_; }
 
-  // One run's problem.
+  // The operands of one run.
   SparseRows<Real> labels_;
   SoftmaxLayer<Real> layer_{};
   std::size_t rows_ = 0, panels_ = 0, padded_ = 0;  // samples, panels of them, panels_ * kPanel

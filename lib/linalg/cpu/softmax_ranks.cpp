@@ -70,7 +70,7 @@ void SoftmaxRanksKernel<Real>::pack_panel(std::size_t panel) {
       packed[r] = r < samples ? layer_.input[(first + r) * inputs + h] : Real(0);
     }
   }
-  // Lowest, and not -infinity: the difference of two -infinities is none.
+  // The lowest number, not -infinity, because the difference of two -infinities is NaN.
   std::fill_n(largest_ + first, kPanel, std::numeric_limits<Real>::lowest());
   std::fill_n(bar_ + first, kPanel, std::numeric_limits<Real>::infinity());
   std::fill_n(bar_ + first, samples, std::numeric_limits<Real>::quiet_NaN());
@@ -95,7 +95,7 @@ void SoftmaxRanksKernel<Real>::measure_panel(Range labels, std::size_t panel, Re
   add_true_scores(labels, panel, Z);
 }
 
-// Z [label][kPanel] = A W^T + b, and what its maxima and its best labels tell.
+// Z [label][kPanel] = A W^T + b; updates the maxima and the best labels.
 template <class Real>
 template <int vectors>
 void SoftmaxRanksKernel<Real>::score(Range labels, std::size_t panel, Real* Z) {
@@ -124,7 +124,7 @@ void SoftmaxRanksKernel<Real>::score(Range labels, std::size_t panel, Real* Z) {
   }
 }
 
-// z <- z + b, kept in Z; the maxima and the best so far take them in.
+// z <- z + b, stored in Z; updates the maxima and the best labels.
 template <class Real>
 template <int rows, int vectors>
 HETSGD_INLINE void SoftmaxRanksKernel<Real>::rank_tile(std::size_t first_label, std::size_t panel,
@@ -137,7 +137,7 @@ HETSGD_INLINE void SoftmaxRanksKernel<Real>::rank_tile(std::size_t first_label, 
   for (int v = 0; v < vectors; ++v) {
     const std::size_t lane = static_cast<std::size_t>(v) * kLanes<Real>;
     Real* const so_far = largest_ + panel * kPanel + lane;
-    // NaN is passed over here: it ranks last, and shows in the sum of exponentials.
+    // NaN is ignored here. It ranks last, and shows in the sum of exponentials.
     Vec<Real> largest = broadcast(std::numeric_limits<Real>::lowest());
     for (int row = 0; row < rows; ++row) largest = vector_max<Real>(largest, z[row][v]);
     store(so_far, vector_max<Real>(load(so_far), largest));
@@ -146,7 +146,8 @@ HETSGD_INLINE void SoftmaxRanksKernel<Real>::rank_tile(std::size_t first_label, 
   }
 }
 
-// Labels first_label.. of the vector of samples at `first`: Z [label][kPanel].
+// Inserts the scores Z [label][kPanel] of labels first_label.. into the best of the vector of
+// samples at `first`.
 template <class Real>
 void SoftmaxRanksKernel<Real>::insert(std::size_t first_label, std::size_t count, std::size_t first,
                                       const Real* Z) {
@@ -162,7 +163,8 @@ void SoftmaxRanksKernel<Real>::insert(std::size_t first_label, std::size_t count
   }
 }
 
-// The vector of samples at `lane` of a panel. Label l is added to partial sum l % kLanes.
+// Updates the sums of the vector of samples at `lane` of a panel. Label l is added to partial sum l
+// % kLanes.
 template <class Real>
 void SoftmaxRanksKernel<Real>::add_exponentials(std::size_t labels, std::size_t panel,
                                                 std::size_t lane, const Real* Z) {

@@ -1,16 +1,16 @@
-// Measuring a softmax output layer on the CPU: loss and best labels, block of labels by block.
+// Evaluation of a softmax output layer on the CPU: loss and best labels, block of labels by block.
 //
 // For each block of labels and each panel of samples:
 //   Z = A W^T + b in tiles; on the way out of the registers the block's maximum per sample, and
 //   the labels that are among a sample's best
 //   the sum of exp(Z - maximum so far) joins the sum over the blocks before, which shrinks where
 //   the maximum rose (online softmax, Milakov & Gimelshein 2018)
-// so W [outputs x inputs] is read in place, once per call, and the scores of one block for one
-// panel are all that is ever in memory. The samples are in the lanes of the vectors, as in
-// softmax_layer.hpp.
+// W [outputs x inputs] is read in place, once per call. Only the scores of one block for one panel
+// are ever in memory. The samples are in the lanes of the vectors, as in softmax_layer.hpp.
 //
-// A block is as wide as a partial sum of softmax_row (output_layer.cpp), and its additions have the same
-// order: where all labels fit in one block the bits are those of gemm, softmax_loss and top_k.
+// A block is as wide as a partial sum of softmax_row (output_layer.cpp), and its additions have the
+// same order. So if all labels fit in one block, the bits are those of gemm, softmax_loss and
+// top_k.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ namespace hetsgd::cpu {
 template <class Real>
 class SoftmaxRanksKernel {
  public:
-  // See BasicOutputLayerKernels::softmax_ranks. Bits do not depend on the number of cores: each takes some of
-  // the samples.
+  // See BasicOutputLayerKernels::softmax_ranks. The bits do not depend on the number of cores,
+  // because each core takes some of the samples.
   double run(const Cores& cores, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
              std::size_t k, std::uint32_t* top);
 
@@ -37,12 +37,12 @@ class SoftmaxRanksKernel {
   static constexpr std::size_t kPanel = 2 * kLanes<Real>;   // samples side by side
   static constexpr std::size_t kBlock = 64 * kLanes<Real>;  // labels
 
-  // What is known of a sample after some blocks.
+  // The state of a sample after some blocks.
   struct Sample {
-    Real largest = 0;             // score
+    Real largest = 0;             // largest score
     double sum = 0;               // of exp(score - largest)
     double true_score = 0;        // sum over its true labels
-    std::uint64_t next_true = 0;  // the first of its labels that is in none of those blocks
+    std::uint64_t next_true = 0;  // the first of its labels that lies in a later block
     Best<Real> best{};
   };
 
@@ -61,7 +61,7 @@ class SoftmaxRanksKernel {
   void add_true_scores(Range labels, std::size_t panel, const Real* Z);
   double collect(std::uint32_t* top) const;
 
-  // One run's problem.
+  // The operands of one run.
   SparseRows<Real> labels_;
   SoftmaxLayer<Real> layer_{};
   std::size_t k_ = 0;
@@ -69,8 +69,8 @@ class SoftmaxRanksKernel {
   // Views of the scratch below.
   Real* input_by_panel_ = nullptr;  // A^T: [panel][input][kPanel samples]
   Real* largest_ = nullptr;         // [panel][kPanel] score so far
-  // [panel][kPanel] what a score must exceed to be among the best; NaN where any does, infinity
-  // where there is no sample.
+  // [panel][kPanel] the score that must be exceeded to be among the best. NaN if any score exceeds
+  // it, infinity if there is no sample.
   Real* bar_ = nullptr;
   Real* scores_ = nullptr;    // [part][kBlock][kPanel]
   Sample* sample_ = nullptr;  // [rows]

@@ -7,8 +7,8 @@ namespace hetsgd::cpu {
 
 namespace {
 
-// Rows of a large W come from memory in random order, which no hardware prefetcher foresees: ask
-// for the row that is due this many nonzeros later.
+// Rows of a large W come from memory in random order, which no hardware prefetcher predicts. So a
+// row is prefetched this many nonzeros ahead.
 constexpr std::uint64_t kAhead = 4;
 
 template <class Real>
@@ -85,7 +85,7 @@ class CpuSparseKernels final : public BasicSparseKernels<Real> {
     });
   }
 
-  // Split by columns, so that no two cores meet in a row of W and every sum has one order.
+  // Split by columns, so that no two cores share a row of W and every sum has one order.
   void update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
               Real* W) override {
     constexpr std::size_t kLeastColumns = 16;  // columns per core

@@ -1,4 +1,5 @@
-// Rows of embedding tables come from memory in random order, which no hardware prefetcher foresees.
+// Access to rows of embedding tables. They come from memory in random order, which no hardware
+// prefetcher predicts.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace hetsgd::cpu {
 
 constexpr std::size_t kTableLine = 64;  // bytes
 
-// Asks for a row that will be needed soon.
+// Prefetches a row that will be needed soon.
 template <class Real>
 void prefetch_table_row(const Real* row, std::size_t width) {
   const char* const begin = reinterpret_cast<const char*>(row);
@@ -22,16 +23,16 @@ void prefetch_table_row(const Real* row, std::size_t width) {
   __builtin_prefetch(end - 1);
 }
 
-// How many rows before it is needed a row is best asked for: some 64 lines, as many as a core can
-// wait for at once and a bit more.
+// How many rows ahead to prefetch: some 64 lines, a bit more than the number of lines that a core
+// can wait for at once.
 template <class Real>
 std::size_t table_rows_ahead(std::size_t width) {
   return std::clamp<std::size_t>(64 * kTableLine / (width * sizeof(Real) + 1), 4, 64);
 }
 
-// to <- from, which lie apart. Rows are short: compilers' own loops check for
-// overlaps and prepare for long ones, which takes longer than the numbers. Half a line at a time,
-// as rows need not begin with one, and stores across two lines are slow.
+// to <- from, which must not overlap. Rows are short. Compilers' own loops check for overlaps and
+// prepare for long arrays, which takes longer than the copy. It copies half a line at a time,
+// because rows need not begin with a line, and stores across two lines are slow.
 template <class Real>
 HETSGD_INLINE void copy_numbers(std::size_t n, const Real* from, Real* to) {
   constexpr std::size_t kHalf = kTableLine / 2 / sizeof(Real), kFew = 4;
@@ -42,8 +43,8 @@ HETSGD_INLINE void copy_numbers(std::size_t n, const Real* from, Real* to) {
   }
   for (std::size_t i = n % kFew; i > 0; --i, ++j) to[j] = from[j];
 }
-// to <- f(from, to), half a line at a time: arrays of its own are what a compiler puts into
-// registers, since nothing else can be a part of them.
+// to <- f(from, to), half a line at a time. Local arrays let the compiler use registers, since no
+// other data can be a part of them.
 template <class Real, class F>
 HETSGD_INLINE void change_numbers(std::size_t n, const Real* from, Real* to, const F& f) {
   constexpr std::size_t kHalf = kTableLine / 2 / sizeof(Real);
@@ -67,8 +68,8 @@ HETSGD_INLINE void add_scaled_numbers(std::size_t n, Real alpha, const Real* fro
   change_numbers(n, from, to, [alpha](Real x, Real y) { return std::fma(alpha, x, y); });
 }
 
-// f(width), where the usual widths are constants, for which compilers write loops of a few
-// instructions.
+// Calls f(width), where the usual widths are constants, so that compilers write loops of a few
+// instructions for them.
 template <class F>
 void with_width(std::size_t width, F&& f) {
   switch (width) {
@@ -83,9 +84,9 @@ void with_width(std::size_t width, F&& f) {
   }
 }
 
-// to[i] <- the first D numbers of row row[i] of W, whose rows have C, one after the other. The sum of
-// what the rows have behind them. All arguments are values: what a copy writes could otherwise be
-// one of them, to the compiler.
+// to[i] <- the first D elements of row row[i] of W, one row after the other; a row of W has C
+// elements. Returns the sum of the elements that the rows have behind the first D. All arguments
+// are values, because a compiler must assume that the copy overwrites referenced ones.
 template <class Real, class Width>
 Real copy_rows(std::size_t n, const std::uint32_t* row, Width D, std::size_t C, const Real* W,
                Real* to) {

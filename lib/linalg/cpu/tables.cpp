@@ -14,11 +14,11 @@ namespace hetsgd::cpu {
 
 namespace {
 
-// A row's step by its rule. The shard is a value, as gather_range()'s arguments are.
+// The step of a row by its rule. The shard is a value, for the reason given at gather_range().
 template <class Real>
 struct RowStep {
   const ShardRows<Real> shard;
-  std::size_t at;  // of the row's first number
+  std::size_t at;  // index of the row's first element
   const Real* g;
 
   void operator()(const rule::FusedAddScaled<Real>& rule) const {
@@ -47,7 +47,7 @@ void prefetch_shard_row(const ShardRows<Real>& shard, std::uint32_t row) {
   }
 }
 
-// Gradients by row, added up in the order of the calls. Of one core.
+// Gradients by row, added up in the order of the calls. Each core has its own.
 template <class Real>
 class SumsByRow {
  public:
@@ -56,7 +56,7 @@ class SumsByRow {
     width_ = width;
     if (sum_.size() < most * width) sum_.resize(most * width);
   }
-  // Whether the row is a new one.
+  // Adds a gradient to the row's sum. Returns whether the row is a new one.
   bool add(std::uint32_t row, const Real* g) {
     const std::size_t before = distinct_.count(), slot = distinct_.slot(row);
     Real* const sum = sum_.data() + slot * width_;
@@ -83,7 +83,7 @@ void scale_numbers(std::size_t n, Real factor, Real* to) {
 
 template <class Real>
 struct UpdateScratch {
-  SumsByRow<Real> all, part;  // of all parts; of the part at hand
+  SumsByRow<Real> all, part;  // of all parts; of the current part
 };
 
 template <class Real>
@@ -138,7 +138,7 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
     });
   }
 
-  // Split by fields, which have no entry in common, so that every sum has one order.
+  // Split by fields, which share no entry, so that every sum has one order.
   void sum(const FieldRows<Real>& X, const TableShape& table, const std::uint32_t* entry,
            std::size_t entries, Real scale, const Real* D, const Real* d, Real* sums) override {
     const std::size_t numbers = entries * table.row(), parts = std::min(cores_.count(), X.fields);
@@ -154,7 +154,7 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
                  [&](Range range) { scale_numbers(range.size(), scale, sums + range.begin); });
   }
 
-  // Split by rows, so that no two cores meet in one and every sum has one order.
+  // Split by rows, so that no two cores share one and every sum has one order.
   void update(const ShardRows<Real>& shard, const RowParts<Real>& parts,
               const RowRule<Real>& rule) override {
     const std::size_t n = std::accumulate(parts.count, parts.count + parts.parts, std::size_t{0});
@@ -177,7 +177,8 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
   }
 
  private:
-  // All arguments are values: what a copy writes could otherwise be one of them, to the compiler.
+  // All arguments are values, because a compiler must assume that the copy overwrites referenced
+  // ones.
   template <class Width>
   static void gather_range(const Real* w, std::size_t stride, Width width, const std::uint32_t* row,
                            std::size_t n, Real* out) {
@@ -205,7 +206,7 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
     }
   }
 
-  // Of those rows that are part `part` of `split`.
+  // Adds up the gradients of the rows whose number is `part` modulo `split`.
   static void add_parts(const ShardRows<Real>& shard, const RowParts<Real>& parts,
                         std::size_t split, std::size_t part, UpdateScratch<Real>& scratch) {
     const std::uint32_t* row = parts.row;
@@ -226,7 +227,7 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
     }
   }
 
-  // One part of distinct rows needs no sums.
+  // A single part of distinct rows needs no sums.
   void update_distinct(const ShardRows<Real>& shard, std::size_t n, const RowParts<Real>& parts,
                        const RowRule<Real>& rule) {
     cores_.split(n, 1, 256, [&](Range range) {

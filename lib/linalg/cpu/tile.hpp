@@ -1,12 +1,12 @@
 // The micro-kernel of every dense product: a tile of rows x (vectors * lanes) sums held in
 // registers.
 //
-// Why not a BLAS: OpenBLAS chooses its kernels by CPU model, and a model that it does not know gets
-// generic ones. Measured on such a Xeon (FMA peak 220 GFLOP/s per core) for the products of a 128 x
-// 983 and a 128 x 67,009 layer: OpenBLAS 0.3.21 35, with its AVX-512 kernels forced by an
-// environment variable 110 to 150, oneDNN 100 to 185, these tiles 165 to 185. One tile routine with
-// an unpacked left operand serves all three products of a layer, and bias, softmax and update
-// happen while the data are in cache. tests/bench/kernels_bench.cpp repeats the comparison.
+// Why not a BLAS: OpenBLAS chooses its kernels by CPU model, and uses generic ones for a model that
+// it does not know. Measured on such a Xeon (FMA peak 220 GFLOP/s per core), for the products of a
+// 128 x 983 and a 128 x 67,009 layer, in GFLOP/s: OpenBLAS 0.3.21 35, with its AVX-512 kernels
+// forced by an environment variable 110 to 150, oneDNN 100 to 185, these tiles 165 to 185. One tile
+// routine with an unpacked left operand serves all three products of a layer. Bias, softmax and
+// update happen while the data are in cache. tests/bench/kernels_bench.cpp repeats the comparison.
 #pragma once
 
 #include <type_traits>
@@ -37,7 +37,7 @@ HETSGD_INLINE void accumulate(std::size_t depth, const Real* a, std::size_t row_
   }
 }
 
-// C tile <- sum, a whole one.
+// C tile <- sum, for a whole tile.
 template <class Real, int rows, int vectors>
 HETSGD_INLINE void store_tile(const Vec<Real> (&sum)[rows][vectors], Real* C, std::size_t ldc) {
   for (int i = 0; i < rows; ++i, C += ldc) {
@@ -48,7 +48,7 @@ HETSGD_INLINE void store_tile(const Vec<Real> (&sum)[rows][vectors], Real* C, st
 }
 
 // C tile <- alpha * sum + beta * C for `columns` <= vectors * lanes columns. beta = 0 never reads
-// C. The first product is rounded, the second is not, whatever the shape of the tile.
+// C. The first product is rounded and the second is not, whatever the shape of the tile.
 template <class Real, int rows, int vectors>
 HETSGD_INLINE void write_tile(const Vec<Real> (&sum)[rows][vectors], Real alpha, Real beta, Real* C,
                               std::size_t ldc, std::size_t columns) {
@@ -72,7 +72,7 @@ HETSGD_INLINE void write_tile(const Vec<Real> (&sum)[rows][vectors], Real alpha,
 }
 
 // Calls f(first row, integral_constant<rows>) for tiles that cover `rows` rows: whole tiles, then
-// 4, 2, 1.
+// tiles of 4, 2 and 1 rows.
 template <class F>
 HETSGD_INLINE void for_row_tiles(std::size_t rows, F&& f) {
   std::size_t i = 0;

@@ -1,5 +1,5 @@
-// What the kernels of one GPU device share, whatever family they are of: its streams and what works
-// on them. Free of fmt: CUDA sources include this.
+// State that all kernels of one GPU device share: its streams and the libraries that work on them.
+// Free of fmt, because CUDA sources include this.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,8 +14,8 @@
 
 namespace hetsgd::cuda {
 
-// Of the device that was current when it was made. Everything goes to one stream (but batches on
-// their way: a second one).
+// Belongs to the device that was current when it was made. All work goes to one stream, except
+// batches in transfer, which use a second one.
 struct Backend {
   Backend(int its_ordinal, Precision its_precision, ConvolutionLibrary its_convolutions,
           std::size_t its_logit_budget, std::size_t its_logit_block)
@@ -31,8 +31,8 @@ struct Backend {
     stream.keep_what_is_held();
   }
 
-  // The stream, after making the GPU the current one: at each call, since calls may come from any
-  // thread.
+  // The stream, after making the GPU the current one. This is done at each call, since calls may
+  // come from any thread.
   cudaStream_t use() const {
     HETSGD_CUDA(cudaSetDevice(ordinal));
     return stream.get();

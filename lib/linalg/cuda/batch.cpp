@@ -9,7 +9,7 @@ namespace hetsgd::cuda {
 
 namespace {
 
-// Offsets, then column numbers, then values, each on a boundary of its own.
+// Offsets, then column numbers, then values, each array aligned.
 struct Parts {
   Parts(std::size_t rows, std::size_t nonzeros, bool values)
       : index(round_up((rows + 1) * sizeof(std::uint64_t), kAlignment)),
@@ -70,14 +70,15 @@ BatchStage::BatchStage(const Stream& compute)
 BatchStage::Slot& BatchStage::open() {
   Slot& slot = slots_[calls_ % kSlots];
   began_[calls_ % kSlots].record(compute_);
-  slot.copied.wait();  // the host's part of the slot is free: its last copy is long over
+  // Waits until the host's part of the slot is free. Normally its last copy is long over.
+  slot.copied.wait();
   slot.sorted.reset();
   return slot;
 }
 
 std::byte* BatchStage::send(Slot& slot, const std::byte* host, std::size_t bytes) {
-  // What was staged here four calls ago was good until two calls ago: kernels that read it were
-  // given to the compute stream before that.
+  // The batch that was staged here four calls ago was valid until two calls ago. Kernels that read
+  // it were given to the compute stream before that.
   if (calls_ >= kGood) began_[(calls_ - kGood) % kSlots].hold(copy_);
   auto* const device = slot.memory.reserve<std::byte>(bytes, "a batch");
   HETSGD_CUDA(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, copy_.get()));
@@ -116,7 +117,8 @@ SparseRows<Real> BatchStage::stage(const SparseRows<Real>& batch) {
   return staged;
 }
 
-// As a matrix of ones, a column per category, with the dense numbers in the place of values.
+// Stages fields as a matrix of ones with a column per category; the dense elements take the place
+// of values.
 template <class Real>
 FieldRows<Real> BatchStage::stage(const FieldRows<Real>& batch) {
   Slot& slot = open();
@@ -178,7 +180,7 @@ BatchStage::Slot& BatchStage::slot_of(const FieldRows<Real>& staged) {
   for (Slot& slot : slots_) {
     if (slot.index != nullptr && slot.index == staged.category) return slot_of(slot.begin);
   }
-  return slot_of(nullptr);  // which says what is wrong
+  return slot_of(nullptr);  // reports what is wrong
 }
 
 template ByColumn BatchStage::by_column<float>(const SparseRows<float>&);

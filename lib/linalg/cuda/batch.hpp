@@ -1,8 +1,8 @@
-// Batches on their way to the GPU.
+// Transfer of batches to the GPU.
 //
-// The host gathers a batch's rows into pinned memory, a copy stream brings them over while kernels
-// work on the batch before, and the compute stream waits for that copy alone. Four slots in turn:
-// features and labels of two batches.
+// The host gathers a batch's rows into pinned memory. A copy stream transfers them while kernels
+// work on the previous batch, and the compute stream waits for that copy alone. Four slots are used
+// in turn, for features and labels of two batches.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ class BatchStage {
   template <class Real>
   FieldRows<Real> stage(const FieldRows<Real>& batch);
 
-  // That stage() made these rows, and they are still good.
+  // Checks that stage() made these rows and that they are still valid.
   template <class Real>
   void check(const SparseRows<Real>& staged) {
     static_cast<void>(slot_of(staged.begin));
@@ -35,8 +35,7 @@ class BatchStage {
   void check(const FieldRows<Real>& staged) {
     static_cast<void>(slot_of(staged));
   }
-  // Rows that stage() made (checked, as above) by column, for what the compute stream is given from
-  // now on.
+  // Rows that stage() made (checked, as above) by column, for later work of the compute stream.
   template <class Real>
   ByColumn by_column(const SparseRows<Real>& staged);
   // Lookups by category; values are 1.
@@ -51,7 +50,7 @@ class BatchStage {
         : memory(copy), unsorted(copy), entries(copy), columns(copy) {}
     Pinned pinned;
     DeviceMemory memory, unsorted, entries, columns;
-    Event copied;  // in the copy stream, and sorted if it has values or fields
+    Event copied;  // in the copy stream; after the sort, if there are values or fields
     std::optional<ByColumn> sorted;
     const std::uint64_t* begin = nullptr;  // in `memory`
     const std::uint32_t* index = nullptr;  // behind it
@@ -59,9 +58,10 @@ class BatchStage {
     std::uint64_t call = 0;
   };
   static constexpr std::size_t kSlots = 4;
-  static constexpr std::uint64_t kGood = 2;  // later calls that a batch outlives, the last not
+  // Later calls of stage() that a batch outlives, the last one not included.
+  static constexpr std::uint64_t kGood = 2;
 
-  // The next slot, whose host part is free; and its copy to the GPU.
+  // Returns the next slot, whose host part is free; send() copies to the GPU.
   Slot& open();
   std::byte* send(Slot& slot, const std::byte* host, std::size_t bytes);
   void close(Slot& slot);
@@ -74,8 +74,8 @@ class BatchStage {
   const Stream& compute_;
   Stream copy_;
   std::array<Slot, kSlots> slots_;
-  DeviceMemory work_;                // of sorts, which the copy stream takes one after the other
-  std::array<Event, kSlots> began_;  // in the compute stream, at the call of that number
+  DeviceMemory work_;                // of sorts, which run one after the other in the copy stream
+  std::array<Event, kSlots> began_;  // in the compute stream, at the call with that number
   std::uint64_t calls_ = 0;
 };
 

@@ -14,7 +14,8 @@ namespace hetsgd::cuda {
 
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what Hopper GPUs are served with
+// The size that cuBLAS recommends for Hopper GPUs.
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
 // The functions of libcublas that are used. Their names carry the version of their interface.
 struct Library {
@@ -100,14 +101,13 @@ Blas::Blas(const Stream& stream, Precision precision)
     : impl_(std::make_unique<Impl>(stream, precision)) {}
 Blas::~Blas() = default;
 
-// cuBLAS stores columns. Read so, a row-major matrix is its own transpose:
-// C^T = op(B)^T op(A)^T.
+// cuBLAS stores columns, so it sees a row-major matrix as its transpose: C^T = op(B)^T op(A)^T.
 template <class Real>
 void Blas::gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k, Real alpha,
                 const Real* A, std::size_t lda, const Real* B, std::size_t ldb, Real beta, Real* C,
                 std::size_t ldc) {
   if (m == 0 || n == 0) return;
-  // What cuBLAS does without a k is not said anywhere.
+  // The behaviour of cuBLAS for k = 0 is not documented.
   if (k == 0) return scale_matrix(impl_->stream.get(), m, n, beta, C, ldc);
   const Library& blas = impl_->blas;
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;

@@ -1,8 +1,8 @@
 // Dense products by cuBLAS.
 //
-// The library is loaded when the first GPU is used and not when the program starts: mapping its
-// 600 MB takes a tenth of a second, which `hetsgd --version` and every run on CPUs would pay, and a
-// machine without it can run all the rest.
+// The library is loaded when the first GPU is used, not when the program starts. Mapping its 600 MB
+// takes a tenth of a second, which `hetsgd --version` and every run on CPUs would pay. A machine
+// without the library can run everything else.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,25 @@ namespace hetsgd::cuda {
 
 class Blas {
  public:
-  // Errors (device): no library, or one that does not work.
+  // Errors (device): the library is missing or does not work.
   Blas(const Stream& stream, Precision precision);
   ~Blas();
 
-  // "13.0.2". Errors (device): no library.
+  // The version, "13.0.2". Errors (device): the library is missing.
   static std::string version();
 
-  // C[m x n] = alpha op(A)[m x k] op(B)[k x n] + beta C, row-major, any sizes. In the precision of
-  // Real (no TF32) unless Real is float and another precision was asked for. The same bits for the
-  // same operands: one stream, a workspace of its own, and no atomic additions.
+  // C[m x n] = alpha op(A)[m x k] op(B)[k x n] + beta C, row-major, any sizes. Computed in the
+  // precision of Real (no TF32) unless Real is float and another precision was requested. The same
+  // operands give the same bits, because there is one stream, a workspace of its own, and no atomic
+  // addition.
   template <class Real>
   void gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k, Real alpha,
             const Real* A, std::size_t lda, const Real* B, std::size_t ldb, Real beta, Real* C,
             std::size_t ldc);
   // Y[m x n] = A[m x k] B[n x k]^T with rows of Y `ldy` apart, as one call of n / width products of
-  // `width` columns; it must divide n. A single product of many columns is slower: cuBLAS chooses
-  // other kernels for it (on an H200, of 256 x 128 by 128 x 670,091 by up to a seventh).
+  // `width` columns, which must divide n. A single product of many columns is slower, because
+  // cuBLAS chooses other kernels for it (on an H200, for 256 x 128 by 128 x 670,091 by up to a
+  // seventh).
   template <class Real>
   void gemm_by_columns(std::size_t m, std::size_t n, std::size_t k, std::size_t width,
                        const Real* A, const Real* B, Real* Y, std::size_t ldy);

@@ -25,8 +25,8 @@ __device__ T reduce_warp(T x, Op op) {
   return x;  // on every lane, the same bits: both ends of an exchange combine the same two numbers
 }
 
-// All kThreads threads call it together; all get the result. `scratch`: kWarps numbers of shared
-// memory, free again at the return.
+// All kThreads threads must call it together; all get the result. `scratch` has kWarps elements of
+// shared memory, free again at the return.
 template <class T, class Op>
 __device__ T reduce_block(T x, Op op, T* scratch) {
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -42,10 +42,10 @@ __device__ T reduce_block(T x, Op op, T* scratch) {
   return x;
 }
 
-// Element by element over rows: a warp per piece of a row, so that a few long rows keep as many
-// threads busy as many short ones, and no element needs a division.
+// Element by element over rows: a warp works on a piece of a row, so that a few long rows keep as
+// many threads busy as many short ones, and no element needs a division.
 
-// f(row, column) for all columns of rows 0 to count - 1.
+// Calls f(row, column) for all columns of rows 0 to count - 1.
 template <class F>
 __global__ void __launch_bounds__(kThreads) rowwise(std::size_t count, std::size_t n, F f) {
   constexpr std::size_t kPiece = kWarp * 16;
@@ -89,7 +89,7 @@ __device__ void store_pack(Real* to, const Pack<Real, V>& pack) {
   *reinterpret_cast<Pack<Real, V>*>(to) = pack;
 }
 
-// Packs of kPackOf numbers may begin there.
+// Whether packs of kPackOf elements may begin there.
 inline bool is_aligned(const void* memory) {
   return reinterpret_cast<std::uintptr_t>(memory) % 16 == 0;
 }

@@ -13,7 +13,7 @@ namespace hetsgd::cuda {
 
 namespace {
 
-// "cuda:1 (NVIDIA H200)" for the current device; as much of it as can be found out.
+// The current device as "cuda:1 (NVIDIA H200)", or as much of that as can be found out.
 std::string current_device() {
   int ordinal = 0;
   if (cudaGetDevice(&ordinal) != cudaSuccess) return "cuda";
@@ -54,8 +54,8 @@ FreeMemory free_memory() {
   return found;
 }
 
-// The pool of the current device while somebody looks what it could give: afterwards it keeps no
-// more of the GPU than before.
+// The pool of the current device during a search for its largest piece. Afterwards the pool keeps
+// no more of the GPU than before.
 class PoolUnderTrial : NonCopyable {
  public:
   PoolUnderTrial() {
@@ -91,7 +91,8 @@ bool gives(std::size_t bytes, cudaStream_t stream) {
   return true;
 }
 
-// The largest piece that the pool gives when it refused `refused` bytes, up to a sixty-fourth less.
+// The largest piece that the pool gives after it refused `refused` bytes, up to a sixty-fourth
+// less.
 std::size_t largest_piece(std::size_t refused, const FreeMemory& of_gpu, cudaStream_t stream) {
   const PoolUnderTrial pool;
   std::size_t most = std::min(refused, of_gpu.free + pool.idle()), least = 0;
@@ -114,7 +115,7 @@ std::size_t largest_piece(std::size_t refused, const FreeMemory& of_gpu, cudaStr
 }  // namespace
 
 void fail(cudaError_t status, const char* call) {
-  static_cast<void>(cudaGetLastError());  // the next call must not report this one again
+  static_cast<void>(cudaGetLastError());  // the next call must not report this error again
   throw with_hint(device_error("{}: {}: {} ({})", current_device(), call,
                                cudaGetErrorString(status), cudaGetErrorName(status)),
                   hint_for(status));

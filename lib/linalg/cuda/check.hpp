@@ -9,20 +9,20 @@ namespace hetsgd::cuda {
 
 // Throws Error(device) that names the call, the current device and CUDA's reason, with a hint.
 [[noreturn]] void fail(cudaError_t status, const char* call);
-// The same for memory, a MemoryError: `bytes` were needed for `purpose` beside `held` bytes that a
-// smaller batch would not need.
+// The same for memory, as a MemoryError: `bytes` were needed for `purpose` beside `held` bytes that
+// a smaller batch would not need.
 [[noreturn]] void fail_memory(cudaError_t status, std::size_t bytes, const char* purpose,
                               std::size_t held);
-// The same for memory of the current device's pool, asked for in `stream`. What is free then says
-// little: the pool grows by large steps, and what it has may lie in pieces. So what is available is
-// found by asking for less.
+// The same for memory of the current device's pool, requested in `stream`. The free memory then
+// says little: the pool grows by large steps, and its memory may lie in pieces. So the available
+// memory is found by requesting less.
 [[noreturn]] void fail_pool(cudaError_t status, std::size_t bytes, const char* purpose,
                             std::size_t held, cudaStream_t stream);
 
 inline void check(cudaError_t status, const char* call) {
   if (status != cudaSuccess) fail(status, call);
 }
-// After a launch. A kernel that fails while it runs shows at a later call.
+// Checks a launch. A kernel that fails while it runs is reported by a later call.
 inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
 
 }  // namespace hetsgd::cuda

@@ -1,7 +1,7 @@
 // The convolution kernels of a GPU: windows copied out (im2col) and a product by cuBLAS, for as
-// many samples at once as fit into kRoomBytes. The reference that others (cudnn_convolution.cpp)
-// are compared with, and what is taken unless cuDNN is asked for: the bits of a run must not depend
-// on whether a library happens to be installed.
+// many samples at once as fit into kRoomBytes. They are the reference for others
+// (cudnn_convolution.cpp), and the default unless cuDNN is requested. The bits of a run must not
+// depend on whether a library happens to be installed.
 //
 //   windows  C [depth x q], q = samples x output pixels: element (k, q) is what weight k of a
 //            filter meets at output q
@@ -9,7 +9,7 @@
 //   input gradient      C = W^T S, S from the maps of dY; each input adds up its windows
 //   parameter gradient  G = alpha S C^T + beta G
 //
-// Sizes decide the order of all additions: the bits do not depend on addresses.
+// Sizes determine the order of all additions, so the bits do not depend on addresses.
 #include <algorithm>
 
 #include "linalg/convolution_kernels.hpp"
@@ -22,7 +22,7 @@ namespace hetsgd::cuda {
 
 namespace {
 
-constexpr std::size_t kRoomBytes = std::size_t{256} << 20;  // of windows, and of sums
+constexpr std::size_t kRoomBytes = std::size_t{256} << 20;  // for windows, and the same for sums
 
 // One group of channels and filters, of some samples.
 struct GroupShape {
@@ -35,7 +35,7 @@ struct GroupShape {
   HETSGD_HOST_DEVICE std::size_t depth() const {
     return channels() * s.kernel_height * s.kernel_width;
   }
-  // Where output q of filter o, and channel c of a sample, lie in their maps.
+  // The places of output q of filter o, and of channel c of a sample, in their maps.
   HETSGD_HOST_DEVICE std::size_t output_at(std::size_t o, std::size_t q) const {
     const auto at = static_cast<unsigned>(q), each = static_cast<unsigned>(pixels());
     return (at / each * s.out_channels + group * filters() + o) * each + at % each;
@@ -45,8 +45,8 @@ struct GroupShape {
   }
 };
 
-// C [depth x columns] <- the windows of X: element (k, q) is what weight k of a filter meets at
-// output q, 0 around the maps.
+// C [depth x columns] <- the windows of X. Element (k, q) is the value that weight k of a filter
+// meets at output q, 0 around the maps.
 template <class Real>
 struct CopyWindows {
   GroupShape g;
@@ -58,7 +58,8 @@ struct CopyWindows {
                kw = static_cast<unsigned>(g.s.kernel_width);
     const auto width = static_cast<unsigned>(g.s.out_width),
                pixels = static_cast<unsigned>(g.pixels());
-    // Places around the map are beyond its end, also those before its begin.
+    // Places around the map are beyond its end, also those before its beginning, because they wrap
+    // around.
     const std::size_t h = at % pixels / width * g.s.stride + weight / kw % kh - g.s.padding_height;
     const std::size_t w = at % width * g.s.stride + weight % kw - g.s.padding_width;
     const bool inside = h < g.s.in_height && w < g.s.in_width;
@@ -67,9 +68,9 @@ struct CopyWindows {
   }
 };
 
-// dX <- beta dX + for each input the sum of the elements of C that it stands in, in the order of
-// weights. Input pixel `at` of channel c of a sample: row sample * channels + c. An output row is
-// one that weight row i carries to the pixel's: stride * row + i = h + padding.
+// dX <- beta dX + for each input the sum of the elements of C that hold it, in the order of
+// weights. Input pixel `at` of channel c of a sample is in row sample * channels + c. Weight row i
+// connects an input row with the output row for which stride * row + i = h + padding.
 template <class Real>
 struct AddWindows {
   GroupShape g;
@@ -96,7 +97,8 @@ struct AddWindows {
   }
 };
 
-// The maps of Y <- S [filters x columns] + bias, by filter; bias may be null. And back.
+// The maps of Y <- S [filters x columns] + bias, by filter; bias may be null. MapsToSums does the
+// reverse.
 template <class Real>
 struct SumsToMaps {
   GroupShape g;
@@ -120,7 +122,7 @@ struct MapsToSums {
 };
 
 // to[row] <- beta to[row] + alpha (the sum of row `row` of x [rows x columns]), added in double in
-// a fixed order: a block of threads each.
+// a fixed order. Each row has a block of threads.
 template <class Real>
 __global__ void __launch_bounds__(kThreads)
     add_up_rows_kernel(std::size_t rows, std::size_t columns, const Real* __restrict__ x,
@@ -188,8 +190,8 @@ class CudaConvolutionKernels final : public BasicConvolutionKernels<Real> {
   }
 
  private:
-  // f(group, first sample, room for windows, room for sums), for all groups of all samples. The
-  // samples of a product depend on the shape alone.
+  // Calls f(group, first sample, room for windows, room for sums) for all groups of all samples.
+  // The number of samples in a product depends on the shape alone.
   template <class F>
   void for_groups(const ConvolutionShape& s, std::size_t n, const F& f) {
     backend_.use();
@@ -224,7 +226,7 @@ class CudaConvolutionKernels final : public BasicConvolutionKernels<Real> {
   DeviceMemory windows_, sums_;
 };
 
-// The kernels are those of the library that the device was made with.
+// Registers the kernels of the library that the device was made with.
 class RegisterConvolutions {
  public:
   RegisterConvolutions() {

@@ -1,5 +1,5 @@
-// What people want to know of GPUs before they measure on them: clocks, who reaches whose memory,
-// which CUDA libraries there are. Asked by `devices` and `doctor` only: it takes its time.
+// Facts about GPUs to know before measuring on them: clocks, which GPUs reach whose memory, which
+// CUDA libraries there are. Only `devices` and `doctor` ask for them, because it takes its time.
 #pragma once
 
 #include <string>
@@ -21,22 +21,22 @@ struct CudaGpuDetails {
   std::vector<int> peers;
 };
 
-// Of platform.gpus[i], in the same order. Current clocks come from NVML, the driver's library for
-// management; without it they are not known.
+// Details of platform.gpus[i], in the same order. Current clocks come from NVML, the driver's
+// management library; without it they are not known.
 std::vector<CudaGpuDetails> cuda_gpu_details(const CudaPlatform& platform);
 
-// The driver's own version, "580.82.07"; empty: not known.
+// The driver's own version, "580.82.07"; empty if not known.
 std::string cuda_driver_version();
 
 struct CudaLibrary {
   std::string name;     // "cuBLAS"
   std::string purpose;  // "dense products"
-  bool needed = false;  // no worker runs on a GPU without it
-  std::string file;     // where it was found; empty: it was not
-  std::string problem;  // why not, in the loader's words
+  bool needed = false;  // no worker can use a GPU without it
+  std::string file;     // where it was found; empty: not found
+  std::string problem;  // the loader's message if it was not found
 };
 
-// cuBLAS, NCCL, cuDNN, cuSPARSE and NVML, looked for as they are when they are used.
+// cuBLAS, NCCL, cuDNN, cuSPARSE and NVML, searched for as when they are used.
 std::vector<CudaLibrary> cuda_libraries();
 
 }  // namespace hetsgd

@@ -13,7 +13,8 @@ constexpr const char* kHint =
     ", or pip install nvidia-cudnn-cu" HETSGD_CUBLAS_MAJOR
     "), name its folder in LD_LIBRARY_PATH, or use --convolution-library own";
 
-// The first version whose number has five digits, and the first with cudnn::Math::fma.
+// kNine: the first version whose number has five digits. kEight: the first one with
+// cudnn::Math::fma.
 constexpr std::size_t kNine = 90000, kEight = 8000;
 
 }  // namespace

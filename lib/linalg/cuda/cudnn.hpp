@@ -1,4 +1,4 @@
-// cuDNN, found when it is first asked for: a machine without the library runs everything else.
+// cuDNN, loaded when it is first asked for: a machine without the library runs everything else.
 #pragma once
 
 #include <memory>
@@ -10,24 +10,24 @@
 
 namespace hetsgd::cuda {
 
-// The functions of libcudnn.so.9, or of libcudnn.so.8. One object per process, made at the first
-// get() and never unloaded; thread-safe, as it does not change.
+// The functions of libcudnn.so.9, or of libcudnn.so.8. There is one object per process, made at the
+// first get() and never unloaded. Thread-safe, since it does not change.
 class Cudnn : public cudnn::Functions {
  public:
-  // Errors (device): there is no library, it lacks a function, or its version is neither 8 nor 9;
+  // Errors (device): the library is missing, lacks a function, or its version is neither 8 nor 9;
   // the hint says what to do. The next call tries again.
   static const Cudnn& get();
 
-  // "9.6.0".
+  // The version, "9.6.0".
   std::string version() const;
-  // Errors (device): names the call and cuDNN's reason.
+  // Errors (device): the call failed; the message names the call and cuDNN's reason.
   void check(cudnn::Status status, const char* call) const;
 
  private:
   Cudnn();
 };
 
-// Convolutions by cuDNN (cudnn_convolution.cpp). Errors: as Cudnn::get.
+// Convolutions by cuDNN (cudnn_convolution.cpp). Errors as for Cudnn::get.
 template <class Real>
 std::unique_ptr<BasicConvolutionKernels<Real>> make_cudnn_convolution(Backend& backend);
 

@@ -1,14 +1,14 @@
-// The part of cuDNN's C interface that is used, declared here: the library is found at run time
-// (cudnn.hpp), and a build needs no header of it.
+// The part of cuDNN's C interface that is used. It is declared here because the library is found at
+// run time (cudnn.hpp), so that a build needs no header of it.
 //
-// Source: NVIDIA cuDNN backend API 9.6.0, docs.nvidia.com/deeplearning/cudnn/backend/v9.6.0/api, pages
-// cudnn-graph-library (status, types), cudnn-ops-library (tensors) and cudnn-cnn-library
-// (convolutions); compared by a compiler with the headers of 9.28.1. Version 8 has the same functions
-// with the same values. 9 calls those of convolutions deprecated in favour of graphs of operations,
-// and has them.
+// Source: NVIDIA cuDNN backend API 9.6.0, docs.nvidia.com/deeplearning/cudnn/backend/v9.6.0/api,
+// pages cudnn-graph-library (status, types), cudnn-ops-library (tensors) and cudnn-cnn-library
+// (convolutions); compared by a compiler with the headers of 9.28.1. Version 8 has the same
+// functions with the same values. Version 9 has the functions of convolutions but calls them
+// deprecated in favour of graphs of operations.
 //
-// Enumerations are C's, of the size of an int. Handles and descriptors are pointers to what only the
-// library knows. alpha and beta are in host memory: floats, but doubles for tensors of doubles.
+// Enumerations are C's, of the size of an int. Handles and descriptors are opaque pointers. alpha
+// and beta are in host memory: floats, but doubles for tensors of doubles.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,20 +31,21 @@ using Convolution = ConvolutionStruct*;
 enum class Status : int { success = 0 };
 enum class DataType : int { float32 = 0, float64 = 1 };
 enum class Format : int { nchw = 0 };
-// As written: a convolution of neural networks is a cross-correlation.
+// A convolution of neural networks is a cross-correlation.
 enum class Mode : int { cross_correlation = 1 };
 // usual: tensor cores may round factors of floats to TF32; fma: they may not.
 enum class Math : int { usual = 0, fma = 3 };
 
-// Those whose bits are the same in every run of a version on one architecture. The documentation
-// (developer guide, Reproducibility) excepts routines that add by atomic operations: of convolutions
-// ALGO_0 of both gradients and ALGO_3 of filters, which are therefore not named here.
+// Algorithms whose bits are the same in every run of a version on one architecture. The
+// documentation (developer guide, Reproducibility) excludes routines that add by atomic operations.
+// For convolutions these are ALGO_0 of both gradients and ALGO_3 of filters, which are therefore
+// not named here.
 enum class ForwardAlgorithm : int { implicit_gemm = 0, implicit_precomp_gemm = 1 };
 enum class InputAlgorithm : int { algorithm_1 = 1 };
 enum class FilterAlgorithm : int { algorithm_1 = 1 };
 
-// Named as in cuDNN, without its prefix. A descriptor that is only read is `const` in the
-// documentation, of the pointer, which changes no call.
+// Functions named as in cuDNN, without its prefix. Where the documentation has a `const` descriptor
+// that is only read, this is left out, which changes no call.
 struct Functions {
   explicit Functions(const SharedLibrary& from) : library(from) {}
   const SharedLibrary library;
@@ -52,7 +53,7 @@ struct Functions {
   std::size_t (*get_version)() =
       library.function("cudnnGetVersion");  // 9: 10,000 major + 100 minor + patch; 8: 1,000 major
   const char* (*get_error_string)(Status) = library.function("cudnnGetErrorString");
-  Status (*create)(Handle*) = library.function("cudnnCreate");  // of the current device
+  Status (*create)(Handle*) = library.function("cudnnCreate");  // for the current device
   Status (*destroy)(Handle) = library.function("cudnnDestroy");
   Status (*set_stream)(Handle, cudaStream_t) = library.function("cudnnSetStream");
 
@@ -60,11 +61,11 @@ struct Functions {
   Status (*set_tensor_4d)(Tensor, Format, DataType, int n, int c, int h,
                           int w) = library.function("cudnnSetTensor4dDescriptor");
   Status (*destroy_tensor)(Tensor) = library.function("cudnnDestroyTensorDescriptor");
-  // C = alpha A + beta C; a dimension of A may be 1 where that of C is not.
+  // C = alpha A + beta C. A dimension of A may be 1 where the dimension of C is not.
   Status (*add_tensor)(Handle, const void* alpha, Tensor a_shape, const void* A, const void* beta,
                        Tensor c_shape, void* C) = library.function("cudnnAddTensor");
 
-  // k filters over c channels of a group. (Type and format come the other way round than in
+  // k filters over c channels of a group. (Type and format have the opposite order in
   // set_tensor_4d.)
   Status (*create_filter)(Filter*) = library.function("cudnnCreateFilterDescriptor");
   Status (*set_filter_4d)(Filter, DataType, Format, int k, int c, int h,

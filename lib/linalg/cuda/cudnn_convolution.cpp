@@ -1,16 +1,16 @@
-// The convolution kernels of a GPU by cuDNN (--convolution-library cudnn), compared in the tests with
-// those of convolution.cpp.
+// The convolution kernels of a GPU by cuDNN (--convolution-library cudnn). The tests compare them
+// with those of convolution.cu.
 //
 //   forward             implicit GEMM with precomputed indices, without where it does not apply;
 //                       then the bias is added
 //   input gradient      ALGO_1
 //   parameter gradient  ALGO_1; the bias by cudnnConvolutionBackwardBias
 //
-// Bits: all of these are deterministic: the same for the same version, kind of GPU and sizes
-// (cudnn_api.hpp). Products are of full floats unless TF32 was asked for.
-// Memory: what cuDNN asks for as workspace is scratch of the device, beside the arena of the maps, as
-// the windows of convolution.cpp are. Parameters that do not begin at a multiple of 16 bytes, as
-// cuDNN's vector loads want, are copied: the bits do not depend on addresses.
+// Bits: all of these are deterministic. They are the same for the same version, kind of GPU and
+// sizes (cudnn_api.hpp). Products are of full floats unless TF32 was requested.
+// Memory: the workspace that cuDNN requests is scratch of the device, beside the arena of the maps,
+// like the windows of convolution.cu. Parameters that do not begin at a multiple of 16 bytes, which
+// cuDNN's vector loads need, are copied, so that the bits do not depend on addresses.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -29,10 +29,10 @@ namespace hetsgd::cuda {
 namespace {
 
 constexpr std::size_t kAlignedBytes = 16;
-// Sizes and places in a tensor are ints.
+// Sizes and indices of a tensor are ints.
 constexpr std::size_t kMostNumbers = std::numeric_limits<int>::max();
 
-// Owns what one pair of functions of the library makes and takes back.
+// Owns an object that one function of the library makes and another one destroys.
 template <class Pointer>
 class Owned : NonCopyable {
  public:
@@ -58,7 +58,7 @@ struct OwnedTensor : Owned<cudnn::Tensor> {
               "cudnnCreateTensorDescriptor") {}
 };
 
-// Threads make theirs one after the other, as the documentation recommends.
+// Threads make their handles one after the other, as the documentation recommends.
 std::unique_ptr<Owned<cudnn::Handle>> make_handle(const Cudnn& library, const Stream& stream) {
   static std::mutex mutex;
   const std::lock_guard one_at_a_time(mutex);
@@ -76,7 +76,7 @@ struct Choice {
 
 int whole(std::size_t x) { return static_cast<int>(x); }
 
-// A convolution of n samples as cuDNN knows it, and the algorithms that are taken for it.
+// A convolution of n samples in cuDNN's terms, and the algorithms chosen for it.
 struct Described {
   explicit Described(const Cudnn& library)
       : x(library),
@@ -120,7 +120,7 @@ void set_shapes(const Cudnn& library, const ConvolutionShape& s, std::size_t n,
                 "cudnnSetConvolutionMathType");
 }
 
-// The first of the algorithms that cuDNN takes for the shapes.
+// The first of the algorithms that cuDNN accepts for the shapes.
 template <class Algorithm, class Ask>
 Choice<Algorithm> first_of(const Cudnn& library, std::initializer_list<Algorithm> algorithms,
                            const char* call, const Ask& ask) {
@@ -143,7 +143,7 @@ class CudnnConvolutionKernels final : public BasicConvolutionKernels<Real> {
         workspace_(backend.stream),
         weights_(backend.stream),
         bias_(backend.stream) {
-    HETSGD_CHECK(backend.precision != Precision::bf16);  // cuDNN rounds floats to TF32 or not
+    HETSGD_CHECK(backend.precision != Precision::bf16);  // cuDNN can round floats only to TF32
   }
 
   void forward(const ConvolutionShape& s, std::size_t n, const Real* X, const Real* W,
@@ -202,7 +202,8 @@ class CudnnConvolutionKernels final : public BasicConvolutionKernels<Real> {
  private:
   void check(cudnn::Status status, const char* call) const { library_.check(status, call); }
 
-  // f(convolution, first sample) for as many samples at once as an int counts the numbers of.
+  // Calls f(convolution, first sample) for parts with as many samples as their elements can be
+  // counted by an int.
   template <class F>
   void for_parts(const ConvolutionShape& s, std::size_t n, const F& f) {
     backend_.use();
@@ -213,7 +214,7 @@ class CudnnConvolutionKernels final : public BasicConvolutionKernels<Real> {
     }
   }
 
-  // Kept: batches repeat their sizes.
+  // Descriptions are kept, because batches repeat their sizes.
   const Described& described(const ConvolutionShape& s, std::size_t n) {
     const std::array key = {
         n,           s.in_channels,   s.in_height,    s.in_width, s.out_channels,   s.out_height,
@@ -265,7 +266,7 @@ class CudnnConvolutionKernels final : public BasicConvolutionKernels<Real> {
     HETSGD_CUDA(
         cudaMemcpyAsync(to, from, count * sizeof(Real), cudaMemcpyDeviceToDevice, backend_.use()));
   }
-  // The numbers where cuDNN may read them.
+  // The elements at an address where cuDNN may read them.
   const Real* aligned(DeviceMemory& memory, std::size_t count, const Real* from) const {
     if (is_aligned(from)) return from;
     backend_.use();
@@ -273,7 +274,7 @@ class CudnnConvolutionKernels final : public BasicConvolutionKernels<Real> {
     copy(count, from, to);
     return to;
   }
-  // Where cuDNN may add to them.
+  // An address where cuDNN may add to the elements.
   Real* aligned_target(DeviceMemory& memory, std::size_t count, Real beta, Real* to) const {
     if (is_aligned(to)) return to;
     backend_.use();

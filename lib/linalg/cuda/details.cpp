@@ -13,7 +13,7 @@ namespace hetsgd {
 
 namespace {
 
-// The functions of NVML that are used; its handles and codes are plain numbers to us.
+// The functions of NVML that are used. Its handles and codes are plain numbers here.
 class Nvml : NonCopyable {
  public:
   enum Clock : unsigned { sm = 1, memory = 2 };
@@ -36,7 +36,7 @@ class Nvml : NonCopyable {
     if (library_ != nullptr) dlclose(library_);
   }
 
-  // What is known of the clock replaces what stands there.
+  // Replaces the parts of `clock` that NVML knows.
   void read(const std::string& bus_id, Clock type, CudaClock& clock) const {
     void* device = nullptr;
     if (!usable_ || by_bus_id_(bus_id.c_str(), &device) != 0) return;
@@ -66,13 +66,13 @@ class Nvml : NonCopyable {
 double attribute_mhz(cudaDeviceAttr attribute, int ordinal) {
   int khz = 0;
   if (cudaDeviceGetAttribute(&khz, attribute, ordinal) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // newer runtimes need not know it
+    static_cast<void>(cudaGetLastError());  // newer runtimes may not know it
     return 0;
   }
   return 1e-3 * khz;
 }
 
-// As SharedLibrary does.
+// Searches as SharedLibrary does.
 void find(CudaLibrary& library, const std::string& file) {
   for (const std::string& name : {file, HETSGD_CUDA_LIBRARY_DIR "/" + file}) {
     void* const handle = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);
@@ -128,7 +128,7 @@ std::vector<CudaLibrary> cuda_libraries() {
   find(all[1], "libnccl.so.2");
   find(all[2], "libcudnn.so.9");
   if (all[2].file.empty()) find(all[2], "libcudnn.so.8");
-  find(all[3], "libcusparse.so.12");  // so of CUDA 12 and 13
+  find(all[3], "libcusparse.so.12");  // the name in CUDA 12 and in CUDA 13
   find(all[4], "libnvidia-ml.so.1");
   return all;
 }

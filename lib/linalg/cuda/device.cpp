@@ -1,12 +1,12 @@
 // A GPU as a device: the kernels of this folder behind BasicDevice.
 //
 // No CUDA graphs. They would save the host a few microseconds per launch, but the host does not
-// wait inside a step: it launches the next kernels while the GPU is at work on those before, for
+// wait inside a step. It launches the next kernels while the GPU works on the previous ones, for
 // milliseconds with many labels. (On an H200 kernels run in 98 % of the time of an Amazon-670k step
-// of 256 samples with TF32. A step of 0.2 ms, as for Delicious, waits for launches.) And a graph
-// fixes every size and address, where a step has new ones each time: the number of nonzeros (the
-// grid of the sparse update), the memory of the staged batch, the learning rate inside of products.
-// Captured anew and updated for each step, a graph costs the host about what the launches cost.
+// of 256 samples with TF32. A step of 0.2 ms, as for Delicious, waits for launches.) A graph also
+// fixes every size and address, while each step has new ones: the number of nonzeros (the grid of
+// the sparse update), the memory of the staged batch, the learning rate inside of products. If it
+// is captured anew and updated for each step, a graph costs the host about as much as the launches.
 #include <cuda_runtime_api.h>
 
 #include <limits>
@@ -26,7 +26,7 @@ namespace {
 template <class Real>
 class CudaDevice final : public BasicDevice<Real> {
  public:
-  // `ordinal` is the current device. All options say how much.
+  // `ordinal` must be the current device. All sizes in `options` must be set.
   CudaDevice(int ordinal, std::string name, const CudaDeviceOptions& options)
       : name_(std::move(name)),
         options_(options),
@@ -39,7 +39,7 @@ class CudaDevice final : public BasicDevice<Real> {
 
   ~CudaDevice() override {
     cudaSetDevice(backend_.ordinal);
-    cudaStreamSynchronize(backend_.stream.get());  // before what kernels still use goes
+    cudaStreamSynchronize(backend_.stream.get());  // before memory that kernels still use is freed
   }
 
   std::string name() const override { return name_; }
@@ -50,11 +50,12 @@ class CudaDevice final : public BasicDevice<Real> {
     const std::size_t size = std::max(bytes, std::size_t{1});
     const cudaError_t status = cudaMallocAsync(&memory, size, backend_.stream.get());
     if (status != cudaSuccess) {
-      backend_.stream.synchronize();  // what was given back before is free then
+      backend_.stream.synchronize();  // memory that was given back earlier is free then
       cuda::fail_pool(status, size, "a vector", backend_.stream.batch_bytes(),
                       backend_.stream.get());
     }
-    backend_.stream.synchronize();  // other devices of this GPU may use it too: a background task's
+    // Other devices of this GPU may use the memory too, such as a background task's.
+    backend_.stream.synchronize();
     return memory;
   }
   void release(void* memory) noexcept override {
@@ -160,15 +161,15 @@ class CudaDevice final : public BasicDevice<Real> {
   const std::string name_;
   const CudaDeviceOptions options_;
   cuda::Backend backend_;
-  // Working memory of single calls; the stream's order lets them share it.
+  // Working memory of single calls, which can share it because the stream orders them.
   cuda::DeviceMemory partials_, reals_, rows_;
   cuda::Counters counters_;
   KernelFamilies<cuda::Backend> families_;
 };
 
-// Each a device of the same GPU: a CUDA stream, a cuBLAS handle, scratch and a copy stream. Two
-// events order them: what the device's own stream was given before is done when they begin, and
-// what it is given afterwards begins when they are done.
+// Each stream is a device of the same GPU: a CUDA stream, a cuBLAS handle, scratch and a copy
+// stream. Two events order them. Streams begin when the earlier work of the device is done, and its
+// later work begins when they are done.
 template <class Real>
 class CudaStreams final : public BasicStreams<Real> {
  public:
@@ -208,7 +209,8 @@ class CudaStreams final : public BasicStreams<Real> {
   std::vector<cuda::Event> done_;  // by stream
 };
 
-// They share what the device may keep of logits: their number has no say in the bits.
+// Streams share the budget that the device may keep of logits; their number does not affect the
+// bits.
 template <class Real>
 std::unique_ptr<BasicStreams<Real>> CudaDevice<Real>::streams(std::size_t tasks) {
   HETSGD_CHECK_LT(0U, tasks);
@@ -222,7 +224,7 @@ std::unique_ptr<BasicStreams<Real>> CudaDevice<Real>::streams(std::size_t tasks)
   return std::make_unique<CudaStreams<Real>>(backend_.stream, std::move(devices));
 }
 
-// The pool keeps what was given back to it: steady state asks the driver for nothing.
+// Makes the pool keep memory that was given back, so that steady state asks the driver for nothing.
 void keep_pool(int ordinal) {
   int pools = 0;
   HETSGD_CUDA(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, ordinal));
@@ -236,8 +238,8 @@ void keep_pool(int ordinal) {
   HETSGD_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
 }
 
-// Of a GPU's memory, for the logits that a device keeps between the passes of softmax_layer. A
-// fixed share, so that what else is on the GPU has no say in the order of computing.
+// The divisor of a GPU's memory for the logits that a device keeps between the passes of
+// softmax_layer. It is fixed, so that other users of the GPU do not affect the order of computing.
 constexpr std::size_t kLogitShare = 8;
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace hetsgd::cuda {
 
 namespace {
 
-// The gradients of lookups by category. A run is kWarp of them in that order: hot categories have
-// many lookups, and so they are shared out.
+// The gradients of lookups, sorted by category. A run is kWarp of them in that order. Hot
+// categories have many lookups, and runs divide them among threads.
 template <class Real>
 struct Lookups {
   FieldRows<Real> X;
@@ -19,10 +19,11 @@ struct Lookups {
   Real alpha;
   const Real* D;
   const Real* d;
-  Real* sums;  // [2 runs x row]: of categories that go beyond a run
+  Real* sums;  // [2 runs x row]: of categories that extend beyond a run
   Real* G;
 
-  // The sum over the lookups first, first + 1, ... of its category below `end`, in column j.
+  // Column j of the sum over the lookups first, first + 1, ... below `end` that have the category
+  // of `first`.
   __device__ Real sum(std::size_t first, std::size_t end, std::size_t j) const {
     const std::uint32_t category = sorted.columns[first];
     const std::size_t width = X.columns + X.fields * embedding;
@@ -47,9 +48,9 @@ struct Lookups {
   }
 };
 
-// It works if lookup `first` is the first of its category, or of a run. A category within one run is
-// updated at once. Of a longer one every run leaves its sum for LongCategories, at 2 run + 1 where
-// the category begins and at 2 run further on.
+// A thread works if lookup `first` is the first of its category, or of a run. A category within one
+// run is updated at once. For a longer one every run leaves its sum for LongCategories, at 2 run +
+// 1 where the category begins and at 2 run in later runs.
 template <class Real>
 struct Runs {
   Lookups<Real> lookups;
@@ -67,8 +68,8 @@ struct Runs {
   }
 };
 
-// The category that begins in the run and does not end there, if there is one, in the order of its
-// runs.
+// Adds up the category that begins in the run and does not end there, if there is one, in the order
+// of its runs.
 template <class Real>
 struct LongCategories {
   Lookups<Real> lookups;

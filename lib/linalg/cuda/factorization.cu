@@ -8,7 +8,7 @@ namespace hetsgd::cuda {
 
 namespace {
 
-// Factor j of row r: its sum, and what it adds to the pairwise term.
+// The sum of factor j of row r, and its contribution to the pairwise term.
 template <class Real>
 struct FactorSums {
   SparseRows<Real> X;
@@ -42,8 +42,8 @@ struct AddParts {
   }
 };
 
-// The first nonzero of a column adds up the whole column, in the order of the rows: one owner for
-// every element of G, and one order of additions.
+// The first nonzero of a column adds up the whole column, in the order of the rows. So every
+// element of G has one owner and one order of additions.
 template <class Real>
 struct FactorGradient {
   ByColumn X;

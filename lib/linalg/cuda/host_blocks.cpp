@@ -40,7 +40,7 @@ class CudaHostBlocks final : public BasicHostBlocks<Real> {
   std::uint64_t copy_in(std::size_t n, const Real* block, Real* x) override {
     return copy(x, block, n * sizeof(Real), cudaMemcpyHostToDevice);
   }
-  // The mark of an early copy may be that of a later one by now, which comes after it.
+  // The mark of an early copy may have been reused by a later one, which ends after it.
   void wait(std::uint64_t copy) override {
     HETSGD_CHECK_LE(copy, copies_);
     backend_.use();
@@ -48,7 +48,7 @@ class CudaHostBlocks final : public BasicHostBlocks<Real> {
   }
 
  private:
-  static constexpr std::size_t kMarks = 64;  // copies that are told apart
+  static constexpr std::size_t kMarks = 64;  // copies that have separate marks
 
   std::uint64_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
     backend_.use();

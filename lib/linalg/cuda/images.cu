@@ -1,5 +1,5 @@
-// Pooling, ReLU, dropout and what joins maps, on a GPU: a thread per number of the result, so that
-// no two threads add to one place and every sum has one order.
+// Pooling, ReLU, dropout and operations that join maps, on a GPU. Each element of the result has a
+// thread, so that no two threads add to one place and every sum has one order.
 #include <cstdint>
 
 #include "linalg/cuda/backend.hpp"
@@ -9,9 +9,9 @@
 namespace hetsgd::cuda {
 
 // The blocks of core/random.hpp on a GPU: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC'11) of key
-// `seed` and counter (index, a, b, purpose). A test compares masks of dropout with those of the CPU,
-// which takes them from Random123; its headers ask for more of a CUDA compiler than the emulated one
-// has.
+// `seed` and counter (index, a, b, purpose). A test compares masks of dropout with those of the
+// CPU, which takes them from Random123. The headers of Random123 need more of a CUDA compiler than
+// the emulated one has.
 
 inline constexpr std::uint32_t kDropoutPurpose = 13;  // Purpose::dropout
 
@@ -38,7 +38,7 @@ __device__ inline PhiloxWords philox_words(std::uint64_t seed, std::uint32_t pur
 
 namespace {
 
-// The window of an output along one side: places begin .. end of the input, the first of which is
+// The window of an output along one side: places begin .. end of the input. The first of them is
 // place `skipped` of the kernel.
 struct WindowSide {
   std::size_t begin, end, skipped;
@@ -109,7 +109,7 @@ struct PoolAverage {
   }
 };
 
-// The outputs along one side whose windows may have place `at`: first .. last, not included.
+// The outputs along one side whose windows may contain place `at`: first .. last, last excluded.
 struct OutputSide {
   std::size_t first, last;
 };
@@ -119,7 +119,7 @@ __device__ inline OutputSide outputs_with(std::size_t at, std::size_t kernel, st
   return {place < kernel ? 0 : (place - kernel) / stride + 1, smaller(place / stride + 1, size)};
 }
 
-// dX at a place: the sum over the windows that have it, in their order.
+// dX at a place: the sum over the windows that contain it, in their order.
 template <class Real>
 struct PoolGradient {
   PoolShape s;

@@ -1,8 +1,8 @@
 // The index arithmetic of the CUDA kernels: which thread does what, and how ordered pieces are
-// found and merged. Runs on the host as well, where tests/linalg/cuda_index_test.cpp checks it.
+// found and merged. It also runs on the host, where tests/linalg/cuda_index_test.cpp checks it.
 //
-// Nothing here depends on the GPU at hand, only on the operands' sizes: so a sum has one order, and
-// the same bits, on every run.
+// Nothing here depends on the GPU, only on the operands' sizes. So a sum has one order, and the
+// same bits, in every run.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace hetsgd::cuda {
 inline constexpr std::size_t kWarp = 32;
 inline constexpr std::size_t kThreads = 256;  // per block, in every kernel
 inline constexpr std::size_t kWarps = kThreads / kWarp;
-// Blocks of one launch; whoever has more tasks takes several per block. Enough to fill any GPU many
-// times over, and far below the limit of 2^31 - 1.
+// Upper bound of the blocks of one launch; with more tasks, a block does several. It fills any GPU
+// many times over, and is far below the limit of 2^31 - 1.
 inline constexpr std::size_t kMostBlocks = std::size_t{1} << 16;
 
 HETSGD_HOST_DEVICE constexpr std::size_t smaller(std::size_t a, std::size_t b) {
@@ -32,8 +32,8 @@ HETSGD_HOST_DEVICE constexpr std::size_t round_up(std::size_t n, std::size_t to)
   return ceil_divide(n, to) * to;
 }
 
-// Blocks for `tasks` tasks, `per_block` of them side by side. 0 tasks: 0 blocks, which must not be
-// launched.
+// The number of blocks for `tasks` tasks, `per_block` of them side by side. 0 tasks give 0 blocks,
+// which must not be launched.
 HETSGD_HOST_DEVICE constexpr std::size_t blocks_for(std::size_t tasks, std::size_t per_block) {
   return smaller(ceil_divide(tasks, per_block), kMostBlocks);
 }
@@ -62,8 +62,8 @@ HETSGD_HOST_DEVICE constexpr std::size_t partial_sums(std::size_t n) {
   return smaller(ceil_divide(n, kThreads * 16), kMostPartials);
 }
 
-// Sums over the rows of a matrix: into how many groups of rows they are cut, so that there are
-// blocks enough also for few columns. A group has at least `kGroupRows` rows.
+// Sums over the rows of a matrix: the number of groups into which the rows are cut, so that there
+// are enough blocks also for few columns. A group has at least `kGroupRows` rows.
 inline constexpr std::size_t kGroupRows = 64;
 inline constexpr std::size_t kEnoughBlocks = 1024;
 HETSGD_HOST_DEVICE constexpr std::size_t row_groups(std::size_t rows, std::size_t columns) {
@@ -92,7 +92,7 @@ HETSGD_HOST_DEVICE constexpr std::uint64_t lower_bound(const std::uint32_t* valu
   return begin;
 }
 
-// How many bits tell `columns` column numbers apart: what a sort by column has to look at.
+// The number of bits that a sort by column must look at to tell `columns` column numbers apart.
 HETSGD_HOST_DEVICE constexpr int key_bits(std::size_t columns) {
   int bits = 1;
   while (bits < 32 && (std::size_t{1} << bits) < columns) ++bits;
@@ -102,52 +102,52 @@ HETSGD_HOST_DEVICE constexpr int key_bits(std::size_t columns) {
 // --- the output layer ----------------------------------------------------------------------------
 // Columns of one partial softmax: 16 per lane of a warp, in registers.
 inline constexpr std::size_t kPart = kWarp * 16;
-// Those that a block of threads works on side by side.
+// Columns that a block of threads works on side by side.
 inline constexpr std::size_t kSegment = kWarps * kPart;
 
-// Rows for which a thread of the softmax's statistics keeps its bias: many where there are blocks
-// enough anyway.
+// Rows for which a thread of the softmax's statistics keeps its bias. They are many if there are
+// enough blocks anyway.
 HETSGD_HOST_DEVICE constexpr std::size_t statistics_rows(std::size_t rows, std::size_t columns) {
   const std::size_t segments = larger(ceil_divide(columns, kSegment), 1);
   return larger(smaller(rows * segments / kEnoughBlocks, 16), 1);
 }
 
-// Into how many groups of rows the softmax's gradient is cut: its blocks of threads have up to
-// kGradientColumns columns.
+// The number of groups of rows into which the softmax's gradient is cut. Its blocks of threads have
+// up to kGradientColumns columns.
 inline constexpr std::size_t kGradientColumns = kThreads * 4;
 HETSGD_HOST_DEVICE constexpr std::size_t gradient_groups(std::size_t rows, std::size_t columns) {
   const std::size_t tiles = larger(ceil_divide(columns, kGradientColumns), 1);
   return smaller(ceil_divide(rows, 16), larger(2 * kEnoughBlocks / tiles, 1));
 }
 
-// How a softmax layer of `rows` x `outputs` logits goes through them, label block by label block of
-// at most `block_bytes`, or one segment. The logits of the first `kept` blocks stay in memory
-// between the two passes, as `budget` bytes allow; those of the others are computed twice, in room
-// that they share. Blocks depend on nothing else, so a layer has the same bits on a small GPU.
+// How a softmax layer of `rows` x `outputs` logits is processed in blocks of labels. A block has at
+// most `block_bytes`, or one segment. The logits of the first `kept` blocks stay in memory between
+// the two passes, as `budget` bytes allow. The logits of the others are computed twice, in shared
+// room. Blocks depend on nothing else, so a layer has the same bits on a small GPU.
 struct LayerPlan {
   std::size_t block = 0;  // labels of a block; the last one may have fewer
   std::size_t blocks = 0;
   std::size_t kept = 0;
-  std::size_t numbers = 0;  // that are in memory at once
-  std::size_t parts = 0;    // partial softmaxes of a row
+  std::size_t numbers = 0;  // elements in memory at once
+  std::size_t parts = 0;    // partial softmaxes per row
 };
-// Of training: few blocks, since each kernel and product takes its time to fill the GPU and to let
-// go of it. (Blocks of 32 MB stay in the L2 cache and save reads, but on an H200 an Amazon-670k
-// step took 1.6 to 1.9 times as long with them.)
+// Block size of training. There are few blocks, since each kernel and product takes time to fill
+// and to drain the GPU. (Blocks of 32 MB stay in the L2 cache and save reads, but on an H200 an
+// Amazon-670k step took 1.6 to 1.9 times as long with them.)
 inline constexpr std::size_t kBlockBytes = std::size_t{1} << 30;
-// Of measuring, which is to leave the memory to others.
+// Block size of evaluation, which should leave the memory to others.
 inline constexpr std::size_t kSmallBlockBytes = std::size_t{32} << 20;
 
-// From one row of a block's logits to the next, in numbers: all rows begin at a line of the cache.
+// The distance between rows of a block's logits, in elements: all rows begin at a cache line.
 HETSGD_HOST_DEVICE constexpr std::size_t block_stride(std::size_t columns) {
   return round_up(columns, 32);
 }
 
-// Columns of one of the products that make a block's logits.
+// Columns of one of the products that compute a block's logits.
 inline constexpr std::size_t kProductColumns = 2048;
-// Of a block's columns, those that a product takes at once. cuBLAS has slower kernels for odd
-// numbers of them, whatever the stride, so the last few of many have a product of their own: the
-// 670,091 labels of Amazon-670k are 64 * 10,470 + 11.
+// The columns of a block that one product takes. cuBLAS has slower kernels for odd numbers of
+// columns, whatever the stride, so the last few of many have a product of their own: the 670,091
+// labels of Amazon-670k are 64 * 10,470 + 11.
 HETSGD_HOST_DEVICE constexpr std::size_t aligned_columns(std::size_t columns) {
   return columns < kSegment ? columns : columns / 64 * 64;
 }
@@ -159,7 +159,7 @@ HETSGD_HOST_DEVICE constexpr LayerPlan plan_layer(std::size_t rows, std::size_t 
   if (rows == 0 || outputs == 0) return plan;
   const std::size_t label_bytes = rows * number_bytes;
   const std::size_t least = ceil_divide(block_stride(outputs) * label_bytes, block_bytes);
-  // Blocks of about the same size, whole segments each but the last one.
+  // Blocks of about the same size; all but the last one are whole segments.
   plan.block = outputs;
   if (least > 1) plan.block = smaller(round_up(ceil_divide(outputs, least), kSegment), outputs);
   plan.blocks = ceil_divide(outputs, plan.block);
@@ -173,15 +173,15 @@ HETSGD_HOST_DEVICE constexpr Range block_labels(const LayerPlan& plan, std::size
                                                 std::size_t block) {
   return {block * plan.block, smaller(outputs, (block + 1) * plan.block)};
 }
-// Where the block's logits begin, in numbers.
+// The start of the block's logits, in elements.
 HETSGD_HOST_DEVICE constexpr std::size_t block_offset(const LayerPlan& plan, std::size_t rows,
                                                       std::size_t block) {
   return smaller(block, plan.kept) * plan.block * rows;
 }
 
 // --- the k largest -------------------------------------------------------------------------------
-// (a, i) ranks before (b, j): larger first, NaN last, among equals the smaller label. A total
-// order, so the best k are the same in whatever pieces they are looked for.
+// Whether (a, i) ranks before (b, j): larger first, NaN last, the smaller label first among equals.
+// This is a total order, so the best k do not depend on how the search is divided.
 template <class Real>
 HETSGD_HOST_DEVICE constexpr bool ranks_before(Real a, std::uint32_t i, Real b, std::uint32_t j) {
   const bool a_is_nan = a != a, b_is_nan = b != b;
@@ -190,7 +190,7 @@ HETSGD_HOST_DEVICE constexpr bool ranks_before(Real a, std::uint32_t i, Real b, 
   return i < j;
 }
 
-// With a NaN score it ranks behind everything there is.
+// A label that, with a NaN score, ranks behind all others.
 inline constexpr std::uint32_t kNoLabel = 0xFFFFFFFFU;
 // Columns that one block searches.
 inline constexpr std::size_t kTopSegment = kThreads * 64;
@@ -202,7 +202,7 @@ struct Best {
   Real score[K];
   std::uint32_t label[K];
 
-  // Forgets everything; `nan` is one.
+  // Forgets all entries; `nan` must be a NaN.
   HETSGD_HOST_DEVICE void clear(Real nan) {
     for (int i = 0; i < K; ++i) {
       score[i] = nan;

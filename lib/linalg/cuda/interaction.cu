@@ -20,7 +20,7 @@ struct FmGradient {
   }
 };
 
-// The lanes of a warp on two rows of n numbers; the same bits on each of them.
+// The inner product of two rows of n elements by the lanes of a warp; the same bits on each lane.
 template <class Real>
 __device__ Real warp_dot(std::size_t n, const Real* x, const Real* y) {
   Real sum = 0;
@@ -28,8 +28,8 @@ __device__ Real warp_dot(std::size_t n, const Real* x, const Real* y) {
   return reduce_warp(sum, Sum());
 }
 
-// A warp per sample, a lane per number of its embeddings: the sum over the fields, and what it adds
-// to the pairwise term.
+// A warp per sample, a lane per element of its embeddings: the sum over the fields, and its
+// contribution to the pairwise term.
 template <class Real>
 __global__ void __launch_bounds__(kThreads)
     fm_forward_kernel(std::size_t rows, FieldVectors shape, const Real* __restrict__ Y,

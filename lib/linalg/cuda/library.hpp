@@ -1,4 +1,4 @@
-// A shared library of CUDA's, found when it is first asked for: a machine without it runs the rest.
+// A CUDA library, loaded when it is first asked for: a machine without it runs everything else.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@ namespace hetsgd::cuda {
 
 class SharedLibrary {
  public:
-  // The first of `files` ("libcublas.so.13") that there is: by name as the system finds it, then
-  // where CUDA was when this program was built. It stays loaded. Errors (device): `title` and the
+  // Loads the first of `files` ("libcublas.so.13") that exists: by name as the system finds it,
+  // then in the CUDA folder of the build. It stays loaded. Errors (device): `title` and the
   // reasons, with the hint.
   SharedLibrary(std::string title, const std::vector<std::string>& files, const char* hint);
 
-  // A function, which becomes the pointer that it is assigned to.
+  // A function, which converts to the pointer type that it is assigned to.
   class Function {
    public:
     explicit Function(void* address) : address_(address) {}
@@ -25,7 +25,7 @@ class SharedLibrary {
    private:
     void* address_;
   };
-  // The function of that name. Errors (device): there is none.
+  // The function of that name. Errors (device): it is missing.
   Function function(const char* name) const;
 
  private:

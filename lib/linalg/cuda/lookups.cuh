@@ -1,5 +1,5 @@
-// Samples' vectors from the rows that they look up, wherever these lie: in a table, numbered by
-// category, or in a list, numbered by entry.
+// Samples' vectors from the rows that they look up. The rows lie in a table, numbered by category,
+// or in a list, numbered by entry.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace hetsgd::cuda {
 
-// Number j of sample r's vector; behind the last one the sum of its rows' own weights, in the order
-// of the fields.
+// Element j of sample r's vector. The element after the last one is the sum of the rows' own
+// weights, in the order of the fields.
 template <class Real>
 struct LookUpRows {
-  FieldRows<Real> X;            // of which the dense columns are read
-  std::size_t embedding, row;   // D, and numbers of a row
+  FieldRows<Real> X;            // the dense columns are read from it
+  std::size_t embedding, row;   // D, and the elements of a row
   const std::uint32_t* number;  // [X.rows x X.fields] of rows
   const Real* rows;
   Real* Y;
@@ -37,7 +37,7 @@ struct LookUpRows {
   }
 };
 
-// As BasicEmbeddingKernels::gather_rows() has Y and u; `name` is the kernel's in messages.
+// Y and u are those of BasicEmbeddingKernels::gather_rows(); `name` is the kernel's in messages.
 template <class Real>
 void look_up_rows(cudaStream_t stream, const FieldRows<Real>& X, const TableShape& table,
                   const std::uint32_t* number, const Real* rows, Real* Y, Real* u,

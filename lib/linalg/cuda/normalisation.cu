@@ -1,6 +1,6 @@
 // Normalisations by neighbouring channels and by the batch, on a GPU. Sums over a batch are in
-// double: a block of threads adds up a channel, each thread every kThreads-th of its numbers, then
-// the block its threads.
+// double. A block of threads adds up a channel: each thread adds every kThreads-th element, then
+// the block adds its threads' sums.
 #include <cmath>
 
 #include "linalg/cuda/backend.hpp"
@@ -22,8 +22,8 @@ struct Maps {
   }
 };
 
-// The sum over the `below` channels before a map's and the `above` behind it of f(where a pixel of
-// that channel lies).
+// The sum of f(index of the pixel in a channel) over a map's channel, the `below` channels before
+// it and the `above` channels after it.
 template <class Real, class F>
 __device__ Real sum_around(const Maps& maps, std::size_t map, std::size_t pixel, std::size_t below,
                            std::size_t above, F f) {
@@ -53,7 +53,7 @@ struct ResponseForward {
   }
 };
 
-// s and dY Y / s of each number.
+// s and dY Y / s of each element.
 template <class Real>
 struct ResponseRatios {
   ResponseForward<Real> forward;
@@ -68,8 +68,8 @@ struct ResponseRatios {
   }
 };
 
-// dx_c = s_c^-beta dy_c - 2 beta alpha / size x_c sum of ratios over the c' whose sum has x_c: the
-// mirrored window.
+// dx_c = s_c^-beta dy_c - 2 beta alpha / size x_c sum of ratios over the channels c' whose sum
+// contains x_c: the mirrored window.
 template <class Real>
 struct ResponseBack {
   Maps maps;
@@ -91,7 +91,7 @@ struct ResponseBack {
   }
 };
 
-// The sum of f(i) over the numbers of a channel, on all threads of the block.
+// The sum of f(i) over the elements of a channel, on all threads of the block.
 template <class F>
 __device__ double sum_channel(std::size_t count, double* scratch, F f) {
   double sum = 0;
@@ -162,7 +162,8 @@ struct NormaliseBack {
   }
 };
 
-// Where the gradients by scale and shift go, which may be where scale itself is: it is read before.
+// The destinations of the gradients by scale and shift. They may be scale itself, which is read
+// before.
 template <class Real>
 struct NormaliseTarget {
   Real alpha, beta;
@@ -174,7 +175,7 @@ struct NormaliseTarget {
   }
 };
 
-// With xhat = (x - mean) r, r = 1 / sqrt(variance + epsilon), N numbers of a channel:
+// With xhat = (x - mean) r, r = 1 / sqrt(variance + epsilon), N elements of a channel:
 //   g = sum dy,  G = sum dy xhat,  dx = scale r (dy - g / N - xhat G / N)
 template <class Real>
 __global__ void __launch_bounds__(kThreads)

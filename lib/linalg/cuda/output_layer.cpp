@@ -89,7 +89,7 @@ class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
     return backend_.result.send();
   }
 
-  // Statistics and losses of logits that are all in one block.
+  // Statistics and losses of logits that lie in one block.
   SoftmaxRows<Real> forward(const SparseRows<Real>& labels, const LogitBlock<Real>& block,
                             bool keep_bias, Real scale) {
     const cudaStream_t stream = begin(labels);

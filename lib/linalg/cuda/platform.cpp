@@ -1,4 +1,4 @@
-// Which GPUs there are.
+// The list of available GPUs.
 #include <cuda_runtime_api.h>
 
 #include "core/error.hpp"
@@ -14,7 +14,7 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// Why there are no GPUs, in the words of somebody who wants one.
+// The reason why there are no GPUs, as a message for the user.
 std::string problem_of(cudaError_t status, int driver) {
   if (status == cudaSuccess || status == cudaErrorNoDevice) {
     return driver == 0 ? "there is no NVIDIA driver on this machine" : "the driver shows no GPU";

@@ -6,8 +6,8 @@ namespace hetsgd::cuda {
 
 namespace {
 
-// Joins the lists of all threads of a block into that of thread 0: in each step the upper half of
-// the threads that still have one hands it to the lower half.
+// Joins the lists of all threads of a block into that of thread 0. In each step the upper half of
+// the threads that still have a list hands it to the lower half.
 template <class Real, int K>
 __device__ void join(Best<Real, K>& mine) {
   __shared__ Real scores[kThreads / 2 * K];
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads)
 // The smallest compiled width that holds k <= 16.
 std::size_t top_width(std::size_t k) { return k <= 1 ? 1 : k <= 5 ? 5 : 16; }
 
-// launch.run<K>() for a width K that top_width() gives.
+// Calls launch.run<K>() for a width K that top_width() returns.
 template <class Launch>
 void with_width(std::size_t width, const Launch& launch) {
   if (width == 1) {

@@ -1,8 +1,8 @@
-// The k best labels of each row, looked for block by block of its logits.
+// The k best labels of each row, searched block by block of its logits.
 //
-// Each piece of kTopSegment columns leaves a list of its best as candidates; at the end the best of
-// a row's candidates are its best. What ranks before what is a total order (ranks_before), so the
-// pieces make no difference.
+// Each piece of kTopSegment columns leaves a list of its best labels as candidates. At the end the
+// best candidates of a row are its best labels. The ranking is a total order (ranks_before), so the
+// division into pieces makes no difference.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -29,14 +29,14 @@ template <class Real>
 class Ranking {
  public:
   explicit Ranking(const Stream& stream) : scores_(stream), labels_(stream) {}
-  // For `lists` pieces per row of which the k <= 16 best are wanted.
+  // Room for `lists` pieces per row, of which the k <= 16 best are wanted.
   Candidates<Real> reserve(std::size_t rows, std::size_t lists, std::size_t k);
 
  private:
   DeviceMemory scores_, labels_;
 };
 
-// Pieces of n columns.
+// The number of pieces of n columns.
 std::size_t top_parts(std::size_t n);
 // Fills lists first_list, first_list + 1, ... of every row from a block's logits, its bias added.
 template <class Real>

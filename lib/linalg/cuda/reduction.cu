@@ -19,12 +19,12 @@ template <class T>
 __device__ T add(T a, T b) {
   return a + b;
 }
-// Whole numbers wrap around.
+// Integers wrap around.
 __device__ std::int64_t add(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
 }
 
-// Ties, and values that are not numbers, keep the earlier one.
+// Ties and NaN keep the earlier value.
 template <Reduction op, class T>
 __device__ T reduced(T a, T b) {
   if (op == Reduction::max) return a < b ? b : a;
@@ -32,7 +32,7 @@ __device__ T reduced(T a, T b) {
   return add(a, b);
 }
 
-// Each thread has four numbers of every operand on their way at a time.
+// Each thread has four elements of every operand in flight at a time.
 constexpr std::size_t kUnroll = 4;
 constexpr std::size_t kBlockElements = kThreads * kUnroll;
 

@@ -1,5 +1,5 @@
-// Owners of streams, events, pinned host memory and device memory. All belong to the device that
-// was current when they were made; they can be destroyed from any thread.
+// Owners of streams, events, pinned host memory and device memory. Each belongs to the device that
+// was current when it was made, and can be destroyed from any thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,6 +13,7 @@
 
 namespace hetsgd::cuda {
 
+// A CUDA stream that does not wait for the default stream.
 class Stream : NonCopyable {
  public:
   Stream() { HETSGD_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
@@ -21,10 +22,10 @@ class Stream : NonCopyable {
   cudaStream_t get() const { return stream_; }
   void synchronize() const { HETSGD_CUDA(cudaStreamSynchronize(stream_)); }
 
-  // Of device memory taken in this stream: bytes that come and go with the size of the batches.
+  // Bytes of device memory taken in this stream that depend on the size of the batches.
   std::size_t batch_bytes() const { return held_ - fixed_; }
   void count(std::size_t taken, std::size_t given_back) const { held_ += taken - given_back; }
-  void keep_what_is_held() { fixed_ = held_; }  // it does not depend on the batches
+  void keep_what_is_held() { fixed_ = held_; }  // the present memory does not depend on batches
 
  private:
   cudaStream_t stream_ = nullptr;
@@ -39,7 +40,7 @@ class Event : NonCopyable {
   ~Event() { cudaEventDestroy(event_); }
 
   void record(const Stream& stream) { HETSGD_CUDA(cudaEventRecord(event_, stream.get())); }
-  // The host waits, or what `stream` is given from now on.
+  // wait() blocks the host; hold() blocks later work of `stream`.
   void wait() const { HETSGD_CUDA(cudaEventSynchronize(event_)); }
   void hold(const Stream& stream) const {
     HETSGD_CUDA(cudaStreamWaitEvent(stream.get(), event_, 0));
@@ -49,18 +50,19 @@ class Event : NonCopyable {
   cudaEvent_t event_ = nullptr;
 };
 
-// Batches differ a little in their nonzeros: the second largest need not grow anything.
+// Batches differ a little in their nonzeros. With this slack the second largest need not grow
+// anything.
 constexpr std::size_t with_slack(std::size_t bytes) {
   return bytes + std::min(bytes / 4, std::size_t{16} << 20);
 }
 
-// Host memory that the GPU copies from and to by itself. Grows and never shrinks.
+// Host memory that the GPU copies from and to by itself. It grows and never shrinks.
 class Pinned : NonCopyable {
  public:
   Pinned() = default;
   ~Pinned() { cudaFreeHost(data_); }
 
-  // Contents are undefined after growth. No copy may be under way.
+  // Contents are undefined after growth. No copy may be in flight.
   std::byte* reserve(std::size_t bytes, const char* purpose) {
     if (bytes > capacity_) {
       cudaFreeHost(std::exchange(data_, nullptr));
@@ -78,14 +80,14 @@ class Pinned : NonCopyable {
   std::size_t capacity_ = 0;
 };
 
-// Device memory, taken and given back in the order of a stream. Grows and never shrinks.
+// Device memory, allocated and freed in the order of a stream. It grows and never shrinks.
 class DeviceMemory : NonCopyable {
  public:
   explicit DeviceMemory(const Stream& stream) : stream_(stream) {}
   ~DeviceMemory() { release(); }
 
-  // Room for `count` numbers; contents are undefined after growth. Valid for what comes later in
-  // the stream. Never null.
+  // Room for `count` elements; contents are undefined after growth. Valid for later work of the
+  // stream. Never null.
   template <class T>
   T* reserve(std::size_t count, const char* purpose) {
     const std::size_t bytes = std::max(count * sizeof(T), std::size_t{1});
@@ -95,7 +97,7 @@ class DeviceMemory : NonCopyable {
       const cudaError_t status = cudaMallocAsync(&data_, size, stream_.get());
       if (status != cudaSuccess) {
         data_ = nullptr;
-        stream_.synchronize();  // what was given back before is free then
+        stream_.synchronize();  // memory that was given back earlier is free then
         fail_pool(status, size, purpose, stream_.batch_bytes(), stream_.get());
       }
       capacity_ = size;
@@ -115,8 +117,7 @@ class DeviceMemory : NonCopyable {
   std::size_t capacity_ = 0;
 };
 
-// Counters in device memory that are 0 between kernels: a kernel that counts with them ends with
-// zeros.
+// Counters in device memory that are 0 between kernels: a kernel that uses them must reset them.
 class Counters {
  public:
   explicit Counters(const Stream& stream) : stream_(stream), memory_(stream) {}

@@ -26,7 +26,7 @@ template <class Real, int V>
 struct Piece {
   static constexpr int kPacks = kPerLane / V;
 
-  // Loads packs that begin before column `end`, and whose columns from there on mean nothing.
+  // Loads packs that begin before column `end`. Elements from there on are undefined.
   template <bool kWhole>
   __device__ void load(const Real* z, std::size_t first, std::size_t end) {
 #pragma unroll
@@ -39,8 +39,8 @@ struct Piece {
   Pack<Real, V> pack[kPacks];
 };
 
-// The rows first_row to last_row of a warp's piece of columns from `begin` on. kWhole: all kPart
-// columns are there.
+// Processes the rows first_row to last_row of a warp's piece of columns from `begin` on. kWhole:
+// all kPart columns are there.
 template <class Real, int V, bool kWhole>
 __device__ void piece_statistics(const LogitBlock<Real>& block, std::size_t begin, bool keep_bias,
                                  Range rows, const SoftmaxRows<Real>& out) {
@@ -70,7 +70,7 @@ __device__ void piece_statistics(const LogitBlock<Real>& block, std::size_t begi
       largest = LargestNumber()(largest, logit);
     }
     largest = reduce_warp(largest, LargestNumber());
-    // Without a finite logit the sum is 0 or NaN, not exp(-inf + inf).
+    // Without a finite logit the sum must be 0 or NaN, not that of exp(-inf + inf).
     const Real base = largest == minus_infinity<Real>() ? Real(0) : largest;
     Real sum = 0;
 #pragma unroll
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The logits of the true labels that the block has: a warp per row.
+// The logits of the true labels that lie in the block: a warp per row.
 template <class Real>
 __global__ void __launch_bounds__(kThreads)
     true_logits_kernel(SparseRows<Real> labels, LogitBlock<Real> block,
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads)
     double sum = 0;
     for (std::size_t p = threadIdx.x; p < rows.parts; p += kThreads) {
       const Real part_max = rows.part_max[first + p];
-      // A piece without a finite logit holds 0 or NaN, of any weight.
+      // A piece without a finite logit holds 0 or NaN, so its weight does not matter.
       const double weight = part_max == minus_infinity<Real>()
                                 ? 1.0
                                 : exp(static_cast<double>(part_max) - static_cast<double>(largest));
@@ -166,7 +166,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// What a row's logits become probabilities with, and its true labels among a block's columns.
+// The values that turn a row's logits into probabilities, and its true labels among a block's
+// columns.
 template <class Real>
 struct alignas(16) RowFacts {
   Real max, factor, target;
@@ -186,7 +187,8 @@ __device__ RowFacts<Real> facts_of(const SparseRows<Real>& labels, const Softmax
   return {rows.max[row], rows.factor[row], scale / static_cast<Real>(to - from), hits, first};
 }
 
-// d <- what it is for a row with true labels here, or without any at all. `label`: that of d[0].
+// Corrects the gradient d of a row that has true labels here, or no labels at all. `label` is the
+// label of d[0].
 template <class Real, int V>
 __device__ void correct(const SparseRows<Real>& labels, const RowFacts<Real>& row,
                         std::uint64_t label, Pack<Real, V>& d) {
@@ -202,15 +204,15 @@ __device__ void correct(const SparseRows<Real>& labels, const RowFacts<Real>& ro
   }
 }
 
-// A block per kThreads * V columns and group of rows: a thread walks down its columns, so that it
+// A block per kThreads * V columns and group of rows. A thread walks down its columns, so that it
 // alone adds them up.
 template <class Real, int V>
 __global__ void __launch_bounds__(kThreads)
     gradient_kernel(SparseRows<Real> labels, LogitBlock<Real> block, Real scale,
                     SoftmaxRows<Real> rows, std::size_t groups, std::size_t stride,
                     Real* __restrict__ partials) {
-  // Packs that a thread reads before it writes any of them: a load behind a store to the same array
-  // waits for it, and would leave each thread with one load at a time.
+  // Packs that a thread reads before it writes any of them. A load after a store to the same array
+  // waits for it, which would leave each thread with one load at a time.
   constexpr std::size_t kAtOnce = V == 1 ? 8 : 4;
   __shared__ RowFacts<Real> shared[kThreads];
   const std::size_t width = kThreads * V, tiles = ceil_divide(block.columns, width);
@@ -229,7 +231,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     for (std::size_t base = group.begin; base < group.end; base += kThreads) {
       const std::size_t count = smaller(group.end - base, kThreads);
-      __syncthreads();  // nobody reads the rows before any more
+      __syncthreads();  // all threads have read the rows
       if (threadIdx.x < count) {
         shared[threadIdx.x] = facts_of(labels, rows, scale, base + threadIdx.x, range);
       }
@@ -283,7 +285,8 @@ __global__ void __launch_bounds__(kThreads)
       const bool positive = at < end && labels.index[at] == l;
       const Real logit = bias != nullptr ? Z[r * n + l] + bias[l] : Z[r * n + l];
       const auto z = static_cast<double>(logit);
-      // log(1 + e^-z) = max(-z, 0) + log(1 + e^-|z|): nothing overflows. NaN is not below 0.
+      // log(1 + e^-z) = max(-z, 0) + log(1 + e^-|z|), so that nothing overflows. NaN is not below
+      // 0.
       const double margin = positive ? -z : z;
       const double small = exp(-fabs(z));
       loss += (margin < 0 ? 0.0 : margin) + log1p(small);

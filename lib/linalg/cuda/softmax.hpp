@@ -1,7 +1,7 @@
 // Launchers of softmax cross-entropy over a block of columns of the logits, and of the sigmoid's
 // over one logit per row.
-//
-// Logits Z are [rows x columns] of labels first_label, first_label + 1, ...; the bias is not in
+// Logits Z are [rows x columns] of labels first_label, first_label + 1, ... They do not contain the
+// bias, which is added at each reading. There are four kernels:
 // them and is added at each reading. Four kernels:
 //   true logits  per row: the sum of those of its true labels; reads these and nothing else
 //   statistics   per row and piece of kPart columns: the largest logit m, the sum of exp(z - m);
@@ -9,8 +9,8 @@
 //   combine      per row: the pieces together -> loss, m, scale / sum
 //   gradient     Z <- exp(z - m) scale / sum - target, and its columns' sums by groups of rows;
 //                reads and writes Z once
-// so a layer is 3 streams over its logits, the least for a softmax whose products are library calls
-// of their own. Rows that begin at multiples of 16 bytes are read and written 16 bytes at a time.
+// A layer is 3 streams over its logits, the least for a softmax whose products are library calls of
+// their own. Rows that begin at multiples of 16 bytes are read and written 16 bytes at a time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,7 +21,7 @@
 
 namespace hetsgd::cuda {
 
-// What is known of each row. parts: pieces of kPart columns over all blocks.
+// Softmax values of each row. parts: pieces of kPart columns over all blocks.
 template <class Real>
 struct SoftmaxRows {
   std::size_t parts = 0;
@@ -39,11 +39,12 @@ struct LogitBlock {
   std::size_t first_label = 0;
   std::size_t columns = 0;
   std::size_t stride = 0;      // from row to row
-  Real* Z = nullptr;           // [rows x columns]; what lies between the rows may be overwritten
-  const Real* bias = nullptr;  // of label 0; null: none
+  Real* Z = nullptr;           // [rows x columns]; the gaps between rows may be overwritten
+  const Real* bias = nullptr;  // starts with label 0; null: none
 };
 
-// The first two kernels; blocks in the order of their labels. keep_bias: Z <- Z + bias on the way.
+// The first two kernels. Blocks must come in the order of their labels. keep_bias: also Z <- Z +
+// bias.
 template <class Real>
 void softmax_statistics(cudaStream_t stream, const SparseRows<Real>& labels,
                         const LogitBlock<Real>& block, bool keep_bias,
@@ -51,15 +52,15 @@ void softmax_statistics(cudaStream_t stream, const SparseRows<Real>& labels,
 template <class Real>
 void softmax_combine(cudaStream_t stream, const SparseRows<Real>& labels, Real scale,
                      const SoftmaxRows<Real>& rows);
-// partials: [groups x stride], of label 0, with groups = gradient_groups(rows, columns of a whole
-// block); null: no sums are wanted.
+// partials: [groups x stride], starting with label 0, with groups = gradient_groups(rows, columns
+// of a whole block); null: no sums are wanted.
 template <class Real>
 void softmax_gradient(cudaStream_t stream, const SparseRows<Real>& labels,
                       const LogitBlock<Real>& block, Real scale, const SoftmaxRows<Real>& rows,
                       std::size_t groups, std::size_t stride, Real* partials);
 
-// Z [rows x n]. gradient: Z <- scale (sigmoid(Z + bias) - T); else Z + bias. losses: [rows], each
-// row's. bias may be null.
+// Z [rows x n]. gradient: Z <- scale (sigmoid(Z + bias) - T); else Z + bias. losses: [rows], the
+// loss of each row. bias may be null.
 template <class Real>
 void sigmoid_rows(cudaStream_t stream, const SparseRows<Real>& labels, std::size_t n,
                   const Real* bias, bool gradient, Real scale, Real* Z, double* losses);

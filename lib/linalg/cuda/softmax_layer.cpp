@@ -65,7 +65,8 @@ void SoftmaxLayerRun<Real>::backward(const SparseRows<Real>& labels,
       partials_.reserve<Real>(groups * layer.outputs, "the bias gradient of a batch");
   for (std::size_t b = 0; b < plan_.blocks; ++b) {
     const LogitBlock<Real> block = block_at(layer, rows, b);
-    // The same product as in the first pass, to the bit: W's rows of this block have not moved yet.
+    // The same product as in the first pass, to the bit, because W's rows of this block have not
+    // changed yet.
     if (b >= plan_.kept) multiply(layer, rows, block);
     softmax_gradient(stream_.get(), labels, block, layer.scale, rows_, groups, layer.outputs,
                      partials);
@@ -81,10 +82,10 @@ void SoftmaxLayerRun<Real>::backward(const SparseRows<Real>& labels,
                  layer.weight_gradient + first, in);
     }
   }
-  if (rows == 0) {  // nothing but G = beta G
+  if (rows == 0) {  // only G = beta G
     scale_matrix(stream_.get(), layer.outputs, in, layer.beta, layer.weight_gradient, in);
   }
-  // Last: g may be the bias that the blocks read.
+  // This comes last, because g may be the bias that the blocks read.
   add_groups(stream_.get(), groups, layer.outputs, layer.alpha, partials, layer.beta,
              layer.bias_gradient);
 }

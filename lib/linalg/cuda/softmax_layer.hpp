@@ -3,11 +3,11 @@
 //   backward  per block: [Z once more, if it was not kept], D from Z, dA += D W with the old W,
 //             G = beta G + alpha D^T A, which with G = W is the update; at the end g
 // Between the two the caller sends the loss off, so that the host can have it while the GPU works.
-// Measuring needs the forward pass alone, in room for one block of logits:
+// Evaluation needs the forward pass alone, in room for one block of logits:
 //   rank      per block: Z = A W^T, statistics of Z + b, candidates for the best labels
 //
-// Floor of a call with n samples, a inputs, b labels: 6nab operations (8nab of them for blocks that
-// are not kept), W read twice and G written once (with beta also read), 3ab to 4ab numbers.
+// Floor of a call with n samples, a inputs, b labels: 6nab operations (8nab for blocks that are not
+// kept), W read twice and G written once (with beta also read), 3ab to 4ab elements.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace hetsgd::cuda {
 
-// Memory for what softmax kernels know of each row.
+// Memory for the softmax values of each row.
 template <class Real>
 class SoftmaxScratch {
  public:
@@ -50,9 +50,9 @@ class SoftmaxLayerRun {
 
   // The loss of each row, [rows] in device memory.
   const double* forward(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
-  // Of the same call's operands.
+  // Must get the operands of the preceding forward().
   void backward(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
-  // The loss of each row, as forward() has it, and the k best labels of each row in device memory
+  // The loss of each row, as from forward(), and the k best labels of each row in device memory
   // top[rows x k].
   const double* rank(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer, std::size_t k,
                      std::uint32_t* top);
@@ -69,7 +69,7 @@ class SoftmaxLayerRun {
   SoftmaxScratch<Real> scratch_;
   DeviceMemory logits_, partials_;
 
-  // One call's problem.
+  // The operands of one call.
   LayerPlan plan_;
   SoftmaxRows<Real> rows_;
   Real* Z_ = nullptr;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr unsigned kAll = 0xFFFFFFFFU;
 
-// The kPerLane columns of W that a lane of a warp works on: side by side as a pack, or a warp apart
-// where rows do not begin at multiples of 16 bytes.
+// The kPerLane columns of W that a lane of a warp works on. They lie side by side as a pack, or a
+// warp apart if rows do not begin at multiples of 16 bytes.
 constexpr int kPerLane = 4;
 constexpr std::size_t kPiece = kWarp * kPerLane;
 
@@ -28,7 +28,7 @@ struct Columns {
       column[i / V] = first + place(i);
     }
   }
-  // What lies beyond the last column reads the last one's instead, and is never written.
+  // Elements beyond the last column are read from the last one, and are never written.
   __device__ void load(const Real* row, Real (&x)[kPerLane]) const {
 #pragma unroll
     for (int i = 0; i < kPerLane; i += V) {
@@ -47,7 +47,7 @@ struct Columns {
     }
   }
 
-  // Where number i of a lane lies in the piece.
+  // The place of a lane's element i in the piece.
   __device__ static std::size_t place(int i) {
     const std::size_t lane = threadIdx.x % kWarp, at = static_cast<std::size_t>(i);
     return kPacked ? lane * kPerLane + at : at * kWarp + lane;
@@ -57,10 +57,10 @@ struct Columns {
   std::size_t column[kPerLane / V];
 };
 
-// A block per row of X and piece of kPiece columns of W, whose warps share the row's nonzeros: rows
-// of W lie anywhere, so what counts is how many of them are on their way at once. A warp reads its
-// nonzeros one per lane and hands them round. Additions run in the order of the nonzeros within a
-// warp, then of the warps.
+// A block per row of X and piece of kPiece columns of W. Its warps share the row's nonzeros: rows
+// of W lie anywhere, so the number of rows in flight matters. A warp reads its nonzeros one per
+// lane and passes them round. Additions run in the order of the nonzeros within a warp, then of the
+// warps.
 template <class Real, bool kPacked>
 __global__ void __launch_bounds__(kThreads)
     sparse_forward_kernel(SparseRows<Real> X, std::size_t n, const Real* __restrict__ W,
@@ -126,9 +126,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // A warp per sorted nonzero and piece of kPiece columns of W. It works if its nonzero is the first
-// of its column, or of a run of kWarp: so long columns are shared out. A column within one run is
-// written to W at once. Of a longer one, every run leaves its sum for long_columns_kernel, at
-// 2 run + 1 where the column begins and at 2 run further on.
+// of its column, or of a run of kWarp, so that long columns are divided. A column within one run is
+// written to W at once. For a longer one, every run leaves its sum for long_columns_kernel, at 2
+// run + 1 where the column begins and at 2 run in later runs.
 template <class Real, bool kPacked>
 __global__ void __launch_bounds__(kThreads)
     sparse_update_kernel(ByColumn X, std::size_t n, Real alpha, const Real* __restrict__ D,
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kThreads)
     const Columns<Real, kPacked> columns(tile.columns.begin, n);
     Real* const w = W + key * n;
     Real sum[kPerLane] = {}, old[kPerLane];
-    if (begins && ends) columns.load(w, old);  // on its way while the sum is made
+    if (begins && ends) columns.load(w, old);  // in flight while the sum is computed
 #pragma unroll 4
     for (int j = 0; j < count; ++j) {
       const std::size_t row = __shfl_sync(kAll, entry.row, j);
@@ -232,8 +232,8 @@ cudaError_t sort(void* work, std::size_t& bytes, std::size_t nonzeros, std::size
                                          key_bits(columns), stream);
 }
 
-// Own kernels and not cuSPARSE's: they add the bias, apply ReLU and accumulate into W on the way,
-// and touch the rows of W that occur and nothing else.
+// These kernels are used instead of cuSPARSE, because they also add the bias, apply ReLU and
+// accumulate into W, and touch only the rows of W that occur.
 template <class Real>
 class CudaSparseKernels final : public BasicSparseKernels<Real> {
  public:
@@ -254,12 +254,12 @@ class CudaSparseKernels final : public BasicSparseKernels<Real> {
     check_launch("kernel sparse_forward");
   }
 
-  // In a fixed order of additions. Atomic additions would be simpler, but arrive in another order
+  // The order of additions is fixed. Atomic additions would be simpler, but arrive in another order
   // each time. So every row of W has one owner, which adds up its column's nonzeros and writes that
   // row of W. Frequent features have nonzeros in most samples: their columns are cut into runs of
   // 32, whose sums are added up afterwards in their order.
   // Floor, for z nonzeros in u columns: rows of D read z times (from the L2 cache, as a batch's D
-  // fits), rows of W read and written once, 2un numbers.
+  // fits), rows of W read and written once, 2un elements.
   void update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
               Real* W) override {
     const cudaStream_t stream = backend_.use();

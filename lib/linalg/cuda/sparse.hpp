@@ -1,4 +1,4 @@
-// The nonzeros of a batch by column, which the sparse update needs and the stage of a batch makes
+// The nonzeros of a batch by column, which the sparse update needs and which staging makes
 // (batch.hpp). Rows are compact, as BatchStage makes them: offsets from 0, no row numbers.
 #pragma once
 
@@ -11,19 +11,20 @@
 
 namespace hetsgd::cuda {
 
-// A nonzero of X beside its column number, which is the sort's key.
+// A nonzero of X. Its column number, the sort's key, lies in another array.
 struct alignas(8) Entry {
   std::uint32_t row;
   float value;
 };
 
-// The nonzeros of a batch by column, ascending; those of one column in the order of the samples.
+// The nonzeros of a batch by ascending column. Nonzeros of one column are in the order of the
+// samples.
 struct ByColumn {
   std::size_t nonzeros = 0;
   const std::uint32_t* columns = nullptr;  // [nonzeros]
   const Entry* entries = nullptr;          // [nonzeros]
 };
-// Room for them; `work_bytes` is what sort_bytes() says.
+// Room for the sort; `work_bytes` comes from sort_bytes().
 struct SortMemory {
   Entry* unsorted = nullptr;         // [nonzeros]
   Entry* entries = nullptr;          // [nonzeros]
@@ -36,7 +37,7 @@ std::size_t sort_bytes(std::size_t nonzeros, std::size_t columns);
 template <class Real>
 ByColumn sort_by_column(cudaStream_t stream, const SparseRows<Real>& X, std::size_t nonzeros,
                         const SortMemory& memory);
-// The same of a list of column numbers, device memory; the entry of column[i] is {i, 1}.
+// The same for a list of column numbers in device memory; the entry of column[i] is {i, 1}.
 ByColumn sort_list(cudaStream_t stream, std::size_t n, const std::uint32_t* column,
                    std::size_t columns, const SortMemory& memory);
 

@@ -1,9 +1,8 @@
-// The table kernels of a GPU, with the bits of the CPU's: a thread adds up a column of a row in the
-// order that defines the sum, so that the lookups of a hot row are not shared out as in
-// embedding.cu. Its loads do not wait for its additions: 8,192 lookups of one row take tens of
-// microseconds.
+// The table kernels of a GPU, with the bits of the CPU's. A thread adds up a column of a row in the
+// order that defines the sum, so the lookups of a hot row are not divided as in embedding.cu. Its
+// loads do not wait for its additions: 8,192 lookups of one row take tens of microseconds.
 //
-// Floor, in bytes, of n rows of C numbers: gather 4n (1 + 2C), update of r distinct rows by a
+// Floor, in bytes, for n rows of C elements: gather 4n (1 + 2C); update of r distinct rows by a
 // rule with q state vectors 4n (1 + C) + 8rC (1 + q), in whole sectors of 32 bytes.
 #include <numeric>
 #include <type_traits>
@@ -21,11 +20,11 @@
 
 namespace hetsgd::cuda {
 
-// Element by element over many short rows: neighbouring threads have neighbouring numbers, of
-// whatever row, so that no lane of a warp is without work where rows have less than 32 numbers.
-// Longer rows are better off with launch_rowwise, which needs no division.
+// Element by element over many short rows. Neighbouring threads have neighbouring elements, of
+// whatever row, so that no lane of a warp is idle if rows have less than 32 elements. Longer rows
+// should use launch_rowwise, which needs no division.
 
-// f(row, column) for all columns of rows 0 to count - 1. Index: of count * n numbers.
+// Calls f(row, column) for all columns of rows 0 to count - 1. Index must hold count * n elements.
 template <class Index, class F>
 __global__ void __launch_bounds__(kThreads) flat(Index count, Index n, F f) {
   const Index numbers = count * n, step = static_cast<Index>(gridDim.x * kThreads);
@@ -37,7 +36,7 @@ __global__ void __launch_bounds__(kThreads) flat(Index count, Index n, F f) {
 template <class F>
 void launch_flat(cudaStream_t stream, std::size_t count, std::size_t n, const F& f,
                  const char* name) {
-  // With room for a last step beyond the numbers.
+  // The limit leaves room for a last step beyond the elements.
   constexpr std::size_t kMost32 = (std::size_t{1} << 32) - kMostBlocks * kThreads;
   if (count == 0 || n == 0) return;
   const auto blocks = static_cast<unsigned>(blocks_for(count * n, kThreads));
@@ -52,11 +51,11 @@ void launch_flat(cudaStream_t stream, std::size_t count, std::size_t n, const F&
 
 namespace {
 
-// A product that nothing is fused with.
+// A product that is not fused with an addition.
 __device__ inline float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 __device__ inline double rounded_product(double a, double b) { return __dmul_rn(a, b); }
 
-// A row where it lies: on the device, or in host memory.
+// A row on the device, or in host memory.
 template <class Real>
 struct PlacedRow {
   Real* w;
@@ -88,7 +87,7 @@ struct PutShardRows {
   }
 };
 
-// V numbers at once.
+// V elements at once.
 template <class Real, int V>
 struct GatherShardRows {
   ShardRows<Real> shard;
@@ -112,7 +111,7 @@ struct CopyColumns {
   }
 };
 
-// The end of the numbers of a sorted list that are equal to that at `first`. Most stand alone.
+// The end of the numbers of a sorted list that equal the one at `first`. Most occur once.
 __device__ inline std::size_t end_of_equals(const ByColumn& list, std::size_t first) {
   const std::uint32_t number = list.columns[first];
   std::size_t step = 1;
@@ -124,11 +123,11 @@ __device__ inline bool begins_equals(const ByColumn& list, std::size_t first) {
   return first == 0 || list.columns[first - 1] != list.columns[first];
 }
 
-// Column j of the sum of the lookups of an entry; works at the entry's first one.
+// Column j of the sum of the lookups of an entry. A thread works at the entry's first lookup.
 template <class Real>
 struct SumLookups {
   ByColumn lookups;                     // [X.rows x X.fields] by entry
-  std::size_t columns, embedding, row;  // K, D, numbers of a row
+  std::size_t columns, embedding, row;  // K, D, elements of a row
   std::uint32_t fields;
   Real scale;
   const Real* D;
@@ -177,7 +176,7 @@ struct StepDistinctRows {
   }
 };
 
-// A row's sum and step; works at the row's first occurrence.
+// A row's sum and step. A thread works at the row's first occurrence.
 template <class Real, class Rule>
 struct StepSummedRows {
   ShardRows<Real> shard;
@@ -196,7 +195,7 @@ struct StepSummedRows {
     for (std::size_t i = first + 1; i < last; ++i) total += at(i, j);
     return total;
   }
-  // Part by part, each rounded before it is added.
+  // Adds up part by part; each part's sum is rounded before it is added.
   __device__ Real scaled_sum(std::size_t first, std::size_t last, std::size_t j) const {
     Real total = 0;
     std::size_t part = 0;
@@ -223,7 +222,7 @@ class ListSort {
   explicit ListSort(const Stream& stream)
       : stream_(stream), unsorted_(stream), entries_(stream), columns_(stream), work_(stream) {}
 
-  // Good until the next call. Numbers are below `most`.
+  // The result is valid until the next call. Numbers must be below `most`.
   ByColumn operator()(std::size_t n, const std::uint32_t* numbers, std::size_t most) {
     constexpr const char* kPurpose = "the rows of a batch in order";
     const std::size_t bytes = n > 0 ? sort_bytes(n, most) : 0;
@@ -338,7 +337,7 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
                    "kernel step_summed_rows");
   }
 
-  // A copy of host memory, which may be reused at once; good until the next call with this room.
+  // A copy of host memory, which may be reused at once. Valid until the next call with this room.
   template <class T>
   T* send(DeviceMemory& room, std::size_t n, const T* host) {
     T* const device = room.reserve<T>(n, "numbers of rows");

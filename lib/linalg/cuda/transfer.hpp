@@ -1,5 +1,5 @@
-// Copies between pageable host memory and the GPU, through two pinned chunks in turn: while the GPU
-// copies one, the host fills or empties the other.
+// Copies between pageable host memory and the GPU, through two pinned chunks in turn. While the GPU
+// copies one chunk, the host fills or empties the other.
 #pragma once
 
 #include <array>
@@ -11,13 +11,14 @@
 
 namespace hetsgd::cuda {
 
+// The copies of one stream. Not thread-safe.
 class Transfer {
  public:
   explicit Transfer(const Stream& stream) : stream_(stream) {}
 
-  // In the order of the stream. Returns when `host` may be reused.
+  // Copies in the order of the stream. Returns when `host` may be reused.
   void upload(void* device, const void* host, std::size_t bytes);
-  // Returns when `host` has everything.
+  // Returns when `host` holds all bytes.
   void download(void* host, const void* device, std::size_t bytes);
 
  private:
@@ -32,7 +33,7 @@ class Transfer {
   std::size_t next_ = 0;
 };
 
-// One number on its way back to the host.
+// One number that is copied back to the host.
 class Result final : public DeferredSum::Source {
  public:
   explicit Result(const Stream& stream)
@@ -42,14 +43,14 @@ class Result final : public DeferredSum::Source {
         host_(reinterpret_cast<double*>(pinned_.reserve(sizeof(double), kPurpose))) {}
 
   double* device() const { return device_; }
-  // Sends the number after what the stream has been given so far.
+  // Copies the number after all earlier work of the stream.
   DeferredSum send() {
     HETSGD_CUDA(
         cudaMemcpyAsync(host_, device_, sizeof(double), cudaMemcpyDeviceToHost, stream_.get()));
     sent_.record(stream_);
     return {*this, ++calls_};
   }
-  // Checked: `call` was the last one.
+  // The number; checks that `call` was the last one.
   double await(std::uint64_t call) const override;
 
  private:

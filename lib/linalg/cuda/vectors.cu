@@ -7,8 +7,8 @@ namespace hetsgd::cuda {
 namespace {
 
 // --- sums ----------------------------------------------------------------------------------------
-// Block b adds up every gridDim.x-th piece of kThreads terms, the grid's size follows from n alone,
-// and one block adds up the blocks' sums: always the same order.
+// Block b adds up every gridDim.x-th piece of kThreads terms. The grid's size follows from n alone,
+// and one block adds up the blocks' sums, so the order is always the same.
 
 template <class F>
 __global__ void __launch_bounds__(kThreads) reduce(std::size_t n, F f, double* partials) {
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads) reduce(std::size_t n, F f, double* p
   if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
-// Sum b of `count` partials each.
+// Block b sums the b-th group of `count` partials.
 __global__ void __launch_bounds__(kThreads)
     add_up_kernel(std::size_t count, const double* partials, double* sums) {
   __shared__ double scratch[kWarps];
@@ -59,7 +59,7 @@ struct Product {
   }
 };
 
-// Two elements are on their way per turn, six sums hide the latency of the additions.
+// Two elements are in flight per turn, and six sums hide the latency of the additions.
 template <class Real>
 __global__ void __launch_bounds__(kThreads)
     products_kernel(std::size_t n, const Real* x, const Real* y, double* partials) {
@@ -106,7 +106,7 @@ struct BiasRelu {
   }
 };
 
-// What is added up of element i.
+// The value of element i that is added up.
 template <class Real>
 struct AsItIs {
   const Real* __restrict__ D;
@@ -124,8 +124,8 @@ struct WithReluGradient {
   }
 };
 
-// A block per kThreads columns and group of rows. The block that is the last of its columns adds up
-// the groups: its threads see the others' sums, which were written before a fence and a count.
+// A block per kThreads columns and group of rows. The last block of its columns adds up the groups.
+// Its threads see the others' sums, because these were written before a fence and a count.
 template <class Real, class Element>
 __global__ void __launch_bounds__(kThreads)
     column_sums_kernel(std::size_t rows, std::size_t n, std::size_t groups, Element element,
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // --- element-wise rules --------------------------------------------------------------------------
 
-// Each thread loads four elements before it stores any: bytes in flight are what bandwidth needs.
+// Each thread loads four elements before it stores any, because bandwidth needs bytes in flight.
 constexpr std::size_t kUnroll = 4;
 constexpr std::size_t kBlockElements = kThreads * kUnroll;
 

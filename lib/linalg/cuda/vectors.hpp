@@ -1,6 +1,6 @@
-// Launchers of sums over vectors, of element-wise rules, and of the kernels on dense matrices. All
-// of them stream their operands once, so the floor of a call is its operands' bytes over the
-// memory's bandwidth. n = 0 launches nothing. The contracts are those of BasicDevice.
+// Launchers of sums over vectors, of element-wise rules, and of the kernels on dense matrices. Each
+// streams its operands once, so the floor of a call is its operands' bytes over the memory's
+// bandwidth. n = 0 launches nothing. The contracts are those of BasicDevice.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,8 +12,8 @@
 
 namespace hetsgd::cuda {
 
-// Of column_sums(): the sums of groups, room for row_groups(rows, n) * n numbers; and a counter for
-// each tile of kThreads columns, all 0 (Counters).
+// Scratch of column_sums(): room for row_groups(rows, n) * n elements for the sums of groups, and a
+// counter for each tile of kThreads columns, all 0 (Counters).
 template <class Real>
 struct ColumnScratch {
   Real* partials = nullptr;
@@ -42,14 +42,14 @@ template <class Real>
 void run_norm_rule(cudaStream_t stream, std::size_t n, const NormRule<Real>& rule, double* partials,
                    double* sum);
 
-// C[m x n] <- beta C with rows of ldc numbers: a product over nothing. beta = 0 never reads C.
+// C[m x n] <- beta C with rows of ldc elements, the product for k = 0. beta = 0 never reads C.
 template <class Real>
 void scale_matrix(cudaStream_t stream, std::size_t m, std::size_t n, Real beta, Real* C,
                   std::size_t ldc);
 template <class Real>
 void bias_relu(cudaStream_t stream, std::size_t rows, std::size_t n, const Real* bias, Real* Y);
 // b += alpha sum over rows of D. Each thread adds up a group of rows of its column, then one thread
-// the groups: a fixed order, whichever block comes last and adds them.
+// adds the groups. The order is fixed, whichever block comes last and adds them.
 template <class Real>
 void column_sums(cudaStream_t stream, std::size_t rows, std::size_t n, Real alpha, const Real* D,
                  Real* b, const ColumnScratch<Real>& scratch);

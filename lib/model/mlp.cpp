@@ -201,7 +201,7 @@ class Mlp : public BasicModel<Real> {
   Pointer bias(Pointer w, std::size_t layer) const {
     return w + this->layout().blocks[2 * layer + 1].offset;
   }
-  // Of a layer below the output layer: its ReLU and its own products.
+  // Work of the backward pass of a layer below the output layer: its ReLU and its own products.
   Work backward_work(const BatchShape& batch, std::size_t layer) const {
     constexpr double kBytes = 4;
     const double n = batch.samples, z = batch.nonzeros;

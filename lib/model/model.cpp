@@ -48,7 +48,8 @@ void BasicModelContext<Real>::stage(const Batch& batch) {
   staged_ = ahead ? ahead_ : bring(batch);
 }
 
-// What the kernels under way read stays good until they are through.
+// Copies the upcoming batch into buffers of its own, so the memory that running kernels read stays
+// valid until they end.
 template <class Real>
 void BasicModelContext<Real>::stage_ahead() {
   if (!upcoming || !device_.stages_copies()) return;

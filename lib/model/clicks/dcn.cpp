@@ -133,7 +133,8 @@ class Dcn final : public CtrModel<Real> {
     }
   }
 
-  // Of some of n rows. weights: the first cross layer's, with all that follow up to the output's.
+  // Backward pass of some of n rows. weights: the first cross layer's, with all that follow up to
+  // the output's.
   void cross_backward(CtrContext<Real>& scratch, std::size_t n, Rows rows, const Real* weights,
                       const Real* d, Sink<Real> sink) const {
     BasicDevice<Real>& device = scratch.device();

@@ -33,8 +33,8 @@ Real sampled_score(std::size_t n, const Real* x, const Real* y) {
 template <class Real>
 constexpr std::size_t kHeldColumns = 8 * kSampledLanes * sizeof(float) / sizeof(Real);
 
-// Of `count` samples with d, rows of A and of dA [. x inputs], in so many columns from A and dA on:
-// g <- sum of d A_i, dA_i += d w.
+// Passes `count` samples that have d over `columns` columns. A and dA [. x inputs] point to the
+// first of these columns: g <- sum of d A_i, dA_i += d w.
 template <class Real, std::size_t columns>
 void pass_samples(std::size_t count, const std::uint32_t* sample, const std::uint32_t* place,
                   const Real* z, std::size_t inputs, const Real* A, Real* dA, const Real* weight,

@@ -204,7 +204,7 @@ class GraphModel final : public BasicModel<Real> {
     }
   }
 
-  // Of one dimension: a bias, or what bn scales and shifts by.
+  // A block of one dimension: a bias, or the scale or shift of a bn node.
   ParameterBlock vector_block(std::string name, std::size_t size, double value = 0) const {
     return {.name = std::move(name),
             .cols = size,

@@ -9,7 +9,7 @@ namespace {
 
 std::size_t size_of(std::int64_t number) { return static_cast<std::size_t>(number); }
 
-// What convolutions and pooling have in common: how windows lie on maps.
+// The common part of convolution and pooling windows: how a window lies on maps.
 template <class Window>
 Window window_of(const Graph& graph, int index) {
   const Node& node = graph.node(index);

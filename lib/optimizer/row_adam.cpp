@@ -77,7 +77,7 @@ void AdamClock::end(const AdamBatch& batch) {
   if (debts_.recent_.size() > kSettle + kHorizon + 1) settle();
 }
 
-// What debts() copies stays short.
+// Moves settled batches out of the list that debts() copies, so that this list stays short.
 void AdamClock::settle() {
   std::vector<AdamDebts::Past> settled = *debts_.settled_;
   const auto end = debts_.recent_.begin() + kSettle;

@@ -102,7 +102,8 @@ void Replacement::score(Slot& slot) {
   const auto now = static_cast<double>(updates_);
   switch (options_.evict) {
     case Evict::importance: {
-      // What was left of w when this update came, and what it brings.
+      // `left` is the weight w that remained when this update came; `brought` is what the update
+      // adds.
       const double left = slot.touched == 0 ? 0 : std::exp(slot.key + now * log_keep_);
       const double brought =
           slot.positives * options_.positive + slot.negatives * options_.negative;

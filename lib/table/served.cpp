@@ -46,11 +46,11 @@ class ServedTables::Companion {
   }
 
  private:
-  // What a worker has pulled.
+  // The last pull of a worker.
   struct Asked {
     std::vector<Index> place, slot;
     std::vector<SampleCounts> samples;  // under a capacity
-    std::uint64_t updates = 0;          // that the shard had then
+    std::uint64_t updates = 0;          // updates of the shard before the pull
   };
   Asked& asked(int worker) { return asked_[static_cast<std::size_t>(worker)]; }
 

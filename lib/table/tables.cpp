@@ -303,8 +303,9 @@ Work scattered_work(const Shard& shard, std::span<const Index> places, double ti
           .host_gather_bytes = times * kNumber * host};
 }
 
-// Of the rows that changed their memory after the update before: one comes to the device for one
-// that leaves, and each is read here, crosses the host link and is written there, with its state.
+// Work of moving rows between tiers after the update before. For each row that comes to the device
+// one leaves. Each is read in one memory, crosses the host link and is written in the other, with
+// its state.
 Work moved_work(const TablePlan& plan, const Shard& shard) {
   const double rows = 2 * static_cast<double>(shard.moved());
   const auto columns = static_cast<double>(plan.placement.columns(shard.rank()).size());

@@ -8,8 +8,8 @@
 //             every node                   d_k = what its optimizer makes of w with g, less w
 //             across nodes                 w  <- w + AS(d_0, d_1, ...)
 // Symbols:    m --node-size, b_i worker i's part of its node's batch b_node.
-// Cost:       the bytes of the all_reduce, log2 P small sums, and two passes over (P-1)/P n elements
-//             for products and combinations.
+// Cost:       the bytes of the all_reduce, log2 P small sums, and two passes over (P-1)/P n
+//             elements for products and combinations.
 // Deviations: the paper leaves open how nodes and layers are assigned. Nodes are runs of m
 //             consecutive ranks; with m = 1 every worker is one. All ranks of a node have the same
 //             g, d and optimizer state (replicated), or each makes the d of its own consecutive

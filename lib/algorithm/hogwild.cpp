@@ -79,7 +79,7 @@ class Hogwild final : public Algorithm {
     return models;
   }
 
-  // What is measured: the model, or the mean of all models.
+  // The measured model: the only one, or the mean of all models.
   static std::span<const float> result(const std::vector<std::shared_ptr<SharedModel>>& models,
                                        std::vector<float>& mean) {
     if (models.size() == 1) return models.front()->w();

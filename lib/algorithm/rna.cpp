@@ -131,9 +131,9 @@ class Reducer {
 
  private:
   using Server = ServiceClient<PushGroup, PullGroups>;
-  // What a worker keeps of a Grouping, which is as long as there are workers.
+  // A worker's excerpt of a Grouping, whose size is the number of workers.
   struct Place {
-    int number;              // of its group
+    int number;              // index of its group
     std::vector<int> sizes;  // of all groups
   };
 

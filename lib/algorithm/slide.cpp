@@ -1,11 +1,11 @@
-// slide: an output layer of very many labels, of which a sample scores and moves the active ones
-// alone: the true ones, and those that hash tables over the layer's rows hold near its activations.
+// slide: an output layer of very many labels. A sample scores and moves only its active labels: the
+// true ones, and those that hash tables over the layer's rows find near its activations.
 //
 // Paper:      Chen, Medini, Farwell, Gobriel, Tai, Shrivastava, "SLIDE: in defense of smart
 //             algorithms over hardware acceleration for large-scale deep learning systems", MLSys
 //             2020, arXiv 1903.03129; the CPU baseline of 000 section 5.
-// Implements: S_i = true labels u retrieved(A_i) u fill;  p_i = softmax over S_i of W_l . A_i + b_l;
-//             gradient (p_il - [l true]/|true|) / b, of the rows that are active alone;  Adam on the
+// Implements: S_i = true labels u retrieved(A_i) u fill;  p_i = softmax over S_i of W_l . A_i +
+//             b_l;  gradient (p_il - [l true]/|true|) / b, of the active rows alone;  Adam on the
 //             touched rows (optimizer/row_adam.hpp).
 // Symbols:    A_i activations of the hidden layer, b --batch-size, lr --learning-rate, K
 //             --hash-codes, L --hash-tables, m --bin, N0 --rehash.
@@ -19,11 +19,11 @@
 //             last one, of training: train_recall: share of true labels, train_random,
 //             train_retrieved, train_entries: of buckets, train_blind}.
 // Deviations: one hidden layer. The program races within a batch; this form has no race (--devices
-//             cpu:N, parts/slide_state.hpp). Several workers are Hogwild: model, moments, tables and
-//             the count of batches are shared, batches are not; in sim they land whole (bounded
-//             delay). The program's Adam moves all rows in every batch (--lazy dense). The loss of a
-//             step is that over the active labels. Under --charge a batch is charged for the
-//             share of labels that the tables lead to here, of the full number.
+//             cpu:N, parts/slide_state.hpp). Several workers are Hogwild: model, moments, tables
+//             and the count of batches are shared, batches are not; in sim they land whole (bounded
+//             delay). The program's Adam moves all rows in every batch (--lazy dense). The loss of
+//             a step is that over the active labels. Under --charge a batch is charged for the
+//             share of labels that the tables retrieve here, of the full number.
 
 #include <nlohmann/json.hpp>
 

@@ -159,7 +159,7 @@ class Learners {
     self_.momentum_merge(sum_, o_.mu, z_, z_prev_);
   }
 
-  // What learner j is averaged with: z, or the device's reference model, learner 0's replica.
+  // The partner of learner j's averaging: z, or the device's reference model, learner 0's replica.
   const Buffer& partner(std::size_t j) const { return hierarchical() && j > 0 ? w_.front().w : z_; }
   double rate(std::size_t j) const { return hierarchical() && j > 0 ? local_alpha_ : alpha_; }
   bool hierarchical() const { return o_.averaging == SmaAveraging::hierarchical; }

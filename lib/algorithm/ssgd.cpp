@@ -15,8 +15,8 @@
 //             link; adasum: see adasum.cpp. With --overlap as many all_reduces as buckets, which
 //             the backward pass of the layers below hides as far as it lasts.
 // Records:    adasum: event "orthogonality", see adasum.hpp.
-// Deviations: each worker has a batch of its own, as with Horovod in papers 001 and 004. TensorFlow in
-//             paper 000 splits one batch over the workers, which is --per-worker-batch split.
+// Deviations: each worker has a batch of its own, as with Horovod in papers 001 and 004. TensorFlow
+//             in paper 000 splits one batch over the workers, which is --per-worker-batch split.
 //             --overlap is not the default, though Horovod overlaps: it changes no number but
 //             times. The delays that a straggler scenario adds to an iteration come before its
 //             first bucket is sent, so that no communication hides behind them.
@@ -244,7 +244,7 @@ class Ssgd final : public Algorithm {
         "leave out one of the two");
   }
 
-  // Tables that are exchanged are updated by apply(), which a server or Adasum's step is in place of.
+  // Exchanged tables are updated by apply(), which a server or Adasum's step replaces.
   void check_tables(const Plan& plan) const {
     if (!plan.sharded_tables) return;
     const char* const found = overlap_                       ? "--overlap"

@@ -95,7 +95,8 @@ class Ssp final : public Algorithm {
         .range(0, kLargestRound);
   }
 
-  // Who waits for the bound goes on with a lead of s.
+  // A worker that waited for the bound continues with a lead of s, so a smaller maximum means no
+  // waits.
   std::vector<std::string> remarks(const Histograms& histograms) const override {
     const auto lead = histograms.find("lead");
     if (lead == histograms.end() || lead->second.empty()) return {};

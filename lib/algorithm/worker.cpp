@@ -192,7 +192,7 @@ void Worker::compute_losses(std::span<Replica> replicas, std::span<const Batch> 
   endpoint_.compute(work, ComputeKind::step, [&] { streams_->run(m, begin, end); });
 }
 
-// What compute_losses() left to do.
+// Makes the updates that compute_losses() has left.
 void Worker::update(std::span<Replica> replicas, double lr) {
   if (fused()) return;
   double passes = 0;

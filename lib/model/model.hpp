@@ -280,7 +280,6 @@ class BasicModel {
   virtual bool is_planned() const { return false; }
   // gradient_work() on a device of these rates. Errors: usage, the batch cannot be planned in the
   // memory.
-  // planned.
   virtual Work work_on(const DeviceRates&, const BatchShape& batch) const {
     return gradient_work(batch);
   }

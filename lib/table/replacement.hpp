@@ -57,7 +57,7 @@ class Replacement : NonCopyable {
   Pinned pin(Index place);
   // An update begins.
   void begin_update() { ++updates_; }
-  // One lookup of this update is over. positives, negatives: samples of the lookup that had the row.
+  // One lookup of this update is over. positives, negatives: samples of the lookup with the row.
   // Call settle() after the touches of all lookups that the update takes together.
   void touch(Index place, std::uint32_t positives, std::uint32_t negatives);
   void settle();

@@ -142,7 +142,7 @@ double SlideRows::learn(const Batch& batch) {
       });
 }
 
-// What others have ended meanwhile these rows owe, too.
+// These rows also catch up on batches that other workers have ended meanwhile.
 void SlideRows::write(double learning_rate, std::span<float> w) {
   const std::span<const std::uint32_t> labels = pass_.labels();
   const std::size_t H = pass_.shape().hidden;

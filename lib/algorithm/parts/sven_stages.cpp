@@ -4,7 +4,8 @@ namespace hetsgd {
 
 namespace {
 
-// Of the messages of exchanges. Rows and sums may be under way at the same time on different ranks.
+// Tags of the exchanges' messages. Rows and sums may be in flight at the same time on different
+// ranks.
 constexpr int kRowsTag = 1, kSumsTag = 2;
 
 // Which rows a batch needs, and their numbers to the owners: on the worker or its input process.

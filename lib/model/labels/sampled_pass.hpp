@@ -1,6 +1,6 @@
 // The passes of a training batch over an MLP with one hidden layer whose softmax runs over the
 // active labels of each sample alone (SLIDE). The caller keeps the parameters and moves their rows:
-// |
+//
 //   select   hidden layer A = relu(x W0 + b0) -> buckets of its codes -> S_i of each sample
 //   learn    the active labels, as in sampled_softmax.hpp; the gradients of their rows go to the
 //            caller. Then layer 0; its gradient stays here until the caller takes it.

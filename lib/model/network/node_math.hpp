@@ -1,5 +1,5 @@
 // The mathematics of a graph's nodes, forward and backward, with the kernels of one device.
-// |
+//
 // Parameters: one flat vector, node after node in the order of the list. conv, fc: weights [outputs
 //             x inputs], then the bias if there is one; bn: scale, shift; lstm: weights
 //             [4 units x (inputs + units)], gates in the order input, forget, cell, output, bias.

@@ -1,5 +1,5 @@
-// adaptive and elastic: rare merges are foreseen before a run, whole rounds, the period of scaling, the
-// warm-up. Algorithms 1 and 2 themselves are checked by tests/reference/numpy_reference.py.
+// adaptive and elastic: warnings about rare merges before a run, whole rounds, the period of
+// scaling, the warm-up. tests/reference/numpy_reference.py checks algorithms 1 and 2 themselves.
 
 #include <gmock/gmock.h>
 

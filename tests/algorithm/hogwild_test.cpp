@@ -46,8 +46,8 @@ TEST(Hogwild, EqualWorkersAreAsgdOnAnIdealNetwork) {
   expect_close(hogwild, asgd, 1e-5);
 }
 
-// Between a worker's reading and its writing each of P - 1 equal others writes once, from the second
-// round on; in the first, those of lower rank.
+// From the second round on, each of P - 1 equal other workers writes once between a worker's
+// reading and its writing. In the first round only workers of lower rank do.
 TEST(Hogwild, StalenessOfEqualWorkersIsOneLessThanTheirNumber) {
   const Record run =
       run_training(with(kHogwild, {{"workers", "4"}, {"learning_rate", "0.1"}, kEqualSteps}));

@@ -171,8 +171,8 @@ std::vector<Identity> identities() {
                    {{"sma", "flat"}},
                    {{"sma", "hierarchical"}}});
   }
-  // One node: Adasum of one update is the update, so that only the mean inside is left. What differs
-  // is w + ((w + d) - w) against w + d.
+  // One node: Adasum of one update is the update, so that only the mean inside is left. The
+  // difference is w + ((w + d) - w) against w + d.
   for (const std::string batch : {"split", "full"}) {
     all.push_back(
         {"adasum_of_one_node_is_the_mean_" + batch,
@@ -181,8 +181,8 @@ std::vector<Identity> identities() {
          {{"reduce", "adasum"}, {"node_size", "4"}},
          2e-5});
   }
-  // All gradients ready: lr (P/P) times the mean of P contributions = ssgd with b_max per worker. The
-  // factor 1/P comes before the sum in rank order, as in ssgd.
+  // All gradients ready: lr (P/P) times the mean of P contributions = ssgd with b_max per worker.
+  // The factor 1/P comes before the sum in rank order, as in ssgd.
   for (const std::string algorithm : {"eager-solo", "eager-majority", "rna"}) {
     for (const std::string workers : {"2", "3", "8"}) {
       for (const std::string network : {"pcie3", "ethernet-1g", "ideal"}) {

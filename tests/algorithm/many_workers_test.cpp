@@ -85,10 +85,10 @@ double bytes_of(const Settings& way, int workers) {
   return static_cast<double>(most - before);
 }
 
-// With P workers a + b P bytes, and c P^2 if each of them had a vector of P numbers: c is 4 or 8. What
-// a further worker takes between P/2 and P is then 3 c P / 4 more than between P/4 and P/2. P is so
-// large that 2 MiB do not matter: a block on a huge page takes 2 or 4 of them, by where the heap has
-// room.
+// P workers take a + b P bytes, and c P^2 more if each of them has a vector of P elements: c is 4
+// or 8. Then a further worker takes 3 c P / 4 more between P/2 and P than between P/4 and P/2. P is
+// so large that 2 MiB do not matter: a block on a huge page takes 2 or 4 of them, depending on
+// where the heap has room.
 TEST(ManyWorkers, AWorkersMemoryDoesNotGrowWithTheirNumber) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's memory cannot be counted";
   constexpr int P = 4000;

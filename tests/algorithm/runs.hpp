@@ -1,4 +1,4 @@
-// What tests of algorithms ask of runs.
+// Helpers that run algorithms for tests.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -5,7 +5,7 @@
 namespace hetsgd::test {
 namespace {
 
-// What generate:tiny has in labels, and more.
+// More negatives than generate:tiny has labels.
 constexpr const char* kAllNegatives = "100000";
 
 Settings sampled(const std::string& algorithm, const char* negatives) {

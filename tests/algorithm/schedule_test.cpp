@@ -26,7 +26,7 @@ const Settings kTable = {
     {"network", "ideal"}};
 constexpr double kEpoch = 64, kBatch = 8;
 
-// What brings an algorithm's rounds below the run's length, or makes it follow sgd when it is
+// Settings that make an algorithm's rounds shorter than the run, or make it follow sgd when it is
 // alone: its own momentum and corrections off.
 const std::map<std::string, Settings> kShortRounds = {{"local-sgd", {{"local_steps", "4"}}}};
 const std::map<std::string, Settings> kFollowsSgd = {{"elastic", {{"gamma", "0"}}},

@@ -137,8 +137,8 @@ TEST(ShardedTables, TiersChangeNoBitAndTheirEndsNoTime) {
   EXPECT_LT(any.record.elapsed, host.record.elapsed);
 }
 
-// Rows that change their memory during the run change no number either. From any rows to begin with,
-// more of those that are asked for lie on the device later on; the profile charges what moves.
+// Rows that change their memory during the run change no value either. Whatever the initial choice,
+// later on more of the requested rows lie on the device; the profile charges the moves.
 TEST(ShardedTables, HotRowsThatAreChosenAnewChangeNoBit) {
   const auto run = [](const Settings& more) {
     return run_clicks(tiered("tiered_profile", with({{"per_worker_batch", "split"}}, more)));

@@ -140,8 +140,9 @@ TEST_F(DisjointFeatures, EveryInterleavingOfPullsAndMovesGivesTheSameBits) {
   }
 }
 
-// Pulled 1 everywhere. Moved and nobody else has: the replica's own number, whatever rounding; others
-// have, too: theirs and the move; not moved: theirs.
+// All elements are pulled as 1. If only the replica has moved an element, it gets the replica's own
+// value, whatever rounding. If others have moved it, too, it gets their value plus the move. If the
+// replica has not moved it, it keeps their value.
 TEST(PulledReplica, AMoveLandsOnWhatIsThereOrOverwritesIt) {
   const std::vector<float> pulled(40, 1.0F);
   std::vector<float> moved = pulled, w = pulled;

@@ -54,8 +54,8 @@ TEST(Slide, RehashesAndRebuildsBySchedule) {
             (std::vector<bool>{true, false, false, false, true, false, false, false, true, false}));
 }
 
-// What has been learnt brings labels and activations together: tables find true labels more often
-// than as many labels by chance.
+// Learning brings labels and activations together: tables find true labels more often than as many
+// random labels would.
 TEST(Slide, RecallIsAboveChanceOnceItHasLearnt) {
   const Record run = run_training(with(kSlide, {{"max_samples", "12800"},
                                                 {"optimizer", "adam"},
@@ -67,8 +67,9 @@ TEST(Slide, RecallIsAboveChanceOnceItHasLearnt) {
   EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
 }
 
-// At every evaluation, also of one label alone. Signs of one sum each: in 64 tables every label is in
-// some bucket with its query but with 2^-64, so everything is found, at random, too.
+// Recall is measured at every evaluation, also with one label. With signs of one sum each, in 64
+// tables every label shares some bucket with its query, except with probability 2^-64. So
+// everything is found, also at random.
 TEST(Slide, RecallIsMeasuredAtEveryEvaluation) {
   const Record all = run_training(with(
       kSlide,

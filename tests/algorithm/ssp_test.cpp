@@ -23,9 +23,9 @@ TEST(Ssp, StalenessZeroIsSsgdWithPTimesTheLearningRate) {
   EXPECT_EQ(ssp.curve.back().updates, 4 * ssgd.curve.back().updates - 3);
 }
 
-// Who goes on at clock c sees min_m c_m >= c - s. So its lead is at most s, and with a slow worker
-// s is reached. While it computes, another worker moves from clock >= c - s to <= c + s + 1: at
-// most (P - 1)(2 s + 1) updates between read and apply.
+// A worker that continues at clock c sees min_m c_m >= c - s. So its lead is at most s, and with a
+// slow worker it reaches s. While it computes, another worker moves from clock >= c - s to <= c + s
+// + 1: at most (P - 1)(2 s + 1) updates between read and apply.
 TEST(Ssp, LeadAndStalenessAreBounded) {
   for (const int s : {0, 1, 3}) {
     const Record run =

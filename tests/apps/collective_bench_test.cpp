@@ -57,8 +57,8 @@ TEST(CollectiveBench, FindsAWrongResult) {
   EXPECT_EQ(bench.measure(collective, op, 1000, false).wrong, 0U);
 }
 
-// Of the others, whose result is checked where it lies: a rank's block of a
-// sum, its own buffer.
+// The other collectives, whose result is checked in place: a rank's block of a sum, or its own
+// buffer.
 TEST(CollectiveBench, FindsAWrongPart) {
   const CollectiveBench bench("sim", bench_options(4), 1, 0);
   for (const char* name : {"all_gather", "reduce_scatter", "broadcast", "all_to_all"}) {

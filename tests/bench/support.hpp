@@ -1,5 +1,5 @@
-// What the benchmarks share: clocks, data, models on a device, and what this machine can do at best,
-// measured in the same run: the floors that their figures are held against.
+// Helpers that the benchmarks share: clocks, data, models on a device, and the floors. A floor is
+// the best that this machine can do, measured in the same run, with which the results are compared.
 #pragma once
 
 #include <benchmark/benchmark.h>

@@ -1,4 +1,4 @@
-// What the conformance tests share: a run on any registered cluster with simple numbers.
+// Helpers that the conformance tests share: a run on any registered cluster with simple numbers.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -71,7 +71,8 @@ std::string failure_of(const std::string& cluster, int workers,
   return "";
 }
 
-// The text of the run's error when a worker throws one of this text: several processes name the rank.
+// The text of the run's error when a worker throws `text`: with several processes it names the
+// rank.
 inline std::string of_rank(const std::string& cluster, int rank, const std::string& text) {
   return processes_of(cluster).size() == 1 ? text : fmt::format("rank {}: {}", rank, text);
 }
@@ -122,7 +123,7 @@ class Gather final : public Service<Ask, Answer> {
   std::vector<Waiting> waiting_;
 };
 
-// What a worker shares with its background task.
+// State that a worker shares with its background task.
 struct Channel {
   explicit Channel(Endpoint& endpoint) : monitor(endpoint.make_monitor()) {}
   std::unique_ptr<Monitor> monitor;

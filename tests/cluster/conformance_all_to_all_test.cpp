@@ -93,7 +93,7 @@ TEST_P(AllToAllOn, InGroupsAndAmongOtherCalls) {
   });
 }
 
-// What a rank gives to itself stays where it is.
+// A rank's part for itself is not sent.
 TEST_P(AllToAllOn, CountsItsBytesEachWay) {
   const int p = size();
   const auto report = run_on(cluster(), p, [](Endpoint& endpoint) {

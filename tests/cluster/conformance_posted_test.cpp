@@ -21,8 +21,9 @@ std::vector<std::int32_t> posted_content(int from, int to, std::size_t n, int sa
   return x;
 }
 
-// All post to all, themselves included, before anybody looks at what has come: a post that waited
-// for its receiver would be a deadlock, and one that did not copy would send what was written later.
+// All ranks post to all, themselves included, before any rank looks at its messages. A post that
+// waited for its receiver would deadlock; one that did not copy would send data that was written
+// later.
 TEST_P(PostedOn, AllToAllBeforeAnybodyReceives) {
   run_on(cluster(), size(), [](Endpoint& endpoint) {
     Comm& comm = endpoint.comm();

@@ -184,7 +184,7 @@ TEST_P(StartedErrorsOf, LengthsThatDifferAreFoundOut) {
               HasSubstr(fmt::format("rank 0 sends 40 bytes to rank {}, which expects 48", last)));
 }
 
-// Of this program's processes: other ranks see it in other words, and later.
+// Errors on clusters of one process: ranks in other processes see them in other words, and later.
 class StartedErrorsOn : public OnEveryCluster {};
 HETSGD_ON_EVERY_CLUSTER(StartedErrorsOn);
 

@@ -307,8 +307,8 @@ TEST(NetworkModel, OtherCollectives) {
               (link.reduce_scatter_cost(4, 120) + link.all_gather_cost(4, 30)).count(), 1e-15);
 }
 
-// A tree takes d (L + n/B), slices p L + 2(p-1)/p n/B: with L = 1 ms, B = 1,000 bytes/s and p = 5 the
-// tree is faster up to (p - d) L B / (d - 2(p-1)/p) = 2 / 1.4 bytes.
+// A tree takes d (L + n/B), slices p L + 2(p-1)/p n/B. With L = 1 ms, B = 1,000 bytes/s and p = 5
+// the tree is faster up to (p - d) L B / (d - 2(p-1)/p) = 2 / 1.4 bytes.
 TEST(NetworkModel, LongVectorsAreBroadcastInSlices) {
   const NetworkModel link = network(Topology::ring);
   EXPECT_DOUBLE_EQ(link.broadcast_cost(5, 120).count(), 5e-3 + 1.6 * 0.12);

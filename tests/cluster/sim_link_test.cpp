@@ -1,6 +1,6 @@
-// What messages and collectives that are on a link at the same time do to each other, in closed
-// form. The network has no latency here unless a test says so: an all_reduce of n bytes on two
-// workers takes 2 (p-1)/p n/64 = n/64 s, a message of n bytes n/64 s.
+// Effects of messages and collectives on each other while they share a link, in closed form. The
+// network has no latency here unless a test says so: an all_reduce of n bytes on two workers takes
+// 2 (p-1)/p n/64 = n/64 s, a message of n bytes n/64 s.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -17,7 +17,7 @@ ClusterOptions no_latency(int workers) {
   return options;
 }
 
-// Of so many seconds alone, on two workers.
+// An all_reduce that takes `seconds` alone on its link, on two workers.
 void all_reduce(Comm& comm, double seconds) {
   std::vector<float> v(static_cast<std::size_t>(seconds * 16));
   comm.all_reduce(std::span(v));

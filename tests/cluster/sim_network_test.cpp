@@ -274,7 +274,8 @@ std::pair<double, double> ends_of_two(const ClusterOptions& options, const std::
 
 using Two = std::pair<double, double>;
 
-// Of two workers without latencies: 256 / 64 = 4 s between nodes, 256 / 128 = 2 s inside.
+// An all_reduce of two workers without latencies: 256 / 64 = 4 s between nodes, 256 / 128 = 2 s
+// inside.
 TEST(SimNodes, CollectivesMeetOnTheLinksThatTheyShare) {
   ClusterOptions options = pairs(4);
   without_latencies(options);

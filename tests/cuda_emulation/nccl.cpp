@@ -1,7 +1,8 @@
-// An emulated libnccl. A collective is two operations of each rank's stream. One gives the rank's data
-// to all (nccl_board.hpp); the other runs when every rank has given its own, makes the result in rank
-// order and keeps this rank's part: the same bits, whether the ranks are threads or processes. Sends
-// are buffered: what would hang for want of a group of sends and receives does not hang here.
+// An emulated libnccl. A collective is two operations of each rank's stream. One gives the rank's
+// data to all (nccl_board.hpp). The other runs when every rank has given its own, makes the result
+// in rank order and keeps this rank's part. So the bits are the same whether the ranks are threads
+// or processes. Sends are buffered: a missing group of sends and receives, which would hang NCCL,
+// does not hang here.
 #include <algorithm>
 #include <cstring>
 #include <utility>

@@ -54,7 +54,7 @@ ncclResult_t in_turn(std::function<ncclResult_t()> call) {
   return ncclSuccess;
 }
 
-// Of a communicator that does not block: gets on with what was begun.
+// Makes progress with the calls that a communicator that does not block has begun.
 ncclResult_t progress(ncclComm& comm) {
   if (comm.state != ncclInProgress) return comm.state;
   if (comm.begun.empty()) return comm.state = ncclSuccess;

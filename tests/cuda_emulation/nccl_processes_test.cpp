@@ -1,5 +1,5 @@
-// The emulated NCCL between processes: a sum in rank order, and what happens when one of the processes
-// does something else, or nothing.
+// The emulated NCCL between processes: a sum in rank order, and the behaviour when one of the
+// processes does something else, or nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nccl.h>
@@ -28,7 +28,7 @@ using Floats = std::vector<float>;
     }                                                                          \
   } while (false)
 
-// What the processes of a test share.
+// Memory that the processes of a test share.
 struct Shared {
   std::atomic<int> id_made;
   ncclUniqueId id;

@@ -20,7 +20,7 @@ std::vector<std::weak_ptr<Queue>>& queues() {
 
 std::uint64_t finished = 0;  // operations, of all queues
 
-// What this thread has open of the GPUs' memory; operations in a row keep it open.
+// This thread's open access to the GPUs' memory; consecutive operations keep it open.
 thread_local Access* access = nullptr;
 
 class KeepOpen {

@@ -1,5 +1,6 @@
-// The devices of a kernel's test. Each test holds all of them against one definition in double precision. The tests of kernels
-// are built twice (CMakeLists.txt): for CPUs of one core and of three, and with HETSGD_TEST_GPU for a GPU.
+// The devices of a kernel's test. Each test holds all of them against one definition in double
+// precision. The tests of kernels are built twice (CMakeLists.txt): for CPUs of one core and of
+// three, and with HETSGD_TEST_GPU for a GPU.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -132,7 +132,8 @@ LayerReference layer_by_definition(const LayerProblem<Real>& p) {
   return e;
 }
 
-// What a task leaves on a device: a layer whose bits depend on the number of cores, a product and a sum.
+// Results of a task on a device: a layer whose bits depend on the number of cores, a product and a
+// sum.
 inline Results results_of_task(Device& device, std::uint64_t seed) {
   const LayerProblem<float> p({48, 64, 700}, 1 + static_cast<double>(seed));
   Side<float> side{device};

@@ -1,4 +1,4 @@
-// What must hold between plans: limits of times, sizes that do not depend on times, scaling.
+// Relations between plans: limits of times, sizes that do not depend on times, scaling.
 #include <gtest/gtest.h>
 
 #include "graph/graph_file.hpp"
@@ -169,7 +169,8 @@ TEST(Sizing, ARestartDoesNotWaitForOffloads) {
   EXPECT_LE(again.shortage->step, net.training.forward_steps());
 }
 
-// What cancelling makes fit fails under `restart`, until beta has been added often enough.
+// A plan that fits only by cancelling fails under `restart`, until beta has been added often
+// enough.
 TEST(Sizing, ARestartAddsBeta) {
   const Planned net(named("resnet-32?bn=0&size=32"), {.batch = 16}, test_rates(1e10, 1e10));
   PlanRequest request = net.request();

@@ -1,4 +1,4 @@
-// What holds for every plan, over random series-parallel networks.
+// Invariants of every plan, over random series-parallel networks.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ class RandomNetwork {
     node.name = std::to_string(graph_.size());
     return graph_.add(std::move(node));
   }
-  // Of its input's shape, but for the channels of a conv.
+  // Adds a layer of its input's shape, except for the channels of a conv.
   int layer(int from) {
     static const std::vector<NodeType> kTypes{NodeType::conv, NodeType::conv,    NodeType::relu,
                                               NodeType::lrn,  NodeType::dropout, NodeType::bn,
@@ -219,7 +219,7 @@ TEST(Minimum, IsTheFirstThatFitsOfAllThatAreTried) {
   }
 }
 
-// What a search offers, with every map on the host until it was offered.
+// The offers of a search. Every map is on the host until it has been offered.
 class Offers final : public FetchQueue {
  public:
   explicit Offers(const TrainingStep& training)

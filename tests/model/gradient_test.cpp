@@ -83,8 +83,8 @@ TEST_P(EveryKind, AGradientDoesNotDependOnTheOneBefore) {
       std::equal(used.flat.span().begin(), used.flat.span().end(), fresh.flat.span().begin()));
 }
 
-// Parts are the layout, each element once; computed in any ranges they are the whole gradient to the
-// bit, with the loss in the first; their work adds up.
+// Parts cover the layout, each element once. Computed in any ranges they give the bits of the whole
+// gradient, with the loss in the first; their work adds up.
 TEST_P(EveryKind, PartsMakeTheWholeGradient) {
   Problem<double> p(GetParam());
   const auto& model = *p.model;

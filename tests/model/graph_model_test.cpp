@@ -107,7 +107,7 @@ TEST(GraphModel, EveryBuiltInNetworkHasItsParametersAndStandsInTheRegistry) {
   EXPECT_THROW(find_model("lenet-55"), Error);
 }
 
-// What a network begins with follows from its nodes, so that its file trains as its name does.
+// A network's defaults follow from its nodes, so that its file trains as its name does.
 TEST(GraphModel, DefaultsFollowFromTheNodes) {
   for (const char* name : {"lenet-5", "lenet-001", "lenet-002"}) {
     const Graph graph = find_graph("--model", name);

@@ -14,7 +14,7 @@ Layout layout_of(double init_std, InitialLaw init = InitialLaw::fans) {
   return make_mlp<double>({3001, 401}, options)->layout();
 }
 
-// Of N(0, 1) truncated at 2.
+// The variance of N(0, 1) truncated at 2.
 double truncated_variance() {
   const double density = std::exp(-2.0) / std::sqrt(2 * 3.14159265358979),
                mass = std::erf(2 / std::sqrt(2.0));
@@ -37,7 +37,7 @@ TEST(InitialParameters, FloatIsRoundedDouble) {
   for (std::size_t i = 0; i < f.size(); ++i) ASSERT_EQ(f[i], static_cast<float>(d[i]));
 }
 
-// Of N(0, s) truncated at 2 s: the mean is 0, the standard deviation 0.87963 s, the share inside s
+// N(0, s) truncated at 2 s has mean 0 and standard deviation 0.87963 s; the share inside s is
 // 0.6827 / 0.9545.
 TEST(InitialParameters, AreTruncatedNormalWithZeroBiases) {
   for (const double asked : {0.0, 0.05}) {

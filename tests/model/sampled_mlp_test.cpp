@@ -1,5 +1,5 @@
-// mlp --objective sampled and hashed: the whole softmax when all labels are chosen, few rows when few
-// are; hashed: which labels, and how the tables age.
+// mlp --objective sampled and hashed: the whole softmax when all labels are chosen, few rows when
+// few are. With hashed also the choice of labels, and the age of the tables.
 
 #include <gtest/gtest.h>
 

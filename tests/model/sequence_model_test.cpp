@@ -249,8 +249,8 @@ TEST(SequenceModel, PlansAreKeptForStepsRoundedUpTo32) {
   EXPECT_NE(executor({*data, {0, 3, 5}}), three_and_seven);
 }
 
-// Of an lstm: T steps of 3 (8 n h (i + h) + 30 n h) operations and 6 launches, of the rest the work
-// of one shape.
+// An lstm of T steps takes T times 3 (8 n h (i + h) + 30 n h) operations and 6 launches; the other
+// nodes take the work of one shape.
 TEST(SequenceModel, WorkGrowsWithTheSteps) {
   const Graph graph = small_video_network();
   const DatasetPtr data = sequences_of(kUnequal);

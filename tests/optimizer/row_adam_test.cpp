@@ -96,8 +96,8 @@ TEST_F(LazyRows, BatchesMayEndInAnotherOrder) {
   EXPECT_NEAR(after(false), after(true), 2e-3);  // of some 0.03; corrections for bias differ
 }
 
-// What was settled long ago and what is recent are one list: as many batches as it takes to settle
-// several times, of rows touched at all distances.
+// Settled and recent batches are one list. The test runs enough batches to settle several times,
+// with rows touched at all distances.
 TEST_F(LazyRows, DebtsOfLongAgoAreKept) {
   AdamClock clock({.kind = OptimizerKind::adam}, Lazy::catch_up);
   RowAdam rows(clock, {.rows = 8, .cols = 1});

@@ -76,8 +76,8 @@ TEST(Compare, GroupsSeedsAndTakesMedians) {
                           HasSubstr("no learning rate was tuned")));
 }
 
-// Of two real runs that reach the target after 4 s of training, one has loaded for 1 s and one for
-// 9 s, and each evaluation, the initial one too, has taken 2 s.
+// Two real runs reach the target after 4 s of training. One has loaded for 1 s and one for 9 s, and
+// each evaluation, the initial one too, has taken 2 s.
 TEST(Compare, TimesAreThoseOfTheChosenClock) {
   const auto real = [](const std::string& path, double load_s) {
     Record record = record_of({0.1, 0.1, 0.1, 0.1, 0.6, 0.6, 0.6});
@@ -163,7 +163,8 @@ TEST(Compare, RelatesSamplesUpdatesThroughputAndFinalValuesToTheReference) {
   EXPECT_EQ(row["final_relation"]["p_value"], 1);
 }
 
-// Who misses the target needs infinitely many samples; a run without a throughput leaves no ratio.
+// A run that misses the target needs infinitely many samples; a run without a throughput has no
+// ratio.
 TEST(Compare, ARelationOfMissedOrUnknownValues) {
   std::vector<LoadedResult> results = results_of({{"ssgd", 4}, {"asgd", 0}});
   results[1].json["summary"]["samples_per_s"] = nullptr;
@@ -284,8 +285,8 @@ TEST(Compare, WarnsOfFewSeedsOtherWorkloadsAndOpenRuns) {
   EXPECT_THAT(warnings, HasSubstr("c: status aborted"));
 }
 
-// Eight samples a step against sixteen, under one --batch-size; what a method changes in the course of
-// a run, and what was given by name, is its own affair.
+// Eight samples a step against sixteen, under one --batch-size, cause a warning. Changes that a
+// method makes in the course of a run, and values that the user has set, do not.
 TEST(Compare, WarnsWhereStepsHaveOtherNumbersOfSamplesUnasked) {
   std::vector<LoadedResult> results = results_of({{"ssgd", 4}, {"asgd", 4}});
   for (LoadedResult& each : results) {

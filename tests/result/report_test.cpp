@@ -163,8 +163,8 @@ TEST(Report, WorkloadsAreCalledAsTheirCasesOrFolders) {
   EXPECT_EQ(data_of({fast, slow, again})["workloads"][0]["name"], "fast, more");
 }
 
-// Best times: 1 s, 2 s and 3 s. Ratios: ssgd 1, 2 and 1; asgd 2, 1 and missed. Areas up to 4:
-// ((4 - 1) + (4 - 2) + (4 - 1)) / 9 and ((4 - 2) + (4 - 1) + 0) / 9. Nobody reached the target under
+// Best times: 1 s, 2 s and 3 s. Ratios: ssgd 1, 2 and 1; asgd 2, 1 and missed. Areas up to 4: ((4 -
+// 1) + (4 - 2) + (4 - 1)) / 9 and ((4 - 2) + (4 - 1) + 0) / 9. No method reached the target under
 // the fourth.
 TEST(Report, PerformanceProfileIsThatOfDolanAndMore) {
   const json data =

@@ -1,4 +1,4 @@
-// cuDNN for tests with GPUs: the one that is installed, and beside emulated GPUs the emulated one, which
+// cuDNN for tests with GPUs: the installed one. Beside emulated GPUs it is the emulated one, which
 // is not where the program looks. HETSGD_TEST_CUDNN is its file (cmake/HetsgdTargets.cmake).
 #pragma once
 

@@ -107,8 +107,9 @@ TEST(Tiers, RowsThatAreAskedForChangePlacesWithOthers) {
   EXPECT_EQ(rows.count(all_places()), 5U);
 }
 
-// Asked for 4 times, then never: its count is 2, 1, 0 at the next rankings, where a row that is asked
-// for once per ranking has 1, 1, 1 (halves are dropped). So at equal counts it stays, and then goes.
+// The old row is asked for 4 times, then never: its count is 2, 1, 0 at the next rankings. A row
+// that is asked for once per ranking has 1, 1, 1 (halves are dropped). So at equal counts the old
+// row stays, and then leaves.
 TEST(Tiers, CountsFade) {
   DeviceRows rows(replacing(0.05, 1), two_ranks(), 0);  // one row of 20
   const std::vector<Index> old = {7, 7, 7, 7}, fresh = {3};

@@ -93,7 +93,7 @@ TEST(CudaAhead, SoAreThoseOfAllLearners) {
   EXPECT_NE(zeroed[5], plain[5]);
 }
 
-// Whose batches somebody else decides on finds them as they are when they are asked for.
+// A worker whose batches others decide on reads each batch when it asks for it.
 TEST(CudaAhead, NotWhatIsDispatched) {
   const auto steps = [](Worker& self) -> ThreeRounds::Round {
     const auto replica = std::make_shared<Replica>(self.replica());

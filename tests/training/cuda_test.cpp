@@ -65,7 +65,8 @@ TEST(CudaTraining, LearnersOfOneGpuLearnAsOnACore) {
   EXPECT_LT(tuned.curve.back().test_loss(), tuned.curve.front().test_loss());
 }
 
-// Their order is chance, but they end, learn, and are measured: a server, background tasks, replicas.
+// Asynchronous runs have a random order, but they end, learn, and are measured: a server,
+// background tasks, replicas.
 TEST(CudaTraining, AsynchronousWorkersLearn) {
   for (const char* algorithm : {"adaptive", "asgd", "dc-asgd", "ssp", "esync", "adpsgd",
                                 "eager-solo", "eager-majority", "rna", "hogbatch"}) {
@@ -81,8 +82,8 @@ TEST(CudaTraining, AsynchronousWorkersLearn) {
   }
 }
 
-// A GPU beside two cores, under every algorithm that takes one: services, collectives, exchanges and
-// shared memory between host and device.
+// A GPU beside two cores, under every algorithm that takes one: services, collectives, exchanges
+// and shared memory between host and device.
 TEST(CudaTraining, EveryAlgorithmLearnsOnAMixedMachine) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (algorithm.info.max_workers < 3 || !algorithm.info.cpu_only.empty()) continue;

@@ -1,4 +1,4 @@
-// What every model begins with: its own learning rate and initial law make it learn.
+// Defaults of every model: its own learning rate and initial law make it learn.
 #include <gtest/gtest.h>
 
 #include "support/effort.hpp"

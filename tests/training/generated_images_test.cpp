@@ -1,4 +1,4 @@
-// What synthetic images ask of a model.
+// Synthetic images: how hard they are for a model.
 #include <gmock/gmock.h>
 
 #include "data/generate_images.hpp"

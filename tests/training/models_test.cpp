@@ -100,12 +100,12 @@ Settings clips(const std::string& cluster) {
           {"lengths", cluster == "sim" ? "padded" : "packed"}};
 }
 
-// What `model` learns from with this algorithm.
+// Settings from which `model` learns with this algorithm.
 Settings of_model(const std::string& model, const std::string& algorithm,
                   const std::string& cluster) {
   if (model == kImageNetwork) return digits();
-  // Momentum over merges makes a step of 0.3 at the edge of divergence: with delays at random one run
-  // of adaptive in twelve ended above where it began, at 0.1 all below a fifth.
+  // Momentum over merges makes a step of 0.3 the edge of divergence. With random delays one run of
+  // adaptive in twelve ended above its initial loss; at 0.1 all ended below a fifth of it.
   const bool merges = algorithm == "adaptive" || algorithm == "elastic";
   if (model == kClipNetwork) {
     return with(clips(cluster), merges ? Settings{{"learning_rate", "0.1"}} : Settings{});

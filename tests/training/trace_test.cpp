@@ -1,4 +1,4 @@
-// A trace says where a worker's time went: its ranges against the time breakdown that the cluster keeps.
+// A trace says where a worker's time went: its ranges agree with the time breakdown of the cluster.
 #include "cluster/trace/trace.hpp"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(Traces, ServicesAndBackgroundTasksAppear) {
   EXPECT_GT(background_tasks.trace.lines().size(), 2U);
 }
 
-// Who listens changes nothing.
+// Tracing changes nothing in a run.
 TEST(Traces, TheRunIsTheSame) {
   const Traced traced(Settings{{"algorithm", "adaptive"}});
   const Record plain = run_training(with(kTraced, {{"algorithm", "adaptive"}}));
@@ -171,8 +171,8 @@ TEST(WaitedFor, OfAServiceItIsTheService) {
   }
 }
 
-// Whoever waits in blocking calls alone has its whole wait in the list, to the last bit of rounding;
-// others wait for processes of their own, too, which is in nobody's entry.
+// A worker that waits only in blocking calls has its whole wait in the list, to the last bit of
+// rounding. Other workers also wait for processes of their own, which is in no entry.
 TEST(WaitedFor, EntriesAddUpToTheWaitOfBlockingAlgorithms) {
   const std::set<std::string> blocking = {"adaptive", "asgd",      "dc-asgd", "elastic",
                                           "esync",    "local-sgd", "ssgd",    "ssp"};

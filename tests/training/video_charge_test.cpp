@@ -35,7 +35,7 @@ double compute_s(const Record& run, std::size_t rank) {
 
 // A worker's computing is the sum of its draws, whatever the algorithm; stragglers come on top.
 TEST(VideoCharge, ReplacesTheTimeOfSteps) {
-  // Of worker 1: ssgd's batches are those of both workers.
+  // The draws of worker 1; ssgd's batches are those of both workers.
   const auto drawn = [](std::uint64_t steps) {
     double sum = 0;
     for (std::uint64_t i = 0; i < steps; ++i) sum += video_batch_time(5, 1, i).count();

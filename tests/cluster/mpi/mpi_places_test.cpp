@@ -21,7 +21,7 @@ bool is_root() { return ranks().rank() == 0; }
 
 // --- services ------------------------------------------------------------------------------------
 
-// What travels in the arguments of a service comes back in its answers.
+// Arguments of a service that the test gets back in its answers.
 struct Parts {
   std::vector<double> numbers;
   std::string text;

@@ -1,4 +1,4 @@
-// What only the mpi cluster promises, besides the conformance suite. Every rank runs every test.
+// Promises of the mpi cluster beyond the conformance suite. Every rank runs every test.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>

@@ -67,7 +67,7 @@ struct Grant {
 };
 
 // Dynamic scheduling: batches go to the first idle worker while dispatched < mega_batch; the merge
-// begins when everybody has come back.
+// begins when all workers have come back.
 class Scheduler final : public Service<AskBatch, Grant> {
  public:
   explicit Scheduler(int workers) : workers_(static_cast<std::size_t>(workers)) {}
@@ -134,7 +134,7 @@ struct Scaling {
   }
 };
 
-// A merge and what follows from it. All workers know it alike.
+// A merge and the decisions that follow from it, the same on all workers.
 struct Agreed {
   Merge merge = {};
   std::vector<std::uint64_t> b = {};  // b_i from now on, or from the end of the warm-up

@@ -1,6 +1,6 @@
 // adpsgd: asynchronous decentralised parallel SGD. While a worker computes a gradient, its replica
 // is averaged with that of a random peer; then the gradient, which belongs to the replica before
-// the averaging, is applied. No server, no barrier, and nobody waits for more than one peer.
+// the averaging, is applied. No server, no barrier, and no worker waits for more than one peer.
 //
 // Paper:      Lian, Zhang, Zhang, Liu, "Asynchronous decentralized parallel stochastic gradient
 //             descent", ICML 2018, algorithm 1 (a baseline of 004, section 5.5.3).
@@ -129,7 +129,7 @@ class AdPsgd final : public Algorithm {
     if (self.rank() + 1 < self.size()) comm.send(self.rank() + 1, kHeader, std::span(&goodbye, 1));
   }
 
-  // Passive side: averages with whoever asks, until nobody asks any more.
+  // Passive side: averages with each worker that asks, until all have stopped asking.
   static void answer(Worker& self, Gossip& mine) {
     Comm& comm = self.comm();
     Buffer mean = self.vector();

@@ -38,13 +38,13 @@ enum class Initiator { first, random };
 // Rounds that can overlap use different tags; only two can (see listen).
 int activation_tag(std::int64_t round) { return static_cast<int>(round % 2); }
 
-// Activation from worker to worker: whoever hears of a round first passes it on.
+// Activation from worker to worker: each passes a round on when it first hears of it.
 class Flood final : public Activation {
  public:
   Flood(Worker& self, Initiator initiator)
       : rank_(self.rank()), size_(self.size()), seed_(self.plan().seed), initiator_(initiator) {}
 
-  // A late gradient is no arrival in this round.
+  // A late gradient does not activate a round.
   void offer(Worker&, PartialReplica& replica, bool fresh) override {
     const Guard guard(replica.monitor());
     if (fresh && may_initiate(replica.round())) activate(replica, replica.round());

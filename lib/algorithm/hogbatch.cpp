@@ -223,7 +223,7 @@ class Hogbatch final : public Algorithm {
     }
   }
 
-  // The shared model; a GPU's replica, what it has pulled, and what it brings back.
+  // The shared model; a GPU's replica, its pulled copy and the result that it returns.
   double model_vectors(const Plan&) const override { return 4; }
 
  private:

@@ -17,7 +17,7 @@
 
 namespace hetsgd {
 
-// Where a batch's gradient of a block may be nonzero.
+// The elements of a block where a batch's gradient may be nonzero.
 enum class BlockKind {
   dense,       // everywhere
   row_sparse,  // in the rows that the batch touches, as a rule those of its features

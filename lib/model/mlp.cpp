@@ -311,8 +311,8 @@ class Mlp : public BasicModel<Real> {
     return loss;
   }
 
-  // From D, the gradient of the layer's sums: that of the activation below, then that of its own
-  // parameters (in this order: the sink may be the weights).
+  // From D, the gradient of the layer's sums: first the gradient of the activation below, then that
+  // of its own parameters. The order matters, because the sink may be the weights.
   void backward(MlpContext<Real>& scratch, const Batch& batch, const Real* w, std::size_t layer,
                 const Real* D, Sink<Real> sink) const {
     BasicDevice<Real>& device = scratch.device();

@@ -10,10 +10,10 @@ namespace hetsgd {
 
 namespace {
 
-// Batches after which nothing is left of a first moment: beta1 / sqrt(beta2) to this power is below
+// Batches after which nothing remains of a first moment: beta1 / sqrt(beta2) to this power is below
 // a float's rounding for the usual betas.
 constexpr std::uint32_t kHorizon = 160;
-// Batches whose F has had all its terms are put away so many at a time.
+// Number of batches that are settled at a time, once their F has all its terms.
 constexpr std::uint32_t kSettle = 1024;
 
 double corrected(double beta, double steps) { return 1 - std::pow(beta, steps); }

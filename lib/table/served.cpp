@@ -70,7 +70,7 @@ class ServedTables::Companion {
     }
   }
 
-  // No row is no work, but where a charge says how long a stage takes whatever the rows.
+  // Without rows there is no work, unless a charge gives a stage a time whatever the rows.
   void compute(const Work& work, const Asked& asked, FunctionRef fn) {
     if (asked.place.empty() && work.given_s == 0) return;
     endpoint_.compute(work, ComputeKind::stage, fn);
@@ -125,7 +125,8 @@ class ServedTables::Companion {
 
 ServedTables::ServedTables(Endpoint& endpoint, Tables& tables, const ServingRules& rules)
     : comm_(endpoint.comm()), tables_(tables), rules_(rules) {
-  // The worker may return before its companion: what this one uses is its own, or the run's.
+  // The worker may return before its companion, so the companion uses only its own objects or the
+  // run's.
   endpoint.background_task(
       "tables", [&plan = tables.plan(), &shard = tables.shard(), rules](Endpoint& companion) {
         Companion(companion, plan, shard, rules).run();

@@ -69,7 +69,7 @@ class ServedTables {
   struct Done {
     std::uint64_t staleness = 0;
     std::uint32_t on_device = 0;  // of the rows of the pull
-    std::uint32_t evicted = 0;    // by this owner, since its last answer to anybody
+    std::uint32_t evicted = 0;    // by this owner, since its last answer to any worker
   };
   class Companion;
 

@@ -21,11 +21,11 @@
 // ..._work() of the same name, e.g. endpoint.compute(tables.look_up_work(l), ComputeKind::vector,
 // [&] { tables.look_up(l); }).
 //
-// Canonical sum. What an update adds to a row is defined without regard to layout and
-// deduplication: every rank adds up the gradients of its own mean loss by the row in the order of
-// its samples, times b_i / b, its share of the samples of all ranks; the owner adds these in the
-// order of ranks, 0 included; the row rule takes the sum once. Where a batch asks several times for
-// one row (dedup off) the owner brackets alike, so no layout changes a bit.
+// Canonical sum. The sum that an update adds to a row does not depend on layout and deduplication:
+// every rank adds up the gradients of its own mean loss by the row in the order of its samples,
+// times b_i / b, its share of the samples of all ranks; the owner adds these in the order of ranks,
+// 0 included; the row rule takes the sum once. Where a batch asks several times for one row (dedup
+// off) the owner brackets alike, so no layout changes a bit.
 //
 // The order of calls on an owner decides what a lookup sees: look_up() reads rows as the update()
 // calls before it have left them. The two calls must never run on one shard at the same time.

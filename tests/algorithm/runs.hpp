@@ -1,4 +1,4 @@
-// Helpers that run algorithms for tests.
+// Helpers that check runs of algorithms.
 #pragma once
 
 #include <gmock/gmock.h>

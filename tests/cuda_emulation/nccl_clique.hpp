@@ -17,7 +17,8 @@ struct Round {
   std::map<int, Point> sent = {}, taken = {};  // by rank: where its queue has done it
 };
 
-// Keeps memory of a collective from being freed between its call and its end.
+// Marks memory as used by a collective from its call to its end. Freeing it meanwhile ends the
+// program.
 class Hold {
  public:
   explicit Hold(const void* memory) : memory_(memory) { hold_memory(memory_); }

@@ -13,7 +13,7 @@
 //              from (seed, k, group)               or any `leave`
 //   -- next of round k -->  PROBING  ------------------------------>  ACTIVATED (initiator)
 //                           drawn, not told yet: probe                go
-//                           else: kept waiting                        all who wait: go
+//                           else: kept waiting                        all waiting: go
 //          ^                                                              |
 //          '-------------------- next of round k + 1 --------------------'
 //

@@ -41,7 +41,7 @@ struct StateQuery {
 // 9 of algorithm 2; the rules are tried in the order 0, 1, 4, 5, 6, and 2 applies if none of them
 // does.
 enum class StateRule : std::int32_t {
-  first_iteration,      // 0: k = 0: everybody makes at least one
+  first_iteration,      // 0: k = 0: each worker makes at least one
   slowest_not_begun,    // 1: the slowest worker is still in the round before
   time_for_another,     // 2: c_i + eps <= the rest of the slowest worker's iteration
   overtaken,            // 3: a newer query of the same worker came first (--ack delayed)

@@ -87,7 +87,7 @@ void BasicSampledSoftmax<Real>::split_labels(const Fn& fn) const {
   });
 }
 
-// The union of all S_i as a bitmap numbers its labels in ascending order. A core has a bitmap of
+// The union of all S_i as a bitmap numbers its labels in ascending order. Each core has a bitmap of
 // its samples.
 template <class Real>
 void BasicSampledSoftmax<Real>::number_labels() {
@@ -128,8 +128,8 @@ void BasicSampledSoftmax<Real>::begin(std::span<const std::vector<std::uint32_t>
   z_.resize(sample_.size());
 }
 
-// A counting sort by label. Each core counts and places the pairs of its samples; those of a label
-// lie core after core, so in the order of samples.
+// A counting sort by label. Each core counts and places the pairs of its samples. The pairs of a
+// label lie core after core, and thus in the order of samples.
 template <class Real>
 void BasicSampledSoftmax<Real>::sort_pairs() {
   const std::size_t parts = cores_.count(), labels = label_.size();

@@ -272,7 +272,7 @@ void NodeMath<Real>::lstm_backward(int index, const GraphPass<Real>& pass,
                   t.input_betas.front(), t.input_gradients.front());
 }
 
-// Rows are samples: of an add all of them, of a concat their part of the output's channels.
+// Rows are samples: for an add whole samples, for a concat their part of the output's channels.
 template <class Real>
 void NodeMath<Real>::join_forward(int index, const NodeTensors<Real>& t) const {
   const Node& node = graph_.node(index);
@@ -286,7 +286,7 @@ void NodeMath<Real>::join_forward(int index, const NodeTensors<Real>& t) const {
   }
 }
 
-// In place, the gradient of an add's first input is there already.
+// In place, the gradient of an add's first input is already there.
 template <class Real>
 void NodeMath<Real>::join_backward(int index, const NodeTensors<Real>& t) const {
   const Node& node = graph_.node(index);

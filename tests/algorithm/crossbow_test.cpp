@@ -46,8 +46,8 @@ TEST(Crossbow, TunerFollowsTheSaturation) {
 }
 
 // The card of the paper: 1.3x with two learners, hardly more with three, so a third one is tried
-// and is the last. Batches differ in nonzeros, by which the throughput falls sooner or later: then
-// `stop` ends with two, and `literal` goes on to fewer.
+// and is the last. Batches differ in nonzeros, by which the throughput falls sooner or later. Then
+// `stop` ends with two, and `literal` continues to fewer.
 TEST(Crossbow, TunerOnThePapersCard) {
   const Settings base = with(kTuned, {{"profile", "titan-x-pascal"}, {"max_samples", "16000"}});
   for (const char* tuner : {"literal", "stop"}) {
@@ -68,7 +68,7 @@ TEST(Crossbow, TunerOnThePapersCard) {
   }
 }
 
-// By medians of windows, batches that differ in nonzeros remove nobody.
+// By medians of windows, batches that differ in nonzeros remove no learner.
 TEST(Crossbow, TheRobustTunerStaysOnThePapersCard) {
   std::vector<int> learners;
   const Record run = run_training(with(
@@ -144,7 +144,7 @@ TEST(Crossbow, RestartsWhereAccuracyHasNotRisen) {
           .empty());
 }
 
-// Without a measurement nobody knows that the accuracy has not risen.
+// Without a measurement it is unknown whether the accuracy has risen.
 TEST(Crossbow, NoRestartWithoutAMeasurement) {
   const Record run =
       run_training(with(kSteps, {{"learning_rate", "1e-12"}, {"evaluate_every", "100000"}}));

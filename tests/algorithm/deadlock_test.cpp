@@ -88,8 +88,8 @@ std::string straggler(Dice& dice, int workers, double scale) {
   return dice.coin() ? text : fmt::format("{},worker={}", text, dice.below(workers));
 }
 
-// Every choice and switch that the algorithm declares, at random; numbers that decide who waits for
-// whom, small.
+// Every choice and switch that the algorithm declares, at random. Counts that decide which worker
+// waits for which are small.
 Settings own_options(const RegisteredAlgorithm& algorithm, Dice& dice) {
   const auto instance = algorithm.make();
   OptionSet set;

@@ -212,7 +212,7 @@ TEST(Esync, DelayedAnswersLetWorkersTrainOn) {
 }
 
 // The server adds the same vectors in the order of ranks, as an all_reduce does: the same bits as
-// long as everybody makes as many iterations, which equal workers do. Only the time differs: n
+// long as all workers make as many iterations, which equal workers do. Only the time differs: n
 // elements go P times to the server and P times back over its one link.
 TEST(Esync, AServerAddsWhatAnAllReduceAdds) {
   for (const char* weight : {"equal", "steps"}) {

@@ -7,7 +7,7 @@ namespace {
 
 const Settings kHogwild = tiny_steps("hogwild");
 
-// One worker: nobody else moves w, so every element takes what sgd's fused step makes of it.
+// One worker: no other moves w, so every element gets the bits of sgd's fused step.
 TEST(Hogwild, OneWorkerIsSgdToTheBitOnBothClusters) {
   for (const char* cluster : {"sim", "threads"}) {
     for (const char* hidden : {"16", "24,8"}) {
@@ -108,8 +108,8 @@ TEST(Hogwild, RefusesWhatSharesNoMemory) {
                  "--models: worker 3 of 4 is in none");
 }
 
-// Nobody waits for anybody: on a machine with fewer cores than workers some may come too late to
-// learn, so what the workers did is not asked for.
+// No worker waits for another. On a machine with fewer cores than workers some may come too late to
+// learn, so the test does not check the work of each.
 TEST(Hogwild, LearnsOnBothClusters) {
   const Settings base = with(kHogwild, {{"batch_size", "16"},
                                         {"learning_rate", "0.3"},

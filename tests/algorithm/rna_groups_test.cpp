@@ -242,8 +242,8 @@ TEST(RnaGroups, TheGroupServerReturnsALoneGroupsModel) {
   }
 }
 
-// A group that never comes costs its share and no more: x - lr s_g g, which is what flat RNA makes
-// of a worker that never has its gradient. (Two probes of two: nobody waits for it there either.)
+// A group that never comes costs its share and no more: x - lr s_g g, as in flat RNA with a worker
+// that never has its gradient. (With two probes of two no worker waits for it there either.)
 TEST(RnaGroups, AFrozenGroupHoldsNobodyBack) {
   const Settings base =
       with(kRnaGroups, {{"workers", "2"}, {"straggler", "kind=constant,worker=1,factor=100000"}});

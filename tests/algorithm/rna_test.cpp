@@ -75,13 +75,13 @@ TEST(Rna, StragglersContributeLate) {
   const Record age = run_training(with(slow, {{"bound", "age"}, {"eta", "2"}}));
   EXPECT_LE(age.histograms.at("staleness").rbegin()->first, 2);
   EXPECT_GE(age.histograms.at("dropped").begin()->first, 3);
-  // Each of its gradients is reduced or dropped; some may be under way at the end.
+  // Each of its gradients is reduced or dropped; some may be in flight at the end.
   EXPECT_LE(observations(age, "staleness") + observations(age, "dropped"), 12800U / 32 + 8);
   EXPECT_GE(observations(age, "staleness") + observations(age, "dropped"), 12800U / 32 - 8);
 }
 
-// A fast worker that does not wait goes on at the model that it has (figure 5.1, w_1 at t + 2). Its
-// contribution then holds several gradients, at most eta; older ones are dropped and counted.
+// A fast worker that does not wait continues at the model that it has (figure 5.1, w_1 at t + 2).
+// Its contribution then holds several gradients, at most eta; older ones are dropped and counted.
 TEST(Rna, AheadAccumulatesUpToEta) {
   const Settings base =
       with(with(kRna, kEqualRna), {{"workers", "2"},

@@ -187,7 +187,7 @@ TEST(Schedules, UnevenPartsOfABatchTakeOneRate) {
                       1e-5);
 }
 
-// Merges tell the rate: the plan's, times the schedule, times b_i / b_max.
+// Merges record the learning rate: the plan's, times the schedule, times b_i / b_max.
 TEST(Schedules, MergesRecordTheRate) {
   for (const char* name : {"elastic", "adaptive"}) {
     const Record run = run_training(with(kTable, {{"algorithm", name},

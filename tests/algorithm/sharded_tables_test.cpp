@@ -32,8 +32,7 @@ TEST(ShardedTables, OneWorkerFollowsEveryRowRule) {
   }
 }
 
-// The mean over the workers of their gradients, whoever adds a row's up: in the order of ranks both
-// times.
+// The mean of the workers' gradients, in the order of ranks for replicated and for sharded tables.
 TEST(ShardedTables, SsgdIsSsgdOnReplicatedTables) {
   for (const char* workers : {"2", "3", "8"}) {
     SCOPED_TRACE(workers);
@@ -162,7 +161,7 @@ TEST(ShardedTables, HotRowsThatAreChosenAnewChangeNoBit) {
   }
 }
 
-// Where the host's rows cost what the device's do and its link nothing, it is all the same.
+// If the host's rows cost as much as the device's and its link nothing, the choice costs nothing.
 TEST(ShardedTables, EqualTiersMakeTheChoiceOfHotRowsFree) {
   const auto elapsed = [](const Settings& more) {
     return run_clicks(tiered("equal_tiers_profile", more)).record.elapsed;

@@ -162,8 +162,8 @@ TEST(PulledReplica, AMoveLandsOnWhatIsThereOrOverwritesIt) {
   EXPECT_EQ(w, moved);
 }
 
-// Reads and writes in any order, so long as each worker's own take turns: nobody moves what another
-// reads, so every element takes the bits of its worker's own steps.
+// Reads and writes in any order, as long as each worker's own take turns. No worker moves rows that
+// another reads, so every element gets the bits of its worker's own steps.
 TEST_F(DisjointFeatures, EveryInterleavingOfReadsAndWritesGivesTheSameBits) {
   const std::vector<float> expected = one_after_the_other();
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

@@ -26,7 +26,7 @@ TEST(Slide, AllLabelsActiveIsSgd) {
                step_losses(run_training(with(with(base, adam), {{"lazy", "dense"}}))), 1e-4);
 }
 
-// The tables lead to nothing, but the fill is everybody.
+// The tables retrieve no label, but the fill holds all.
 TEST(Slide, ActiveMinOfAllLabelsIsSgd) {
   const Record run = run_training(with(kSlide, {{"active_min", "1000"}}));
   expect_close(step_losses(run_training(tiny_steps("sgd"))), step_losses(run), 1e-4);
@@ -157,8 +157,8 @@ TEST(Slide, SeveralWorkersInSimGiveTheSameBitsEachTime) {
   }
 }
 
-// Rehashes come by the model's batches, whoever makes them: after 0, 10, 20 ... of all. The four
-// overrun the budget by what is under way.
+// Rehashes follow the count of the model's batches over all workers: after 0, 10, 20 ... The four
+// workers overrun the budget by the batches in flight.
 TEST(Slide, SeveralWorkersRehashByTheModelsBatches) {
   const Record run = run_training(kSharedSlide);
   const auto rehashes = events_of(run, "rehash");
@@ -197,7 +197,8 @@ TEST(Slide, SeveralWorkersOfSeveralCoresOnThreads) {
   EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
 }
 
-// One worker makes new tables in the place of the old ones; others go on with these meanwhile.
+// One worker replaces the old tables by new ones; with several the others use the old ones
+// meanwhile.
 TEST(Slide, OneWorkerHasOneSetOfTables) {
   class FreeMonitor final : public Monitor {
     void lock() override {}

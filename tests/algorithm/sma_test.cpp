@@ -116,8 +116,8 @@ TEST(Sma, OverlapChangesTimeAlone) {
   }
 }
 
-// Where the sum takes less time than a batch all of it is hidden: 9 launches (9 ms) of the batch
-// against 4 (P - 1)/P messages' latencies of nothing but 0.5 ms each.
+// If the sum takes less time than a batch all of it is hidden: 9 launches (9 ms) of the batch
+// against 4 (P - 1)/P messages, whose only cost is a latency of 0.5 ms each.
 TEST(Sma, OverlapHidesTheWholeAllReduce) {
   const Settings base = with(
       kSma, {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}, {"network", "ideal"}});

@@ -11,9 +11,9 @@ const Settings kSsp = tiny_steps("ssp", {{"learning_rate", "0.1"},
                                          {"workers", "4"},
                                          {"straggler", "kind=uniform,min=0ms,max=1ms"}});
 
-// s = 0: nobody reads before all pushes of the clock are applied, so w <- w - lr sum_m g_m, all at
-// the same w. ssgd with full per-worker batches: w <- w - lr' (1/P) sum_m g_m with lr' = P lr. The
-// global batch is the next P b samples in both, though arrivals may deal it to other ranks.
+// s = 0: no worker reads before all pushes of the clock are applied, so w <- w - lr sum_m g_m, all
+// at the same w. ssgd with full per-worker batches: w <- w - lr' (1/P) sum_m g_m with lr' = P lr.
+// The global batch is the next P b samples in both, though arrivals may deal it to other ranks.
 TEST(Ssp, StalenessZeroIsSsgdWithPTimesTheLearningRate) {
   const Record ssp = run_training(with(kSsp, {{"staleness", "0"}}));
   const Record ssgd = run_training(
@@ -32,14 +32,14 @@ TEST(Ssp, LeadAndStalenessAreBounded) {
         run_training(with(kSsp, {{"staleness", std::to_string(s)},
                                  {"speed", "1,1,1,0.05"},
                                  {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}}));
-    // Once the slowest has left, nobody is behind any more.
+    // Once the slowest has left, no worker is behind any more.
     EXPECT_EQ(run.histograms.at("lead").rbegin()->first, s);
     EXPECT_LE(run.histograms.at("staleness").rbegin()->first, 3 * (2 * s + 1));
   }
 }
 
-// Equal workers are at most one push apart, so that a bound of 3 holds nobody back; with a
-// straggler it does.
+// Equal workers are at most one push apart, so that a bound of 3 never acts; with a straggler it
+// does.
 TEST(Ssp, ABoundThatNeverActedIsSaid) {
   const Settings equal = tiny_steps("ssp", {{"workers", "4"}});
   const Record idle = run_training(equal);

@@ -109,7 +109,7 @@ inline Buffer initial_on(Device& device, const Model& model) {
   return w;
 }
 
-// The first rows, cut into batches of so many, 64 of them at most.
+// The first rows, cut into at most 64 batches of this size.
 inline std::vector<Batch> batches_of(const Dataset& data, std::size_t size, std::size_t most = 64) {
   std::vector<Batch> batches;
   for (std::size_t b = 0; b < std::min<std::size_t>(most, data.rows() / size); ++b) {

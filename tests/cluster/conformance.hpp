@@ -100,7 +100,7 @@ struct Answer {
   int from = 0;
 };
 
-// Answers nobody before all have asked; then with the sum, in reverse order.
+// Answers when all have asked: with the sum, in reverse order.
 class Gather final : public Service<Ask, Answer> {
  public:
   explicit Gather(int workers) : workers_(workers) {}

@@ -231,8 +231,8 @@ TEST_P(ProcessErrorsOf, AbortBeforeTheRunEndsItAtOnce) {
   }
 }
 
-// Failures at random places end the run with the first error, and nobody touches memory of who has
-// gone.
+// Failures at random places end the run with the first error, and no process touches memory of one
+// that has ended.
 TEST_P(ProcessErrorsOf, AtRandomPlaces) {
   for (int seed = 0; seed < (launched() ? 40 : 100); ++seed) {
     const int failing = seed % size_, when = seed % 7;

@@ -26,7 +26,7 @@ inline void all_to_all_at_random(Endpoint& endpoint, std::size_t n) {
   ASSERT_EQ(receive, expected);
 }
 
-// Two sums and a request that go on behind a barrier or a computation.
+// Two sums and a request that run behind a barrier or a computation.
 inline void behind_others(Endpoint& endpoint, ServiceClient<Ask, Answer>& gather,
                           std::vector<float>& x, bool barrier) {
   std::vector<float> ones(x.size() / 2 + 1, 1);

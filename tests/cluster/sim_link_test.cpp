@@ -86,8 +86,8 @@ TEST(SimLink, AChainOfGroupsSharesLinkByLink) {
   EXPECT_EQ(ends(no_latency(4), {{{0, 1}, 0, 3}, {{1, 2}, 0, 4}, {{2, 3}, 0, 5}}), (Ends{6, 8, 9}));
 }
 
-// With latencies L = 2 * 0.25 and T = 1 an all_reduce takes the links for 2/3 of its time: two of
-// them go on at 3/4 of their speed, and 1.5 s become 2 = 2 T.
+// With latencies L = 2 * 0.25 and T = 1 an all_reduce takes the links for 2/3 of its time. Two of
+// them run at 3/4 of their speed, and 1.5 s become 2 = 2 T.
 TEST(SimLink, BytesPassWhileAnotherWaitsForItsLatencies) {
   for (const double end : ends(slow_machine(3), {{{0, 1}, 0, 1}, {{1, 2}, 0, 1}})) {
     EXPECT_NEAR(end, 2, 1e-9);
@@ -168,9 +168,9 @@ TEST(SimLink, ACollectiveBeginsBehindWhatIsOnItsLinks) {
   });
 }
 
-// Two collectives of 4 s, at half speed each, and at 2 a message of 1 s on a link of the first.
-// The other one goes on at half speed meanwhile and ends at 8; the first has 0.5 s left by then,
-// and the link alone.
+// Two collectives of 4 s, at half speed each, and at 2 a message of 1 s on a link of the first. The
+// second continues at half speed meanwhile and ends at 8. The first has 0.5 s left by then, and the
+// link alone.
 TEST(SimLink, WhoStandsStillKeepsItsShare) {
   double end_of_a = 0, end_of_b = 0;
   run(no_latency(4), [&](Endpoint& endpoint) {

@@ -81,15 +81,15 @@ constexpr Arenas pool_arena(int gpu) { return Arenas{2} << (2 * gpu); }
 constexpr Arenas arenas_of(int gpu) { return malloc_arena(gpu) | pool_arena(gpu); }
 inline constexpr int kMostGpus = 16;
 
-// Which arena the address lies in; 0: none of them.
+// The arena in which the address lies; 0: none of them.
 Arenas arena_of(const void* memory);
 int gpu_of(Arenas arena);
 // The same memory where it is always mapped; settings().cuda_aware_mpi, and memory of cudaMalloc.
 void* always_mapped(const void* memory);
 void* take_memory(int gpu, bool pool, std::size_t bytes);  // null: full
 void give_memory(void* memory);
-// Something that is under way is going to use the allocation around `memory`, which must not be
-// given back before it is let go. Nothing if it is no device memory.
+// Marks the allocation around `memory` as needed by an operation in flight: it must not be freed
+// before let_memory_go(). Does nothing if it is no device memory.
 void hold_memory(const void* memory);
 void let_memory_go(const void* memory);
 std::size_t free_bytes(int gpu);
@@ -99,7 +99,7 @@ bool is_pinned(const void* memory);
 Arenas reachable(int gpu);
 void set_peer_pool(int from, int owner, bool enabled);
 
-// Arenas are mapped while somebody has them open.
+// Arenas are mapped while an Access has them open.
 class Access {
  public:
   Access() = default;

@@ -44,7 +44,7 @@ class Board {
   };
 
   static std::unique_ptr<Board> make(int ranks);
-  // That of offer_board(), in any process. Null: it is not there.
+  // Opens the board of offer_board(), in any process. Null: it does not exist.
   static std::unique_ptr<Board> open(const ncclUniqueId& id, int ranks);
   ~Board();
   Board(const Board&) = delete;

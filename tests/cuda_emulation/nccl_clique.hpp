@@ -1,4 +1,4 @@
-// Communicators of the emulated NCCL, and what is under way in them.
+// Communicators of the emulated NCCL, and their operations in flight.
 #pragma once
 
 #include <map>

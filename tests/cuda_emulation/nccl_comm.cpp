@@ -143,8 +143,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   delete comm;
   return ncclSuccess;
 }
-// Whoever in this process waits for the communicator's operations waits no longer. Other processes
-// hear nothing of it.
+// Ends the waits of this process for the communicator's operations. Other processes are not told.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm == nullptr) return ncclInvalidArgument;
   {

@@ -224,7 +224,7 @@ TEST(ClickLaws, GiveTheDistinctCountsOfTheRealFile) {
   EXPECT_NEAR(sum / 33'762'577, 1, .015);
 }
 
-// The training part lasts 6 of the 7 days. Of two values in 2^32, few fall together.
+// The training part lasts 6 of the 7 days. Two values in 2^32 rarely collide.
 TEST(ClickGenerator, AsManyIdsOccurWithDriftAsTheLawsSay) {
   const ClickGenerator generator = generator_of("criteo?scale=0.002&drift_days=7");
   const RawClicks clicks = generator.part(DataPart::train, {});

@@ -116,7 +116,7 @@ PoolReference pool_by_definition(const PoolShape& s, std::size_t n, const std::v
   return r;
 }
 
-// Nothing is written behind the maps: so many small ones, too, that a core's are pooled as one.
+// Nothing is written behind the maps. Also many small maps, of which a core pools several as one.
 TYPED_TEST(Images, Pools) {
   using Real = TypeParam;
   std::vector<std::pair<PoolShape, std::size_t>> cases = {{pool_of(5, 6, 4, 2, 2, 0, true), 301}};

@@ -97,7 +97,7 @@ TEST(Chain, HasClosedForms) {
   }
 }
 
-// Figure 4.2 of paper 004.
+// Dymem's figure 4.2.
 TEST(Order, IsDepthFirstAndWaitsAtJoins) {
   const Graph graph = parse_graph("figure", R"({"name": "4.2", "input": [4,8,8], "nodes": [
     {"name": "l0", "type": "relu"},

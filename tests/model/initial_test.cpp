@@ -69,7 +69,7 @@ TEST(InitialParameters, AreTruncatedNormalWithZeroBiases) {
   }
 }
 
-// Layers 3001 -> 128 -> 33 -> 401. Of n draws the mean square is the law's within five standard
+// Layers 3001 -> 128 -> 33 -> 401. The mean square of n draws is the law's within five standard
 // errors (a square's standard deviation is below its range's, 1 s^2).
 TEST(InitialParameters, FollowTheirLaw) {
   const double in[] = {3001, 128, 33}, out[] = {128, 33, 401};
@@ -97,7 +97,7 @@ TEST(InitialParameters, FollowTheirLaw) {
   }
 }
 
-// The audit's figures for paper 000's models, before truncation: features -> 128 -> labels.
+// The audit's figures for the models of Adaptive SGD, before truncation: features -> 128 -> labels.
 TEST(InitialParameters, LawsOfThePapersModels) {
   const DataShape amazon{135'909, 670'091}, delicious{782'585, 205'443};
   const auto rms = [](const DataShape& data, InitialLaw law) {

@@ -1,4 +1,4 @@
-// How often hash tables lead to rows (slide): random ones, and those near the query.
+// How often hash tables retrieve rows (slide): random ones, and those near the query.
 
 #include <gtest/gtest.h>
 

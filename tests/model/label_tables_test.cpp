@@ -1,4 +1,4 @@
-// Codes of labels, the tables that hold them, and the active labels that they lead to.
+// Codes of labels, the tables that hold them, and the active labels that they yield.
 
 #include "model/labels/label_tables.hpp"
 

@@ -229,7 +229,7 @@ TEST_F(HashedSoftmax, TheSameOnAnyNumberOfCores) {
   EXPECT_EQ(labels(one, W), labels(two, W));
 }
 
-// A batch that nobody has learned from may touch every row.
+// A batch that has not been learned from may touch every row.
 TEST_F(SampledObjective, HashedTouchesWhatItHasLearnedFrom) {
   const auto few = model(ScoredLabels::hashed, 25);
   const auto context = few->make_context(*device);

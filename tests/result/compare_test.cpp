@@ -110,7 +110,7 @@ TEST(Compare, TimesAreThoseOfTheChosenClock) {
             "host's)");
 }
 
-// 4 s and 400 samples against 2 s and 100 samples: half the rate, a quarter of the samples.
+// 4 s and 400 samples against 2 s and 100 samples: half the throughput, a quarter of the samples.
 TEST(Compare, SpeedUpIsStatisticalTimesHardware) {
   std::vector<LoadedResult> results = families_of({{"ssgd", 4}, {"asgd", 1}});
   for (std::size_t i = 1; i < results.size(); i += 2) {
@@ -195,7 +195,7 @@ TEST(Compare, AReferenceThatMissedTheTargetIsReplaced) {
   EXPECT_EQ(reference_of(results, "ssgd"), "ssgd");
   // The gate takes the first result also where it missed.
   EXPECT_EQ(compare(results, {.first_is_reference = true}).reference().label, "ssgd");
-  // nobody reached it: the first file, without a word
+  // No run reached it: the first file is the reference, without a warning.
   const Comparison missed = compare({results[0]}, {});
   EXPECT_EQ(missed.reference().label, "ssgd");
   EXPECT_THAT(::testing::PrintToString(missed.warnings), Not(HasSubstr("reference")));

@@ -74,7 +74,7 @@ TEST(ScoreMethods, WhoAlwaysWinsHasOneAndWhoNeverReachesTheTargetZero) {
   EXPECT_EQ(scores[0].solved, 0U);
 }
 
-// A problem that nobody solves counts for all of them: it is no reason to be praised.
+// A problem that no method solves counts for all of them: no method gains by it.
 TEST(ScoreMethods, UnsolvedProblemsStayInTheMean) {
   EXPECT_EQ(score_methods(std::vector{single("a", {1, kUnreached})})[0].score, 0.5);
 }
@@ -145,7 +145,8 @@ TEST(ScoreMethods, TheBootstrapDrawsSeeds) {
   EXPECT_DOUBLE_EQ(scores[0].low, 2.0 / 3);  // 4 / 2
 }
 
-// The same seeds for all: who is always twice as slow with the same seed is so in every resample.
+// All methods use the same seeds: one that is always twice as slow with the same seed is so in
+// every resample.
 TEST(ScoreMethods, SeedsAreDrawnForAllMethodsAlike) {
   const auto scores =
       score_methods(std::vector<MethodTimes>{{"a", {{1, 5, 9}}}, {"b", {{2, 10, 18}}}});

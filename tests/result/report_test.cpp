@@ -224,8 +224,8 @@ TEST(Report, BatchSizesAreThoseOfTheMerges) {
   EXPECT_TRUE(only_group({result})["batch_sizes"].is_null());  // they never changed
 }
 
-// 0 three times, 2 five times: shares 3/8 and 5/8, the median is 2. Where there are more than 80
-// values, bins of equal width take them: 0 .. 199 in bins of 3.
+// 0 three times, 2 five times: shares 3/8 and 5/8, the median is 2. More than 80 values go into
+// bins of equal width: 0 .. 199 in bins of 3.
 TEST(Report, HistogramsCountAllRuns) {
   LoadedResult first = run_of("asgd", {0, 0.2}), second = run_of("asgd", {0, 0.2}, 2);
   first.json["histograms"] = {{"staleness", {{"0", 3}, {"2", 1}}}};

@@ -6,7 +6,7 @@
 
 namespace hetsgd::test {
 
-// From here on whoever asks for libcudnn.so.9 in this process gets this one. Null: there is none.
+// From here on every request for libcudnn.so.9 in this process gets this one. Null: there is none.
 inline void* open_cudnn() {
   static void* const library = dlopen(HETSGD_TEST_CUDNN, RTLD_NOW | RTLD_LOCAL);
   return library;

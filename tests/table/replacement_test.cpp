@@ -1,4 +1,5 @@
-// Which rows go: against a list of all weights, and in the limits that are other rules.
+// The choice of evicted rows: against a list of all weights, and in the limits that are other
+// rules.
 #include "table/replacement.hpp"
 
 #include <gmock/gmock.h>

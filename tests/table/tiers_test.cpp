@@ -1,4 +1,4 @@
-// Which rows lie on the device.
+// The choice of the rows that lie on the device.
 #include "table/tiers.hpp"
 
 #include <gtest/gtest.h>

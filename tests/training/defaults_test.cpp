@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Neither the rate nor an initial law is given.
+// Neither the learning rate nor an initial law is given.
 void expect_better_than_a_guess(const Default& model, const Settings& more) {
   const Record record =
       run_training(with(with(model.data, more), {{"model", model.model},

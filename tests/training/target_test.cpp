@@ -88,7 +88,7 @@ TEST(HoldWatch, IsSureWhenNothingThatFollowsMatters) {
   }
 }
 
-// A run that --stop-at-target ends where the watch is sure has the time of the run that goes on.
+// A run that --stop-at-target ends when the watch is sure has the time of the run that continues.
 TEST(HoldWatch, EndsARunWithoutChangingItsTime) {
   for (std::uint32_t bits = 0; bits < 1U << 9U; ++bits) {
     std::vector<double> values;

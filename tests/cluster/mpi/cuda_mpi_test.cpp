@@ -100,7 +100,7 @@ TEST(GpuMpi, LargeBuffersTravelByTheExpectedWay) {
   }
 }
 
-// Where the other side's memory lies does not matter.
+// The memory of the other side does not matter.
 TEST(GpuMpi, MessagesBetweenGpusAndHosts) {
   for (const AllReduce method : methods()) {
     make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {

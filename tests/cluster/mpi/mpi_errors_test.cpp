@@ -200,7 +200,7 @@ TEST(MpiAgreement, RanksThatDifferSayInWhat) {
   }
 }
 
-// The last test of its program: rank 1 never goes on, so that MPI can only be aborted. It is not
+// The last test of its program: rank 1 never continues, so that MPI can only be aborted. It is not
 // dead, which the launcher would see.
 TEST(MpiLost, RankIsNamedWithinTheTimeout) {
   ASSERT_GE(size(), 2);

@@ -129,7 +129,7 @@ const Settings kSteps = with(kCrossbow, {{"workers", "2"},
                                          {"evaluate_every", "160"},
                                          {"max_samples", "2400"}});
 
-// A rate of (nearly) nothing: the accuracy is always that of the initial model.
+// A learning rate of (nearly) 0: the accuracy is always that of the initial model.
 TEST(Crossbow, RestartsWhereAccuracyHasNotRisen) {
   const Record flat = run_training(with(kSteps, {{"learning_rate", "1e-12"}}));
   const auto restarts = events_of(flat, "restart");
@@ -151,8 +151,9 @@ TEST(Crossbow, NoRestartWithoutAMeasurement) {
   EXPECT_TRUE(events_of(run, "restart").empty());
 }
 
-// After a restart w_j = z and z_prev = z: with alpha 0 and the step to a rate of 0 the replicas
-// stay at z, the initial model, whose loss depends on the batch alone; without it they stay apart.
+// After a restart w_j = z and z_prev = z. With alpha 0 and a step to a learning rate of 0 the
+// replicas stay at z, the initial model, whose loss depends on the batch alone. Without a restart
+// they differ.
 TEST(Crossbow, ARestartPutsReplicasOnTheAverage) {
   const Settings base = with(kSteps, {{"alpha", "0"},
                                       {"step_epochs", "0.4"},

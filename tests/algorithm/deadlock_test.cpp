@@ -20,7 +20,7 @@
 namespace hetsgd::test {
 namespace {
 
-// Times are of this order; a step of this model takes 0.04 to 9 ms in sim.
+// The order of magnitude of times; a step of this model takes 0.04 to 9 ms in sim.
 constexpr double kLongestDelayMs = 20;
 
 class Dice {

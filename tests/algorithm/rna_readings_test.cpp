@@ -10,7 +10,7 @@ namespace {
 const Settings kRnaReadings =
     tiny_steps("rna", {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
 
-// Nobody is late: there are no leftovers that `fresh` and --eta 0 could treat differently.
+// No worker is late: there are no leftovers that `fresh` and --eta 0 could treat differently.
 TEST(RnaReadings, AllReadyIsSsgdWhateverTheTrigger) {
   for (const Settings& reading : {Settings{{"trigger", "fresh"}, {"local", "sum"}},
                                   Settings{{"trigger", "any"}, {"bound", "age"}, {"eta", "0"}}}) {
@@ -172,8 +172,8 @@ TEST(RnaReadings, LocalTrainingIsSgdAtAWorkersShareOfTheRate) {
   }
 }
 
-// Table 5.5: what a round copies between GPU and host is 4 n bytes from every contributor, at the
-// same time, and 4 n back to all. All are ready here, but in the last round, whose workers leave.
+// Table 5.5: a round copies 4 n bytes between GPU and host from every contributor, at the same
+// time, and 4 n back to all. All are ready here, except in the last round, whose workers leave.
 TEST(RnaReadings, StagingCostsTwoCopiesPerRound) {
   for (const std::string algorithm : {"rna", "eager-solo", "eager-majority"}) {
     SCOPED_TRACE(algorithm);

@@ -46,8 +46,8 @@ TEST(Rna, MoreProbesAnswerSooner) {
   EXPECT_GT(contributors[1], contributors[2]);
 }
 
-// Probes are messages: per round one more probe costs two messages to the controller (what answers
-// the probe, what waits on) and two back (the probe, the receipt).
+// Probes are messages. Per round one more probe costs two messages to the controller (the answer to
+// the probe, and the next wait) and two back (the probe, the receipt).
 TEST(Rna, ProbesCostMessages) {
   const auto control_bytes = [](const std::string& q) {
     const Record run = run_training(with(kRna, {{"workers", "4"}, {"probes", q}}));
@@ -63,7 +63,7 @@ TEST(Rna, ProbesCostMessages) {
   EXPECT_NEAR(three - two, two - one, 1.0);
 }
 
-// The straggler's gradients are late by the rounds that passed meanwhile, and never held others up.
+// The straggler's gradients are late by the rounds that passed meanwhile, and never delayed others.
 TEST(Rna, StragglersContributeLate) {
   const Settings slow =
       with(with(kRna, kEqualRna), {{"workers", "4"},

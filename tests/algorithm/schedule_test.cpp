@@ -1,5 +1,5 @@
 // Every algorithm x every schedule x every optimizer, in sim: the schedule acts, and in time; the
-// optimizer acts; nothing is lost on the way. An algorithm joins by its registration alone.
+// optimizer acts; no sample is lost. An algorithm joins by its registration alone.
 
 #include <map>
 
@@ -172,8 +172,8 @@ TEST(Schedules, OneWorkerFollowsSgd) {
   });
 }
 
-// ssgd's parts of a global batch may differ (3, 3 and 2 samples): all replicas, and the server,
-// take one rate all the same, that of sgd on the whole batch.
+// ssgd's parts of a global batch may differ (3, 3 and 2 samples). All replicas, and the server,
+// still take the same learning rate, that of sgd on the whole batch.
 TEST(Schedules, UnevenPartsOfABatchTakeOneRate) {
   const Settings base = with(kTable, {{"learning_rate", "0.5"},
                                       {"schedule", "linear"},

@@ -68,7 +68,8 @@ TEST(ServedAlgorithms, EveryOneLearnsWhateverTheCluster) {
   }
 }
 
-// One count for each batch and owner; what a worker has not pushed itself others have.
+// One count for each batch and owner. The updates that a worker has not pushed itself come from
+// others.
 TEST(ServedAlgorithms, StalenessOfRowsIsRecorded) {
   const auto staleness = [](const char* workers) {
     const Record record = run_clicks(sharded({{"algorithm", "asgd"}, {"workers", workers}})).record;

@@ -19,7 +19,7 @@ TEST(ShardedTables, OneWorkerIsSgdOnReplicatedTables) {
   }
 }
 
-// Row rules and rates of their own, beside another optimizer of the dense part.
+// Row rules and learning rates of their own, beside another optimizer of the dense part.
 TEST(ShardedTables, OneWorkerFollowsEveryRowRule) {
   for (const Settings& rule :
        {Settings{{"optimizer", "adam"}, {"learning_rate", "0.01"}},

@@ -1,4 +1,4 @@
-// SharedModel: what a step on shared parameters reads and writes, alone and among others.
+// SharedModel: the reads and writes of a step on shared parameters, alone and among others.
 
 #include "algorithm/shared_model.hpp"
 

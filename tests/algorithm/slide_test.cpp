@@ -90,8 +90,8 @@ TEST(Slide, RecallIsMeasuredAtEveryEvaluation) {
   EXPECT_TRUE(events_of(run_training(with(kSlide, {{"active", "all"}})), "recall").empty());
 }
 
-// Probing is off the clock and moves nothing. Rows that owe catch up on the clock, so that more
-// evaluations take longer; rows that owe nothing do not.
+// Probing is off the clock and moves nothing. Rows that are behind catch up on the clock, so that
+// more evaluations take longer; rows that are up to date do not.
 TEST(Slide, WhatAnEvaluationTakes) {
   const Settings adam = with(kSlide, {{"optimizer", "adam"}, {"learning_rate", "0.01"}});
   const Record base = run_training(adam);

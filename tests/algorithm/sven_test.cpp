@@ -207,7 +207,7 @@ TEST(Sven, WithoutRepetitionsThePipelineIsNotStale) {
   std::filesystem::remove(test);
 }
 
-// --- plans that make no sense
+// --- plans that are refused
 
 TEST(Sven, NeedsShardedTables) {
   EXPECT_EQ(usage_error_of([] {

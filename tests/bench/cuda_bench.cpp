@@ -74,7 +74,7 @@ const std::vector<float>& initial_of(const Shape& shape, const Layout& layout) {
   return initial;
 }
 
-// Numbers as weights are: tensor cores are faster on constants.
+// Random values like those of weights: tensor cores are faster on constants.
 void fill_random(Device& device, Buffer& buffer) {
   static const std::vector<float> numbers = bench::random_floats(std::size_t{1} << 20);
   for (std::size_t at = 0; at < buffer.size(); at += numbers.size()) {
@@ -83,7 +83,7 @@ void fill_random(Device& device, Buffer& buffer) {
   }
 }
 
-// Seconds of `calls` calls on the GPU, in whatever streams, once what was before is through.
+// Seconds of `calls` calls on the GPU, in whatever streams, after all earlier work has ended.
 template <class Call>
 double seconds(int calls, Call&& call) {
   cudaDeviceSynchronize();

@@ -1,5 +1,5 @@
 // Measuring a model beside training it, in one run: 128 hidden units, many labels.
-// |
+//
 //   scoring/L/C  L labels on C cores: rows of the shape of Amazon-670k (76 nonzeros of features
 //                that grow with the labels, 5 labels). Training: steps of batches of 256 on the
 //                device cpu:C. Scoring: a measurement of the test set by the evaluator with C

@@ -23,7 +23,7 @@ inline double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Time on the core, as Google Benchmark's CPU time: what other processes take is not ours.
+// Time on the core, as Google Benchmark's CPU time, without the time of other processes.
 inline double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

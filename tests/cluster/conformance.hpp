@@ -43,8 +43,8 @@ inline std::vector<int> sizes_to_test() {
   if (!launched()) return {1, 2, 3, 4, 7, 8};
   return {size_to_test(1)};
 }
-// Whether a rank lives in this process: what its worker writes is seen here, and rank 0's services
-// and the report of the run are here.
+// Whether a rank lives in this process. If so, the test sees the memory of its worker; for rank 0
+// also its services and the report of the run.
 inline bool is_here(const std::string& cluster, int rank) {
   ProcessGroup& processes = processes_of(cluster);
   return processes.control() == nullptr || processes.rank() == rank;

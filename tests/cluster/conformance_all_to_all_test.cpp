@@ -13,7 +13,8 @@ using testing::HasSubstr;
 // How many elements rank `from` of p sends to rank `to`.
 using Lengths = std::function<std::size_t(int from, int to, int p)>;
 
-// Around what one process moves for all, what travels with its length, and more than a message.
+// Lengths around three limits: that of a transfer by one process for all, that of data that travels
+// with its length, and that of a message.
 const std::map<std::string, Lengths>& shapes() {
   static const std::map<std::string, Lengths> all{
       {"nothing", [](int, int, int) { return 0U; }},

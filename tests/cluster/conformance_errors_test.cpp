@@ -81,8 +81,8 @@ TEST_P(ProcessErrorsOf, ExceptionInsideOfCompute) {
             of_last("not a number"));
 }
 
-// In sim the function runs at another time and on another thread: what would work elsewhere by
-// chance is refused everywhere.
+// In sim the function runs at another time and on another thread. So calls that would work
+// elsewhere by chance are refused on every cluster.
 TEST_P(ProcessErrorsOf, VocabularyInsideOfAComputation) {
   const std::vector<std::function<void(Endpoint&)>> calls = {
       [](Endpoint& endpoint) { endpoint.comm().barrier(); },

@@ -8,8 +8,8 @@ namespace {
 class PostedOn : public OnEverySize {};
 HETSGD_ON_EVERY_SIZE(PostedOn);
 
-// Around what travels in a head, in one piece and in several; 3 MB is longer than any buffer that a
-// library gives a message for nothing. (Sanitizers see no such library.)
+// Lengths around the limits of a head, of one piece and of several. 3 MB is longer than any buffer
+// that a library provides for a message. (Sanitizers see no such library.)
 constexpr std::size_t kPostedLengths[] = {
     0, 1, 250, 1000, 40'000, std::size_t{test::effort(750'000, 100'000, 100'000)}};
 

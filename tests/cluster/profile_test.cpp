@@ -55,7 +55,7 @@ TEST(DeviceProfile, SaturationHoldsItsLastValue) {
   EXPECT_THROW(profile.throughput(0), CheckFailure);
 }
 
-// m learners take m times as long as one, less what running at once gains.
+// m learners take m times as long as one, minus the gain of running at once.
 TEST(DeviceProfile, LearnersShareTheDevice) {
   DeviceProfile profile;
   profile.launch_overhead_s = 1e-5;
@@ -70,7 +70,7 @@ TEST(DeviceProfile, LearnersShareTheDevice) {
   EXPECT_DOUBLE_EQ(profile.seconds(work).count(), one * 6 / 1.5);
 }
 
-// Copies between the device's memory and the host's take time where these are two.
+// Copies between the device's memory and the host's take time if the two are separate.
 TEST(DeviceProfile, TheHostLinkIsCharged) {
   DeviceProfile profile;
   profile.launch_overhead_s = 1;

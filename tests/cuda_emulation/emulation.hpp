@@ -1,5 +1,5 @@
 // The CUDA runtime on a CPU: it runs the project's GPU code on a machine without a GPU.
-// |
+//
 // Emulated: the sources of lib/linalg/cuda (and all others that call CUDA) are compiled as C++
 // against the headers in include/; rewrite_launches.py turns `kernel<<<...>>>(...)` into calls.
 //   kernels   : every thread of a block is a fiber, so __syncthreads and warp operations meet as on

@@ -107,7 +107,7 @@ TEST(MpiErrors, MessagesOfTheWrongSize) {
   }
 }
 
-// Nobody sends: no rank can see that alone.
+// No rank sends: none can see the deadlock alone.
 TEST(MpiErrors, ADeadlockAcrossRanksNamesWhoWaitsForWhat) {
   auto options = options_for(size());
   options.peer_timeout = Seconds(1);

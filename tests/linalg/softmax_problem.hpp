@@ -29,8 +29,8 @@ struct LayerProblem {
     BasicBuffer<Real> G, g, dA;
   };
 
-  // The layer's gradients: alpha times them added to beta times what was in G and g, which with
-  // `in_place` are the weights and biases themselves. Without beta nothing is read.
+  // The layer's gradients: alpha times them, added to beta times the contents of G and g. With
+  // `in_place` these are the weights and biases themselves. With beta 0 they are not read.
   Found run(Side<Real>& side, double alpha, double beta, bool in_place) const {
     const std::vector<Real> nothing_G(G.size(), Real(kNan)), nothing_g(g.size(), Real(kNan));
     const auto input = side.put(A);

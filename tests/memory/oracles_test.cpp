@@ -29,7 +29,7 @@ TEST(SuperNeuronsAlexNet, SumsAreExact) {
   EXPECT_NEAR(mib(moved.steps[44].live_bytes), 886.23, 0.2);
 }
 
-// Paper 002, section 4.5: the outputs of ResNet-50 take 7.5 GB for 32 images, a plan saves up to
+// CROSSBOW, section 4.5: the outputs of ResNet-50 take 7.5 GB for 32 images, and a plan saves up to
 // half.
 TEST(ResNet50, TakesWhatPaper002Says) {
   const Planned strided(named("resnet-50?stride=1x1"), {.batch = 32});

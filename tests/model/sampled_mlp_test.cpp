@@ -141,7 +141,7 @@ TEST_P(ChosenLabels, AStepIsItsGradientTimesTheRate) {
   }
 }
 
-// Another batch draws others; what is measured is the whole softmax, whatever was drawn.
+// Another batch draws other labels; a measurement uses the whole softmax, whatever was drawn.
 TEST_F(SampledObjective, DrawsByTheBatchAndMeasuresAllLabels) {
   const auto few = model(ScoredLabels::sampled, 25), full = model(ScoredLabels::full, 1);
   const auto context = few->make_context(*device);

@@ -165,7 +165,7 @@ TEST(SequenceModel, PackedNumbersArePaddedOnes) {
   }
 }
 
-// Batches are kept apart by dropout alone, whose masks go with the places of rows.
+// Only dropout makes batches differ, and its masks follow the places of rows.
 TEST(SequenceModel, PackedDropsWhatPaddedDrops) {
   const Graph graph = find_graph("test", "lstm-video?size=4&units=6&dense=50&classes=3");
   SequenceRun<double> padded(sequences_of(kUnequal), graph);

@@ -1,4 +1,4 @@
-// Adam on rows, the others catching up (slide).
+// Adam on rows of which the untouched ones catch up later (slide).
 
 #include "optimizer/row_adam.hpp"
 
@@ -73,7 +73,8 @@ TEST_F(LazyRows, CatchUpIsDense) {
 }
 
 // Two workers: batch 2 steps the row and ends before batch 1 does. The row is then the result of
-// batch 2, owes nothing for it, and for batch 3 as much as after two batches in order.
+// batch 2 and has nothing to catch up on for it; for batch 3 it has as much as after two batches in
+// order.
 TEST_F(LazyRows, BatchesMayEndInAnotherOrder) {
   const auto after = [](bool swapped) {
     AdamClock clock({.kind = OptimizerKind::adam}, Lazy::catch_up);

@@ -193,7 +193,7 @@ TEST(Compare, AReferenceThatMissedTheTargetIsReplaced) {
               ::testing::Contains("the reference is asgd: ssgd, which comes first, missed "
                                   "p1>=0.5 (the median of its runs); --reference names another"));
   EXPECT_EQ(reference_of(results, "ssgd"), "ssgd");
-  // The gate takes the first result also where it missed.
+  // The gate takes the first result even if it missed the target.
   EXPECT_EQ(compare(results, {.first_is_reference = true}).reference().label, "ssgd");
   // No run reached it: the first file is the reference, without a warning.
   const Comparison missed = compare({results[0]}, {});
@@ -404,7 +404,7 @@ TEST(Compare, ATimeHasTheResolutionOfTheEvaluations) {
                 "1.75 s.\n"));
 }
 
-// The first crossing is a figure of its own, and a final value below the target is said.
+// The first crossing is a figure of its own, and a final value below the target causes a warning.
 TEST(Compare, ACrossingThatIsLostIsNoTimeToTheTarget) {
   Record record = record_of({0.1, 0.6, 0.1, 0.1, 0.2, 0.1, 0.1}, 1);
   record.config["algorithm"] = "elastic";

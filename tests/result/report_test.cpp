@@ -23,7 +23,7 @@ using ::testing::Not;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// As from before points of the curve had bytes.
+// A result of the time before points of the curve had bytes.
 LoadedResult run_of(const std::string& algorithm, const std::vector<double>& p1,
                     std::uint64_t seed = 1, const std::string& stragglers = "") {
   Record record = record_of(p1, seed);

@@ -136,7 +136,7 @@ void later(Record& record, double wall_s, double prepare_s) {
 }
 
 // A real run: loading 1 s, initialisation 2 s, and the evaluation at 1 s of training after 10 s of
-// host time, 0.25 s of them for making its model.
+// wall-clock time, 0.25 s of them for making its model.
 Record timed_record() {
   Record record = record_of({0.1, 0.5, 0.5, 0.5});
   record.virtual_time = false;

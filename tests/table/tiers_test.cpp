@@ -83,7 +83,8 @@ std::vector<Index> on_device(const DeviceRows& rows) {
   return found;
 }
 
-// Every second update, and only for what is asked for more than what is there: five rows of 20.
+// Every second update, and only for rows that are asked for more often than those on the device:
+// five rows of 20.
 TEST(Tiers, RowsThatAreAskedForChangePlacesWithOthers) {
   DeviceRows rows(replacing(0.25, 2), two_ranks(), 0);
   const std::vector<Index> before = on_device(rows);

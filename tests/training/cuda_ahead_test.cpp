@@ -1,5 +1,5 @@
-// While a GPU works on a batch its worker gathers the next one. To see it, the data change behind
-// the worker's back: a batch that was on the GPU already is as it was.
+// While a GPU computes on a batch its worker gathers the next one. To see it, the test changes the
+// data behind the worker's back: a batch that is on the GPU already stays as it was.
 #include <gtest/gtest.h>
 
 #include "support/gpu.hpp"

@@ -27,7 +27,7 @@ TEST(CudaTraining, FollowsTheCpu) {
   }
 }
 
-// Three workers on one GPU, and a mixture: the cluster stages what they tell each other.
+// Three workers on one GPU, and a mixture: the cluster stages their messages.
 TEST(CudaTraining, SynchronousWorkersAgreeWhereverTheyRun) {
   for (const char* algorithm : {"ssgd", "elastic", "sma", "easgd", "local-sgd"}) {
     SCOPED_TRACE(algorithm);
@@ -104,7 +104,7 @@ TEST(CudaTraining, EveryAlgorithmLearnsOnAMixedMachine) {
   }
 }
 
-// Alone a GPU pulls, steps and adds what sgd's step makes of w.
+// A GPU alone pulls w, steps and adds its move, with the result of sgd's step.
 TEST(CudaTraining, OneGpuOfHogbatchFollowsSgd) {
   for (const char* how : {"add", "overwrite"}) {
     const Settings base = with(kBase, {{"devices", "cuda:0"}, {"max_samples", "640"}});

@@ -67,7 +67,7 @@ TEST_P(Defaults, AreBetterThanAConstantGuess) {
   }
 }
 
-// Its gradients are stale by three others, where the largest rates diverge first.
+// Its gradients are stale by three others, where the largest learning rates diverge first.
 TEST_P(Defaults, HoldWithoutWaiting) {
   if (!GetParam().is_quick) GTEST_SKIP() << "a network of images learns too slowly for a test";
   for (int seed = 1; seed <= effort(3, 1, 1); ++seed) {

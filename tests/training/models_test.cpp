@@ -138,8 +138,8 @@ TEST_P(EveryModel, LearnsWithEveryAlgorithm) {
                                 {"cluster", cluster},
                                 {"cache", "false"},
                                 {"workers", info.max_workers > 1 ? "3" : "1"}});
-      // In real time replicas differ in their updates as the host pleases, and each merge that is
-      // perturbed scales the model: on so small a task that alone may undo what was learnt.
+      // In real time the number of updates of each replica depends on the host, and each perturbed
+      // merge scales the model. On so small a task this may undo the learning.
       if (info.name == "adaptive" && (cluster == "threads" || is_built_network(model))) {
         settings.push_back({"delta", "0"});
       }

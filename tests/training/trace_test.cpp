@@ -91,7 +91,7 @@ double waited(const Record& record, std::size_t worker, int whom) {
 }
 
 // Three workers, the third with steps of 3t where the others' take t: in every iteration the two
-// others wait for it, 2t. Vector operations take all the same time, so what they wait in all is
+// others wait for it, 2t. Vector operations take all the same time. So their whole wait is
 // compute(2) - compute(0), and the breakdown has nothing else in `wait`.
 TEST(WaitedFor, OneSlowWorkerIsWhomAllWaitFor) {
   const Traced run({{"workers", "3"}, {"straggler", "kind=constant,worker=2,factor=3"}});
@@ -140,8 +140,9 @@ TEST(WaitedFor, TheOwnCompanionIsAService) {
   }
 }
 
-// Worker 0 waits at each model for worker 1, which is ten times as slow: for the controller that it
-// has not answered, or in the reduction that it comes late to; then its task reduces.
+// Worker 0 waits at each model for worker 1, which is ten times as slow. It waits for the
+// controller, which worker 1 has not answered, or in the reduction, to which worker 1 comes late;
+// then its task reduces.
 TEST(WaitedFor, WhatATaskReducesAndWaitsForIsItsWorkers) {
   for (const char* algorithm : {"rna", "eager-majority"}) {
     SCOPED_TRACE(algorithm);

@@ -49,7 +49,7 @@ TEST(VideoCharge, ReplacesTheTimeOfSteps) {
     const Record run = run_training(with(tiny(algorithm, {}), settings));
     ASSERT_GE(run.workers[1].report.breakdown.steps, 6U) << algorithm;
     const double expected = drawn(run.workers[1].report.breakdown.steps);
-    // Updates of vectors come on top, of 35 million numbers: milliseconds.
+    // Updates of vectors of 35 million elements take milliseconds more.
     EXPECT_GE(compute_s(run, 1), expected) << algorithm;
     EXPECT_NEAR(compute_s(run, 1), expected, 0.05 * expected) << algorithm;
     EXPECT_EQ(run.charge["parameters"], 34'663'525);

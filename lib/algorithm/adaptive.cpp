@@ -1,6 +1,6 @@
-// adaptive: Adaptive SGD (adaptive batch). A scheduler hands the next batch to whoever is idle;
-// once per mega-batch the replicas are merged with weights from their updates, and batch sizes move
-// so that all make the same number of updates.
+// adaptive: Adaptive SGD (adaptive batch). A scheduler hands the next batch to an idle worker. Once
+// per mega-batch the replicas are merged with weights from their updates, and batch sizes change so
+// that all workers make the same number of updates.
 //
 // Paper:      000 section 3, algorithm 1 (batch size scaling) and algorithm 2 (normalized model
 //             merging).
@@ -16,25 +16,25 @@
 //             argmin: lowest rank. w_p = w before the first merge. Lines 11 and 12, the momentum,
 //             are computed on every worker, to the same bits, as in the authors' code (section 4:
 //             on the scheduler, "because it requires fewer data transfers"): five streams of n
-//             elements on each device, and no message. The norm is divided by sqrt(|w|), not by |w|:
-//             only so can the test fail (the paper's thresholds of 0.05 and 0.10 differ in its
-//             figure 11; by |w| they would need weights of 500 and more), and where workers stay
-//             unequal it is what keeps perturbation from inflating the model: more accurate and
+//             elements on each device, and no message. The norm is divided by sqrt(|w|), not by
+//             |w|, because only then can the test fail (the paper's thresholds of 0.05 and 0.10
+//             differ in its figure 11; by |w| they would need weights of 500 and more). If workers
+//             stay unequal this keeps perturbation from inflating the model: more accurate and
 //             earlier in two of the four straggler scenarios, in no other regime shown to be worse
-//             at rates within the grid (results/adaptive-ingredients; --pert-norm l2_over_n is the
-//             text to the letter). A batch is never cut, so a mega-batch may have part of a batch
-//             more than asked for; --whole-rounds rounds it up to a multiple of P b_max, elastic's
-//             samples per merge.
+//             at learning rates within the grid (results/adaptive-ingredients). --pert-norm
+//             l2_over_n follows the text to the letter. A batch is never cut, so a mega-batch may
+//             have part of a batch more than asked for; --whole-rounds rounds it up to a multiple
+//             of P b_max, elastic's samples per merge.
 // Scaling:    "the frequency at which scaling is performed can be increased" once it oscillates
 //             (section 3.1) is read as a longer period: --scaling-every N merges, each with the u_i
 //             of the last mega-batch alone, so the gain below is that of one scaling.
-// Warm-up:    --adaptive-warmup-epochs E is in the authors' code, not in the paper: until epoch E,
-//             looked at after merges, all take batches of b_min at lr b_min/b_max, without scaling
-//             and without perturbation; then all begin at b_max. The code lets the rate rise over
-//             these epochs (--warmup-epochs E does, from 0 where it has 1/100) and counts its decay
-//             from there. None by default, because the paper has none.
-// Warns:      Before a run, of merges that are rare (parts/merge.hpp). During a run, once each, when
-//             the merges alone have doubled the model and when the scaling of batches overshoots
+// Warm-up:    --adaptive-warmup-epochs E is in the authors' code, not in the paper. Until epoch E,
+//             checked after merges, all workers take batches of b_min at lr b_min/b_max, without
+//             scaling and without perturbation; then all begin at b_max. The code lets the learning
+//             rate rise over these epochs (--warmup-epochs E does, from 0 instead of 1/100) and
+//             counts its decay from there. None by default, because the paper has none.
+// Warns:      before a run about rare merges (parts/merge.hpp). During a run, once each: when the
+//             merges alone have doubled the model, and when the scaling of batches overshoots
 //             (parts/adaptive_warnings.hpp).
 
 #include <fmt/format.h>
@@ -67,7 +67,7 @@ struct Grant {
 };
 
 // Dynamic scheduling: batches go to the first idle worker while dispatched < mega_batch; the merge
-// begins when everybody has come back.
+// begins when all workers have come back.
 class Scheduler final : public Service<AskBatch, Grant> {
  public:
   explicit Scheduler(int workers) : workers_(static_cast<std::size_t>(workers)) {}
@@ -110,7 +110,7 @@ std::uint64_t rounded_batch_size(double b) {
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::floor(b + 0.5)));
 }
 
-// What algorithm 1 scales with.
+// The parameters of algorithm 1.
 struct Scaling {
   double b_min, b_max, beta;
   Bounds bounds;
@@ -134,7 +134,7 @@ struct Scaling {
   }
 };
 
-// A merge and what follows from it. All workers know it alike.
+// A merge and the decisions that follow from it, the same on all workers.
 struct Agreed {
   Merge merge = {};
   std::vector<std::uint64_t> b = {};  // b_i from now on, or from the end of the warm-up

@@ -8,8 +8,8 @@
 //             every node                   d_k = what its optimizer makes of w with g, less w
 //             across nodes                 w  <- w + AS(d_0, d_1, ...)
 // Symbols:    m --node-size, b_i worker i's part of its node's batch b_node.
-// Cost:       the bytes of the all_reduce, log2 P small sums, and two passes over (P-1)/P n elements
-//             for products and combinations.
+// Cost:       the bytes of the all_reduce, log2 P small sums, and two passes over (P-1)/P n
+//             elements for products and combinations.
 // Deviations: the paper leaves open how nodes and layers are assigned. Nodes are runs of m
 //             consecutive ranks; with m = 1 every worker is one. All ranks of a node have the same
 //             g, d and optimizer state (replicated), or each makes the d of its own consecutive
@@ -41,8 +41,8 @@ namespace {
 
 constexpr int kTag = 0;  // the groups are this step's own, except for the one of all workers
 
-// Where what AS compares begins, and the end. The blocks of a layer are neighbours and have its
-// name before a dot: layer0.weight, layer0.bias.
+// Offsets at which the scopes that AS compares begin, and the end. The blocks of a layer are
+// neighbours and have its name before a dot: layer0.weight, layer0.bias.
 std::vector<std::size_t> scope_bounds(const Layout& layout, AdasumOptions::Scope scope) {
   using Scope = AdasumOptions::Scope;
   std::vector<std::size_t> bounds;
@@ -57,8 +57,8 @@ std::vector<std::size_t> scope_bounds(const Layout& layout, AdasumOptions::Scope
   return bounds;
 }
 
-// Where each rank's part begins: what lies between two `bounds` belongs to the rank in whose m-th
-// of the vector its middle lies. It stays whole, and what a rank has together.
+// Offsets at which each rank's part begins. A scope, between two `bounds`, stays whole and belongs
+// to the rank in whose m-th of the vector its middle lies. So the scopes of a rank are neighbours.
 std::vector<std::size_t> rank_slices(const std::vector<std::size_t>& bounds, int m) {
   const std::size_t size = bounds.back(), ranks = static_cast<std::size_t>(m);
   std::vector<std::size_t> slices(ranks + 1, size);
@@ -182,7 +182,7 @@ void AdasumStep::operator()(Worker& self, Replica& replica, double learning_rate
   ++iteration_;
 }
 
-// delta <- what this worker's optimizer adds to w.
+// delta <- the update that this worker's optimizer makes to w.
 void AdasumStep::make_delta(Worker& self, Replica& replica, double learning_rate) {
   self.copy(replica.w, delta_);
   std::swap(replica.w, delta_);  // the optimizer moves the copy

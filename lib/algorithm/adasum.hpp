@@ -1,9 +1,9 @@
-// Adasum's step, of ssgd --reduce adasum: the workers combine the updates that their optimizers
-// make, not their gradients. Equations and sources stand in adasum.cpp.
+// Adasum's step, for ssgd --reduce adasum: the workers combine the updates that their optimizers
+// make, not their gradients. adasum.cpp gives equations and sources.
 //
-// Paper 001, section 4. A node is a run of m consecutive ranks here (--node-size), whatever
-// machines they run on. Two groups cross at every rank: the m ranks of its node, and the ranks with
-// the same place in their nodes. With m = 2 and P = 6:
+// Adasum, section 4. Here a node is a run of m consecutive ranks (--node-size), whatever machines
+// they run on. Every rank belongs to two groups: the m ranks of its node, and the ranks with the
+// same place in their nodes. With m = 2 and P = 6:
 //
 //   rank                 0 1 | 2 3 | 4 5
 //   in the node          0 1   0 1   0 1     mean of gradients
@@ -19,8 +19,8 @@
 //                w <- w + AS(d, ...)                           w <- w + AS(d, ...)
 //
 // With m = 1 the left column alone remains, without its all_reduce. Replicated, the m ranks of a
-// node make the same d, and m groups compute the same AS; partitioned, each group has 1/m of it to
-// do.
+// node make the same d, and m groups compute the same AS. Partitioned, each group computes 1/m of
+// it.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,9 @@
 namespace hetsgd {
 
 struct AdasumOptions {
-  // What AS compares: each parameter tensor by itself, each layer (a layer's weight with its bias,
-  // section 3.5), or the vector of all of them; and where the optimizer's state lies: all of it on
-  // every rank, or each scope's own on one rank of a node.
+  // Scope: AS compares each parameter tensor by itself, each layer (its weight with its bias,
+  // section 3.5), or the vector of all. State: the optimizer's state lies on every rank, or that of
+  // each scope on one rank of a node.
   enum class Scope { tensor, layer, model };
   enum class State { replicated, partitioned };
 
@@ -48,18 +48,18 @@ struct AdasumOptions {
   std::uint64_t orthogonality_every = 100;  // iterations; 0: never
 
   void declare(OptionSet& set);
-  // Errors (usage): combinations that make no sense, naming the option. Partitioned wants nodes of
-  // several ranks, and excludes what needs the whole update on one of them: --adasum-scope model
-  // and --clip-norm.
+  // Errors (usage): combinations that make no sense, naming the option. Partitioned requires nodes
+  // of several ranks. It excludes --adasum-scope model and --clip-norm, which need the whole update
+  // on one rank.
   void check(const Plan& plan) const;
 };
 
-// One per worker, for all steps of a run: it keeps the groups and the scratch memory. Called by the
-// worker's main process alone.
+// One per worker, for all steps of a run: it keeps the groups and the scratch memory. Only the
+// worker's main process calls it.
 class AdasumStep {
  public:
   // Collective. `weight` = b_i / b_node, this worker's share of its node's batch. Partitioned: the
-  // replica's optimizer becomes that of this rank's layers.
+  // replica's optimizer is replaced by one for this rank's layers.
   AdasumStep(Worker& self, Replica& replica, const AdasumOptions& options, double weight);
 
   // One update of the common model, replica.w, from this worker's gradient; the same bits on all
@@ -93,7 +93,7 @@ class AdasumStep {
   std::vector<std::size_t> tensors_;     // bounds of the part's layers, counted from begin_
   std::size_t first_tensor_ = 0;         // number of the part's first layer
   std::unique_ptr<AdasumAllReduce> all_reduce_;
-  // d, of which the part alone is combined; and the node's mean gradient (empty with m = 1).
+  // d, of which only the part is combined; and the node's mean gradient (empty with m = 1).
   Buffer delta_, mean_;
   std::vector<float> scratch_;
   HostScratch host_;

@@ -1,6 +1,6 @@
 // adpsgd: asynchronous decentralised parallel SGD. While a worker computes a gradient, its replica
 // is averaged with that of a random peer; then the gradient, which belongs to the replica before
-// the averaging, is applied. No server, no barrier, and nobody waits for more than one peer.
+// the averaging, is applied. No server, no barrier, and no worker waits for more than one peer.
 //
 // Paper:      Lian, Zhang, Zhang, Liu, "Asynchronous decentralized parallel stochastic gradient
 //             descent", ICML 2018, algorithm 1 (a baseline of 004, section 5.5.3).
@@ -38,7 +38,7 @@ struct Header {
   bool goodbye = false;        // no active worker asks any more; nothing follows
 };
 
-// What a worker's two processes share. x.w is read and written with the monitor held.
+// State that a worker's two processes share. They read and write x.w with the monitor held.
 struct Gossip {
   explicit Gossip(Worker& self) : monitor(self.make_monitor()), x(self.replica()) {}
 
@@ -72,8 +72,8 @@ class AdPsgd final : public Algorithm {
       apply(self, mine, lr, read, active);
       self.evaluate_mean_here();
     }
-    // Replicas are measured until all have left their loop; and then, as nobody leaves it before its
-    // averagings are done, nobody asks any more.
+    // Replicas are measured until all workers have left their loop. No worker leaves before its
+    // averagings are done, so after the barrier there are no requests.
     self.comm().barrier();
     const Guard guard(*mine.monitor);
     mine.finished = true;
@@ -106,8 +106,8 @@ class AdPsgd final : public Algorithm {
     ++mine.iteration;
   }
 
-  // Active side: one averaging per request, with a peer drawn for this rank and iteration. At the end
-  // each tells one passive worker: P/2 messages, not one for each pair.
+  // Active side: one averaging per request, with a peer drawn for this rank and iteration. At the
+  // end each active worker tells one passive worker: P/2 messages, not one for each pair.
   static void ask(Worker& self, Gossip& mine) {
     Comm& comm = self.comm();
     const std::int64_t passive = self.size() / 2;
@@ -129,7 +129,7 @@ class AdPsgd final : public Algorithm {
     if (self.rank() + 1 < self.size()) comm.send(self.rank() + 1, kHeader, std::span(&goodbye, 1));
   }
 
-  // Passive side: averages with whoever asks, until nobody asks any more.
+  // Passive side: averages with each worker that asks, until all have stopped asking.
   static void answer(Worker& self, Gossip& mine) {
     Comm& comm = self.comm();
     Buffer mean = self.vector();

@@ -22,7 +22,7 @@ const std::vector<RegisteredAlgorithm>& algorithms() { return algorithm_registry
 void declare_options(Algorithm& algorithm, const AlgorithmInfo& info, OptionSet& set) {
   algorithm.declare(set);
   for (const auto& [name, text] : info.defaults) {
-    // An option of one model is not there beside another.
+    // Only the options of the chosen model exist, so a default may have no option.
     if (set.find(name) != nullptr) set.set_default(name, text);
   }
 }

@@ -1,8 +1,8 @@
-// What an algorithm is: a name, its options, and blocking code for one worker. One file per
-// algorithm; each ends with one registration line. See README.md of this folder for the shape of a
-// file.
+// The interface of an algorithm: a name, its options, and blocking code for one worker. One file
+// per algorithm; each ends with one registration line. See README.md of this folder for the shape
+// of a file.
 //
-// The life of one, in a run (training/):
+// The life of an algorithm in a run (training/):
 //
 //   registered          before main(), or when a plugin is loaded
 //     -> made           one object, which all workers of this process share
@@ -26,7 +26,7 @@
 
 namespace hetsgd {
 
-// Counts by value, by the histogram's name.
+// By the histogram's name: the count of each value.
 using Histograms = std::map<std::string, std::map<std::int64_t, std::uint64_t>>;
 
 // The part of the header block that `hetsgd algorithms` prints.
@@ -39,13 +39,14 @@ struct AlgorithmInfo {
   std::string result;           // which model is measured
   std::string identities = "";  // what it equals in which limit (each is a test); empty: none known
   // Synchronous: all workers make the same sequence of running()/evaluate_here() calls, and these
-  // agree call by call. Otherwise running() turns false for everybody at once: each worker leaves
-  // at its next call, so an asynchronous worker must not wait for one that may have left. It also
-  // decides how the shared pool is dealt (BatchSource) and who measures: rank 0 with all others
-  // waiting, or whoever comes first.
+  // agree call by call. Otherwise running() turns false for all workers at once, and each leaves at
+  // its next call. So an asynchronous worker must not wait for one that may have left. The flag
+  // also decides how the shared pool is dealt (BatchSource) and which worker measures: rank 0 while
+  // all others wait, or the first worker that arrives.
   bool synchronous = true;
-  // Lockstep: all workers make the same sequence of learning calls (gradient, learn, apply), so that
-  // these may look up and update sharded tables together. Others ask the owners one by one.
+  // Lockstep: all workers make the same sequence of learning calls (gradient, learn, apply), so
+  // that they may look up and update sharded tables together. Workers of other algorithms ask the
+  // owners one by one.
   bool lockstep = false;
   int max_workers = 1 << 20;
   // Why no other optimizer than plain SGD makes sense, e.g. "has an update rule of its own"; empty:
@@ -55,16 +56,17 @@ struct AlgorithmInfo {
   // model in memory that all workers share"; empty: they need not.
   std::string cpu_only = "";
   std::string one_process_only = "";
-  // The only values of --optimizer that it has, without weight decay and clipping; empty: all do.
+  // The only values of --optimizer that it supports, without weight decay and clipping; empty: all.
   std::vector<std::string> optimizers_only = {};
-  // Why the model must be an MLP with one hidden layer; empty: all models do.
+  // Why the model must be an MLP with one hidden layer; empty: any model will do.
   std::string one_hidden_layer_only = "";
-  // Options of every run that have another default here, by key: {"optimizer", "adam"}.
+  // Options of every run whose default differs here, by key: {"optimizer", "adam"}.
   std::vector<std::pair<std::string, std::string>> defaults = {};
   // Why the embedding tables must be sharded, e.g. "exchanges rows of sharded tables"; empty: they
   // need not be.
   std::string sharded_tables_only = "";
-  // Why they must not, e.g. "keeps its whole model in shared memory"; empty: they may.
+  // Why the tables must not be sharded, e.g. "keeps its whole model in shared memory"; empty: they
+  // may be.
   std::string replicated_tables_only = "";
 };
 
@@ -72,45 +74,46 @@ class Algorithm {
  public:
   virtual ~Algorithm() = default;
   // Binds the object's members to the names of its options. Their values come later, when the
-  // command line is read, so the object stays where it is, and nothing is computed from them here.
+  // command line is read. So the object must not move, and nothing is computed from the values
+  // here.
   virtual void declare(OptionSet& options) { static_cast<void>(options); }
-  // Refuses a plan that makes no sense (usage errors naming the option), before anything is loaded.
+  // Refuses an invalid plan (usage errors that name the option) before anything is loaded.
   virtual void check(const Plan& plan) const { static_cast<void>(plan); }
-  // Refuses the model that options and data have led to (usage errors), before anything is said or
-  // done about the run. `rows`, `max_samples` of the plan are known.
+  // Refuses the model that options and data have led to (usage errors), before the run reports or
+  // does anything. `rows` and `max_samples` of the plan are known.
   virtual void check_model(const Plan& plan, const Model& model) const {
     static_cast<void>(plan);
     static_cast<void>(model);
   }
-  // What the plan lets one foresee and a user should know before the run: settings that may work but
-  // are likely not to, one sentence each. They become warnings of the result. Called once, with the
-  // complete plan and the layout of the model that will be trained.
+  // Warnings that follow from the plan: settings that may work but are likely not to, one sentence
+  // each. They become warnings of the result. Called once before the run, with the complete plan
+  // and the layout of the model that will be trained.
   virtual std::vector<std::string> warnings(const Plan& plan, const Layout& layout) const {
     static_cast<void>(plan);
     static_cast<void>(layout);
     return {};
   }
-  // What the run's histograms (Worker::observe) say about the method's own settings, one sentence
-  // each: a bound that never acted. Called after the run.
+  // Remarks on the method's own settings that the run's histograms (Worker::observe) suggest, such
+  // as a bound that never acted; one sentence each. Called after the run.
   virtual std::vector<std::string> remarks(const Histograms& histograms) const {
     static_cast<void>(histograms);
     return {};
   }
-  // Model-sized vectors that a worker holds at most, for the estimate of a run's memory: as a rule
-  // a replica, two global models and a gradient.
+  // Maximum number of model-sized vectors that a worker holds, for the estimate of a run's memory:
+  // as a rule a replica, two global models and a gradient.
   virtual double model_vectors(const Plan& plan) const {
     static_cast<void>(plan);
     return 4;
   }
-  // The whole life of one worker. Const and shared between workers: what workers share goes through
-  // Comm or a Service. In one process several workers are in it at the same time. When the run
-  // fails or is interrupted, blocking calls of Worker throw, and the exception must pass through:
-  // state lies in objects with destructors, and nothing is caught.
+  // The whole life of one worker. Const and shared between workers: shared state goes through Comm
+  // or a Service. In one process several workers run it at the same time. When the run fails or is
+  // interrupted, blocking calls of Worker throw, and the exception must pass through: state lies in
+  // objects with destructors, and nothing is caught.
   virtual void worker(Worker& self) const = 0;
 };
 
-// Declares the options of an algorithm, in a set that has those of every run, and gives these the
-// defaults that the algorithm has for them.
+// Declares the options of an algorithm in a set that has those of every run, and gives the latter
+// the algorithm's own defaults.
 void declare_options(Algorithm& algorithm, const AlgorithmInfo& info, OptionSet& set);
 
 struct RegisteredAlgorithm {
@@ -118,18 +121,18 @@ struct RegisteredAlgorithm {
   std::function<std::unique_ptr<Algorithm>()> make;
 };
 
-// Not thread-safe: before main(), or from a plugin before anything runs. A name that is there
-// already is not refused here; the loader of plugins looks for it (training/plugins.hpp).
-// In an algorithm's own file: `const bool registered = register_algorithm<Elastic>({...});`
+// Not thread-safe: call it before main(), or from a plugin before anything runs. It accepts a name
+// that exists already; the loader of plugins checks for that (training/plugins.hpp). An algorithm's
+// own file calls: `const bool registered = register_algorithm<Elastic>({...});`
 bool register_algorithm_raw(RegisteredAlgorithm algorithm);
 template <class A>
 bool register_algorithm(AlgorithmInfo info) {
   return register_algorithm_raw({std::move(info), [] { return std::make_unique<A>(); }});
 }
 
-// All algorithms, sorted by name. Good until the next registration.
+// All algorithms, sorted by name. Valid until the next registration.
 const std::vector<RegisteredAlgorithm>& algorithms();
-// Errors: usage, named after `where` the name was given; lists the known names, nearest spelling
+// Errors: usage, which names `where` the name was given and lists the known names, nearest spelling
 // first.
 const RegisteredAlgorithm& find_algorithm(const std::string& name,
                                           const std::string& where = "--algorithm");

@@ -1,6 +1,6 @@
 // asgd: asynchronous SGD with a parameter server. A worker pushes its gradient, the server applies
-// it at once, and the worker goes on with the parameters as they are then; nobody waits for
-// anybody.
+// it at once, and the worker continues with the parameters as they are then. No worker waits for
+// another.
 //
 // Paper:      Dean et al. 2012 (Downpour SGD with one step per push), the baseline of 003
 //             section 5.

@@ -1,8 +1,8 @@
-// BatchSource: where a worker's samples come from. It keeps the worker's cursor in its shard or in
-// the shared pool, and gathers the batch after the current one while a GPU is at work.
+// BatchSource: the source of a worker's samples. It keeps the worker's cursor in its shard or in
+// the shared pool, and gathers the next batch while a GPU computes on the current one.
 //
-// A batch is a list of row numbers, a pure function of the position in the pool or shard (Sampler),
-// so the same positions are the same samples on every cluster, and a cursor is all that is kept of
+// A batch is a list of row numbers, a pure function of the position in the pool or shard (Sampler).
+// So the same positions are the same samples on every cluster, and the cursor is the only state of
 // an epoch:
 //
 //   partition shared, synchronous, P = 3, size b       others: the worker's own shard
@@ -22,8 +22,8 @@
 namespace hetsgd {
 
 // The learners of one device among those of all devices, which count in the order of ranks. All
-// devices must hold shares of the same division when they draw, or batches would overlap: it
-// changes only where all workers agree on it (sma's tuner).
+// devices must hold shares of the same division when they draw, or batches would overlap. The share
+// changes only at a point that all workers agree on (sma's tuner).
 struct LearnerShare {
   int mine = 1;
   int before = 0;  // on devices of lower ranks
@@ -32,7 +32,7 @@ struct LearnerShare {
 
 class BatchSource {
  public:
-  // Of worker `rank` among `size`. The run outlives the source.
+  // The source of worker `rank` among `size`. The run outlives the source.
   BatchSource(Run& run, int rank, int size);
 
   // The next `size` samples of this worker. Partition shared: synchronous algorithms interleave the
@@ -48,31 +48,29 @@ class BatchSource {
   // cursor stays where it is, and nothing is prefetched after it.
   const Batch& at(SampleRange range);
 
-  // What next() will give to a learner of this device (0: the only one) if it is called as it was
-  // last time; null where others have a say in it. Learners may ask at the same time, each for
-  // itself. A guess that proves wrong (another size, other learners) costs the gathering and
-  // nothing else: next() compares positions, and the model's context compares the rows that it has
-  // sent off.
+  // The next batch of a learner of this device (0: the only one), if next() is called as it was
+  // last time; null if other workers influence it. Learners may ask at the same time, each for
+  // itself. A wrong guess (another size, other learners) costs only the gathering. next() compares
+  // positions, and the model's context compares the rows that it has sent ahead.
   //
-  // A GPU's kernels are launched long before they are through. In that time the worker gathers the
-  // next batch and sends it off (a Model's context asks for it), so that the next step finds its
-  // batch on the GPU. It happens inside compute(), which still returns when the step is done: the
-  // blocking vocabulary and the clock keep their meaning, and what gathering takes longer than the
-  // step shows as time of that step.
-  // A CPU has no copies to hide: there each of several learners gathers its own next batch on its
-  // own cores.
+  // A GPU's kernels are launched long before they end. In that time the worker gathers the next
+  // batch and sends it ahead (a Model's context asks for it), so that the next step finds its batch
+  // on the GPU. It happens inside compute(), which still returns when the step is done. So the
+  // blocking vocabulary and the clock keep their meaning: gathering that takes longer than the step
+  // counts as time of that step. A CPU has no copies to hide; with several learners each gathers
+  // its own next batch on its own cores.
   const Batch* upcoming(std::size_t learner = 0);
 
  private:
-  // The next `size` samples at cursor_, where no other worker has a say in them.
-  // Empty under partition shared with an asynchronous algorithm: only the pool's cursor knows.
+  // The next `size` samples at cursor_, if no other worker influences them. Empty under partition
+  // shared with an asynchronous algorithm, where only the pool's cursor knows.
   std::optional<SampleRange> own_range(std::uint64_t size) const;
 
   void resize(std::size_t learners);
-  // Learner j's batch at `range`, as upcoming(j) has gathered it or anew.
+  // Learner j's batch at `range`, as upcoming(j) has gathered it, or gathered now.
   const Batch& take(std::size_t learner, SampleRange range);
 
-  // Apart from batches_, which their learners still use while the next ones are gathered.
+  // Separate from batches_, which learners still use while the next ones are gathered.
   struct Prefetched {
     Batch batch;
     std::optional<SampleRange> range;  // what it holds
@@ -82,8 +80,8 @@ class BatchSource {
   const int rank_;
   const std::uint64_t workers_;
   const bool shared_;  // one pool for all workers
-  // In the shard, or in the pool: there it is where rank 0's next batch begins, the same number on
-  // all workers of a synchronous algorithm.
+  // Position in the shard or in the pool. In the pool it is where rank 0's next batch begins, the
+  // same number on all workers of a synchronous algorithm.
   std::uint64_t cursor_ = 0;
   std::vector<Batch> batches_;           // by learner
   std::vector<Prefetched> prefetched_;   // as many

@@ -1,24 +1,24 @@
 // eager-solo, eager-majority: eager-SGD. A round of gradient averaging begins when the first worker
-// (solo), or one chosen at random (majority), has its gradient; who is late adds its gradient to
-// the next round, and nobody waits for it.
+// (solo), or one chosen at random (majority), has its gradient. A late worker adds its gradient to
+// the next round, and no worker waits for it.
 //
 // Paper:      Li, Ben-Nun, Di Girolamo, Alistarh, Hoefler, "Taming unbalanced training workloads in
 //             deep learning with partial collective operations", PPoPP 2020 (a baseline of 004,
 //             section 5.5.3).
-// Implements: w <- w - lr (1/P) sum_i G_i, G_i what worker i has ready: its gradient, and late ones
-//             from before; 0 when it has none (parts/partial_replica.hpp). The optimizer takes
+// Implements: w <- w - lr (1/P) sum_i G_i. G_i is the sum of worker i's finished gradients, late
+//             ones included, or 0 if it has none (parts/partial_replica.hpp). The optimizer takes
 //             (1/P) sum_i G_i as its gradient, however many of them are null. On average P/2
 //             workers or more have their gradient when a random one has.
 // Symbols:    P --workers, lr --learning-rate, b --batch-size (every worker's), late --late.
-// Cost:       per round one all_reduce of n + 3 numbers, in which all take part, and
+// Cost:       per round one all_reduce of n + 3 elements, in which all take part, and
 //             P ceil(log2 P) messages without content, which activate it; the hosts reduce, as
-//             RNA's do (--staging): 4 n bytes from a contributor's GPU to its host, and 4 n back.
+//             with RNA (--staging): 4 n bytes from a contributor's GPU to its host, and 4 n back.
 // Records:    histograms "contributors" per round, "staleness" (rounds between the model that a
 //             gradient was computed at and its reduction), "dropped" (the same of dropped ones);
 //             event "contribution" {rank, round, iterations, staleness} under --record-steps.
 // Deviations: replicas never differ, so the periodic synchronisation of models is not needed: the
-//             background task makes every update, and a worker that missed several goes on at the newest
-//             model. The activation takes the ways of a dissemination barrier.
+//             background task makes every update, and a worker that missed several continues at
+//             the newest model. The activation uses the pattern of a dissemination barrier.
 
 #include <algorithm>
 #include <mutex>
@@ -38,13 +38,13 @@ enum class Initiator { first, random };
 // Rounds that can overlap use different tags; only two can (see listen).
 int activation_tag(std::int64_t round) { return static_cast<int>(round % 2); }
 
-// Activation from worker to worker: whoever hears of a round first passes it on.
+// Activation from worker to worker: each passes a round on when it first hears of it.
 class Flood final : public Activation {
  public:
   Flood(Worker& self, Initiator initiator)
       : rank_(self.rank()), size_(self.size()), seed_(self.plan().seed), initiator_(initiator) {}
 
-  // A late gradient is no arrival in this round.
+  // A late gradient does not activate a round.
   void offer(Worker&, PartialReplica& replica, bool fresh) override {
     const Guard guard(replica.monitor());
     if (fresh && may_initiate(replica.round())) activate(replica, replica.round());
@@ -63,9 +63,9 @@ class Flood final : public Activation {
     return 0;
   }
 
-  // The listening background task: receives every message of every round, so that none is left at the
-  // end. A rank is heard out in one round before it begins the next, so that messages of at most
-  // two rounds are on their way to it.
+  // The listening background task: it receives every message of every round, so that none is left
+  // at the end. It receives all messages of a round before it begins the next, so at most two
+  // rounds have messages in flight to a rank.
   void listen(Comm& comm, PartialReplica& replica) {
     for (std::int64_t round = 0;; ++round) {
       for (int i = 0; i < activation_messages(comm.size()); ++i) {

@@ -17,20 +17,20 @@
 //             under --record-steps: rank, round, k, c_s, finished_s (t_e), decided_s, slowest,
 //             rule, ready.
 // Deviations: exactly T rounds (algorithm 1 makes T + 1), or as many as the run's budget gives. The
-//             first query of a round replaces RESET-STATE-SERVER. Nobody is ready before everybody
-//             has sent a query. --weight steps weighs dw_i by n_i / sum n instead of 1 / P. --ack
-//             delayed: a NOT-READY is sent, too, though nobody waits for it; c includes the last
+//             first query of a round replaces RESET-STATE-SERVER. No worker is ready before all
+//             have sent a query. --weight steps weighs dw_i by n_i / sum n instead of 1 / P. --ack
+//             delayed: a NOT-READY is sent, too, though no worker waits for it; c includes the last
 //             round trip; an update that has begun when READY arrives is completed; the batch of an
 //             aborted iteration is taken again in the next round. eps, "a small constant to avoid
 //             boundary error", has no value in the paper: 0 by default, on all clusters. In sim
 //             that is exact, as times are. On a real clock a worker whose next iteration would end
-//             about when the slowest's does is let on in half of the cases, and is then late by
-//             what its iterations differ; eps of that size ends it. The aggregation is an
+//             about when the slowest's does may begin it in half of the cases, and is then late by
+//             the jitter of its iterations; eps of that size avoids this. The aggregation is an
 //             all_reduce by default, because the paper offers both; its own system pushes the dw_i
 //             to a server that adds them and pulls the sum (--aggregate server), for every method
 //             that it compares, so compare with ssgd --storage central then.
 //
-// On equal workers everybody makes one iteration per round: with epsilon 1 and equal weights this
+// On equal workers each makes one iteration per round: with epsilon 1 and equal weights this
 // is ssgd --per-worker-batch full, w - lr mean_i g_i, up to the rounding of (w_i - w) + w.
 
 #include <algorithm>
@@ -55,7 +55,7 @@ struct PushedUpdate {};
 struct SummedUpdates {};
 
 // GLOBAL-SUM-UPDATES at a server: waits for the weighted dw_i of all, adds them in rank order, so
-// that the sum has the bits of an all_reduce, and answers everybody.
+// that the sum has the bits of an all_reduce, and answers all workers.
 class UpdateServer final : public Service<PushedUpdate, SummedUpdates> {
  public:
   explicit UpdateServer(int workers) : update_(static_cast<std::size_t>(workers)) {}
@@ -158,7 +158,7 @@ class Esync final : public Algorithm {
     return k;
   }
 
-  // The same without waiting for answers: a READY aborts the running iteration.
+  // Like train(), without waiting for answers: a READY aborts the running iteration.
   static std::int64_t train_on(Worker& self, DelayedQueries& queries, std::int64_t t,
                                Local& local) {
     const std::uint64_t b = self.plan().batch_size;

@@ -45,13 +45,13 @@ namespace hetsgd {
 //
 //   cpu   start = min 1, max 64          gpu   min b_max / 16, start = max b_max
 
-// Of a worker: it computes in the host's memory, or in one of its own.
+// The kind of a worker's device: it computes in the host's memory, or in a memory of its own.
 enum DeviceKind : std::uint32_t { kCpu, kGpu, kDeviceKinds };
 
-// What is true of a kind's batches throughout a run.
+// The rules of a kind's batches, constant throughout a run.
 struct BatchRule {
   std::uint64_t workers = 0, start = 1, min = 1, max = 1;
-  double counts = 1;  // each of its updates
+  double counts = 1;  // weight of each of its updates
 };
 struct BatchRules {
   std::array<BatchRule, kDeviceKinds> of;
@@ -64,9 +64,9 @@ struct HogbatchOptions {
   enum class GpuUpdate { add, overwrite };
 
   void declare(OptionSet& options);
-  // Errors: usage; bounds that contradict each other, and a partition without a common pool.
+  // Errors: usage, contradictory bounds, or a partition without a common pool.
   void check(const Plan& plan) const;
-  // Of so many workers of each kind.
+  // The rules for this many workers of each kind.
   BatchRules rules(const Plan& plan, const std::array<std::uint64_t, kDeviceKinds>& workers) const;
 
   Adapt adapt = Adapt::updates;
@@ -223,7 +223,7 @@ class Hogbatch final : public Algorithm {
     }
   }
 
-  // The shared model; a GPU's replica, what it has pulled, and what it brings back.
+  // The shared model; a GPU's replica, its pulled copy and the result that it returns.
   double model_vectors(const Plan&) const override { return 4; }
 
  private:

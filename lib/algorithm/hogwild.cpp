@@ -7,11 +7,11 @@
 // Implements: every worker: w <- w - lr g(w), on the w that the others are changing; with several
 //             models w_1 .. w_G every --tau steps of worker 0: w_g <- (w_1 + ... + w_G) / G.
 // Symbols:    w the model, lr --learning-rate, b --batch-size (every worker's), tau --tau.
-// Cost:       no message. With several models 2 G n elements read and written per average. Of
-//             memory one model per group; in sim two more per worker (shared_model.hpp).
+// Cost:       no message. With several models 2 G n elements read and written per average. Memory:
+//             one model per group; in sim two more per worker (shared_model.hpp).
 // Records:    histogram "staleness": updates of the same model by others between a step's reading
 //             and its writing.
-// Deviations: the paper's steps are of one sample and update its features alone; ours are of a
+// Deviations: the paper's steps take one sample and update its features alone; ours take a
 //             batch, and dense layers move as a whole. sim models bounded delay with consistent
 //             reads, so that nothing is lost and nothing torn there. DimmWitted averages in a
 //             thread of its own, as often as it can.
@@ -54,7 +54,7 @@ class Hogwild final : public Algorithm {
     }
   }
 
-  // The shared model; in sim what a step has read and what it makes of it.
+  // The shared model; in sim also the elements that a step reads and their new values.
   double model_vectors(const Plan&) const override { return 3; }
 
  private:
@@ -66,7 +66,8 @@ class Hogwild final : public Algorithm {
     return alone;
   }
 
-  // The models of all groups; own <- that of this worker's. A worker keeps no list of all workers.
+  // Joins the models of all groups; own <- the model of this worker's group. A worker keeps no list
+  // of all workers.
   std::vector<std::shared_ptr<SharedModel>> join_models(Worker& self, SharedWorker& sharing,
                                                         SharedModel*& own) const {
     std::vector<std::shared_ptr<SharedModel>> models;
@@ -79,7 +80,7 @@ class Hogwild final : public Algorithm {
     return models;
   }
 
-  // What is measured: the model, or the mean of all models.
+  // The measured model: the only one, or the mean of all models.
   static std::span<const float> result(const std::vector<std::shared_ptr<SharedModel>>& models,
                                        std::vector<float>& mean) {
     if (models.size() == 1) return models.front()->w();

@@ -1,6 +1,6 @@
 // The hyperparameters that all algorithms share, as training/ has resolved them from the options:
 // no "auto" is left. Built once, then const and the same on every worker and in every process, so
-// an algorithm may take decisions from it without asking the others.
+// an algorithm may base decisions on it without communication.
 //
 // A plan is filled in two steps. Algorithm::check() sees it before any data are read: `rows` and
 // `max_samples` have no meaning there yet.
@@ -26,13 +26,14 @@ struct Plan {
   OptimizerOptions optimizer;  // of each replica
   Schedule schedule;           // factor on the learning rate
   bool record_steps = false;   // every gradient and step becomes an event
-  // The embedding tables are sharded over the workers (table/tables.hpp): vectors of the model have
-  // the dense part alone, and `optimizer` is that of the dense part.
+  // The embedding tables are sharded over the workers (table/tables.hpp). Then vectors of the model
+  // have the dense part alone, and `optimizer` is that of the dense part.
   bool sharded_tables = false;
-  // Then: owners are asked one by one (table/served.hpp), not by all workers together.
+  // With sharded tables: owners are asked one by one (table/served.hpp), not by all workers
+  // together.
   bool served_tables = false;
 
-  // Of all workers together: the distance between two merges, and by default between evaluations.
+  // Samples of all workers between two merges, and by default between evaluations.
   std::uint64_t mega_batch_samples() const { return mega_batch * batch_size; }
 };
 

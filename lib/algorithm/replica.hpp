@@ -1,12 +1,12 @@
-// Replica: one copy of the parameters with the state that learning keeps beside it. State lies
-// where the weights are: two replicas of one worker share nothing, and to save a replica or to hand
-// it to another worker is to save or hand over these members.
+// Replica: one copy of the parameters with the learning state that belongs to it. State lies where
+// the weights are, and two replicas of one worker share nothing. To save a replica, or to hand it
+// to another worker, is to save or hand over these members.
 //
-// Worker makes the members when they are first needed, so a method has only the memory that it
-// uses: a replica that takes fused steps of plain SGD has neither a gradient nor an optimizer.
+// Worker makes the members when they are first needed, so a method takes only the memory that it
+// uses. A replica that takes fused steps of plain SGD has neither a gradient nor an optimizer.
 //
-// All of it is memory of one device, which must outlive the replica. Move-only, as its buffers are;
-// nothing in it is guarded: a replica that two processes share needs a Monitor of theirs.
+// All of it is memory of one device, which must outlive the replica. Move-only, as its buffers are.
+// Nothing in it is guarded: two processes that share a replica need a Monitor of their own.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,8 @@ struct Replica {
   std::unique_ptr<Optimizer> optimizer;  // null: its next update begins with a fresh state
   Gradient gradient;                     // the last one of this replica; empty: none was built
   // A sum over workers has filled rows that no batch of this replica has touched. The next gradient
-  // must clear them first, since models promise to write the touched rows alone; and an update must
-  // take all rows, not only gradient.rows.
+  // must clear them first, since models write only touched rows. An update must take all rows, not
+  // only gradient.rows.
   bool gradient_is_dense = false;
 };
 

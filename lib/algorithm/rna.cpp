@@ -1,7 +1,7 @@
 // rna: Randomized Non-blocking AllReduce. A controller probes a few random workers, and the first
-// that has a gradient starts the averaging for all; who has none contributes nothing and still
-// receives. Hierarchical: groups of workers of the same pace do so on their own, and a parameter
-// server adds up the groups' progress.
+// that has a gradient starts the averaging for all; a worker without one contributes nothing and
+// still receives. Hierarchical: groups of workers of the same pace do so on their own, and a
+// parameter server adds up the groups' progress.
 //
 // Paper:      004 chapter 5, algorithm 5; sections 5.1.2 (probes), 5.1.3 (local accumulation), 5.2
 //             and 5.4 (hierarchical synchronisation).
@@ -12,17 +12,17 @@
 //             server: x <- x + s_g (x_g - p_g), what the group pulls then
 //             (parts/rna_hierarchical.hpp)
 //             With plain SGD the first two make x - lr (1/P) sum_i w_i g'_i. Momentum, Adam and
-//             the like take g_k as their gradient and gamma_k as their rate: how many contribute
-//             never scales a gradient (parts/partial_replica.hpp).
+//             the like take g_k as their gradient and gamma_k as their learning rate: the number
+//             of contributors never scales a gradient (parts/partial_replica.hpp).
 // Symbols:    w_i 1 if worker i has a gradient, else 0; gamma lr of one worker's share, so that
 //             P gamma = lr, --learning-rate; q --probes; eta --eta; H --exchange-every; zeta, v
 //             spread and mean of the workers' iteration times; s_g group g's share of the workers,
 //             x_g its model, p_g what it pulled last.
-// Cost:       per round one all_reduce of n + 3 numbers, in which all (of the group) take part, and
-//             2 P + 4 q control messages with the controller; in sim also 4 n bytes from each
+// Cost:       per round one all_reduce of n + 3 elements, in which all (of the group) take part,
+//             and 2 P + 4 q control messages with the controller; in sim also 4 n bytes from each
 //             contributor's GPU to its host and 4 n back to every GPU (--staging; 5.6.5, table
 //             5.5); hierarchical: every H rounds of a group n elements to the server and back, and
-//             a broadcast of n + 1 numbers in it.
+//             a broadcast of n + 1 elements in it.
 // Records:    histograms "contributors" per round, "staleness" (rounds between the model that a
 //             gradient was computed at and its reduction), "dropped" (the same of dropped ones);
 //             event "groups" {groups, iteration_s}; under --record-steps events "contribution"
@@ -45,12 +45,12 @@
 //             gradients; --bound age also drops those older than eta rounds (assumption 2), and
 //             all stale ones with --eta 0 ("ignoring the staled contribution", 5.6.3).
 //             While nothing is reduced "local gradients are used to fit the deep learning model"
-//             (ReadOp, 5.4): with --local-training a worker goes on at its own copy of x_k, which
-//             each of its gradients moves by gamma g, the round that it alone would make. x_{k+1}
+//             (ReadOp, 5.4): with --local-training a worker continues at its own copy of x_k,
+//             which each of its gradients moves by gamma g, as a round of its own would. x_{k+1}
 //             replaces the copy, as reduced gradients "replace the local gradients": x changes by
-//             lines 3 to 5 alone, with every gradient once, and line 2's x_{k,i} is the copy. (Who
-//             kept local steps and took their mean as well would count gradients twice, and
-//             replicas would part for good, where line 5 has one x_{k+1}.)
+//             lines 3 to 5 alone, with every gradient once, and line 2's x_{k,i} is the copy. (To
+//             keep local steps and also take their mean would count gradients twice. Replicas
+//             would then differ for good, where line 5 has one x_{k+1}.)
 //             Groups come from the first --group-after rounds; a worker that has finished no
 //             iteration by then counts with the time since its iteration began. zeta > v cannot
 //             split delays of 0 to 50 and of 50 to 100 ms, which the text has in two groups
@@ -94,10 +94,10 @@ struct RnaOptions {
   bool staging = true;
 };
 
-// Section 5.1.3: of a gradient computed at round t's model, t_0 the oldest one's.
+// Section 5.1.3: weight of a gradient computed at round t's model, with t_0 the oldest one's.
 double linear_weight(std::int64_t t, std::int64_t t_0) { return static_cast<double>(t - t_0 + 1); }
 
-// The life of the background task that reduces.
+// The reducing background task.
 class Reducer {
  public:
   Reducer(const RnaOptions& options, Worker& self, PartialReplica& replica, Probing& probing)
@@ -121,7 +121,7 @@ class Reducer {
       unpushed_ += sum.items;
       const bool exchange = !last && server_ && (round + 1) % o_.exchange_every == 0;
       if (exchange) this->exchange(initiator, round);
-      // Between groups the result is what the server returned.
+      // Between groups the result is the model that the server has returned.
       if (group_->rank() == initiator && (exchange || !server_)) self_.evaluate_here(replica_.x());
       if (!last && automatic() && round + 1 == o_.group_after) regroup();
       replica_.finish_round(last);
@@ -131,16 +131,16 @@ class Reducer {
 
  private:
   using Server = ServiceClient<PushGroup, PullGroups>;
-  // What a worker keeps of a Grouping, which is as long as there are workers.
+  // A worker's excerpt of a Grouping, whose size is the number of workers.
   struct Place {
-    int number;              // of its group
+    int number;              // index of its group
     std::vector<int> sizes;  // of all groups
   };
 
   bool automatic() const { return o_.hierarchical && o_.groups.empty(); }
 
   // The initiator pushes its group's parameters, pulls the server's, and broadcasts them in the
-  // group, with the gradients behind them, which the schedule goes by.
+  // group. The count of gradients follows them, because the schedule depends on it.
   void exchange(int initiator, std::int64_t round) {
     const std::span<float> model = replica_.scratch();
     std::int64_t gradients = 0;

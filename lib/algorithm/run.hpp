@@ -1,9 +1,9 @@
-// Run: what a run's client (training/) gives to its workers. Everything about stopping,
-// evaluating and recording is the referee's business; workers reach it through this interface.
+// Run: the interface of a run's client (training/) to its workers. The referee decides everything
+// about stopping, evaluating and recording; workers reach it through this interface.
 //
-// An interface, because training/ is a layer above: algorithms know neither the referee nor whether
-// it lives in their process. Where workers share memory one client serves all of them; where each
-// is a process of its own every process has a client, which reaches the referee by message.
+// It is an interface because training/ is a layer above: algorithms know neither the referee nor
+// whether it lives in their process. If workers share memory, one client serves all of them. If
+// each worker is a process, every process has a client, which reaches the referee by message.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ namespace hetsgd {
 
 // Objects that the workers of one process have together, by name (Worker::share).
 
-// One per run. An object lives as long as one of its callers keeps it; so that it is one object for
-// all of them, they wait for each other before the first of them may let go of it (as
-// SharedModel::join does). Thread-safe; what the objects hold they guard themselves.
+// One per run. An object lives as long as one of its callers keeps it. To share one object, all
+// callers must wait for each other before the first of them may let go of it (as SharedModel::join
+// does). Thread-safe; the objects guard their own contents.
 class SharedObjects {
  public:
   // The object `name`, made by the first caller. `make` must not block. Checked: one type per name.
@@ -66,7 +66,7 @@ struct LoopDecision {
   std::uint64_t samples = 0;  // learnt from so far, by all workers
 };
 
-// What work is charged as. Vector operations are not asked for here; the cluster scales them itself.
+// The work that is charged. It does not cover vector operations, which the cluster scales itself.
 // Const: any thread may ask at any time.
 class CostModel {
  public:
@@ -74,26 +74,27 @@ class CostModel {
   // The charged work of one step of this worker: of the real model, or of the full-size one under
   // --charge.
   virtual Work gradient_work(int rank, const BatchShape& batch) const = 0;
-  // The same of the first parts of a gradient (Model::partial_gradient_work).
+  // The same for the first parts of a gradient (Model::partial_gradient_work).
   virtual Work partial_gradient_work(int rank, const BatchShape& batch,
                                      std::size_t parts) const = 0;
-  // The model that is charged for, and what a batch stands for in its data: under --charge the
-  // full-size ones, else the real ones. That model is for its layout alone.
+  // The charged model, and the charged shape of a batch: under --charge those of the full-size
+  // model and data, else the real ones. Use only the layout of that model.
   virtual const Model& charged_model() const = 0;
   virtual BatchShape charged(const BatchShape& batch) const = 0;
-  // The charged work of a stage of training with sharded tables: that of the dense part of a model in
-  // fp and bp, and `tables`, the real work of the tables in it; in opt `tables` is that of the update.
+  // The charged work of a stage of training with sharded tables. In fp and bp it is the work of the
+  // dense part plus `tables`, the real work of the tables in the stage. In opt `tables` is the work
+  // of the update.
   virtual Work stage_work(Stage stage, const BatchShape& batch, const Work& tables) const = 0;
   // Charged parameters per real one; 1 without --charge.
   virtual double parameter_ratio() const = 0;
-  // What so many parameters are charged as when they are sent.
+  // Bytes that are charged for sending this many parameters.
   double charged_bytes(std::size_t parameters) const {
     return 4.0 * static_cast<double>(parameters) * parameter_ratio();
   }
 };
 
 // One per run in sim and threads, one per rank under mpi. Thread-safe: workers and their background
-// tasks call it at any time. What it hands out by reference outlives every worker.
+// tasks call it at any time. References that it returns outlive every worker.
 class Run {
  public:
   virtual ~Run() = default;
@@ -103,10 +104,10 @@ class Run {
   virtual const Sampler& sampler() const = 0;
   virtual std::span<const float> initial_parameters() const = 0;  // host memory
   virtual bool synchronous() const = 0;
-  // Of the workers that share this process' memory.
+  // Objects of the workers that share this process' memory.
   SharedObjects& shared_objects() { return shared_objects_; }
 
-  // Null: the model has no tables, or has them in its own parameters.
+  // Null: the model has no tables, or they are part of its own parameters.
   virtual TableSet* tables() const = 0;
 
   virtual const CostModel& costs() const = 0;
@@ -116,35 +117,36 @@ class Run {
   virtual LoopDecision running(Worker& worker) = 0;
   // The algorithm's own budget is used up: the next evaluation is due, and the last one.
   virtual void end_budget() = 0;
-  // Under mpi a round trip to a service, on the training clock: the pool is in one place.
+  // Under mpi this is a round trip to a service, on the training clock, because there is one pool.
   virtual std::uint64_t draw(std::uint64_t count) = 0;  // asynchronous: the shared pool's cursor
   // A batch was learnt from: its size, mean loss, and when its computation began. Never waits. A
   // loss that is not finite ends the run.
   virtual void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) = 0;
-  // So many samples of completed() are in no update: they do not count.
+  // `samples` samples of completed() are in no update, so they do not count.
   virtual void discarded(Worker& worker, std::uint64_t samples) = 0;
   // The worker's model moved. counts_for_run: false where another worker reports the same update.
   virtual void updated(Worker& worker, bool counts_for_run) = 0;
-  // `model` is called inside the pause, if an evaluation is due: at most once, and under a
-  // synchronous algorithm on rank 0 alone. Its result must stay good until the pause ends.
-  // `samples`: see Worker::evaluate_here; empty: as many as all workers have completed.
+  // If an evaluation is due, calls `model` inside the pause: at most once, and under a synchronous
+  // algorithm on rank 0 alone. Its result must stay valid until the pause ends. `samples`: see
+  // Worker::evaluate_here; empty: the number that all workers have completed.
   virtual void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                              const std::function<std::span<const float>()>& model) = 0;
-  // Asynchronous: whether evaluate_here() would find an evaluation due, as far as this process knows.
+  // Asynchronous: whether evaluate_here() would find an evaluation due, as far as this process
+  // knows.
   virtual bool evaluation_due(Worker& worker) const = 0;
-  // Calls fn with the world stopped; its host time counts as that of an evaluation.
+  // Calls fn with the world stopped; its wall-clock time counts as evaluation time.
   virtual void measure(Worker& worker, const std::function<void()>& fn) = 0;
-  // At most so many test rows, evenly spaced, for a method that measures something of its own.
+  // At most `count` test rows, evenly spaced, for a method with a measurement of its own.
   virtual Batch test_batch(std::uint64_t count) const = 0;
   virtual std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const = 0;
-  // `replica` is memory of `device`, both of which outlive the run's last evaluation. Until a
-  // worker publishes, the initial model stands for its replica.
+  // `replica` is memory of `device`; both must outlive the run's last evaluation. Until a worker
+  // publishes, the initial model stands for its replica.
   virtual void publish(int rank, Device& device, std::span<const float> replica) = 0;
-  // Inside a pause alone, when all replicas are whole. The result is the run's memory, good until
+  // Only inside a pause, when all replicas are whole. The result is the run's memory, valid until
   // the next call.
   virtual std::span<const float> mean_of_published() = 0;
-  // Into the result, off the clock. Under mpi they travel with the rank's next report, so they cost
-  // the training no message of their own.
+  // These go into the result, off the clock. Under mpi they travel with the rank's next report, so
+  // training sends no message for them.
   virtual void record(Seconds time, nlohmann::json event) = 0;
   virtual void observe(const std::string& histogram, std::int64_t value) = 0;
   virtual void warn(const std::string& text) = 0;

@@ -23,7 +23,8 @@ float* untouched_pages(std::size_t n) {
   return static_cast<float*>(memory);
 }
 
-// An element that nobody else has moved takes the new value itself: w + (own - seen) would round.
+// An element that no other worker has moved takes the new value itself: w + (own - seen) would
+// round.
 void land(std::size_t count, const float* own, const float* seen, float* w) {
   for (std::size_t i = 0; i < count; ++i) {
     w[i] = w[i] == seen[i] ? own[i] : w[i] + (own[i] - seen[i]);
@@ -135,7 +136,7 @@ std::shared_ptr<SharedModel> SharedWorker::join(const std::string& name, std::si
     return std::make_shared<SharedModel>(self_.model().parameters(), self_.size(),
                                          self_.make_monitor());
   });
-  // The last one need not wait: in sim the others, who came first, go on first.
+  // The last one need not wait; in sim this lets the others, which came first, continue first.
   if (shared->join(part, parts, self_.initial_on_host())) self_.endpoint().sleep(Seconds(0));
   return shared;
 }

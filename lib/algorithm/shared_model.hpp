@@ -1,5 +1,5 @@
-// SharedModel: one model in host memory that several workers of a process read and write while
-// others do, without a lock (Hogwild); and how a step on it is made.
+// SharedModel: one model in host memory that several workers of a process read and write at the
+// same time, without a lock (Hogwild); and how a step on it is made.
 //
 //                  threads                               sim
 //   step begins    -                                     read:  what the step reads -> own, seen
@@ -7,16 +7,17 @@
 //   step ends      -                                     write: w <- own, or w + (own - seen)
 //
 // Threads read and write w in place with the kernels that sgd has, by plain loads and stores. In
-// terms of C++ that is a data race, made on purpose: it happens below racy::step() and
-// racy::average() alone, which have a file of their own (shared_model_racy.cpp, named in
-// tests/tsan.supp). No number that is read from w becomes an index or a length there.
+// C++ this is a data race, made on purpose. It happens only below racy::step() and racy::average(),
+// which have a file of their own (shared_model_racy.cpp, named in tests/tsan.supp). No value that
+// is read from w becomes an index or a length there.
 //
 // A device with a memory of its own, a GPU, pulls a replica of the model, steps there, and adds its
-// move (PulledReplica, below).
+// move to the model (PulledReplica, below).
 //
 // `sim` models lock-free interleaving as bounded delay with consistent reads: an update is computed
-// at the w of its start, and lands whole at its end. An element that nobody else has moved meanwhile
-// gets the bits of sgd. Torn reads, lost additions and the coherence of caches are not modelled.
+// at the w of its start, and lands whole at its end. An element that no other worker has moved
+// meanwhile gets the bits of sgd. Torn reads, lost additions and the coherence of caches are not
+// modelled.
 #pragma once
 
 #include <atomic>
@@ -29,26 +30,26 @@
 
 namespace hetsgd {
 
-// Whether workers can learn in one model side by side, whose rows they read and write as a batch
-// touches them. Errors: usage, a model whose hash tables would be of weights that others move
-// meanwhile.
+// Checks that workers can learn side by side in one model, whose rows they read and write as a
+// batch touches them. Errors: usage, a model with hash tables, whose weights other workers would
+// move meanwhile.
 void check_shareable(const Model& model);
 
 class SharedModel {
  public:
-  // n parameters without values yet, for so many workers, which must all join. `monitor` is one of
-  // any of theirs.
+  // n parameters without values yet, for `workers` workers, which must all join. `monitor` is any
+  // worker's.
   SharedModel(std::size_t n, int workers, std::unique_ptr<Monitor> monitor);
 
-  // Once by each worker: writes slice `part` of `parts` equal ones of the initial parameters, whose
-  // memory then lies where this worker runs, and returns when all have come. None, part == parts:
-  // only waits. True for the worker that came last. Takes none of the clock in sim.
+  // Each worker calls this once. Writes slice `part` of `parts` equal ones of the initial
+  // parameters, whose memory then lies where this worker runs, and returns when all have joined.
+  // part == parts: only waits. Returns true for the last worker. Takes no time on the clock in sim.
   bool join(std::size_t part, std::size_t parts, std::span<const float> initial);
 
   std::span<float> w() { return {w_.get(), n_}; }
   // Updates so far.
   std::uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }
-  // One more; returns how many there were before it.
+  // Counts one more update; returns the number before it.
   std::uint64_t count_write() { return writes_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
@@ -63,22 +64,22 @@ class SharedModel {
   int joined_ = 0;  // guarded by monitor_
 };
 
-// What a step on a shared model reads of it, and what it makes of that: a worker's own memory.
+// The elements of a shared model that a step reads, and their new values: a worker's own memory.
 class SharedSnapshot {
  public:
-  // Both outlive the snapshot. Memory of 2 n numbers, of which a step uses the touched rows and the
-  // dense blocks.
+  // Both arguments outlive the snapshot. Memory of 2 n elements, of which a step uses the touched
+  // rows and the dense blocks.
   SharedSnapshot(const Model& model, Device& device);
 
   // own, seen <- w, where a step of this batch reads or writes.
   void read(ModelContext& context, const Batch& batch, std::span<const float> w);
   // The fused step on own; returns the mean loss before it.
   double step(ModelContext& context, const Batch& batch, float learning_rate);
-  // w <- own where w is what was read, else w + (own - seen).
+  // w <- own if w is what was read, else w + (own - seen), element by element.
   void write(std::span<float> w) const;
 
  private:
-  // Calls fn(begin, count) for the runs of elements that the batch read last concerns.
+  // Calls fn(begin, count) for the runs of elements that the last batch reads or writes.
   template <class Fn>
   void for_each_run(const Fn& fn) const;
 
@@ -87,7 +88,8 @@ class SharedSnapshot {
   std::vector<std::vector<Index>> rows_;  // touched, of each row-sparse block
 };
 
-// A shared model on a device with a memory of its own, between a pull and what brings it back:
+// A shared model's copy on a device with a memory of its own, between a pull and the return of its
+// move:
 //
 //   shared w ---- pull ----> pulled ---- over the link ----> replica.w
 //      ^                        |                                | steps
@@ -97,15 +99,15 @@ class SharedSnapshot {
 struct PulledReplica {
   Replica replica;
   std::vector<float> pulled;  // [n], host memory
-  HostScratch moved;          // replica.w in host memory, where the host does not reach it
-  std::uint64_t writes = 0;   // of the shared model before the pull
+  HostScratch moved;          // replica.w in host memory, if the host cannot read it in place
+  std::uint64_t writes = 0;   // writes to the shared model before the pull
 };
 
-// w <- moved where w is what was pulled, else w + (moved - pulled). What has not moved is not
-// written, but for what shares a line with something that has.
+// w <- moved if w is what was pulled, else w + (moved - pulled), element by element. Elements that
+// have not moved are not written, unless they share a cache line with one that has.
 void land_move(std::span<const float> moved, std::span<const float> pulled, std::span<float> w);
 
-// The mean of several shared models, added in rank order, put into each of them.
+// Writes the mean of several shared models, added in rank order, to each of them.
 class SharedAverage {
  public:
   explicit SharedAverage(std::vector<std::span<float>> models) : models_(std::move(models)) {}
@@ -122,55 +124,55 @@ class SharedAverage {
 // mean <- the mean of the models, added in their order. All of one length.
 void mean_in_order(std::span<const std::span<float>> models, std::span<float> mean);
 
-// What a worker does with models that it shares, beside the calls of Worker: one for each worker,
-// which outlives it. For algorithms of one process (AlgorithmInfo::one_process_only).
+// A worker's calls on shared models, besides those of Worker: one object for each worker, which
+// outlives it. For algorithms of one process (AlgorithmInfo::one_process_only).
 class SharedWorker {
  public:
   explicit SharedWorker(Worker& self)
       : self_(self), context_(self.model().make_context(self.device())) {}
 
-  // A model at the initial parameters, of which this worker writes slice `part` of `parts`, so that
-  // its memory lies near one of those who use it (part == parts: none). Called by all workers of the
-  // run; returns when all have. Not charged: set-up.
+  // A model at the initial parameters. This worker writes slice `part` of `parts`, so that the
+  // memory of the slice lies near a worker that uses it (part == parts: none). All workers of the
+  // run must call it; it returns when all have. Not charged: set-up.
   std::shared_ptr<SharedModel> join(const std::string& name, std::size_t part, std::size_t parts);
-  // The one model of all workers.
+  // The only model of all workers.
   std::shared_ptr<SharedModel> join() {
     return join("model", static_cast<std::size_t>(self_.rank()),
                 static_cast<std::size_t>(self_.size()));
   }
 
   // One iteration on a model that other workers read and write meanwhile: learn() on w itself, by
-  // plain SGD, on a CPU. Counts in histogram "staleness" the updates of w by others between its
+  // plain SGD, on a CPU. Histogram "staleness" counts the updates of w by others between its
   // reading and its writing. Returns the batch's mean loss.
   double step(const Batch& batch, double learning_rate, SharedModel& shared);
 
-  // The same for a device with a memory of its own: pull(), Worker::learn() on the replica, then one
-  // of the two that bring its move back. Each of them is charged, as communication, with a copy of n
-  // elements over the device's link to the host; the last two count in histogram "staleness" the
-  // updates of w by others since the pull.
+  // The same for a device with a memory of its own: pull(), Worker::learn() on the replica, then
+  // one of the two calls that bring its move back. Each of the three is charged, as communication,
+  // with a copy of n elements over the device's link to the host. After the last two, histogram
+  // "staleness" counts the updates of w by others since the pull.
   PulledReplica pulled_replica();  // not charged: set-up
   void pull(SharedModel& shared, PulledReplica& mine);
   void add_move(PulledReplica& mine, SharedModel& shared);  // w <- w + (replica.w - pulled)
-  // w <- replica.w: what others have written since the pull is lost.
+  // w <- replica.w: writes by others since the pull are lost.
   void overwrite(PulledReplica& mine, SharedModel& shared);
 
-  // Puts the mean of the models, added in the order given, into each of them, while others step on
+  // Writes the mean of the models, added in the order given, to each of them, while others step on
   // them. Charged as reading and writing all of them.
   void average(std::span<const std::shared_ptr<SharedModel>> models);
 
  private:
   double charged_bytes() const;  // of a copy of the model over the device's link
   void transfer(const InPlaceComputation& how);
-  // replica.w is brought to the host, where land(moved, pulled, w) puts it into the model.
+  // Copies replica.w to the host, where land(moved, pulled, w) merges it into the model.
   using LandMove = void (*)(std::span<const float>, std::span<const float>, std::span<float>);
   void bring_back(PulledReplica& mine, SharedModel& shared, LandMove land);
 
   Worker& self_;
   std::unique_ptr<ModelContext> context_;   // scratch of step()
-  std::optional<SharedSnapshot> snapshot_;  // where step() needs one
+  std::optional<SharedSnapshot> snapshot_;  // if step() needs one
 };
 
-// On memory that others read and write meanwhile: shared_model_racy.cpp, and nothing else.
+// Functions on memory that others read and write meanwhile, all in shared_model_racy.cpp.
 namespace racy {
 double step(const Model& model, ModelContext& context, const Batch& batch, float learning_rate,
             std::span<float> w);

@@ -8,15 +8,15 @@
 
 namespace hetsgd::racy {
 
-// The kernels are those of sgd: plain vector loads and stores. What they read twice may differ
-// between the two, which costs accuracy and nothing else: indices come from the batch.
+// The kernels are those of sgd: plain vector loads and stores. An element that they read twice
+// may differ between the two, which costs accuracy and nothing else: indices come from the batch.
 double step(const Model& model, ModelContext& context, const Batch& batch, float learning_rate,
             std::span<float> w) {
   const RacyRegion racy;
   return model.step(context, batch, learning_rate, w.data());
 }
 
-// Element by element, so that what others add to a model meanwhile is lost in that element alone.
+// Element by element, so that a concurrent write to a model is lost in that element alone.
 void average(std::span<const std::span<float>> models) {
   const auto count = static_cast<float>(models.size());
   for (std::size_t i = 0; i < models.front().size(); ++i) {

@@ -1,11 +1,11 @@
-// slide: an output layer of very many labels, of which a sample scores and moves the active ones
-// alone: the true ones, and those that hash tables over the layer's rows hold near its activations.
+// slide: an output layer of very many labels. A sample scores and moves only its active labels: the
+// true ones, and those that hash tables over the layer's rows find near its activations.
 //
 // Paper:      Chen, Medini, Farwell, Gobriel, Tai, Shrivastava, "SLIDE: in defense of smart
 //             algorithms over hardware acceleration for large-scale deep learning systems", MLSys
 //             2020, arXiv 1903.03129; the CPU baseline of 000 section 5.
-// Implements: S_i = true labels u retrieved(A_i) u fill;  p_i = softmax over S_i of W_l . A_i + b_l;
-//             gradient (p_il - [l true]/|true|) / b, of the rows that are active alone;  Adam on the
+// Implements: S_i = true labels u retrieved(A_i) u fill;  p_i = softmax over S_i of W_l . A_i +
+//             b_l;  gradient (p_il - [l true]/|true|) / b, of the active rows alone;  Adam on the
 //             touched rows (optimizer/row_adam.hpp).
 // Symbols:    A_i activations of the hidden layer, b --batch-size, lr --learning-rate, K
 //             --hash-codes, L --hash-tables, m --bin, N0 --rehash.
@@ -19,11 +19,11 @@
 //             last one, of training: train_recall: share of true labels, train_random,
 //             train_retrieved, train_entries: of buckets, train_blind}.
 // Deviations: one hidden layer. The program races within a batch; this form has no race (--devices
-//             cpu:N, parts/slide_state.hpp). Several workers are Hogwild: model, moments, tables and
-//             the count of batches are shared, batches are not; in sim they land whole (bounded
-//             delay). The program's Adam moves all rows in every batch (--lazy dense). The loss of a
-//             step is that over the active labels. Under --charge a batch is charged for the
-//             share of labels that the tables lead to here, of the full number.
+//             cpu:N, parts/slide_state.hpp). Several workers are Hogwild: model, moments, tables
+//             and the count of batches are shared, batches are not; in sim they land whole (bounded
+//             delay). The program's Adam moves all rows in every batch (--lazy dense). The loss of
+//             a step is that over the active labels. Under --charge a batch is charged for the
+//             share of labels that the tables retrieve here, of the full number.
 
 #include <nlohmann/json.hpp>
 
@@ -34,7 +34,7 @@
 namespace hetsgd {
 namespace {
 
-// Event "recall", of the probed samples and of what was learnt since the last one.
+// Event "recall", for the probed samples and for the training since the last event.
 nlohmann::json recall_event(std::uint64_t samples, std::size_t labels, const ProbedRecall& probed,
                             const Retrieval& learnt) {
   const auto ratio = [](std::uint64_t part, std::uint64_t whole) {
@@ -59,7 +59,7 @@ nlohmann::json recall_event(std::uint64_t samples, std::size_t labels, const Pro
           {"train_blind", learnt.blind}};
 }
 
-// One worker, of as many cores as its device has.
+// One worker, with as many cores as its device has.
 class SlideWorker {
  public:
   SlideWorker(Worker& self, const SlideOptions& options)
@@ -79,7 +79,7 @@ class SlideWorker {
   void train() {
     while (self_.running()) {
       if (const auto rehash = state_->begin_rehash()) make_tables(*rehash);
-      index_ = state_->index();  // others go on with the old ones meanwhile
+      index_ = state_->index();  // others use the old ones meanwhile
       step();
       evaluate();
     }
@@ -93,7 +93,7 @@ class SlideWorker {
     const std::span<float> W = w().subspan(shape.weight, shape.labels * shape.hidden);
     std::vector<float> own;
     std::optional<LabelIndex> made;
-    index_ = nullptr;  // one set of tables in memory, if nobody else has the old one
+    index_ = nullptr;  // one set of tables in memory, if no other worker has the old one
     self_.endpoint().compute_in_place(
         pass_.index_work(), ComputeKind::vector,
         {.in_place = [&] { made = rows_.index_in_place(rehash, w()); },
@@ -141,7 +141,7 @@ class SlideWorker {
     self_.observe("staleness", static_cast<std::int64_t>(staleness));
   }
 
-  // Rows catch up on the clock; those that others touch meanwhile, off it.
+  // Rows catch up on the clock; rows that others touch meanwhile catch up off it.
   void evaluate() {
     if (!self_.evaluation_due() || !state_->begin_catch_up()) return;
     const auto catch_up = [&] { rows_.catch_up_all(w()); };
@@ -188,7 +188,8 @@ class Slide final : public Algorithm {
 
   void worker(Worker& self) const override { SlideWorker(self, o_).train(); }
 
-  // The model and two moments, of all workers; layer 0 twice and, in sim, rows of a batch.
+  // Vectors: the model and two moments, shared by all workers; layer 0 twice and, in sim, rows of a
+  // batch.
   double model_vectors(const Plan& plan) const override { return 1 + 3.0 / plan.workers; }
 
  private:

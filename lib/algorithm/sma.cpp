@@ -1,6 +1,6 @@
 // sma: synchronous model averaging, the algorithm of CROSSBOW. Many learners, several per device if
 // it pays, train replicas on small batches of their own; after every batch each replica is pulled
-// towards a central average model, which takes up what they pull and moves on with momentum.
+// towards a central average model, which moves by these pulls and by momentum.
 // easgd: elastic averaging SGD, synchronous: the same without momentum, every tau iterations.
 //
 // Paper:      002, algorithm 1 (sma), algorithm 2 (parts/learner_tuner.hpp), figure 6
@@ -15,7 +15,7 @@
 //             --tuner-threshold (of algorithm 2), lr --learning-rate, b --batch-size (a learner's).
 // Cost:       one all_reduce of n elements per iteration (easgd: every tau iterations), behind the
 //             batch with --overlap: c_j depends on the w_j before the step alone, so the sum over
-//             devices travels during the step. Of memory 2 l + 3 vectors of n elements on a device;
+//             devices travels during the step. Memory: 2 l + 3 vectors of n elements on a device;
 //             with auto a few numbers per tuner decision.
 // Records:    event "learners" {learners, alpha, vector_bytes, throughput_per_s: batches, of each
 //             device} at the start and at every decision of the tuner; event "restart" {samples,
@@ -115,7 +115,7 @@ class Learners {
     });
   }
 
-  // This device's part of sum_j c_j, c_j = alpha d_j, of those that are averaged with z.
+  // This device's part of sum_j c_j, c_j = alpha d_j, over the learners that are averaged with z.
   void sum_corrections() {
     const std::size_t averaged = hierarchical() ? 1 : w_.size();
     self_.compute_vectors(3 * static_cast<double>(averaged) - 1, [&] {
@@ -159,7 +159,7 @@ class Learners {
     self_.momentum_merge(sum_, o_.mu, z_, z_prev_);
   }
 
-  // What learner j is averaged with: z, or the device's reference model, learner 0's replica.
+  // The partner of learner j's averaging: z, or the device's reference model, learner 0's replica.
   const Buffer& partner(std::size_t j) const { return hierarchical() && j > 0 ? w_.front().w : z_; }
   double rate(std::size_t j) const { return hierarchical() && j > 0 ? local_alpha_ : alpha_; }
   bool hierarchical() const { return o_.averaging == SmaAveraging::hierarchical; }
@@ -179,7 +179,7 @@ class Learners {
   }
 
   // --- rounds -----------------------------------------------------------------------------------
-  // tau, or less where the budget ends.
+  // tau, or fewer if the budget ends before.
   std::uint64_t iterations_until_average() const {
     const std::uint64_t budget = self_.plan().max_samples;
     if (budget <= samples_) return o_.tau;
@@ -219,7 +219,7 @@ class Learners {
   }
 
   // --- algorithm 2, lines 4 to 8 ----------------------------------------------------------------
-  // Every device decides for itself and tells the others.
+  // Every device decides for itself and sends its decision to the others.
   void tune() {
     if (!o_.tunes() || measured_ < o_.tuner_every) return;
     struct Decision {
@@ -255,7 +255,7 @@ class Learners {
     measured_ = 0;
   }
 
-  // One that goes leaves what it has learnt in z.
+  // A removed learner leaves what it has learnt in z.
   void resize(int learners) {
     const auto m = static_cast<std::size_t>(learners);
     if (w_.size() > m) w_.resize(m);
@@ -313,7 +313,8 @@ class Learners {
   bool warned_ = false;
 
   std::uint64_t samples_ = 0;         // of all learners, at the current iteration
-  std::uint64_t samples_before_ = 0;  // the round before: what was measured by then all know
+  // the round before: all workers know the measurements up to then
+  std::uint64_t samples_before_ = 0;
   std::size_t rate_steps_ = 0;        // steps of the learning rate so far
   std::uint64_t rate_step_at_ = 0;    // the last one, in samples
 

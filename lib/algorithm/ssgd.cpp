@@ -15,8 +15,8 @@
 //             link; adasum: see adasum.cpp. With --overlap as many all_reduces as buckets, which
 //             the backward pass of the layers below hides as far as it lasts.
 // Records:    adasum: event "orthogonality", see adasum.hpp.
-// Deviations: each worker has a batch of its own, as with Horovod in papers 001 and 004. TensorFlow in
-//             paper 000 splits one batch over the workers, which is --per-worker-batch split.
+// Deviations: each worker has a batch of its own, as with Horovod in papers 001 and 004. TensorFlow
+//             in paper 000 splits one batch over the workers, which is --per-worker-batch split.
 //             --overlap is not the default, though Horovod overlaps: it changes no number but
 //             times. The delays that a straggler scenario adds to an iteration come before its
 //             first bucket is sent, so that no communication hides behind them.
@@ -38,9 +38,9 @@ namespace hetsgd {
 // The sum of the workers' gradients behind the backward pass, as Horovod and PyTorch's
 // DistributedDataParallel make it.
 //
-// The backward pass completes the gradient in parts, the output layer's first. Parts that follow
-// each other are fused into buckets of at most so many bytes; a larger part is a bucket by itself,
-// for none is cut. As soon as a bucket is there its all_reduce starts, and goes on while the parts
+// The backward pass completes the gradient in parts, the output layer's first. Consecutive parts
+// are fused into buckets of at most bucket_bytes bytes. A larger part is a bucket by itself, since
+// none is cut. As soon as a bucket is complete its all_reduce starts, and runs while the parts
 // below are computed. The all_reduces are made one after the other.
 //
 //   compute   | forward, bucket 0 | bucket 1 | bucket 2 |            | update |
@@ -52,10 +52,11 @@ namespace hetsgd {
 // Source: Sergeev, Del Balso, Horovod, 2018 (tensor fusion: 64 MB); Li et al., PyTorch Distributed,
 // VLDB 2020, section 3.2.3.
 
-// Belongs to one worker, and is the same on all: its calls are collective. A group of several.
+// Belongs to one worker of several. It has the same buckets on all workers, and its calls are
+// collective.
 class OverlappedSum {
  public:
-  // bucket_bytes: as they are charged, which under --charge is of the full-size model.
+  // bucket_bytes: charged bytes, which under --charge are those of the full-size model.
   OverlappedSum(Worker& self, std::uint64_t bucket_bytes) {
     const Model& model = self.model();
     const auto most = static_cast<double>(bucket_bytes);
@@ -90,7 +91,7 @@ class OverlappedSum {
 
  private:
   std::vector<Extent> parts_, elements_;  // by bucket
-  std::vector<Pending> sums_;             // gone before the replica whose memory they use
+  std::vector<Pending> sums_;             // destroyed before the replica whose memory they use
 };
 
 namespace {
@@ -103,7 +104,7 @@ struct PushGradient {
 };
 struct PullParameters {};
 
-// Central storage: waits for all gradients, adds them in rank order, updates, answers everybody.
+// Central storage: waits for all gradients, adds them in rank order, updates, answers all.
 class CentralStore final : public Service<PushGradient, PullParameters> {
  public:
   explicit CentralStore(const ServerStart& start)
@@ -210,7 +211,7 @@ class Ssgd final : public Algorithm {
     self.apply(replica, lr);
   }
 
-  // Central: the server makes it.
+  // Central: the server makes the update.
   static void push_and_pull(Worker& self, ServiceClient<PushGradient, PullParameters>& store,
                             Replica& replica, double lr) {
     store.call({lr}, replica.gradient.flat.span(), replica.w.span());
@@ -244,7 +245,7 @@ class Ssgd final : public Algorithm {
         "leave out one of the two");
   }
 
-  // Tables that are exchanged are updated by apply(), which a server or Adasum's step is in place of.
+  // Exchanged tables are updated by apply(), which a server or Adasum's step replaces.
   void check_tables(const Plan& plan) const {
     if (!plan.sharded_tables) return;
     const char* const found = overlap_                       ? "--overlap"

@@ -2,18 +2,18 @@
 // the slowest worker is at most s iterations behind; so no gradient is ever older than a bound.
 //
 // Paper:      Ho et al. 2013 (cited in 003 section 2).
-// Implements: worker at clock c (iterations that it has pushed) goes on when min_m c_m >= c - s,
+// Implements: worker at clock c (iterations that it has pushed) continues when min_m c_m >= c - s,
 //             and reads then, at the clock boundary; the server applies each push at once.
 // Symbols:    s --staleness, c a worker's clock, m the workers that still train.
 // Cost:       as asgd; the answer to a push may be deferred.
-// Records:    as asgd; histogram "lead": c - min_m c_m of a worker when it goes on, at most s.
+// Records:    as asgd; histogram "lead": c - min_m c_m of a worker when it continues, at most s.
 // Deviations: as asgd; the server has one copy of the parameters, so a read sees everything applied
 //             so far and not only the clocks up to c - s; caches of workers are left out.
 //
 // Learning rate: every push is an update of its own. With s = 0 a read at clock c sees exactly the
 // pushes of all clocks below c: w <- w - lr sum_m g_m, which is ssgd with --per-worker-batch full
 // (the mean over the global batch of P b samples) at the learning rate P lr, the linear scaling of
-// lr to that batch. So one number suits asgd, ssp and, times P, ssgd.
+// lr to that batch. So one learning rate suits asgd, ssp and, times P, ssgd.
 
 #include <fmt/format.h>
 
@@ -60,8 +60,8 @@ class StaleServer final : public ParameterServer {
     if (--at->second == 0) training_.erase(at);
   }
 
-  // Answers, in order of arrival, all who may go on: those who came before the last one only if the
-  // slowest worker has moved.
+  // Answers, in order of arrival, all workers that may continue. Workers that came before the last
+  // one may continue only if the slowest worker has moved.
   void let_go() {
     if (waiting_.empty() || training_.empty()) return;
     const std::uint64_t slowest = training_.begin()->first;
@@ -95,7 +95,8 @@ class Ssp final : public Algorithm {
         .range(0, kLargestRound);
   }
 
-  // Who waits for the bound goes on with a lead of s.
+  // A worker that waited for the bound continues with a lead of s, so a smaller maximum means no
+  // waits.
   std::vector<std::string> remarks(const Histograms& histograms) const override {
     const auto lead = histograms.find("lead");
     if (lead == histograms.end() || lead->second.empty()) return {};

@@ -1,5 +1,5 @@
-// The stages of training with sharded tables, by which times are reported (workers[].stages of the
-// result) and charged (--charge).
+// The stages of training with sharded tables. Times are reported (workers[].stages of the result)
+// and charged (--charge) by stage.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ enum class Stage {
 inline constexpr std::array<std::string_view, 10> kStageNames = {
     "ids", "sfp", "f_exchange", "fp", "bp", "b_exchange", "sbp", "all_reduce", "opt", "stall"};
 
-// Of one worker, by Stage: its own time in computing stages, the time from begin to end of
-// exchanges, whichever of its processes makes them.
+// Times of one worker, by Stage: its own time in computing stages, and the time from begin to end
+// of exchanges, whichever of its processes makes them.
 class StageTimes {
  public:
   Seconds& operator[](Stage stage) { return times_[static_cast<std::size_t>(stage)]; }

@@ -1,13 +1,13 @@
-// sven: embedding tables sharded over the workers, rows and their gradients exchanged by an
-// asynchronous all_to_all, and the stages of neighbouring batches at the same time. Dense parameters
-// are never stale; rows are read up to L + 1 updates late, always the same number, so that a run's
-// result does not depend on its timing.
+// sven: embedding tables are sharded over the workers, an asynchronous all_to_all exchanges rows
+// and their gradients, and the stages of neighbouring batches overlap. Dense parameters are never
+// stale; rows are read up to L + 1 updates late, always the same number, so that a run's result
+// does not depend on its timing.
 //
 // Paper:      004 chapter 6 (Sven).
 // Implements: figure 6.2 and equations 6.1 and 6.2. For batch k: ids; SFP gather of rows at their
-//             owners; fA2A rows to the requesters; FP, BP dense forward and backward; AR all_reduce of
-//             the dense gradient; opt dense update; bA2A sums of rows' gradients to the owners; SBP
-//             update of rows.
+//             owners; fA2A rows to the requesters; FP, BP dense forward and backward; AR all_reduce
+//             of the dense gradient; opt dense update; bA2A sums of rows' gradients to the owners;
+//             SBP update of rows.
 //               none, input   ids(k) SFP(k) fA2A(k) FP(k) BP(k) AR(k) opt(k) bA2A(k) SBP(k), (6.1);
 //                             with input the ids are prepared ahead by processes of their own
 //               full          interval k, (6.2), L batches looked up before the first:
@@ -17,14 +17,14 @@
 //                               3 (red)     AR(k)                   SBP(k-1)
 //                               end                                 opt(k)
 // Symbols:    L --lookahead, b --batch-size (of each worker, or split over them), P workers.
-// Cost:       per iteration two all_to_alls of the rows that a batch asks for, one of their numbers,
-//             one all_reduce of the dense gradient. Time of an interval: none the sum of all stages,
-//             full max(SFP + FP, bA2A) + max(BP, fA2A) + max(AR, SBP) + opt.
-// Records:    histogram "staleness", one count for each batch that a worker looks up: row updates of
-//             earlier batches that it does not see. workers[].stages.
-// Deviations: L = 2 and the bA2A one interval after BP are read from the text's iteration numbers and
-//             its staleness of three; in (6.2) the two all_to_alls stand the other way round, as in
-//             the figure's colours. --join data (ours) waits only for what a stage needs. A
+// Cost:       per iteration two all_to_alls of the rows that a batch asks for, one of their row
+//             numbers, one all_reduce of the dense gradient. Time of an interval: none the sum of
+//             all stages, full max(SFP + FP, bA2A) + max(BP, fA2A) + max(AR, SBP) + opt.
+// Records:    histogram "staleness", one count for each batch that a worker looks up: row updates
+//             of earlier batches that it does not see. workers[].stages.
+// Deviations: L = 2 and the bA2A one interval after BP are read from the text's iteration numbers
+//             and its staleness of three; in (6.2) the two all_to_alls have the reverse order, as
+//             in the figure's colours. --join data (ours) waits only for what a stage needs. A
 //             measurement sees the dense part after opt(k) and rows after SBP(k-1): the pipeline is
 //             not drained for it, nor at the end. With L = 0 the rows of batch k are exchanged in
 //             stage 1, before FP(k).

@@ -21,8 +21,8 @@ Worker::Worker(Endpoint& endpoint, Run& run)
   context_->upcoming = [this] { return batches_.upcoming(); };
 }
 
-// Computing, sending and waiting all add to the breakdown; where nothing was added since the last
-// call the loop's body has done nothing that could ever end the run.
+// Computing, sending and waiting all add to the breakdown. If nothing was added since the last
+// call, the loop's body has done nothing that could ever end the run.
 void Worker::count_idle_call() {
   constexpr int kLimit = 1'000'000;
   const TimeBreakdown& spent = endpoint_.time_breakdown();
@@ -75,20 +75,21 @@ void Worker::make_gradient(Replica& replica) {
   if (replica.gradient.flat.size() == 0) replica.gradient = make_gradient();
 }
 
-// As the model wants it: outside their touched rows the row-sparse blocks are zero.
+// Zeroes the row-sparse blocks outside their touched rows, as the model requires.
 void Worker::clear_foreign_rows(Replica& replica, Device& device) {
   if (!std::exchange(replica.gradient_is_dense, false)) return;
   clear_rows(model(), device, replica.gradient);
 }
 
-// Made anew for another number: with it changes what each stream has of the device.
+// Another number of replicas needs new streams, because it changes each stream's share of the
+// device.
 void Worker::make_streams(std::size_t replicas) {
   if (started_.size() == replicas) return;
   stream_contexts_.clear();
   streams_ = device().streams(replicas);
   for (std::size_t s = 0; s < streams_->count(); ++s) {
     stream_contexts_.push_back(model().make_context(streams_->device(s)));
-    // Streams that copy batches are as many as the replicas.
+    // If streams copy batches, there is one for each replica, so stream s serves learner s.
     if (!streams_->device(s).stages_copies()) continue;
     stream_contexts_[s]->upcoming = [this, s] { return batches_.upcoming(s); };
   }
@@ -192,7 +193,7 @@ void Worker::compute_losses(std::span<Replica> replicas, std::span<const Batch> 
   endpoint_.compute(work, ComputeKind::step, [&] { streams_->run(m, begin, end); });
 }
 
-// What compute_losses() left to do.
+// Makes the updates that compute_losses() has left.
 void Worker::update(std::span<Replica> replicas, double lr) {
   if (fused()) return;
   double passes = 0;

@@ -12,8 +12,8 @@ WorkerTables::WorkerTables(Endpoint& endpoint, Run& run, TableSet& set)
 
 void WorkerTables::begin_serving() {
   if (!run_.plan().served_tables) return;
-  // What a fitted charge gives is a stage's time for the batches of all workers; a companion serves
-  // one of them at a time.
+  // A fitted charge is a stage's time for the batches of all workers. A companion serves one
+  // worker's batch at a time, so it is charged a share of that time.
   const auto charged = [&run = run_, workers = endpoint_.size()](Stage stage) {
     return [&run, workers, stage](const Work& tables) {
       Work work = run.costs().stage_work(stage, {}, tables);

@@ -1,6 +1,5 @@
-// Initial rows of embedding tables: a pure function of (seed, field, value), so that a row begins
-// alike wherever it lies, in a replica's flat vector or in any rank's shard, and whenever it is
-// made.
+// Initial rows of embedding tables: a pure function of (seed, field, value). So a row begins alike
+// wherever it lies, in a replica's flat vector or in any rank's shard, and whenever it is made.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +11,18 @@
 
 namespace hetsgd {
 
-// What the source writes for each category, of all fields (CategoricalFields::value): a view, with
-// what keeps it. Empty: values were hashed, and a category's number within its field stands for it.
+// The values of all categories as the source writes them, over all fields
+// (CategoricalFields::value): a view and its owner. Empty: values were hashed, and a category's
+// index within its field stands for its value.
 struct CategoryValues {
   std::span<const std::uint32_t> value = {};
   std::shared_ptr<const void> owner = {};
 };
 
-// What stands for row r of a table: its field and its value. Without fields: field 0, value r.
+// The key of each row r of a table: its field and its value. Without fields: field 0, value r.
 struct RowKeys {
-  std::vector<std::uint32_t> first = {};  // of each field, and their number; ascending
+  // first row of each field, then the number of rows; ascending
+  std::vector<std::uint32_t> first = {};
   CategoryValues values = {};
 
   std::uint32_t field_of(std::uint32_t row) const {
@@ -35,7 +36,8 @@ struct RowKeys {
   }
 };
 
-// The law of a table: N(0, std), truncated at 2 std, in the first `drawn` columns, 0 in the others.
+// The initial law of a table: N(0, std), truncated at 2 std, in the first `drawn` columns; 0 in the
+// others.
 struct TableRows {
   RowKeys keys;
   std::uint64_t seed = 1;
@@ -43,7 +45,7 @@ struct TableRows {
   std::size_t drawn = 0;
 
   // to[0 .. end - begin) <- columns [begin, end) of row `row` of field `field`. Any split into
-  // columns gives the same numbers. Instantiated for float, which rounds the double value, and
+  // columns gives the same values. Instantiated for float, which rounds the double value, and
   // double. Thread-safe.
   template <class Real>
   void make(std::uint32_t field, std::uint32_t row, std::size_t begin, std::size_t end,

@@ -1,4 +1,5 @@
-// The layout of parameters, and their initial values: truncated normal numbers, one 32-bit random word each.
+// The layout of parameters, and their initial values: truncated normal numbers, one 32-bit random
+// word each.
 #include "model/layout.hpp"
 
 #include <cmath>

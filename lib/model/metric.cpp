@@ -87,9 +87,10 @@ class BinaryAccuracy final : public Metric {
   bool fields_;  // of click-through data, where it says little: few rows are positive
 };
 
-// The mean of the predicted probabilities over the share of positive rows: 1 is right, above 1 is
-// too many clicks promised (He and others, Practical Lessons from Predicting Clicks on Ads at
-// Facebook, ADKDD 2014, section 2). Neither more nor less is better, so its best is the least.
+// The mean of the predicted probabilities over the share of positive rows: 1 is right, above 1
+// predicts too many clicks (He and others, Practical Lessons from Predicting Clicks on Ads at
+// Facebook, ADKDD 2014, section 2). Neither higher nor lower is better, so its best value is the
+// lowest.
 class Calibration final : public Metric {
  public:
   std::string key() const override { return "calibration"; }
@@ -129,7 +130,7 @@ class Auc final : public Metric {
   }
 };
 
-// The mean of the objective over all rows; of binary data the log loss.
+// The mean of the objective over all rows; with binary data this is the log loss.
 class MeanLoss final : public Metric {
  public:
   std::string key() const override { return kTestLoss; }
@@ -190,8 +191,8 @@ bool higher_is_better(std::string_view name) {
 
 namespace {
 
-// A number above whose lowest bit scores have their order, with the class in that bit. A score that
-// is no number ranks below all others.
+// An integer with the order of the scores above its lowest bit, and the class in that bit. NaN
+// ranks below all other scores.
 std::uint64_t ranked(float score, bool positive) {
   if (std::isnan(score)) score = -std::numeric_limits<float>::infinity();
   constexpr std::uint32_t kSign = 0x80000000U;

@@ -1,5 +1,5 @@
-// Metrics: what a measurement on the test set says of a model, each an object that knows its key in
-// the result, whether more is better, and what it needs of the scores.
+// Metrics: how good a model is on the test set. Each metric is an object that knows its key in the
+// result, whether more is better, and which scores it needs.
 //
 // A metric is a ratio of sums over rows, or a function of all scores. Sums are formed per chunk of
 // rows and added in chunk order, so that the number of threads never changes a bit.
@@ -25,9 +25,9 @@
 
 namespace hetsgd {
 
-// Some rows with their scores: those of one chunk, or of the whole test set. Refers to host memory
-// of the measurement. A row has as many labels in `top` as the metric that asks for the most; one
-// that wants fewer takes the first of them.
+// Some rows with their scores: the rows of one chunk, or of the whole test set. Refers to host
+// memory of the measurement. A row has as many labels in `top` as the most demanding metric needs;
+// a metric that needs fewer takes the first of them.
 struct ScoredRows {
   std::size_t k = 0;                      // 0: not asked for
   std::span<const std::uint32_t> top{};   // [rows x k] best labels, the best first
@@ -35,7 +35,7 @@ struct ScoredRows {
   std::span<const std::uint8_t> truth{};  // [rows] beside them: 1 = the row has a label
 };
 
-// A metric's sums over rows, zero at first; which sum is what is the metric's own affair.
+// A metric's sums over rows, zero at first. Each metric defines what its sums mean.
 using MetricSums = std::array<double, 2>;
 
 class Metric {
@@ -43,33 +43,34 @@ class Metric {
   virtual ~Metric() = default;
   virtual std::string key() const = 0;  // in the result and in targets: "p1"
   virtual bool higher_is_better() const { return true; }
-  // Whether models of such data have it.
+  // Whether the metric applies to models of such data.
   virtual bool applies(const DataShape& data) const = 0;
-  // Why these test rows do not show it, "all test rows are of one class, expected both"; "": they
-  // do.
+  // Why these test rows cannot show the metric, for example "all test rows are of one class,
+  // expected both"; empty: they can.
   virtual std::string why_not(const DatasetTotals& test) const;
 
-  // What it needs: the k best labels of each row (0: none), or the row's only score.
+  // The scores that it needs: the k best labels of each row (0: none), or the row's only score.
   virtual std::size_t best_labels() const { return 0; }
   virtual bool needs_score() const { return false; }
 
-  // sums += what these rows, the batch of a chunk with the sum of their losses, add.
+  // sums += the contribution of these rows. `batch` holds the rows of a chunk, `loss` the sum of
+  // their losses.
   virtual void add(const Batch& batch, const ScoredRows& rows, double loss,
                    MetricSums& sums) const = 0;
-  // From the sums over `n` rows, and the scores of all of them (empty: nobody needs them). Empty:
-  // these rows do not show it.
+  // The metric from the sums over `n` rows and the scores of all of them (`all` is empty if no
+  // metric needs them). Returns none if these rows cannot show the metric.
   virtual std::optional<double> value(const MetricSums& sums, double n,
                                       const ScoredRows& all) const = 0;
 };
 
-// All metrics, the most telling first; the loss comes last. Several with the same key apply to
+// All metrics, the most informative first; the loss comes last. Metrics with the same key apply to
 // different data.
 const std::vector<const Metric*>& metrics();
-// Those that models of such data have.
+// The metrics of models of such data.
 std::vector<const Metric*> metrics_of(const DataShape& data);
 // The keys of all metrics, and "train_loss", which training itself measures.
 const std::vector<std::string>& metric_names();
-// Whether more is better of the metric, which must exist.
+// Whether higher values of this metric are better. The metric must exist.
 bool higher_is_better(std::string_view metric);
 
 // Key of the objective's mean over all rows: every measurement has it.

@@ -201,7 +201,7 @@ class Mlp : public BasicModel<Real> {
   Pointer bias(Pointer w, std::size_t layer) const {
     return w + this->layout().blocks[2 * layer + 1].offset;
   }
-  // Of a layer below the output layer: its ReLU and its own products.
+  // Work of the backward pass of a layer below the output layer: its ReLU and its own products.
   Work backward_work(const BatchShape& batch, std::size_t layer) const {
     constexpr double kBytes = 4;
     const double n = batch.samples, z = batch.nonzeros;
@@ -311,8 +311,8 @@ class Mlp : public BasicModel<Real> {
     return loss;
   }
 
-  // From D, the gradient of the layer's sums: that of the activation below, then that of its own
-  // parameters (in this order: the sink may be the weights).
+  // From D, the gradient of the layer's sums: first the gradient of the activation below, then that
+  // of its own parameters. The order matters, because the sink may be the weights.
   void backward(MlpContext<Real>& scratch, const Batch& batch, const Real* w, std::size_t layer,
                 const Real* D, Sink<Real> sink) const {
     BasicDevice<Real>& device = scratch.device();

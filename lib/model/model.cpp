@@ -48,7 +48,8 @@ void BasicModelContext<Real>::stage(const Batch& batch) {
   staged_ = ahead ? ahead_ : bring(batch);
 }
 
-// What the kernels under way read stays good until they are through.
+// Copies the upcoming batch into buffers of its own, so the memory that running kernels read stays
+// valid until they end.
 template <class Real>
 void BasicModelContext<Real>::stage_ahead() {
   if (!upcoming || !device_.stages_copies()) return;
@@ -89,7 +90,7 @@ void BasicModel<Real>::check(const Batch& batch) const {
   HETSGD_CHECK(data_.task == Task::binary || batch.data().label_count <= data_.label_count);
 }
 
-// call(), and if the device has no room for it: which batch size does have room.
+// Runs call(). If the device has no room for it, the error names a batch size that fits.
 template <class Real>
 template <class Call>
 auto BasicModel<Real>::fitting(const Context& context, const Batch& batch, const Call& call) const {
@@ -97,7 +98,7 @@ auto BasicModel<Real>::fitting(const Context& context, const Batch& batch, const
     return call();
   } catch (const MemoryError& error) {
     const auto available = static_cast<double>(error.available() + context.batch_bytes());
-    // Memory is taken with a quarter to spare, and in pieces that leave gaps.
+    // Buffers take a quarter more than they need, and allocations leave gaps: hence the factor 1.5.
     const double fits = std::floor(available / (1.5 * sample_bytes(batch.shape())));
     if (fits >= static_cast<double>(batch.size())) throw;
     const std::string what =
@@ -150,7 +151,7 @@ DeferredSum BasicModel<Real>::start_parts(Context& context, const Batch& batch, 
   });
 }
 
-// The loss is read last: that waits for the device.
+// The loss is read last, because reading it waits for the device.
 template <class Real>
 double BasicModel<Real>::finish(Context& context, const Batch& batch, DeferredSum loss) const {
   return fitting(context, batch, [&] {
@@ -362,7 +363,7 @@ template <class Real>
 void apply_gradient(const BasicModel<Real>& model, BasicDevice<Real>& device,
                     const BasicGradient<Real>& g, Real learning_rate, Real* w) {
   const Layout& layout = model.layout();
-  std::size_t begin = 0;  // of the dense blocks at hand: one call for all that are neighbours
+  std::size_t begin = 0;  // of a run of neighbouring dense blocks, which is one call
   const auto add_dense = [&](std::size_t end) {
     if (begin == end) return;
     device.axpby(end - begin, -learning_rate, g.flat.data() + begin, Real(1), w + begin);

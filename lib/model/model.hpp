@@ -48,17 +48,18 @@ struct DataShape {
   Index label_count = 0;
   Task task = Task::multilabel;
   Index dense_columns = 0;
-  std::vector<Index> first_category{};  // of each field, and their number; empty: no fields
-  ImageShape image{};                   // of the samples; empty: they are none
-  Index frame_numbers = 0;              // of a frame of sequences; 0: they are none
-  CategoryValues category_values{};     // what initial rows of a table are made of
+  // first category of each field, then their number; empty: no fields
+  std::vector<Index> first_category{};
+  ImageShape image{};                   // shape of the samples; empty: they are no images
+  Index frame_numbers = 0;              // elements of a frame of sequences; 0: no sequences
+  CategoryValues category_values{};     // values that determine the initial rows of a table
 
   static DataShape of(const Dataset& data);
-  // That of a training and a test set together.
+  // The shape of a training and a test set together.
   static DataShape of(const Dataset& train, const Dataset& test);
   std::size_t fields() const { return first_category.empty() ? 0 : first_category.size() - 1; }
   Index categories() const { return first_category.empty() ? 0 : first_category.back(); }
-  // Scores of a sample: one for each label; Task::binary: one.
+  // Scores of a sample: one for each label, or a single one for Task::binary.
   std::size_t outputs() const { return task == Task::binary ? 1 : label_count; }
 };
 
@@ -77,15 +78,15 @@ struct BasicGradient {
 };
 using Gradient = BasicGradient<float>;
 
-// [begin, end), of parts of a gradient or of elements of the flat vector.
+// A range [begin, end) of parts of a gradient, or of elements of the flat vector.
 struct Extent {
   std::size_t begin = 0, end = 0;
   std::size_t size() const { return end - begin; }
 };
 
-// Where a backward pass puts the gradient: to <- beta to + alpha gradient, dense blocks; to <- to +
-// alpha gradient, touched rows of row-sparse ones. A gradient is (g, 1, 0) with row-sparse blocks
-// zero before, a step (w, -lr, 1).
+// Where a backward pass puts the gradient: to <- beta to + alpha gradient in dense blocks; to <- to
+// + alpha gradient in touched rows of row-sparse blocks. A gradient uses (g, 1, 0) with row-sparse
+// blocks zeroed before; a step uses (w, -lr, 1).
 template <class Real>
 struct Sink {
   Real* to;
@@ -93,14 +94,15 @@ struct Sink {
   Real beta;
 };
 
-// Numbers, and of how many training rows they are made; none: there are none.
+// Size of the statistics that scoring needs, and the number of training rows they are estimated
+// from. Zero if the model needs none.
 struct ScoringStatistics {
   std::size_t numbers = 0;
   std::uint64_t samples = 0;
 };
 
-// Scratch memory for one computation at a time; grows to the largest batch. A model derives its
-// own, which is of use to that model alone.
+// Scratch memory for one computation at a time; grows to the largest batch. A model derives its own
+// context, which only that model can use.
 template <class Real>
 class BasicModelContext : NonCopyable {
  public:
@@ -109,33 +111,34 @@ class BasicModelContext : NonCopyable {
 
   BasicDevice<Real>& device() const { return device_; }
 
-  // Says which batch the next call will be about (null: not known), so that its way to a GPU hides
-  // behind this call's kernels: asked when they have all been launched and the result is not there
-  // yet. The batch must live until the next call. A wrong answer costs a copy. Not asked on CPUs.
+  // Says which batch the next call will use (null: not known), so that its transfer to a GPU
+  // overlaps with this call's kernels. It is called after all kernels have been launched and before
+  // the result is there. The batch must live until the next call. A wrong answer costs a copy. CPUs
+  // never call it.
   std::function<const Batch*()> upcoming;
 
-  // What BasicModel::estimate_statistics() has made of training rows at the parameters that are
-  // scored; empty: a model that needs some takes those of the batch at hand.
+  // Statistics that BasicModel::estimate_statistics() has made of training rows at the scored
+  // parameters. Empty: a model that needs some takes the statistics of the current batch.
   std::span<const Real> statistics;
 
   // --- for models --------------------------------------------------------------------------------
-  // Brings the batch to the device, or takes what stage_ahead() has brought if that was this batch:
-  // the same data set and the same rows. A CPU device reads the data set in place.
+  // Brings the batch to the device. If stage_ahead() has brought the same rows of the same data
+  // set, uses these. A CPU device reads the data set in place.
   void stage(const Batch& batch);
-  // The upcoming batch, while the device works on this one: all of this call's kernels have been
-  // launched.
+  // Brings the upcoming batch while the device works on this one. All of this call's kernels must
+  // have been launched.
   void stage_ahead();
-  // The batch at hand, as the device reads it.
+  // The current batch, as the device reads it.
   const SparseRows<Real>& features() const { return staged_.features; }
   const FieldRows<Real>& fields() const { return staged_.fields; }
   const SparseRows<Real>& labels() const { return staged_.labels; }
 
-  // Made at the first call; all calls of one context have the same count, that of its model's
+  // Made at the first call. All calls of one context have the same count: the number of its model's
   // features or categories.
   TouchedRows& touched(Index count);
   BasicBuffer<Real> output;  // [batch x outputs], for a model that has all scores in memory at once
 
-  // Device memory that a smaller batch would need less of.
+  // Bytes of device memory that grow with the batch.
   virtual std::size_t batch_bytes() const { return output.size() * sizeof(Real); }
 
  private:
@@ -147,7 +150,7 @@ class BasicModelContext : NonCopyable {
 
   BasicDevice<Real>& device_;
   Staged staged_, ahead_;
-  // The batch that was staged ahead, as it was then.
+  // The batch that was staged ahead, as it was at that time.
   const Dataset* ahead_data_ = nullptr;  // null: none
   std::vector<Index> ahead_rows_;
   std::optional<TouchedRows> touched_;
@@ -170,71 +173,73 @@ class BasicModel {
 
   virtual std::unique_ptr<Context> make_context(BasicDevice<Real>& device) const;
 
-  // All calls: a GPU without room for the batch is a MemoryError whose hint names a batch size that
-  // fits.
+  // Errors of all calls: a GPU without room for the batch is a MemoryError whose hint names a batch
+  // size that fits.
 
-  // Mean loss of the batch at w; g <- its gradient. Outside g.rows, the row-sparse blocks of g.flat
-  // must have been zero before (as make_gradient, clear_rows and a former call leave them). Rows
-  // without labels count in the divisor (the batch size); what else they contribute the objective
-  // says. The batch must not be empty, and its data set no wider than the model's data.
+  // Returns the mean loss of the batch at w; g <- its gradient. Outside g.rows, the row-sparse
+  // blocks of g.flat must have been zero before (as make_gradient, clear_rows and a former call
+  // leave them). Rows without labels count in the divisor (the batch size); the objective defines
+  // what else they contribute. The batch must not be empty, and its data set no wider than the
+  // model's data.
   double gradient(Context& context, const Batch& batch, const Real* w,
                   BasicGradient<Real>& g) const;
 
-  // A gradient in parts, so that what is complete can be sent while the rest is computed: the
+  // A gradient in parts, so that finished parts can be sent while the rest is computed. The
   // backward pass completes part 0 first. A part is a run of neighbouring blocks, and each block is
-  // in one part. Here: one part, everything.
+  // in one part. Default: one part with everything.
   virtual std::size_t gradient_parts() const { return 1; }
   virtual Extent gradient_part(std::size_t part) const;  // its elements of the flat vector
-  // As gradient(), but computes `parts` alone: then these hold what gradient() makes of them, to
-  // the bit. Calls go through all parts in order, with the same batch, w and g and no other call of
-  // this context between them; who has a part may change it in g meanwhile, since none depends on
-  // another. Returns the mean loss with part 0, else 0; g.rows is set with the last part.
+  // Like gradient(), but computes only `parts`, with the same bits as gradient(). Calls go through
+  // all parts in order, with the same batch, w and g, and no other call of this context comes
+  // between them. The caller may change a finished part in g meanwhile, since no part depends on
+  // another. Returns the mean loss with part 0, else 0. g.rows is set with the last part.
   double partial_gradient(Context& context, const Batch& batch, const Real* w,
                           BasicGradient<Real>& g, Extent parts) const;
 
   // w <- w - learning_rate * gradient; returns the mean loss before the step.
   double step(Context& context, const Batch& batch, Real learning_rate, Real* w) const;
 
-  // gradient() and step() in two halves, for computations side by side (linalg/streams.hpp):
-  // start_... launches and does not wait for a GPU, finish() sends the upcoming batch ahead, waits,
-  // and returns the mean loss. No other call of the context between the two.
+  // gradient() and step() in two halves, for computations side by side (linalg/streams.hpp).
+  // start_... launches and does not wait for a GPU; finish() sends the upcoming batch ahead, waits,
+  // and returns the mean loss. No other call of the context may come between the two.
   DeferredSum start_gradient(Context& context, const Batch& batch, const Real* w,
                              BasicGradient<Real>& g) const;
   DeferredSum start_step(Context& context, const Batch& batch, Real learning_rate, Real* w) const;
   double finish(Context& context, const Batch& batch, DeferredSum loss) const;
 
-  // --- embeddings that somebody else has looked up -----------------------------------------------
-  // Models with an embedding table, in steps, for tables that lie elsewhere (table/tables.hpp).
-  // step() and gradient() go the same way, with a table of their own at both ends:
+  // --- embeddings that the caller has looked up --------------------------------------------------
+  // Models with an embedding table, in separate steps, for tables that lie elsewhere
+  // (table/tables.hpp). step() and gradient() take the same steps, with their own table at both
+  // ends:
   //
   //   table --> embedded --forward--> loss --backward--> gradient by embedded --> table
   //
   // The model without its table: of the same kind and options, with a layout that lacks the table's
-  // block; its other parameters begin at the same values. Null: the model has no table.
+  // block. Its other parameters begin at the same values. Null: the model has no table.
   virtual std::unique_ptr<BasicModel> dense_part() const { return nullptr; }
-  // Of the table, also where it lies elsewhere; rows of no numbers: there is none.
+  // Shape of a row of the table, also if the table lies elsewhere. Rows of no elements: no table.
   virtual TableShape table_shape() const { return {}; }
-  // Numbers of a sample's vector x0.
+  // Elements of a sample's vector x0.
   virtual std::size_t embedded_width() const { return 0; }
 
-  // Mean loss of the batch at w, whose embeddings the caller has looked up: embedded.x
-  // [batch x embedded_width()] and, with weights per category, embedded.u [batch]. Leaves in the
-  // context what backward() needs, so that no other call of the context may come between the two.
+  // Returns the mean loss of the batch at w, whose embeddings the caller has looked up: embedded.x
+  // [batch x embedded_width()] and, with weights per category, embedded.u [batch]. Leaves the
+  // inputs of backward() in the context, so no other call of the context may come between the two.
   double forward(Context& context, const Batch& batch, const BasicEmbedded<Real>& embedded,
                  const Real* w) const;
-  // After forward() with the same batch, embedded and w: the gradient of the mean loss, that of the
-  // parameters into g (as gradient(); a table of the model's own is left out), that by the
-  // embeddings into by_embedded.
+  // After forward() with the same batch, embedded and w: computes the gradient of the mean loss.
+  // The gradient by the parameters goes into g (as in gradient(), without a table of the model's
+  // own), the gradient by the embeddings into by_embedded.
   void backward(Context& context, const Batch& batch, const BasicEmbedded<Real>& embedded,
                 const Real* w, BasicGradient<Real>& g, BasicEmbedded<Real>& by_embedded) const;
-  // The same, fused: w <- w - learning_rate * gradient, with the bits of step().
+  // Like backward(), fused: w <- w - learning_rate * gradient, with the bits of step().
   void backward_step(Context& context, const Batch& batch, const BasicEmbedded<Real>& embedded,
                      Real learning_rate, Real* w, BasicEmbedded<Real>& by_embedded) const;
-  // As scores(context, batch, w, logits).
+  // Like scores(context, batch, w, logits), with embeddings that the caller has looked up.
   double scores(Context& context, const Batch& batch, const BasicEmbedded<Real>& embedded,
                 const Real* w, Real* logits) const;
-  // Of forward() alone, with the lookup in a table of the model's own; backward() is the rest of
-  // gradient_work().
+  // Work of forward() alone, with the lookup if the model has a table of its own; backward() is the
+  // rest of gradient_work().
   virtual Work forward_work(const BatchShape& batch) const;
 
   // rows[s] <- the rows of the s-th row-sparse block that learning from the batch reads and moves,
@@ -246,70 +251,72 @@ class BasicModel {
   // of the losses.
   double scores(Context& context, const Batch& batch, const Real* w, Real* logits) const;
 
-  // Measures a batch: the SUM of the losses, and the k best labels of each sample (as
-  // BasicOutputLayerKernels::top_k) into host memory top[batch x k]. Where the device can, the
+  // Evaluates a batch: returns the SUM of the losses, and writes the k best labels of each sample
+  // (as BasicOutputLayerKernels::top_k) into host memory top[batch x k]. Where the device can, the
   // scores are never all in memory. Not for Task::binary.
   double rank(Context& context, const Batch& batch, const Real* w, std::size_t k,
               std::uint32_t* top) const;
-  // What scoring needs beside the parameters, made of training rows at these parameters off the
-  // clock: the statistics of batch norm.
+  // Statistics that scoring needs besides the parameters, such as those of batch norm. They are
+  // estimated from training rows at the scored parameters, off the clock.
   virtual ScoringStatistics statistics() const { return {}; }
-  // Those of one batch into device memory `statistics`; scoring takes their mean over batches.
+  // Writes the statistics of one batch into device memory; scoring takes their mean over batches.
   virtual void estimate_statistics(Context& context, const Batch& batch, const Real* w,
                                    Real* statistics) const;
 
   // Whether rank() has all scores of the batch in memory at once.
   virtual bool ranks_in_memory() const { return true; }
 
-  // Work of one gradient (or fused step; the same model of cost) of a batch: what the simulated
-  // clock charges. That of a full-size model is asked for, too (--charge): it depends on the layout
-  // alone. Affine in (samples, nonzeros, labels, lookups), of sequences
-  // at the same steps.
+  // Work of one gradient (or fused step; the same cost model) of a batch, which the simulated clock
+  // charges. It depends on the layout alone, so that a full-size model can be asked, too
+  // (--charge). Affine in (samples, nonzeros, labels, lookups); for sequences, if the steps are the
+  // same.
   virtual Work gradient_work(const BatchShape& batch) const = 0;
-  // Of its first `parts` parts, with all that must come before them; of all: gradient_work().
+  // Work of the first `parts` parts of the gradient, with all that must come before them. All
+  // parts: gradient_work().
   virtual Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const;
-  // Whether the memory of a batch is planned. Then its work depends on the device: work_on() plans,
-  // which takes milliseconds, so who charges many batches keeps it by samples and counted_steps().
+  // Whether the memory of a batch is planned. Then its work depends on the device. work_on() plans,
+  // which takes milliseconds, so a caller that charges many batches caches it by samples and
+  // counted_steps().
   virtual bool is_planned() const { return false; }
-  // gradient_work() on a device of these rates. Errors: usage, memory in which the batch is not
-  // planned.
+  // gradient_work() on a device of these rates. Errors: usage, the batch cannot be planned in the
+  // memory.
   virtual Work work_on(const DeviceRates&, const BatchShape& batch) const {
     return gradient_work(batch);
   }
-  // Steps that each row of a batch of sequences counts for; 0: the samples are none.
+  // Steps charged for each row of a batch of sequences; 0: the samples are no sequences.
   virtual double counted_steps(const BatchShape&) const { return 0; }
-  // From now on contexts plan memory of a GPU by the rates that belong to its name, "cuda:0 (NVIDIA
-  // H200)"; before, as of a CPU, whose memory is the host's.
+  // From now on contexts plan the memory of a GPU by the rates of its name, for example "cuda:0
+  // (NVIDIA H200)". Before this call they plan as for a CPU, whose memory is the host's.
   virtual void plan_by(RatesOfGpu) {}
-  // Where the labels of a training sample's softmax are those that hash tables lead to: which
-  // tables. Which rows a batch touches is then known after it has been learned from. Null: elsewhere.
+  // The hash tables that choose the labels of a training sample's softmax. With them the rows that
+  // a batch touches are known only after the batch has been learned from. Null: no hash tables.
   virtual const HashedLabels* hashed_labels() const { return nullptr; }
-  // Device memory that grows with a batch, per sample of a batch like this one.
+  // Bytes of device memory that grow with a batch, per sample of a batch like this one.
   double sample_bytes(const BatchShape& batch) const;
-  // The widths from the features to the scores, as the result shows them.
+  // The layer widths from the features to the scores, as the result shows them.
   virtual std::vector<std::uint64_t> layer_sizes() const;
 
  protected:
-  // In the constructor: blocks follow each other in the order of these calls.
+  // For constructors: blocks follow each other in the order of these calls.
   void add_block(ParameterBlock block) { layout_.add(std::move(block)); }
 
   // The batch has been checked. Stages it, adds its mean gradient at w to the sink and returns the
   // SUM of its losses. `sink.to` may be `w`: whatever is read of a block is read before it moves.
   virtual DeferredSum learn(Context& context, const Batch& batch, const Real* w,
                             Sink<Real> sink) const = 0;
-  // The same of one part, called in the order of parts; the losses with part 0, else 0. Here:
-  // learn(). Who has several parts implements learn() by them.
+  // Like learn() for one part, called in the order of parts. Returns the SUM of the losses with
+  // part 0, else 0. Default: learn(). A model with several parts implements learn() by them.
   virtual DeferredSum learn_part(Context& context, const Batch& batch, const Real* w,
                                  Sink<Real> sink, std::size_t part) const;
-  // As scores().
+  // Implements scores().
   virtual DeferredSum score(Context& context, const Batch& batch, const Real* w,
                             Real* logits) const = 0;
-  // As rank(), and calls context.stage_ahead() before it waits for the device. Here: score(), then
-  // the k best of them.
+  // Implements rank(), and calls context.stage_ahead() before it waits for the device. Default:
+  // score(), then the k best of the scores.
   virtual double rank_batch(Context& context, const Batch& batch, const Real* w, std::size_t k,
                             std::uint32_t* top) const;
-  // forward(): returns the SUM of the losses; backward(): the gradient goes to the sink. Here: a
-  // check failure, the model has no table.
+  // Implement forward(), which returns the SUM of the losses, backward(), whose gradient goes to
+  // the sink, and scores(). Default: a check failure, because the model has no table.
   virtual DeferredSum learn_forward(Context& context, const Batch& batch,
                                     const BasicEmbedded<Real>& embedded, const Real* w) const;
   virtual void learn_backward(Context& context, const Batch& batch,
@@ -318,17 +325,17 @@ class BasicModel {
   virtual DeferredSum score_embedded(Context& context, const Batch& batch,
                                      const BasicEmbedded<Real>& embedded, const Real* w,
                                      Real* logits) const;
-  // rows[s] <- the rows of the s-th row-sparse block that the batch touches, ascending. Here: the
-  // batch's features, or its categories, for every block.
+  // rows[s] <- the rows of the s-th row-sparse block that the batch touches, ascending. Default:
+  // the batch's features, or its categories, for every block.
   virtual void touch(Context& context, const Batch& batch,
                      std::vector<std::vector<Index>>& rows) const;
-  // Elements of scratch per sample on the device, beside scores and the batch itself.
+  // Elements of scratch per sample on the device, without scores and the batch itself.
   virtual double sample_scratch() const { return 0; }
 
  private:
   void check(const Batch& batch) const;
   void check(const Batch& batch, const BasicEmbedded<Real>& embedded) const;
-  // Zeroes what the last call has left in the row-sparse blocks.
+  // Zeroes the rows of the row-sparse blocks that the last call has filled.
   void clear_touched_rows(BasicDevice<Real>& device, BasicGradient<Real>& g) const;
   DeferredSum start_parts(Context& context, const Batch& batch, const Real* w,
                           BasicGradient<Real>& g, Extent parts) const;

@@ -1,7 +1,8 @@
 // Objectives: the loss that a model's scores are trained with, and its gradient.
 //
-// An objective is stateless and shared. It works on scores that are all in memory; one with kernels
-// for a whole output layer (fuses_layer) also on the layer, so that the scores need not be.
+// An objective is stateless and shared. It works on scores that are all in memory. An objective
+// with kernels for a whole output layer (fuses_layer) also works on the layer, without storing all
+// scores.
 // `labels` is what the device's stage() made of the batch; all pointers are memory of the device,
 // and sums are over the rows of the batch. Instantiated for float and double.
 #pragma once
@@ -23,20 +24,20 @@ class BasicObjective {
   virtual ~BasicObjective() = default;
   virtual std::string_view name() const = 0;
 
-  // Mean loss of the rows of `data` where all have the same scores, the best ones: what a model that
-  // looks at no feature comes to. NaN: not known.
+  // Mean loss of the rows of `data` if all rows get the same scores, the best possible ones: the
+  // loss of a model that ignores the features. NaN: not known.
   virtual double constant_loss(const Dataset& data) const;
 
   // Z[rows x n] holds scores without their bias [n], which may be null; `labels` are the true ones
-  // of each row. Z <- scale * gradient of the row's loss by its scores: scale = 1 / rows makes it
-  // that of the mean loss. Returns the sum of the losses.
+  // of each row. Z <- scale * gradient of the row's loss by its scores; scale = 1 / rows gives the
+  // gradient of the mean loss. Returns the sum of the losses.
   virtual DeferredSum learn(BasicDevice<Real>& device, const SparseRows<Real>& labels,
                             std::size_t n, const Real* bias, Real scale, Real* Z) const = 0;
   // Z <- Z + bias. Returns the sum of the losses.
   virtual DeferredSum score(BasicDevice<Real>& device, const SparseRows<Real>& labels,
                             std::size_t n, const Real* bias, Real* Z) const = 0;
 
-  // Whether the two below may be called (checked).
+  // Whether learn_layer() and rank_layer() may be called (checked).
   virtual bool fuses_layer() const { return false; }
   // Forward, gradient and accumulation of a dense output layer, as
   // BasicOutputLayerKernels::softmax_layer.
@@ -55,10 +56,10 @@ class BasicObjective {
 //          others; a row without labels is negative in all of them.
 template <class Real>
 const std::vector<const BasicObjective<Real>*>& objectives();
-// The one of this name. It must exist.
+// The objective of this name, which must exist.
 template <class Real>
 const BasicObjective<Real>& find_objective(std::string_view name);
-// What a model takes that has no reason to take another one.
+// The objective of a model that has no reason to choose another one.
 template <class Real>
 const BasicObjective<Real>& usual_objective(Task task);
 

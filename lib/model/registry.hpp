@@ -1,5 +1,6 @@
-// Which models there are: a name, options, and how to make one for some data. One file per model,
-// which ends with one registration line. See README.md of this folder for the shape of a file.
+// The registry of models: a name, options, and how to make a model for some data. One file per
+// model, which ends with one registration line. See README.md of this folder for the shape of a
+// file.
 #pragma once
 
 #include <functional>
@@ -23,27 +24,27 @@ struct ModelInfo {
   std::string objective;  // what it is trained with, by task
   std::string blocks;     // its parameters: names, shapes, which are row-sparse
   std::string cost;       // operations of a step
-  // In place of sparse features: dense columns and categories, or images.
+  // Whether the model reads dense columns and categories, or images, in place of sparse features.
   bool reads_fields = false, reads_images = false;
 };
 
-// A kind of model with the values of its options: declared, then set by the parser, then validated,
-// then used to make any number of models, also for data of another shape (--charge).
+// A kind of model with the values of its options. They are declared, set by the parser and
+// validated. Then the factory makes any number of models, also for data of another shape
+// (--charge).
 class ModelFactory {
  public:
   virtual ~ModelFactory() = default;
   virtual void declare(OptionSet& options) = 0;
-  // Refuses values that make no sense (usage errors naming the option), before anything is loaded.
+  // Refuses invalid values (usage errors that name the option) before anything is loaded.
   virtual void validate() const = 0;
-  // The default of --learning-rate, asked for before any option is set. With it plain SGD, and that
-  // of four workers without waiting (asgd), end better than a constant guess on data that the model
-  // reads.
+  // The default of --learning-rate, asked for before any option is set. On data that the model
+  // reads, plain SGD and asgd with four workers end better with it than a constant guess.
   virtual double learning_rate() const { return 1; }
-  // What the model is trained with on such data, as measurements show it.
+  // The objective of training on such data, which is also what measurements show.
   virtual const BasicObjective<float>& objective(Task task) const {
     return usual_objective<float>(task);
   }
-  // Why a model with these options computes on CPUs alone; empty: on all devices.
+  // Why a model with these options runs on CPUs alone; empty: it runs on all devices.
   virtual std::string cpu_only() const { return ""; }
   virtual std::unique_ptr<BasicModel<float>> make(const DataShape& data) const = 0;
   // The same model in double, for checks of gradients.
@@ -56,8 +57,8 @@ struct RegisteredModel {
 };
 
 // A model is a class template over the number type, made of (DataShape, Options). Options has
-// declare(OptionSet&), which keeps references to its members, validate() const, and where the
-// factory's default does not fit, learning_rate(), objective(Task) and cpu_only(), all
+// declare(OptionSet&), which keeps references to its members, and validate() const. Where the
+// factory's default does not fit, it also has learning_rate(), objective(Task) and cpu_only(), all
 // const.
 template <template <class> class M, class Options>
 class FactoryOf final : public ModelFactory {
@@ -87,7 +88,7 @@ class FactoryOf final : public ModelFactory {
   Options options_;
 };
 
-// In a model's own file: `const bool mlp_registered = register_model<Mlp, MlpOptions>({...});`
+// A model's own file calls: `const bool mlp_registered = register_model<Mlp, MlpOptions>({...});`
 bool register_model_raw(RegisteredModel model);
 template <template <class> class M, class Options>
 bool register_model(ModelInfo info) {
@@ -97,9 +98,9 @@ bool register_model(ModelInfo info) {
 
 // All models, sorted by name.
 const std::vector<RegisteredModel>& models();
-// The names of those that read fields, which have embedding tables.
+// The names of the models that read fields, which have embedding tables.
 std::vector<std::string> models_with_tables();
-// Errors: usage, named after `where` the name was given; lists the known names, nearest spelling
+// Errors: usage, which names `where` the name was given and lists the known names, nearest spelling
 // first.
 const RegisteredModel& find_model(const std::string& name, const std::string& where = "--model");
 

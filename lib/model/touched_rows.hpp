@@ -23,8 +23,8 @@ class TouchedRows {
   explicit TouchedRows(std::size_t feature_count)
       : marks_((feature_count + 63) / 64), words_((marks_.size() + 63) / 64) {}
 
-  // rows <- the distinct features of the batch, of data with fields its categories, ascending.
-  // Replaces `rows`; keeps its capacity. Every one is below feature_count.
+  // rows <- the distinct features of the batch, or its categories if the data has fields,
+  // ascending. Replaces `rows` and keeps its capacity. Every row must be below feature_count.
   void collect(const Batch& batch, std::vector<Index>& rows);
 
  private:

@@ -1,4 +1,4 @@
-// What the files of this folder share; make_optimizer (options.cpp) is the way in.
+// Functions that the files of this folder share. Callers outside use make_optimizer (options.cpp).
 #pragma once
 
 #include <memory>
@@ -31,15 +31,15 @@ struct DecayRun {
   std::size_t offset = 0, size = 0;
   float decay = 0;
 };
-// The flat vector in runs, as few as possible: one of all n elements where no tensor is left out.
+// The flat vector in as few runs as possible: one run of all n elements if every tensor decays.
 std::vector<DecayRun> decay_runs(const OptimizerOptions& options, std::size_t n,
                                  const std::vector<Tensor>& tensors);
 
 // n zeros on the device.
 Buffer zeros(Device& device, std::size_t n);
 
-// The factors of Adam and LAMB at its t-th update, t = 1, 2, ...: corrections of the bias of moments
-// that began at zero (Kingma & Ba 2015, section 3).
+// The factors of Adam and LAMB at their t-th update, t = 1, 2, ...: corrections of the bias of
+// moments that began at zero (Kingma & Ba 2015, section 3).
 rule::Moments<float> moments(const OptimizerOptions& options, std::uint64_t t, double clip);
 
 }  // namespace hetsgd

@@ -5,8 +5,8 @@
 //   lamb  m, v, m', v' as Adam's (adam.cpp) without weight decay
 //         r = m' / (sqrt(v') + epsilon) + lambda w;  ratio = phi(||w||) / ||r||
 //         w <- w - lr ratio r                                  (You et al. 2020, algorithm 2)
-// phi is the identity. A ratio is 1 where a norm in it is zero, as for biases before their first
-// update, or where it is not a number: a diverged run shows in w. Every weight matrix and every
+// phi is the identity. A ratio is 1 if a norm in it is zero, as for biases before their first
+// update, or if the ratio is not a number: a diverged run shows in w. Every weight matrix and every
 // bias is a tensor.
 
 #include <cmath>
@@ -16,7 +16,7 @@
 namespace hetsgd {
 namespace {
 
-// numerator / denominator where both are positive.
+// numerator / denominator if both are positive, else 1.
 double trust_ratio(double numerator, double denominator) {
   return numerator > 0 && denominator > 0 ? numerator / denominator : 1;
 }

@@ -1,6 +1,6 @@
 // Optimizers: the update of ONE replica from a dense gradient. State belongs to the replica and
-// lives on its device. One file per family: sgd.cpp, adam.cpp (with adagrad), layerwise.cpp; tables of
-// embeddings: row_rules.cpp.
+// lives on its device. One file per family: sgd.cpp, adam.cpp (with adagrad), layerwise.cpp;
+// row_rules.cpp for tables of embeddings.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace hetsgd {
 
 enum class OptimizerKind { sgd, momentum, nesterov, adagrad, adam, lars, lamb };
 
-// Of embedding tables, see row_rules.hpp. same: that of the optimizer.
+// The rule of embedding tables, see row_rules.hpp. same: the rule of the optimizer.
 enum class TableRule { same, sgd, adagrad, adam };
 
 struct OptimizerOptions {
@@ -30,14 +30,15 @@ struct OptimizerOptions {
   double epsilon = 1e-8;      // adagrad, adam, lamb
   double lars_trust = 0.001;  // eta of lars
   TableRule table_rule = TableRule::same;
-  std::optional<double> table_learning_rate = {};  // none: that of the run
-  double table_rate = 1;  // learning rate of tables over that of the run; set when both are known
+  std::optional<double> table_learning_rate = {};  // none: the run's
+  double table_rate = 1;  // the tables' learning rate over the run's; set when both are known
 
   void declare(OptionSet& set);
-  void declare_tables(OptionSet& set);  // what is different for the rows of embedding tables
-  // Errors (usage): numbers that one range each cannot refuse.
+  void declare_tables(OptionSet& set);  // options of the rows of embedding tables
+  // Errors (usage): combinations of values that the range of one option cannot refuse.
   void validate() const;
-  // w <- w - lr g and nothing else: a model's fused step does it without building g.
+  // Whether an update is w <- w - lr g and nothing else: a model's fused step does it without
+  // building g.
   bool plain() const {
     return kind == OptimizerKind::sgd && weight_decay == 0 && clip_norm == 0 && table_rate == 1 &&
            (table_rule == TableRule::same || table_rule == TableRule::sgd);
@@ -47,7 +48,7 @@ struct OptimizerOptions {
 // A parameter tensor inside the flat vector, for optimizers that scale each by its own norms.
 struct Tensor {
   std::size_t offset = 0, size = 0;
-  std::size_t row = 0;  // a table of embeddings: numbers of a row (row_rules.hpp); else 0
+  std::size_t row = 0;  // a table of embeddings: elements of a row (row_rules.hpp); else 0
   bool decays = true;   // weight decay acts on it
 };
 
@@ -58,20 +59,20 @@ class Optimizer {
   // the zero rows of a sparse gradient stay zero.
   virtual void update(Device& device, double learning_rate, std::span<const float> g,
                       std::span<float> w) = 0;
-  // The same where a table has no gradient outside of rows[i], host memory, ascending, for the i-th
-  // table: leaves the other rows alone, to the bits of update(). Here: update().
+  // The same for tables whose gradient is zero outside of rows[i] (host memory, ascending) in the
+  // i-th table. Leaves all other rows alone, with the bits of update(). Default: update().
   virtual void update_touched(Device& device, double learning_rate, std::span<const float> g,
                               std::span<const std::vector<std::uint32_t>> rows, std::span<float> w);
-  // How many vectors of n elements an update reads and writes, for the charge.
+  // Vectors of n elements that an update reads and writes, for the charge.
   virtual double passes() const = 0;
 };
 
-// Options of tables against a model's tensors. Errors: usage; no table, an optimizer without a rule
-// for rows, a norm that would span two rules.
+// Checks the options of tables against a model's tensors. Errors: usage, no table, an optimizer
+// without a rule for rows, or a norm that would span two rules.
 void check_row_rule(const OptimizerOptions& options, const std::vector<Tensor>& tensors);
 
-// Formulas and sources stand in the file of each family. n: length of the flat vector that
-// `tensors` tile.
+// The file of each family gives formulas and sources. n: length of the flat vector that `tensors`
+// tile.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Device& device,
                                           std::size_t n, const std::vector<Tensor>& tensors);
 

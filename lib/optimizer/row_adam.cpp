@@ -10,10 +10,10 @@ namespace hetsgd {
 
 namespace {
 
-// Batches after which nothing is left of a first moment: beta1 / sqrt(beta2) to this power is below
+// Batches after which nothing remains of a first moment: beta1 / sqrt(beta2) to this power is below
 // a float's rounding for the usual betas.
 constexpr std::uint32_t kHorizon = 160;
-// Batches whose F has had all its terms are put away so many at a time.
+// Number of batches that are settled at a time, once their F has all its terms.
 constexpr std::uint32_t kSettle = 1024;
 
 double corrected(double beta, double steps) { return 1 - std::pow(beta, steps); }
@@ -77,7 +77,7 @@ void AdamClock::end(const AdamBatch& batch) {
   if (debts_.recent_.size() > kSettle + kHorizon + 1) settle();
 }
 
-// What debts() copies stays short.
+// Moves settled batches out of the list that debts() copies, so that this list stays short.
 void AdamClock::settle() {
   std::vector<AdamDebts::Past> settled = *debts_.settled_;
   const auto end = debts_.recent_.begin() + kSettle;

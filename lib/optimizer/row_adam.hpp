@@ -1,19 +1,19 @@
 // Adam on matrices of which a batch touches few rows (SLIDE), at the cost of these rows.
 //
-// Adam moves a parameter in every batch, also without a gradient: by what is left of its moments. In
-// `dense` every row moves in every batch, as in lib/optimizer/adam.cpp. `touched` leaves rows without
-// a gradient as they are, moments included. `catch_up` is dense up to rounding: a row keeps its last
-// batch s, and before it is read at t it makes up for the batches between (m', v' corrected for bias
-// at s, k = u - s):
+// Adam moves a parameter in every batch, even without a gradient, because its moments remain. In
+// `dense` every row moves in every batch, as in lib/optimizer/adam.cpp. `touched` leaves rows
+// without a gradient as they are, moments included. `catch_up` is dense up to rounding. A row keeps
+// its last batch s; before it is read at t it makes up for the batches between (m', v' corrected
+// for bias at s, k = u - s):
 //
 //   w -= m' / (sqrt(v') + epsilon) F(s, t);    m *= beta1^(t-s);    v *= beta2^(t-s)
 //   F(s, t) = sum over u = s+1 .. min(t, s+160) of lr_u beta1^k (1 - beta1^s) / ((1 - beta1^u) rho)
 //   rho = sqrt(beta2^k (1 - beta2^s) / (1 - beta2^u))
 //
-// That is Adam with epsilon rho in the place of epsilon: exact where epsilon << sqrt(v').
+// This is Adam with epsilon rho in place of epsilon: exact if epsilon << sqrt(v').
 //
 // Several workers may step on the same rows (Hogwild): the clock locks, rows do not. Then batches
-// that have begun may not have ended, and t is the number of a batch in the order of beginning.
+// that have begun may not have ended, and t numbers the batches in the order in which they began.
 #pragma once
 
 #include <algorithm>
@@ -32,20 +32,20 @@ namespace hetsgd {
 
 enum class Lazy { catch_up, touched, dense };
 
-// A batch of the model, and the step that its rows make.
+// A batch of the model, and the step that its rows take.
 struct AdamBatch {
   std::uint32_t number = 0;  // t = 1, 2, ...
   double learning_rate = 0;
   rule::MomentStep<float> step;
 };
 
-// What rows owe for the batches that had ended when it was taken. Good from any thread, for as long
-// as one likes.
+// The steps that rows have to catch up on, for the batches that had ended when the object was
+// taken. Valid in any thread, without a time limit.
 class AdamDebts {
  public:
   std::uint32_t complete() const { return complete_; }  // batches that had ended
 
-  // What a row that is the result of batch s, 1 <= s < complete(), makes up for.
+  // The steps that a row with last batch s, 1 <= s < complete(), has to catch up on.
   struct Debt {
     float first, second;   // m' = first m, v' = second v
     float move;            // F(s, complete())
@@ -71,20 +71,20 @@ class AdamDebts {
 
   std::uint32_t complete_ = 0;
   float epsilon_ = 0;
-  // The first batches, whose F has had all its terms, and those after them.
+  // The first batches, whose F has all its terms, and the batches after them.
   std::shared_ptr<const std::vector<Past>> settled_;
   std::vector<Past> recent_;
 };
 
-// The batches of a model. Thread-safe.
+// Counts the batches of a model. Thread-safe.
 class AdamClock {
  public:
-  // options: adam, or sgd, which owes nothing.
+  // options: adam, or sgd, which has nothing to catch up on.
   AdamClock(const OptimizerOptions& options, Lazy lazy);
 
-  // Batch t begins; its steps take this rate.
+  // Batch t begins; its steps take this learning rate.
   AdamBatch begin(double learning_rate);
-  // All its steps are made.
+  // The batch has made all its steps.
   void end(const AdamBatch& batch);
 
   std::uint32_t complete() const;  // batches that have ended
@@ -103,36 +103,37 @@ class AdamClock {
   AdamDebts debts_;
 };
 
-// Rows of a flat vector w: row r has `cols` numbers from `offset` + r cols on, and where there are
-// biases one more at `bias` + r.
+// Rows of a flat vector w: row r has `cols` elements from `offset` + r cols on. With biases it has
+// one more at `bias` + r.
 struct RowBlock {
   std::size_t offset = 0, rows = 0, cols = 0;
   std::optional<std::size_t> bias = {};
 };
 
-// The moments of such rows. Rows are independent: different threads may work on different ones. Every
-// call takes the w of the whole vector.
+// The moments of such rows. Rows are independent: different threads may work on different rows.
+// Every call takes the w of the whole vector.
 class RowAdam {
  public:
   RowAdam(const AdamClock& clock, const RowBlock& block);
 
   // Brings the row up to the last batch that had ended.
   void catch_up(const AdamDebts& debts, std::size_t row, float* w);
-  // Whether that would do anything.
+  // Whether catch_up() would change the row.
   bool owes(const AdamDebts& debts, std::size_t row) const;
-  // own [cols], and its bias behind it, <- what catch_up would make of the row, which stays as it is.
-  // False: nothing, own is not written.
+  // own [cols], followed by the bias, <- the row as catch_up() would make it; the row itself stays
+  // as it is. False: the row is up to date, and own is not written.
   bool caught_up(const AdamDebts& debts, std::size_t row, const float* w, float* own) const;
-  // Asks memory for the row, which is used soon.
+  // Prefetches the row, which is used soon.
   void prefetch(std::size_t row, const float* w) const;
-  // The step of a batch with the gradient g [cols] and that by the bias; the row is up to date.
+  // The step of a batch with the gradient g [cols] and the bias gradient. The row must be up to
+  // date.
   void step(const AdamBatch& batch, std::size_t row, const float* g, float bias_gradient, float* w);
-  // The step without a gradient, of a row that this batch has not stepped (dense).
+  // The step of a row that this batch has not stepped, without a gradient (dense).
   void step_without_gradient(const AdamBatch& batch, std::size_t row, float* w);
 
   const RowBlock& block() const { return block_; }
   float* row_of(std::size_t row, float* w) const { return w + block_.offset + row * block_.cols; }
-  // None: 0.
+  // 0 if the block has no biases.
   float bias_of(std::size_t row, const float* w) const {
     return block_.bias ? w[*block_.bias + row] : 0;
   }
@@ -153,8 +154,8 @@ class RowAdam {
   const RowBlock block_;
   std::vector<float> m_, v_;            // [rows x cols]; sgd: none
   std::vector<float> bias_m_, bias_v_;  // [rows], where there are biases
-  // Batch of which the row is the result; 0: never touched. Read and written atomically: it becomes
-  // an index.
+  // Last batch that stepped the row; 0: never touched. It is read and written atomically, because
+  // it becomes an index.
   mutable std::vector<std::uint32_t> last_;
   std::vector<float> zeros_;  // [cols]
 };

@@ -18,9 +18,9 @@ struct Schedule {
   double inverse_rate = 0.1;  // inverse_time: 1 / (1 + d epoch)
 
   void declare(OptionSet& set);
-  // Errors (usage): a kind without the numbers that it needs.
+  // Errors (usage): a kind without the parameters that it needs.
   void validate() const;
-  // In [0, 1] for every epoch >= 0.
+  // The factor at `epoch`, in [0, 1] for every epoch >= 0.
   double factor(double epoch) const;
 };
 

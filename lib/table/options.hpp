@@ -11,7 +11,7 @@
 
 namespace hetsgd {
 
-// How workers come by each other's rows: all at once, in collectives; or asking their owners one by
+// How workers get each other's rows: all at once, in collectives; or by asking their owners one by
 // one (served.hpp).
 enum class TableExchange { automatic, collective, served };
 
@@ -28,11 +28,12 @@ struct TableOptions {
   ReplacementOptions replacement;
 
   void declare(OptionSet& set);
-  // Errors: usage; a layout that is none, or one of replicated tables.
+  // Errors: usage, an invalid layout, or a layout of replicated tables.
   void validate() const;
   Sharding sharding() const { return parse_sharding(sharding_text); }
   void check_capacity() const;
-  // Of an algorithm whose workers make all their learning calls together, or not.
+  // Whether the tables are served. lockstep: all workers of the algorithm make their learning calls
+  // together.
   bool served(bool lockstep) const {
     return sharded && (exchange == TableExchange::served ||
                        (exchange == TableExchange::automatic && !lockstep));

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kQuad = 4;  // numbers: 16 bytes, below which every access is waste
 
-// The groups of the fields that are placed as a whole, largest load first to the least loaded rank;
-// what is equal goes to the lower field and the lower rank.
+// The groups of the fields that are placed as a whole, largest load first to the least loaded rank.
+// The lower field and the lower rank win ties.
 void place_whole(std::span<const double> load, const std::vector<std::size_t>& fields,
                  std::vector<double> of_rank, std::vector<std::uint32_t>& owner) {
   std::vector<std::size_t> order = fields;
@@ -25,7 +25,7 @@ void place_whole(std::span<const double> load, const std::vector<std::size_t>& f
   }
 }
 
-// "column:2"; none: something else.
+// Parses "column:2"; none: another text.
 std::optional<Sharding> parse_column(const std::string& text) {
   constexpr std::string_view kColumn = "column:";
   if (!text.starts_with(kColumn)) return {};
@@ -109,7 +109,7 @@ void Placement::place_fields(const Sharding& sharding, std::span<const double> l
   place_whole(load, whole, std::vector<double>(static_cast<std::size_t>(ranks_), spread), owner_);
 }
 
-// Cyclic: indices i of (f + i) mod groups == g.
+// Counts the indices i with (f + i) mod groups == g (cyclic).
 Index Placement::rows_of_field(std::size_t field, std::size_t group) const {
   const Index rows = first_[field + 1] - first_[field];
   if (owner_[field] != kCyclic) return owner_[field] == group ? rows : 0;
@@ -144,7 +144,7 @@ std::size_t Placement::rows(int rank) const {
 
 Placement::Row Placement::row_at(int group, Index place) const {
   const auto g = static_cast<std::size_t>(group);
-  // The last field whose rows begin at this place or before; of fields without rows the last.
+  // The last field whose rows begin at this row or before; among fields without rows the last.
   std::size_t low = 0, high = fields();
   while (high - low > 1) {
     const std::size_t middle = (low + high) / 2;

@@ -1,5 +1,5 @@
-// Placement: which rank has which row of the embedding tables. Pure functions of (field, row), the
-// same on every rank, so that nobody has to ask where a row lies.
+// Placement: which rank has which row of the embedding tables. It is a pure function of (field,
+// row), the same on every rank, so no rank has to ask where a row lies.
 //
 //   --sharding  owner of index i of field f among P ranks                     TorchRec, HugeCTR
 //   row         (f + i) mod P: cyclic, since the hot rows are a prefix of     row-wise, distributed
@@ -10,9 +10,9 @@
 //   auto        `table` for fields below half the mean load of a rank, which  planner
 //               are placed after the others, `row` for those
 //
-// A group is the ranks that have a row together: one rank, but for column:c. In its group a row has
-// a `place`, 0, 1, 2, ... without gaps: what ranks ask each other for. Rows are numbers of
-// CategoricalFields (data/dataset.hpp), global over all fields.
+// A group is a set of ranks that hold a row together: one rank, except with column:c. In its group
+// a row has a `place`, 0, 1, 2, ... without gaps, by which ranks ask each other for rows. Rows are
+// numbered as in CategoricalFields (data/dataset.hpp), over all fields.
 #pragma once
 
 #include <cstddef>
@@ -33,15 +33,15 @@ struct Sharding {
 
   std::string text() const;  // "column:2"
 };
-// Errors: usage, naming --sharding: no such layout, c is no number above 0.
+// Errors: usage, naming --sharding: no such layout, or c is no number above 0.
 Sharding parse_sharding(const std::string& text);
 
-// Const once made; any number of threads may call it. Memory: fields x groups numbers.
+// Const once made; any number of threads may call it. Memory: fields x groups integers.
 class Placement {
  public:
-  // first: where each field's rows begin, and their number (CategoricalFields::first). width: C,
-  // numbers of a row. load: of each field, what its rank has to do for it; used by table and auto.
-  // Errors: usage, naming --sharding: c does not divide the ranks, a row has fewer than c quads.
+  // first: the first row of each field, then the number of rows (CategoricalFields::first). width:
+  // C, elements of a row. load: work that each field causes its rank; used by table and auto.
+  // Errors: usage, naming --sharding: c does not divide the ranks, or a row has fewer than c quads.
   Placement(std::vector<Index> first, std::size_t width, int ranks, const Sharding& sharding,
             std::span<const double> load);
 
@@ -61,7 +61,7 @@ class Placement {
     std::size_t size() const { return end - begin; }
   };
   Columns columns(int rank) const;
-  // Numbers that a rank stores of a row: whole quads, 16 bytes each.
+  // Elements that a rank stores of a row: whole quads, 16 bytes each.
   std::size_t stride(int rank) const { return (columns(rank).size() + 3) / 4 * 4; }
 
   // --- rows --------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class Placement {
     std::uint32_t group = 0;
     Index place = 0;
   };
-  // Of row `row` of field `field` (a number of all fields).
+  // The place of row `row` (numbered over all fields) of field `field`.
   Place place_of(std::size_t field, Index row) const {
     const Index index = row - first_[field];
     const std::uint32_t whole = owner_[field];
@@ -78,7 +78,7 @@ class Placement {
     const auto group = static_cast<std::uint32_t>((field + index) % groups);
     return {group, base(field, group) + index / groups};
   }
-  // The way back: the row at a place of a group, and its field.
+  // Inverse of place_of(): the row at a place of a group, and its field.
   struct Row {
     std::size_t field = 0;
     Index row = 0;
@@ -91,7 +91,7 @@ class Placement {
     for (int rank = begin; rank < begin + slices_; ++rank) fn(rank);
   }
   std::size_t field_of(Index row) const;
-  // Rows of a rank, all fields together: places 0 .. rows(rank).
+  // Rows of a rank, all fields together: its places are 0 .. rows(rank).
   std::size_t rows(int rank) const;
   // Floats that the rows of a rank take, without state.
   std::size_t floats(int rank) const { return rows(rank) * stride(rank); }
@@ -101,10 +101,10 @@ class Placement {
 
   void place_fields(const Sharding& sharding, std::span<const double> load);
   Index rows_of_field(std::size_t field, std::size_t group) const;
-  // Of a field that is dealt cyclically: the first index of a group.
+  // The first index of a group in a field that is dealt cyclically.
   std::size_t first_index(std::size_t field, std::size_t group) const;
 
-  // The first place of a field's rows in a group; of field fields(): the number of the group's
+  // The first place of a field's rows in a group. For field fields(): the number of the group's
   // rows.
   Index base(std::size_t field, std::size_t group) const {
     return base_[field * static_cast<std::size_t>(groups_) + group];

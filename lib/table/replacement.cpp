@@ -29,7 +29,8 @@ void ReplacementOptions::declare(OptionSet& set) {
 
 std::size_t ReplacementOptions::slots(std::size_t rows, std::size_t of) const {
   if (!capacity || rows == 0) return rows;
-  // Multiplied first: a capacity for all rows is one for every row, without rounding.
+  // The product comes first, so that a capacity for all rows gives every row a slot, without
+  // rounding.
   const double part =
       static_cast<double>(rows) * static_cast<double>(*capacity) / static_cast<double>(of);
   return static_cast<std::size_t>(std::clamp(part, 1.0, static_cast<double>(rows)));
@@ -102,7 +103,8 @@ void Replacement::score(Slot& slot) {
   const auto now = static_cast<double>(updates_);
   switch (options_.evict) {
     case Evict::importance: {
-      // What was left of w when this update came, and what it brings.
+      // `left` is the weight w that remained when this update came; `brought` is what the update
+      // adds.
       const double left = slot.touched == 0 ? 0 : std::exp(slot.key + now * log_keep_);
       const double brought =
           slot.positives * options_.positive + slot.negatives * options_.negative;

@@ -1,17 +1,18 @@
-// Replacement: which rows a shard keeps where it has fewer slots than its rank has rows.
+// Replacement: which rows a shard keeps if it has fewer slots than its rank has rows.
 //
-//   absent ──pin(), a slot is free or the least important row goes──> pinned, at its initial values
-//   pinned ──touch() of every lookup that pinned it────────────────> kept
-//   kept   ──pin()──> pinned        kept ──another row needs its slot──> absent, values and state lost
+// absent  -- pin(), into a free slot or an evicted row's --> pinned, at its initial values
+// pinned  -- touch() for every lookup that pinned it ------> kept
+// kept    -- pin() ----------------------------------------> pinned
+// kept    -- evicted for another row ----------------------> absent, values and state are lost
 //
-// A row is pinned from its lookup to its update, so that what a batch has read is what it updates.
-// Measuring admits nobody: an absent row reads as its initial values (table/shard.hpp).
+// A row is pinned from its lookup to its update, so that a batch updates the rows that it has read.
+// Measuring admits no row: an absent row reads as its initial values (table/shard.hpp).
 //
-// Importance (paper 004, equation 6.3), per update of all ranks:  w <- (1 - beta) w + beta (p k + n
-// l), p and n the positive and the negative samples with this row. All untouched rows decay by one
-// factor, so ln w - t ln(1 - beta), t the last update that touched the row, orders them and does
-// not change: a set ordered by it is exact, and O(log n) per row that is touched. Ties: the row that was
-// touched earlier, then the lower place.
+// Importance (Sven, equation 6.3), per update of all ranks:
+//   w <- (1 - beta) w + beta (p k + n l),  p and n the positive and negative samples with this row.
+// All untouched rows decay by one factor. So ln w - t ln(1 - beta), with t the last update that
+// touched the row, orders the rows and does not change. Hence a set ordered by it is exact, and
+// costs O(log n) per touched row. Ties: the row that was touched earlier, then the lower place.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +26,19 @@
 
 namespace hetsgd {
 
-// Of the rows that may go, the one that goes: the least important; the one that was touched longest
-// ago; that was looked up least often since it came; any.
+// Eviction policy among the rows that are not pinned: lowest importance, least recently used, least
+// frequently used since the row was admitted, or random.
 enum class Evict { importance, lru, lfu, random };
 
 struct ReplacementOptions {
-  std::optional<std::uint64_t> capacity;  // rows of all ranks; none: one for each row
+  std::optional<std::uint64_t> capacity;  // rows of all ranks; none: all rows fit
   Evict evict = Evict::importance;
-  // Of importance, as paper 004 chooses them: beta, k and l.
+  // Parameters of the importance, with Sven's values: beta, k and l.
   double decay = 0.001;
   double positive = 1, negative = 0.1;
 
   void declare(OptionSet& set);
-  // Of a rank that has `rows` of all `of` rows: its part of the capacity, at least one.
+  // Slots of a rank that has `rows` of all `of` rows: its part of the capacity, at least one.
   std::size_t slots(std::size_t rows, std::size_t of) const;
 };
 
@@ -49,15 +50,15 @@ class Replacement : NonCopyable {
 
   struct Pinned {
     Index slot = 0;
-    bool fresh = false;  // it has just come: the slot holds another row's values
+    bool fresh = false;  // newly admitted: the slot still holds another row's values
   };
-  // The slot of a row, which is pinned once more. Errors: runtime, naming --table-capacity: all
-  // slots are pinned.
+  // Returns the slot of a row and pins the row once more. Errors: runtime, naming --table-capacity:
+  // all slots are pinned.
   Pinned pin(Index place);
   // An update begins.
   void begin_update() { ++updates_; }
-  // One lookup of this update is over: so many of its samples had the row. After the touches of all
-  // lookups that the update takes together: settle().
+  // One lookup of this update is over. positives, negatives: samples of the lookup with the row.
+  // Call settle() after the touches of all lookups that the update takes together.
   void touch(Index place, std::uint32_t positives, std::uint32_t negatives);
   void settle();
 
@@ -70,14 +71,14 @@ class Replacement : NonCopyable {
   struct Slot {
     Index place = 0;
     std::uint32_t pins = 0;
-    std::uint32_t lookups = 0;            // since it came
-    double key = 0;                       // the smallest goes first
-    std::uint64_t touched = 0;            // by which update last
-    double positives = 0, negatives = 0;  // of the update under way
+    std::uint32_t lookups = 0;            // since the row was admitted
+    double key = 0;                       // the smallest is evicted first
+    std::uint64_t touched = 0;            // the last update that touched it
+    double positives = 0, negatives = 0;  // of the update in progress
   };
 
   void score(Slot& slot);
-  // Which of two slots goes first: a strict order, since no two have one place.
+  // Which of two slots is evicted first: a strict order, since no two slots have the same place.
   struct Before {
     const std::vector<Slot>* slots;
     bool operator()(Index a, Index b) const;
@@ -89,10 +90,10 @@ class Replacement : NonCopyable {
   std::uint64_t updates_ = 0, evicted_ = 0;
   std::vector<Index> slot_;  // by place
   std::vector<Slot> slots_;  // those in use
-  std::size_t most_;         // slots that there are
+  std::size_t most_;         // number of slots
   std::set<Index, Before>
       idle_;  // slots that may go; a slot's key changes while it is not among them
-  std::vector<Index> touched_;  // slots of the update under way, each once
+  std::vector<Index> touched_;  // slots of the update in progress, each once
 };
 
 }  // namespace hetsgd

@@ -46,11 +46,11 @@ class ServedTables::Companion {
   }
 
  private:
-  // What a worker has pulled.
+  // The last pull of a worker.
   struct Asked {
     std::vector<Index> place, slot;
     std::vector<SampleCounts> samples;  // under a capacity
-    std::uint64_t updates = 0;          // that the shard had then
+    std::uint64_t updates = 0;          // updates of the shard before the pull
   };
   Asked& asked(int worker) { return asked_[static_cast<std::size_t>(worker)]; }
 
@@ -70,7 +70,7 @@ class ServedTables::Companion {
     }
   }
 
-  // No row is no work, but where a charge says how long a stage takes whatever the rows.
+  // Without rows there is no work, unless a charge gives a stage a time whatever the rows.
   void compute(const Work& work, const Asked& asked, FunctionRef fn) {
     if (asked.place.empty() && work.given_s == 0) return;
     endpoint_.compute(work, ComputeKind::stage, fn);
@@ -125,7 +125,8 @@ class ServedTables::Companion {
 
 ServedTables::ServedTables(Endpoint& endpoint, Tables& tables, const ServingRules& rules)
     : comm_(endpoint.comm()), tables_(tables), rules_(rules) {
-  // The worker may return before its companion: what this one uses is its own, or the run's.
+  // The worker may return before its companion, so the companion uses only its own objects or the
+  // run's.
   endpoint.background_task(
       "tables", [&plan = tables.plan(), &shard = tables.shard(), rules](Endpoint& companion) {
         Companion(companion, plan, shard, rules).run();

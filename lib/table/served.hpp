@@ -1,7 +1,7 @@
-// Served tables: every worker has a companion, a process of its own, that answers for the worker's
-// shard by messages, in the order in which they arrive. No worker waits for another one's batch, so
-// this is how algorithms use sharded tables whose workers do not make all their steps together;
-// lockstep ones may (--table-exchange served).
+// Served tables: every worker has a companion, a process of its own, that answers requests to the
+// worker's shard by messages, in the order of their arrival. No worker waits for another one's
+// batch. So algorithms whose workers do not make all their steps together use sharded tables in
+// this way. Lockstep algorithms may use it, too (--table-exchange served).
 //
 //   worker                                       companion of each owner
 //     pull   what, rows; places          ---->   gather
@@ -12,18 +12,18 @@
 //     drop   what                        ---->   forgets the pull: nothing was learnt from it
 //     close  what                        ---->   ends, when all workers have closed
 //
-// A worker has one batch between its pull and its push. The owner keeps what the pull asked for, so
-// that places travel once. Every owner is asked, also for no row. A push returns when all owners
-// have made their update: a worker reads what it has written. What others write meanwhile is the
-// staleness: the updates of a shard by others between the pull of a batch and its push. Which these
-// are is decided by the order of arrival; in sim that is the order of virtual time.
+// A worker has one batch between its pull and its push. The owner remembers the rows of the pull,
+// so that places travel once. Every owner is asked, even for no row. A push returns when all owners
+// have made their update, so a worker reads its own writes. The staleness is the number of updates
+// of a shard by other workers between the pull of a batch and its push. The order of arrival
+// decides which updates these are; in sim that is the order of virtual time.
 //
-// An owner adds no gradients of different workers: a row moves by every push in full, by the
-// learning rate of its batch, as parameters on the server of asgd do. (Tables that are exchanged
-// take the mean over all samples instead.) Under a capacity a push is one update of importance.
+// An owner does not add up gradients of different workers. Every push moves a row in full, by the
+// learning rate of its batch, as on the parameter server of asgd. (Exchanged tables take the mean
+// over all samples instead.) Under a capacity a push is one update of importance.
 //
-// In sim gathers and updates are charged beside the worker's step, as on cores of the host that
-// serves, one after the other on each companion.
+// In sim gathers and updates are charged beside the worker's step, as on cores of the serving host,
+// one after the other on each companion.
 #pragma once
 
 #include <cstdint>
@@ -36,27 +36,27 @@
 namespace hetsgd {
 
 struct ServingRules {
-  // What a gather and an update are charged that are so much work.
+  // The charge for a gather and for an update, from their real work.
   std::function<Work(const Work&)> look_up, update;
-  // Told by each push, on the worker's own process, once for each owner that it has updated.
+  // Called by each push, on the worker's own process, once for each owner that it has updated.
   std::function<void(std::uint64_t)> staleness;
 };
 
-// A worker's end. Used by its main process.
+// A worker's client. Only its main process uses it.
 class ServedTables {
  public:
-  // Starts the companion. Every worker makes one, before it pulls. Endpoint and tables outlive it;
-  // plan and shard the run.
+  // Starts the companion. Every worker makes one before it pulls. Endpoint and tables must outlive
+  // this object; the tables' plan and shard must outlive the run.
   ServedTables(Endpoint& endpoint, Tables& tables, const ServingRules& rules);
 
   // After Tables::request(): on return the rows are here, for Tables::spread().
   void pull(Lookup& lookup);
-  // After Tables::sum(): on return all owners have updated their rows. Adds to `counts` what was
-  // pulled, and the rows that owners have evicted since they last said so.
+  // After Tables::sum(): on return all owners have updated their rows. Adds to `counts` the rows of
+  // the pull, and the rows that owners have evicted since their last answer.
   void push(Lookup& lookup, double learning_rate, LookupCounts& counts);
-  // In place of push().
+  // Replaces push() for a batch that is not learnt from.
   void drop();
-  // After the last batch, once. Waits for nobody.
+  // Called once, after the last batch. Does not wait.
   void close();
 
  private:
@@ -69,13 +69,13 @@ class ServedTables {
   struct Done {
     std::uint64_t staleness = 0;
     std::uint32_t on_device = 0;  // of the rows of the pull
-    std::uint32_t evicted = 0;    // by this owner, since its last answer to anybody
+    std::uint32_t evicted = 0;    // by this owner, since its last answer to any worker
   };
   class Companion;
 
   void tell(int to, const Message& message);
   void tell_all(const Message& message);
-  // The n-th rank that this one sends to: the next ones first, itself last.
+  // The n-th rank that this rank sends to: the following ranks first, itself last.
   int nth(int n) const { return (comm_.rank() + 1 + n) % comm_.size(); }
 
   Comm& comm_;

@@ -83,7 +83,7 @@ void Shard::number_by_tier() {
   }
 }
 
-// In place, or where the host does not reach the memory in pieces that are sent.
+// Makes rows in place, or in pieces that are sent if the host cannot reach the memory.
 void Shard::make_rows(std::size_t first, std::size_t last, float* w, float* const* states,
                       std::optional<int> threads) {
   constexpr std::size_t kChunk = 4096;         // rows per task
@@ -143,7 +143,7 @@ std::vector<float> Shard::read(std::span<const Index> places) const {
   return rows;
 }
 
-// An absent row reads as any other, and is overwritten.
+// An absent row is first read like any other, and then overwritten.
 void Shard::read_from_device(std::span<const Index> places, float* to) const {
   std::vector<Index> slot(places.size());
   for (std::size_t i = 0; i < places.size(); ++i) {

@@ -75,7 +75,7 @@ void Tables::number(Lookup& l) const {
   }
 }
 
-// Entries in the order of groups, and by group in the order of their finding.
+// Sorts entries by group, and inside a group by the order in which they were found.
 void Tables::sort_by_group(Lookup& l) const {
   std::ranges::fill(l.group_entries_, 0);
   for (const Placement::Place& place : l.found_) ++l.group_entries_[place.group];
@@ -209,7 +209,7 @@ CollectiveRequest Tables::exchange_rows(Lookup& l) const {
                     l.row_counts_, kRowTraffic);
 }
 
-// join: from the parts of the ranks to whole rows; else back.
+// join: copies the ranks' parts to whole rows; otherwise back.
 void Tables::move_slices(Lookup& l, bool join) const {
   const std::size_t C = plan_.placement.width();
   float* sent = l.rows_.data();
@@ -234,7 +234,7 @@ void Tables::spread(Lookup& l) const {
   }
   l.embedded.reset(device_, l.batch_.size(), plan_.width());
   const float* const rows = sliced ? l.whole_.data() : l.rows_.data();
-  // The dense columns go to the device: the entries take the place of the categories.
+  // Only the dense columns go to the device: the entries replace the categories.
   FieldRows<float> batch = field_rows(l.batch_);
   batch.fields = batch.categories = 0;
   batch = device_.stage(batch);
@@ -291,7 +291,7 @@ Work Tables::sum_work(const Lookup& l) const {
 
 namespace {
 
-// Each of the rows asked for is touched `times`, and those of the host cross its link once.
+// Each requested row is touched `times`, and rows on the host cross its link once.
 Work scattered_work(const Shard& shard, std::span<const Index> places, double times) {
   const auto floats = static_cast<double>(shard.floats(places));
   const auto device = static_cast<double>(shard.floats_on_device(places));
@@ -303,8 +303,9 @@ Work scattered_work(const Shard& shard, std::span<const Index> places, double ti
           .host_gather_bytes = times * kNumber * host};
 }
 
-// Of the rows that changed their memory after the update before: one comes to the device for one
-// that leaves, and each is read here, crosses the host link and is written there, with its state.
+// Work of moving rows between tiers after the update before. For each row that comes to the device
+// one leaves. Each is read in one memory, crosses the host link and is written in the other, with
+// its state.
 Work moved_work(const TablePlan& plan, const Shard& shard) {
   const double rows = 2 * static_cast<double>(shard.moved());
   const auto columns = static_cast<double>(plan.placement.columns(shard.rank()).size());

@@ -1,5 +1,5 @@
 // Tables: the stages by which a worker reads and updates embedding tables that are sharded over
-// ranks. Each stage is a call of its own, so that an algorithm may run them one after the other
+// ranks. Each stage is a call of its own. So an algorithm may run them one after the other
 // (Worker::gradient) or as a pipeline (sven), with several batches in flight.
 //
 //   stage   call              where            what
@@ -14,32 +14,32 @@
 //   bA2A    exchange_sums     all ranks        sums to the owners
 //   SBP     update            owner            adds the ranks' sums, row rule
 //
-// The calls named exchange_... do not communicate: they return the exchange
-// as a value (cluster/collective_call.hpp), which the caller makes with comm.make(request), starts
-// with comm.start(request), or moves by messages from request.parts; all ranks the same way. Its
-// memory is the lookup's. The other calls compute: the caller charges them, by the ..._work() of
-// the same name, e.g. endpoint.compute(tables.look_up_work(l), ComputeKind::vector, [&] {
-// tables.look_up(l); }).
+// The calls named exchange_... do not communicate. They return the exchange as a value
+// (cluster/collective_call.hpp). The caller makes it with comm.make(request), starts it with
+// comm.start(request), or moves it by messages from request.parts; all ranks do the same. Its
+// memory belongs to the lookup. The other calls compute, and the caller charges them by the
+// ..._work() of the same name, e.g. endpoint.compute(tables.look_up_work(l), ComputeKind::vector,
+// [&] { tables.look_up(l); }).
 //
-// Canonical sum. What an update adds to a row is defined without regard to layout and
-// deduplication: every rank adds up the gradients of its own mean loss by the row in the order of
-// its samples, times b_i / b, its share of the samples of all ranks; the owner adds these in the
-// order of ranks, 0 included; the row rule takes the sum once. Where a batch asks several times for
-// one row (dedup off) the owner brackets alike, so no layout changes a bit.
+// Canonical sum. The sum that an update adds to a row does not depend on layout and deduplication:
+// every rank adds up the gradients of its own mean loss by the row in the order of its samples,
+// times b_i / b, its share of the samples of all ranks; the owner adds these in the order of ranks,
+// 0 included; the row rule takes the sum once. Where a batch asks several times for one row (dedup
+// off) the owner brackets alike, so no layout changes a bit.
 //
-// Order on an owner decides what a lookup sees: look_up() reads rows as the update() calls before
-// it have left them. Both take turns on the shard: never at the same time.
+// The order of calls on an owner decides what a lookup sees: look_up() reads rows as the update()
+// calls before it have left them. The two calls must never run on one shard at the same time.
 //
 // Work (floating-point operations; bytes; bytes of rows at random places; launches) of n samples of
-// F fields, C numbers of a row, m entries, a rows asked for, q = 1 + state vectors:
+// F fields, C elements of a row, m entries, a rows asked for, q = 1 + state vectors:
 //   request   0              4nF (reading) + 8nF    0         1
 //   look_up   0              4a + 4aC               4aC       1
 //   spread    nF             4nF + 8nFC             0         1
 //   sum       nFC            4nF + 4nFC + 8mC       0         1
 //   update    4aC            4a + 4aC               8aqC      1
-// where an owner's C of a row is the number of its columns (table_placement.hpp).
-// Random places are in the memory of the device or of the host (tiers.hpp); of rows on the host 4C
-// bytes each cross the host link as well, rows on their way out and sums on their way in.
+// On an owner C is the number of columns that it has (placement.hpp). Random places lie in the
+// memory of the device or of the host (tiers.hpp). For a row on the host 4C more bytes cross the
+// host link: the row on its way out, and the sums on their way in.
 #pragma once
 
 #include <cstdint>
@@ -57,38 +57,39 @@
 
 namespace hetsgd {
 
-// What travels: numbers of rows; rows and sums.
+// Kinds of traffic: ids are row numbers, rows and sums are elements.
 inline constexpr Traffic kIdTraffic = Traffic::ids;
 inline constexpr Traffic kRowTraffic = Traffic::rows;
 inline constexpr Traffic kSumTraffic = Traffic::rows;
 
-// What a worker has looked up: lookups, one for each sample and field, and the rows that it asked
-// for.
+// Counts of a worker's lookups (one for each sample and field), and of the rows (entries) that it
+// asked for.
 struct LookupCounts {
   std::uint64_t lookups = 0, entries = 0;
-  // Rows that others, and itself, asked of its shard, and those of them that lay on its device.
+  // Rows that all workers asked of its shard, and how many of them lay on its device.
   std::uint64_t asked = 0, on_device = 0;
-  std::uint64_t evicted = 0;  // rows that went from its shard
-  std::uint64_t moved = 0;    // rows of it that came to its device, as --hot-replace-every chose
+  std::uint64_t evicted = 0;  // rows evicted from its shard
+  // rows of its shard that moved to its device, as --hot-replace-every chose
+  std::uint64_t moved = 0;
 };
 
-// A row that is asked for; under a capacity the whole of it travels, else the place alone.
+// A row that is asked for. Under a capacity the whole struct travels, else the place alone.
 struct AskedRow {
   Index place = 0;
   SampleCounts samples;
 };
 
-// What a batch asks of one owner: refers to memory of the lookup.
+// A batch's request to one owner; refers to memory of the lookup.
 struct OwnerPart {
   std::size_t rows = 0;
   std::span<const std::byte> asked;  // places, or AskedRows under a capacity
   std::span<float> columns;          // the owner's columns of these rows, later their sums
 };
 
-// One batch on its way through the stages: all buffers that it needs, so that several batches may
-// be in flight; to be used again for the next one, without allocation once it has seen the largest.
-// Made by Tables::lookup(); stays where it is from request() to update(), since exchanges that are
-// under way refer to it. One process at a time uses it.
+// One batch on its way through the stages, with all buffers that it needs, so that several batches
+// may be in flight. It can be reused for the next batch, and allocates nothing once it has seen the
+// largest. Made by Tables::lookup(). It must not move from request() to update(), since exchanges
+// in flight refer to it. One process at a time uses it.
 class Lookup : NonCopyable {
  public:
   explicit Lookup(Device& device) : device_(device) {}
@@ -98,27 +99,27 @@ class Lookup : NonCopyable {
   // Rows that the batch asks for: distinct ones, or one per sample and field without dedup.
   std::size_t entries() const { return found_.size(); }
   std::size_t lookups() const { return entry_.size(); }
-  // After the exchange of counts: rows that all ranks ask of this one, and the share of this
+  // After the exchange of counts: the rows that all ranks ask of this rank, and the share of this
   // batch in the samples of all ranks.
   std::size_t asked() const { return asked_.size(); }
   double share() const { return share_[rank_]; }
 
   Embedded embedded;  // x0, u: filled by spread()
-  Embedded gradient;  // by x0 and u: the caller's, from Model::backward
+  Embedded gradient;  // by x0 and u: the caller fills it by Model::backward
 
  private:
   friend class Tables;
 
-  // What a rank tells another one before it asks.
+  // The message of a rank to another one before it asks.
   struct Ask {
-    std::uint32_t rows = 0;     // that it will ask for
-    std::uint32_t samples = 0;  // of its batch
+    std::uint32_t rows = 0;     // rows that it will ask for
+    std::uint32_t samples = 0;  // samples of its batch
   };
   Device& device_;
   std::size_t rank_ = 0;
   Batch batch_;
-  // Requester. Entries are numbered group by group (table_placement.hpp), in a group in the order in
-  // which the batch first names them, field by field.
+  // Requester. Entries are numbered group by group (placement.hpp). In a group they have the order
+  // in which the batch first names them, field by field.
   DistinctNumbers distinct_;
   std::vector<std::uint32_t> entry_;              // [n x F] of each lookup
   std::vector<Placement::Place> found_, sorted_;  // by entry; what it is sorted into
@@ -130,10 +131,10 @@ class Lookup : NonCopyable {
   std::vector<std::size_t> ask_counts_;     // by rank: rows that this rank asks for
   std::vector<Ask> asks_, asks_of_all_;     // [ranks] to and from
   std::vector<std::size_t> ones_;           // [ranks] 1: lengths of the exchange of counts
-  // [entries x C], by rank and part the columns of this alone: the rows, then the sums of their
+  // [entries x C], by rank and part only the rank's columns: the rows, then the sums of their
   // gradients.
   Buffer rows_;
-  Buffer whole_;                         // [entries x C] where ranks have slices or several parts
+  Buffer whole_;                         // [entries x C] if ranks have slices or several parts
   std::vector<std::size_t> row_counts_;  // by rank, floats of rows_
   std::vector<SampleCounts> samples_;    // by entry, under a capacity
   std::vector<AskedRow> ask_rows_, asked_rows_;  // the same lists with samples, under a capacity
@@ -147,14 +148,15 @@ class Lookup : NonCopyable {
   Buffer gathered_;                        // [asked x columns] rows, then the sums of all ranks
 };
 
-// Of an owner's stages, on rows at these places of its shard.
+// Work of an owner's stages on the rows at these places of its shard.
 Work look_up_work_of(const Shard& shard, std::span<const Index> places);
 Work update_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places);
 
 class Tables {
  public:
-  // Of one rank; cheap. All outlive it. The stages of different lookups may run at the same time on
-  // different processes of a worker, but for look_up() and update().
+  // The tables as one rank sees them; cheap to make. All arguments outlive it. Stages of different
+  // lookups may run at the same time on different processes of a worker, except look_up() and
+  // update().
   Tables(const TablePlan& plan, Shard& shard, Device& device);
 
   const TablePlan& plan() const { return plan_; }
@@ -163,7 +165,7 @@ class Tables {
 
   void request(const Batch& batch, Lookup& lookup) const;
   CollectiveRequest exchange_counts(Lookup& lookup) const;
-  // After the exchange of counts, of which it makes room for what comes.
+  // After the exchange of counts; makes room for the ids that arrive.
   CollectiveRequest exchange_ids(Lookup& lookup) const;
   void look_up(Lookup& lookup) const;
   CollectiveRequest exchange_rows(Lookup& lookup) const;
@@ -172,11 +174,11 @@ class Tables {
   CollectiveRequest exchange_sums(Lookup& lookup) const;
   void update(Lookup& lookup, double learning_rate) const;
 
-  // After request(), in place of the exchanges where owners are asked one by one (served.hpp): by
-  // rank. What they add to a row is then this batch's gradient alone: its share is 1.
+  // After request(), in place of the exchanges if owners are asked one by one (served.hpp): the
+  // requests by rank. The share of the batch is then 1, so owners add its gradient alone to a row.
   std::vector<OwnerPart> by_owner(Lookup& lookup) const;
 
-  // Of the rows asked of this rank, those on its device.
+  // Number of rows asked of this rank that lie on its device.
   std::size_t on_device(const Lookup& lookup) const { return shard_.on_device(lookup.asked_); }
 
   Work request_work(const Batch& batch) const;
@@ -190,7 +192,7 @@ class Tables {
   void sort_by_group(Lookup& lookup) const;
   bool replaces() const { return plan_.replacement.capacity.has_value(); }
   void count_samples(Lookup& lookup) const;
-  // fn(rank, columns, first entry, entries): what is asked of every rank, in their order.
+  // fn(rank, columns, first entry, entries) for the request to every rank, in rank order.
   template <class Fn>
   void for_each_rank(const Lookup& lookup, const Fn& fn) const;
   void move_slices(Lookup& lookup, bool join) const;

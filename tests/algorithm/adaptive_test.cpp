@@ -1,5 +1,5 @@
-// adaptive and elastic: rare merges are foreseen before a run, whole rounds, the period of scaling, the
-// warm-up. Algorithms 1 and 2 themselves are checked by tests/reference/numpy_reference.py.
+// adaptive and elastic: warnings about rare merges before a run, whole rounds, the period of
+// scaling, the warm-up. tests/reference/numpy_reference.py checks algorithms 1 and 2 themselves.
 
 #include <gmock/gmock.h>
 
@@ -12,7 +12,7 @@ const Settings kAdaptive = tiny(
     "adaptive",
     {{"batch_size", "16"}, {"hidden", "8"}, {"max_samples", "1600"}, {"learning_rate", "0.1"}});
 
-// The warnings that are there before the run; a mega-batch of 1,600 samples is a fifth of an epoch.
+// The warnings before the run. A mega-batch of 1,600 samples is a fifth of an epoch.
 std::vector<std::string> foreseen(const Settings& more) {
   const Configuration configuration(
       with(with(kAdaptive, {{"train", "generate:tiny?rows_train=8000"}}), more));
@@ -63,8 +63,8 @@ TEST(Adaptive, WholeRoundsOnEqualWorkersAreElastic) {
   EXPECT_EQ(samples_of_merges(run_training(ten)).front(), 10U * 32);
 }
 
-// Batches of b_min at lr b_min / b_max, neither scaled nor perturbed: what --batch-size b_min gives
-// with all of that off. The mega-batch is as many samples.
+// Batches of b_min at lr b_min / b_max, neither scaled nor perturbed: the run of --batch-size b_min
+// with all of that off. The mega-batch has the same number of samples.
 TEST(Adaptive, AWarmUpIsARunOfSmallBatches) {
   const Settings base = with(kEqual, {{"speed", "1,0.8,0.6,0.5"},
                                       {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
@@ -80,8 +80,8 @@ TEST(Adaptive, AWarmUpIsARunOfSmallBatches) {
   EXPECT_EQ(warm_up.elapsed, small.elapsed);
 }
 
-// Until epoch 0.8 of 2000 rows: the merge that begins with 1600 samples or more is the first one
-// after it, with batches of b_max; then everything is as it always is.
+// The warm-up lasts until epoch 0.8 of 2000 rows. The first merge at 1600 samples or more ends it,
+// with batches of b_max; from then on the run is as without a warm-up.
 TEST(Adaptive, TheWarmUpEndsWithBatchesOfBMax) {
   const Record run =
       run_training(with(kEqual, {{"speed", "1,0.8,0.6,0.5"},

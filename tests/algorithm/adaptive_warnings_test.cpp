@@ -1,5 +1,5 @@
-// adaptive's warnings: what merges alone make of a model, scaling that overshoots, and which runs
-// are told.
+// adaptive's warnings: growth of a model by merges alone, scaling that overshoots, and the runs
+// that are warned.
 
 #include "algorithm/parts/adaptive_warnings.hpp"
 
@@ -24,8 +24,8 @@ TEST(Inflation, NormalisedWeightsDoNot) {
   for (const double gamma : {0.0, 0.5, 0.9, 1.0}) EXPECT_EQ(growth(gamma, 1, 1000), 1);
 }
 
-// g' = (1 + e) g + gamma (g - g_p) ends at the larger root of x^2 = (1 + e + gamma) x - gamma,
-// which is 1 + e / (1 - gamma) to first order.
+// With momentum g' = (1 + e) g + gamma (g - g_p). Its growth ends at the larger root of x^2 = (1 +
+// e + gamma) x - gamma, which is 1 + e / (1 - gamma) to first order.
 TEST(Inflation, MomentumMultipliesIt) {
   for (const double gamma : {0.5, 0.9}) {
     for (const double e : {1e-5, 0.002, 0.018}) {
@@ -57,7 +57,7 @@ std::vector<std::string> warnings_of(const Settings& more) {
   return run.warnings;
 }
 
-// One worker of four is four times slower, whatever its batch, and the norm that no model reaches.
+// One worker of four is four times slower, whatever its batch, and no model reaches the norm.
 const Settings kSlow = {{"straggler", "kind=constant,worker=3,factor=4"},
                         {"pert_norm", "l2_over_n"}};
 

@@ -46,8 +46,8 @@ TEST(AdasumStep, PartitionedStateIsReplicatedState) {
   }
 }
 
-// A linear model is one layer, its weight with its bias: layers are the model, to the bit, and
-// tensors are something else. Of two layers both are.
+// A linear model is one layer, its weight with its bias. So layers are the model, to the bit, and
+// tensors are something else. With two layers both differ from the model.
 TEST(AdasumStep, ALayerIsItsWeightAndItsBias) {
   const Settings base = with(kAdasum, {{"workers", "4"}, {"per_worker_batch", "full"}});
   const auto run = [&](const char* model, const char* scope) {

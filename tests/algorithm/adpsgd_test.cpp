@@ -48,7 +48,7 @@ TEST(AdPsgd, EvenRanksAverageOncePerIteration) {
   }
 }
 
-// A slow worker holds nobody up: the others make as many iterations as without it.
+// A slow worker holds no other up: the others make as many iterations as without it.
 TEST(AdPsgd, AStragglerHoldsNobodyUp) {
   const Settings base = with(kAdpsgd, {{"workers", "4"},
                                        {"max_samples", "0"},

@@ -54,8 +54,8 @@ TEST(Asgd, UpdatesTakeTheirTimeOnTheHost) {
   EXPECT_NEAR(run.elapsed.count(), 10 * (0.009 + 0.010 + update_s), 1e-9);
 }
 
-// All that asgd's workers send goes through the link of the server's host, and all that they
-// receive comes from there: the link is taken for these bytes over its rate, at most all the time.
+// All messages of asgd's workers go through the link of the server's host, in both directions. So
+// the link is busy for these bytes over its rate, at most all the time.
 TEST(Asgd, TheServersLinkIsTakenForItsBytes) {
   const Record run = run_training(
       tiny("asgd", {{"workers", "8"}, {"network", "ethernet-1g"}, {"max_samples", "6400"}}));

@@ -46,8 +46,8 @@ TEST(Crossbow, TunerFollowsTheSaturation) {
 }
 
 // The card of the paper: 1.3x with two learners, hardly more with three, so a third one is tried
-// and is the last. Batches differ in nonzeros, by which the throughput falls sooner or later: then
-// `stop` ends with two, and `literal` goes on to fewer.
+// and is the last. Batches differ in nonzeros, by which the throughput falls sooner or later. Then
+// `stop` ends with two, and `literal` continues to fewer.
 TEST(Crossbow, TunerOnThePapersCard) {
   const Settings base = with(kTuned, {{"profile", "titan-x-pascal"}, {"max_samples", "16000"}});
   for (const char* tuner : {"literal", "stop"}) {
@@ -68,7 +68,7 @@ TEST(Crossbow, TunerOnThePapersCard) {
   }
 }
 
-// By medians of windows, batches that differ in nonzeros remove nobody.
+// By medians of windows, batches that differ in nonzeros remove no learner.
 TEST(Crossbow, TheRobustTunerStaysOnThePapersCard) {
   std::vector<int> learners;
   const Record run = run_training(with(
@@ -129,7 +129,7 @@ const Settings kSteps = with(kCrossbow, {{"workers", "2"},
                                          {"evaluate_every", "160"},
                                          {"max_samples", "2400"}});
 
-// A rate of (nearly) nothing: the accuracy is always that of the initial model.
+// A learning rate of (nearly) 0: the accuracy is always that of the initial model.
 TEST(Crossbow, RestartsWhereAccuracyHasNotRisen) {
   const Record flat = run_training(with(kSteps, {{"learning_rate", "1e-12"}}));
   const auto restarts = events_of(flat, "restart");
@@ -144,15 +144,16 @@ TEST(Crossbow, RestartsWhereAccuracyHasNotRisen) {
           .empty());
 }
 
-// Without a measurement nobody knows that the accuracy has not risen.
+// Without a measurement it is unknown whether the accuracy has risen.
 TEST(Crossbow, NoRestartWithoutAMeasurement) {
   const Record run =
       run_training(with(kSteps, {{"learning_rate", "1e-12"}, {"evaluate_every", "100000"}}));
   EXPECT_TRUE(events_of(run, "restart").empty());
 }
 
-// After a restart w_j = z and z_prev = z: with alpha 0 and the step to a rate of 0 the replicas
-// stay at z, the initial model, whose loss depends on the batch alone; without it they stay apart.
+// After a restart w_j = z and z_prev = z. With alpha 0 and a step to a learning rate of 0 the
+// replicas stay at z, the initial model, whose loss depends on the batch alone. Without a restart
+// they differ.
 TEST(Crossbow, ARestartPutsReplicasOnTheAverage) {
   const Settings base = with(kSteps, {{"alpha", "0"},
                                       {"step_epochs", "0.4"},

@@ -1,7 +1,7 @@
 // Nothing deadlocks: every algorithm with random sizes, options, stragglers and budgets ends with
 // every worker stopped. A deadlock is an Error that names the blocked processes, so that a failure
-// reads like a bug report; HETSGD_DEADLOCK_SEEDS=FIRST-LAST runs others, e.g. the one that failed, or
-// 1-1000 after a change of how workers wait.
+// reads like a bug report. HETSGD_DEADLOCK_SEEDS=FIRST-LAST runs other seeds, e.g. the one that
+// failed, or 1-1000 after a change of how workers wait.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@
 namespace hetsgd::test {
 namespace {
 
-// Times are of this order; a step of this model takes 0.04 to 9 ms in sim.
+// The order of magnitude of times; a step of this model takes 0.04 to 9 ms in sim.
 constexpr double kLongestDelayMs = 20;
 
 class Dice {
@@ -88,8 +88,8 @@ std::string straggler(Dice& dice, int workers, double scale) {
   return dice.coin() ? text : fmt::format("{},worker={}", text, dice.below(workers));
 }
 
-// Every choice and switch that the algorithm declares, at random; numbers that decide who waits for
-// whom, small.
+// Every choice and switch that the algorithm declares, at random. Counts that decide which worker
+// waits for which are small.
 Settings own_options(const RegisteredAlgorithm& algorithm, Dice& dice) {
   const auto instance = algorithm.make();
   OptionSet set;
@@ -123,7 +123,7 @@ std::string random_groups(Dice& dice, int workers) {
   return fmt::format("{}", fmt::join(groups, ":"));
 }
 
-// What algorithms with sharded tables train instead.
+// The settings with which algorithms with sharded tables train.
 Settings random_tables(Settings settings, Dice& dice, int workers) {
   std::erase_if(settings, [](const auto& s) { return s.first == "optimizer"; });
   settings = with(settings, sharded_clicks());
@@ -185,11 +185,11 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
   }
   if (served) {
     settings.emplace_back("table_exchange", "served");
-    // Of several workers the batches under way may pin all rows.
+    // With several workers the batches in flight may pin all rows.
     if (workers == 1 && dice.coin()) settings.emplace_back("table_capacity", "400");
   }
   settings = with(settings, own_options(algorithm, dice));
-  // Of ssgd, which refuses it with sharded tables.
+  // ssgd refuses --overlap with sharded tables.
   if (served) std::erase_if(settings, [](const auto& s) { return s.first == "overlap"; });
   for (auto& [key, value] : settings) {  // nodes of equal size, and a bound above another
     if (key == "node_size" && workers % std::stoi(value) != 0) value = std::to_string(workers);

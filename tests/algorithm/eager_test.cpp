@@ -1,5 +1,5 @@
-// eager-SGD: identity, who contributes, records, timelines, and learning everywhere.
-// Its losses are checked against tests/reference/numpy_decentralised.py.
+// eager-SGD: identity, contributors, records, timelines, and learning everywhere.
+// tests/reference/numpy_decentralised.py checks its losses.
 
 #include "runs.hpp"
 

@@ -109,7 +109,7 @@ TEST(StateServer, QueriesThatAnotherOvertookChangeNothing) {
   EXPECT_EQ(server.ask(2, 0, {0, 2, 1, 2}), StateRule::time_for_another);
   EXPECT_EQ(server.ask(2, 0, {0, 1, 50, 1}), StateRule::overtaken);
   EXPECT_EQ(server.slowest, 1);
-  // After READY every further query of that round is told so again, whatever it says.
+  // After READY every further query of that round gets READY again, whatever it says.
   EXPECT_EQ(server.ask(8.5, 0, {0, 8, 1, 8.5}), StateRule::no_time_for_another);
   EXPECT_EQ(server.ask(8.6, 0, {0, 9, 0.1, 8.6}), StateRule::no_time_for_another);
 }
@@ -119,11 +119,11 @@ TEST(StateServer, QueriesThatAnotherOvertookChangeNothing) {
 const Settings kEsync = tiny_steps("esync", {{"max_samples", "6400"}, {"evaluate_every", "1280"}});
 
 // Equal workers: at the first query after an iteration the slowest is the asking worker itself, or
-// is ready, or has less time left than an iteration takes. So everybody makes exactly one iteration
-// per round, in whatever order the queries come, and
+// is ready, or has less time left than an iteration takes. So each makes exactly one iteration per
+// round, in whatever order the queries come, and
 //   w + (1/P) sum_i (w_i - w) = w - lr (1/P) sum_i g_i,
 // which is ssgd with full per-worker batches. w_i - w is rounded relative to w, not to lr g: 1e-5.
-// With profile v100 iterations take as long as their batch's nonzeros make them.
+// With profile v100 an iteration's time depends on the nonzeros of its batch.
 TEST(Esync, EqualWorkersAreSsgd) {
   for (const char* profile : {HETSGD_TEST_DATA "/latency_only_profile.json", "v100"}) {
     for (const char* network : {HETSGD_TEST_DATA "/latency_only_network.json", "pcie3"}) {
@@ -168,8 +168,8 @@ TEST(Esync, LocalStepsFollowSpeed) {
   EXPECT_NEAR(static_cast<double>(fast) / (2 * rounds), 4.0, 1.0);
 }
 
-// The fast workers wait for about one of their own iterations per round (5 % of it), and for what
-// the slowest worker's batches differ in nonzeros.
+// The fast workers wait for about one of their own iterations per round (5 % of it), and for the
+// differences in nonzeros of the slowest worker's batches.
 TEST(Esync, FastWorkersHardlyWait) {
   const Settings base = with(kEsync, {{"workers", "3"},
                                       {"speed", "1,1,0.05"},
@@ -212,7 +212,7 @@ TEST(Esync, DelayedAnswersLetWorkersTrainOn) {
 }
 
 // The server adds the same vectors in the order of ranks, as an all_reduce does: the same bits as
-// long as everybody makes as many iterations, which equal workers do. Only the time differs: n
+// long as all workers make as many iterations, which equal workers do. Only the time differs: n
 // elements go P times to the server and P times back over its one link.
 TEST(Esync, AServerAddsWhatAnAllReduceAdds) {
   for (const char* weight : {"equal", "steps"}) {

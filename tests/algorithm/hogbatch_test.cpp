@@ -1,4 +1,4 @@
-// hogbatch: identities, what a GPU's step costs, batch sizes of CPUs beside GPUs, refusals.
+// hogbatch: identities, the cost of a GPU's step, batch sizes of CPUs beside GPUs, refusals.
 
 #include <map>
 
@@ -26,8 +26,8 @@ TEST(Hogbatch, OneCpuWithFixedBatchesIsHogwildToTheBit) {
   }
 }
 
-// Nobody else moves w: what a move lands on is what was pulled, so every element takes the
-// replica's own bits. So it is whether the replica is added or copied.
+// No other worker moves w, so a move lands on the pulled values, and every element takes the
+// replica's own bits. This holds whether the replica is added or copied.
 TEST(Hogbatch, OneGpuIsSgdToTheBit) {
   for (const char* how : {"add", "overwrite"}) {
     for (const char* model : {"mlp", "linear", "fm"}) {
@@ -82,7 +82,7 @@ struct Rates {
   std::uint64_t cpu_batch = 0, gpu_batch = 0;  // at the end
 };
 
-// After the first 50 steps of all.
+// Rates after the first 50 steps of all workers.
 Rates rates(const Settings& settings, int cpus) {
   const Record run = run_training(settings);
   std::multimap<double, std::pair<bool, std::uint64_t>> steps;  // by their start
@@ -182,7 +182,8 @@ TEST(Hogbatch, ChangesOfSizeAreRecorded) {
   EXPECT_LE(4 * cpu_changes, cpu_steps + 4);
 }
 
-// While the slow GPU makes a step the CPUs write; it loses that, or adds to it.
+// While the slow GPU makes a step the CPUs write. Its update overwrites their writes, or adds to
+// them.
 TEST(Hogbatch, AddingKeepsWhatCpusHaveWrittenMeanwhile) {
   const Settings base = with(kHogbatch, {{"workers", "4"},
                                          {"profile", machine(3, 1)},

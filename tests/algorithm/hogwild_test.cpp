@@ -7,7 +7,7 @@ namespace {
 
 const Settings kHogwild = tiny_steps("hogwild");
 
-// One worker: nobody else moves w, so every element takes what sgd's fused step makes of it.
+// One worker: no other moves w, so every element gets the bits of sgd's fused step.
 TEST(Hogwild, OneWorkerIsSgdToTheBitOnBothClusters) {
   for (const char* cluster : {"sim", "threads"}) {
     for (const char* hidden : {"16", "24,8"}) {
@@ -46,8 +46,8 @@ TEST(Hogwild, EqualWorkersAreAsgdOnAnIdealNetwork) {
   expect_close(hogwild, asgd, 1e-5);
 }
 
-// Between a worker's reading and its writing each of P - 1 equal others writes once, from the second
-// round on; in the first, those of lower rank.
+// From the second round on, each of P - 1 equal other workers writes once between a worker's
+// reading and its writing. In the first round only workers of lower rank do.
 TEST(Hogwild, StalenessOfEqualWorkersIsOneLessThanTheirNumber) {
   const Record run =
       run_training(with(kHogwild, {{"workers", "4"}, {"learning_rate", "0.1"}, kEqualSteps}));
@@ -108,8 +108,8 @@ TEST(Hogwild, RefusesWhatSharesNoMemory) {
                  "--models: worker 3 of 4 is in none");
 }
 
-// Nobody waits for anybody: on a machine with fewer cores than workers some may come too late to
-// learn, so what the workers did is not asked for.
+// No worker waits for another. On a machine with fewer cores than workers some may come too late to
+// learn, so the test does not check the work of each.
 TEST(Hogwild, LearnsOnBothClusters) {
   const Settings base = with(kHogwild, {{"batch_size", "16"},
                                         {"learning_rate", "0.3"},

@@ -7,7 +7,7 @@ namespace {
 
 const Settings kIdentities = tiny_steps("sgd");
 
-// Two runs that are the same, to the bit, or where `tolerance` is not 0 up to rounding.
+// Two runs that are the same, to the bit, or up to rounding if `tolerance` is not 0.
 struct Identity {
   std::string name;
   Settings base, one, other;
@@ -84,7 +84,8 @@ std::vector<Identity> identities() {
        steps_of("rna", with(kEqual, kFour)),
        {},
        {{"hierarchical", "true"}, {"groups", "0-3"}}},
-      // All made as many steps: n_i / sum n = 1 / P, the same numbers in other order of operations.
+      // All workers made as many steps: n_i / sum n = 1 / P, the same values in another order of
+      // operations.
       {"esync_equal_steps_weigh_equally",
        steps_of("esync", with(kEqual, kFour)),
        {},
@@ -108,7 +109,7 @@ std::vector<Identity> identities() {
        {{"alpha", "0"}},
        {{"algorithm", "sgd"}},
        1e-12},
-      // Nobody ever waits.
+      // No worker ever waits.
       {"ssp_without_bound_is_asgd",
        steps_of("ssp", with(kFour, {{"learning_rate", "0.1"},
                                     {"max_samples", "12800"},
@@ -135,7 +136,7 @@ std::vector<Identity> identities() {
                      1e-5});
     }
   }
-  // To the bit what ssgd's server makes of one worker; the mean of one replica is that replica.
+  // ssgd's server with one worker gives the same bits; the mean of one replica is that replica.
   for (const std::string optimizer : {"sgd", "momentum", "nesterov"}) {
     const Settings rule = {{"optimizer", optimizer}, {"learning_rate", "0.1"}};
     all.push_back({"asgd_alone_is_central_" + optimizer,
@@ -171,8 +172,8 @@ std::vector<Identity> identities() {
                    {{"sma", "flat"}},
                    {{"sma", "hierarchical"}}});
   }
-  // One node: Adasum of one update is the update, so that only the mean inside is left. What differs
-  // is w + ((w + d) - w) against w + d.
+  // One node: Adasum of one update is the update, so that only the mean inside is left. The
+  // difference is w + ((w + d) - w) against w + d.
   for (const std::string batch : {"split", "full"}) {
     all.push_back(
         {"adasum_of_one_node_is_the_mean_" + batch,
@@ -181,8 +182,8 @@ std::vector<Identity> identities() {
          {{"reduce", "adasum"}, {"node_size", "4"}},
          2e-5});
   }
-  // All gradients ready: lr (P/P) times the mean of P contributions = ssgd with b_max per worker. The
-  // factor 1/P comes before the sum in rank order, as in ssgd.
+  // All gradients ready: lr (P/P) times the mean of P contributions = ssgd with b_max per worker.
+  // The factor 1/P comes before the sum in rank order, as in ssgd.
   for (const std::string algorithm : {"eager-solo", "eager-majority", "rna"}) {
     for (const std::string workers : {"2", "3", "8"}) {
       for (const std::string network : {"pcie3", "ethernet-1g", "ideal"}) {

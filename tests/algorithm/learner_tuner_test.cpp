@@ -1,5 +1,5 @@
-// Algorithm 2 of paper 002 by itself: its literal forms, the robust one, and the three where the
-// measured throughput swings.
+// CROSSBOW's algorithm 2 by itself: its literal forms, the robust one, and all three with a
+// throughput that swings.
 
 #include "algorithm/parts/learner_tuner.hpp"
 

@@ -1,4 +1,4 @@
-// Thousands of simulated workers: what all know alike stands in memory once, not once per worker.
+// Thousands of simulated workers: shared knowledge is in memory once, not once per worker.
 
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -13,7 +13,7 @@
 namespace hetsgd::test {
 namespace {
 
-// A model of 30 numbers: what a worker holds is little, and what it holds of the others shows.
+// A model of 30 parameters: a worker's own memory is small, so memory for the other workers shows.
 const Settings kSmall = {
     {"train", "generate:tiny?rows_train=64&rows_test=16&features=8&labels=4&nonzeros=3"},
     {"test", "generate:tiny?rows_train=64&rows_test=16&features=8&labels=4&nonzeros=3"},
@@ -24,7 +24,7 @@ const Settings kSmall = {
     {"host_threads", "1"},
     {"straggler", "kind=uniform,min=0ms,max=50ms"}};
 
-// Every algorithm, and the options under which workers tell each other more.
+// Every algorithm, and the options under which workers exchange more information.
 std::vector<Settings> every_way() {
   std::vector<Settings> ways = {
       {{"algorithm", "esync"}, {"weight", "steps"}},
@@ -53,7 +53,7 @@ Settings rounds_of(int workers, int rounds) {
           {"max_samples", std::to_string(workers * rounds)}};
 }
 
-// all_gather leaves P parts with each of P workers. Algorithms agree on what they make of them.
+// all_gather would leave P parts with each of P workers. Algorithms agree on a result of the parts.
 TEST(ManyWorkers, NobodyGathersWhatAllKnow) {
   for (const Settings& way : every_way()) {
     SCOPED_TRACE(label_of(way));
@@ -75,7 +75,7 @@ std::size_t bytes_in_use() {
   return all.uordblks + all.hblkhd;
 }
 
-// In the middle of a round, at an evaluation.
+// Measured in the middle of a round, at an evaluation.
 double bytes_of(const Settings& way, int workers) {
   TrainHooks hooks;
   const std::size_t before = bytes_in_use();
@@ -85,10 +85,10 @@ double bytes_of(const Settings& way, int workers) {
   return static_cast<double>(most - before);
 }
 
-// With P workers a + b P bytes, and c P^2 if each of them had a vector of P numbers: c is 4 or 8. What
-// a further worker takes between P/2 and P is then 3 c P / 4 more than between P/4 and P/2. P is so
-// large that 2 MiB do not matter: a block on a huge page takes 2 or 4 of them, by where the heap has
-// room.
+// P workers take a + b P bytes, and c P^2 more if each of them has a vector of P elements: c is 4
+// or 8. Then a further worker takes 3 c P / 4 more between P/2 and P than between P/4 and P/2. P is
+// so large that 2 MiB do not matter: a block on a huge page takes 2 or 4 of them, depending on
+// where the heap has room.
 TEST(ManyWorkers, AWorkersMemoryDoesNotGrowWithTheirNumber) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's memory cannot be counted";
   constexpr int P = 4000;
@@ -101,7 +101,7 @@ TEST(ManyWorkers, AWorkersMemoryDoesNotGrowWithTheirNumber) {
   }
 }
 
-// Minutes and gigabytes if anything of a merge cost P^2.
+// This would take minutes and gigabytes if anything of a merge cost P^2.
 TEST(ManyWorkers, TenThousandMergeTwice) {
   constexpr int kWorkers = kSanitized ? 100 : 10'000;
   const Record run =

@@ -1,4 +1,4 @@
-// ssgd --overlap: the numbers of ssgd without, and the times of its pieces.
+// ssgd --overlap: the same values as without it, and the times of its pieces.
 
 #include "runs.hpp"
 

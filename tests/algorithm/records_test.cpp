@@ -1,5 +1,5 @@
-// What every algorithm must leave in its record: histograms, events, and bytes by kind. An
-// algorithm without a row here fails.
+// The contents that every algorithm must leave in its record: histograms, events, and bytes by
+// kind. An algorithm without a row here fails.
 
 #include <gmock/gmock.h>
 

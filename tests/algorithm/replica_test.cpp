@@ -1,5 +1,5 @@
-// Replicas keep their state to themselves; what learns at once learns as alone; samples come in the
-// order that BatchSource promises.
+// Replicas keep their state to themselves. Replicas that learn at once learn as they do alone.
+// Samples come in the order that BatchSource promises.
 #include <gmock/gmock.h>
 
 #include <mutex>

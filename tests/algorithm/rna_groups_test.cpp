@@ -56,10 +56,10 @@ TEST(RnaGroups, GroupsByGap) {
   EXPECT_EQ(groups({10, 12, 14}), (Groups{{0, 1, 2}}));
   // Recursively: 1 1.005 | 10 10.05 | 100.
   EXPECT_EQ(groups({1.005, 10, 100, 1, 10.05}), (Groups{{0, 3}, {1, 4}, {2}}));
-  // A tenth of the mean is none.
+  // A gap of a tenth of the mean makes no group.
   EXPECT_EQ(groups({100, 110}), (Groups{{0, 1}}));
   EXPECT_EQ(groups({100, 112}), (Groups{{0}, {1}}));
-  // Three standard errors of the difference are none: 3 hypot(3, 4) = 15.
+  // A gap within three standard errors of the difference makes no group: 3 hypot(3, 4) = 15.
   EXPECT_EQ(groups_by_pace(GroupBy::gap, std::vector<WorkerPace>{{100, 3}, {114.9, 4}}),
             (Groups{{0, 1}}));
   EXPECT_EQ(groups_by_pace(GroupBy::gap, std::vector<WorkerPace>{{100, 3}, {115.1, 4}}),
@@ -173,7 +173,7 @@ TEST(RnaGroups, ExchangeEveryH) {
   }
 }
 
-// The server between groups, called directly: what it answers to a push.
+// The server between groups, called directly, with its answers to pushes.
 class GroupPushes {
  public:
   GroupPushes(GroupRule rule, const std::vector<int>& sizes)
@@ -224,8 +224,8 @@ TEST(RnaGroups, TheGroupServerAddsUpAllProgress) {
           kept = last.gain(0, 1);
         }
         EXPECT_EQ(increment.gain(1, 1), fast * pace * n + slow * n);
-        // The mean of what was pushed last: the fast group gets no further than s_f / s_s steps
-        // ahead of what the slow one pushed.
+        // The mean of the last pushes: the fast group gets at most s_f / s_s steps ahead of the
+        // slow group's last push.
         const double before = last.gain(1, 0);
         EXPECT_LE(kept, before + fast / slow);
         last.gain(1, 1);
@@ -242,8 +242,8 @@ TEST(RnaGroups, TheGroupServerReturnsALoneGroupsModel) {
   }
 }
 
-// A group that never comes costs its share and no more: x - lr s_g g, which is what flat RNA makes
-// of a worker that never has its gradient. (Two probes of two: nobody waits for it there either.)
+// A group that never comes costs its share and no more: x - lr s_g g, as in flat RNA with a worker
+// that never has its gradient. (With two probes of two no worker waits for it there either.)
 TEST(RnaGroups, AFrozenGroupHoldsNobodyBack) {
   const Settings base =
       with(kRnaGroups, {{"workers", "2"}, {"straggler", "kind=constant,worker=1,factor=100000"}});

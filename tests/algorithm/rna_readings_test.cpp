@@ -1,5 +1,5 @@
-// RNA's readings of its text: what answers a probe, what scales the rate, what is dropped, local
-// training. Losses are checked against tests/reference/numpy_decentralised.py, too.
+// RNA's readings of its text: which gradients answer a probe, the scale of the learning rate,
+// dropped gradients, local training. tests/reference/numpy_decentralised.py checks losses, too.
 
 #include "runs.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 const Settings kRnaReadings =
     tiny_steps("rna", {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
 
-// Nobody is late: there are no leftovers that `fresh` and --eta 0 could treat differently.
+// No worker is late: there are no leftovers that `fresh` and --eta 0 could treat differently.
 TEST(RnaReadings, AllReadyIsSsgdWhateverTheTrigger) {
   for (const Settings& reading : {Settings{{"trigger", "fresh"}, {"local", "sum"}},
                                   Settings{{"trigger", "any"}, {"bound", "age"}, {"eta", "0"}}}) {
@@ -96,10 +96,11 @@ std::vector<double> losses_of(const Record& run, int rank) {
   return losses;
 }
 
-// The share of contributors is a factor of the rate and not of the gradient (algorithm 5, line 5).
-// One of P workers contributes, and every batch is the whole data set, so that it does not matter
-// whose it is: g_k = (1/1) g at the rate lr (1/P), whatever the optimizer makes of them. That is
-// sgd at lr/P. (With g/P at the rate lr Adam, lars and clipping would be up to P times as fast.)
+// The share of contributors scales the learning rate and not the gradient (algorithm 5, line 5).
+// One of P workers contributes, and every batch is the whole data set, so that any worker's
+// gradient is the same. g_k = (1/1) g at the learning rate lr (1/P), whatever the optimizer. That
+// is sgd at lr/P. (With g/P at the learning rate lr Adam, lars and clipping would be up to P times
+// as fast.)
 TEST(RnaReadings, TheShareOfContributorsScalesTheRate) {
   const std::string data = "generate:tiny?rows_train=32&rows_test=8";
   const Settings base =
@@ -141,9 +142,9 @@ TEST(RnaReadings, LocalTrainingChangesNothingWhereEveryGradientIsReduced) {
   }
 }
 
-// The first round takes 80 ms, a step 9 and a local one 1: until the first model comes every worker
-// makes steps of its own, each worth its share of the rate. With the whole data set in each batch
-// these are sgd at lr/P. Without local training all its gradients are of one model.
+// The first round takes 80 ms, a step 9 and a local one 1. Until the first model comes every worker
+// makes steps of its own, each at its share of the learning rate. With the whole data set in each
+// batch these are sgd at lr/P. Without local training all its gradients are of one model.
 TEST(RnaReadings, LocalTrainingIsSgdAtAWorkersShareOfTheRate) {
   const std::string data = "generate:tiny?rows_train=32&rows_test=8";
   const Settings base =
@@ -171,8 +172,8 @@ TEST(RnaReadings, LocalTrainingIsSgdAtAWorkersShareOfTheRate) {
   }
 }
 
-// Table 5.5: what a round copies between GPU and host is 4 n bytes from every contributor, at the
-// same time, and 4 n back to all. All are ready here, but in the last round, whose workers leave.
+// Table 5.5: a round copies 4 n bytes between GPU and host from every contributor, at the same
+// time, and 4 n back to all. All are ready here, except in the last round, whose workers leave.
 TEST(RnaReadings, StagingCostsTwoCopiesPerRound) {
   for (const std::string algorithm : {"rna", "eager-solo", "eager-majority"}) {
     SCOPED_TRACE(algorithm);
@@ -195,8 +196,8 @@ TEST(RnaReadings, StagingCostsTwoCopiesPerRound) {
   }
 }
 
-// x, the snapshot, the sum; a late gradient and a new one. Who never waits may have eta gradients
-// that are reduced, eta that wait, and one that is computed.
+// x, the snapshot, the sum; a late gradient and a new one. A worker that never waits may have eta
+// gradients that are reduced, eta that wait, and one that is computed.
 TEST(RnaReadings, TheEstimateOfMemoryCountsGradients) {
   const auto vectors = [](const std::string& algorithm, const Settings& settings) {
     const Configuration configuration(with({{"algorithm", algorithm}}, settings));

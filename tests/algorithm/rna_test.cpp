@@ -46,8 +46,8 @@ TEST(Rna, MoreProbesAnswerSooner) {
   EXPECT_GT(contributors[1], contributors[2]);
 }
 
-// Probes are messages: per round one more probe costs two messages to the controller (what answers
-// the probe, what waits on) and two back (the probe, the receipt).
+// Probes are messages. Per round one more probe costs two messages to the controller (the answer to
+// the probe, and the next wait) and two back (the probe, the receipt).
 TEST(Rna, ProbesCostMessages) {
   const auto control_bytes = [](const std::string& q) {
     const Record run = run_training(with(kRna, {{"workers", "4"}, {"probes", q}}));
@@ -63,7 +63,7 @@ TEST(Rna, ProbesCostMessages) {
   EXPECT_NEAR(three - two, two - one, 1.0);
 }
 
-// The straggler's gradients are late by the rounds that passed meanwhile, and never held others up.
+// The straggler's gradients are late by the rounds that passed meanwhile, and never delayed others.
 TEST(Rna, StragglersContributeLate) {
   const Settings slow =
       with(with(kRna, kEqualRna), {{"workers", "4"},
@@ -75,13 +75,13 @@ TEST(Rna, StragglersContributeLate) {
   const Record age = run_training(with(slow, {{"bound", "age"}, {"eta", "2"}}));
   EXPECT_LE(age.histograms.at("staleness").rbegin()->first, 2);
   EXPECT_GE(age.histograms.at("dropped").begin()->first, 3);
-  // Each of its gradients is reduced or dropped; some may be under way at the end.
+  // Each of its gradients is reduced or dropped; some may be in flight at the end.
   EXPECT_LE(observations(age, "staleness") + observations(age, "dropped"), 12800U / 32 + 8);
   EXPECT_GE(observations(age, "staleness") + observations(age, "dropped"), 12800U / 32 - 8);
 }
 
-// A fast worker that does not wait goes on at the model that it has (figure 5.1, w_1 at t + 2). Its
-// contribution then holds several gradients, at most eta; older ones are dropped and counted.
+// A fast worker that does not wait continues at the model that it has (figure 5.1, w_1 at t + 2).
+// Its contribution then holds several gradients, at most eta; older ones are dropped and counted.
 TEST(Rna, AheadAccumulatesUpToEta) {
   const Settings base =
       with(with(kRna, kEqualRna), {{"workers", "2"},

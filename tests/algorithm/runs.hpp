@@ -1,4 +1,4 @@
-// What tests of algorithms ask of runs.
+// Helpers that check runs of algorithms.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -5,7 +5,7 @@
 namespace hetsgd::test {
 namespace {
 
-// What generate:tiny has in labels, and more.
+// More negatives than generate:tiny has labels.
 constexpr const char* kAllNegatives = "100000";
 
 Settings sampled(const std::string& algorithm, const char* negatives) {
@@ -20,7 +20,7 @@ TEST(SampledObjectiveRuns, AllLabelsDrawnIsTheWholeSoftmax) {
   }
 }
 
-// The rows of drawn labels alone are read and moved, which hogwild's snapshot must know of.
+// Only the rows of drawn labels are read and moved, which hogwild's snapshot must know.
 TEST(SampledObjectiveRuns, HogwildWithOneWorkerIsSgdToTheBit) {
   for (const char* cluster : {"sim", "threads"}) {
     const Settings base = with(sampled("sgd", "12"), {{"cluster", cluster}});

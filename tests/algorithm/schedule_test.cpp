@@ -1,5 +1,5 @@
 // Every algorithm x every schedule x every optimizer, in sim: the schedule acts, and in time; the
-// optimizer acts; nothing is lost on the way. An algorithm joins by its registration alone.
+// optimizer acts; no sample is lost. An algorithm joins by its registration alone.
 
 #include <map>
 
@@ -26,7 +26,7 @@ const Settings kTable = {
     {"network", "ideal"}};
 constexpr double kEpoch = 64, kBatch = 8;
 
-// What brings an algorithm's rounds below the run's length, or makes it follow sgd when it is
+// Settings that make an algorithm's rounds shorter than the run, or make it follow sgd when it is
 // alone: its own momentum and corrections off.
 const std::map<std::string, Settings> kShortRounds = {{"local-sgd", {{"local_steps", "4"}}}};
 const std::map<std::string, Settings> kFollowsSgd = {{"elastic", {{"gamma", "0"}}},
@@ -172,8 +172,8 @@ TEST(Schedules, OneWorkerFollowsSgd) {
   });
 }
 
-// ssgd's parts of a global batch may differ (3, 3 and 2 samples): all replicas, and the server,
-// take one rate all the same, that of sgd on the whole batch.
+// ssgd's parts of a global batch may differ (3, 3 and 2 samples). All replicas, and the server,
+// still take the same learning rate, that of sgd on the whole batch.
 TEST(Schedules, UnevenPartsOfABatchTakeOneRate) {
   const Settings base = with(kTable, {{"learning_rate", "0.5"},
                                       {"schedule", "linear"},
@@ -187,7 +187,7 @@ TEST(Schedules, UnevenPartsOfABatchTakeOneRate) {
                       1e-5);
 }
 
-// Merges tell the rate: the plan's, times the schedule, times b_i / b_max.
+// Merges record the learning rate: the plan's, times the schedule, times b_i / b_max.
 TEST(Schedules, MergesRecordTheRate) {
   for (const char* name : {"elastic", "adaptive"}) {
     const Record run = run_training(with(kTable, {{"algorithm", name},

@@ -25,8 +25,9 @@ TEST(ServedAlgorithms, OneWorkerHasTheBitsOfExchangedTables) {
   }
 }
 
-// Those that are sgd with one worker are so on served tables too, up to the rounding of an update
-// that is not fused. (Those that merge replicas with momentum are not, whatever the tables.)
+// Algorithms that are sgd with one worker are so on served tables too, up to the rounding of an
+// update that is not fused. (Algorithms that merge replicas with momentum are not, whatever the
+// tables.)
 TEST(ServedAlgorithms, OneWorkerIsSgd) {
   const TableOutcome sgd = run_clicks(sharded({{"algorithm", "sgd"}}));
   for (const char* algorithm : {"asgd", "dc-asgd", "ssp", "adpsgd"}) {
@@ -67,7 +68,8 @@ TEST(ServedAlgorithms, EveryOneLearnsWhateverTheCluster) {
   }
 }
 
-// One count for each batch and owner; what a worker has not pushed itself others have.
+// One count for each batch and owner. The updates that a worker has not pushed itself come from
+// others.
 TEST(ServedAlgorithms, StalenessOfRowsIsRecorded) {
   const auto staleness = [](const char* workers) {
     const Record record = run_clicks(sharded({{"algorithm", "asgd"}, {"workers", workers}})).record;
@@ -85,9 +87,9 @@ TEST(ServedAlgorithms, StalenessOfRowsIsRecorded) {
   EXPECT_GT(staleness("4"), 0U);
 }
 
-// ssgd's parts of a batch have their share of the learning rate, so that rows that one worker alone
-// looks up move as they do by the mean; others once for each worker that has them. In sim, where the
-// order of arrival is always the same.
+// ssgd's parts of a batch have their share of the learning rate. So a row that only one worker
+// looks up moves as by the mean; any other row moves once for each worker that has it. The test
+// runs in sim, where the order of arrival is always the same.
 TEST(ServedAlgorithms, SsgdComesCloseToItsExchangedTables) {
   const Settings run = {{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", "4"}};
   const TableOutcome exchanged = run_clicks(sharded(run));

@@ -19,7 +19,7 @@ TEST(ShardedTables, OneWorkerIsSgdOnReplicatedTables) {
   }
 }
 
-// Row rules and rates of their own, beside another optimizer of the dense part.
+// Row rules and learning rates of their own, beside another optimizer of the dense part.
 TEST(ShardedTables, OneWorkerFollowsEveryRowRule) {
   for (const Settings& rule :
        {Settings{{"optimizer", "adam"}, {"learning_rate", "0.01"}},
@@ -32,8 +32,7 @@ TEST(ShardedTables, OneWorkerFollowsEveryRowRule) {
   }
 }
 
-// The mean over the workers of their gradients, whoever adds a row's up: in the order of ranks both
-// times.
+// The mean of the workers' gradients, in the order of ranks for replicated and for sharded tables.
 TEST(ShardedTables, SsgdIsSsgdOnReplicatedTables) {
   for (const char* workers : {"2", "3", "8"}) {
     SCOPED_TRACE(workers);
@@ -137,8 +136,8 @@ TEST(ShardedTables, TiersChangeNoBitAndTheirEndsNoTime) {
   EXPECT_LT(any.record.elapsed, host.record.elapsed);
 }
 
-// Rows that change their memory during the run change no number either. From any rows to begin with,
-// more of those that are asked for lie on the device later on; the profile charges what moves.
+// Rows that change their memory during the run change no value either. Whatever the initial choice,
+// later on more of the requested rows lie on the device; the profile charges the moves.
 TEST(ShardedTables, HotRowsThatAreChosenAnewChangeNoBit) {
   const auto run = [](const Settings& more) {
     return run_clicks(tiered("tiered_profile", with({{"per_worker_batch", "split"}}, more)));
@@ -162,7 +161,7 @@ TEST(ShardedTables, HotRowsThatAreChosenAnewChangeNoBit) {
   }
 }
 
-// Where the host's rows cost what the device's do and its link nothing, it is all the same.
+// If the host's rows cost as much as the device's and its link nothing, the choice costs nothing.
 TEST(ShardedTables, EqualTiersMakeTheChoiceOfHotRowsFree) {
   const auto elapsed = [](const Settings& more) {
     return run_clicks(tiered("equal_tiers_profile", more)).record.elapsed;

@@ -1,4 +1,4 @@
-// SharedModel: what a step on shared parameters reads and writes, alone and among others.
+// SharedModel: the reads and writes of a step on shared parameters, alone and among others.
 
 #include "algorithm/shared_model.hpp"
 
@@ -140,8 +140,9 @@ TEST_F(DisjointFeatures, EveryInterleavingOfPullsAndMovesGivesTheSameBits) {
   }
 }
 
-// Pulled 1 everywhere. Moved and nobody else has: the replica's own number, whatever rounding; others
-// have, too: theirs and the move; not moved: theirs.
+// All elements are pulled as 1. If only the replica has moved an element, it gets the replica's own
+// value, whatever rounding. If others have moved it, too, it gets their value plus the move. If the
+// replica has not moved it, it keeps their value.
 TEST(PulledReplica, AMoveLandsOnWhatIsThereOrOverwritesIt) {
   const std::vector<float> pulled(40, 1.0F);
   std::vector<float> moved = pulled, w = pulled;
@@ -161,8 +162,8 @@ TEST(PulledReplica, AMoveLandsOnWhatIsThereOrOverwritesIt) {
   EXPECT_EQ(w, moved);
 }
 
-// Reads and writes in any order, so long as each worker's own take turns: nobody moves what another
-// reads, so every element takes the bits of its worker's own steps.
+// Reads and writes in any order, as long as each worker's own take turns. No worker moves rows that
+// another reads, so every element gets the bits of its worker's own steps.
 TEST_F(DisjointFeatures, EveryInterleavingOfReadsAndWritesGivesTheSameBits) {
   const std::vector<float> expected = one_after_the_other();
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

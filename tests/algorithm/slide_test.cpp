@@ -26,7 +26,7 @@ TEST(Slide, AllLabelsActiveIsSgd) {
                step_losses(run_training(with(with(base, adam), {{"lazy", "dense"}}))), 1e-4);
 }
 
-// The tables lead to nothing, but the fill is everybody.
+// The tables retrieve no label, but the fill holds all.
 TEST(Slide, ActiveMinOfAllLabelsIsSgd) {
   const Record run = run_training(with(kSlide, {{"active_min", "1000"}}));
   expect_close(step_losses(run_training(tiny_steps("sgd"))), step_losses(run), 1e-4);
@@ -54,8 +54,8 @@ TEST(Slide, RehashesAndRebuildsBySchedule) {
             (std::vector<bool>{true, false, false, false, true, false, false, false, true, false}));
 }
 
-// What has been learnt brings labels and activations together: tables find true labels more often
-// than as many labels by chance.
+// Learning brings labels and activations together: tables find true labels more often than as many
+// random labels would.
 TEST(Slide, RecallIsAboveChanceOnceItHasLearnt) {
   const Record run = run_training(with(kSlide, {{"max_samples", "12800"},
                                                 {"optimizer", "adam"},
@@ -67,8 +67,9 @@ TEST(Slide, RecallIsAboveChanceOnceItHasLearnt) {
   EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
 }
 
-// At every evaluation, also of one label alone. Signs of one sum each: in 64 tables every label is in
-// some bucket with its query but with 2^-64, so everything is found, at random, too.
+// Recall is measured at every evaluation, also with one label. With signs of one sum each, in 64
+// tables every label shares some bucket with its query, except with probability 2^-64. So
+// everything is found, also at random.
 TEST(Slide, RecallIsMeasuredAtEveryEvaluation) {
   const Record all = run_training(with(
       kSlide,
@@ -89,8 +90,8 @@ TEST(Slide, RecallIsMeasuredAtEveryEvaluation) {
   EXPECT_TRUE(events_of(run_training(with(kSlide, {{"active", "all"}})), "recall").empty());
 }
 
-// Probing is off the clock and moves nothing. Rows that owe catch up on the clock, so that more
-// evaluations take longer; rows that owe nothing do not.
+// Probing is off the clock and moves nothing. Rows that are behind catch up on the clock, so that
+// more evaluations take longer; rows that are up to date do not.
 TEST(Slide, WhatAnEvaluationTakes) {
   const Settings adam = with(kSlide, {{"optimizer", "adam"}, {"learning_rate", "0.01"}});
   const Record base = run_training(adam);
@@ -156,8 +157,8 @@ TEST(Slide, SeveralWorkersInSimGiveTheSameBitsEachTime) {
   }
 }
 
-// Rehashes come by the model's batches, whoever makes them: after 0, 10, 20 ... of all. The four
-// overrun the budget by what is under way.
+// Rehashes follow the count of the model's batches over all workers: after 0, 10, 20 ... The four
+// workers overrun the budget by the batches in flight.
 TEST(Slide, SeveralWorkersRehashByTheModelsBatches) {
   const Record run = run_training(kSharedSlide);
   const auto rehashes = events_of(run, "rehash");
@@ -196,7 +197,8 @@ TEST(Slide, SeveralWorkersOfSeveralCoresOnThreads) {
   EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
 }
 
-// One worker makes new tables in the place of the old ones; others go on with these meanwhile.
+// One worker replaces the old tables by new ones; with several the others use the old ones
+// meanwhile.
 TEST(Slide, OneWorkerHasOneSetOfTables) {
   class FreeMonitor final : public Monitor {
     void lock() override {}

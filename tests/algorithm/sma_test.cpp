@@ -26,7 +26,7 @@ class Independent final : public Algorithm {
   }
 };
 
-// Only in the test that runs it: others go through all algorithms that there are.
+// Registered only in the test that runs it, because others go through all algorithms.
 void register_independent() {
   static const bool registered = register_algorithm<Independent>({.name = "independent",
                                                                   .title = "",
@@ -116,8 +116,8 @@ TEST(Sma, OverlapChangesTimeAlone) {
   }
 }
 
-// Where the sum takes less time than a batch all of it is hidden: 9 launches (9 ms) of the batch
-// against 4 (P - 1)/P messages' latencies of nothing but 0.5 ms each.
+// If the sum takes less time than a batch all of it is hidden: 9 launches (9 ms) of the batch
+// against 4 (P - 1)/P messages, whose only cost is a latency of 0.5 ms each.
 TEST(Sma, OverlapHidesTheWholeAllReduce) {
   const Settings base = with(
       kSma, {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}, {"network", "ideal"}});
@@ -128,9 +128,9 @@ TEST(Sma, OverlapHidesTheWholeAllReduce) {
   EXPECT_GT((shown.elapsed - free.elapsed).count(), 10e-3);
 }
 
-// The learners of a device of several cores have cores of their own and run at the same time; they
-// share nothing but what is averaged when all are through. With one core each, in rounds where they
-// are more than the cores: the bits of one core on which they run one after another.
+// The learners of a device of several cores have cores of their own and run at the same time. They
+// share only the averaging when all have ended. With one core each, in rounds if they are more than
+// the cores, they have the bits of one core that runs them one after another.
 TEST(Sma, LearnersAtOnceOnThreadsHaveTheBitsOfOneAfterAnother) {
   if (available_cores().size() < 2) GTEST_SKIP() << "one core";
   const std::vector<Settings> kinds = {{},

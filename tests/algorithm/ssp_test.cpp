@@ -11,9 +11,9 @@ const Settings kSsp = tiny_steps("ssp", {{"learning_rate", "0.1"},
                                          {"workers", "4"},
                                          {"straggler", "kind=uniform,min=0ms,max=1ms"}});
 
-// s = 0: nobody reads before all pushes of the clock are applied, so w <- w - lr sum_m g_m, all at
-// the same w. ssgd with full per-worker batches: w <- w - lr' (1/P) sum_m g_m with lr' = P lr. The
-// global batch is the next P b samples in both, though arrivals may deal it to other ranks.
+// s = 0: no worker reads before all pushes of the clock are applied, so w <- w - lr sum_m g_m, all
+// at the same w. ssgd with full per-worker batches: w <- w - lr' (1/P) sum_m g_m with lr' = P lr.
+// The global batch is the next P b samples in both, though arrivals may deal it to other ranks.
 TEST(Ssp, StalenessZeroIsSsgdWithPTimesTheLearningRate) {
   const Record ssp = run_training(with(kSsp, {{"staleness", "0"}}));
   const Record ssgd = run_training(
@@ -23,23 +23,23 @@ TEST(Ssp, StalenessZeroIsSsgdWithPTimesTheLearningRate) {
   EXPECT_EQ(ssp.curve.back().updates, 4 * ssgd.curve.back().updates - 3);
 }
 
-// Who goes on at clock c sees min_m c_m >= c - s. So its lead is at most s, and with a slow worker
-// s is reached. While it computes, another worker moves from clock >= c - s to <= c + s + 1: at
-// most (P - 1)(2 s + 1) updates between read and apply.
+// A worker that continues at clock c sees min_m c_m >= c - s. So its lead is at most s, and with a
+// slow worker it reaches s. While it computes, another worker moves from clock >= c - s to <= c + s
+// + 1: at most (P - 1)(2 s + 1) updates between read and apply.
 TEST(Ssp, LeadAndStalenessAreBounded) {
   for (const int s : {0, 1, 3}) {
     const Record run =
         run_training(with(kSsp, {{"staleness", std::to_string(s)},
                                  {"speed", "1,1,1,0.05"},
                                  {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}}));
-    // Once the slowest has left, nobody is behind any more.
+    // Once the slowest has left, no worker is behind any more.
     EXPECT_EQ(run.histograms.at("lead").rbegin()->first, s);
     EXPECT_LE(run.histograms.at("staleness").rbegin()->first, 3 * (2 * s + 1));
   }
 }
 
-// Equal workers are at most one push apart, so that a bound of 3 holds nobody back; with a
-// straggler it does.
+// Equal workers are at most one push apart, so that a bound of 3 never acts; with a straggler it
+// does.
 TEST(Ssp, ABoundThatNeverActedIsSaid) {
   const Settings equal = tiny_steps("ssp", {{"workers", "4"}});
   const Record idle = run_training(equal);

@@ -94,8 +94,8 @@ TEST(Sven, ClustersAgreeToTheBit) {
 
 // --- staleness
 
-// 80 batches of 96 samples in four workers: the first is looked up before any update, ..., from then
-// on all are L + 1 updates late. L batches more are looked up than are learnt from.
+// 80 batches of 96 samples in four workers. The first is looked up before any update; from batch L
+// + 1 on all are L + 1 updates late. L more batches are looked up than are learnt from.
 TEST(Sven, StalenessIsAsConfigured) {
   for (const std::uint64_t L : {0U, 1U, 2U, 4U}) {
     const TableOutcome run = run_sven({{"lookahead", std::to_string(L)}});
@@ -207,7 +207,7 @@ TEST(Sven, WithoutRepetitionsThePipelineIsNotStale) {
   std::filesystem::remove(test);
 }
 
-// --- plans that make no sense
+// --- plans that are refused
 
 TEST(Sven, NeedsShardedTables) {
   EXPECT_EQ(usage_error_of([] {

@@ -132,9 +132,9 @@ TEST(SvenTimes, StagesAreInTheRecord) {
   EXPECT_EQ(record.charge["fitted"], "sven-dcn");
 }
 
-// The paper's machine: 128 GPUs in 16 nodes. The four numbers of each model to which a charge was
-// fitted come out, with those that follow: ms per iteration of none, input and full, at 16 nodes and
-// full at one.
+// The paper's machine: 128 GPUs in 16 nodes. The simulation gives the four times per model to which
+// a charge was fitted, and the times that follow: ms per iteration of none, input and full at 16
+// nodes, and of full at one.
 TEST(SvenTimes, OfThePapersMachineAreThoseThatWereFitted) {
   const struct {
     const char* charge;

@@ -78,7 +78,7 @@ inline std::string describe_settings(const Settings& settings) {
   return text;
 }
 
-// Of all workers.
+// The sum of a count over all workers.
 inline std::uint64_t total_of(const TableOutcome& run, std::uint64_t LookupCounts::*count) {
   std::uint64_t sum = 0;
   for (const WorkerRecord& worker : run.record.workers) sum += worker.lookups.*count;

@@ -27,9 +27,9 @@ const std::vector<Golden> kGoldens = {
     {"ssgd_mirrored", "ssgd", kSplitBatch},
     {"ssgd_central", "ssgd", with(kSplitBatch, {{"storage", "central"}})},
     // Worker 1, the straggler, has its gradient after 27 ms, its update after 3 vector operations,
-    // at 30, and sends it; worker 0 folds it from 40 to 42 and sends half to worker 2, which has it
-    // at 52; products (1 ms) and their sum (10 ms) are there at 63, the combinations at 64. Worker 0
-    // then has worker 2's half and sends the whole to worker 1, its own half to worker 2: both have
+    // at 30, and sends it. Worker 0 folds it from 40 to 42 and sends half to worker 2, which has it
+    // at 52. Products (1 ms) and their sum (10 ms) are done at 63, the combinations at 64. Worker 0
+    // then has worker 2's half and sends the whole to worker 1, its own half to worker 2. Both have
     // it at 74 and end the iteration at 75, worker 0 at 65.
     {"ssgd_adasum", "ssgd",
      with(kSplitBatch, {{"reduce", "adasum"}, {"orthogonality_every", "0"}})},
@@ -48,15 +48,15 @@ const std::vector<Golden> kGoldens = {
     {"rna", "rna"},
     {"rna_hierarchical", "rna", {{"hierarchical", "true"}, {"groups", "0;2:1"}}},
     // One iteration without overlap: differences 1 ms, their sum 1, the batch 9 (27 on the
-    // straggler), corrections 1: at 30 ms all are here; all_reduce 40; z with momentum 2 operations:
-    // 72 ms. With overlap the all_reduce runs from 2 to 42 behind the batch, so 44 ms.
+    // straggler), corrections 1, so all arrive at 30 ms. all_reduce takes 40, z with momentum 2
+    // operations: 72 ms. With overlap the all_reduce runs from 2 to 42 behind the batch, so 44 ms.
     {"sma", "sma", kLong},
     {"sma_no_overlap", "sma", with(kLong, {{"overlap", "false"}})},
     // Two iterations in three are steps alone: 9 + 9 + (1 + 1 + 9 + 1) = 30 ms, on the straggler
     // 27 + 27 + 30 = 84; its all_reduce begins at 56 and ends at 96, z at 97.
     {"easgd", "easgd", with(kLong, {{"tau", "3"}})},
-    // 5 steps of 9 ms (27 on the straggler, at 135 ms), all_reduce 40, the mean 1, the copy 1: 177 ms
-    // a round.
+    // 5 steps of 9 ms (27 on the straggler, which ends at 135 ms), all_reduce 40, the mean 1, the
+    // copy 1: 177 ms a round.
     {"local_sgd", "local-sgd", with(kLong, {{"local_steps", "5"}})},
     {"hogwild", "hogwild"},
     // Two CPUs and a GPU, whose link takes 1 us per byte.

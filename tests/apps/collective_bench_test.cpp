@@ -1,6 +1,5 @@
-// The measuring of `hetsgd bench`: times on `sim` against the network model,
-// what counts as wrong, and every collective and operator right on every
-// cluster.
+// The measuring of `hetsgd bench`: times on `sim` against the network model, detection of wrong
+// results, and correct results of every collective and operator on every cluster.
 #include "bench/collective_bench.hpp"
 
 #include <gtest/gtest.h>
@@ -45,7 +44,7 @@ TEST(CollectiveBench, EveryOperatorIsRightOnEveryCluster) {
   }
 }
 
-// An operator that is not the one expected is found out.
+// An operator other than the expected one is detected.
 TEST(CollectiveBench, FindsAWrongResult) {
   const BenchCollective& collective = bench_collective("all_reduce");
   BenchOperator op = find_bench_operator(collective, "--op", "sum");
@@ -57,8 +56,8 @@ TEST(CollectiveBench, FindsAWrongResult) {
   EXPECT_EQ(bench.measure(collective, op, 1000, false).wrong, 0U);
 }
 
-// Of the others, whose result is checked where it lies: a rank's block of a
-// sum, its own buffer.
+// The other collectives, whose result is checked in place: a rank's block of a sum, or its own
+// buffer.
 TEST(CollectiveBench, FindsAWrongPart) {
   const CollectiveBench bench("sim", bench_options(4), 1, 0);
   for (const char* name : {"all_gather", "reduce_scatter", "broadcast", "all_to_all"}) {

@@ -15,7 +15,8 @@ namespace {
 
 using namespace hetsgd;
 
-// Operations are timed in groups of this many; the fastest group is what an undisturbed host takes.
+// Operations are timed in groups of this many. The fastest group has the time of an undisturbed
+// host.
 constexpr std::int64_t kGroup = 8;
 
 // Runs the operation that set_up(node) makes, `batch` times per cluster run, all ranks together;

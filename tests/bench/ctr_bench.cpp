@@ -60,8 +60,8 @@ void step(benchmark::State& state, const std::string& name) {
   const auto context = model->make_context(*device);
   Buffer w = bench::initial_on(*device, *model);
   const std::vector<Batch> batches = bench::batches_of(clicks(), size);
-  // The first step makes the buffers, and the system makes their pages at its first touch: 0.3 GB
-  // of dcn at batch 8192, which take longer than a step.
+  // The first step makes the buffers, and the system makes their pages at the first touch. For 0.3
+  // GB of dcn at batch 8192 that takes longer than a step.
   double loss = model->step(*context, batches.back(), 0.01F, w.data());
   std::size_t next = 0;
   for (auto _ : state) {

@@ -1,9 +1,9 @@
 // A GPU's kernels and whole steps against the floors of operations and bytes, and its sparse
-// products beside cuSPARSE. Needs a GPU; says so and ends where there is none.
+// products beside cuSPARSE. Needs a GPU; without one it says so and ends.
 //
 //   delicious/B   500 features, 983 labels, 18 nonzeros and 19 labels per row, batch B
 //   amazon670k/B  135,909 features, 670,091 labels, 76 nonzeros and 5 labels per row, batch B
-// with H = 128 hidden units; features log-uniform (Zipf-like), labels uniform. All in half a minute.
+// with H = 128 hidden units; features log-uniform (Zipf-like), labels uniform. Takes half a minute.
 //
 // Counters: GB_per_s and GFLOP_per_s of the floor's bytes and operations; floor_ratio = the floor
 // over the time taken (1 is the floor). The floor is the larger of bytes over the bandwidth of a
@@ -74,7 +74,7 @@ const std::vector<float>& initial_of(const Shape& shape, const Layout& layout) {
   return initial;
 }
 
-// Numbers as weights are: tensor cores are faster on constants.
+// Random values like those of weights: tensor cores are faster on constants.
 void fill_random(Device& device, Buffer& buffer) {
   static const std::vector<float> numbers = bench::random_floats(std::size_t{1} << 20);
   for (std::size_t at = 0; at < buffer.size(); at += numbers.size()) {
@@ -83,7 +83,7 @@ void fill_random(Device& device, Buffer& buffer) {
   }
 }
 
-// Seconds of `calls` calls on the GPU, in whatever streams, once what was before is through.
+// Seconds of `calls` calls on the GPU, in whatever streams, after all earlier work has ended.
 template <class Call>
 double seconds(int calls, Call&& call) {
   cudaDeviceSynchronize();

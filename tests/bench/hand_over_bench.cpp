@@ -1,7 +1,6 @@
-// What it costs to hand empty work to a second core and to hear that it is done, by the microseconds
-// that the first core has worked alone before: while the other thread spins, and when it has begun
-// to sleep. The time shown is that of the hand-over alone.
-// Give it two idle cores.
+// Cost of handing empty work to a second core and learning that it is done, by the microseconds
+// that the first core has worked alone before. Two cases: the other thread still spins, or has
+// begun to sleep. The time shown is only that of the hand-over. Needs two idle cores.
 #include <benchmark/benchmark.h>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Every kernel of the CPU device on one core, against what the core could do at best.
+// Every kernel of the CPU device on one core, against the best that the core could do.
 //
 // Counters, per second of CPU time: GFLOP_per_s, GB_per_s, and floor_ratio = floor time / time
 // taken (1 is the floor), where the floor is the larger of operations / peak FMA rate and bytes /

@@ -1,6 +1,6 @@
-// Area under the ROC curve of N scores on one core: what a measurement of click data does when all
-// rows have been scored. The scores are normal log odds as a model makes them, a quarter positive.
-// items_per_second counts scores.
+// Area under the ROC curve of N scores on one core, which a measurement of click data computes when
+// all rows have been scored. The scores are normal log odds as a model makes them, a quarter
+// positive. items_per_second counts scores.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

@@ -7,11 +7,13 @@
 // Counters, per second of CPU time: samples_per_s; GFLOP_per_s of the output layer's products;
 // floor_ratio = the time that those products would take at the core's measured peak, over the time
 // taken (1 is out of reach: softmax, the sparse layer and memory come on top).
-// step_on_cores/delicious/B/C: a step on the device cpu:C; its counters are per second of wall time.
-// two_learners/.../B: a step of each of two learners with batches of B, one after the other on one
-// core (one_core) and on both (two_cores), or at once on a core each (at_once); wall time, too.
+// step_on_cores/delicious/B/C: a step on the device cpu:C; its counters are per second of
+// wall-clock time. two_learners/.../B: a step of each of two learners with batches of B, one after
+// the other on one core (one_core) and on both (two_cores), or at once on a core each (at_once);
+// wall-clock time, too.
 //
-// Pin it: taskset -c 0 model_bench --benchmark_filter=-cores. scripts/peers/compare_speed.py runs it beside PyTorch.
+// Pin it to a core: taskset -c 0 model_bench --benchmark_filter=-cores.
+// scripts/peers/compare_speed.py runs it beside PyTorch.
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>

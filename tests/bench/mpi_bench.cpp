@@ -1,10 +1,10 @@
-// What the message layer of the mpi cluster costs over raw MPI: one-way times of a ping-pong, and
-// the all_reduce beside MPI_Allreduce.
+// Overhead of the mpi cluster's message layer over raw MPI: one-way times of a ping-pong, and the
+// all_reduce beside MPI_Allreduce.
 //
 //   mpirun -n 2 mpi_bench
 //
-// Raw and ours take turns, many times, so that both meet the same host; the best time of each is
-// what an undisturbed host takes.
+// Raw MPI and hetsgd take turns, many times, so that both meet the same load on the host. The best
+// time of each is the time on an undisturbed host.
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 

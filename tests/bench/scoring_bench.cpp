@@ -1,15 +1,15 @@
 // Measuring a model beside training it, in one run: 128 hidden units, many labels.
 //
-//   scoring/L/C  L labels on C cores: rows of the shape of Amazon-670k (76 nonzeros of features that
-//                grow with the labels, 5 labels). Training: steps of batches of 256 on the device
-//                cpu:C. Scoring: a measurement of the test set by the evaluator with C threads, loss
-//                and P@k, as between two mega-batches of a run
+//   scoring/L/C  L labels on C cores: rows of the shape of Amazon-670k (76 nonzeros of features
+//                that grow with the labels, 5 labels). Training: steps of batches of 256 on the
+//                device cpu:C. Scoring: a measurement of the test set by the evaluator with C
+//                threads, loss and P@k, as between two mega-batches of a run
 //
-// Each iteration makes two steps, then measures. Counters, of wall time: train_GFLOP_per_s and
-// score_GFLOP_per_s count the products of the output layer alone (three of them in a step, one in a
-// score) and divide by the time of all of it; ratio = scoring / training; train_floor_ratio and
-// score_floor_ratio = the time that those products would take at the measured peak of C cores, over
-// the time taken. The iteration's time is that of scoring.
+// Each iteration makes two steps, then measures. Counters, of wall-clock time: train_GFLOP_per_s
+// and score_GFLOP_per_s count only the products of the output layer (three in a step, one in a
+// score) and divide by the whole time; ratio = scoring / training. train_floor_ratio and
+// score_floor_ratio are the time that those products would take at the measured peak of C cores,
+// over the time taken. The iteration's time is that of scoring.
 #include <cmath>
 #include <numeric>
 

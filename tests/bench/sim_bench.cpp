@@ -1,4 +1,4 @@
-// Events per second of the `sim` cluster: what a simulated worker costs beside its mathematics.
+// Events per second of the `sim` cluster: the cost of a simulated worker without its mathematics.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -92,7 +92,7 @@ void empty_compute(benchmark::State& state) {
 }
 BENCHMARK(empty_compute)->Args({100, 1})->Args({100, 2})->Unit(benchmark::kMillisecond);
 
-// One all_reduce of a model of paper-000 size over many workers: host seconds and bytes touched.
+// One all_reduce of a model of Adaptive SGD's size over many workers: wall-clock seconds and bytes.
 void all_reduce(benchmark::State& state) {
   const int workers = static_cast<int>(state.range(0));
   const auto n = static_cast<std::size_t>(state.range(1));

@@ -1,5 +1,5 @@
-// What the benchmarks share: clocks, data, models on a device, and what this machine can do at best,
-// measured in the same run: the floors that their figures are held against.
+// Helpers that the benchmarks share: clocks, data, models on a device, and the floors. A floor is
+// the best that this machine can do, measured in the same run, with which the results are compared.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -23,7 +23,7 @@ inline double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Time on the core, as Google Benchmark's CPU time: what other processes take is not ours.
+// Time on the core, as Google Benchmark's CPU time, without the time of other processes.
 inline double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -109,7 +109,7 @@ inline Buffer initial_on(Device& device, const Model& model) {
   return w;
 }
 
-// The first rows, cut into batches of so many, 64 of them at most.
+// The first rows, cut into at most 64 batches of this size.
 inline std::vector<Batch> batches_of(const Dataset& data, std::size_t size, std::size_t most = 64) {
   std::vector<Batch> batches;
   for (std::size_t b = 0; b < std::min<std::size_t>(most, data.rows() / size); ++b) {

@@ -1,5 +1,5 @@
-// Takes the place of NVIDIA's profilers (NVTX_INJECTION64_PATH): counts the ranges of a program that
-// begin and end, by name, and writes `name begun` lines and `ended` to the file NVTX_COUNTS at exit.
+// Replaces NVIDIA's profilers (NVTX_INJECTION64_PATH): counts the ranges that a program begins and
+// ends, by name, and writes `name begun` lines and `ended` to the file NVTX_COUNTS at exit.
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdio>

@@ -54,7 +54,8 @@ TEST(CalibrateNetwork, WhatTheSamplesDoNotNeedIsFree) {
   EXPECT_NEAR(no_transfer.network.latency.count(), 1e-5, 1e-12);
 }
 
-// Times that fall with the size have a negative bandwidth as their best fit: latency alone is left.
+// Times that fall with the size have a negative bandwidth as their best fit, so only the latency is
+// fitted.
 TEST(CalibrateNetwork, NothingIsNegative) {
   std::vector<NetworkSample> samples = samples_of(network(1e-5, 1e30, 1e-5, 1e30), 2);
   for (NetworkSample& sample : samples) {

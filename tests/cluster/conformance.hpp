@@ -1,4 +1,4 @@
-// What the conformance tests share: a run on any registered cluster with simple numbers.
+// Helpers that the conformance tests share: a run on any registered cluster with simple numbers.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -43,8 +43,8 @@ inline std::vector<int> sizes_to_test() {
   if (!launched()) return {1, 2, 3, 4, 7, 8};
   return {size_to_test(1)};
 }
-// Whether a rank lives in this process: what its worker writes is seen here, and rank 0's services
-// and the report of the run are here.
+// Whether a rank lives in this process. If so, the test sees the memory of its worker; for rank 0
+// also its services and the report of the run.
 inline bool is_here(const std::string& cluster, int rank) {
   ProcessGroup& processes = processes_of(cluster);
   return processes.control() == nullptr || processes.rank() == rank;
@@ -71,7 +71,8 @@ std::string failure_of(const std::string& cluster, int workers,
   return "";
 }
 
-// The text of the run's error when a worker throws one of this text: several processes name the rank.
+// The text of the run's error when a worker throws `text`: with several processes it names the
+// rank.
 inline std::string of_rank(const std::string& cluster, int rank, const std::string& text) {
   return processes_of(cluster).size() == 1 ? text : fmt::format("rank {}: {}", rank, text);
 }
@@ -99,7 +100,7 @@ struct Answer {
   int from = 0;
 };
 
-// Answers nobody before all have asked; then with the sum, in reverse order.
+// Answers when all have asked: with the sum, in reverse order.
 class Gather final : public Service<Ask, Answer> {
  public:
   explicit Gather(int workers) : workers_(workers) {}
@@ -122,7 +123,7 @@ class Gather final : public Service<Ask, Answer> {
   std::vector<Waiting> waiting_;
 };
 
-// What a worker shares with its background task.
+// State that a worker shares with its background task.
 struct Channel {
   explicit Channel(Endpoint& endpoint) : monitor(endpoint.make_monitor()) {}
   std::unique_ptr<Monitor> monitor;

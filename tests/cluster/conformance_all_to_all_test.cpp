@@ -13,7 +13,8 @@ using testing::HasSubstr;
 // How many elements rank `from` of p sends to rank `to`.
 using Lengths = std::function<std::size_t(int from, int to, int p)>;
 
-// Around what one process moves for all, what travels with its length, and more than a message.
+// Lengths around three limits: that of a transfer by one process for all, that of data that travels
+// with its length, and that of a message.
 const std::map<std::string, Lengths>& shapes() {
   static const std::map<std::string, Lengths> all{
       {"nothing", [](int, int, int) { return 0U; }},
@@ -93,7 +94,7 @@ TEST_P(AllToAllOn, InGroupsAndAmongOtherCalls) {
   });
 }
 
-// What a rank gives to itself stays where it is.
+// A rank's part for itself is not sent.
 TEST_P(AllToAllOn, CountsItsBytesEachWay) {
   const int p = size();
   const auto report = run_on(cluster(), p, [](Endpoint& endpoint) {

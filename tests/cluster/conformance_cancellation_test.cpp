@@ -33,7 +33,7 @@ TEST_P(InterruptsOn, ComputationEndsWhenRaised) {
     const double expected = 0.05, slack = GetParam() == "sim" ? 1e-12 : 0.1;
     EXPECT_GE(endpoint.now().count(), expected - 1e-12);
     EXPECT_LE(endpoint.now().count(), expected + slack);
-    // On a busy host the clock goes on between the end of the computation and this line.
+    // On a busy host the clock advances between the end of the computation and this line.
     EXPECT_GE(endpoint.time_breakdown().compute.count(), expected - 1e-12);
     EXPECT_LE(endpoint.time_breakdown().compute.count(), endpoint.now().count() + 1e-12);
     EXPECT_NEAR(endpoint.time_breakdown().delay_requested.count(),

@@ -81,8 +81,8 @@ TEST_P(ProcessErrorsOf, ExceptionInsideOfCompute) {
             of_last("not a number"));
 }
 
-// In sim the function runs at another time and on another thread: what would work elsewhere by
-// chance is refused everywhere.
+// In sim the function runs at another time and on another thread. So calls that would work
+// elsewhere by chance are refused on every cluster.
 TEST_P(ProcessErrorsOf, VocabularyInsideOfAComputation) {
   const std::vector<std::function<void(Endpoint&)>> calls = {
       [](Endpoint& endpoint) { endpoint.comm().barrier(); },
@@ -231,8 +231,8 @@ TEST_P(ProcessErrorsOf, AbortBeforeTheRunEndsItAtOnce) {
   }
 }
 
-// Failures at random places end the run with the first error, and nobody touches memory of who has
-// gone.
+// Failures at random places end the run with the first error, and no process touches memory of one
+// that has ended.
 TEST_P(ProcessErrorsOf, AtRandomPlaces) {
   for (int seed = 0; seed < (launched() ? 40 : 100); ++seed) {
     const int failing = seed % size_, when = seed % 7;

@@ -106,7 +106,7 @@ int few() { return size_to_test(2); }
 class PostErrorsOf : public OnEveryCluster {};
 HETSGD_ON_EVERY_CLUSTER(PostErrorsOf);
 
-// Of this program's processes: other ranks see it in other words, and later.
+// Errors on clusters of one process: ranks in other processes see them in other words, and later.
 class PostErrorsOn : public OnEveryCluster {};
 HETSGD_ON_EVERY_CLUSTER(PostErrorsOn);
 

@@ -8,8 +8,8 @@ namespace {
 class PostedOn : public OnEverySize {};
 HETSGD_ON_EVERY_SIZE(PostedOn);
 
-// Around what travels in a head, in one piece and in several; 3 MB is longer than any buffer that a
-// library gives a message for nothing. (Sanitizers see no such library.)
+// Lengths around the limits of a head, of one piece and of several. 3 MB is longer than any buffer
+// that a library provides for a message. (Sanitizers see no such library.)
 constexpr std::size_t kPostedLengths[] = {
     0, 1, 250, 1000, 40'000, std::size_t{test::effort(750'000, 100'000, 100'000)}};
 
@@ -21,8 +21,9 @@ std::vector<std::int32_t> posted_content(int from, int to, std::size_t n, int sa
   return x;
 }
 
-// All post to all, themselves included, before anybody looks at what has come: a post that waited
-// for its receiver would be a deadlock, and one that did not copy would send what was written later.
+// All ranks post to all, themselves included, before any rank looks at its messages. A post that
+// waited for its receiver would deadlock; one that did not copy would send data that was written
+// later.
 TEST_P(PostedOn, AllToAllBeforeAnybodyReceives) {
   run_on(cluster(), size(), [](Endpoint& endpoint) {
     Comm& comm = endpoint.comm();

@@ -137,7 +137,7 @@ TEST_P(ProcessesOn, ServiceLearnsWhoHasLeft) {
   });
 }
 
-// --- background tasks ----------------------------------------------------------------------------------
+// --- background tasks ----------------------------------------------------------------------------
 
 TEST_P(ProcessesOn, BackgroundTaskAndMonitorPassEveryItemInOrder) {
   std::vector<std::vector<int>> got(static_cast<std::size_t>(size()));
@@ -174,7 +174,7 @@ TEST_P(ProcessesOn, BackgroundTaskAndMonitorPassEveryItemInOrder) {
   }
 }
 
-// What a background task sends, its worker has sent.
+// Bytes that a background task sends count as its worker's.
 TEST_P(ProcessesOn, BackgroundTasksBytesAreTheirWorkers) {
   if (size() == 1) GTEST_SKIP() << "nobody to send to";
   const ClusterReport report = run_on(cluster(), size(), [](Endpoint& endpoint) {
@@ -191,7 +191,7 @@ TEST_P(ProcessesOn, BackgroundTasksBytesAreTheirWorkers) {
   EXPECT_EQ(report.workers[1].breakdown.bytes_received[gradients], 4000);
 }
 
-// The background tasks' collectives on a duplicate of the group, while the workers use the group itself.
+// Collectives of background tasks run on a duplicate of the group, while the workers use the group.
 TEST_P(ProcessesOn, BackgroundTasksHaveCollectivesOfTheirOwn) {
   run_on(cluster(), size(), [](Endpoint& endpoint) {
     std::shared_ptr<Comm> comm = endpoint.comm().split(0, endpoint.rank());
@@ -257,7 +257,7 @@ TEST_P(ProcessesOn, BytesAreThoseOfARing) {
 
 // --- the pause -----------------------------------------------------------------------------------
 
-// What the host's clock has gained on the training clock since this was made.
+// The time by which the host's clock has moved ahead of the training clock since construction.
 class OffTheClock {
  public:
   explicit OffTheClock(Endpoint& endpoint) : endpoint_(endpoint) {}

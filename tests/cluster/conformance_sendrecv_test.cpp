@@ -29,7 +29,7 @@ std::vector<float> values_of(int rank, std::size_t n) {
   return x;
 }
 
-// Around what goes under the mutex, in one message, and in several.
+// Lengths around the limits of a copy under the mutex, of one message, and of several.
 TEST_P(SendrecvOn, SwapsVectorsOfAnyLength) {
   constexpr std::size_t kPiece = kSendrecvPiece / sizeof(float);
   const std::vector<std::pair<std::size_t, std::size_t>> lengths{

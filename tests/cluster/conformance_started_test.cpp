@@ -1,4 +1,4 @@
-// Calls that go on while their caller computes (pending.hpp), the same on every cluster.
+// Calls that run while their caller computes (pending.hpp), the same on every cluster.
 #include <cmath>
 #include <deque>
 
@@ -184,7 +184,7 @@ TEST_P(StartedErrorsOf, LengthsThatDifferAreFoundOut) {
               HasSubstr(fmt::format("rank 0 sends 40 bytes to rank {}, which expects 48", last)));
 }
 
-// Of this program's processes: other ranks see it in other words, and later.
+// Errors on clusters of one process: ranks in other processes see them in other words, and later.
 class StartedErrorsOn : public OnEveryCluster {};
 HETSGD_ON_EVERY_CLUSTER(StartedErrorsOn);
 
@@ -198,7 +198,8 @@ TEST_P(StartedErrorsOn, DeadlockOfACallThatSomeHaveNotStarted) {
   EXPECT_THAT(text, HasSubstr("worker 0: waits for its started all_reduce"));
 }
 
-// The buffers of a call under way are gone then: nobody may touch them, and the error is this one.
+// The buffers of a call in flight are freed by then: no process may touch them, and the error is
+// this one.
 TEST_P(StartedErrorsOf, AnExceptionBetweenStartAndWaitIsTheErrorOfTheRun) {
   const int last = a_few() - 1;
   for (const bool others_start : {true, false}) {

@@ -32,7 +32,7 @@ Device& device_of(int gpu) {
   return *device;
 }
 
-// Which GPU each of `ranks` has: one, two or all that there are, in turns.
+// Assignments of GPUs to `ranks`: one, two or all of the machine's GPUs, in turns.
 std::vector<std::vector<int>> placements(int ranks) {
   std::vector<std::vector<int>> all;
   for (const int gpus : std::set<int>{1, std::min(2, gpu_count()), std::min(ranks, gpu_count())}) {

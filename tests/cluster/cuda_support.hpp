@@ -37,8 +37,8 @@ class Vector {
   Buffer buffer_;
 };
 
-// Every collective, in an order that all ranks draw alike, over all, halves and pairs, sometimes on
-// host memory; what each rank ends with.
+// Calls every collective, in an order that all ranks draw alike, over all, halves and pairs,
+// sometimes on host memory. Returns the final vector of each rank.
 inline std::vector<float> random_collectives(Endpoint& endpoint, std::uint64_t seed, int calls) {
   std::vector<float> results;
   const auto take = [&](const std::vector<float>& x) {

@@ -96,7 +96,7 @@ TEST(GpuThreads, ExchangesBetweenGpus) {
   }
 }
 
-// What a device still writes is complete for the others.
+// Ranks get complete data even while a device still writes it.
 TEST(GpuThreads, WaitsForTheKernelsBefore) {
   make_cluster("threads", on_gpus(2))->run([](Endpoint& endpoint) {
     Vector x(endpoint, std::vector<float>(50'000));

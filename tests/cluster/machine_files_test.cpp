@@ -94,7 +94,7 @@ TEST(NetworkNodes, AreReadAndWritten) {
   EXPECT_TRUE(last.inside->shared_bus);
   EXPECT_TRUE(last.own_links && !first.own_links);
   EXPECT_EQ(last.inside->latency, Seconds(0.25));
-  // What is written is complete, and reads back as the same.
+  // The written file is complete, and reads back as the same network.
   const std::string text = to_json_text(network);
   const TemporaryFile again("nodes_again", text);
   EXPECT_EQ(to_json_text(load_network_model(again.path())), text);

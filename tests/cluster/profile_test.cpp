@@ -55,7 +55,7 @@ TEST(DeviceProfile, SaturationHoldsItsLastValue) {
   EXPECT_THROW(profile.throughput(0), CheckFailure);
 }
 
-// m learners take m times as long as one, less what running at once gains.
+// m learners take m times as long as one, minus the gain of running at once.
 TEST(DeviceProfile, LearnersShareTheDevice) {
   DeviceProfile profile;
   profile.launch_overhead_s = 1e-5;
@@ -70,7 +70,7 @@ TEST(DeviceProfile, LearnersShareTheDevice) {
   EXPECT_DOUBLE_EQ(profile.seconds(work).count(), one * 6 / 1.5);
 }
 
-// Copies between the device's memory and the host's take time where these are two.
+// Copies between the device's memory and the host's take time if the two are separate.
 TEST(DeviceProfile, TheHostLinkIsCharged) {
   DeviceProfile profile;
   profile.launch_overhead_s = 1;
@@ -307,8 +307,8 @@ TEST(NetworkModel, OtherCollectives) {
               (link.reduce_scatter_cost(4, 120) + link.all_gather_cost(4, 30)).count(), 1e-15);
 }
 
-// A tree takes d (L + n/B), slices p L + 2(p-1)/p n/B: with L = 1 ms, B = 1,000 bytes/s and p = 5 the
-// tree is faster up to (p - d) L B / (d - 2(p-1)/p) = 2 / 1.4 bytes.
+// A tree takes d (L + n/B), slices p L + 2(p-1)/p n/B. With L = 1 ms, B = 1,000 bytes/s and p = 5
+// the tree is faster up to (p - d) L B / (d - 2(p-1)/p) = 2 / 1.4 bytes.
 TEST(NetworkModel, LongVectorsAreBroadcastInSlices) {
   const NetworkModel link = network(Topology::ring);
   EXPECT_DOUBLE_EQ(link.broadcast_cost(5, 120).count(), 5e-3 + 1.6 * 0.12);

@@ -26,7 +26,7 @@ inline void all_to_all_at_random(Endpoint& endpoint, std::size_t n) {
   ASSERT_EQ(receive, expected);
 }
 
-// Two sums and a request that go on behind a barrier or a computation.
+// Two sums and a request that run behind a barrier or a computation.
 inline void behind_others(Endpoint& endpoint, ServiceClient<Ask, Answer>& gather,
                           std::vector<float>& x, bool barrier) {
   std::vector<float> ones(x.size() / 2 + 1, 1);
@@ -39,8 +39,8 @@ inline void behind_others(Endpoint& endpoint, ServiceClient<Ask, Answer>& gather
   ASSERT_EQ(ones, std::vector(ones.size(), static_cast<float>(endpoint.size())));
 }
 
-// What each worker does: `calls` calls in an order that all ranks draw alike from `seed`, with
-// pauses between and a background task that makes half as many all_reduces of its own.
+// Each worker makes `calls` calls in an order that all ranks draw alike from `seed`, with pauses
+// between them. A background task makes half as many all_reduces of its own.
 inline void call_at_random(Endpoint& endpoint, std::uint64_t seed, int calls) {
   auto gather = serve<Gather>(endpoint, "gather", endpoint.size());
   std::shared_ptr<Comm> own = endpoint.comm().split(0, endpoint.rank());

@@ -1,4 +1,4 @@
-// What collectives cost, in closed form, and how they move data.
+// Cost of collectives, in closed form, and the data that they move.
 #include <array>
 #include <cmath>
 #include <numeric>
@@ -166,7 +166,8 @@ TEST(SimCollective, OfOneIsFree) {
   EXPECT_EQ(breakdown(report, 0).bytes_sent[kControl], 0U);
 }
 
-// What a rank does to its buffer before it arrives counts, whoever came first.
+// A collective sees all changes that a rank makes to its buffer before it arrives, in any order of
+// arrival.
 TEST(SimCollective, MovesDataAtTheLastArrival) {
   std::vector<float> shared{1};
   run(slow_machine(2), [&](Endpoint& endpoint) {

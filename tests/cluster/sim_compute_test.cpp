@@ -118,8 +118,8 @@ TEST(SimCompute, DevicesComputeAndSurviveTheRun) {
   }
 }
 
-// The token is cancelled at the very moment at which the computation ends; the event that cancels it is
-// handled first, since it was scheduled first.
+// The token is cancelled at the very moment at which the computation ends. The event that cancels
+// it is handled first, since it was scheduled first.
 TEST(SimCompute, AComputationThatEndsAsItsTokenIsRaisedIsComplete) {
   run(slow_machine(1), [](Endpoint& endpoint) {
     const auto token = endpoint.make_cancellation_token();
@@ -135,7 +135,7 @@ TEST(SimCompute, AComputationThatEndsAsItsTokenIsRaisedIsComplete) {
   });
 }
 
-// --- the time breakdown ----------------------------------------------------------------------------------
+// --- the time breakdown --------------------------------------------------------------------------
 
 class Null final : public Service<int, int> {
   void handle(int, const int&, std::span<const float>, Responder<int> reply) override { reply(0); }
@@ -143,8 +143,8 @@ class Null final : public Service<int, int> {
 
 // --- a device of several processes ---------------------------------------------------------------
 
-// Runs `work` on worker 0 of one, beside a background task that computes vectors from the given times
-// on, one after the other. Returns when each ended; `work` appends when it did.
+// Runs `work` on the only worker, beside a background task that computes vectors, one after the
+// other, from the given times on. Returns the times at which each ended; `work` appends its own.
 std::vector<double> beside_vectors(const std::vector<std::pair<double, double>>& start_and_length,
                                    const std::function<void(Endpoint&, std::vector<double>&)>& work,
                                    const std::vector<std::string>& scenario = {}) {
@@ -268,8 +268,9 @@ TEST(SimTimeBreakdown, TimesAddUpToTheRun) {
   }
 }
 
-// At each instant a worker computes if one of its processes does, else communicates if one does, until its main process
-// ends: here before the background task sends.
+// Until its main process ends, a worker computes at each instant at which one of its processes
+// does; else it communicates if one does. Here the main process ends before the background task
+// sends.
 TEST(SimTimeBreakdown, ABackgroundTasksBytesAndTimeAreItsWorkers) {
   const auto report = run(slow_machine(2), [](Endpoint& endpoint) {
     endpoint.background_task("comm", [](Endpoint& self) {

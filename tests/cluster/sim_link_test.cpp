@@ -1,6 +1,6 @@
-// What messages and collectives that are on a link at the same time do to each other, in closed
-// form. The network has no latency here unless a test says so: an all_reduce of n bytes on two
-// workers takes 2 (p-1)/p n/64 = n/64 s, a message of n bytes n/64 s.
+// Effects of messages and collectives on each other while they share a link, in closed form. The
+// network has no latency here unless a test says so: an all_reduce of n bytes on two workers takes
+// 2 (p-1)/p n/64 = n/64 s, a message of n bytes n/64 s.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -17,7 +17,7 @@ ClusterOptions no_latency(int workers) {
   return options;
 }
 
-// Of so many seconds alone, on two workers.
+// An all_reduce that takes `seconds` alone on its link, on two workers.
 void all_reduce(Comm& comm, double seconds) {
   std::vector<float> v(static_cast<std::size_t>(seconds * 16));
   comm.all_reduce(std::span(v));
@@ -86,8 +86,8 @@ TEST(SimLink, AChainOfGroupsSharesLinkByLink) {
   EXPECT_EQ(ends(no_latency(4), {{{0, 1}, 0, 3}, {{1, 2}, 0, 4}, {{2, 3}, 0, 5}}), (Ends{6, 8, 9}));
 }
 
-// With latencies L = 2 * 0.25 and T = 1 an all_reduce takes the links for 2/3 of its time: two of
-// them go on at 3/4 of their speed, and 1.5 s become 2 = 2 T.
+// With latencies L = 2 * 0.25 and T = 1 an all_reduce takes the links for 2/3 of its time. Two of
+// them run at 3/4 of their speed, and 1.5 s become 2 = 2 T.
 TEST(SimLink, BytesPassWhileAnotherWaitsForItsLatencies) {
   for (const double end : ends(slow_machine(3), {{{0, 1}, 0, 1}, {{1, 2}, 0, 1}})) {
     EXPECT_NEAR(end, 2, 1e-9);
@@ -168,9 +168,9 @@ TEST(SimLink, ACollectiveBeginsBehindWhatIsOnItsLinks) {
   });
 }
 
-// Two collectives of 4 s, at half speed each, and at 2 a message of 1 s on a link of the first.
-// The other one goes on at half speed meanwhile and ends at 8; the first has 0.5 s left by then,
-// and the link alone.
+// Two collectives of 4 s, at half speed each, and at 2 a message of 1 s on a link of the first. The
+// second continues at half speed meanwhile and ends at 8. The first has 0.5 s left by then, and the
+// link alone.
 TEST(SimLink, WhoStandsStillKeepsItsShare) {
   double end_of_a = 0, end_of_b = 0;
   run(no_latency(4), [&](Endpoint& endpoint) {

@@ -160,8 +160,8 @@ TEST(SimNodes, ACollectiveTakesItsMembersSlowestLink) {
   EXPECT_DOUBLE_EQ(all_reduce_s(slow_inside, 256, 1, 2), ring(2, 0.25, 64));
 }
 
-// Alone on the bus all hops of a step follow each other, 2 (p-1) (latency + n / B); of a ring that
-// goes on to another node m - 1 hops are on it, so each has its rate over m - 1.
+// Alone on the bus all hops of a step follow each other, 2 (p-1) (latency + n / B). If a ring
+// continues to another node, m - 1 of its hops are on the bus, so each has the bus rate over m - 1.
 TEST(SimNodes, TheHopsOfACollectiveShareABusInside) {
   InnerNetwork bus = kInside;
   bus.shared_bus = true;
@@ -274,7 +274,8 @@ std::pair<double, double> ends_of_two(const ClusterOptions& options, const std::
 
 using Two = std::pair<double, double>;
 
-// Of two workers without latencies: 256 / 64 = 4 s between nodes, 256 / 128 = 2 s inside.
+// An all_reduce of two workers without latencies: 256 / 64 = 4 s between nodes, 256 / 128 = 2 s
+// inside.
 TEST(SimNodes, CollectivesMeetOnTheLinksThatTheyShare) {
   ClusterOptions options = pairs(4);
   without_latencies(options);
@@ -283,8 +284,8 @@ TEST(SimNodes, CollectivesMeetOnTheLinksThatTheyShare) {
   EXPECT_EQ(ends_of_two(options, {0, 1}, {0, 2}), (Two{2, 4}));  // inside, and outside
 }
 
-// All four take 2 * 3 * 256 / (4 * 64) = 6 s and half of the rate inside, a pair takes all of it:
-// both go on at 2/3 of their speed until the pair ends at 3; 2 s of the other are done by then.
+// All four take 2 * 3 * 256 / (4 * 64) = 6 s and half of the bandwidth inside, a pair takes all of
+// it. Both run at 2/3 of their speed until the pair ends at 3; 2 s of the other are done by then.
 TEST(SimNodes, AFastLinkIsTakenInPart) {
   ClusterOptions options = pairs(4);
   without_latencies(options);

@@ -50,8 +50,8 @@ TEST(SimMonitor, WaitEndsWhenReadyAndNotBefore) {
   });
 }
 
-// The main process computes 2 s and waits for its task until 12; the task computes from 0 to 4, sends
-// from 4 to 6.25 (128 bytes, 1/4 s), and sleeps to the end.
+// The main process computes 2 s and waits for its task until 12. The task computes from 0 to 4,
+// sends from 4 to 6.25 (128 bytes, 1/4 s), and sleeps to the end.
 //
 //   main   |= compute =|---- waits -----------------------------|
 //   task   |===== compute =====|== sends ==|------ sleeps ------|

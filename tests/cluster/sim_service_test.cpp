@@ -117,8 +117,8 @@ TEST(SimService, SlowerWorkerLinkSetsTheTimeOfATransfer) {
   });
 }
 
-// Both ends of the services' link and the server serialise; ties: lowest rank first, whoever called
-// first.
+// Both ends of the services' link and the server serialise. The lowest rank wins ties, in any order
+// of calls.
 TEST(SimService, SimultaneousRequestsAreServedByRank) {
   Counter::Log log;
   std::vector<int> called;
@@ -156,7 +156,7 @@ TEST(SimService, ItsLinkSerialisesRequestsAndReplies) {
   for (int r = 0; r < 3; ++r) EXPECT_NEAR(done[static_cast<std::size_t>(r)], 4.25 + 2 * r, 1e-12);
 }
 
-// Replies to everybody when the last has asked.
+// Replies to all when the last has asked.
 class AllAtOnce final : public Service<Ask, Answer> {
  public:
   explicit AllAtOnce(std::size_t workers) : workers_(workers) {}

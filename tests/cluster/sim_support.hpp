@@ -1,4 +1,4 @@
-// What the tests of `sim` share: a machine whose numbers are powers of two, so that virtual times
+// A machine that the tests of `sim` share: its parameters are powers of two, so that virtual times
 // are exact and can be compared with ==.
 #pragma once
 

@@ -196,7 +196,7 @@ TEST(StragglerSpecification, RefusesOurOwnNonsense) {
   EXPECT_THROW(s.stretched(0, 0, 0s, Seconds(NAN)), CheckFailure);
 }
 
-// What the catalogue shows of a kind is what its specification takes.
+// The specification of each kind takes exactly the keys that the catalogue shows.
 TEST(Stragglers, EveryKindIsDescribedAndItsExampleReads) {
   for (const RegisteredStraggler& each : straggler_kinds()) {
     EXPECT_FALSE(each.info.idea.empty() || each.info.title.empty()) << each.info.name;

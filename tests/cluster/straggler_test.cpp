@@ -1,4 +1,4 @@
-// What each kind of straggler does to the time of a step.
+// Effects of each kind of straggler on the time of a step.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What only the threads cluster promises: devices and cores, precise delays, a clock without
-// pauses, honest bytes, and order among threads under stress.
+// Promises of the threads cluster alone: devices and cores, precise delays, a clock without pauses,
+// honest bytes, and order among threads under stress.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -137,11 +137,11 @@ ClusterReport run_calls(const ClusterOptions& options, int calls, Seconds busy_f
   });
 }
 
-// What one delay takes too long the next ones make up for. Let e be the excess achieved - requested,
-// r a delay that is asked for. If e >= r the delay is left out and e falls by r; otherwise the thread
-// sleeps for r - e and wakes late by l >= 0, and then e = l, which is less than that call took. So
-// 0 <= e <= the longest call, on a host with any load; without the making up, e would be the sum of
-// all l.
+// A delay that takes too long is made up for by the next ones. Let e be the excess achieved -
+// requested, and r a requested delay. If e >= r the delay is left out and e falls by r. Otherwise
+// the thread sleeps for r - e and wakes late by l >= 0; then e = l, which is less than that call
+// took. So 0 <= e <= the longest call, on a host with any load. Without this rule, e would be the
+// sum of all l.
 void expect_excess_of_one_call(const TimeBreakdown& breakdown, Seconds longest) {
   const double rounding = 1e-9 * breakdown.delay_requested.count();
   const Seconds excess = breakdown.delay_achieved - breakdown.delay_requested;
@@ -196,12 +196,12 @@ TEST(ThreadsDelays, SleepGoesOnAfterAPause) {
       endpoint.while_paused([] { std::this_thread::sleep_for(400ms); });
     }
   });
-  // What the host's clock has more than the training clock is the pause, and more.
+  // The host's clock is ahead of the training clock by the pause, and more.
   EXPECT_GE(std::chrono::steady_clock::now() - begin - report.elapsed, 400ms);
   EXPECT_GE(report.paused, 400ms);
 }
 
-// --- clock and breakdown ----------------------------------------------------------------------------
+// --- clock and breakdown -------------------------------------------------------------------------
 
 TEST(ThreadsTimeBreakdown, WaitIsTheTimeForOthersWithoutPauses) {
   std::array<Seconds, 2> come;

@@ -97,9 +97,9 @@ TEST(ScatterAllToAll, TakesAsLongAsTheMeetingWhereAllArriveAtOnce) {
   }
 }
 
-// Identity: one rank late by D. Nobody is later than with the meeting, where all end at
-// D + L + (p-1) n/B; the late one is earlier, as all parts are there: D. The rank d places behind it
-// has its part at D + L + d n/B.
+// Identity: one rank is late by D. No rank ends later than with `blocking`, where all end at D + L
+// + (p-1) n/B. The late rank ends earlier, at D, as all its parts are there. The rank d places
+// behind it has its part at D + L + d n/B.
 TEST(ScatterAllToAll, NobodyIsLaterWhereOneIsLate) {
   constexpr double kLate = 1e-3;
   const int p = 5;

@@ -17,9 +17,9 @@ namespace {
 
 constexpr int kTag = 17;
 
-// The barrier that NetworkModel::barrier_cost charges for, made of messages (Hensgen, Finkel, Manber,
-// IJPP 1988): in step k rank r sends to r + 2^k modulo p and receives from r - 2^k, so that after
-// ceil(log2 p) steps each has heard, directly or not, from everybody.
+// The barrier that NetworkModel::barrier_cost charges for, made of messages (Hensgen, Finkel,
+// Manber, IJPP 1988). In step k rank r sends to r + 2^k modulo p and receives from r - 2^k. So
+// after ceil(log2 p) steps each rank has heard, directly or not, from all others.
 void dissemination_barrier(Comm& comm, int tag) {
   const int p = comm.size(), r = comm.rank();
   for (int distance = 1; distance < p; distance <<= 1) {
@@ -120,7 +120,7 @@ TEST_P(CollectiveOn, RingReduceScatterAndAllGather) {
       ASSERT_EQ(x[j], static_cast<float>(reduced(j, size(), ReduceOp::sum)));
     }
     EXPECT_LE(scratch.size(), count() / static_cast<std::size_t>(size()) + 1);
-    // What the others own is wiped, so that all_gather must bring it.
+    // The blocks of other ranks are wiped, so that all_gather must bring them.
     for (std::size_t j = 0; j < count(); ++j) {
       if (j < mine.begin || j >= mine.end) x[j] = -1;
     }

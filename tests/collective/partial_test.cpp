@@ -65,7 +65,7 @@ TEST_P(PartialOn, SumsTheContributions) {
   });
 }
 
-// One rank says that it is the last time: all learn it in the same call, and nobody calls again.
+// One rank says that this call is the last. All learn it in the same call, and none calls again.
 TEST_P(PartialOn, TheLastCallIsACommonDecision) {
   for (int leaver = 0; leaver < size(); ++leaver) {
     std::vector<int> calls(static_cast<std::size_t>(size()));
@@ -83,7 +83,7 @@ TEST_P(PartialOn, TheLastCallIsACommonDecision) {
   }
 }
 
-// Any set of initiators reaches everybody, and after all messages of a round none is left.
+// Any set of initiators reaches all ranks, and after all messages of a round none is left.
 TEST_P(PartialOn, AnyInitiatorActivatesEverybody) {
   const int p = size();
   EXPECT_EQ(activation_messages(p), p == 1 ? 0 : std::bit_width(static_cast<unsigned>(p - 1)));

@@ -99,7 +99,7 @@ TEST_F(InputFileTest, TooMuchIsRefused) {
             std::string::npos);
 }
 
-// What shrinks or changes after it was opened: the same for every reader.
+// A file that shrinks or changes after it was opened is an error, the same one for every reader.
 TEST_F(InputFileTest, ChangesWhileReadingAreErrors) {
   std::ofstream(path("data")) << std::string(10'000, 'x');
   const InputFile file(path("data"), {.noun = "data file"});

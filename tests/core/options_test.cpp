@@ -262,7 +262,7 @@ TEST_F(OptionsTest, OneNameIsDeclaredOnce) {
   EXPECT_THROW(set.add("delta", values.delta, "again"), CheckFailure);
 }
 
-// What the program chooses unless it is told.
+// Options with values that the program chooses unless the user sets them.
 struct Choices {
   std::optional<int> workers;
   std::optional<double> alpha = 0.5;

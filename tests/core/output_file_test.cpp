@@ -1,4 +1,4 @@
-// Whose a temporary file is: what a sweep removes must have nobody who writes it.
+// Ownership of temporary files: a sweep removes only files that no process is still writing.
 #include "core/output_file.hpp"
 
 #include <gtest/gtest.h>

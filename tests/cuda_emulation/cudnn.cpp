@@ -1,10 +1,10 @@
-// An emulated libcudnn: convolutions by their definition, in double, rounded once. Factors of floats
-// are rounded to TF32 first unless the math type is FMA.
+// An emulated libcudnn: convolutions by their definition, in double, rounded once. Factors of
+// floats are rounded to TF32 first unless the math type is FMA.
 //
-// It ends the program when a handle or descriptor is used that does not live, and refuses shapes that
+// It ends the program when a handle or descriptor is used that is not alive. It refuses shapes that
 // do not fit, a workspace that is too small and operands that do not begin at 16 bytes. The
-// workspace is filled with NaN while an operation runs. Algorithms that add by atomic operations are
-// not there, and IMPLICIT_PRECOMP_GEMM does not take groups: callers meet both of its answers.
+// workspace is filled with NaN while an operation runs. Algorithms that add by atomic operations
+// are missing, and IMPLICIT_PRECOMP_GEMM does not take groups: callers meet both of its answers.
 #include "cudnn.h"
 
 #include <algorithm>

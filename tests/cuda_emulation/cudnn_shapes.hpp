@@ -1,4 +1,5 @@
-// What descriptors of the emulated cuDNN hold, and convolutions by their definition. Part of cudnn.cpp.
+// The contents of the emulated cuDNN's descriptors, and convolutions by their definition. Part of
+// cudnn.cpp.
 #pragma once
 
 #include <vector>
@@ -72,7 +73,7 @@ struct Geometry {
 
 enum class Way { forward, data, filter };
 
-// What an algorithm needs; no real one's numbers.
+// Workspace of an algorithm; the sizes are made up and not those of the real cuDNN.
 inline cudnnStatus_t workspace_of(const Geometry& g, Way way, int algorithm, std::size_t* bytes) {
   if (!g.valid()) return CUDNN_STATUS_BAD_PARAM;
   const bool precomputes = way == Way::forward && algorithm == 1;

@@ -1,30 +1,30 @@
-// The CUDA runtime on a CPU: what the project's GPU code calls, run on a machine without a GPU.
+// The CUDA runtime on a CPU: it runs the project's GPU code on a machine without a GPU.
 //
-// What is emulated. The sources of lib/linalg/cuda (and whatever else calls CUDA) are compiled as
-// C++ against the headers in include/; rewrite_launches.py turns `kernel<<<...>>>(...)` into calls.
+// Emulated: the sources of lib/linalg/cuda (and all others that call CUDA) are compiled as C++
+// against the headers in include/; rewrite_launches.py turns `kernel<<<...>>>(...)` into calls.
 //   kernels   : every thread of a block is a fiber, so __syncthreads and warp operations meet as on
 //               a GPU; a barrier that not all threads reach, or a warp operation that a lane of
 //               the mask never comes to, ends the program with a message. Blocks of a launch run
 //               one after another, every other one with its threads in reversed order.
-//   streams   : queues that are worked off as late as the program allows ("lazy": only what the
-//               host waits for), at once ("eager") or in a random legal order ("random"). So what
-//               lacks an event, or reads a pinned buffer too early, reads old bytes.
+//   streams   : queues that are worked off as late as the program allows ("lazy": only operations
+//               that the host waits for), at once ("eager") or in a random legal order ("random").
+//               So code that lacks an event, or reads a pinned buffer too early, reads old bytes.
 //   memory    : belongs to one of the emulated GPUs. Unmapped while nothing of the GPU runs:
 //               host code that touches it crashes. Kernels see the memory of another GPU only
 //               where its pool (cudaMallocAsync) gives them access. New and freed memory is filled
 //               with NaN; writing past an allocation is noticed.
-//   libraries : libcublas.so.13, libnccl.so.2 and libnvidia-ml.so.1 to be found by dlopen. Not
-//               everybody has cuDNN: libcudnn.so.9 lies in a folder of its own, cudnn/, which is found
+//   libraries : libcublas.so.13, libnccl.so.2 and libnvidia-ml.so.1 are found by dlopen. Not every
+//               machine has cuDNN: libcudnn.so.9 is in a folder of its own, cudnn/, which is found
 //               through LD_LIBRARY_PATH (or opened by its path before).
 //   processes : a GPU is the same one in all (uuid), but each process has its memory to itself.
 //               NCCL's communicators may have ranks in other processes of the host. MPI is the real
-//               library behind a look at its pointers (mpi.cpp): those to GPU memory end the
+//               library behind a check of its pointers (mpi.cpp). Pointers to GPU memory end the
 //               program, or are let through as by a CUDA-aware library.
 //
-// What it cannot show: speed; the memory model of a GPU (a missing __threadfence, races between
-// blocks or between warps without a barrier); limits of registers, shared memory and launches
-// beyond 1024 threads a block; that host memory handed to a kernel would crash a GPU; rounding of
-// fused and fast operations. A result that it produced names its device "Emulated GPU".
+// Not shown: speed; the memory model of a GPU (a missing __threadfence, races between blocks or
+// between warps without a barrier); limits of registers, shared memory and launches beyond 1024
+// threads a block; that host memory handed to a kernel would crash a GPU; rounding of fused and
+// fast operations. Results of an emulated run name their device "Emulated GPU".
 //
 // Environment (read once): CUDA_EMULATION_
 //   GPUS     number of GPUs (2); 0: the driver shows none
@@ -81,25 +81,25 @@ constexpr Arenas pool_arena(int gpu) { return Arenas{2} << (2 * gpu); }
 constexpr Arenas arenas_of(int gpu) { return malloc_arena(gpu) | pool_arena(gpu); }
 inline constexpr int kMostGpus = 16;
 
-// Which arena the address lies in; 0: none of them.
+// The arena in which the address lies; 0: none of them.
 Arenas arena_of(const void* memory);
 int gpu_of(Arenas arena);
 // The same memory where it is always mapped; settings().cuda_aware_mpi, and memory of cudaMalloc.
 void* always_mapped(const void* memory);
 void* take_memory(int gpu, bool pool, std::size_t bytes);  // null: full
 void give_memory(void* memory);
-// Something that is under way is going to use the allocation around `memory`, which must not be
-// given back before it is let go. Nothing if it is no device memory.
+// Marks the allocation around `memory` as needed by an operation in flight: it must not be freed
+// before let_memory_go(). Does nothing if it is no device memory.
 void hold_memory(const void* memory);
 void let_memory_go(const void* memory);
 std::size_t free_bytes(int gpu);
 std::size_t pool_bytes(int gpu);  // in use by cudaMallocAsync
 bool is_pinned(const void* memory);
-// What kernels of `gpu` may touch.
+// The memory that kernels of `gpu` may touch.
 Arenas reachable(int gpu);
 void set_peer_pool(int from, int owner, bool enabled);
 
-// Arenas are mapped while somebody has them open.
+// Arenas are mapped while an Access has them open.
 class Access {
  public:
   Access() = default;
@@ -123,7 +123,8 @@ struct Operation {
   Arenas touches = 0;
   std::function<void()> run = nullptr;  // null: nothing to do
   std::vector<Point> after = {};        // of other queues
-  // Asked once all of `after` is over, as often as somebody waits; false: others have to come first.
+  // Asked once all of `after` is over, whenever a thread waits. false: other operations must come
+  // first.
   std::function<bool(std::unique_lock<std::mutex>&)> ready = nullptr;
 };
 
@@ -137,7 +138,7 @@ struct Queue : std::enable_shared_from_this<Queue> {
 using Lock = std::unique_lock<std::mutex>;
 extern std::mutex mutex;  // guards queues
 extern std::condition_variable changed;
-// While it is above 0, operations may become ready by what other processes do: nobody notifies then.
+// While it is above 0, other processes may make operations ready without a notification.
 extern std::atomic<int> waits_for_processes;
 
 std::shared_ptr<Queue> make_queue(int gpu);

@@ -70,7 +70,7 @@ class Block {
     fiber.context = std::move(fiber.context).resume();
   }
   void work(Fiber& fiber);
-  // Back to run(), until somebody puts this fiber into `ready_`.
+  // Returns to run(), until another fiber puts this one into `ready_`.
   void pause() {
     Fiber& me = *running_;
     main_ = std::move(main_).resume();

@@ -50,8 +50,8 @@ bool fits(cudaMemcpyKind kind, bool to_device, bool from_device) {
   return false;
 }
 
-// Pageable memory goes through a staging buffer: what is read is read now, and who gets the bytes
-// waits for them.
+// Pageable memory goes through a staging buffer: the source is read now, and the receiver waits for
+// the bytes.
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   std::shared_ptr<Queue> queue;
   if (const cudaError_t status = checked_stream(stream, queue); status != cudaSuccess) {

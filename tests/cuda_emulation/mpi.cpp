@@ -13,8 +13,8 @@ namespace hetsgd_emulation {
 
 namespace {
 
-// Requests with GPU memory. Whichever thread calls MPI drives them all, and copies on a GPU: it needs
-// one of its own choice.
+// Requests with GPU memory. Any thread that calls MPI drives them all and copies on a GPU, for
+// which it needs a GPU of its own choice.
 std::mutex requests_mutex;
 std::multiset<MPI_Request>& requests() {
   static auto* const all = new std::multiset<MPI_Request>;
@@ -28,8 +28,8 @@ void drive(const char* call) {
   }
 }
 
-// What the library itself may touch. An MPI library hands memory to other processes, which CUDA
-// allows for that of cudaMalloc alone.
+// The memory that the library itself may touch. An MPI library hands memory to other processes,
+// which CUDA allows for memory of cudaMalloc alone.
 void* reachable_memory(const void* memory, const char* call) {
   const Arenas arena = arena_of(memory);
   if (arena == 0) {

@@ -1,7 +1,8 @@
-// An emulated libnccl. A collective is two operations of each rank's stream. One gives the rank's data
-// to all (nccl_board.hpp); the other runs when every rank has given its own, makes the result in rank
-// order and keeps this rank's part: the same bits, whether the ranks are threads or processes. Sends
-// are buffered: what would hang for want of a group of sends and receives does not hang here.
+// An emulated libnccl. A collective is two operations of each rank's stream. One gives the rank's
+// data to all (nccl_board.hpp). The other runs when every rank has given its own, makes the result
+// in rank order and keeps this rank's part. So the bits are the same whether the ranks are threads
+// or processes. Sends are buffered: a missing group of sends and receives, which would hang NCCL,
+// does not hang here.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -73,7 +74,7 @@ void take(const Clique& clique, int rank, std::uint64_t number, const Call& call
 }
 
 // Whether all ranks have given to the collective (`count`: &Seat::sent) or have its result (taken).
-// Those of this process are moved on.
+// Advances the queues of this process.
 bool all_have(Lock& lock, Clique& clique, std::uint64_t number, std::map<int, Point> Round::*points,
               std::atomic<std::uint64_t> Board::Seat::*count) {
   if (clique.aborted) return true;
@@ -98,7 +99,7 @@ bool on_gpu_of(ncclComm_t comm, const void* memory) {
   return arena != 0 && gpu_of(arena) == comm->clique->gpu(comm->rank);
 }
 
-// Rounds that nobody waits for any more go.
+// Removes rounds for which no rank waits any more.
 Round& round_of(Clique& clique, std::uint64_t number) {
   std::erase_if(clique.rounds, [&](const auto& entry) {
     for (int r = 0; r < clique.ranks(); ++r) {

@@ -1,4 +1,4 @@
-// What the ranks of a communicator share: memory that every process with one of them has mapped.
+// Memory that the ranks of a communicator share: every process with one of the ranks has mapped it.
 //
 // The memory has no name (memfd). A unique id says which process has it open, as which file, and
 // others open it there: nothing is left behind, however processes end.
@@ -13,7 +13,7 @@
 
 namespace hetsgd_emulation {
 
-// What the ranks of a collective have to agree about.
+// The parameters of a collective on which its ranks must agree.
 struct Form {
   enum class What { all_reduce, reduce, broadcast, all_gather, reduce_scatter };
   What what = What::all_reduce;
@@ -44,7 +44,7 @@ class Board {
   };
 
   static std::unique_ptr<Board> make(int ranks);
-  // That of offer_board(), in any process. Null: it is not there.
+  // Opens the board of offer_board(), in any process. Null: it does not exist.
   static std::unique_ptr<Board> open(const ncclUniqueId& id, int ranks);
   ~Board();
   Board(const Board&) = delete;

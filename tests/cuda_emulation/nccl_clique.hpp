@@ -1,4 +1,4 @@
-// Communicators of the emulated NCCL, and what is under way in them.
+// Communicators of the emulated NCCL, and their operations in flight.
 #pragma once
 
 #include <map>
@@ -11,13 +11,14 @@
 
 namespace hetsgd_emulation {
 
-// What this process has given to the k-th collective of a communicator.
+// This process' contributions to the k-th collective of a communicator.
 struct Round {
   std::thread::id thread;                      // of a call outside of groups
   std::map<int, Point> sent = {}, taken = {};  // by rank: where its queue has done it
 };
 
-// Of a collective that has been called and is not over.
+// Marks memory as used by a collective from its call to its end. Freeing it meanwhile ends the
+// program.
 class Hold {
  public:
   explicit Hold(const void* memory) : memory_(memory) { hold_memory(memory_); }
@@ -68,8 +69,9 @@ struct ncclComm {
   std::shared_ptr<hetsgd_emulation::Clique> clique;
   int rank = 0;
   bool blocking = true;
-  // Of a communicator that does not block. A call does nothing before its progress is asked for, as
-  // if NCCL's thread were slow: who only looks at the stream sees one without the call's kernels.
+  // State of a communicator that does not block. A call does nothing before its progress is asked
+  // for, as if NCCL's thread were slow. Code that only looks at the stream sees it without the
+  // call's kernels.
   ncclResult_t state = ncclSuccess;
   std::deque<std::function<ncclResult_t()>> begun = {};
   std::uint64_t collectives = 0;

@@ -54,7 +54,7 @@ ncclResult_t in_turn(std::function<ncclResult_t()> call) {
   return ncclSuccess;
 }
 
-// Of a communicator that does not block: gets on with what was begun.
+// Makes progress with the calls that a communicator that does not block has begun.
 ncclResult_t progress(ncclComm& comm) {
   if (comm.state != ncclInProgress) return comm.state;
   if (comm.begun.empty()) return comm.state = ncclSuccess;
@@ -143,8 +143,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   delete comm;
   return ncclSuccess;
 }
-// Whoever in this process waits for the communicator's operations waits no longer. Other processes
-// hear nothing of it.
+// Ends the waits of this process for the communicator's operations. Other processes are not told.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm == nullptr) return ncclInvalidArgument;
   {

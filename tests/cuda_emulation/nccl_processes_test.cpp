@@ -1,5 +1,5 @@
-// The emulated NCCL between processes: a sum in rank order, and what happens when one of the processes
-// does something else, or nothing.
+// The emulated NCCL between processes: a sum in rank order, and the behaviour when one of the
+// processes does something else, or nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nccl.h>
@@ -28,7 +28,7 @@ using Floats = std::vector<float>;
     }                                                                          \
   } while (false)
 
-// What the processes of a test share.
+// Memory that the processes of a test share.
 struct Shared {
   std::atomic<int> id_made;
   ncclUniqueId id;
@@ -105,8 +105,8 @@ void all_reduce(float* data, std::size_t count, ncclComm_t comm, cudaStream_t st
   Process::finish(comm);
 }
 
-// Each as a process of its own, with 4 GPUs. What they said on stderr; `codes` gets how they ended:
-// the exit code, or the signal's number below 0.
+// Runs each rank in a process of its own, with 4 GPUs. Returns their stderr. `codes` gets how they
+// ended: the exit code, or the signal's number below 0.
 std::string run(int size, const std::function<void(const Process&)>& body, std::vector<int>& codes,
                 const char* patience_s = "20") {
   auto* const shared = static_cast<Shared*>(

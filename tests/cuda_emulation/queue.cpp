@@ -20,7 +20,7 @@ std::vector<std::weak_ptr<Queue>>& queues() {
 
 std::uint64_t finished = 0;  // operations, of all queues
 
-// What this thread has open of the GPUs' memory; operations in a row keep it open.
+// This thread's open access to the GPUs' memory; consecutive operations keep it open.
 thread_local Access* access = nullptr;
 
 class KeepOpen {
@@ -50,7 +50,8 @@ void finish_first(Queue& queue) {
   queue.busy = false;
 }
 
-// `queue` is busy on behalf of the caller. What its first operation waits for; false: others' turn.
+// `queue` is busy on behalf of the caller. Runs the operations that its first one waits for; false:
+// other queues must run first.
 bool make_ready(Lock& lock, Queue& queue) {
   // Copies, since the queue may change hands of memory while the lock is given away.
   const std::vector<Point> after = queue.operations.front().after;

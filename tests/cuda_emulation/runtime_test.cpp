@@ -1,6 +1,6 @@
-// The emulated runtime finds faults of GPU code because work is done no earlier than it is waited for,
-// in an order that streams and events allow, by kernels whose threads meet, and because code that is
-// wrong on a GPU does not pass. Tests of the product see that it computes what a GPU does.
+// The emulated runtime finds faults of GPU code. Work is done no earlier than it is waited for, in
+// an order that streams and events allow, by kernels whose threads meet, and code that is wrong on
+// a GPU fails. Tests of the product check that it computes the results of a GPU.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -30,7 +30,7 @@ struct Stream {
     cudaStreamDestroy(it);
   }
   void wait() const { EXPECT_CUDA(cudaStreamSynchronize(it)); }
-  // What this stream gets from now on comes after what `other` has.
+  // Later work of this stream comes after the earlier work of `other`.
   void after(Stream& other) {
     EXPECT_CUDA(cudaEventRecord(other.event, other.it));
     EXPECT_CUDA(cudaStreamWaitEvent(it, other.event, 0));

@@ -59,7 +59,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   wait_for(lock, *queue, queue->given);
   return cudaSuccess;
 }
-// Does one operation, so that who asks again and again gets on.
+// Does one operation, so that a caller that asks again and again makes progress.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   std::shared_ptr<Queue> queue;
   if (const cudaError_t status = checked_stream(stream, queue); status != cudaSuccess) {

@@ -1,4 +1,4 @@
-// Files that change, shrink or are no files: an error in words, never bytes that nobody checked.
+// Files that change, shrink or are no files: an error in words, never unchecked bytes.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-// What of generated clicks can be learnt at most.
+// The ceiling of generated clicks: the best that a model can learn of them.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -57,7 +57,7 @@ TEST(Ceiling, OfNormalLogOddsIsThatOfTheLiterature) {
   EXPECT_NEAR(ceiling_of(z, positive).logloss, .435, .004);
 }
 
-// Who knows all ids knows the true log odds; the fewer are known, the less is in reach.
+// A model that knows all ids knows the true log odds; with fewer ids the ceiling is lower.
 TEST(Ceiling, OfAVocabularyIsThatOfItsIds) {
   const ClickGenerator generator(parse_click_spec("generate:ctr-tiny"));
   const auto ceilings_of = [&](DataPart part, std::uint64_t min_frequency,

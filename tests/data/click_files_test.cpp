@@ -162,7 +162,7 @@ TEST_F(ClickFiles, ATailIsTheEndOfTheFileAndNotCopied) {
   }
 }
 
-// What the held-out rows alone have is unknown.
+// Values that only the held-out rows have are unknown.
 TEST_F(ClickFiles, TheVocabularyKnowsNothingOfTheTail) {
   LoadOptions options;
   options.vocabulary.min_frequency = 1;

@@ -113,7 +113,7 @@ TEST(Criteo, SaysWhereAndWhatIsWrong) {
   EXPECT_THAT(error_of([] { parse_criteo("", "f", 1); }), HasSubstr("f: no data"));
 }
 
-// Of several mistakes on several threads, the first is told.
+// If several threads find mistakes, the first one in the file is reported.
 TEST(Criteo, TheFirstMistakeIsTold) {
   std::string text;
   while (text.size() < (std::size_t{6} << 20)) text += criteo_line({{1, "5"}, {14, "68fd1e64"}});

@@ -1,4 +1,4 @@
-// What the tests of lib/data share.
+// Helpers that the tests of lib/data share.
 #pragma once
 
 #include <gtest/gtest.h>

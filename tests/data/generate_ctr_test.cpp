@@ -31,8 +31,8 @@ std::vector<double> exact_law(std::uint64_t count, double exponent, double shift
   return share;
 }
 
-// Pearson's sum over cells of at least `least` expected draws (neighbouring ranks are joined), less its
-// mean and by its deviation: about N(0, 1) if the draws follow the law.
+// Pearson's sum over cells of at least `least` expected draws (neighbouring ranks are joined),
+// minus its mean, over its standard deviation: about N(0, 1) if the draws follow the law.
 double chi_square(const std::vector<std::uint64_t>& seen, const std::vector<double>& share,
                   double draws, double least = 20) {
   double sum = 0, cells = 0, expected = 0, found = 0;
@@ -67,8 +67,9 @@ TEST(ZipfLaw, HasTheExactProbabilities) {
   }
 }
 
-// The share of the first ranks of a law without an end: that of the same law with 2^31 ranks, whose sum
-// is that of the first 10^5 and an integral (Euler and Maclaurin's first terms).
+// The share of the first ranks of an infinite law is compared with the same law of 2^31 ranks. The
+// sum of the latter is that of the first 10^5 ranks and an integral (Euler and Maclaurin's first
+// terms).
 TEST(ZipfLaw, HasASupportOfTwoThousandMillions) {
   constexpr double kExponent = 1.076, kShift = 4, kCount = 0x1p31;
   constexpr int kSummed = 100'000;
@@ -184,8 +185,8 @@ TEST(ClickGenerator, AsManyIdsOccurAsTheLawsSay) {
 }
 
 // Distinct ids of `draws` draws in `days` days: a place with x expected draws shows its id with
-// probability 1 - e^-x. With probability days / drift_days it changes its id, at a uniform moment, and
-// shows 2 - 2 (1 - e^-x) / x ids in the mean. Ranks that are far out are taken together.
+// probability 1 - e^-x. With probability days / drift_days it changes its id, at a uniform moment,
+// and shows 2 - 2 (1 - e^-x) / x ids on average. High ranks are grouped.
 double expected_ids(const FieldLaw& law, double draws, double days, double drift_days) {
   const bool drifts = drift_days > 0 && law.ids >= 1000;
   double ranks = law.shift > 0 ? 0x1p31 : static_cast<double>(law.ids);
@@ -223,7 +224,7 @@ TEST(ClickLaws, GiveTheDistinctCountsOfTheRealFile) {
   EXPECT_NEAR(sum / 33'762'577, 1, .015);
 }
 
-// The training part lasts 6 of the 7 days. Of two values in 2^32, few fall together.
+// The training part lasts 6 of the 7 days. Two values in 2^32 rarely collide.
 TEST(ClickGenerator, AsManyIdsOccurWithDriftAsTheLawsSay) {
   const ClickGenerator generator = generator_of("criteo?scale=0.002&drift_days=7");
   const RawClicks clicks = generator.part(DataPart::train, {});
@@ -299,8 +300,8 @@ TEST(ClickGenerator, NumbersFollowTheirLaws) {
   }
 }
 
-// Each place changes its id once in drift_days, at a moment that is uniform over ranks; an id's value
-// and effect stay as long as it does.
+// Each place changes its id once in drift_days, at a moment that is uniform over ranks. The value
+// and effect of an id stay as long as the id does.
 TEST(ClickGenerator, IdsDriftOnceInDriftDays) {
   const ClickGenerator generator = generator_of("ctr-tiny?drift_days=14");
   constexpr std::size_t kField = 5;

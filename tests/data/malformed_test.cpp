@@ -147,7 +147,7 @@ TEST(Malformed, FilesThatCannotBeRead) {
   EXPECT_EQ(
       error_of([&] { load_dataset(folder.string(), {}); }),
       folder.string() + ": is a directory, expected a data file | name one of the files in it");
-  // Opens, but every read fails, whoever asks.
+  // The file opens, but every read fails, for any user.
   EXPECT_EQ(error_of([&] { load_dataset("/proc/self/mem", {}); }),
             "/proc/self/mem: cannot read the data file: Input/output error");
 }

@@ -162,7 +162,7 @@ TEST(GeneratedVideo, IsTheSameForAnyNumberOfThreadsAndAClassIsAPath) {
   }
 }
 
-// What a batch of these rows reads, padded to 60 steps.
+// The input that a batch of these rows reads, padded to 60 steps.
 std::vector<float> read_rows(const Dataset& data, std::vector<Index> rows) {
   const Batch batch(data, std::move(rows));
   std::vector<float> X(batch.size() * data.sequences.numbers * 60);

@@ -1,4 +1,4 @@
-// What both text formats mean, trap by trap.
+// The meaning of both text formats, trap by trap.
 #include "data/text_parser.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What was written reads back as the same bits, in every format and for every task.
+// Written data reads back as the same bits, in every format and for every task.
 #include "data/write.hpp"
 
 #include <gmock/gmock.h>

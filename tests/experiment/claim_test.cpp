@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 class ClaimTest : public ::testing::Test {
  protected:
-  // A lock that nobody holds any more, as an owner of that host has left it so long ago.
+  // A lock without a holder, as an owner of that host has left it that long ago.
   void leave_behind(const std::string& host, double seconds_ago) const {
     fs::create_directories(folder_ / "locks");
     std::ofstream(path_) << "host " << host << " pid 1 since 2026-01-01T00:00:00Z\n";

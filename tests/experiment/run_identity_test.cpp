@@ -35,7 +35,7 @@ std::vector<Setting> settings_of(const std::string& algorithm, const json& more 
   return settings;
 }
 
-// What is at its default is no part of the name, so that options that come later change none.
+// Options at their default are not part of the name, so that new options change no name.
 TEST(RunIdentity, IsOfTheOptionsThatDifferFromTheirDefaults) {
   const json name = name_of("elastic");
   EXPECT_EQ(identify(settings_of("elastic")).hash, content_hash(name.dump()));
@@ -57,8 +57,8 @@ TEST(RunIdentity, TellsADefaultThatHasChanged) {
             content_hash(before.dump()));
 }
 
-// Where the rule was the default of its time, runs keep the names that they had: those of before under
-// the former default, and those that named what is the default now.
+// Runs keep their names when an algorithm's default changes: runs with the former default (split)
+// do not name the option, and runs with the present default (full) still do.
 TEST(RunIdentity, KeepsTheNamesFromBeforeAnAlgorithmsDefaultChanged) {
   const json split = name_of("ssgd");
   json full = split;

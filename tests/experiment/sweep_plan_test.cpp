@@ -40,7 +40,7 @@ class SweepPlanTest : public ::testing::Test {
     const SweepSpec specification = spec(text);
     return SweepPlan(specification, false).preview_final_runs();
   }
-  // What is said about `text` behind the folder's name.
+  // The error message about `text`, without the folder's name at its front.
   Failure failure(const std::string& text) const {
     Failure found = failure_of([&] {
       const SweepSpec specification = read_sweep_spec(write(text));
@@ -305,7 +305,8 @@ TEST_F(SweepPlanTest, MistakesHaveTheirLine) {
   }
 }
 
-// What one call of the program writes or shows, wherever the runs of a sweep could share it.
+// Options by which one call of the program writes or shows something are refused wherever the runs
+// of a sweep could share them.
 TEST_F(SweepPlanTest, NoOptionOfOneCallIsSharedByRuns) {
   TrainOptions options;
   OptionSet set;

@@ -48,7 +48,7 @@ TEST_F(WorkerPoolTest, ExitCodesAndWords) {
   EXPECT_EQ(said(5), "error: /nowhere/program: cannot be run: No such file or directory\n");
 }
 
-// What a child changes, the next one does not see.
+// A child does not see changes by an earlier child.
 TEST_F(WorkerPoolTest, ChildrenShareWhatWasThereBefore) {
   int counter = 7;
   for (std::size_t i = 0; i < 3; ++i) start(i, [&] { return counter++; });

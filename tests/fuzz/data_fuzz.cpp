@@ -1,5 +1,6 @@
-// The readers of data. Each program xc_fuzz, libsvm_fuzz, ... is made of this file, and HETSGD_FUZZED is its fuzz_xc, fuzz_libsvm, ...
-// (CMakeLists.txt). Property: any bytes either raise hetsgd::Error or give a data set without findings of verify().
+// The readers of data. Each program xc_fuzz, libsvm_fuzz, ... is made of this file, and
+// HETSGD_FUZZED is its fuzz_xc, fuzz_libsvm, ... (CMakeLists.txt). Property: any bytes either raise
+// hetsgd::Error or give a data set without findings of verify().
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -66,7 +67,8 @@ void fuzz_idx(const std::uint8_t* bytes, std::size_t size) {
   }
 }
 
-// Of whichever form the bytes have, and of the form that the first byte states.
+// Reads the bytes once with the detected format, and once with the format that the first byte
+// states.
 void fuzz_cifar(const std::uint8_t* bytes, std::size_t size) {
   if (size == 0) return;
   const std::string_view text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
@@ -111,7 +113,7 @@ void fuzz_binary(const std::uint8_t* bytes, std::size_t size) {
       decode_binary(MemorySource(file), "fuzz");
     } catch (const Error&) {
     }
-    // Of a whole file what is behind the seal, of anything else all.
+    // A whole file is read behind its seal, any other input from its start.
     const bool whole = file.starts_with(kBinaryMagic) && size > kSealBytes;
     ByteReader reader(std::as_bytes(std::span(file)).subspan(whole ? kSealBytes : 0), "fuzz");
     auto header = reader.get<BinaryHeader>();

@@ -95,7 +95,7 @@ void read_configuration(const std::string& text) {
   require(integer >= 0 && integer <= 1000 && count >= 1 && number >= 0 && number <= 1);
 }
 
-// What a scenario says is a time, and what it took is read again.
+// A scenario yields valid times, and the specifications that it accepted can be read again.
 void read_stragglers(const std::vector<std::string>& specifications) {
   const Scenario scenario(specifications, 4, 1);
   for (const double start_s : {0.0, 1.5, 1e6, 1e15}) {
@@ -109,7 +109,7 @@ void read_stragglers(const std::vector<std::string>& specifications) {
 void read_stragglers(const std::string& text) {
   std::vector<std::string> all;
   for (const std::string_view line : split(text, '\n')) {
-    // Of files there is a reader of its own.
+    // Files have a fuzzer of their own.
     if (line.find("file") == std::string_view::npos) all.emplace_back(line);
   }
   read_stragglers(all);

@@ -11,7 +11,7 @@ namespace hetsgd {
 namespace {
 
 Graph built(const std::string& name) { return find_graph("NETWORK", name); }
-// The numbers are those that were published. A 0 stands for one that nobody published.
+// The expected values are the published ones. A 0 stands for a value that was not published.
 TEST(Networks, HaveTheParametersNodesAndOperationsThatWerePublished) {
   struct Published {
     const char* name;
@@ -52,7 +52,7 @@ TEST(Networks, HaveTheParametersNodesAndOperationsThatWerePublished) {
   }
 }
 
-// A copy for each of ResNet-32's 15 shortcuts; 95 nodes and the two that pad make paper 004's 190
+// A copy for each of ResNet-32's 15 shortcuts; 95 nodes and the two that pad make Dymem's 190
 // steps.
 TEST(ForkCopies, GiveEachConsumerItsOwn) {
   const Graph shared = built("resnet-32?bn=0&shortcut=A");

@@ -1,4 +1,4 @@
-// Which networks read sequences of any length, and what they are at another number of steps.
+// The networks that read sequences of any length, and their form at another number of steps.
 #include "graph/sequence_graph.hpp"
 
 #include <gtest/gtest.h>

@@ -90,8 +90,8 @@ ConvolutionReference convolution_by_definition(const ConvolutionShape& s, std::s
   return r;
 }
 
-// A convolution with random operands. Parameters and their gradients begin `offset` numbers behind the
-// begin of an allocation.
+// A convolution with random operands. Parameters and their gradients begin `offset` elements behind
+// the start of an allocation.
 template <class Real>
 struct RandomConvolution {
   RandomConvolution(const ConvolutionShape& shape, std::size_t samples, std::size_t offset_of = 0)

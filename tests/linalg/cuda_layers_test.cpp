@@ -1,4 +1,5 @@
-// What only a GPU's output layer does: its losses are read late, and its logits are kept in part.
+// Properties of a GPU's output layer alone: its losses are read late, and its logits are kept in
+// part.
 #include "linalg/softmax_problem.hpp"
 
 namespace hetsgd::test {

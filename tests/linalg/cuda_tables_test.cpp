@@ -1,5 +1,5 @@
-// Sharded embedding tables on a GPU: the bits of a CPU's kernels, row rules included, since every sum
-// has one order.
+// Sharded embedding tables on a GPU have the bits of a CPU's kernels, row rules included, since
+// every sum has one order.
 #include <algorithm>
 #include <numeric>
 
@@ -52,7 +52,7 @@ struct TestShard {
   ShardRows<Real> view;
 };
 
-// Entries of a batch: the categories by the order in which they first occur, or every lookup its own.
+// Entries of a batch: categories in the order in which they first occur, or one entry per lookup.
 struct Entries {
   Entries(const RandomFields& fields, bool dedup) {
     const FieldShape& s = fields.shape;

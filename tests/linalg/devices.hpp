@@ -1,5 +1,6 @@
-// The devices of a kernel's test. Each test holds all of them against one definition in double precision. The tests of kernels
-// are built twice (CMakeLists.txt): for CPUs of one core and of three, and with HETSGD_TEST_GPU for a GPU.
+// The devices of a kernel's test. Each test holds all of them against one definition in double
+// precision. The tests of kernels are built twice (CMakeLists.txt): for CPUs of one core and of
+// three, and with HETSGD_TEST_GPU for a GPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -117,7 +118,7 @@ void on_devices(const Check& check, Bits bits = Bits::of_any_cores) {
   }
 }
 
-// Where a GPU's kernel has no definition of its own: the same calls on a core in double precision.
+// For a GPU's kernel without a definition of its own: the same calls on a core in double precision.
 template <class Real, class Calculate>
 void compare_with_core(const Calculate& calculate) {
   const auto cpu = make_cpu_device<double>(1);

@@ -13,7 +13,8 @@ const Product kProducts[] = {{1, 1, 1},     {3, 5, 7},     {8, 32, 16},    {13, 
                              {70, 16, 9},   {257, 65, 31}, {5, 7, 0},      {0, 4, 4},
                              {4, 0, 4},     {90, 700, 64}, {70, 50, 1000}, {64, 983, 128}};
 
-// op(A), op(B) and C are stored with rows longer than needed, so that a wrong leading dimension shows.
+// op(A), op(B) and C are stored with rows longer than needed, so that a wrong leading dimension
+// fails.
 constexpr std::size_t kPad = 3;
 
 // C = alpha op(A) op(B) + beta C with random operands.

@@ -1,4 +1,4 @@
-// The index arithmetic of the CUDA kernels, on the host: every number is somebody's, once.
+// The index arithmetic of the CUDA kernels, on the host: every element has exactly one thread.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Pooling, normalisations, dropout and joins by their definitions; gradients of normalisations by central differences of
-// their definitions.
+// Pooling, normalisations, dropout and joins by their definitions; gradients of normalisations by
+// central differences of their definitions.
 #include <functional>
 #include <numeric>
 
@@ -78,7 +78,7 @@ struct PoolReference {
   std::vector<std::uint8_t> index;
 };
 
-// Of equal cells the first is the largest, and NaN is larger than all others.
+// Among equal cells the first is the largest, and NaN is larger than all others.
 template <class Real>
 PoolReference pool_by_definition(const PoolShape& s, std::size_t n, const std::vector<Real>& X,
                                  const std::vector<Real>& dY) {
@@ -116,7 +116,7 @@ PoolReference pool_by_definition(const PoolShape& s, std::size_t n, const std::v
   return r;
 }
 
-// Nothing is written behind the maps: so many small ones, too, that a core's are pooled as one.
+// Nothing is written behind the maps. Also many small maps, of which a core pools several as one.
 TYPED_TEST(Images, Pools) {
   using Real = TypeParam;
   std::vector<std::pair<PoolShape, std::size_t>> cases = {{pool_of(5, 6, 4, 2, 2, 0, true), 301}};
@@ -274,7 +274,7 @@ TYPED_TEST(Images, BatchNormalisation) {
   }
 }
 
-// What is kept is scaled up, so that the mean stays; masks are functions of their key alone.
+// Kept elements are scaled up, so that the mean stays; masks are functions of their key alone.
 TYPED_TEST(Images, DropoutDropsItsShareByItsKey) {
   using Real = TypeParam;
   constexpr std::size_t kCount = 100'003;

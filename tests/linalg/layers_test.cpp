@@ -49,7 +49,8 @@ TYPED_TEST(Layers, ReluForwardBackwardAndColumnSums) {
   }
 }
 
-// Against the products and rules by themselves: what BasicDevice has for devices that do no better.
+// Compared with separate products and rules, the default of BasicDevice for devices without fused
+// ones.
 TYPED_TEST(Layers, DenseLayersHaveTheBitsOfTheirParts) {
   using Real = TypeParam;
   struct Shape {

@@ -1,4 +1,4 @@
-// Random operands and naive double-precision kernels: what the fast ones are held against.
+// Random operands and naive double-precision kernels, with which the fast kernels are compared.
 #pragma once
 
 #include <gtest/gtest.h>

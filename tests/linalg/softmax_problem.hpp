@@ -29,8 +29,8 @@ struct LayerProblem {
     BasicBuffer<Real> G, g, dA;
   };
 
-  // The layer's gradients: alpha times them added to beta times what was in G and g, which with
-  // `in_place` are the weights and biases themselves. Without beta nothing is read.
+  // The layer's gradients: alpha times them, added to beta times the contents of G and g. With
+  // `in_place` these are the weights and biases themselves. With beta 0 they are not read.
   Found run(Side<Real>& side, double alpha, double beta, bool in_place) const {
     const std::vector<Real> nothing_G(G.size(), Real(kNan)), nothing_g(g.size(), Real(kNan));
     const auto input = side.put(A);
@@ -132,7 +132,8 @@ LayerReference layer_by_definition(const LayerProblem<Real>& p) {
   return e;
 }
 
-// What a task leaves on a device: a layer whose bits depend on the number of cores, a product and a sum.
+// Results of a task on a device: a layer whose bits depend on the number of cores, a product and a
+// sum.
 inline Results results_of_task(Device& device, std::uint64_t seed) {
   const LayerProblem<float> p({48, 64, 700}, 1 + static_cast<double>(seed));
   Side<float> side{device};

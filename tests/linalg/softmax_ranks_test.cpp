@@ -69,7 +69,7 @@ TYPED_TEST(SoftmaxRanks, HugeScoresAreSafeAndNaNShows) {
   good.b[0] = Real(-1e30);
   good.b[2000] = Real(1e30);
   check(good, true);
-  // A block without any finite score is as if it were not there.
+  // A block without any finite score is ignored.
   auto without = whole;
   std::fill_n(without.b.begin(), 1024, -infinity);
   EXPECT_EQ(this->rank(without, 5).top, without.rank_all_at_once(5).top);

@@ -1,4 +1,4 @@
-// Streams of a CPU device: who runs what where, and that the results are those of one after
+// Streams of a CPU device: the cores that run each stream, and results equal to those of one after
 // another.
 #include "linalg/streams.hpp"
 

@@ -9,7 +9,8 @@ template <class Real>
 class Vectors : public ::testing::Test {};
 TYPED_TEST_SUITE(Vectors, RealTypes);
 
-// Odd sizes around vector lengths, blocks of apply_norm and of a GPU, and one that several cores share.
+// Odd sizes around vector lengths, blocks of apply_norm and of a GPU, and one shared by several
+// cores.
 const std::size_t kSizes[] = {0, 1, 7, 33, 255, 256, 1000, 1024, 1025, 4097, 200'003};
 
 TYPED_TEST(Vectors, MemoryIsAlignedAndTransfersRoundTrip) {

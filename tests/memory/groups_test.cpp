@@ -8,7 +8,7 @@
 namespace hetsgd {
 namespace {
 
-// Figure 4.2 of paper 004, with convolutions, whose backward steps need their inputs.
+// Dymem's figure 4.2, with convolutions, whose backward steps need their inputs.
 Graph figure42() {
   return parse_graph("figure", R"({"name": "4.2", "input": [4,8,8], "nodes": [
     {"name": "l0", "type": "conv", "channels": 4, "kernel": 1},

@@ -1,4 +1,4 @@
-// What must hold between plans: limits of times, sizes that do not depend on times, scaling.
+// Relations between plans: limits of times, sizes that do not depend on times, scaling.
 #include <gtest/gtest.h>
 
 #include "graph/graph_file.hpp"
@@ -51,7 +51,7 @@ TEST(Sizes, DoubleWithTheBatch) {
   EXPECT_EQ(2 * one.training.feature_bytes(), two.training.feature_bytes());
 }
 
-// A faster link never makes an iteration longer where there is room for everything.
+// A faster link never makes an iteration longer if there is room for everything.
 TEST(Times, DoNotGrowWithTheLinksRate) {
   double before = 1e30;
   for (const double rate : {1e7, 1e8, 1e9, 1e10, 1e12}) {
@@ -98,7 +98,7 @@ TEST(Times, OfALongChainAreHalved) {
   EXPECT_NEAR(ratio, 0.5, 2.0 / kLength);
 }
 
-// Groups decide about addresses alone.
+// Groups affect addresses only.
 TEST(Groups, ChangeNeitherTimesNorWhatIsLive) {
   for (const char* name : {"resnet-20", "lenet-5", "inception-v4?bn=0"}) {
     const Planned net(named(name), {.batch = 4});
@@ -138,7 +138,7 @@ TEST(TensorCache, MovesNothingWhileThereIsRoomAndFitsIntoLess) {
   }
 }
 
-// The first iteration says how much is used; without jitter, the next ones are alike and fit.
+// The first iteration determines the size; without jitter, the next ones are alike and fit.
 TEST(Sizing, IsWhatTheFirstIterationUsedAndBeta) {
   const Planned net(named("resnet-20"), {.batch = 16});
   constexpr std::uint64_t kBeta = 1 << 20, kInitial = std::uint64_t{1} << 34;
@@ -169,7 +169,8 @@ TEST(Sizing, ARestartDoesNotWaitForOffloads) {
   EXPECT_LE(again.shortage->step, net.training.forward_steps());
 }
 
-// What cancelling makes fit fails under `restart`, until beta has been added often enough.
+// A plan that fits only by cancelling fails under `restart`, until beta has been added often
+// enough.
 TEST(Sizing, ARestartAddsBeta) {
   const Planned net(named("resnet-32?bn=0&size=32"), {.batch = 16}, test_rates(1e10, 1e10));
   PlanRequest request = net.request();

@@ -1,4 +1,4 @@
-// What holds for every plan, over random series-parallel networks.
+// Invariants of every plan, over random series-parallel networks.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ class RandomNetwork {
     node.name = std::to_string(graph_.size());
     return graph_.add(std::move(node));
   }
-  // Of its input's shape, but for the channels of a conv.
+  // Adds a layer of its input's shape, except for the channels of a conv.
   int layer(int from) {
     static const std::vector<NodeType> kTypes{NodeType::conv, NodeType::conv,    NodeType::relu,
                                               NodeType::lrn,  NodeType::dropout, NodeType::bn,
@@ -136,7 +136,7 @@ TEST(Plans, AWrongOneIsFound) {
   EXPECT_NE(plan_problem(request, wrong), "");
 }
 
-// With a link that costs nothing nothing waits; without computing the transfers remain.
+// With a free link nothing waits; without computing the transfers remain.
 TEST(Times, HaveTheirLimits) {
   const Planned free_link(named("resnet-20"), {.batch = 16}, test_rates(1e30));
   for (const Policy* policy : {&dymem_policy(), &vdnn_all_policy()}) {
@@ -171,7 +171,7 @@ Graph chain_of_relus(int length) {
   return graph;
 }
 
-// Liveness, and how often it was asked.
+// Liveness, with a count of the calls.
 class CountedPolicy final : public Policy {
  public:
   CountedPolicy() : Policy({.name = "counted"}) {}
@@ -182,8 +182,8 @@ class CountedPolicy final : public Policy {
   mutable int plans = 0;
 };
 
-// A policy that does not move the maps of a chain needs all of them, far above the bound of those
-// that may.
+// A policy that does not move the maps of a chain needs all of them, far above the bound of
+// policies that move maps.
 TEST(Minimum, OfAChainWhoseMapsStayIsFoundInFewPlans) {
   for (const int length : {150, 2000}) {
     const Planned net(chain_of_relus(length), {.batch = 4});
@@ -219,7 +219,7 @@ TEST(Minimum, IsTheFirstThatFitsOfAllThatAreTried) {
   }
 }
 
-// What a search offers, with every map on the host until it was offered.
+// The offers of a search. Every map is on the host until it has been offered.
 class Offers final : public FetchQueue {
  public:
   explicit Offers(const TrainingStep& training)

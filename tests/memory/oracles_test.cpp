@@ -29,7 +29,7 @@ TEST(SuperNeuronsAlexNet, SumsAreExact) {
   EXPECT_NEAR(mib(moved.steps[44].live_bytes), 886.23, 0.2);
 }
 
-// Paper 002, section 4.5: the outputs of ResNet-50 take 7.5 GB for 32 images, a plan saves up to
+// CROSSBOW, section 4.5: the outputs of ResNet-50 take 7.5 GB for 32 images, and a plan saves up to
 // half.
 TEST(ResNet50, TakesWhatPaper002Says) {
   const Planned strided(named("resnet-50?stride=1x1"), {.batch = 32});
@@ -97,7 +97,7 @@ TEST(Chain, HasClosedForms) {
   }
 }
 
-// Figure 4.2 of paper 004.
+// Dymem's figure 4.2.
 TEST(Order, IsDepthFirstAndWaitsAtJoins) {
   const Graph graph = parse_graph("figure", R"({"name": "4.2", "input": [4,8,8], "nodes": [
     {"name": "l0", "type": "relu"},

@@ -33,8 +33,8 @@ TEST(Arenas, GoToTheOtherArenasHolesWhenTheGapIsFull) {
   EXPECT_EQ(pool->used(), 360u);
 }
 
-// Paper 004, figure 2.6: of three neighbours the first goes; it does not merge with what lies
-// behind the second, and figure 2.7: a request of 400 fails in 200 + 300.
+// Figure 2.6 of Yang's dissertation (2022): the first of three neighbours is freed; it does not
+// merge with the memory behind the second. Figure 2.7: a request of 400 fails in 200 + 300.
 TEST(BestFit, FragmentsAsInFigures26And27) {
   const auto pool = make_best_fit(4096);
   EXPECT_EQ(pool->allocate(512, Mobility::movable), 0u);

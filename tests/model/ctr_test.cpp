@@ -167,7 +167,7 @@ TEST(CtrModel, ScoresAreThoseOfTheDefinition) {
   }
 }
 
-// Rows that occur several times in a batch move once, by the sum of their gradients: a step of a
+// A row that occurs several times in a batch moves once, by the sum of its gradients: a step of a
 // row is fma(-lr, sum, w), and the gradient is that sum.
 TEST(CtrModel, AStepOfATableRowIsOneFusedMultiplyAdd) {
   for (const Kind& kind : all_kinds()) {
@@ -185,8 +185,8 @@ TEST(CtrModel, AStepOfATableRowIsOneFusedMultiplyAdd) {
   }
 }
 
-// Cross layers go by blocks of 256 rows, and a step moves their weights with the first of them:
-// what the other blocks read must be the old ones. A step is w - lr times the gradient, and the
+// Cross layers are computed in blocks of 256 rows, and a step moves their weights with the first
+// block. The other blocks must read the old weights. A step is w - lr times the gradient, and the
 // gradient of a mean over 600 rows is that of 256, 256 and 88 rows in their shares.
 TEST(CtrModel, CrossLayersOfManyRowsAreOneGradient) {
   for (const Kind& kind : all_kinds()) {

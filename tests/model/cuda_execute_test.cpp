@@ -1,5 +1,5 @@
-// Plans carried out on a GPU: to the bit what memory without end gives, and close to a core; offloads
-// and fetches run beside the kernels.
+// Plans carried out on a GPU: the bits are those of unlimited memory, and close to a core's.
+// Offloads and fetches run beside the kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -108,7 +108,7 @@ TEST(CudaModel, TakesTheNextBatchAhead) {
   EXPECT_EQ(ahead.model.step(*ahead.context, second, 0.1F, ahead.w.data()), loss);
   EXPECT_EQ(ahead.parameters(), plain.parameters());
   EXPECT_EQ(wrong.parameters(), plain.parameters());
-  // What was taken ahead serves once: now the values are zeros.
+  // A batch that was taken ahead serves once: now the values are zeros.
   ahead.context->upcoming = nullptr;
   EXPECT_NE(ahead.model.step(*ahead.context, second, 0.0F, ahead.w.data()),
             plain.model.step(*wrong.context, first, 0.0F, wrong.w.data()));

@@ -1,4 +1,4 @@
-// Models whose table lies elsewhere: the same numbers as with a table of their own.
+// Models whose table lies elsewhere have the same values as with a table of their own.
 #include <algorithm>
 
 #include "linalg/embedding_kernels.hpp"
@@ -95,7 +95,7 @@ TEST(DensePart, FusedStepsAreThoseOfTheWholeToTheBit) {
   }
 }
 
-// The forward pass is a part of the step, and what the table costs is the dense part's no more.
+// The forward pass is a part of the step, and the dense part is not charged for the table.
 TEST(DensePart, WorkIsDividedWithoutARest) {
   for (const Kind& kind : kinds_with_a_table()) {
     SCOPED_TRACE(kind.name);

@@ -1,5 +1,5 @@
-// Plans carried out: the gradients of a plan are, to the bit, those of memory without end; wrong
-// plans are caught; gradients are right.
+// Plans carried out: the gradients of a plan have the bits of unlimited memory; wrong plans are
+// caught; gradients are right.
 #include "model/network/execute.hpp"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST_P(Execution, HasTheSameBitsUnderEveryPlan) {
 // From one of `count` cases to the next one that is tried: a few dozen of large networks.
 std::size_t stride_over(std::size_t count) { return count / 32 + 1; }
 
-// A release that comes a step too early: what the validator finds, the poisoned execution finds.
+// A release that comes a step too early: both the validator and the poisoned execution find it.
 TEST_P(Execution, CatchesEarlyReleases) {
   const Planned net(GetParam().graph(), {.batch = GetParam().batch});
   const auto w = some_parameters<float>(*net.graph);

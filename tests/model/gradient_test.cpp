@@ -27,8 +27,8 @@ TEST_P(EveryKind, GradientAgreesWithCentralDifferences) {
       down[i] -= kStep;
       const double numeric = (p.loss(batch, up) - p.loss(batch, down)) / (2 * kStep);
       const double analytic = g.flat.data()[i];
-      // Relative to the entry; entries far below the largest to a thousandth of that, and no closer
-      // than the rounding of two losses shows.
+      // The tolerance is relative to the entry. For entries far below the largest it is a
+      // thousandth of that, and never below the rounding of two losses.
       const double rounding = 2 * std::numeric_limits<double>::epsilon() * loss / kStep;
       ASSERT_NEAR(analytic, numeric,
                   std::max(rounding, 1e-6 * std::max(std::abs(numeric), 1e-3 * largest)))
@@ -83,8 +83,8 @@ TEST_P(EveryKind, AGradientDoesNotDependOnTheOneBefore) {
       std::equal(used.flat.span().begin(), used.flat.span().end(), fresh.flat.span().begin()));
 }
 
-// Parts are the layout, each element once; computed in any ranges they are the whole gradient to the
-// bit, with the loss in the first; their work adds up.
+// Parts cover the layout, each element once. Computed in any ranges they give the bits of the whole
+// gradient, with the loss in the first; their work adds up.
 TEST_P(EveryKind, PartsMakeTheWholeGradient) {
   Problem<double> p(GetParam());
   const auto& model = *p.model;

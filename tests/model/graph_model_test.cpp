@@ -107,7 +107,7 @@ TEST(GraphModel, EveryBuiltInNetworkHasItsParametersAndStandsInTheRegistry) {
   EXPECT_THROW(find_model("lenet-55"), Error);
 }
 
-// What a network begins with follows from its nodes, so that its file trains as its name does.
+// A network's defaults follow from its nodes, so that its file trains as its name does.
 TEST(GraphModel, DefaultsFollowFromTheNodes) {
   for (const char* name : {"lenet-5", "lenet-001", "lenet-002"}) {
     const Graph graph = find_graph("--model", name);
@@ -123,7 +123,7 @@ TEST(GraphModel, DefaultsFollowFromTheNodes) {
   EXPECT_EQ(options.to_json()["conv_init"], "init");
 }
 
-// Where batch sizes move, the plans of those that were not used for long are dropped.
+// If batch sizes vary, plans that have not been used for long are dropped.
 TEST(GraphModel, KeepsFewPlans) {
   const Graph graph = small_network(true);
   const DatasetPtr data = random_images({2, 6, 6}, 5, 40);
@@ -152,7 +152,7 @@ TEST(GraphModel, RefusesDataThatItDoesNotFit) {
   EXPECT_THROW(make_graph_model<float>(graph, data, {}), Error);
 }
 
-// A plan moves the same maps over a link of a tenth of the rate in ten times the time.
+// A plan moves the same maps over a link of a tenth of the bandwidth in ten times the time.
 TEST(GraphModel, PlansAreMadeByTheRatesOfTheDevice) {
   const Graph graph = find_graph("--model", "lenet-5");
   const PlanRules rules{find_policy("test", "vdnn-all"), {}};

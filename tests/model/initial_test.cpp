@@ -14,7 +14,7 @@ Layout layout_of(double init_std, InitialLaw init = InitialLaw::fans) {
   return make_mlp<double>({3001, 401}, options)->layout();
 }
 
-// Of N(0, 1) truncated at 2.
+// The variance of N(0, 1) truncated at 2.
 double truncated_variance() {
   const double density = std::exp(-2.0) / std::sqrt(2 * 3.14159265358979),
                mass = std::erf(2 / std::sqrt(2.0));
@@ -37,7 +37,7 @@ TEST(InitialParameters, FloatIsRoundedDouble) {
   for (std::size_t i = 0; i < f.size(); ++i) ASSERT_EQ(f[i], static_cast<float>(d[i]));
 }
 
-// Of N(0, s) truncated at 2 s: the mean is 0, the standard deviation 0.87963 s, the share inside s
+// N(0, s) truncated at 2 s has mean 0 and standard deviation 0.87963 s; the share inside s is
 // 0.6827 / 0.9545.
 TEST(InitialParameters, AreTruncatedNormalWithZeroBiases) {
   for (const double asked : {0.0, 0.05}) {
@@ -69,7 +69,7 @@ TEST(InitialParameters, AreTruncatedNormalWithZeroBiases) {
   }
 }
 
-// Layers 3001 -> 128 -> 33 -> 401. Of n draws the mean square is the law's within five standard
+// Layers 3001 -> 128 -> 33 -> 401. The mean square of n draws is the law's within five standard
 // errors (a square's standard deviation is below its range's, 1 s^2).
 TEST(InitialParameters, FollowTheirLaw) {
   const double in[] = {3001, 128, 33}, out[] = {128, 33, 401};
@@ -97,7 +97,7 @@ TEST(InitialParameters, FollowTheirLaw) {
   }
 }
 
-// The audit's figures for paper 000's models, before truncation: features -> 128 -> labels.
+// The audit's figures for the models of Adaptive SGD, before truncation: features -> 128 -> labels.
 TEST(InitialParameters, LawsOfThePapersModels) {
   const DataShape amazon{135'909, 670'091}, delicious{782'585, 205'443};
   const auto rms = [](const DataShape& data, InitialLaw law) {

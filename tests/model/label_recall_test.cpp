@@ -1,4 +1,4 @@
-// How often hash tables lead to rows (slide): random ones, and those near the query.
+// How often hash tables retrieve rows (slide): random ones, and those near the query.
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,10 @@
 namespace hetsgd::test {
 namespace {
 
-// All codes from one permutation, so they are independent: a table has a random row in a random
-// query's bucket with q, the sum of squared probabilities of buckets, and R = N (1 - (1 - q)^L) of N
-// rows are retrieved. Bucket 2 a + b of two codes of four places each, at strides of 2.
+// All codes come from one permutation, so they are independent. A table has a random row in a
+// random query's bucket with probability q, the sum of squared probabilities of buckets, and R = N
+// (1 - (1 - q)^L) of N rows are retrieved. Bucket 2 a + b of two codes of four places each, at
+// strides of 2.
 TEST(LabelRecall, RandomRowsAreRetrievedByTheLawOfTheirBuckets) {
   constexpr std::size_t kInputs = 64, kRows = 4000, kQueries = 300;
   const LabelHash hash({.codes = 2, .tables = 8, .bin = 4}, kInputs, 7, 0);
@@ -42,8 +43,9 @@ TEST(LabelRecall, RandomRowsAreRetrievedByTheLawOfTheirBuckets) {
   EXPECT_NEAR(retrieved / kQueries, R, 0.02 * R);
 }
 
-// A row plus noise, at a cosine of .9, as query: how often its tables have the row. What they should
-// have is 40,000 trials of tests/reference/slide_recall.py, which shares no code with this one.
+// The query is a row plus noise, at a cosine of .9; recall is how often its tables hold the row.
+// The expected recall comes from 40,000 trials of tests/reference/slide_recall.py, which shares no
+// code with this test.
 TEST(LabelRecall, PlantedQueriesFindTheirRows) {
   struct Planted {
     HashOptions options;

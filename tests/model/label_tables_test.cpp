@@ -1,4 +1,4 @@
-// Codes of labels, the tables that hold them, and the active labels that they lead to.
+// Codes of labels, the tables that hold them, and the active labels that they yield.
 
 #include "model/labels/label_tables.hpp"
 
@@ -26,9 +26,10 @@ double binomial(std::size_t n, std::size_t k) {
   return product;
 }
 
-// A bin of m of the d coordinates gives query x and row y one code if both have their largest number
-// at the same place: for each i with x_i > 0 the others of the bin are among the PO_i coordinates
-// that are smaller in both. An empty bin, of zeros of x alone, has a code that knows nothing of y.
+// A bin of m of the d coordinates gives query x and row y the same code if both have their largest
+// element at the same place. So for each i with x_i > 0 the others of the bin are among the PO_i
+// coordinates that are smaller in both. The code of an empty bin, only zeros of x, is independent
+// of y.
 double collision_probability(std::span<const float> x, std::span<const float> y, std::size_t m) {
   const std::size_t d = x.size();
   double hits = 0;
@@ -117,7 +118,7 @@ TEST(LabelHash, BucketsAreTheNumbersOfTheirCodes) {
   EXPECT_EQ((HashOptions{.kind = HashKind::simhash, .codes = 9}).buckets(), 512U);
 }
 
-// What is not a number is no larger than anything, wherever it stands in a bin.
+// NaN is no larger than any element, wherever it stands in a bin.
 TEST(LabelHash, WhatIsNotANumberNeverWins) {
   constexpr std::size_t kInputs = 40;
   const LabelHash hash({.codes = 4, .tables = 20, .bin = 8}, kInputs, 2, 0);
@@ -143,8 +144,8 @@ TEST(LabelHash, SimHashTurnsWithItsVector) {
   for (std::size_t c = 0; c < codes.size(); ++c) EXPECT_EQ(codes[c] + turned[c], 1) << c;
 }
 
-// Of two vectors with angle theta a sum of +-x over random coordinates has one sign in 1 - theta / pi
-// of the cases (Charikar 2002), the coordinates being as good as independent.
+// For two vectors with angle theta, sums of +-x over random coordinates have the same sign in 1 -
+// theta / pi of the cases (Charikar 2002); the coordinates are as good as independent.
 TEST(LabelHash, SimHashBitsAgreeByTheAngle) {
   constexpr std::size_t kInputs = 384;
   const std::vector<float> x = normal_numbers(kInputs, 21), noise = normal_numbers(kInputs, 22);

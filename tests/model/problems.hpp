@@ -70,7 +70,7 @@ inline DatasetPtr random_fields(Index categories, std::size_t rows, std::uint64_
   return std::move(data).share();
 }
 
-// What a row touches of a row-sparse block.
+// The rows of a row-sparse block that a sample touches.
 inline std::span<const Index> touched_by(const Dataset& data, Index row) {
   return data.fields.count() > 0 ? data.fields.row(row) : data.features(row);
 }

@@ -93,7 +93,7 @@ TEST_P(Recomputed, HasTheBitsOfMapsThatWereKept) {
   }
 }
 
-// A recomputation that does not take place is found, and caught by the poisoned execution.
+// A missing recomputation is found, and caught by the poisoned execution.
 TEST_P(Recomputed, IsMissedWhereItIsLeftOut) {
   const Planned net(GetParam().graph(), {.batch = GetParam().batch});
   const auto device = make_cpu_device<float>(1);

@@ -1,5 +1,5 @@
-// mlp --objective sampled and hashed: the whole softmax when all labels are chosen, few rows when few
-// are; hashed: which labels, and how the tables age.
+// mlp --objective sampled and hashed: the whole softmax when all labels are chosen, few rows when
+// few are. With hashed also the choice of labels, and the age of the tables.
 
 #include <gtest/gtest.h>
 
@@ -141,7 +141,7 @@ TEST_P(ChosenLabels, AStepIsItsGradientTimesTheRate) {
   }
 }
 
-// Another batch draws others; what is measured is the whole softmax, whatever was drawn.
+// Another batch draws other labels; a measurement uses the whole softmax, whatever was drawn.
 TEST_F(SampledObjective, DrawsByTheBatchAndMeasuresAllLabels) {
   const auto few = model(ScoredLabels::sampled, 25), full = model(ScoredLabels::full, 1);
   const auto context = few->make_context(*device);
@@ -229,7 +229,7 @@ TEST_F(HashedSoftmax, TheSameOnAnyNumberOfCores) {
   EXPECT_EQ(labels(one, W), labels(two, W));
 }
 
-// A batch that nobody has learned from may touch every row.
+// A batch that has not been learned from may touch every row.
 TEST_F(SampledObjective, HashedTouchesWhatItHasLearnedFrom) {
   const auto few = model(ScoredLabels::hashed, 25);
   const auto context = few->make_context(*device);

@@ -148,7 +148,7 @@ TEST(SampledSoftmax, GradientIsThatOfTheLossOverActiveLabels) {
   }
 }
 
-// A row's columns pass through registers so many at a time; each has its own sums, whatever their
+// A row's columns pass through registers in pieces; each column has its own sums, whatever their
 // number.
 TEST(SampledSoftmax, EveryColumnOfWideRowsIsSummed) {
   const Problem wide(21, kWide);

@@ -165,7 +165,7 @@ TEST(SequenceModel, PackedNumbersArePaddedOnes) {
   }
 }
 
-// Batches are kept apart by dropout alone, whose masks go with the places of rows.
+// Only dropout makes batches differ, and its masks follow the places of rows.
 TEST(SequenceModel, PackedDropsWhatPaddedDrops) {
   const Graph graph = find_graph("test", "lstm-video?size=4&units=6&dense=50&classes=3");
   SequenceRun<double> padded(sequences_of(kUnequal), graph);
@@ -249,8 +249,8 @@ TEST(SequenceModel, PlansAreKeptForStepsRoundedUpTo32) {
   EXPECT_NE(executor({*data, {0, 3, 5}}), three_and_seven);
 }
 
-// Of an lstm: T steps of 3 (8 n h (i + h) + 30 n h) operations and 6 launches, of the rest the work
-// of one shape.
+// An lstm of T steps takes T times 3 (8 n h (i + h) + 30 n h) operations and 6 launches; the other
+// nodes take the work of one shape.
 TEST(SequenceModel, WorkGrowsWithTheSteps) {
   const Graph graph = small_video_network();
   const DatasetPtr data = sequences_of(kUnequal);

@@ -1,4 +1,4 @@
-// Adam on rows, the others catching up (slide).
+// Adam on rows of which the untouched ones catch up later (slide).
 
 #include "optimizer/row_adam.hpp"
 
@@ -73,7 +73,8 @@ TEST_F(LazyRows, CatchUpIsDense) {
 }
 
 // Two workers: batch 2 steps the row and ends before batch 1 does. The row is then the result of
-// batch 2, owes nothing for it, and for batch 3 as much as after two batches in order.
+// batch 2 and has nothing to catch up on for it; for batch 3 it has as much as after two batches in
+// order.
 TEST_F(LazyRows, BatchesMayEndInAnotherOrder) {
   const auto after = [](bool swapped) {
     AdamClock clock({.kind = OptimizerKind::adam}, Lazy::catch_up);
@@ -96,8 +97,8 @@ TEST_F(LazyRows, BatchesMayEndInAnotherOrder) {
   EXPECT_NEAR(after(false), after(true), 2e-3);  // of some 0.03; corrections for bias differ
 }
 
-// What was settled long ago and what is recent are one list: as many batches as it takes to settle
-// several times, of rows touched at all distances.
+// Settled and recent batches are one list. The test runs enough batches to settle several times,
+// with rows touched at all distances.
 TEST_F(LazyRows, DebtsOfLongAgoAreKept) {
   AdamClock clock({.kind = OptimizerKind::adam}, Lazy::catch_up);
   RowAdam rows(clock, {.rows = 8, .cols = 1});

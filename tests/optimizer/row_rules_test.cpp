@@ -70,8 +70,8 @@ TEST(RowRules, RowsThatNoSampleTouchedKeepTheirBits) {
   }
 }
 
-// adagrad's sum and adam's moments of a row wait while others learn: an update in which a row has no
-// gradient changes nothing for it (of adam but the step number, here made negligible by beta 0).
+// adagrad's sum and adam's moments of a row wait while others learn. An update in which a row has
+// no gradient changes nothing for it (except adam's step number, here made negligible by beta 0).
 TEST(RowRules, StateWaitsWithItsRow) {
   const std::vector<Floats> without = {kGradients[0], kGradients[2]};
   EXPECT_EQ(table(after({.kind = OptimizerKind::adagrad}, kGradients)),

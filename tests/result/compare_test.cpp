@@ -76,8 +76,8 @@ TEST(Compare, GroupsSeedsAndTakesMedians) {
                           HasSubstr("no learning rate was tuned")));
 }
 
-// Of two real runs that reach the target after 4 s of training, one has loaded for 1 s and one for
-// 9 s, and each evaluation, the initial one too, has taken 2 s.
+// Two real runs reach the target after 4 s of training. One has loaded for 1 s and one for 9 s, and
+// each evaluation, the initial one too, has taken 2 s.
 TEST(Compare, TimesAreThoseOfTheChosenClock) {
   const auto real = [](const std::string& path, double load_s) {
     Record record = record_of({0.1, 0.1, 0.1, 0.1, 0.6, 0.6, 0.6});
@@ -110,7 +110,7 @@ TEST(Compare, TimesAreThoseOfTheChosenClock) {
             "host's)");
 }
 
-// 4 s and 400 samples against 2 s and 100 samples: half the rate, a quarter of the samples.
+// 4 s and 400 samples against 2 s and 100 samples: half the throughput, a quarter of the samples.
 TEST(Compare, SpeedUpIsStatisticalTimesHardware) {
   std::vector<LoadedResult> results = families_of({{"ssgd", 4}, {"asgd", 1}});
   for (std::size_t i = 1; i < results.size(); i += 2) {
@@ -163,7 +163,8 @@ TEST(Compare, RelatesSamplesUpdatesThroughputAndFinalValuesToTheReference) {
   EXPECT_EQ(row["final_relation"]["p_value"], 1);
 }
 
-// Who misses the target needs infinitely many samples; a run without a throughput leaves no ratio.
+// A run that misses the target needs infinitely many samples; a run without a throughput has no
+// ratio.
 TEST(Compare, ARelationOfMissedOrUnknownValues) {
   std::vector<LoadedResult> results = results_of({{"ssgd", 4}, {"asgd", 0}});
   results[1].json["summary"]["samples_per_s"] = nullptr;
@@ -192,9 +193,9 @@ TEST(Compare, AReferenceThatMissedTheTargetIsReplaced) {
               ::testing::Contains("the reference is asgd: ssgd, which comes first, missed "
                                   "p1>=0.5 (the median of its runs); --reference names another"));
   EXPECT_EQ(reference_of(results, "ssgd"), "ssgd");
-  // The gate takes the first result also where it missed.
+  // The gate takes the first result even if it missed the target.
   EXPECT_EQ(compare(results, {.first_is_reference = true}).reference().label, "ssgd");
-  // nobody reached it: the first file, without a word
+  // No run reached it: the first file is the reference, without a warning.
   const Comparison missed = compare({results[0]}, {});
   EXPECT_EQ(missed.reference().label, "ssgd");
   EXPECT_THAT(::testing::PrintToString(missed.warnings), Not(HasSubstr("reference")));
@@ -284,8 +285,8 @@ TEST(Compare, WarnsOfFewSeedsOtherWorkloadsAndOpenRuns) {
   EXPECT_THAT(warnings, HasSubstr("c: status aborted"));
 }
 
-// Eight samples a step against sixteen, under one --batch-size; what a method changes in the course of
-// a run, and what was given by name, is its own affair.
+// Eight samples a step against sixteen, under one --batch-size, cause a warning. Changes that a
+// method makes in the course of a run, and values that the user has set, do not.
 TEST(Compare, WarnsWhereStepsHaveOtherNumbersOfSamplesUnasked) {
   std::vector<LoadedResult> results = results_of({{"ssgd", 4}, {"asgd", 4}});
   for (LoadedResult& each : results) {
@@ -403,7 +404,7 @@ TEST(Compare, ATimeHasTheResolutionOfTheEvaluations) {
                 "1.75 s.\n"));
 }
 
-// The first crossing is a figure of its own, and a final value below the target is said.
+// The first crossing is a figure of its own, and a final value below the target causes a warning.
 TEST(Compare, ACrossingThatIsLostIsNoTimeToTheTarget) {
   Record record = record_of({0.1, 0.6, 0.1, 0.1, 0.2, 0.1, 0.1}, 1);
   record.config["algorithm"] = "elastic";

@@ -40,7 +40,7 @@ inline std::vector<LoadedResult> families_of(const Reached& all) {
   }
   return results;
 }
-// The "tuning" of a result whose learning rate is the best of so many trials.
+// The "tuning" of a result whose learning rate is the best of this many trials.
 inline nlohmann::json tuning_of(std::size_t trials) {
   nlohmann::json grid = nlohmann::json::array();
   for (std::size_t i = 0; i < trials; ++i) grid.push_back(0.5 * static_cast<double>(i + 1));

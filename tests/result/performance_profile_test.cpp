@@ -31,8 +31,8 @@ TEST(PerformanceProfile, RatiosOfTimes) {
             kUnreached);  // nobody reached it, so nobody is the best
 }
 
-// The profile of {1, 1.5, 3, inf} is 1/4 on [1, 1.5), 1/2 on [1.5, 3), 3/4 on [3, 4]: its integral is
-// 1/8 + 3/4 + 3/4 = 13/8, of 3.
+// The profile of {1, 1.5, 3, inf} is 1/4 on [1, 1.5), 1/2 on [1.5, 3), 3/4 on [3, 4]. Its integral
+// is 1/8 + 3/4 + 3/4 = 13/8, of 3.
 TEST(PerformanceProfile, AreaIsTheIntegralOfTheSteps) {
   EXPECT_DOUBLE_EQ(profile_area(Ratios{1, 1.5, 3, kUnreached}), 13.0 / 24);
   EXPECT_EQ(profile_area(Ratios{1, 1}), 1);
@@ -74,7 +74,7 @@ TEST(ScoreMethods, WhoAlwaysWinsHasOneAndWhoNeverReachesTheTargetZero) {
   EXPECT_EQ(scores[0].solved, 0U);
 }
 
-// A problem that nobody solves counts for all of them: it is no reason to be praised.
+// A problem that no method solves counts for all of them: no method gains by it.
 TEST(ScoreMethods, UnsolvedProblemsStayInTheMean) {
   EXPECT_EQ(score_methods(std::vector{single("a", {1, kUnreached})})[0].score, 0.5);
 }
@@ -88,7 +88,7 @@ TEST(ScoreMethods, TheMedianDecidesAndMissedSeedsAreInfinite) {
   EXPECT_GT(scores[1].high, 0);  // resamples with the first seed at least twice reach it
 }
 
-// Another method can only shorten the best time, which divides all others; and what is drawn does not
+// Another method can only shorten the best time, which divides all others; the resamples do not
 // depend on it.
 TEST(ScoreMethods, AnotherMethodRaisesNobodysScore) {
   const std::vector<MethodTimes> before = {{"a", {{1, 2, 3}, {5, 4, 9}}},
@@ -107,8 +107,8 @@ TEST(ScoreMethods, AnotherMethodRaisesNobodysScore) {
   }
 }
 
-// With many equally distributed methods the best resampled median is earlier than the best median in
-// nearly every resample.
+// With many equally distributed methods the best resampled median is earlier than the best median
+// in nearly every resample.
 TEST(ScoreMethods, IntervalsHoldTheirValuesAndAreTheSameAgain) {
   std::vector<MethodTimes> methods;
   for (int m = 0; m < 12; ++m) {
@@ -145,7 +145,8 @@ TEST(ScoreMethods, TheBootstrapDrawsSeeds) {
   EXPECT_DOUBLE_EQ(scores[0].low, 2.0 / 3);  // 4 / 2
 }
 
-// The same seeds for all: who is always twice as slow with the same seed is so in every resample.
+// All methods use the same seeds: one that is always twice as slow with the same seed is so in
+// every resample.
 TEST(ScoreMethods, SeedsAreDrawnForAllMethodsAlike) {
   const auto scores =
       score_methods(std::vector<MethodTimes>{{"a", {{1, 5, 9}}}, {"b", {{2, 10, 18}}}});

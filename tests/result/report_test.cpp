@@ -23,7 +23,7 @@ using ::testing::Not;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// As from before points of the curve had bytes.
+// A result of the time before points of the curve had bytes.
 LoadedResult run_of(const std::string& algorithm, const std::vector<double>& p1,
                     std::uint64_t seed = 1, const std::string& stragglers = "") {
   Record record = record_of(p1, seed);
@@ -163,8 +163,8 @@ TEST(Report, WorkloadsAreCalledAsTheirCasesOrFolders) {
   EXPECT_EQ(data_of({fast, slow, again})["workloads"][0]["name"], "fast, more");
 }
 
-// Best times: 1 s, 2 s and 3 s. Ratios: ssgd 1, 2 and 1; asgd 2, 1 and missed. Areas up to 4:
-// ((4 - 1) + (4 - 2) + (4 - 1)) / 9 and ((4 - 2) + (4 - 1) + 0) / 9. Nobody reached the target under
+// Best times: 1 s, 2 s and 3 s. Ratios: ssgd 1, 2 and 1; asgd 2, 1 and missed. Areas up to 4: ((4 -
+// 1) + (4 - 2) + (4 - 1)) / 9 and ((4 - 2) + (4 - 1) + 0) / 9. No method reached the target under
 // the fourth.
 TEST(Report, PerformanceProfileIsThatOfDolanAndMore) {
   const json data =
@@ -224,8 +224,8 @@ TEST(Report, BatchSizesAreThoseOfTheMerges) {
   EXPECT_TRUE(only_group({result})["batch_sizes"].is_null());  // they never changed
 }
 
-// 0 three times, 2 five times: shares 3/8 and 5/8, the median is 2. Where there are more than 80
-// values, bins of equal width take them: 0 .. 199 in bins of 3.
+// 0 three times, 2 five times: shares 3/8 and 5/8, the median is 2. More than 80 values go into
+// bins of equal width: 0 .. 199 in bins of 3.
 TEST(Report, HistogramsCountAllRuns) {
   LoadedResult first = run_of("asgd", {0, 0.2}), second = run_of("asgd", {0, 0.2}, 2);
   first.json["histograms"] = {{"staleness", {{"0", 3}, {"2", 1}}}};

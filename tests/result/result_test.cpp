@@ -22,7 +22,7 @@ std::string all(const std::vector<Finding>& findings) {
   return text;
 }
 
-// What is said of a result with another value at this place.
+// Findings of the validation for a result with another value at this place.
 std::string damaged(json result, const char* pointer, const json& value) {
   result[json::json_pointer(pointer)] = value;
   return all(validate_result(result));
@@ -109,7 +109,8 @@ TEST(ResultJson, ATargetIsReachedWhereItIsHeld) {
   EXPECT_THAT(result["warnings"].dump(), HasSubstr("p1>=0.65 is crossed"));
 }
 
-// Version 1.0 counted the first crossing; such results stay valid, and compare reads their curves anew.
+// Version 1.0 counted the first crossing. Such results stay valid, and compare reads their curves
+// anew.
 TEST(ResultJson, AResultOfVersionOneIsJudgedAsItWasWritten) {
   json result = json_of(record_of({0.1, 0.5, 0.2, 0.1}));
   json& target = result["time_to_accuracy"][0];
@@ -126,7 +127,7 @@ TEST(ResultJson, AResultOfVersionOneIsJudgedAsItWasWritten) {
   EXPECT_NE(all(validate_result(result)), "");
 }
 
-// All but the first evaluation take place so much later, and have had so much longer for their models.
+// Delays all but the first evaluation, and lengthens the preparation of their models.
 void later(Record& record, double wall_s, double prepare_s) {
   for (CurvePoint& point : std::span(record.curve).subspan(1)) {
     point.wall_s += wall_s;
@@ -135,7 +136,7 @@ void later(Record& record, double wall_s, double prepare_s) {
 }
 
 // A real run: loading 1 s, initialisation 2 s, and the evaluation at 1 s of training after 10 s of
-// host time, 0.25 s of them for making its model.
+// wall-clock time, 0.25 s of them for making its model.
 Record timed_record() {
   Record record = record_of({0.1, 0.5, 0.5, 0.5});
   record.virtual_time = false;
@@ -338,7 +339,8 @@ TEST(ValidateResult, RanksAndHostsFitTogether) {
               HasSubstr("expected 0 to 1"));
 }
 
-// What tunes a run, but no secrets, and no addresses, which launchers set for every rank.
+// The result holds variables that tune a run, but no secrets and no addresses, which launchers set
+// for every rank.
 TEST(ResultJson, EnvironmentCarriesAllowedVariablesOnly) {
   const std::vector<std::pair<const char*, bool>> variables = {
       {"OMP_NUM_THREADS", true},

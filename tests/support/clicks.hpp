@@ -1,4 +1,4 @@
-// Small click data that can be learnt, and what algorithms that need sharded tables run on.
+// Small click data that can be learnt, and the settings of algorithms that need sharded tables.
 #pragma once
 
 #include <fstream>

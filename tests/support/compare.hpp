@@ -51,8 +51,8 @@ inline void expect_same_bits(const Record& a, const Record& b) {
   }
 }
 
-// Runs `settings`, which have max_samples, on both clusters with 1, 2, 3, 4 and 8 workers: all end with
-// finite losses and have learnt (generate:tiny starts below 0.1).
+// Runs `settings`, which have max_samples, on both clusters with 1, 2, 3, 4 and 8 workers. All end
+// with finite losses and have learnt (generate:tiny starts below 0.1).
 inline void expect_learns_everywhere(Settings settings, double p1 = 0.3) {
   for (auto& [key, value] : settings) {
     if (key == "max_samples") value = learning_samples(std::stoi(value));

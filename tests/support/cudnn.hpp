@@ -1,4 +1,4 @@
-// cuDNN for tests with GPUs: the one that is installed, and beside emulated GPUs the emulated one, which
+// cuDNN for tests with GPUs: the installed one. Beside emulated GPUs it is the emulated one, which
 // is not where the program looks. HETSGD_TEST_CUDNN is its file (cmake/HetsgdTargets.cmake).
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace hetsgd::test {
 
-// From here on whoever asks for libcudnn.so.9 in this process gets this one. Null: there is none.
+// From here on every request for libcudnn.so.9 in this process gets this one. Null: there is none.
 inline void* open_cudnn() {
   static void* const library = dlopen(HETSGD_TEST_CUDNN, RTLD_NOW | RTLD_LOCAL);
   return library;

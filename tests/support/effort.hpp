@@ -1,5 +1,5 @@
-// How much a test does under a sanitizer, which finds what it finds in the first runs: that many seeds
-// end, many workers fit and runs of every size learn is shown by the release run, which does all of it
+// How much a test does under a sanitizer, which finds its faults in the first runs. The release run
+// does all of it: it shows that many seeds end, many workers fit and runs of every size learn
 // (tests/README.md).
 #pragma once
 
@@ -22,20 +22,20 @@ inline constexpr Sanitizer kSanitizer = Sanitizer::none;
 
 inline constexpr bool kSanitized = kSanitizer != Sanitizer::none;
 
-// Of workers, ranks and the like: all, or the number for the sanitizer of this build.
+// A number of workers, ranks and the like: all, or the number for the sanitizer of this build.
 constexpr int effort(int all, int address, int thread) {
   if (kSanitizer == Sanitizer::address) return address;
   return kSanitizer == Sanitizer::thread ? thread : all;
 }
 
-// Of so many random runs: all, or a tenth and 4 at least.
+// A number of random runs: all, or under a sanitizer a tenth and at least 4.
 constexpr std::uint64_t random_runs(std::uint64_t all) {
   return kSanitized ? std::max<std::uint64_t>(all / 10, 4) : all;
 }
 
-// Runs that show learning on every cluster of one process: where, with how many workers, and for how
-// many samples. Under a sanitizer they end before they have learnt, so that a test asks for that
-// unless kSanitized; ThreadSanitizer sees those whose workers are threads.
+// Runs that show learning on every cluster of one process: where, with how many workers, and for
+// how many samples. Under a sanitizer they end before they have learnt, so a test checks learning
+// only unless kSanitized. ThreadSanitizer runs only clusters whose workers are threads.
 inline std::vector<std::string> learning_clusters() {
   if (kSanitizer == Sanitizer::thread) return {"threads"};
   return {"sim", "threads"};

@@ -1,4 +1,4 @@
-// How a call fails, for tests of error messages.
+// Captures the failure of a call, for tests of error messages.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Tests that need a GPU: their program says in one line that there is none, and is skipped (gpu_main.cpp).
+// Tests that need a GPU: without one their program says so in one line and is skipped
+// (gpu_main.cpp).
 #pragma once
 
 #include <fmt/format.h>

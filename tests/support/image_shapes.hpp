@@ -44,8 +44,8 @@ inline PoolShape pool_of(std::size_t channels, std::size_t height, std::size_t w
           .maximum = maximum};
 }
 
-// Of each kind: kernels as wide as the stride, wider, with padding, as large as the map; an output
-// that is rounded up; padding that counts.
+// Shapes for each kind of pooling: kernels as wide as the stride, wider, with padding, as large as
+// the map; an output that is rounded up; padding that counts.
 inline std::vector<PoolShape> pool_shapes() {
   std::vector<PoolShape> shapes;
   for (const bool maximum : {true, false}) {

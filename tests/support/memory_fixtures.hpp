@@ -51,7 +51,7 @@ struct Planned {
 
 inline Graph named(const std::string& name) { return find_graph("NETWORK", name); }
 
-// Every tensor at an address of its own, as if memory had no end.
+// Every tensor at an address of its own, as if memory were unlimited.
 inline MemoryPlan plan_without_reuse(const TrainingStep& training) {
   MemoryPlan plan;
   std::uint64_t offset = 0;

@@ -98,7 +98,8 @@ class PlanChecker {
     State& now = state(one.tensor);
     if (!now.resident || now.offset != one.offset) return "releases another's memory";
     const bool needed = training_.tensor(one.tensor).last_use() > computed_;
-    // What is computed again may go, if it is back at its next use: compute() sees to that.
+    // A tensor that is computed again may be released, if it is back at its next use: compute()
+    // checks that.
     const bool comes_back = to_come(one.tensor) > 0;
     if (needed && !comes_back && !(now.on_host && now.host_s <= one.start_s + 1e-12)) {
       return "is released before its last use, or before it is on the host";
@@ -169,11 +170,11 @@ class PlanChecker {
 
 }  // namespace detail
 
-// What is wrong with a plan that fits; empty: nothing. No two live tensors share an address; every
-// use finds its tensor there and complete; a release comes after the last use and, where the tensor
-// is needed again, after its offload, unless it is computed again before that; nothing is left at
-// the end; a map is written to the host once, and fetched = offloaded maps' later uses + cancelled
-// bytes.
+// The first rule that a plan that fits breaks; empty: none. No two live tensors share an address.
+// Every use finds its tensor there and complete. A release comes after the last use; if the tensor
+// is needed again, it comes after its offload, unless it is computed again before that. Nothing is
+// left at the end. A map is written to the host once, and fetched = offloaded maps' later uses +
+// cancelled bytes.
 inline std::string plan_problem(const PlanRequest& request, const MemoryPlan& plan) {
   return detail::PlanChecker(request, plan).run();
 }

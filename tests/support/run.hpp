@@ -24,7 +24,8 @@ inline Settings with(Settings base, const Settings& more) {
   return base;
 }
 
-// Made-up data, a small model, small batches: what most runs of tests have in common. Without a budget.
+// The common base of most test runs: synthetic data, a small model, small batches. It has no
+// budget.
 inline Settings tiny(const std::string& algorithm, const Settings& more = {}) {
   return with({{"train", "generate:tiny"},
                {"test", "generate:tiny"},
@@ -52,8 +53,9 @@ inline bool is_option_of_a_model(const std::string& key) {
   });
 }
 
-// A run as the settings describe it. Later ones replace earlier ones of the same key, except for
-// lists (straggler, target), which collect. Options of other models than the chosen one are left out.
+// A run as the settings describe it. Later settings replace earlier ones of the same key, except
+// for lists (straggler, target), which collect. Options of models other than the chosen one are
+// left out.
 class Configuration : NonCopyable {
  public:
   explicit Configuration(const Settings& settings) {

@@ -12,7 +12,7 @@
 
 namespace hetsgd::test {
 
-// An empty folder, which goes with all that is put into it.
+// An empty folder, which is deleted with all its contents.
 class TemporaryFolder : NonCopyable {
  public:
   TemporaryFolder() {
@@ -41,7 +41,7 @@ class TemporaryFolder : NonCopyable {
   std::filesystem::path path_;
 };
 
-// JSON by its name, as profiles, networks and charges are.
+// A JSON file by its name, as profiles, networks and charges are.
 class TemporaryFile {
  public:
   TemporaryFile(const char* name, const std::string& text)

@@ -1,4 +1,4 @@
-// Sharded tables whose rows no GPU can hold.
+// Sharded tables whose rows fit into no GPU.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// Who has which row: every row in one place, none twice, by every layout.
+// Placement of rows: every row is in one place, none twice, by every layout.
 #include "table/placement.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Which rows go: against a list of all weights, and in the limits that are other rules.
+// The choice of evicted rows: against a list of all weights, and in the limits that are other
+// rules.
 #include "table/replacement.hpp"
 
 #include <gmock/gmock.h>
@@ -91,9 +92,10 @@ TEST(Replacement, TheLeastImportantRowGoes) {
   }
 }
 
-// Clicks and their absence count alike. With a memory of 1e-15 from one update to the next the last
-// touch alone counts; one row per update, since weights that differ by 1e-15 are no ties to lru. With
-// next to no decay (1e-12) it is the sum of the samples; they are drawn so that no two are alike.
+// Clicks and their absence count alike. With a memory of 1e-15 from one update to the next only the
+// last touch counts. There is one row per update, since weights that differ by 1e-15 are no ties to
+// lru. With next to no decay (1e-12) the importance is the sum of the samples; they are drawn so
+// that no two sums are alike.
 TEST(Replacement, ImportanceIsRecencyOrFrequencyInItsLimits) {
   const auto expect_same = [](double beta, Evict rule, std::uint64_t updates, std::size_t rows,
                               std::uint64_t most_samples) {

@@ -1,4 +1,5 @@
-// Served tables without a model: what workers push at once, in any order, is in the rows once.
+// Served tables without a model: gradients that workers push at once, in any order, reach the rows
+// once.
 #include "table/served.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ TablePlan zero_plan(const std::string& sharding, int ranks, bool dedup) {
   return plan;
 }
 
-// The n-th batch of a worker: other samples for every one of them, of unequal number.
+// The n-th batch of a worker: each worker has other samples, of unequal number.
 std::vector<Index> served_rows(int rank, int n) {
   std::vector<Index> rows(static_cast<std::size_t>(5 + 3 * rank + n));
   std::iota(rows.begin(), rows.end(), static_cast<Index>(40 * rank + 7 * n));
@@ -118,8 +119,7 @@ TEST(ServedTables, EveryPushIsAppliedOnceWhereverItsRowsLie) {
   }
 }
 
-// Alone a worker reads what it has written; among others it misses some of what they write, which
-// is at most all of it.
+// Alone a worker reads its own writes. Among others it misses some of their writes, at most all.
 TEST(ServedTables, StalenessCountsTheUpdatesOfOthers) {
   EXPECT_EQ(serve_ones("sim", zero_plan("row", 1, true), false).staleness, 0U);
   const ServedOutcome four = serve_ones("sim", zero_plan("row", 4, true), false);

@@ -231,7 +231,8 @@ TEST(Tables, DeduplicationAsksOnceForARow) {
   }
 }
 
-// What a lookup has spread stays as it was when the rows move; the next one sees them.
+// Vectors that a lookup has spread stay as they are when the rows move; the next lookup sees the
+// moves.
 TEST(Tables, UpdatesShowInTheNextLookupAlone) {
   const DatasetPtr data = clicks();
   Ranks first(plan_of("row", 1, true, OptimizerKind::sgd), 1);
@@ -246,8 +247,8 @@ TEST(Tables, UpdatesShowInTheNextLookupAlone) {
   EXPECT_FALSE(std::ranges::equal(first.lookup(0).embedded.x.span(), before));
 }
 
-// With room for every row, a capacity changes no bit; with less, rows come and go in all slices of a
-// group alike, and who comes back begins anew.
+// With room for every row, a capacity changes no bit. With less, rows come and go alike in all
+// slices of a group, and a row that comes back begins anew.
 TEST(Tables, RowsUnderACapacityBeginAnewWhenTheyComeBack) {
   const DatasetPtr data = clicks();
   for (const char* sharding : {"row", "column:2"}) {

@@ -1,4 +1,4 @@
-// Which rows lie on the device.
+// The choice of the rows that lie on the device.
 #include "table/tiers.hpp"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,8 @@ std::vector<Index> on_device(const DeviceRows& rows) {
   return found;
 }
 
-// Every second update, and only for what is asked for more than what is there: five rows of 20.
+// Every second update, and only for rows that are asked for more often than those on the device:
+// five rows of 20.
 TEST(Tiers, RowsThatAreAskedForChangePlacesWithOthers) {
   DeviceRows rows(replacing(0.25, 2), two_ranks(), 0);
   const std::vector<Index> before = on_device(rows);
@@ -107,8 +108,9 @@ TEST(Tiers, RowsThatAreAskedForChangePlacesWithOthers) {
   EXPECT_EQ(rows.count(all_places()), 5U);
 }
 
-// Asked for 4 times, then never: its count is 2, 1, 0 at the next rankings, where a row that is asked
-// for once per ranking has 1, 1, 1 (halves are dropped). So at equal counts it stays, and then goes.
+// The old row is asked for 4 times, then never: its count is 2, 1, 0 at the next rankings. A row
+// that is asked for once per ranking has 1, 1, 1 (halves are dropped). So at equal counts the old
+// row stays, and then leaves.
 TEST(Tiers, CountsFade) {
   DeviceRows rows(replacing(0.05, 1), two_ranks(), 0);  // one row of 20
   const std::vector<Index> old = {7, 7, 7, 7}, fresh = {3};

@@ -1,5 +1,5 @@
-// The ledger of host time, and what the clocks of a run contain. Only what holds on any machine
-// under any load: sums, and which of two times is the larger.
+// The ledger of wall-clock time, and the contents of a run's clocks. The tests check only
+// properties of any machine under any load: sums, and which of two times is the larger.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -29,7 +29,7 @@ TEST(Ledger, PhasesAddUpToTheWallTime) {
     EXPECT_GT(run.phases.init_s, 0);
     EXPECT_GT(run.phases.prepare_s, 0);
     EXPECT_GT(run.phases.eval_s, 0);
-    // The training clock runs within train_s alone: what else it contained would be missing there.
+    // The training clock runs only within train_s: any other content would be missing there.
     EXPECT_GE(run.phases.train_s, run.elapsed.count());
   }
 }
@@ -79,7 +79,7 @@ TEST(Clocks, SlowLoadingMovesTheWallTimeAlone) {
   EXPECT_LT(run.phases.train_s, 1000);
 }
 
-// Writing the record stands for all that the training clock leaves out.
+// Writing the record stands for all work that the training clock leaves out.
 TEST(Clocks, SlowRecordingMovesTheWallTimeOfWhatFollows) {
   constexpr double kSleep = 0.01;
   TrainHooks hooks;

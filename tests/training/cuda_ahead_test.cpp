@@ -1,5 +1,5 @@
-// While a GPU works on a batch its worker gathers the next one. To see it, the data change behind
-// the worker's back: a batch that was on the GPU already is as it was.
+// While a GPU computes on a batch its worker gathers the next one. To see it, the test changes the
+// data behind the worker's back: a batch that is on the GPU already stays as it was.
 #include <gtest/gtest.h>
 
 #include "support/gpu.hpp"
@@ -93,7 +93,7 @@ TEST(CudaAhead, SoAreThoseOfAllLearners) {
   EXPECT_NE(zeroed[5], plain[5]);
 }
 
-// Whose batches somebody else decides on finds them as they are when they are asked for.
+// A worker whose batches others decide on reads each batch when it asks for it.
 TEST(CudaAhead, NotWhatIsDispatched) {
   const auto steps = [](Worker& self) -> ThreeRounds::Round {
     const auto replica = std::make_shared<Replica>(self.replica());

@@ -1,5 +1,5 @@
-// Networks of images on a GPU against a core: the same mathematics, other rounding; and under several
-// plans of memory, to the bit. By cuDNN.
+// Networks of images on a GPU against a core: the same mathematics, other rounding. Under several
+// plans of memory the bits are the same. By cuDNN.
 #include <gtest/gtest.h>
 
 #include "support/compare.hpp"
@@ -56,7 +56,7 @@ TEST(CudaGraphModels, PlansOfMemoryChangeNoBit) {
   }
 }
 
-// Training by cuDNN, measured by our own convolutions; what was made for it is given back.
+// Training by cuDNN, measured by our own convolutions; all its handles are freed afterwards.
 TEST(CudaGraphModels, CudnnFollowsTheCpu) {
   EXPECT_EQ(train_images("cuda:0", {}).convolution_library.rfind("own, cuBLAS ", 0), 0U);
   if (open_cudnn() == nullptr) GTEST_SKIP() << "there is no cuDNN here";

@@ -63,7 +63,7 @@ TEST(CudaShardedTables, FollowTheCpu) {
   }
 }
 
-// Tiers move bytes, never numbers; pipelines that see the same rows make the same bits.
+// Tiers move bytes and change no value; pipelines that see the same rows make the same bits.
 TEST(CudaShardedTables, TiersAndExchangesChangeNoBit) {
   const Settings run = {
       {"algorithm", "sven"}, {"workers", "2"}, {"optimizer", "adagrad"}, {"learning_rate", "0.05"}};

@@ -27,7 +27,7 @@ TEST(CudaTraining, FollowsTheCpu) {
   }
 }
 
-// Three workers on one GPU, and a mixture: the cluster stages what they tell each other.
+// Three workers on one GPU, and a mixture: the cluster stages their messages.
 TEST(CudaTraining, SynchronousWorkersAgreeWhereverTheyRun) {
   for (const char* algorithm : {"ssgd", "elastic", "sma", "easgd", "local-sgd"}) {
     SCOPED_TRACE(algorithm);
@@ -65,7 +65,8 @@ TEST(CudaTraining, LearnersOfOneGpuLearnAsOnACore) {
   EXPECT_LT(tuned.curve.back().test_loss(), tuned.curve.front().test_loss());
 }
 
-// Their order is chance, but they end, learn, and are measured: a server, background tasks, replicas.
+// Asynchronous runs have a random order, but they end, learn, and are measured: a server,
+// background tasks, replicas.
 TEST(CudaTraining, AsynchronousWorkersLearn) {
   for (const char* algorithm : {"adaptive", "asgd", "dc-asgd", "ssp", "esync", "adpsgd",
                                 "eager-solo", "eager-majority", "rna", "hogbatch"}) {
@@ -81,8 +82,8 @@ TEST(CudaTraining, AsynchronousWorkersLearn) {
   }
 }
 
-// A GPU beside two cores, under every algorithm that takes one: services, collectives, exchanges and
-// shared memory between host and device.
+// A GPU beside two cores, under every algorithm that takes one: services, collectives, exchanges
+// and shared memory between host and device.
 TEST(CudaTraining, EveryAlgorithmLearnsOnAMixedMachine) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (algorithm.info.max_workers < 3 || !algorithm.info.cpu_only.empty()) continue;
@@ -103,7 +104,7 @@ TEST(CudaTraining, EveryAlgorithmLearnsOnAMixedMachine) {
   }
 }
 
-// Alone a GPU pulls, steps and adds what sgd's step makes of w.
+// A GPU alone pulls w, steps and adds its move, with the result of sgd's step.
 TEST(CudaTraining, OneGpuOfHogbatchFollowsSgd) {
   for (const char* how : {"add", "overwrite"}) {
     const Settings base = with(kBase, {{"devices", "cuda:0"}, {"max_samples", "640"}});

@@ -1,4 +1,4 @@
-// What every model begins with: its own learning rate and initial law make it learn.
+// Defaults of every model: its own learning rate and initial law make it learn.
 #include <gtest/gtest.h>
 
 #include "support/effort.hpp"
@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Neither the rate nor an initial law is given.
+// Neither the learning rate nor an initial law is given.
 void expect_better_than_a_guess(const Default& model, const Settings& more) {
   const Record record =
       run_training(with(with(model.data, more), {{"model", model.model},
@@ -67,7 +67,7 @@ TEST_P(Defaults, AreBetterThanAConstantGuess) {
   }
 }
 
-// Its gradients are stale by three others, where the largest rates diverge first.
+// Its gradients are stale by three others, where the largest learning rates diverge first.
 TEST_P(Defaults, HoldWithoutWaiting) {
   if (!GetParam().is_quick) GTEST_SKIP() << "a network of images learns too slowly for a test";
   for (int seed = 1; seed <= effort(3, 1, 1); ++seed) {

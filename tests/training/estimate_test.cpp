@@ -1,4 +1,4 @@
-// What --dry-run foretells against what the run then takes, on the simulated clock.
+// Predictions of --dry-run against the run itself, on the simulated clock.
 #include "training/simulation/estimate.hpp"
 
 #include <gtest/gtest.h>

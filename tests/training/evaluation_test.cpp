@@ -22,7 +22,7 @@ TEST(AreaUnderCurve, ClosedForms) {
   // Ties count half.
   const std::vector<float> tied = {5, 5, 5, 5};
   EXPECT_DOUBLE_EQ(*area_under_curve(tied, std::vector<std::uint8_t>{0, 1, 0, 1}), 0.5);
-  // A score that is no number ranks below all others, and ties with its like.
+  // NaN ranks below all other scores, and ties with NaN.
   const float nan = std::nanf("");
   const std::vector<float> broken{nan, 0.5F, nan, -1.0F};
   EXPECT_DOUBLE_EQ(*area_under_curve(broken, std::vector<std::uint8_t>{0, 1, 0, 1}), 1.0);

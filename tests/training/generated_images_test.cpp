@@ -1,4 +1,4 @@
-// What synthetic images ask of a model.
+// Synthetic images: how hard they are for a model.
 #include <gmock/gmock.h>
 
 #include "data/generate_images.hpp"
@@ -40,8 +40,8 @@ double best_accuracy(const Record& record) {
   return best;
 }
 
-// It adds up pixels, whose classes are blurred by the shifts: far from what a model that finds
-// details reaches, and far above 10 %.
+// It adds up pixels, whose classes are blurred by the shifts. So it stays far below a model that
+// finds details, and far above 10 %.
 TEST(GeneratedImages, ALinearModelStaysBelow85Percent) {
   const ImageOptions options = parse_image_spec(kSmallImages);
   const LoadedData train = as_features(generate_images(options, DataPart::train).data, 28 * 28);

@@ -1,4 +1,4 @@
-// Algorithms that break the rules of Worker: each is stopped, and the text says which rule it was.
+// Algorithms that break the rules of Worker: each is stopped, and the text names the broken rule.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +80,7 @@ TEST(Misuse, APortBelongsToTheProcessThatHasOpenedIt) {
   EXPECT_THROW(std::rethrow_exception(training.failure()), CheckFailure);
 }
 
-// The slowest worker of each iteration is a spare one: its gradient is in no update.
+// The slowest worker of each iteration is a backup worker: its gradient is in no update.
 class Spare final : public Algorithm {
  public:
   void worker(Worker& self) const override {

@@ -100,12 +100,12 @@ Settings clips(const std::string& cluster) {
           {"lengths", cluster == "sim" ? "padded" : "packed"}};
 }
 
-// What `model` learns from with this algorithm.
+// Settings from which `model` learns with this algorithm.
 Settings of_model(const std::string& model, const std::string& algorithm,
                   const std::string& cluster) {
   if (model == kImageNetwork) return digits();
-  // Momentum over merges makes a step of 0.3 at the edge of divergence: with delays at random one run
-  // of adaptive in twelve ended above where it began, at 0.1 all below a fifth.
+  // Momentum over merges makes a step of 0.3 the edge of divergence. With random delays one run of
+  // adaptive in twelve ended above its initial loss; at 0.1 all ended below a fifth of it.
   const bool merges = algorithm == "adaptive" || algorithm == "elastic";
   if (model == kClipNetwork) {
     return with(clips(cluster), merges ? Settings{{"learning_rate", "0.1"}} : Settings{});
@@ -138,8 +138,8 @@ TEST_P(EveryModel, LearnsWithEveryAlgorithm) {
                                 {"cluster", cluster},
                                 {"cache", "false"},
                                 {"workers", info.max_workers > 1 ? "3" : "1"}});
-      // In real time replicas differ in their updates as the host pleases, and each merge that is
-      // perturbed scales the model: on so small a task that alone may undo what was learnt.
+      // In real time the number of updates of each replica depends on the host, and each perturbed
+      // merge scales the model. On so small a task this may undo the learning.
       if (info.name == "adaptive" && (cluster == "threads" || is_built_network(model))) {
         settings.push_back({"delta", "0"});
       }

@@ -1,5 +1,5 @@
-// --charge NETWORK: the simulated clock charges the work and the parameters of a network; and what
-// it charges a network that learns itself, by the plan of its memory.
+// --charge NETWORK: the simulated clock charges the work and the parameters of a network. A network
+// that learns itself is charged by the plan of its memory.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -18,7 +18,7 @@ namespace {
 
 double compute_of(const Record& run) { return run.workers[0].report.breakdown.compute.count(); }
 
-// Of a step; an update of plain SGD is part of it.
+// Charged time of a step; an update of plain SGD is part of it.
 double step_of(const Record& run) {
   return compute_of(run) / static_cast<double>(run.workers[0].report.breakdown.steps);
 }
@@ -59,7 +59,8 @@ TEST(NetworkCharge, IsTheSumOfTheStepsOfTheGraph) {
   EXPECT_NEAR(step({{"straggler", "kind=constant,worker=0,factor=3"}}), 3 * closed_form(32), 1e-9);
 }
 
-// Of a built-in network on a device that convolves few filters slowly: the steps of its plans.
+// Charge of a built-in network on a device that convolves few filters slowly: the steps of its
+// plans.
 TEST(NetworkCharge, CountsConvolutionsAsTheProfileSays) {
   const auto sum_of_steps = [](const std::string& profile) {
     const Graph graph = find_graph("test", "resnet-20");
@@ -103,7 +104,8 @@ TEST(NetworkCharge, MessagesHaveTheNetworksParameters) {
   EXPECT_NEAR(worker.communicate.count(), sums * 4 * kParameters / 1e5, 1e-9);
 }
 
-// What is sent behind the backward pass takes no computing away and adds none, but for launches.
+// Communication behind the backward pass neither saves nor adds computing time, except for
+// launches.
 TEST(NetworkCharge, PartsAddUpToTheStep) {
   const TemporaryFile profile("charge_profile",
                               R"({"name": "p", "launch_overhead_s": 0, "operations_per_s": 1e9,)"

@@ -1,4 +1,4 @@
-// What a run refuses before it begins, and what it says.
+// Refusals of a run before it begins, and their messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

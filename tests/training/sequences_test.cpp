@@ -1,4 +1,4 @@
-// Sequences of unequal lengths in runs: what the simulated clock charges. models_test.cpp has all
+// Sequences of unequal lengths in runs: the charges of the simulated clock. models_test.cpp has all
 // algorithms.
 #include <gtest/gtest.h>
 

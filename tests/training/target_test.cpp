@@ -67,8 +67,8 @@ TEST(Hold, OfALossThatHasToFall) {
   EXPECT_FALSE(hold_of(loss, std::vector<double>{3, 1, 2, 0.5, 2, 4}).held.has_value());
 }
 
-// Over all curves of nine evaluations: the watch is sure exactly where hold_of says so of the curve so
-// far, and then nothing that follows can take it back or move it.
+// Over all curves of nine evaluations: the watch is sure exactly if hold_of is, for the curve so
+// far, and no later evaluation can withdraw or move the result.
 TEST(HoldWatch, IsSureWhenNothingThatFollowsMatters) {
   constexpr std::uint32_t kLength = 9;
   for (std::uint32_t bits = 0; bits < 1U << kLength; ++bits) {
@@ -88,7 +88,7 @@ TEST(HoldWatch, IsSureWhenNothingThatFollowsMatters) {
   }
 }
 
-// A run that --stop-at-target ends where the watch is sure has the time of the run that goes on.
+// A run that --stop-at-target ends when the watch is sure has the time of the run that continues.
 TEST(HoldWatch, EndsARunWithoutChangingItsTime) {
   for (std::uint32_t bits = 0; bits < 1U << 9U; ++bits) {
     std::vector<double> values;

@@ -1,4 +1,4 @@
-// A trace says where a worker's time went: its ranges against the time breakdown that the cluster keeps.
+// A trace says where a worker's time went: its ranges agree with the time breakdown of the cluster.
 #include "cluster/trace/trace.hpp"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(Traces, ServicesAndBackgroundTasksAppear) {
   EXPECT_GT(background_tasks.trace.lines().size(), 2U);
 }
 
-// Who listens changes nothing.
+// Tracing changes nothing in a run.
 TEST(Traces, TheRunIsTheSame) {
   const Traced traced(Settings{{"algorithm", "adaptive"}});
   const Record plain = run_training(with(kTraced, {{"algorithm", "adaptive"}}));
@@ -91,7 +91,7 @@ double waited(const Record& record, std::size_t worker, int whom) {
 }
 
 // Three workers, the third with steps of 3t where the others' take t: in every iteration the two
-// others wait for it, 2t. Vector operations take all the same time, so what they wait in all is
+// others wait for it, 2t. Vector operations take all the same time. So their whole wait is
 // compute(2) - compute(0), and the breakdown has nothing else in `wait`.
 TEST(WaitedFor, OneSlowWorkerIsWhomAllWaitFor) {
   const Traced run({{"workers", "3"}, {"straggler", "kind=constant,worker=2,factor=3"}});
@@ -140,8 +140,9 @@ TEST(WaitedFor, TheOwnCompanionIsAService) {
   }
 }
 
-// Worker 0 waits at each model for worker 1, which is ten times as slow: for the controller that it
-// has not answered, or in the reduction that it comes late to; then its task reduces.
+// Worker 0 waits at each model for worker 1, which is ten times as slow. It waits for the
+// controller, which worker 1 has not answered, or in the reduction, to which worker 1 comes late;
+// then its task reduces.
 TEST(WaitedFor, WhatATaskReducesAndWaitsForIsItsWorkers) {
   for (const char* algorithm : {"rna", "eager-majority"}) {
     SCOPED_TRACE(algorithm);
@@ -171,8 +172,8 @@ TEST(WaitedFor, OfAServiceItIsTheService) {
   }
 }
 
-// Whoever waits in blocking calls alone has its whole wait in the list, to the last bit of rounding;
-// others wait for processes of their own, too, which is in nobody's entry.
+// A worker that waits only in blocking calls has its whole wait in the list, to the last bit of
+// rounding. Other workers also wait for processes of their own, which is in no entry.
 TEST(WaitedFor, EntriesAddUpToTheWaitOfBlockingAlgorithms) {
   const std::set<std::string> blocking = {"adaptive", "asgd",      "dc-asgd", "elastic",
                                           "esync",    "local-sgd", "ssgd",    "ssp"};

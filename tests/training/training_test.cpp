@@ -233,7 +233,7 @@ TEST(Referee, WorkerTimesAddUp) {
   EXPECT_GT(run.workers[2].report.breakdown.compute, 3 * run.workers[0].report.breakdown.compute);
 }
 
-// The same rows are held out for every algorithm and seed, and nobody learns from them.
+// The same rows are held out for every algorithm and seed, and no worker learns from them.
 TEST(Referee, MeasuresOnHeldOutTrainingRows) {
   const Settings base = with(kBase, {{"test", ""}, {"validation", "0.1"}, {"epochs", "1"}});
   const Record one = run_training(with(base, {{"per_worker_batch", "split"}}));

@@ -10,7 +10,8 @@
 namespace hetsgd::test {
 namespace {
 
-// Figure 2.9b of paper 004: mean 1.219 s, deviation 0.76 s (0.75 where lengths are cut).
+// Figure 2.9b of Yang's dissertation (2022): mean 1.219 s, deviation 0.76 s (0.75 where lengths are
+// cut).
 TEST(VideoCharge, HasTheMomentsOfFigure29b) {
   constexpr int kDraws = 200'000, kRanks = 8;
   double sum = 0, squares = 0, least = 1e9, most = 0;
@@ -35,7 +36,7 @@ double compute_s(const Record& run, std::size_t rank) {
 
 // A worker's computing is the sum of its draws, whatever the algorithm; stragglers come on top.
 TEST(VideoCharge, ReplacesTheTimeOfSteps) {
-  // Of worker 1: ssgd's batches are those of both workers.
+  // The draws of worker 1; ssgd's batches are those of both workers.
   const auto drawn = [](std::uint64_t steps) {
     double sum = 0;
     for (std::uint64_t i = 0; i < steps; ++i) sum += video_batch_time(5, 1, i).count();
@@ -48,7 +49,7 @@ TEST(VideoCharge, ReplacesTheTimeOfSteps) {
     const Record run = run_training(with(tiny(algorithm, {}), settings));
     ASSERT_GE(run.workers[1].report.breakdown.steps, 6U) << algorithm;
     const double expected = drawn(run.workers[1].report.breakdown.steps);
-    // Updates of vectors come on top, of 35 million numbers: milliseconds.
+    // Updates of vectors of 35 million elements take milliseconds more.
     EXPECT_GE(compute_s(run, 1), expected) << algorithm;
     EXPECT_NEAR(compute_s(run, 1), expected, 0.05 * expected) << algorithm;
     EXPECT_EQ(run.charge["parameters"], 34'663'525);

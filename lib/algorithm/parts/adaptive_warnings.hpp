@@ -1,15 +1,15 @@
-// What adaptive tells its user during a run: once when merges alone have made the model grow, and
-// once when the scaling of batches overshoots.
+// Warnings of adaptive during a run: one when merges alone have made the model grow, and one when
+// the scaling of batches overshoots.
 //
-// How much merges alone make a model grow: weights that add up to 1 + e, e > 0, stretch the merged
-// model, and the momentum of the global model carries each stretch on: w' = (1 + e) w +
-// gamma (w - w_p) grows by e / (1 - gamma) per merge in the end, to first order. (With
-// w = r^t, r^2 = (1 + e) r + gamma (r - 1), whose root near 1 is r = 1 + e / (1 - gamma).)
+// Growth by merges alone: weights that add up to 1 + e, e > 0, stretch the merged model, and the
+// momentum of the global model repeats each stretch. w' = (1 + e) w + gamma (w - w_p) finally grows
+// by e / (1 - gamma) per merge, to first order. (With w = r^t, r^2 = (1 + e) r + gamma (r - 1),
+// whose root near 1 is r = 1 + e / (1 - gamma).)
 //
-// adaptive's perturbation makes such weights (paper 000, algorithm 2: 1 + delta (u_max - u_min) /
-// sum(u) in all), as long as updates stay unequal and the norms below the threshold. The model's
-// length is no measure of it, because learning moves it too: so the recurrence is run on one
-// number, as if nothing were learnt.
+// adaptive's perturbation makes such weights (Adaptive SGD, algorithm 2: 1 + delta (u_max - u_min)
+// / sum(u) in all) while updates stay unequal and the norms stay below the threshold. The model's
+// length does not measure this growth, because learning changes it, too. So the recurrence runs on
+// one scalar, as if nothing were learnt.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Inflation {
  public:
   explicit Inflation(double gamma) : gamma_(gamma) {}
 
-  // A merge whose weights add up to `weight_sum`.
+  // Accounts for a merge whose weights add up to `weight_sum`.
   void merge(double weight_sum) {
     const double next = weight_sum * growth_ + gamma_ * (growth_ - before_);
     before_ = growth_;
@@ -36,7 +36,7 @@ class Inflation {
   // The factor by which the merges would have stretched a model that learns nothing:
   // g' = (sum of weights) g + gamma (g - g_p), from g = g_p = 1.
   double growth() const { return growth_; }
-  // The last merge's part of it, as a share. Negative after a merge whose weights add up to less.
+  // The relative growth of the last merge. Negative after a merge that shrinks the model.
   double rate() const { return growth_ / before_ - 1; }
   std::uint64_t merges() const { return merges_; }
 
@@ -46,17 +46,17 @@ class Inflation {
   std::uint64_t merges_ = 0;
 };
 
-// A model that merges have made so many times as long is told of: from there on more of it comes
+// Growth by merges from which on the user is warned: beyond it more of the model's length comes
 // from merging than from learning.
 constexpr double kInflationBound = 2;
 
-// Adds one warning to the result once merging destroys the model, in place of silence.
+// Adds one warning to the result once merging destroys the model.
 class InflationWarning {
  public:
   explicit InflationWarning(double gamma) : inflation_(gamma) {}
 
-  // After every merge, on every rank; rank 0 alone keeps the account and speaks, so growth() of the
-  // others says nothing.
+  // Called after every merge, on every rank. Only rank 0 keeps the account and warns, so growth()
+  // of the other ranks is meaningless.
   void merged(Worker& self, const Merge& merge) {
     if (self.rank() != 0 || warned_) return;
     inflation_.merge(std::accumulate(merge.weight.begin(), merge.weight.end(), 0.0));
@@ -74,15 +74,15 @@ class InflationWarning {
   bool warned_ = false;
 };
 
-// Adds one warning to the result once the scaling of batches overshoots. A worker off the mean mu of
-// updates is moved by beta |u - mu| samples; b |u / mu - 1| would make up for it where a batch takes
-// as long as it is large. The first is g = beta mu / b times the second; from g = 2 on the deviation
-// grows until no move fits between b_min and b_max, and updates stay unequal.
+// Adds one warning to the result once the scaling of batches overshoots. A worker off the mean mu
+// of updates is moved by beta |u - mu| samples. If a batch's time is proportional to its size,
+// b |u / mu - 1| would compensate. The first is g = beta mu / b times the second. From g = 2 on the
+// deviation grows until no move fits between b_min and b_max, and updates stay unequal.
 class OvershootWarning {
  public:
   explicit OvershootWarning(double beta) : beta_(beta) {}
 
-  // After every scaling, on every rank; rank 0 alone keeps the account and speaks.
+  // Called after every scaling, on every rank. Only rank 0 keeps the account and warns.
   void scaled(Worker& self, const Merge& merge) {
     if (self.rank() != 0 || warned_) return;
     const auto [least, most] = std::ranges::minmax_element(merge.updates);
@@ -106,7 +106,7 @@ class OvershootWarning {
   static constexpr int kStable = 2, kInARow = 4;
 
   double beta_;
-  int overshoots_ = 0;  // scalings in a row
+  int overshoots_ = 0;  // overshoots in a row
   bool warned_ = false;
 };
 

@@ -1,4 +1,5 @@
-// What one iteration of all workers learns from, where all of them take part in every iteration.
+// The samples of one iteration of all workers, for methods in which all workers take part in every
+// iteration.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 
 namespace hetsgd {
 
-// --per-worker-batch. The default is every other method's: each worker has batches of --batch-size, so
-// that methods differ in how they synchronise and not in how much a step learns from.
+// --per-worker-batch. By default each worker has batches of --batch-size, as with every other
+// method. So methods differ in how they synchronise and not in how many samples a step learns from.
 class GlobalBatch {
  public:
   void declare(OptionSet& options) {

@@ -1,24 +1,24 @@
-// Groups of hierarchical RNA: workers of about the same pace (paper 004, section 5.2).
+// Groups of hierarchical RNA: workers of about the same pace (RNA, section 5.2).
 //
 // The text's rule, `spread`: zeta is the spread of the mean iteration times of some workers, v
-// their mean. A worker that is slow by more than what the others need for an iteration on average
-// would miss round after round:
+// their mean. If a worker is slower than the others by more than the mean iteration, it would miss
+// round after round:
 //
 //   times  1 1 2 | 9 10      zeta = 9 > v = 4.6      fast {1 1 2}, slow {9 10}
 //          1 1 2             zeta = 1 <= v = 1.3     one group
 //          9 10              zeta = 1 <= v = 9.5     one group
 //
-// It never splits the text's own mixed scenario (5.6.1), delays of 0 to 50 and of 50 to 100 ms above
-// a computation of X ms: there zeta = 50 and v = X + 50. A second rule, `gap`, is ours: it splits
-// at the largest gap between neighbours in the order of their times, where that is larger than the
-// spread on either side of it; than a tenth of v, or it would be worth no group; and than three
-// times the standard error of the two neighbours' difference, or it could be chance:
+// `spread` never splits the text's own mixed scenario (5.6.1), delays of 0 to 50 and of 50 to 100
+// ms above a computation of X ms: there zeta = 50 and v = X + 50. A second rule, `gap`, is ours. It
+// splits at the largest gap between neighbours in the order of their times, on three conditions.
+// The gap must exceed the spread on either side of it; a tenth of v, or a group would not pay; and
+// three times the standard error of the two neighbours' difference, or the gap could be chance:
 //
 //   times  35 37 40 | 84 86 90     gap 44 > spreads 5 and 6     two groups (v = 62, zeta = 55)
 //          35 37 40 44 48          gap 4 < spread 9             one group
 //
-// Both go on in each part. All functions are pure. Ranks need the same grouping, so one of them
-// makes it from everybody's times (Comm::agree), or all parse the same text.
+// Both rules are applied again to each part. All functions are pure. Ranks need the same grouping,
+// so one of them makes it from all workers' times (Comm::agree), or all parse the same text.
 #pragma once
 
 #include <algorithm>
@@ -37,14 +37,14 @@ namespace hetsgd {
 
 using Groups = std::vector<std::vector<int>>;  // ranks, ascending in each group
 
-// Of a worker's iterations. Plain bytes: ranks exchange them.
+// The pace of a worker's iterations. Plain bytes: ranks exchange them.
 struct WorkerPace {
   double time_s = 0;   // mean
-  double error_s = 0;  // standard error of the mean; 0 where fewer than two are known
+  double error_s = 0;  // standard error of the mean; 0 if fewer than two are known
 };
 
-// Groups as their members want to know them. As long as there are workers, so one process keeps one
-// and its workers copy what they need of it. The groups must hold every rank exactly once.
+// Groups in the form that their members need. Its size is the number of workers, so each process
+// keeps one, and its workers copy what they need. The groups must hold every rank exactly once.
 struct Grouping {
   explicit Grouping(Groups its_groups, std::span<const WorkerPace> paces = {})
       : groups(std::move(its_groups)) {
@@ -61,21 +61,21 @@ struct Grouping {
   }
 
   Groups groups;
-  std::vector<double> time_s;  // of an iteration, by rank; empty: groups by hand
-  std::vector<int> number;     // of the group, by rank
+  std::vector<double> time_s;  // iteration times by rank; empty: groups by hand
+  std::vector<int> number;     // index of the group, by rank
   std::vector<int> sizes;      // by group
 };
 
-// Which rule makes groups.
+// The rule that makes groups.
 enum class GroupBy { spread, gap };
 
 namespace detail {
 
-// The fast part of some workers is all with a time up to this; empty: they stay together.
+// The fast part of some workers is all workers with a time up to this; empty: no split.
 using Split = std::optional<double>;
 
-// The mean v, where the slowest and the fastest differ by more than that. The slowest is above it
-// and the fastest is not, so both parts are smaller. Times that are not numbers split nothing.
+// Splits at the mean v if the slowest and the fastest differ by more than v. The slowest is above v
+// and the fastest is not, so both parts are smaller. Times that are NaN split nothing.
 inline Split split_by_spread(std::span<const WorkerPace> paces) {
   double v = 0;
   for (const WorkerPace& pace : paces) v += pace.time_s / static_cast<double>(paces.size());
@@ -84,7 +84,7 @@ inline Split split_by_spread(std::span<const WorkerPace> paces) {
   return zeta > v ? Split(v) : std::nullopt;
 }
 
-// The time before the largest gap, if that is one (see above).
+// Splits at the time before the largest gap, if the gap meets the conditions above.
 inline Split split_by_gap(std::span<const WorkerPace> paces) {
   std::vector<WorkerPace> sorted(paces.begin(), paces.end());
   std::ranges::sort(sorted, {}, &WorkerPace::time_s);
@@ -130,8 +130,8 @@ inline Groups groups_by_pace(GroupBy rule, std::span<const WorkerPace> paces) {
   return groups;
 }
 
-// "0-3:4-7" or "0;2:1;3": groups are separated by colons, and their numbers are the places in the
-// text. Errors: usage, naming the option, unless every worker is in exactly one.
+// Parses "0-3:4-7" or "0;2:1;3": colons separate groups, which are numbered by their place in the
+// text. Errors: usage, naming the option, unless every worker is in exactly one group.
 inline Groups parse_groups(const std::string& text, int workers,
                            const std::string& option = "--groups") {
   Groups groups;

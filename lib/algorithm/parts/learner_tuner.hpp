@@ -1,6 +1,6 @@
-// Algorithm 2 of paper 002: how many learners one device should train at once, by the batches per
-// second that it completes. One more as long as the last one raised the throughput by more than a
-// share tau; one less when the throughput fell.
+// CROSSBOW's algorithm 2: how many learners one device should train at once, by the batches per
+// second that it completes. One learner more as long as the last one raised the throughput by more
+// than a share tau; one less when the throughput fell.
 //
 // With t the throughput of this interval, t' that of the one before (0 at first), `literal` is
 //
@@ -8,11 +8,11 @@
 //   t < t'             one less     not the last one
 //   else               as before
 //
-// `stop` is the same up to the first removal, and no more decisions after it. Both compare single
-// intervals: throughput that swings by 10 % without any change is a rise or a fall in nearly every
-// one, so `literal` wanders for the whole run, and `stop` ends wherever the first fall meets it.
-// `robust`, the default, decides by the medians of windows of several intervals; the first interval
-// after a change is not counted, since memory grows in it:
+// `stop` is the same up to the first removal, and makes no decisions after it. Both compare single
+// intervals. If throughput swings by 10 % without any change, nearly every interval looks like a
+// rise or a fall. So `literal` wanders for the whole run, and `stop` ends at the first fall.
+// `robust`, the default, decides by the medians of windows of several intervals. It skips the first
+// interval after a change, since memory grows in it:
 //
 //   climbing   t > (1 + tau) t'            one more     t' is the window of one learner fewer
 //              else                        settled: here = t
@@ -20,11 +20,11 @@
 //              else t < t'                 one less, settled: here = t'
 //              else                        as before
 //
-// where the first two lines of `settled` need --tuner-agree windows in a row that say the same, and
-// `here` is the mean of the windows within tau of it. It is the default because with measurements
-// that swing by 10 % it rests at the knee, after the one learner too many that algorithm 2 has to
-// try, where `literal` never rests (by 3 %: falls to one learner) and `stop` ends below in a
-// quarter of the runs: results/auto_tuner.md.
+// The first two lines of `settled` need --tuner-agree windows in a row that say the same; `here` is
+// the mean of the windows within tau of it. `robust` is the default because it rests at the knee if
+// measurements swing by 10 %, after the one learner too many that algorithm 2 has to try. `literal`
+// never rests (with 3 % it falls to one learner), and `stop` ends below the knee in a quarter of
+// the runs: results/auto_tuner.md.
 //
 // Deviations: the threshold is relative, t - t' > tau t' (the paper's is an absolute rate, to be
 // chosen anew for each model). One learner stays; the paper's l_g > 0 would remove the last one.
@@ -43,8 +43,8 @@ namespace hetsgd {
 
 enum class TunerKind { literal, stop, robust };
 
-// Pure: the caller measures, agrees with the other devices on what was decided, and makes or drops
-// the replicas.
+// Pure: the caller measures, agrees with the other devices on the decision, and makes or drops the
+// replicas.
 class LearnerTuner {
  public:
   struct Options {
@@ -66,29 +66,28 @@ class LearnerTuner {
   int decide_literally(double throughput, int learners);
   int decide_by_window(double throughput, int learners);
   Verdict verdict_on(double throughput) const;
-  // `learners` from now on, the state being that of a number that was just taken up.
+  // Returns `learners`, and sets the state to that of a number of learners just adopted.
   int change_to(int learners, double before, double here, bool climbing);
 
   const Options options_;
   double before_ = 0;   // t': of the last interval; robust: of one learner fewer, 0 if not known
   bool ended_ = false;  // stop
 
-  std::vector<double> window_;  // so far
-  bool skip_ = false;           // the next interval
+  std::vector<double> window_;  // throughputs of the current window
+  bool skip_ = false;           // whether to skip the next interval
   bool climbing_ = true;
-  double here_ = 0;                  // while settled: the mean of the windows that were as it was
-  int windows_ = 0;                  // of that mean
+  double here_ = 0;                  // while settled: the mean of the unchanged windows
+  int windows_ = 0;                  // number of windows in that mean
   Verdict verdict_ = Verdict::none;  // of the last windows
-  int agreed_ = 0;                   // how many of them
+  int agreed_ = 0;                   // how many windows in a row gave it
 };
 
-// The options that sma and easgd share (paper 002; symbols as in the header of sma.cpp). easgd is
-// sma with mu = 0; its --tau is of use to sma as well (section 5.6).
+// The options that sma and easgd share (CROSSBOW; symbols as in the header of sma.cpp). easgd is
+// sma with mu = 0; sma can use its --tau as well (section 5.6).
 
 enum class SmaAveraging { flat, hierarchical };
-// At a step of the learning rate (section 3.2): z becomes the initial model again if what was
-// measured since the step before is no better than all before that one; whatever was measured;
-// never.
+// When z becomes the initial model again at a step of the learning rate (section 3.2): if no
+// measurement since the step before is better than all before that step; always; or never.
 enum class Restart { on_plateau, always, never };
 
 struct SmaOptions {
@@ -97,12 +96,12 @@ struct SmaOptions {
   SmaAveraging averaging = SmaAveraging::flat;
   std::uint64_t tau = 1;
   bool overlap = true;
-  std::optional<int> learners_per_device = 1;  // none: the tuner's
+  std::optional<int> learners_per_device = 1;  // none: the tuner decides
   LearnerTuner::Options tuner;
   std::uint64_t tuner_every = 10;
   Restart restart = Restart::on_plateau;
 
-  // All but mu and averaging, which are sma's own.
+  // Declares all options but mu and averaging, which only sma has.
   void declare(OptionSet& set);
 
   // An auto-tuned device begins with one learner: the tuner needs a throughput to compare with.

@@ -1,4 +1,4 @@
-// Model merging once per mega-batch: what elastic and adaptive have in common (paper 000, section
+// Model merging once per mega-batch: the common part of elastic and adaptive (Adaptive SGD, section
 // 2.2 and algorithm 2, lines 11 and 12).
 //
 //   every worker   trains w_i for one mega-batch
@@ -20,9 +20,9 @@
 
 namespace hetsgd {
 
-// One merge as the result shows it, beside the learning rates lr_i at the merge; element i belongs
-// to worker i. Complete: an outside script can recompute algorithms 1 and 2 of paper 000 from it.
-// Made by Comm::agree: workers that share memory share one.
+// One merge as the result shows it, together with the learning rates lr_i at the merge; element i
+// belongs to worker i. Complete: an outside script can recompute algorithms 1 and 2 of Adaptive SGD
+// from it. Comm::agree makes it, and workers that share memory share one.
 struct Merge {
   std::vector<std::uint64_t> batch_size;  // b_i of the finished mega-batch
   std::vector<std::uint64_t> updates;     // u_i
@@ -30,7 +30,7 @@ struct Merge {
   std::vector<double> norm;               // regularity of w_i: ||w_i||_2 / |w|, or its rms
   bool perturbed = false;
 
-  // Of the finished mega-batch, of all workers.
+  // Samples of the finished mega-batch, over all workers.
   std::uint64_t samples() const {
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < updates.size(); ++i) sum += updates[i] * batch_size[i];
@@ -38,14 +38,14 @@ struct Merge {
   }
 };
 
-// Rounds of `round` samples each (a batch of b_max on every worker) that have at least `samples`:
-// elastic's K.
+// The number of rounds of `round` samples (a batch of b_max on every worker) that have at least
+// `samples` samples: elastic's K.
 inline std::uint64_t whole_rounds(std::uint64_t samples, std::uint64_t round) {
   return (samples + round - 1) / round;
 }
 
-// What a user should know before a run whose replicas are merged after `samples` each: with more
-// than a quarter of an epoch between merges they drift apart, and a run has few merges.
+// Warns before a run whose replicas are merged after `samples` each, if a merge takes more than a
+// quarter of an epoch: the replicas drift apart, and a run has few merges.
 inline std::vector<std::string> rare_merge_warnings(const Plan& plan, std::uint64_t samples) {
   const double epochs = static_cast<double>(samples) / static_cast<double>(plan.rows);
   if (plan.workers == 1 || epochs <= 0.25) return {};
@@ -58,8 +58,8 @@ inline std::vector<std::string> rare_merge_warnings(const Plan& plan, std::uint6
       epochs, samples, plan.rows, quarter * p)};
 }
 
-// Appends the event; rank 0 records for all. The rates are those of the schedule at the merge, so
-// this is called before the epoch moves on, at the same place in every round.
+// Appends the event; rank 0 records for all. The learning rates are those of the schedule at the
+// merge, so call this before the epoch moves on, at the same place in every round.
 inline void record(Worker& self, const Merge& merge) {
   if (self.rank() != 0) return;
   double sum = 0;
@@ -84,7 +84,7 @@ class GlobalModel {
   explicit GlobalModel(Worker& self)
       : w_(self.initial_parameters()), previous_(self.initial_parameters()) {}
 
-  // w' = sum_i alpha_i w_i + gamma (w - w_p);  w_p <- w;  w <- w';  w_i <- w.   (paper 000,
+  // w' = sum_i alpha_i w_i + gamma (w - w_p);  w_p <- w;  w <- w';  w_i <- w.   (Adaptive SGD,
   // algorithm 2, lines 11, 12)
   // Collective. w_i serves as scratch on the way, so there is no vector for the sum. The alphas
   // need not add up to 1: perturbed ones do not, and they are not normalised again.

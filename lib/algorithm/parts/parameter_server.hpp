@@ -1,8 +1,8 @@
-// A parameter server: what asgd, dc-asgd and ssp have in common. The server holds the parameters
-// and applies gradients to them; one message brings a gradient and takes the parameters back.
+// A parameter server: the common part of asgd, dc-asgd and ssp. The server holds the parameters and
+// applies gradients to them; one message brings a gradient and takes the parameters back.
 //
-// The version of the parameters is the number of updates that they have had. Staleness of a push:
-// the updates that others made between the worker's pull and the application of its gradient.
+// The version of the parameters is the number of their updates. The staleness of a push is the
+// number of updates by other workers between the worker's pull and the application of its gradient.
 //
 //   worker a      w_0  --- g(w_0) ---------------> pushes           gets w_2
 //   worker b      w_0  --- g(w_0) ---> pushes      |                ^
@@ -10,9 +10,9 @@
 //   staleness                          0           1 = applied - 1 - version pulled
 //
 // The server is a Service: it handles one request after the other, in the order of arrival, on the
-// process that runs it. So nothing here needs a lock, and versions number the pushes. Its time for
-// an update is charged to the server (work()), and its link carries all pushes and pulls: it is the
-// bottleneck that the papers compare with.
+// process that runs it. So it needs no lock, and versions number the pushes. The time of an update
+// is charged to the server (work()). Its link carries all pushes and pulls, and is the bottleneck
+// that the papers compare with.
 #pragma once
 
 #include <memory>
@@ -25,9 +25,9 @@
 
 namespace hetsgd {
 
-// What a server of the parameters starts with. It travels: the server may run in another process,
-// and sees no worker there. members() is its form in bytes (core/byte_stream.hpp), in which a
-// member that is not listed is lost.
+// The initial state of a server of the parameters. It is sent as bytes, because the server may run
+// in another process, without access to any worker. members() lists the members that are sent
+// (core/byte_stream.hpp); a member that is not listed is lost.
 //
 // Endpoint::open_service makes the server from one worker's start, so all workers must have the
 // same: w is a replica's initial model, never one that has moved.
@@ -59,16 +59,16 @@ struct ServerStart {
 
 struct Push {  // carries the gradient
   double learning_rate;
-  std::uint64_t version;  // of the parameters that it was computed at
+  std::uint64_t version;  // version at which the gradient was computed
 };
 struct Pull {             // carries the parameters
-  std::uint64_t version;  // theirs
+  std::uint64_t version;  // of these parameters
   std::uint64_t applied;  // the version that the push made
   std::uint64_t lead;     // ssp: clocks that the worker is ahead of the slowest
 };
 
-// Applies every push at once and answers at once: the server of asgd. Serial, on a host core.
-// Others derive from it: dc-asgd changes the gradient before it is applied, ssp answers later.
+// The server of asgd: applies every push at once and answers at once. Serial, on a host core. Other
+// servers derive from it: dc-asgd changes the gradient before it is applied, ssp answers later.
 class ParameterServer : public Service<Push, Pull> {
  public:
   explicit ParameterServer(const ServerStart& start)
@@ -81,8 +81,8 @@ class ParameterServer : public Service<Push, Pull> {
     answer({.version = version_, .applied = version_, .lead = 0}, reply);
   }
 
-  // An update streams `passes` vectors of n elements. What a deferred answer waits for is not part
-  // of it: the server is free meanwhile.
+  // An update streams `passes` vectors of n elements. The wait of a deferred answer is not charged,
+  // because the server is free meanwhile.
   Work work(const Push&, std::size_t n) const override {
     const double numbers = passes() * static_cast<double>(n);
     return {.operations = numbers, .bytes = 4 * numbers, .launches = 1};
@@ -91,13 +91,13 @@ class ParameterServer : public Service<Push, Pull> {
  protected:
   virtual double passes() const { return optimizer_->passes(); }
 
-  // w <- w - lr g, or the update of --optimizer. One version more.
+  // w <- w - lr g, or the update of --optimizer. Increments the version.
   void apply(const Push& push, std::span<const float> g) {
     optimizer_->update(*device_, push.learning_rate, g, w_);
     ++version_;
   }
-  // Sends the parameters as they are now, which may be more than the push's own version: so both
-  // numbers travel. Each reply is answered exactly once.
+  // Sends the current parameters, which may be newer than the push's own version; so both versions
+  // are sent. Each reply must be answered exactly once.
   void answer(const Pull& pull, Responder<Pull>& reply) const {
     reply(pull, w_, Traffic::parameters);
   }
@@ -111,8 +111,8 @@ class ParameterServer : public Service<Push, Pull> {
   std::uint64_t version_ = 0;
 };
 
-// A worker's end. Everybody starts with the same parameters, version 0: nobody pulls first. The
-// worker outlives it; one per worker, used by its main process.
+// A worker's client. All workers start with the same parameters, version 0, so no worker pulls
+// first. The worker outlives it; one per worker, used by its main process.
 class ParameterClient {
  public:
   template <class Server, class... Args>
@@ -121,12 +121,12 @@ class ParameterClient {
     return ParameterClient(self, self.serve<Server>("parameters", start, args...));
   }
 
-  // Pushes the replica's gradient and pulls its w. The gradient travels as a whole vector, the rows
-  // that no sample touched as zeros: that is what the papers' servers take, and what their
-  // bandwidth is charged for. Blocks until the answer is here, under ssp until the slowest worker
-  // has moved. Counts one update of the run. Records the staleness, and under
-  // --record-steps the event {"type": "push", rank, version (after it), staleness}: their order is
-  // the order in which the server applied the gradients. Returns ssp's lead.
+  // Pushes the replica's gradient and pulls its w. The gradient is sent as a whole vector, with
+  // zeros in rows that no sample touched: the papers' servers take this form, and their bandwidth
+  // is charged for it. Blocks until the answer arrives, under ssp until the slowest worker has
+  // moved. Counts one update of the run. Records the staleness, and under --record-steps the event
+  // {"type": "push", rank, version (after it), staleness}. The order of versions is the order in
+  // which the server applied the gradients. Returns ssp's lead.
   std::uint64_t push_and_pull(double learning_rate, Replica& replica) {
     const Pull pull =
         server_.call({learning_rate, version_}, replica.gradient.flat.span(), replica.w.span());

@@ -74,8 +74,9 @@ void PartialReplica::compute(Worker& self, Activation& activation) {
   monitor_->wait([&] { return ended_; }, "the last round");
 }
 
-// Main process: waits until it may compute on. The rate of the local step before it does, if it is
-// to make one: not where a new model is there, or about to be.
+// Main process: waits until it may continue to compute. Returns the learning rate of the local step
+// that it must make first; none if it makes no local step, because a new model is there or about to
+// be.
 std::optional<double> PartialReplica::await_model(Worker& self, std::int64_t at,
                                                   std::int64_t computed) {
   const Guard guard(*monitor_);
@@ -85,7 +86,7 @@ std::optional<double> PartialReplica::await_model(Worker& self, std::int64_t at,
   return learning_rate(self) / members_;
 }
 
-// True: the gradient was computed at the newest model.
+// Returns whether the gradient was computed at the newest model.
 bool PartialReplica::deposit(Worker& self, Pending done, Seconds took) {
   const Guard guard(*monitor_);
   const bool fresh = done.round == round_;
@@ -99,7 +100,7 @@ bool PartialReplica::deposit(Worker& self, Pending done, Seconds took) {
   return fresh;
 }
 
-// The newest decides, which comes last.
+// The newest gradient, which comes last, decides.
 bool PartialReplica::ready(Trigger trigger) const {
   if (pending_.empty()) return false;
   const std::int64_t age = round_ - pending_.back().round;
@@ -165,7 +166,7 @@ void PartialReplica::combine(Worker& self, std::span<const Pending> ready, int p
 }
 
 // The schedule follows the gradients that all workers have accounted for before this round: the
-// rate must be the same everywhere.
+// learning rate must be the same everywhere.
 double PartialReplica::learning_rate(Worker& self) const {
   const Plan& plan = self.plan();
   const double epoch = static_cast<double>(gradients_) * static_cast<double>(plan.batch_size) /
@@ -191,7 +192,7 @@ PartialSum PartialReplica::reduce(Worker& self, Comm& group) {
     const Guard guard(*monitor_);
     updating_ = true;
     members_ = group.size();
-    gradients_ += result.items;  // what other groups do meanwhile, replace() tells
+    gradients_ += result.items;  // replace() adds the gradients of other groups
   }
   if (result.contributors > 0) {
     update(self, static_cast<double>(result.contributors) / group.size(), lr);
@@ -200,7 +201,7 @@ PartialSum PartialReplica::reduce(Worker& self, Comm& group) {
 }
 
 // `share`: c/P. The sum has the factor 1/P already; the mean of the contributions has 1/c. Plain
-// SGD is linear in the gradient: there the factor need not move from one to the other.
+// SGD is linear in the gradient, so there the factor need not move from one to the other.
 void PartialReplica::update(Worker& self, double share, double lr) {
   if (rules_.share == Share::rate && share < 1 && !self.plan().optimizer.plain()) {
     const std::span<float> sum = scratch();

@@ -21,7 +21,7 @@ void Controller::handle(int, const AskController& ask, std::span<const float>,
   if (ask.ask == Ask::leave || ask.leaving) hurry_ = true;
   switch (ask.ask) {
     case Ask::next:
-      // The round before was everybody's: all have taken part when one asks for this one.
+      // All members have taken part in the round before when one asks for this one.
       if (ask.round > round_) open(ask.round);
       return next(ask.member, std::move(reply));
     case Ask::ready:
@@ -87,7 +87,7 @@ void Probing::call(Worker& self, const Membership& membership, const AskControll
   main_->call(ask);
 }
 
-// Whether the gradient is fresh is asked of the replica, under the lock that guards the probe.
+// The replica, under the lock that guards the probe, says whether the gradient is fresh.
 void Probing::offer(Worker& self, PartialReplica& replica, bool) {
   Membership membership;
   AskController ask{Ask::ready, 0, 0, false};

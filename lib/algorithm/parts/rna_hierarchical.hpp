@@ -1,20 +1,21 @@
-// Hierarchical RNA: the parameter server between groups (paper 004, sections 5.2, 5.4).
+// Hierarchical RNA: the parameter server between groups (RNA, sections 5.2, 5.4).
 //
 // It starts with the common model from which the groups start. A group pushes its parameters and
-// pulls the server's; nobody waits for another group. What the server makes of a push is its rule,
-// --group-server; s_g is group g's share of all workers:
-//   increment  x <- x + s_g (x_g - p_g);  p_g <- x    p_g what group g pulled last. The server adds
-//              up the groups' progress: each counts as it was made, whatever the others' pace.
-//   last       x_g is kept, x <- sum_g s_g x_g. A group that is seldom heard of keeps pulling all
+// pulls the server's; no group waits for another. --group-server is the rule by which the server
+// handles a push; s_g is group g's share of all workers:
+//   increment  x <- x + s_g (x_g - p_g);  p_g <- x,  with p_g the last pull of group g. The server
+//              adds up the groups' progress: each push counts as it was made, whatever the others'
+//              pace.
+//   last       x_g is kept, x <- sum_g s_g x_g. A group that pushes seldom keeps pulling all groups
 //              back to its old model.
 //
-//   group g     rounds ──> x_g ── push ─┐          ┌─ pull ──> broadcast in the group ──> rounds
-//   server                              └─ rule, x ┘
+//   group g     rounds --> x_g -- push -.          .- pull --> broadcast in the group --> rounds
+//   server                              '- rule, x '
 //
-// `increment` loses nothing and counts nothing twice: summed over all pushes, x has moved by
-// sum_g s_g (what group g's rounds have moved its model by), in whatever order they came. p_g must
-// therefore be exactly what the group went on with: it is set when the answer is given, the group
-// replaces its model by that answer on all its ranks, and it has at most one push under way.
+// `increment` loses nothing and counts nothing twice. Summed over all pushes, in any order, x moves
+// by sum_g s_g (the moves of group g's model in its rounds). Therefore p_g must be exactly the
+// model with which the group continued: it is set when the answer is given, the group replaces its
+// model by that answer on all its ranks, and it has at most one push in flight.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +28,11 @@ namespace hetsgd {
 
 enum class GroupRule { increment, last };
 
-// The counts of gradients are what the schedule of the learning rate goes by: without them a group
-// would see its own progress alone, and the groups' rates would drift apart.
+// The learning-rate schedule follows these counts of gradients. Without them a group would see only
+// its own progress, and the groups' learning rates would drift apart.
 struct PushGroup {  // carries the group's parameters
   std::int32_t group;
-  std::int64_t gradients;  // that the group has accounted for since its last push
+  std::int64_t gradients;  // accounted for by the group since its last push
 };
 struct PullGroups {        // carries the server's parameters
   std::int64_t gradients;  // of all groups, as far as they were pushed
@@ -41,7 +42,8 @@ struct PullGroups {        // carries the server's parameters
 // and one for each group.
 class GroupServer final : public Service<PushGroup, PullGroups> {
  public:
-  // sizes: workers of each group; start: the common model, learnt from so many gradients.
+  // sizes: workers of each group; start: the common model; gradients: the number it was learnt
+  // from.
   GroupServer(GroupRule rule, const std::vector<int>& sizes, std::span<const float> start,
               std::int64_t gradients)
       : device_(make_cpu_device<float>(1)),

@@ -1,6 +1,6 @@
 // Rows of a model that other threads read and write meanwhile, without a lock: reading, catching up
-// and stepping them where they lie. What races, races below these functions: tests/tsan.supp names
-// this file. With one worker, on any number of cores, nothing does.
+// and stepping them in place. All races of slide happen below these functions: tests/tsan.supp
+// names this file. With one worker, on any number of cores, there is no race.
 
 #include <algorithm>
 
@@ -11,11 +11,11 @@ namespace hetsgd {
 
 namespace {
 
-// Rows between the one that is used and the one that memory is asked for: as many as it takes to
-// come. They ascend, but with gaps, which a core's own prefetching does not follow.
+// Rows between the current row and the prefetched one, about as many as a fetch takes. Rows ascend,
+// but with gaps, which a core's own prefetching does not follow.
 constexpr std::size_t kAhead = 2;
 
-// fn(row) of the rows of `adam` on all cores.
+// Calls fn(row) for the given rows of `adam` on all cores.
 template <class Fn>
 void for_all_rows(const SampledPass& pass, const RowAdam& adam, const Fn& fn) {
   pass.split(adam.block().rows, [&](std::size_t, std::size_t begin, std::size_t end) {
@@ -23,7 +23,7 @@ void for_all_rows(const SampledPass& pass, const RowAdam& adam, const Fn& fn) {
   });
 }
 
-// The rows of `adam` that are not among the touched ones, which ascend, step without a gradient.
+// Steps all rows of `adam` without a gradient, except the touched ones, which ascend.
 void step_others(const SampledPass& pass, RowAdam& adam, std::span<const std::uint32_t> touched,
                  const AdamBatch& step, float* w) {
   pass.split(adam.block().rows, [&](std::size_t, std::size_t begin, std::size_t end) {
@@ -84,8 +84,8 @@ void SlideRows::select(const Batch& batch, const LabelIndex* index) {
   pass_.select(batch, own_layer0_.data(), index, selection_);
 }
 
-// A row's w, m and v come from memory twice and go back to it once: to be scored it catches up
-// beside its place, and where it lies before its gradient is made.
+// A row's w, m and v are read from memory twice and written back once. For its score the row
+// catches up in a copy; before its gradient is made it catches up in place.
 double SlideRows::learn_in_place(const Batch& batch, double learning_rate, std::span<float> w) {
   const RacyRegion racy;
   RowAdam& rows = state_.rows;
@@ -142,7 +142,7 @@ double SlideRows::learn(const Batch& batch) {
       });
 }
 
-// What others have ended meanwhile these rows owe, too.
+// These rows also catch up on batches that other workers have ended meanwhile.
 void SlideRows::write(double learning_rate, std::span<float> w) {
   const std::span<const std::uint32_t> labels = pass_.labels();
   const std::size_t H = pass_.shape().hidden;
@@ -180,7 +180,8 @@ void SlideRows::catch_up_all(std::span<float> w) {
   }
 }
 
-// A look at each row's last batch, and three numbers read and written for each that owes.
+// A look at each row's last batch; three elements read and written for each element of a row that
+// has to catch up.
 Work SlideRows::catch_up_work() const {
   const AdamDebts debts = state_.clock.debts();
   std::size_t owing = 0, all = 0;

@@ -1,4 +1,4 @@
-// What the workers of slide have together, and how each of them works on it: the moments of the
+// The state that the workers of slide share, and how each of them works on it: the moments of the
 // model's rows, the count of its batches, and the tables over its labels. The parameters themselves
 // are a SharedModel, memory that other workers may read and write meanwhile:
 //
@@ -9,8 +9,8 @@
 //   tables     of w itself                       catch up and copy the layer; fn; -
 //
 // In sim a batch lands whole at its end, and t counts batches in the order of landing. One worker
-// gets the same bits either way. What races stands in slide_rows_racy.cpp. No number that is read
-// from w becomes an index or a length there but for codes, which are below m whatever was read.
+// gets the same bits either way. The code that races is in slide_rows_racy.cpp. There no value that
+// is read from w becomes an index or a length, except codes, which are below m whatever was read.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@
 
 namespace hetsgd {
 
-// The options of slide, beside those of its hash tables (model/labels/hashed_labels.hpp).
+// The options of slide, besides those of its hash tables (model/labels/hashed_labels.hpp).
 struct SlideOptions {
   ActiveOptions active;
   Lazy lazy = Lazy::catch_up;
@@ -36,10 +36,10 @@ struct SlideOptions {
   void declare(OptionSet& set);
 };
 
-// One per run. Thread-safe, but for the rows of moments, which workers step without a lock.
+// One per run. Thread-safe, except for the rows of moments, which workers step without a lock.
 class SlideState {
  public:
-  // monitor: one of any worker's. Errors: as SampledShape.
+  // monitor: any worker's. Errors: as SampledShape.
   SlideState(const Model& model, const SlideOptions& options, const OptimizerOptions& optimizer,
              std::uint64_t seed, int workers, std::unique_ptr<Monitor> monitor);
 
@@ -53,24 +53,24 @@ class SlideState {
     RehashSchedule::Rehash schedule;
     std::shared_ptr<const LabelHash> hash;
   };
-  // The tables are to be made anew, at the start or by the schedule, and nobody does: the caller
-  // must, and publishes them. Until then the others go on with the old ones; where there are no
-  // others, nothing holds on to these but the caller.
+  // A value if the tables are due, at the start or by the schedule, and no other worker builds
+  // them: the caller must build and publish them. Meanwhile the others use the old tables; without
+  // other workers only the caller holds these.
   std::optional<Rehash> begin_rehash();
-  // Of W [labels x hidden].
+  // Builds the index of W [labels x hidden].
   LabelIndex make_index(const Rehash& rehash, const float* W, HostCores& cores) const;
   void publish(LabelIndex index);
-  // The newest tables; waits for the first ones. Null where all labels are active.
+  // The newest tables; waits for the first ones. Null if all labels are active.
   std::shared_ptr<const LabelIndex> index();
 
-  // --- what the tables have led to ---------------------------------------------------------------
+  // --- counts of what the tables retrieved -------------------------------------------------------
   void count(const Retrieval& retrieval);
   Retrieval take_retrieval();
 
-  // Batches that samples were selected for, with this one: of one worker t, of several a number that
-  // no other batch has, so that each draws labels of its own.
+  // Counts a selection of labels and returns the number of selections so far. With one worker this
+  // is t; with several it is unique to the batch, so that each batch draws labels of its own.
   std::uint64_t count_selection() { return selections_.fetch_add(1) + 1; }
-  // True for the one worker that shall bring all rows up to date before an evaluation.
+  // True for the one worker that must bring all rows up to date before an evaluation.
   bool begin_catch_up() { return !catching_up_.exchange(true); }
   void end_catch_up() { catching_up_ = false; }
 
@@ -93,8 +93,8 @@ class SlideState {
   std::atomic<bool> catching_up_{false};
 };
 
-// A worker's calls on the rows of the shared model w [n]: what it reads of them is up to date, and
-// its gradients move them.
+// A worker's calls on the rows of the shared model w [n]: they bring rows up to date before they
+// read them, and move them by the worker's gradients.
 class SlideRows {
  public:
   // Both outlive it.
@@ -112,16 +112,17 @@ class SlideRows {
   double learn(const Batch& batch);
   void write(double learning_rate, std::span<float> w);
 
-  // All rows make up for what they owe, before w is read by others; and what that costs.
+  // Brings all rows up to date before others read w; and the work of that.
   void catch_up_all(std::span<float> w);
   Work catch_up_work() const;
 
  private:
-  // fn(row) of layer 0's touched rows on all cores; asks memory for those that come.
+  // fn(row) of layer 0's touched rows on all cores; prefetches the rows that come next.
   template <class Fn>
   void for_features(std::span<const float> w, const Fn& fn) const;
   void catch_up_features(const Batch& batch, std::span<float> w);
-  // The steps of layer 0, and in `dense` of all rows without a gradient; the batch ends.
+  // Makes the steps of layer 0, and in `dense` those of all rows without a gradient, and ends the
+  // batch.
   void finish(const AdamDebts& debts, const AdamBatch& step, std::span<float> w);
 
   SlideState& state_;

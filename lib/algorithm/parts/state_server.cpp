@@ -11,7 +11,7 @@ void StateServer::handle(int from, const StateQuery& query, std::span<const floa
   Record& current = records_[static_cast<std::size_t>(from)];
   StateRule rule = StateRule::overtaken;
   if (query.round == current.round && is_ready(current.rule)) {
-    rule = current.rule;  // --ack delayed: the first READY is still under way
+    rule = current.rule;  // --ack delayed: the first READY is still in flight
   } else if (std::pair(query.round, query.local_iterations) >=
              std::pair(current.round, current.local_iterations)) {
     by_pace_.erase(pace(from));

@@ -1,19 +1,19 @@
-// The state server of ESync (paper 003 section 4, algorithm 2): decides at each query whether a
-// worker has time for another local iteration before the slowest worker is ready.
+// The state server of ESync (section 4, algorithm 2): decides at each query whether a worker has
+// time for another local iteration before the slowest worker is ready.
 //
-// Every record is (rank, k, c, t_e, ready, round); a worker that has not asked yet counts as the
-// slowest (c infinite), so nobody is ready before all have begun. RESET-STATE-SERVER needs no
+// Every record is (rank, k, c, t_e, ready, round). A worker that has not asked yet counts as the
+// slowest (c infinite), so no worker is ready before all have begun. RESET-STATE-SERVER needs no
 // message of its own: the first query of a round (k = 0) does it. A worker in a round:
 //
 //            k = 0: NOT-READY           query after each iteration
-//   begins ──────────────────> trains ──────────────────────────────> READY: aggregates, next round
+//   begins ------------------> trains ------------------------------> READY: aggregates, next round
 //                                ^            | NOT-READY
-//                                └────────────┘ time for another before the slowest ends
+//                                '------------' time for another before the slowest ends
 //
-// The slowest worker, that with the largest c, is READY at its first query with k > 0: unless it
-// trains on while the answer travels it makes one iteration per round, and all others as many as
+// The slowest worker has the largest c. It is READY at its first query with k > 0. So it makes one
+// iteration per round, unless it trains on while the answer travels, and all others make as many as
 // end before that. "Remaining time" is c_slow - (now - t_e,slow) on the training clock of the
-// server; where ranks have clocks of their own the error is that of the clocks' offset.
+// server. If ranks have clocks of their own, the error is that of the clocks' offset.
 #pragma once
 
 #include <cstdint>
@@ -36,11 +36,12 @@ struct StateQuery {
   double last_finish_s;           // t_e
 };
 
-// Why a worker is told NOT-READY (before `is_slowest`) or READY. Shown in this order by the
-// histogram "state_server_decision", so the numbers are part of the result's format. Lines 5 and 9
-// of algorithm 2; the rules are tried in the order 0, 1, 4, 5, 6, and 2 is what is left.
+// Why a worker is told NOT-READY (before `is_slowest`) or READY. The histogram
+// "state_server_decision" shows these values, so they are part of the result's format. Lines 5 and
+// 9 of algorithm 2; the rules are tried in the order 0, 1, 4, 5, 6, and 2 applies if none of them
+// does.
 enum class StateRule : std::int32_t {
-  first_iteration,      // 0: k = 0: everybody makes at least one
+  first_iteration,      // 0: k = 0: each worker makes at least one
   slowest_not_begun,    // 1: the slowest worker is still in the round before
   time_for_another,     // 2: c_i + eps <= the rest of the slowest worker's iteration
   overtaken,            // 3: a newer query of the same worker came first (--ack delayed)
@@ -71,8 +72,8 @@ class StateServer final : public Service<StateQuery, StateAnswer> {
   Work work(const StateQuery&, std::size_t) const override { return {}; }
 
  private:
-  // Queries that travel while their worker trains on may overtake each other: a record takes only
-  // what is not older than itself, by (round, k). A READY stands until the next round.
+  // Queries may overtake each other if their worker trains on meanwhile. So a record ignores a
+  // query that is older than itself, by (round, k). A READY stands until the next round.
   struct Record {
     std::int64_t round = -1;
     std::int64_t local_iterations = 0;
@@ -87,7 +88,7 @@ class StateServer final : public Service<StateQuery, StateAnswer> {
     return {-records_[static_cast<std::size_t>(rank)].capability_s, rank};
   }
 
-  // Algorithm 2, lines 4 to 9, for a record that is in place already.
+  // Algorithm 2, lines 4 to 9, for a record that is already up to date.
   StateRule decide(const Record& current) const;
 
   // by_pace_ has exactly one entry for each record: its key is taken out before c changes.
@@ -98,36 +99,37 @@ class StateServer final : public Service<StateQuery, StateAnswer> {
 
 using StateClient = ServiceClient<StateQuery, StateAnswer>;
 
-// The state server of the run. Every process that asks it opens it for itself.
+// The state server of the run. Every process that uses it opens it for itself.
 StateClient open_state_server(Worker& self, Seconds slack);
 // QUERY-STATE: asks, waits, records.
 StateAnswer query_state(Worker& self, StateClient& server, const StateQuery& query);
 
-// Queries that travel while their worker trains on (section 4.2, --ack delayed). Each is carried by
-// a background task, of which there are as many as queries have been under way at the same time.
+// Queries in flight while their worker trains on (section 4.2, --ack delayed). A background task
+// carries each. There are as many tasks as queries have been in flight at the same time.
 //
-//   main      post(k) ── trains on ──> post(k + 1) ── trains on ──> X  aborted: ready() is cancelled
-//   carrier        └── query ── NOT-READY          └── query ── READY ─┘
+//   main      post(k) -- trains on --> post(k + 1) -- trains on --> X  aborted: ready() cancelled
+//   carrier        '-- query -- NOT-READY          '-- query -- READY -'
 //
-// A READY of an earlier round may still be under way when a round begins: it is told apart by its
-// round, so that it cannot abort the new one.
+// A READY of an earlier round may still be in flight when a round begins. Its round tells it apart,
+// so that it cannot abort the new one.
 class DelayedQueries {
  public:
-  // slack: as the state server's.
+  // slack: as for the state server.
   DelayedQueries(Worker& self, Seconds slack)
       : self_(self), shared_(std::make_shared<Shared>(self, slack)) {}
 
-  // READY answers to queries of this round raise ready() from now on; it is lowered here. Both with
-  // the monitor held, so that a late READY of the round before cannot come between.
+  // From now on READY answers to queries of this round raise ready(), which is lowered here. Both
+  // happen with the monitor held, so that a late READY of the round before cannot come between.
   void begin_round(std::int64_t round);
   CancellationToken& ready() { return *shared_->ready; }
 
-  // Returns at once. Adds the last round trip to the query's c: the worker learns of an answer that
-  // much later, so an iteration costs it as much more. Starts another carrier if all are busy.
+  // Returns at once. Adds the last round trip to the query's c: the worker learns of an answer
+  // later by this time, so an iteration costs it that much more. Starts another carrier if all are
+  // busy.
   void post(StateQuery query);
 
-  // At the end of the worker: the carriers leave when their last query is answered. They hold the
-  // shared state, so this object need not outlive them.
+  // Called at the end of the worker: the carriers leave when their last query is answered. They
+  // hold the shared state, so this object need not outlive them.
   void close();
 
  private:

@@ -4,11 +4,12 @@ namespace hetsgd {
 
 namespace {
 
-// Of the messages of exchanges. Rows and sums may be under way at the same time on different ranks.
+// Tags of the exchanges' messages. Rows and sums may be in flight at the same time on different
+// ranks.
 constexpr int kRowsTag = 1, kSumsTag = 2;
 
-// Which rows a batch needs, and their numbers to the owners: on the worker or its input process.
-// The charge is the caller's.
+// Finds the rows that a batch needs and sends their numbers to the owners, on the worker or its
+// input process. The caller charges it.
 void request_rows(const Tables& tables, Comm& comm, const Batch& batch, Lookup& lookup,
                   Traffic kind) {
   tables.request(batch, lookup);
@@ -38,7 +39,7 @@ SvenStages::SvenStages(Worker& self, const Options& options)
   if (options.prepared) input_.emplace(self.endpoint(), "input");
 }
 
-// Charged; the time is the stage's.
+// Charges the computation, and adds its time to the stage.
 void SvenStages::compute(Stage stage, std::uint64_t k, const Work& tables, FunctionRef fn) {
   const Seconds begin = self_.now();
   const ComputeKind kind = stage == Stage::bp ? ComputeKind::step : ComputeKind::stage;
@@ -78,7 +79,7 @@ void SvenStages::take_batch(std::uint64_t k) {
 }
 
 // Gives the input process the batches up to k. Machines that only prepare samples compute at no
-// cost, at most at their rate.
+// cost, but not faster than their rate.
 void SvenStages::prepare_until(std::uint64_t k) {
   for (; prepared_ <= k; ++prepared_) {
     take_batch(prepared_);
@@ -132,7 +133,7 @@ void SvenStages::fp(std::uint64_t k) {
   self_.completed(rows.batch(), loss, begin);
 }
 
-// The gradient by this worker's mean loss becomes its share of that by the global batch's.
+// Scales the gradient by this worker's mean loss to its share in that by the global batch's.
 void SvenStages::bp(std::uint64_t k) {
   Lookup& rows = lookup(k);
   const auto share =

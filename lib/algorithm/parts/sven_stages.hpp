@@ -1,16 +1,16 @@
-// The stages of Sven's pipeline as one worker runs them: each a call for one batch, whose number k
-// counts the global batches from 0. sven.cpp puts them in order.
+// The stages of Sven's pipeline as one worker runs them. Each is a call for one batch, whose number
+// k counts the global batches from 0; sven.cpp puts the calls in order.
 //
 // A batch lives in a slot from its request to the update of its rows. There are as many slots as
 // batches in flight, used in turn:
 //
 //   request -> SFP -> fA2A -> FP -> BP -> bA2A -> SBP -> free for the batch k + slots
 //
-// Stages that compute block. Those that communicate are blocking calls, or are given to the
-// communication process (start_...), which makes them one after the other, and waited for. Requests
-// are made by an input process where there is one, kAhead batches before their SFP. Operations share
-// the slots with the worker: only one of the two uses a slot at a time, as the worker waits for an
-// operation before it goes on with the batch.
+// Stages that compute block. Stages that communicate are either blocking calls, or operations of
+// the communication process (start_...), which makes them one after the other, and are waited for.
+// An input process, if there is one, makes requests kAhead batches before their SFP. Operations
+// share the slots with the worker. Only one of the two uses a slot at a time, because the worker
+// waits for an operation before it continues with the batch.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,11 @@ class SvenStages {
     std::uint64_t in_flight = 1;            // batches from SFP to the end of SBP
     std::optional<double> input_rate = {};  // samples/s of all workers
     std::uint64_t global_batch = 1;         // samples of an iteration, of all workers
-    Block mine = {};                        // this worker's in it
+    Block mine = {};                        // this worker's part of it
     std::uint64_t learning_batch = 1;       // samples that the learning rate is for
   };
 
-  // Of a worker with sharded tables. Collective where there are processes to start.
+  // The worker must have sharded tables. Collective if there are processes to start.
   SvenStages(Worker& self, const Options& options);
 
   // --- computing
@@ -55,14 +55,14 @@ class SvenStages {
   void exchange_sums(std::uint64_t k);
   void all_reduce();
 
-  // --- by the communication process. Waits count as stall; what was waited for before costs nothing.
+  // --- by the communication process. Waits count as stall; a second wait costs nothing.
   void start_rows(std::uint64_t k);
   void start_sums(std::uint64_t k);
   void start_all_reduce();
   void wait_rows(std::uint64_t k) { wait(slot(k).rows, Stage::f_exchange); }
   void wait_sums(std::uint64_t k) { wait(slot(k).sums, Stage::b_exchange); }
   void wait_all_reduce() { wait(all_reduce_, Stage::all_reduce); }
-  // The end: waits for all that was started; the processes end.
+  // The end: waits for all started operations, and ends the processes.
   void close();
 
  private:

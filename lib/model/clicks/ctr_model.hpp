@@ -1,27 +1,27 @@
-// What the click-through models share: an embedding table over the fields of a sample, its vector
-// x0, dense layers over x0, the logit and its way back. wide_deep.cpp, deepfm.cpp and dcn.cpp add
-// what is their own.
+// The common part of all click-through models: an embedding table over the fields of a sample, its
+// vector x0, dense layers over x0, the logit, and the backward pass. wide_deep.cpp, deepfm.cpp and
+// dcn.cpp add what differs between the models.
 //
 //   categories --gather_rows--> x0 = [dense columns, e_1 .. e_F] --+--> dense layers --> h --.
 //                         \--> sum of the u_f ----.               +--> add_interactions --> logit z
 //   dense columns --omega--------------------------+---------------------------------------^
 //
-// What lies left of x0 and of that sum is the table's (embedded.hpp); a dense part lacks it, and is
-// the same from there on.
+// Everything left of x0 and of that sum belongs to the table (embedded.hpp). A dense part lacks the
+// table and is the same from x0 on.
 //
 // Symbols: n samples, K dense columns, F fields, D = --embedding-dim, d = K + F D, L = n F lookups,
 //          H units of the last hidden layer (d without one).
-// Blocks : table [categories x C], row-sparse: a row is an embedding, with a linear part followed by
-//          the category's weight u: C = D + 1, else D; layer1, layer2, ...: weight [outputs x
-//          inputs], bias; those of the model; output.weight [1 x inputs], output.bias [1], c of the
-//          logit; with a linear part linear.weight [1 x K], omega.
-// Initial: table N(0, --embedding-init-std), u, omega and biases 0, others by --init.
-// Work   : of a step (floating-point operations; bytes; launches), beside the dense layers
-//          (deep_part.hpp) and the model's own:
+// Blocks : table [categories x C], row-sparse: a row is an embedding, with a linear part followed
+//          by the category's weight u: C = D + 1, else D; layer1, layer2, ...: weight [outputs x
+//          inputs], bias; the model's own blocks; output.weight [1 x inputs], output.bias [1], the
+//          bias c of the logit; with a linear part linear.weight [1 x K], omega.
+// Initial: table N(0, --embedding-init-std); u, omega and biases 0; all others by --init.
+// Work   : per step (floating-point operations; bytes; launches), without the dense layers
+//          (deep_part.hpp) and the model's own interactions:
 //   table     forward   L                 4L + 8LC              1
 //             backward  3LC               4L + 16LC             2  sums, rows (read, written)
 //   linear    both      4nK               8nK + 8n              2
-//   output    both      6nH + 5n          16nH + 16n            6  product, loss, back, update, bias
+//   output    both      6nH + 5n          16nH + 16n            6  product, loss, dX, update, bias
 #pragma once
 
 #include <algorithm>
@@ -42,9 +42,9 @@ struct CtrOptions {
   std::uint64_t embedding = 16;
   double embedding_init_std = 0.01;
   MlpOptions deep;
-  bool own_table = true;  // false: the table lies elsewhere (BasicModel::dense_part); no option
+  bool own_table = true;  // false: the table lies elsewhere (BasicModel::dense_part); not an option
 
-  // At 1 asgd and hogwild diverge, whose gradients are stale.
+  // At a learning rate of 1 asgd and hogwild diverge, because their gradients are stale.
   double learning_rate() const { return 0.2; }
   void declare(OptionSet& set) {
     set.add("embedding_dim", embedding, "numbers of a category's embedding")
@@ -78,11 +78,11 @@ struct CtrContext : BasicModelContext<Real> {
   BasicEmbeddingKernels<Real>& embedding;
   BasicInteractionKernels<Real>& interaction;
   BasicEmbedded<Real> embedded, by_embedded;  // looked up in the model's own table
-  // [batch x d], of the batch at hand, whoever has looked it up: x0, and the gradient by it.
+  // The current batch [batch x d], whoever has looked it up: x0, and the gradient by x0.
   const Real* x = nullptr;
   Real* dx = nullptr;
   typename DeepPart<Real>::Scratch deep;
-  std::vector<BasicBuffer<Real>> own;  // of the model's interactions
+  std::vector<BasicBuffer<Real>> own;  // for the model's interactions
 
   std::size_t batch_bytes() const override {
     std::size_t elements = embedded.x.size() + by_embedded.x.size() + deep.size();
@@ -130,9 +130,9 @@ class CtrModel : public BasicModel<Real> {
   }
 
  protected:
-  // What a model has of the two.
+  // A model has no linear part, or one over both dense columns and categories.
   enum class LinearPart { none, dense_and_categories };
-  // embedding: D, 0 where nothing reads the embeddings.
+  // embedding: D, or 0 if the model does not read embeddings.
   CtrModel(const DataShape& data, const CtrOptions& options, std::size_t embedding,
            LinearPart linear)
       : BasicModel<Real>(data),
@@ -157,8 +157,8 @@ class CtrModel : public BasicModel<Real> {
       this->add_block(std::move(block));
     }
   }
-  // In the constructor of the model, behind its own blocks. inputs: of the logit, beside those that
-  // have no weight; 0: none.
+  // A model's constructor calls this after it has added its own blocks. inputs: inputs of the logit
+  // that have a weight; 0: none.
   void add_output(const CtrOptions& options, std::size_t inputs) {
     output_ = this->layout().blocks.size();
     output_inputs_ = inputs;
@@ -173,11 +173,11 @@ class CtrModel : public BasicModel<Real> {
     }
   }
 
-  // z[n] += what the model's interactions say of x0; x0, z and scratch lie on the device.
+  // z[n] += the model's interactions of x0; x0, z and scratch lie on the device.
   virtual void add_interactions(CtrContext<Real>&, std::size_t /*n*/, const Real* /*w*/,
                                 Real* /*z*/) const {}
-  // After add_interactions() of the same batch: scratch.dx += the gradient by x0, from d[n], that by
-  // z; the parameters' goes to the sink.
+  // After add_interactions() of the same batch: scratch.dx += the gradient by x0. d[n] is the
+  // gradient by z. The gradient of the parameters goes to the sink.
   virtual void interactions_backward(CtrContext<Real>&, std::size_t /*n*/, const Real* /*w*/,
                                      const Real* /*d*/, Sink<Real>) const {}
   virtual Work interaction_work(double /*n*/, double /*lookups*/) const { return {}; }
@@ -234,7 +234,7 @@ class CtrModel : public BasicModel<Real> {
   std::size_t dense_columns() const { return this->data().dense_columns; }
   const TableShape& table() const { return table_; }
   const DeepPart<Real>& deep() const { return deep_; }
-  // Of the embeddings in x0.
+  // The place of the embeddings in x0.
   FieldVectors embeddings() const {
     return {width(), dense_columns(), this->data().fields(), table_.embedding};
   }
@@ -255,7 +255,7 @@ class CtrModel : public BasicModel<Real> {
     device.gemm(Transpose::no, Transpose::yes, n, 1, inputs, Real(1), Y, inputs, v, inputs, Real(1),
                 z, 1);
   }
-  // The way back of add_products(): dY <- d v; the gradient by v goes to the sink at `to`.
+  // Backward pass of add_products(): dY <- d v; the gradient by v goes to the sink at `to`.
   void products_backward(BasicDevice<Real>& device, std::size_t n, std::size_t inputs,
                          const Real* Y, const Real* v, const Real* d, Real* dY, Sink<Real> sink,
                          Real* to) const {
@@ -285,7 +285,7 @@ class CtrModel : public BasicModel<Real> {
   Pointer linear_weight(Pointer w) const {
     return bias(w) + 1;
   }
-  // Of the dense layers' output, behind what the interactions have.
+  // Index of the first output weight of the dense layers. The interactions' weights come before it.
   std::size_t first_deep_input() const { return output_inputs_ - deep_.outputs(); }
 
   // Stages the batch, and looks it up in the model's own table.
@@ -318,8 +318,8 @@ class CtrModel : public BasicModel<Real> {
     add_products(device, n, deep_.outputs(), h, output_weight(w, first_deep_input()), z);
   }
 
-  // The SUM of the losses; scratch.output <- the gradient of the mean loss by the logits. The batch
-  // has been staged.
+  // Returns the SUM of the losses; scratch.output <- the gradient of the mean loss by the logits.
+  // The batch must have been staged.
   DeferredSum learn_logits(CtrContext<Real>& scratch, std::size_t n,
                            const BasicEmbedded<Real>& embedded, const Real* w) const {
     scratch.output.reset(scratch.device(), n);
@@ -329,7 +329,7 @@ class CtrModel : public BasicModel<Real> {
                             Real(1) / static_cast<Real>(n), z);
   }
 
-  // After learn_logits(). Each block is read before it moves.
+  // Runs after learn_logits(). It reads each block before it moves it.
   void backward(CtrContext<Real>& scratch, std::size_t n, const BasicEmbedded<Real>& embedded,
                 const Real* w, Sink<Real> sink, BasicEmbedded<Real>& by_embedded) const {
     BasicDevice<Real>& device = scratch.device();

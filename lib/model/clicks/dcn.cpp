@@ -82,7 +82,8 @@ class Dcn final : public CtrModel<Real> {
                              Sink<Real> sink) const override {
     scratch.own[kGradient].reset(scratch.device(), n * this->width());
     scratch.own[kFactor].reset(scratch.device(), n);
-    // A step moves the weights with the first block: the others read them from a copy.
+    // A step moves the weights with the first block of rows, so the other blocks read them from a
+    // copy.
     const Real* weights = weight(w, 0);
     if (n > scratch.interaction.cross_rows()) {
       const std::size_t numbers =
@@ -116,8 +117,7 @@ class Dcn final : public CtrModel<Real> {
 
  private:
   // Scratch: x_i.w_i [layers x n]; the gradient by a layer's output [n x d]; its t [n]; then the
-  // weights, where a copy is needed;
-  // then the output of each layer [n x d].
+  // weights, if a copy is needed; then the output of each layer [n x d].
   enum { kProducts, kGradient, kFactor, kWeights, kOutputs };
 
   struct Rows {
@@ -133,7 +133,8 @@ class Dcn final : public CtrModel<Real> {
     }
   }
 
-  // Of some of n rows. weights: the first cross layer's, with all that follow up to the output's.
+  // Backward pass of some of n rows. weights: the first cross layer's, with all that follow up to
+  // the output's.
   void cross_backward(CtrContext<Real>& scratch, std::size_t n, Rows rows, const Real* weights,
                       const Real* d, Sink<Real> sink) const {
     BasicDevice<Real>& device = scratch.device();

@@ -1,11 +1,11 @@
-// Dense layers with ReLU over a matrix in device memory: the deep part of a model that makes its
-// inputs itself. Blocks, of each layer: weight [outputs x inputs] and bias [outputs].
+// Dense layers with ReLU over a matrix in device memory: the deep part of a model that computes its
+// inputs itself. Blocks per layer: weight [outputs x inputs] and bias [outputs].
 //
 // Work of a layer of a inputs and b outputs with n samples (floating-point operations; bytes;
 // launches):
 //   forward   2nab + 2nb        4(ab + na + 3nb)      2  product, bias with ReLU
 //   backward  4nab + 2nb        4(3ab + 2na + 6nb)    4  ReLU, dX, update (reads, writes), bias
-// A CPU does bias and ReLU of a layer, and ReLU of the layer below, within the products.
+// A CPU computes bias and ReLU of a layer, and ReLU of the layer below, within the products.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,10 +22,10 @@ namespace hetsgd {
 template <class Real>
 class DeepPart {
  public:
-  // Of one computation.
+  // Scratch of one computation.
   struct Scratch {
     std::vector<BasicBuffer<Real>> activation;  // per layer [batch x outputs], after ReLU
-    std::vector<BasicBuffer<Real>> delta;       // the loss' gradient by it, then before that ReLU
+    std::vector<BasicBuffer<Real>> delta;       // the gradient by it, then by its ReLU's input
     std::size_t size() const {
       std::size_t elements = 0;
       for (const auto& each : activation) elements += each.size();
@@ -34,13 +34,13 @@ class DeepPart {
     }
   };
 
-  // widths: inputs, then the outputs of each layer; of no layer: the inputs alone. first_block: the
-  // number that the first block has in the model's layout.
+  // widths: inputs, then the outputs of each layer; without layers: the inputs alone. first_block:
+  // the index of the first block in the model's layout.
   DeepPart(std::vector<std::uint64_t> widths, std::size_t first_block)
       : widths_(std::move(widths)), first_block_(first_block) {}
 
-  // What the model adds to its layout, in this order. units: the widths up to the scores, by which
-  // the initial law goes.
+  // The blocks that the model adds to its layout, in this order. units: all widths up to the
+  // scores, from which the initial standard deviations follow.
   std::vector<ParameterBlock> blocks(const MlpOptions& options,
                                      const std::vector<std::uint64_t>& units) const {
     std::vector<ParameterBlock> list;
@@ -57,7 +57,7 @@ class DeepPart {
   std::size_t layers() const { return widths_.size() - 1; }
   std::size_t outputs() const { return widths_.back(); }
 
-  // The last layer's activation [n x outputs()], in scratch; of no layer X itself.
+  // Returns the last layer's activation [n x outputs()], in scratch; without layers X itself.
   const Real* forward(BasicDevice<Real>& device, const Layout& layout, std::size_t n, const Real* X,
                       const Real* w, Scratch& scratch) const {
     scratch.activation.resize(layers());
@@ -73,15 +73,15 @@ class DeepPart {
     return X;
   }
 
-  // Room for the gradient by the last activation [n x outputs()], of at least one layer: what the
-  // caller fills before backward().
+  // Room for the gradient by the last activation [n x outputs()], which the caller fills before
+  // backward(). Needs at least one layer.
   Real* last_delta(BasicDevice<Real>& device, std::size_t n, Scratch& scratch) const {
     scratch.delta.back().reset(device, n * outputs());
     return scratch.delta.back().data();
   }
 
-  // After forward() with the same X: dX[n x inputs] <- the gradient by X; that of the parameters
-  // goes to the sink, which may be w.
+  // After forward() with the same X: dX[n x inputs] <- the gradient by X. The gradient of the
+  // parameters goes to the sink, which may be w.
   void backward(BasicDevice<Real>& device, const Layout& layout, std::size_t n, const Real* X,
                 const Real* w, Sink<Real> sink, Scratch& scratch, Real* dX) const {
     const auto begin_sum = [&](std::size_t layer) {

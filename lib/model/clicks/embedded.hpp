@@ -1,6 +1,5 @@
-// What a model with an embedding table needs of the table for one batch, whoever has looked it up:
-// the model itself, where the table is part of its parameters, or tables that are sharded over
-// ranks (table/tables.hpp).
+// The embeddings of one batch, as a model needs them. The model looks them up itself if the table
+// is part of its parameters; otherwise tables that are sharded over ranks do (table/tables.hpp).
 #pragma once
 
 #include <cstddef>
@@ -9,13 +8,13 @@
 
 namespace hetsgd {
 
-// n samples, d = K + F D (model/clicks/ctr_model.hpp). Also the gradient of the mean loss by these
-// numbers: then u is that by the logit, which every category's own weight has in common.
+// n samples, d = K + F D (model/clicks/ctr_model.hpp). The same type holds the gradient of the mean
+// loss by these elements. Then u is the gradient by the logit, which all categories' weights share.
 template <class Real>
 struct BasicEmbedded {
   BasicBuffer<Real> x;  // [n x d] x0: dense columns, then the embeddings of the fields
-  // [n] the sum over the fields, in their order, of the categories' own weights; of a table without
-  // such weights nobody reads it.
+  // [n] the sum over the fields, in their order, of the categories' own weights. It is unused if
+  // the table has no such weights.
   BasicBuffer<Real> u;
 
   void reset(BasicDevice<Real>& device, std::size_t n, std::size_t d) {

@@ -81,7 +81,7 @@ std::optional<RehashSchedule::Rehash> RehashSchedule::begin(std::uint64_t batche
 
 namespace {
 
-// The numbers as float: where they lie, or in `room`.
+// The elements as float: in place, or converted into `room`.
 const float* as_floats(std::size_t, const float* x, std::vector<float>&) { return x; }
 const float* as_floats(std::size_t n, const double* x, std::vector<float>& room) {
   room.assign(x, x + n);

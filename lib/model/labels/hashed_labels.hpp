@@ -1,5 +1,5 @@
-// Labels that hash tables over the output layer lead to (SLIDE): their options, and the softmax over
-// them for a model that is trained by whichever algorithm.
+// Hash tables over the output layer choose the labels of a softmax (SLIDE): their options, and that
+// softmax for a model that any algorithm may train.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace hetsgd {
 
-// How labels are hashed, and when the tables are made anew.
+// How labels are hashed, and when the tables are rebuilt.
 struct HashedLabels {
   HashOptions hash = {};
   std::optional<int> bin = {};   // none: hash.bin, or the inputs of the output layer if fewer
@@ -24,24 +24,25 @@ struct HashedLabels {
   void declare(OptionSet& set);
   // Errors: usage, too many buckets.
   void validate() const;
-  // hash, for an output layer of so many inputs. Errors: usage, too few for a bin.
+  // hash, for an output layer of this many inputs. Errors: usage, too few inputs for a bin.
   HashOptions hash_of(std::size_t inputs) const;
 
-  // What it costs to hash so many queries, or to make tables of so many rows, of `inputs` numbers.
+  // Cost of hashing this many queries, or of building tables of this many rows, each of `inputs`
+  // elements.
   Work query_work(double queries, double inputs) const;
   Work table_work(double rows, double inputs) const;
 };
 
-// When tables are made anew, by the number of batches that have been learnt.
+// Says when tables are rebuilt, from the number of batches that have been learnt.
 class RehashSchedule {
  public:
   struct Rehash {
     std::uint32_t number = 0;      // 0, 1, ...
-    std::uint32_t generation = 0;  // of its functions
-    bool rebuilt = false;          // they are new
+    std::uint32_t generation = 0;  // generation of its hash functions
+    bool rebuilt = false;          // whether the functions are new
   };
   explicit RehashSchedule(const HashedLabels& options) : options_(options) {}
-  // The rehash that is due, which the caller must make: the first one at once.
+  // The rehash that is due, which the caller must carry out. The first call always returns one.
   std::optional<Rehash> begin(std::uint64_t batches);
 
  private:
@@ -50,26 +51,26 @@ class RehashSchedule {
   Rehash last_;
 };
 
-// The softmax over a sample's true labels, the labels that hash tables lead to, and random others,
-// cut at `least` of them or at the true ones if these are more.
+// The softmax over a sample's true labels, the labels that its hash buckets hold, and random
+// others. It runs over `least` of them, or over the true ones if these are more.
 //
 //   every `rehash` batches:  W ─> codes of each label's row ─> tables
 //   every batch:             A ─> codes of each sample ─> buckets ─> its active labels
 //
-// One object belongs to one worker: its tables are of the weights that this worker learns with, and
-// age with the batches that it learns. Random numbers come from the rows of a batch, so that equal
-// batches of equal models have equal labels, on any number of cores.
+// One object belongs to one worker. Its tables hash the weights that this worker learns with, and
+// they age with the batches that it learns. Random numbers come from the rows of a batch, so that
+// equal batches of equal models have equal labels, on any number of cores.
 template <class Real>
 class BasicHashedSoftmax {
  public:
-  // Of so many labels over so many inputs. The cores outlive it. Errors: as hash_of().
+  // `labels` labels over `inputs` inputs. The cores outlive it. Errors: as hash_of().
   BasicHashedSoftmax(const HashedLabels& options, std::size_t labels, std::size_t inputs,
                      std::size_t least, HostCores& cores);
 
-  // Chooses for a batch that has begun, from A [batch x inputs], numbers >= 0, and W [labels x
+  // Chooses labels and begins the batch. A [batch x inputs] has elements >= 0, W is [labels x
   // inputs].
   BasicSampledSoftmax<Real>& choose(const Batch& batch, const Real* A, const Real* W);
-  // The labels of all samples, ascending, if this batch was the last to be chosen for.
+  // The labels of all samples, ascending, if choose() was last called for this batch.
   std::optional<std::span<const std::uint32_t>> labels_of(const Batch& batch) const;
 
  private:

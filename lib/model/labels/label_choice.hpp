@@ -1,5 +1,5 @@
-// Which labels the softmax of a training sample runs over: an object of the model, and one of each of
-// its workers.
+// The choice of the labels over which the softmax of a training sample runs: an object of the
+// model, and one object of each of its workers.
 #pragma once
 
 #include <optional>
@@ -15,24 +15,24 @@ namespace hetsgd {
 enum class ScoredLabels {
   full,     // all of them
   sampled,  // the true ones and random others: sampled_softmax.hpp
-  hashed,   // the true ones and those that hash tables hold near: hashed_labels.hpp
+  hashed,   // the true ones and those in the same hash buckets: hashed_labels.hpp
 };
 
 struct LabelChoice {
   ScoredLabels objective = ScoredLabels::full;
-  std::uint64_t negatives = 1000;  // a sample's labels at least, filled at random
+  std::uint64_t negatives = 1000;  // minimum of labels per sample, filled at random
   HashedLabels hashing = {};
 
   void declare(OptionSet& set);
-  // Errors: usage, hash tables that nobody has memory for.
+  // Errors: usage, hash tables too large for any memory.
   void validate() const { hashing.validate(); }
-  // For an output layer [outputs x inputs] of a task. Errors: usage, nothing to choose from, or too few
-  // inputs to be hashed.
+  // The choice for an output layer [outputs x inputs] of a task. Errors: usage, nothing to choose
+  // from, or too few inputs to be hashed.
   LabelChoice fitting(Task task, std::size_t outputs, std::size_t inputs) const;
   bool is_full() const { return objective == ScoredLabels::full; }
-  // Why the model is one for CPUs alone; empty: it is not.
+  // Why the model runs on CPUs alone; empty: it runs on all devices.
   std::string cpu_only() const;
-  // What the output layer and its loss cost then; not for full. See mlp.hpp.
+  // Cost of the output layer and its loss, unless the choice is full. See mlp.hpp.
   Work work(const BatchShape& batch, std::size_t outputs, std::size_t inputs) const;
 };
 
@@ -40,14 +40,14 @@ struct LabelChoice {
 template <class Real>
 class BasicChosenSoftmax {
  public:
-  // choice: a fitting one. The cores outlive it.
+  // choice: a result of fitting(). The cores outlive it.
   BasicChosenSoftmax(const LabelChoice& choice, std::size_t outputs, std::size_t inputs,
                      HostCores& cores);
 
-  // Begins a batch; A [batch x inputs] and W [outputs x inputs] are read by hash tables alone.
+  // Begins a batch; only hash tables read A [batch x inputs] and W [outputs x inputs].
   BasicSampledSoftmax<Real>& choose(const Batch& batch, const Real* A, const Real* W);
-  // The labels of all its samples, ascending. Before a batch has been learned from, nobody knows
-  // which ones hash tables will lead to: all of them, then.
+  // labels <- the labels of all samples of the batch, ascending. Before hash tables have been asked
+  // for this batch, its labels are unknown, and the result holds all labels.
   void labels_of(const Batch& batch, std::vector<Index>& labels);
 
  private:

@@ -13,12 +13,12 @@ namespace hetsgd {
 
 namespace {
 
-// Generations of functions, and the permutations of each.
+// Permutation numbers that each generation of functions reserves.
 constexpr std::uint32_t kPermutations = 1U << 12;
 // Tries to find a bin that lends its code.
 constexpr std::uint32_t kLenders = 64;
 
-// A number per lane. Machines whose registers are shorter take several.
+// A float per lane. Machines with shorter registers take several registers.
 typedef float Floats __attribute__((vector_size(16 * sizeof(float))));
 typedef std::int32_t Ints __attribute__((vector_size(16 * sizeof(std::int32_t))));
 
@@ -26,9 +26,9 @@ template <class Number, class Lanes>
 void load_lanes(const Number* from, Lanes& to) {
   std::memcpy(&to, from, sizeof(to));
 }
-// A square of numbers, as many a side as a register has: its rows, `step` apart, become columns, of
-// `lanes` numbers each. Each turn moves half of the rows between the lanes of the others, which
-// turns the number of a place, (row, lane) in binary digits, by one digit.
+// Transposes a square of floats whose side is the width of a register. Its rows, `step` apart,
+// become columns of `lanes` floats each. Each turn moves half of the rows between the lanes of the
+// others, which rotates the number of a place, (row, lane) in binary digits, by one digit.
 template <std::size_t lanes>
 void transpose(const float* from, std::size_t step, float* to) {
   constexpr std::size_t n = cpu::kLanes<float>;
@@ -94,7 +94,7 @@ LabelHash::Block LabelHash::make_block() const {
           std::vector<float>(codes)};
 }
 
-// Lanes without a vector keep what they have: nobody asks for their codes.
+// Lanes without a vector keep their old contents, since their codes are never read.
 void LabelHash::load(std::size_t count, const float* x, Block& block) const {
   constexpr std::size_t kSquare = cpu::kLanes<float>;
   const std::size_t squares = count == kLanes ? inputs_ / kSquare * kSquare : 0;
@@ -121,7 +121,7 @@ void LabelHash::hash(Block& block) const {
   }
 }
 
-// A number that is not one is larger than nothing, so it never wins.
+// NaN is larger than no other value, so it never wins.
 template <std::size_t bin>
 void LabelHash::hash_dwta(Block& block) const {
   const std::size_t width = bin == 0 ? width_ : bin;

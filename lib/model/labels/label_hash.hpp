@@ -1,21 +1,24 @@
-// Codes that vectors with a large inner product are likely to share: densified winner-take-all
-// (Chen, Shrivastava, "Densified winner take all (WTA) hashing for sparse datasets", 2016, arXiv
-// 1612.01834) and SimHash (Charikar 2002), as SLIDE hashes its labels (model/labels/label_tables.hpp).
+// Codes that vectors with a large inner product are likely to share, as SLIDE hashes its labels
+// (model/labels/label_tables.hpp). Two kinds exist: densified winner-take-all (Chen, Shrivastava,
+// "Densified winner take all (WTA) hashing for sparse datasets", 2016, arXiv 1612.01834) and
+// SimHash (Charikar 2002).
 //
-// dwta: a permutation of the d coordinates is cut into bins of m; a code is the place of the largest
-// coordinate of its bin. Of a row of weights, whose numbers have any sign:
+// dwta: a permutation of the d coordinates is cut into bins of m; a code is the place of the
+// largest coordinate of its bin. A row of weights, whose elements have any sign, has these codes:
 //
-//   code c = argmax over j < m of x[perm[c / D]((c mod D) m + j)],  D = floor(d / m), ties: smallest j
+//   code c = argmax over j < m of x[perm[c / D]((c mod D) m + j)]
+//   with D = floor(d / m); the smallest j wins ties
 //
-// Of a query, whose numbers are >= 0, a bin without a positive one is empty. It borrows the code of
-// the first bin that is not, of c' = draw(c, k) mod C, k = 1 .. 64; where none is, the
-// code is draw(c, 0) mod m: the query is blind.
+// The elements of a query are >= 0. A bin of a query without a positive element is empty. It
+// borrows the code of the first bin c' = draw(c, k) mod C, k = 1 .. 64, that is not empty. If all
+// of these are empty, the code is draw(c, 0) mod m, and the query is blind.
 //
 // simhash: bit c is the sign of a sum of +-x over ceil(d / 3) coordinates.
 //
-// K codes make a bucket of a table, L tables have functions of their own:
+// K codes make a bucket number of a table; each of the L tables has functions of its own:
 //   bucket of table t = sum over j < K of code[t K + j] stride^(K-1-j)
-// with stride 2^floor(ln m), by which codes overlap, as in SLIDE's program; bits: 2.
+// The stride of dwta is 2^floor(ln m), by which codes overlap, as in SLIDE's program; that of
+// simhash is 2.
 #pragma once
 
 #include <cstddef>
@@ -34,25 +37,25 @@ struct HashOptions {
 
   std::size_t all_codes() const { return std::size_t{codes} * tables; }
   std::uint32_t stride() const;
-  // Of a table: one more than the largest that codes can make. Saturates at 2^32.
+  // Number of buckets of a table: one more than the largest bucket number. Saturates at 2^32.
   std::uint64_t buckets() const;
 };
 
 // The functions of one generation. Const after its constructor; any number of threads use it.
 class LabelHash {
  public:
-  // For vectors of `inputs` numbers, at least a bin's: checked.
+  // For vectors of `inputs` elements, at least as many as a bin has (checked).
   LabelHash(const HashOptions& options, std::size_t inputs, std::uint64_t seed,
             std::uint32_t generation);
 
   const HashOptions& options() const { return options_; }
   std::size_t inputs() const { return inputs_; }
 
-  // The buckets of `count` vectors x [count x inputs]: that of vector i in table t goes to
-  // bucket[i * vector_step + t * table_step]. Rows of weights:
+  // The buckets of `count` vectors x [count x inputs]. The bucket of vector i in table t goes to
+  // bucket[i * vector_step + t * table_step]. rows() hashes rows of weights:
   void rows(std::size_t count, const float* x, std::uint32_t* bucket, std::size_t vector_step,
             std::size_t table_step) const;
-  // Queries; returns how many are blind.
+  // queries() hashes queries and returns the number of blind ones.
   std::size_t queries(std::size_t count, const float* x, std::uint32_t* bucket,
                       std::size_t vector_step, std::size_t table_step) const;
 
@@ -71,13 +74,13 @@ class LabelHash {
   Block make_block() const;
   void load(std::size_t count, const float* x, Block& block) const;
   void hash(Block& block) const;
-  // bin: numbers that a code compares, as far as the compiler knows; 0: not at all.
+  // bin: elements that a code compares, as a compile-time constant; 0: known at run time only.
   template <std::size_t bin>
   void hash_dwta(Block& block) const;
   void hash_simhash(Block& block) const;
-  // Fills a query's empty bins; true: it is blind.
+  // Fills a query's empty bins; returns whether the query is blind.
   bool densify(std::size_t lane, Block& block) const;
-  // Of the block's vectors in a table, [kLanes].
+  // The bucket numbers of the block's vectors in a table, [kLanes].
   void buckets(const Block& block, std::size_t table, std::uint32_t* bucket) const;
   std::size_t buckets_of(std::size_t count, const float* x, bool are_queries, std::uint32_t* bucket,
                          std::size_t vector_step, std::size_t table_step) const;

@@ -55,7 +55,7 @@ void LabelTables::sort(std::span<std::uint32_t> entry, std::vector<std::uint32_t
   }
 }
 
-// In place: what is kept moves towards the front.
+// In place: kept entries move towards the front.
 void LabelTables::cut(std::span<std::uint32_t> entry, std::vector<std::uint32_t>& begin,
                       std::uint32_t limit, std::span<const std::uint32_t> draw) {
   std::uint32_t from = 0, kept = 0;
@@ -92,7 +92,8 @@ ActiveLabels::ActiveLabels(const ActiveOptions& options, std::size_t labels, std
   options_.least = static_cast<std::uint32_t>(std::min<std::size_t>(options.least, labels));
 }
 
-// As many labels as a sample may lack: those that it has already stand before others that it lacks.
+// The list is as long as a sample may need: labels that the sample already has may precede those
+// that it lacks.
 void ActiveLabels::fill_list(std::uint64_t a, std::uint32_t b) {
   const auto round = random_block(seed_, Purpose::label_fill, static_cast<std::uint32_t>(a), b, 0);
   const Permutation order(labels_, seed_, Purpose::label_fill, round[0]);
@@ -122,7 +123,7 @@ void ActiveLabels::append_all(std::span<const std::uint32_t> truth,
   std::ranges::fill(bits_, 0);
 }
 
-// Buckets lie anywhere in memory, so all are asked for before the first one is read.
+// Buckets lie anywhere in memory, so all are prefetched before the first one is read.
 void ActiveLabels::find_buckets(const LabelTables& tables, std::span<const std::uint32_t> buckets) {
   constexpr std::size_t kLine = 64 / sizeof(std::uint32_t);
   for (std::size_t t = 0; t < tables.tables(); ++t) tables.prefetch(t, buckets[t]);

@@ -1,5 +1,5 @@
 // Hash tables over the rows of the output layer: which labels share a bucket with a query (SLIDE).
-// And the labels of a sample that they lead to: the active ones.
+// They yield the active labels of a sample.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@
 
 namespace hetsgd {
 
-// L tables of all N rows, immutable. A bucket's rows are ascending. Memory: 4 L (N + buckets) bytes.
+// L tables of all N rows, immutable. A bucket's rows are ascending. Memory in bytes: 4 L (N +
+// buckets).
 //   begin[t][b] .. begin[t][b + 1]   the entries of bucket b, from entry[t N]
 class LabelTables {
  public:
-  // Of W [rows x hash.inputs()], by counting sort, a table per task. A bucket of more than `limit`
-  // rows keeps those of the smallest draw(row, rehash): the law of a reservoir, without an order of
-  // insertion. limit 0: all.
+  // Builds the tables of W [rows x hash.inputs()] by counting sort, a table per task. A bucket of
+  // more than `limit` rows keeps the rows with the smallest draw(row, rehash). This is the law of a
+  // reservoir, without an order of insertion. limit 0: all.
   LabelTables(const LabelHash& hash, std::size_t rows, const float* W, std::uint32_t limit,
               std::uint64_t seed, std::uint32_t rehash, HostCores& cores);
 
@@ -30,7 +31,7 @@ class LabelTables {
     const std::uint32_t* const entry = &entry_[table * rows_];
     return {entry + begin[number], entry + begin[number + 1]};
   }
-  // Asks memory for the bounds of a bucket, which is read soon.
+  // Prefetches the bounds of a bucket that is read soon.
   void prefetch(std::size_t table, std::uint32_t number) const {
     __builtin_prefetch(&begin_[table][number]);
   }
@@ -55,28 +56,28 @@ struct ActiveOptions {
   LabelFill fill = LabelFill::batch;
 };
 
-// What the tables have led to, of one sample or of many.
+// Counts of what the tables retrieved for one sample or for many.
 struct Retrieval {
   std::uint64_t samples = 0;
   std::uint64_t probed = 0;     // entries of buckets
   std::uint64_t retrieved = 0;  // distinct labels among them
   std::uint64_t labels = 0;     // true ones
   std::uint64_t found = 0;      // of these, retrieved
-  std::uint64_t blind = 0;      // queries without a positive number
+  std::uint64_t blind = 0;      // queries without a positive element
   Retrieval& operator+=(const Retrieval& other);
 };
 
-// The active labels of samples: S = Y u retrieved u fill, each once, in the order: true ones, tables
-// 1 .. L, fill. Scratch of one thread: a bit per label.
+// The active labels of samples: S = Y u retrieved u fill, each once. The order is: true ones,
+// tables 1 .. L, fill. Scratch of one thread: a bit per label.
 class ActiveLabels {
  public:
   ActiveLabels(const ActiveOptions& options, std::size_t labels, std::uint64_t seed);
 
-  // The fill of batch t, from whose front every sample of the batch takes what it lacks.
+  // Draws the fill list of batch t. Every sample of the batch takes the labels that it lacks from
+  // the front of this list.
   void begin_batch(std::uint64_t t);
-  // Of sample `number` of the batch: appends its labels to `active`. truth: distinct. `buckets`: one
-  // per table.
-  // tables: null where all labels are active.
+  // Appends the labels of sample `number` of the batch to `active`. truth: distinct. buckets: one
+  // per table. tables: null if all labels are active.
   Retrieval append(const LabelTables* tables, std::uint32_t number,
                    std::span<const std::uint32_t> truth, std::span<const std::uint32_t> buckets,
                    std::vector<std::uint32_t>& active);
@@ -85,7 +86,7 @@ class ActiveLabels {
   void append_all(std::span<const std::uint32_t> truth, std::vector<std::uint32_t>& active);
   void find_buckets(const LabelTables& tables, std::span<const std::uint32_t> buckets);
   void fill_list(std::uint64_t a, std::uint32_t b);
-  bool mark(std::uint32_t label);  // true: was not marked
+  bool mark(std::uint32_t label);  // returns whether the label was unmarked
 
   ActiveOptions options_;
   std::size_t labels_;
@@ -96,27 +97,27 @@ class ActiveLabels {
   std::vector<std::span<const std::uint32_t>> bucket_;  // of the query, by table
 };
 
-// Functions and the tables that they make. Immutable.
+// Hash functions and the tables that they make. Immutable.
 struct LabelIndex {
   std::shared_ptr<const LabelHash> hash;
   LabelTables tables;
 };
 
-// The active labels of a batch, and what tables have led to. The cores share its samples; the result
-// does not depend on their number.
+// The active labels of a batch, and the counts of what tables retrieved. The cores share its
+// samples; the result does not depend on their number.
 class ActiveSets {
  public:
-  // Of so many labels over so many inputs. The cores outlive it.
+  // `labels` labels over `inputs` inputs. The cores outlive it.
   ActiveSets(const ActiveOptions& options, std::size_t labels, std::size_t inputs,
              std::uint64_t seed, HostCores& cores);
 
-  // From A [batch x inputs], numbers >= 0. fill: as ActiveLabels::begin_batch(). index: null where all
-  // labels are active.
+  // Finds the active labels from A [batch x inputs], whose elements are >= 0. fill: as t of
+  // ActiveLabels::begin_batch(). index: null if all labels are active.
   void find(const Batch& batch, const float* A, const LabelIndex* index, std::uint64_t fill);
-  // A sample keeps its true labels, and others up to `most`.
+  // Each sample keeps its true labels, and others up to `most` in all.
   void cut(std::size_t most);
-  // By sample: its active labels, the number of true ones among them, which stand first, and of those
-  // that tables led to.
+  // By sample: its active labels; the number of true ones, which stand first; and the number of
+  // labels that the tables retrieved.
   std::span<const std::vector<std::uint32_t>> active() const { return active_; }
   std::span<const std::uint32_t> truth() const { return truth_; }
   std::span<const std::uint32_t> retrieved() const { return retrieved_; }
@@ -131,15 +132,17 @@ class ActiveSets {
   Retrieval retrieval_;
 };
 
-// Where tables lead on samples of a test set.
+// How well the tables retrieve the best labels of samples of a test set.
 struct ProbedRecall {
   static constexpr std::size_t kBest[] = {1, 5, 10};
   std::uint64_t samples = 0;
   std::uint64_t retrieved = 0;
-  std::uint64_t found[std::size(kBest)] = {};  // of the labels with the k highest scores, retrieved
-  std::uint64_t best[std::size(kBest)] = {};   // and their number
+  // retrieved ones among the labels with the k highest scores
+  std::uint64_t found[std::size(kBest)] = {};
+  std::uint64_t best[std::size(kBest)] = {};   // number of labels with the k highest scores
 
-  // One sample: the labels that tables led to, ascending, and the best ones, the best first.
+  // Counts one sample. led_to: the labels that the tables retrieved, ascending. ranked: the best
+  // labels, the best first.
   void count(std::span<const std::uint32_t> led_to, std::span<const std::uint32_t> ranked);
 };
 

@@ -84,7 +84,7 @@ double SampledPass::learn(const Batch& batch, const SampledSoftmax::Read& read,
   softmax_.scores(activation_.data(), read);
   const double loss = softmax_.softmax();
   softmax_.backward(activation_.data(), weight, sink);
-  // dA <- that before the ReLU, then layer 0's gradient.
+  // dA <- the gradient before the ReLU, then layer 0's gradient.
   const std::span<float> delta = softmax_.input_gradient();
   split(delta.size(), [&](std::size_t, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) delta[i] = activation_[i] > 0 ? delta[i] : 0;
@@ -119,7 +119,8 @@ Work SampledPass::select_work(const BatchShape& batch) const {
   return Work{2 * z * H, 8 * z + 4 * z * H, 2} + hashing_.query_work(B, H);
 }
 
-// A share rho of all labels retrieved by each of B samples: N (1 - (1 - rho)^B) by any of them.
+// If each of B samples retrieves a share rho of all N labels, the batch retrieves N (1 - (1 -
+// rho)^B).
 SampledPass::Counts SampledPass::counts(const BatchShape& batch) const {
   const Retrieval& retrieval = sets_.retrieval();
   const Counts real{.pairs = static_cast<double>(softmax_.pairs()),

@@ -1,9 +1,9 @@
-// The passes of a training batch over an MLP with one hidden layer whose softmax runs over the active
-// labels of each sample alone (SLIDE), for a caller that keeps the parameters and moves their rows:
+// The passes of a training batch over an MLP with one hidden layer whose softmax runs over the
+// active labels of each sample alone (SLIDE). The caller keeps the parameters and moves their rows:
 //
 //   select   hidden layer A = relu(x W0 + b0) -> buckets of its codes -> S_i of each sample
-//   learn    the active labels, as sampled_softmax.hpp, whose rows' gradients go to the caller; then
-//            layer 0's, which stay here until the caller takes them
+//   learn    the active labels, as in sampled_softmax.hpp; the gradients of their rows go to the
+//            caller. Then layer 0; its gradient stays here until the caller takes it.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,8 @@ struct SampledShape {
 // Scratch of one batch at a time, on a CPU.
 class SampledPass {
  public:
-  // All outlive it. charged: the model that a batch is charged for. Errors: as SampledShape.
+  // All arguments outlive it. charged: the model that a batch is charged for. Errors: as
+  // SampledShape.
   SampledPass(const Model& model, const Model& charged, Device& device,
               const ActiveOptions& options, std::uint64_t seed);
 
@@ -42,30 +43,33 @@ class SampledPass {
   }
   HostCores& cores() const { return cores_; }
 
-  // The features of the batch, ascending: layer 0's rows that it reads and moves.
+  // The features of the batch, ascending: the rows of layer 0 that the batch reads and moves.
   std::span<const Index> touch(const Batch& batch);
   std::span<const Index> touched() const { return touched_; }
-  // From layer 0 [features x H] with its bias behind it. t: number of the batch, by which labels are
-  // drawn. index: null where all labels are active.
+  // Computes the hidden layer from layer 0 [features x H], which its bias follows, and chooses the
+  // labels. t: index of the batch, which seeds the draw of labels. index: null if all labels are
+  // active.
   void select(const Batch& batch, const float* w0, const LabelIndex* index, std::uint64_t t);
-  // Of the batch selected last.
+  // The active labels of the batch selected last, ascending.
   std::span<const std::uint32_t> labels() const { return softmax_.labels(); }
   const ActiveSets& sets() const { return sets_; }
 
-  // Returns the mean loss over the active labels. The arguments: as BasicSampledSoftmax has them.
+  // Returns the mean loss over the active labels. The arguments are those of BasicSampledSoftmax.
   double learn(const Batch& batch, const SampledSoftmax::Read& read,
                const SampledSoftmax::Weight& weight, const SampledSoftmax::Sink& sink);
-  // After learn(): the gradient by a touched row of layer 0 [H], which the caller fills with zeros
-  // when it has taken it; and by its bias.
+  // After learn(): the gradient by a touched row of layer 0 [H], and the gradient by its bias. The
+  // caller zeroes a row's gradient when it has taken it.
   float* layer0_gradient(std::size_t row) { return &layer0_gradient_[row * shape_.hidden]; }
   const float* bias0_gradient() const { return bias0_gradient_.data(); }
 
-  // What the tables hold of the best labels of these samples at w [n], which nobody moves.
+  // Measures which of the best labels of these samples the tables retrieve at w [n]. w must not
+  // change meanwhile.
   ProbedRecall probe(const Batch& samples, std::span<const float> w, const LabelIndex& index);
 
-  // What they cost, in floating-point operations, bytes and launches. `batch` is as it is charged,
-  // that of learn() the one selected last. A larger model is charged for as large a share of its
-  // labels as the tables have led to here.
+  // Cost of select(), of learn() and of building an index, in floating-point operations, bytes and
+  // launches. `batch` has the shape that is charged; for learn_work() it is the batch selected
+  // last. If the charged model is larger, the tables are taken to retrieve the same share of its
+  // labels as here.
   Work select_work(const BatchShape& batch) const;
   Work learn_work(const BatchShape& batch) const;
   Work index_work() const;
@@ -73,7 +77,8 @@ class SampledPass {
  private:
   void activate(const Batch& batch, const float* w0);
   SparseRows<float> features(const Batch& batch) const;
-  // What a batch costs by: pairs, active labels, touched features, entries of buckets.
+  // The quantities that determine the cost of a batch: pairs, active labels, touched features,
+  // entries of buckets.
   struct Counts {
     double pairs, labels, features, entries;
   };

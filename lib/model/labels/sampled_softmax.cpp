@@ -33,8 +33,8 @@ Real sampled_score(std::size_t n, const Real* x, const Real* y) {
 template <class Real>
 constexpr std::size_t kHeldColumns = 8 * kSampledLanes * sizeof(float) / sizeof(Real);
 
-// Of `count` samples with d, rows of A and of dA [. x inputs], in so many columns from A and dA on:
-// g <- sum of d A_i, dA_i += d w.
+// Passes `count` samples that have d over `columns` columns. A and dA [. x inputs] point to the
+// first of these columns: g <- sum of d A_i, dA_i += d w.
 template <class Real, std::size_t columns>
 void pass_samples(std::size_t count, const std::uint32_t* sample, const std::uint32_t* place,
                   const Real* z, std::size_t inputs, const Real* A, Real* dA, const Real* weight,
@@ -87,7 +87,7 @@ void BasicSampledSoftmax<Real>::split_labels(const Fn& fn) const {
   });
 }
 
-// The union of all S_i as a bitmap numbers its labels in ascending order. A core has a bitmap of
+// The union of all S_i as a bitmap numbers its labels in ascending order. Each core has a bitmap of
 // its samples.
 template <class Real>
 void BasicSampledSoftmax<Real>::number_labels() {
@@ -128,8 +128,8 @@ void BasicSampledSoftmax<Real>::begin(std::span<const std::vector<std::uint32_t>
   z_.resize(sample_.size());
 }
 
-// A counting sort by label. Each core counts and places the pairs of its samples; those of a label
-// lie core after core, so in the order of samples.
+// A counting sort by label. Each core counts and places the pairs of its samples. The pairs of a
+// label lie core after core, and thus in the order of samples.
 template <class Real>
 void BasicSampledSoftmax<Real>::sort_pairs() {
   const std::size_t parts = cores_.count(), labels = label_.size();

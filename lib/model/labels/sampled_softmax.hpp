@@ -6,9 +6,9 @@
 //   labels' turn    g_l = sum_i d_il A_i;  gb_l = sum_i d_il;  dA_i += d_il W_l
 //
 // A sample without true labels has d = 0 and no loss. The device's cores share the labels by equal
-// numbers of (label, sample) pairs; each has a dA of its own, and these are added in the order of
-// cores. Source: SLIDE (arXiv 1903.03129) and sampled softmax (Jean et al. 2015), without their
-// correction for the chance of being sampled. Instantiated for float and double.
+// numbers of (label, sample) pairs. Each core has a dA of its own, and these are added in the order
+// of cores. Sources: SLIDE (arXiv 1903.03129) and sampled softmax (Jean et al. 2015), without its
+// correction for the probability of being sampled. Instantiated for float and double.
 #pragma once
 
 #include <cstdint>
@@ -21,34 +21,35 @@
 
 namespace hetsgd {
 
-// Scratch of one batch at a time, on a CPU. Memory: 16 bytes per pair, 4 bytes per label; a bit per
-// label, 4 bytes per label of the batch and a dA per core.
+// Scratch of one batch at a time, on a CPU. Memory: 16 bytes per pair and 4 bytes per label; per
+// core a bit per label, 4 bytes per label of the batch and a dA.
 template <class Real>
 class BasicSampledSoftmax {
  public:
-  // Of so many labels over so many inputs. The cores outlive it.
+  // `labels` labels over `inputs` inputs. The cores outlive it.
   BasicSampledSoftmax(std::size_t labels, std::size_t inputs, HostCores& cores);
 
-  // A batch: the active labels of each sample, each once, its truth[i] true ones first. Both stay
-  // until the last call about this batch.
+  // Begins a batch: the active labels of each sample, each once, its truth[i] true ones first. Both
+  // spans must stay valid until the last call about this batch.
   void begin(std::span<const std::vector<std::uint32_t>> active,
              std::span<const std::uint32_t> truth);
   // Labels that are active for some sample, ascending. Label number u is labels()[u].
   std::span<const std::uint32_t> labels() const { return label_; }
   std::size_t pairs() const { return sample_.size(); }
 
-  // Row u of the layer as it is scored, and its bias: where they lie, or in `own` [inputs + 1].
+  // Row u of the layer at which the scores are computed, and its bias. `weight` points to the row
+  // where it lies, or into `own` [inputs + 1].
   struct Row {
     const Real* weight;
     Real bias;
   };
   using Read = std::function<Row(std::size_t u, Real* own)>;
-  // z, from A [batch x inputs].
+  // Computes z from A [batch x inputs].
   void scores(const Real* A, const Read& read);
   // z <- d; returns the sum of the losses.
   double softmax();
-  // Asks for weight(u), then calls sink(u, g_l, gb_l): once for each label, of different labels at
-  // the same time. Then input_gradient() is there.
+  // Reads weight(u), then calls sink(u, g_l, gb_l), once for each label. Calls for different labels
+  // run concurrently. Afterwards input_gradient() is valid.
   using Weight = std::function<const Real*(std::size_t u)>;
   using Sink = std::function<void(std::size_t u, const Real* gradient, Real bias_gradient)>;
   void backward(const Real* A, const Weight& weight, const Sink& sink);
@@ -90,8 +91,9 @@ class BasicDrawnSoftmax {
   // A sample has `least` active labels, or its true ones if they are more.
   BasicDrawnSoftmax(std::size_t labels, std::size_t inputs, std::size_t least, HostCores& cores);
 
-  // Of a batch that has begun: to a sample's true labels come those of a list that is drawn for the
-  // batch. The list depends on the batch's rows alone, so every call about it has the same one.
+  // Begins a batch. Each sample gets its true labels and labels from a list that is drawn for the
+  // batch. The list depends on the batch's rows alone, so every call about a batch uses the same
+  // list.
   BasicSampledSoftmax<Real>& of(const Batch& batch);
 
  private:
@@ -99,10 +101,10 @@ class BasicDrawnSoftmax {
   BasicSampledSoftmax<Real> softmax_;
   std::vector<std::vector<std::uint32_t>> active_;
   std::vector<std::uint32_t> truth_, list_;
-  BatchRows last_;  // that was drawn for
+  BatchRows last_;  // the batch of the last draw
 };
 
-// Where the random labels of a batch begin: a function of its rows.
+// The seed from which the random labels of a batch are drawn: a function of its rows.
 std::uint32_t label_seed(std::span<const Index> rows);
 
 }  // namespace hetsgd

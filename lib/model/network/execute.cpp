@@ -13,7 +13,7 @@
 namespace hetsgd {
 namespace {
 
-// Numbers that `bytes` of a plan, whose numbers have 4, hold.
+// Elements that `bytes` of a plan hold; a plan's elements have 4 bytes.
 std::size_t numbers_in(std::uint64_t bytes) {
   return static_cast<std::size_t>((bytes + kNumberBytes - 1) / kNumberBytes);
 }
@@ -159,7 +159,7 @@ void PlanExecutor<Real>::compute(int number, const GraphPass<Real>& pass,
   if (!softmax) {
     math_.backward(step.node, pass, tensors);
   } else if (Real* const dX = tensors.input_gradients.front(); dX && dX != tensors.output) {
-    // The gradient is in Y already; the sum of several consumers has a place of its own.
+    // The gradient is in Y already. If several consumers add up, the sum has a place of its own.
     device_.axpby(numbers(training_.feature[index(step.node)]), Real(1), tensors.output,
                   tensors.input_betas.front(), dX);
   }

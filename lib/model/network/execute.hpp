@@ -1,7 +1,7 @@
-// A plan carried out: forward and backward pass of a graph inside an arena, tensors where the plan
-// puts them, offloads and fetches as copies to and from blocks of host memory, beside the kernels
-// where the device can (linalg/host_blocks.hpp): what reads a tensor waits for its fetch, and memory
-// is released when its offload is done.
+// Carries a plan out: forward and backward pass of a graph inside an arena. Tensors lie where the
+// plan puts them. Offloads and fetches are copies to and from blocks of host memory, beside the
+// kernels where the device can (linalg/host_blocks.hpp). A kernel that reads a tensor waits for its
+// fetch, and memory is released when its offload is done.
 //
 // Same bits : whatever the plan, the kernels, their order and the order of additions are the same,
 //             and no kernel's arithmetic depends on an address. So every correct plan gives the
@@ -27,33 +27,33 @@
 
 namespace hetsgd {
 
-// Where a computation begins and ends.
+// The two ends of a computation: its input and its scores.
 template <class Real>
 struct GraphEnds {
   // X [batch x the graph's input], memory of the device, <- the samples.
   std::function<void(Real* X)> write_input;
-  // At the softmax: from the scores Z [batch x classes] <- the loss' gradient by them, into Y.
+  // Called at the softmax. Y <- the loss' gradient by the scores Z [batch x classes].
   std::function<void(const Real* Z, Real* Y)> read_scores;
 };
 
 template <class Real>
 class PlanExecutor {
  public:
-  // The plan must be recorded and fit. Device, step and plan outlive it. `lstm`: as NodeMath's.
+  // The plan must be recorded and fit. Device, step and plan outlive it. `lstm`: as in NodeMath.
   PlanExecutor(BasicDevice<Real>& device, const TrainingStep& training, const MemoryPlan& plan,
                bool poisoned = false, std::shared_ptr<LstmMath<Real>> lstm = nullptr);
 
-  // Bytes of an arena with room for the plan, in numbers of 4 bytes.
+  // Size of an arena with room for the plan, in elements of 4 bytes.
   std::size_t arena_size() const { return arena_size_; }
 
-  // Both passes work in `arena`, arena_size() numbers of the device. backward() goes on where
+  // Both passes work in `arena`, arena_size() elements of the device. backward() continues where
   // forward() has ended, in the same arena.
   void forward(const GraphPass<Real>& pass, const GraphEnds<Real>& ends, Real* arena);
   void backward(const GraphPass<Real>& pass, Real* arena);
-  // After forward(): what the node has kept for its backward pass, a bn its statistics.
+  // After forward(): what the node has kept for its backward pass; for a bn node its statistics.
   const Real* mask(int node) const { return place(training_.mask[index(node)]); }
-  // The gradient of the input, of a plan that has one, for whoever asks after the backward pass of
-  // the first node; the plan without reuse keeps all.
+  // The gradient of the input, if the plan has one. It is valid after the backward pass of the
+  // first node; the plan without reuse keeps all tensors.
   const Real* input_gradient() const { return input_gradient_; }
 
  private:
@@ -63,7 +63,7 @@ class PlanExecutor {
   void release(const Instruction& one);
   void copy_out(int tensor);
   void copy_in(int tensor);
-  // What the device is given from now on finds the tensor's copies done.
+  // Work that the device is given from now on finds the tensor's copies done.
   void await_copies(int tensor);
   void compute(int number, const GraphPass<Real>& pass, const GraphEnds<Real>* ends);
   NodeTensors<Real> forward_tensors(const Step& step) const;
@@ -84,7 +84,7 @@ class PlanExecutor {
   std::vector<Real*> places_;  // by tensor; null: not there
   BasicHostBlocks<Real>& blocks_;
   std::map<int, BasicHostBlock<Real>> host_;  // by tensor
-  std::vector<std::uint64_t> copying_;        // by tensor: the copy under way, 0: none
+  std::vector<std::uint64_t> copying_;        // by tensor: its copy in flight, 0: none
   const Real* input_gradient_ = nullptr;
 };
 

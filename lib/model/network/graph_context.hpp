@@ -1,5 +1,5 @@
-// What one computation of a graph model works in: the plans of the batch sizes and steps that were
-// used last, an arena for the largest.
+// The scratch of one computation of a graph model: the plans of the batch sizes and steps that were
+// used last, and an arena for the largest plan.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,8 @@ struct PlanRules {
   std::optional<std::uint64_t> capacity;
 };
 
-// The part of a batch that is computed at once. `lengths`: of its rows if they are sequences.
+// The part of a batch that is computed at once. `lengths`: lengths of its rows if they are
+// sequences.
 struct BatchPart {
   BatchPart(const Batch& of, std::size_t begin, std::size_t samples)
       : batch(of), first(begin), count(samples) {
@@ -40,20 +41,20 @@ struct BatchPart {
   std::vector<std::size_t> lengths{};
 };
 
-// Plans that a context keeps, with the host memory of the maps that they move. Where batch sizes or
+// Plans that a context keeps, with the host memory of the maps that they move. If batch sizes or
 // lengths vary more, a plan is made again when its batch size comes back.
 inline constexpr std::size_t kPlansKept = 16;
 
-// Plans are kept for so many steps, and multiples: batches of like lengths share one.
+// Plans are made for multiples of this number of steps, so that batches of like lengths share one.
 inline constexpr std::int64_t kStepsPlanned = 32;
 std::int64_t planned_steps(double steps);
 
-// Of a device that computes in the host's memory: of its rates only the ratio of computing to
-// copying has a say in a plan.
+// Rates of a device that computes in the host's memory. Only the ratio of their computing to their
+// copying speed affects a plan.
 DeviceRates host_rates();
 
-// The training step of one batch size, and its recorded plan, whose prefetches are those of a
-// device of these rates. Errors: usage, a capacity in which the policy does not plan it.
+// The training step of one batch size, and its recorded plan. Its prefetches are those of a device
+// of these rates. Errors: usage, a capacity in which the policy does not plan it.
 struct PlannedBatch {
   PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch,
                const DeviceRates& rates);
@@ -64,16 +65,16 @@ struct PlannedBatch {
   MemoryPlan plan;
 };
 
-// Of such a step on a device of these rates, with the transfers that it waits for. Convolutions
-// take what their operations say, whatever their algorithm, as in the model's gradient_work().
-// Errors: as above.
+// Time of such a step on a device of these rates, with the transfers that it waits for.
+// Convolutions are charged for their operations, whatever their algorithm, as in the model's
+// gradient_work(). Errors: as PlannedBatch.
 Seconds planned_time(const Graph& graph, const PlanRules& rules, std::int64_t batch,
                      const DeviceRates& rates);
 
 template <class Real>
 class GraphContext final : public BasicModelContext<Real> {
  public:
-  // rates: of the device, for its plans.
+  // rates: rates of the device, by which its plans are made.
   GraphContext(BasicDevice<Real>& device, const Graph& graph, const PlanRules& rules,
                DeviceRates rates)
       : BasicModelContext<Real>(device),
@@ -82,7 +83,7 @@ class GraphContext final : public BasicModelContext<Real> {
         rates_(std::move(rates)),
         lstm_(std::make_shared<LstmMath<Real>>(device)) {}
 
-  // Good until the next call.
+  // The result is valid until the next call.
   PlanExecutor<Real>& executor(const BatchPart& part) {
     const auto found = std::ranges::find_if(executables_, [&](const Executable& each) {
       return each.batch == part.count && each.steps() == steps_of(part);
@@ -105,13 +106,14 @@ class GraphContext final : public BasicModelContext<Real> {
                        std::function<void(const Real* Z, Real* Y)> read_scores) {
     return {[this, &part](Real* X) { write_samples(part, X); }, std::move(read_scores)};
   }
-  Batch ordered;  // the batch at hand, longest rows first: the device may read it until the next
+  Batch ordered;  // the current batch, longest rows first: the device may read it until the next
   std::size_t batch_bytes() const override {
     return BasicModelContext<Real>::batch_bytes() + arena_.size() * sizeof(Real);
   }
 
  private:
-  // X <- the samples: by the cores that compute with them, or on a GPU by way of host memory.
+  // X <- the samples. The cores of a CPU device write them in place; a GPU gets them by way of host
+  // memory.
   void write_samples(const BatchPart& part, Real* X) {
     const Shape& one = graph_.node(0).shape;
     const auto steps = static_cast<std::size_t>(steps_of(part));
@@ -148,7 +150,8 @@ class GraphContext final : public BasicModelContext<Real> {
     PlanExecutor<Real> executor;
   };
 
-  // The steps that are planned for the longest sequence; images have their height.
+  // The steps that are planned for the longest sequence. Images keep the height of the graph's
+  // input.
   std::int64_t steps_of(const BatchPart& part) const {
     if (part.lengths.empty()) return graph_.node(0).shape.height;
     return planned_steps(static_cast<double>(*std::ranges::max_element(part.lengths)));
@@ -160,8 +163,8 @@ class GraphContext final : public BasicModelContext<Real> {
   const Graph& graph_;
   PlanRules rules_;
   DeviceRates rates_;
-  std::shared_ptr<LstmMath<Real>> lstm_;  // whose scratch has the size of the parameters
-  std::list<Executable> executables_;     // what was used last comes first
+  std::shared_ptr<LstmMath<Real>> lstm_;  // its scratch has the size of the parameters
+  std::list<Executable> executables_;     // most recently used first
   BasicBuffer<Real> arena_;
   std::vector<Real> samples_;
 };

@@ -24,7 +24,7 @@ int count_of(const Graph& graph, NodeType type) {
   return static_cast<int>(std::ranges::count(graph.nodes(), type, &Node::type));
 }
 
-// Drawn numbers are cut at two standard deviations; what is left has the variance 2 / fan_in.
+// Normal numbers are cut at two standard deviations; the rest has the variance 2 / fan_in.
 double he_deviation(std::int64_t fan_in) {
   constexpr double kLeft = 0.7737413035499232;
   return std::sqrt(2 / (kLeft * static_cast<double>(fan_in)));
@@ -100,7 +100,7 @@ class GraphModel final : public BasicModel<Real> {
   }
 
  protected:
-  // Sequences go in longest first, also where they are padded, so that dropout is the same.
+  // Sequences are ordered longest first even if they are padded, so that dropout is the same.
   DeferredSum learn(Context& context, const Batch& batch, const Real* w,
                     Sink<Real> sink) const override {
     if (!reads_sequences()) return learn_ordered(context, batch, w, sink);
@@ -136,7 +136,7 @@ class GraphModel final : public BasicModel<Real> {
     return loss;
   }
 
-  // Without statistics, of a bn those of the batch; then the batch is scored in one piece.
+  // Without given statistics a bn uses those of the batch; then the batch is scored in one piece.
   DeferredSum score(Context& context, const Batch& batch, const Real* w,
                     Real* logits) const override {
     auto& scratch = static_cast<GraphContext<Real>&>(context);
@@ -204,7 +204,7 @@ class GraphModel final : public BasicModel<Real> {
     }
   }
 
-  // Of one dimension: a bias, or what bn scales and shifts by.
+  // A block of one dimension: a bias, or the scale or shift of a bn node.
   ParameterBlock vector_block(std::string name, std::size_t size, double value = 0) const {
     return {.name = std::move(name),
             .cols = size,
@@ -219,7 +219,7 @@ class GraphModel final : public BasicModel<Real> {
   bool reads_sequences() const { return this->data().frame_numbers > 0; }
   bool packs() const { return options_.lengths == Lengths::packed; }
 
-  // Affine in the samples, and of sequences in the steps.
+  // Affine in the samples, and for sequences in the steps.
   Work work_of_batch(const BatchShape& batch, const DeviceRates& rates) const {
     if (!reads_sequences()) return work_of_samples(graph_, batch.samples, rates);
     const Work one = work_of_samples(with_steps(graph_, 1), batch.samples, rates);

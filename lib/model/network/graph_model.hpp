@@ -6,28 +6,28 @@
 // Blocks    : per node of the list that has parameters, all dense: conv, fc "NODE.weight" [outputs
 //             x inputs] and "NODE.bias"; lstm "NODE.weight" [4 units x (inputs + units)] and
 //             "NODE.bias"; bn "NODE.scale" and "NODE.shift".
-// Initial   : conv: variance 2 / fan_in (He and others 2015) or as fc (usual_filters); fc and lstm by
-//             --init (fan_in); scales 1, the rest 0.
+// Initial   : conv: variance 2 / fan_in (He and others 2015) or as fc (usual_filters); fc and lstm
+//             by --init (fan_in); scales 1, the rest 0.
 // Decay     : --weight-decay acts on all blocks, or on weights alone (--no-decay-all).
-// bn        : training uses the statistics of the batch. There are no running ones, which no
-//             algorithm would move: those that a measurement uses are estimated at the measured
-//             model from fixed training rows (estimate_statistics).
+// bn        : training uses the statistics of the batch. There are no running statistics, because
+//             no algorithm would move them. A measurement estimates them at the measured model from
+//             fixed training rows (estimate_statistics).
 // dropout   : masks are functions of the run's seed, the batch's place in the sequence of samples,
 //             node and element, so that they are the same on every cluster.
-// Work      : sum of graph/work.hpp over the nodes, forward and backward. On a device (work_on()),
-//             under a policy that moves nothing (liveness, the default): the same, with convolutions
-//             counted convolution_factor() times; any other: as given_s the time of the plan's
-//             iteration, transfers included; of sequences at their steps, rounded up to
-//             kStepsPlanned. Steps count by the longest row, packed by the mean.
+// Work      : sum of graph/work.hpp over the nodes, forward and backward. work_on() a device: under
+//             a policy that moves nothing (liveness, the default) the same, with convolutions
+//             counted convolution_factor() times. Under any other policy it is given_s, the time of
+//             the plan's iteration with transfers. Sequences are charged at their steps, rounded up
+//             to kStepsPlanned: padded those of the longest row, packed their mean.
 // Sequences : rows of unequal lengths (Dataset::sequences) are read by networks in which only lstm,
 //             relu, add and concat read every step (graph/sequence_graph.hpp). A batch is padded to
-//             its longest row, and the output of an lstm is that of a row's own last step: what a
-//             row gives does not depend on who shares its batch. Dymem is for fixed shapes
-//             (paper 004, 4.4), so a plan is that of one length: one is kept per batch size and per
-//             length rounded up to kStepsPlanned.
+//             its longest row, and an lstm outputs a row's own last step. So a row's result does
+//             not depend on the other rows of its batch. Dymem is for fixed shapes (its section
+//             4.4), so a plan fits one length: one is kept per batch size and per length rounded
+//             up to kStepsPlanned.
 // Memory    : activations of a batch lie in one arena by the plan of --memory-policy; gradients are
-//             the same bits under every plan. What a plan fetches when depends on the rates of the
-//             device (plan_by()).
+//             the same bits under every plan. The times at which a plan fetches depend on the rates
+//             of the device (plan_by()).
 #pragma once
 
 #include <functional>
@@ -42,35 +42,35 @@
 
 namespace hetsgd {
 
-// Of the input.
+// Shape of the network's input.
 ImageShape image_of(const Graph& graph);
 
 // The data that a network is for: images of its input's shape, a label for each of its classes.
 DataShape data_shape(const Graph& graph);
 
-// Errors: usage, data whose images, sequences or labels the network does not fit; it opens with
-// --model.
+// Errors: usage, data whose images, sequences or labels the network does not fit; the message opens
+// with --model.
 void check_network_reads(const Graph& graph, const DataShape& data);
 
-// Of convolutions.
+// The initial law of convolutions' filters.
 enum class FilterLaw {
   he,    // variance 2 / fan_in
   init,  // as dense layers
 };
-// The default of --conv-init. What goes through many convolutions keeps its size with `he`, and
-// shrinks with `init`. Few convolutions without bn have no need of `he`, and may diverge from it:
+// The default of --conv-init. Values that pass many convolutions keep their size with `he`, and
+// shrink with `init`. Few convolutions without bn do not need `he`, and may diverge from it:
 // lenet-002 does with momentum 0.9 at a learning rate of 0.05.
 FilterLaw usual_filters(const Graph& graph);
 
-// Of sequences, whose lengths differ: what a batch of them is computed as, and costs.
+// How a batch of sequences of different lengths is computed and charged.
 enum class Lengths {
   padded,  // all rows have the steps of the longest
-  packed,  // a step has the rows that are not at their end: sum of lengths / rows steps
+  packed,  // a step computes only rows that have not ended: a batch costs its mean length
 };
 
 struct GraphModelOptions {
   // The initial law of fc and lstm nodes. With `fans` the scores of lenet-5 begin so large that
-  // momentum 0.9 at 0.05 loses three points of accuracy on 4,000 digits.
+  // momentum 0.9 at a learning rate of 0.05 loses three points of accuracy on 4,000 digits.
   MlpOptions dense = {.init = InitialLaw::fan_in};
   FilterLaw conv_init = FilterLaw::he;
   bool decay_all = true;
@@ -84,15 +84,15 @@ struct GraphModelOptions {
   void validate() const;
 };
 
-// Instantiated for float and double. Of data with sequences: the network at the steps of each
-// batch. Errors: usage, data whose images, sequences or labels the graph does not fit; it opens with
-// --model.
+// Instantiated for float and double. With sequences the network has the steps of each batch.
+// Errors: usage, data whose images, sequences or labels the graph does not fit; the message opens
+// with --model.
 template <class Real>
 std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
                                                    const GraphModelOptions& options);
 
 // Whether --model `name` is a network with options of its own (resnet-32?size=16) or the file of
-// one; built-in networks stand in the registry under their names.
+// one. Built-in networks are in the registry under their names.
 bool is_network_name(const std::string& name);
 // The model of such a network. The result lives as long as the program.
 const RegisteredModel& network_model(const std::string& name);

@@ -88,7 +88,7 @@ void LstmMath<Real>::backward(const LstmShape& s, const Real* X, const Real* w, 
   }
   for (std::size_t step = steps_of(s); step-- > 0;) {
     const std::size_t rows = rows_in(s, step);
-    // dh holds what the step behind gives; the output's comes on top.
+    // dh holds the gradient from the following step; the output's gradient is added.
     hidden_.reset(device_, hidden);
     if (s.all) {
       sequences_.read_step({s.units, s.steps, step}, rows, dY, hidden_.data(), s.units);

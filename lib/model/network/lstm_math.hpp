@@ -3,10 +3,10 @@
 // Parameters: W [4 units x (numbers + units)], gates in the order input, forget, cell, output, then
 //             one bias [4 units] (Hochreiter and Schmidhuber 1997, with forget gates).
 // Kept      : [steps x batch x 6 units], what BasicSequenceKernels::gates keeps.
-// Lengths   : the output of the last step is that of each row's own last, whose gradient goes in
-//             there, so that no step behind it has any: a sum over rows adds zeros for it. Nothing
-//             behind the longest row is computed, and, packed, of each step only the rows that have
-//             it; the numbers are the same but for the order of sums.
+// Lengths   : the output of the last step is that of each row's own last step, and its gradient
+//             enters there. So no later step of the row has a gradient: sums over rows add zeros
+//             for it. Nothing behind the longest row is computed. Packed, each step computes only
+//             the rows that have it; the values differ only by the order of sums.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,10 @@
 
 namespace hetsgd {
 
-// Of the rows of a batch.
+// Lengths of the rows of a batch.
 struct RowLengths {
-  std::span<const std::size_t> steps = {};  // of each row, host memory; empty: all that there are
+  // of each row, host memory; empty: all steps of the shape
+  std::span<const std::size_t> steps = {};
   bool packed = false;  // steps descend, and none is computed behind a row's end
 };
 
@@ -41,22 +42,21 @@ class LstmMath {
         sequences_(kernels<BasicSequenceKernels<Real>>(device)),
         images_(kernels<BasicImageKernels<Real>>(device)) {}
 
-  // With lengths, what Y or dX has behind a row's end is 0 where no step is computed, else of no
-  // use.
-  // Y [batch x outputs] from X [batch x numbers x steps] at the parameters w.
+  // With lengths, elements of Y or dX behind a row's end are 0 if the step is not computed, else
+  // meaningless. Y [batch x outputs] from X [batch x numbers x steps] at the parameters w.
   void forward(const LstmShape& shape, const Real* X, const Real* w, Real* kept, Real* Y);
-  // to = beta to + alpha (the gradient by the parameters); dX = dx_beta dX + that by X, where dX is
-  // not null. `to` may be w.
+  // to = beta to + alpha (the gradient by the parameters). dX = dx_beta dX + the gradient by X,
+  // unless dX is null. `to` may be w.
   void backward(const LstmShape& shape, const Real* X, const Real* w, const Real* kept,
                 const Real* dY, Real alpha, Real beta, Real* to, Real dx_beta, Real* dX);
 
  private:
-  // joint [batch x (numbers + units)] <- x of the step and h of the one before, from what is kept.
+  // joint [batch x (numbers + units)] <- x of the step and h of the step before, read from `kept`.
   void read_joint(const LstmShape& shape, std::size_t step, const Real* X, const Real* kept);
-  // Steps that are computed, and the rows that are in one.
+  // The number of steps that are computed, and the number of rows in a step.
   static std::size_t steps_of(const LstmShape& shape);
   static std::size_t rows_in(const LstmShape& shape, std::size_t step);
-  // to <- from, rows of units, of those rows whose last step it is.
+  // to <- from, rows of `units` elements, for the rows whose last step this is.
   void copy_ending(const LstmShape& shape, std::size_t step, const Real* from, Real* to) const;
 
   BasicDevice<Real>& device_;

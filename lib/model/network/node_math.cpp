@@ -9,7 +9,7 @@ namespace {
 
 std::size_t size_of(std::int64_t number) { return static_cast<std::size_t>(number); }
 
-// What convolutions and pooling have in common: how windows lie on maps.
+// The common part of convolution and pooling windows: how a window lies on maps.
 template <class Window>
 Window window_of(const Graph& graph, int index) {
   const Node& node = graph.node(index);
@@ -272,7 +272,7 @@ void NodeMath<Real>::lstm_backward(int index, const GraphPass<Real>& pass,
                   t.input_betas.front(), t.input_gradients.front());
 }
 
-// Rows are samples: of an add all of them, of a concat their part of the output's channels.
+// Rows are samples: for an add whole samples, for a concat their part of the output's channels.
 template <class Real>
 void NodeMath<Real>::join_forward(int index, const NodeTensors<Real>& t) const {
   const Node& node = graph_.node(index);
@@ -286,7 +286,7 @@ void NodeMath<Real>::join_forward(int index, const NodeTensors<Real>& t) const {
   }
 }
 
-// In place, the gradient of an add's first input is there already.
+// In place, the gradient of an add's first input is already there.
 template <class Real>
 void NodeMath<Real>::join_backward(int index, const NodeTensors<Real>& t) const {
   const Node& node = graph_.node(index);

@@ -1,7 +1,7 @@
-// What the nodes of a graph compute, forward and backward, with the kernels of one device.
+// The mathematics of a graph's nodes, forward and backward, with the kernels of one device.
 //
-// Parameters: one flat vector, node after node in the order of the list; of a conv, fc: weights
-//             [outputs x inputs], then the bias if there is one; bn: scale, shift; lstm: weights
+// Parameters: one flat vector, node after node in the order of the list. conv, fc: weights [outputs
+//             x inputs], then the bias if there is one; bn: scale, shift; lstm: weights
 //             [4 units x (inputs + units)], gates in the order input, forget, cell, output, bias.
 // Numbers   : Real is float in training and double in checks of gradients.
 #pragma once
@@ -20,23 +20,23 @@
 
 namespace hetsgd {
 
-// Of a node: where its parameters begin; one more entry for the end.
+// Offset of each node's parameters in the flat vector; one more entry for the end.
 std::vector<std::size_t> parameter_offsets(const Graph& graph);
-// Of a bn: where its mean and variance [2 x channels] lie among those of the graph; one more entry
-// for the end.
+// Offset of each bn node's mean and variance [2 x channels] in the graph's statistics; one more
+// entry for the end.
 std::vector<std::size_t> statistics_offsets(const Graph& graph);
 
-// What a pass over the graph computes with, beside the maps.
+// The inputs of a pass over the graph, besides the maps.
 template <class Real>
 struct GraphPass {
   const Real* parameters = nullptr;
   // to <- beta to + alpha gradient, flat as the parameters; it may be `parameters`. beta is 0 or 1.
   Real* to = nullptr;
   Real alpha = 1, beta = 0;
-  bool drops = true;                 // dropout does
+  bool drops = true;                 // whether dropout drops
   const Real* statistics = nullptr;  // of all bn nodes; null: those of the batch
   std::uint64_t seed = 0;            // of dropout
-  std::uint32_t draw = 0;            // that differs from one batch to the next
+  std::uint32_t draw = 0;            // of dropout: differs from one batch to the next
   RowLengths lengths = {};           // of sequences
 };
 
@@ -47,23 +47,24 @@ struct NodeTensors {
   Real* output = nullptr;           // Y
   Real* mask = nullptr;
   const Real* output_gradient = nullptr;
-  // dX of each input, and the beta of its sum: null where nobody wants it. One may be
+  // dX of each input, and the beta of its sum. Null: the gradient is not needed. One may be
   // output_gradient (in place).
   std::vector<Real*> input_gradients;
   std::vector<Real> input_betas;
 };
 
-// All nodes but input and softmax, which the ends of a computation stand for.
+// Computes all nodes but input and softmax, which the callers of a pass implement (GraphEnds).
 template <class Real>
 class NodeMath {
  public:
-  // `graph` and `device` must outlive it. Several may share the scratch of `lstm`, of which one
-  // computes at a time; null: it has its own. Errors: device, one that lacks the kernels.
+  // `graph` and `device` must outlive it. Several objects may share the scratch of `lstm` if only
+  // one computes at a time; null: it has its own. Errors: device, one that lacks the kernels.
   NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int64_t batch,
            std::shared_ptr<LstmMath<Real>> lstm = nullptr);
 
   void forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& tensors);
-  // Reads a node's parameters before it moves them. Neither may run twice at the same time.
+  // backward() reads a node's parameters before it moves them. Neither function may run twice at
+  // the same time.
   void backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& tensors);
 
  private:

@@ -40,7 +40,7 @@ struct Pauses {
       each.back()->attach(&clocks[static_cast<std::size_t>(rank)]);
     }
   }
-  // Until no message is under way and nobody is about to go on.
+  // Runs until no message is in flight and no process is about to continue.
   void settle() {
     bool busy = true;
     while (busy) {

@@ -30,12 +30,12 @@ ClusterOptions on_gpus(AllReduce method = AllReduce::automatic) {
 }
 
 bool gpus_are_shared() { return size() > static_cast<int>(cuda_platform().gpus.size()); }
-// Of large collectives, where all ranks share a GPU or none do.
+// The path of large collectives if all ranks share a GPU, or none do.
 GpuPath expected_path(AllReduce method) {
   if (method == AllReduce::mpi) return GpuPath::mpi;
   return method == AllReduce::automatic && !gpus_are_shared() ? GpuPath::nccl : GpuPath::host;
 }
-// What there is to try here.
+// The methods that this MPI library can run.
 std::vector<AllReduce> methods() {
   if (!ranks().takes_gpu_memory()) return {AllReduce::automatic, AllReduce::host};
   return {AllReduce::automatic, AllReduce::mpi, AllReduce::host};
@@ -100,7 +100,7 @@ TEST(GpuMpi, LargeBuffersTravelByTheExpectedWay) {
   }
 }
 
-// Where the other side's memory lies does not matter.
+// The memory of the other side does not matter.
 TEST(GpuMpi, MessagesBetweenGpusAndHosts) {
   for (const AllReduce method : methods()) {
     make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {
@@ -160,7 +160,7 @@ TEST(GpuMpi, ExchangesBetweenGpus) {
   }
 }
 
-// What the device still writes is complete for the others.
+// Ranks get complete data even while a device still writes it.
 TEST(GpuMpi, WaitsForTheKernelsBefore) {
   for (const AllReduce method : methods()) {
     make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {

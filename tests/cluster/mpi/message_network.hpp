@@ -43,7 +43,7 @@ class Network {
   Control& operator[](int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
   int size() const { return static_cast<int>(ranks_.size()); }
 
-  // Delivers what was sent, and what is sent on its account. `to`: only to this rank.
+  // Delivers all messages, and those that they cause. `to`: only to this rank.
   int deliver(int to = -1) {
     int count = 0;
     while (true) {

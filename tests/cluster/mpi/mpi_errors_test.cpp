@@ -1,6 +1,6 @@
-// How runs fail that only several ranks can have: every rank throws the same error, nobody hangs, and
-// the next run is a run like any other. Failures that are alike on every cluster are tested in
-// ../conformance_errors_test.cpp.
+// Failures of runs that need several ranks: every rank throws the same error, no rank hangs, and
+// the next run works as any other. ../conformance_errors_test.cpp tests failures that are the same
+// on every cluster.
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -107,7 +107,7 @@ TEST(MpiErrors, MessagesOfTheWrongSize) {
   }
 }
 
-// Nobody sends: no rank can see that alone.
+// No rank sends: none can see the deadlock alone.
 TEST(MpiErrors, ADeadlockAcrossRanksNamesWhoWaitsForWhat) {
   auto options = options_for(size());
   options.peer_timeout = Seconds(1);
@@ -200,7 +200,7 @@ TEST(MpiAgreement, RanksThatDifferSayInWhat) {
   }
 }
 
-// The last test of its program: rank 1 never goes on, so that MPI can only be aborted. It is not
+// The last test of its program: rank 1 never continues, so that MPI can only be aborted. It is not
 // dead, which the launcher would see.
 TEST(MpiLost, RankIsNamedWithinTheTimeout) {
   ASSERT_GE(size(), 2);
@@ -218,7 +218,7 @@ TEST(MpiLost, RankIsNamedWithinTheTimeout) {
     EXPECT_THAT(error.what(),
                 HasSubstr(fmt::format("rank 1 ({}) has sent no heartbeat", ranks().place().host)));
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
-    // What the launcher shows; its exit code is the aborted one's.
+    // The launcher shows this line; its exit code is that of the aborted rank.
     if (ranks().rank() == 0 && !HasFailure()) fmt::print("rank 1 was missed\n");
   }
 }

@@ -1,4 +1,4 @@
-// Which rank runs services, and where ranks compute.
+// The rank that runs services, and the devices on which ranks compute.
 #include <atomic>
 #include <set>
 #include <thread>
@@ -21,7 +21,7 @@ bool is_root() { return ranks().rank() == 0; }
 
 // --- services ------------------------------------------------------------------------------------
 
-// What travels in the arguments of a service comes back in its answers.
+// Arguments of a service that the test gets back in its answers.
 struct Parts {
   std::vector<double> numbers;
   std::string text;
@@ -63,7 +63,7 @@ void expect_told(const Told& told, int rank) {
   EXPECT_EQ(told.rank, rank);
 }
 
-// Rank 0 never opens it: it is made there by the serialised factory of those who do.
+// Rank 0 never opens it: the serialised factory of the ranks that do makes it there.
 TEST(MpiServices, MayBeOpenedByOthersOnly) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
   conformance::run_on("mpi", size(), [](Endpoint& endpoint) {

@@ -1,4 +1,4 @@
-// What only the mpi cluster promises, besides the conformance suite. Every rank runs every test.
+// Promises of the mpi cluster beyond the conformance suite. Every rank runs every test.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -24,7 +24,7 @@ ClusterReport run(const std::function<void(Endpoint&)>& worker) {
   return run_on("mpi", size(), worker);
 }
 
-// --- who is who ----------------------------------------------------------------------------------
+// --- ranks and hosts -----------------------------------------------------------------------------
 
 TEST(MpiRanks, AreThoseOfTheLauncher) {
   EXPECT_TRUE(launched());
@@ -147,8 +147,8 @@ TEST(MpiClock, RanksAgreeAfterManyPauses) {
 
 TEST(MpiClock, WaitIsTheTimeForOthers) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
-  // From when rank 1 comes to the all_reduce to when rank 0 does it waits, which is the shortest
-  // that rank 0 can take; only what comes after that can be communication.
+  // From its arrival at the all_reduce to that of rank 0, rank 1 waits. Rank 0's arrival bounds the
+  // wait from below; only the time after it can be communication.
   run([](Endpoint& endpoint) {
     std::vector<float> x(100000);
     endpoint.comm().barrier();

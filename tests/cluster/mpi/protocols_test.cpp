@@ -277,7 +277,7 @@ class Host final : public ServiceHost {
   std::vector<std::string> events;
 };
 
-// Of two openers one sends its factory; of a service that is there nobody does.
+// One of two openers sends its factory; for a service that exists already neither does.
 TEST(ServiceDirectory, CarriesTheFirstOpenersFactoryToTheHost) {
   Network network(3);
   ServiceDirectory opener(network[0]), other(network[1]), host(network[2]);

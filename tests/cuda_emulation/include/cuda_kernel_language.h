@@ -1,4 +1,4 @@
-// What nvcc gives a .cu file without being asked: keywords, indices, warp and block operations,
+// The names that nvcc predefines in a .cu file: keywords, indices, warp and block operations,
 // mathematics. Included before each .cu file, whose launches ../rewrite_launches.py has turned into
 // calls of hetsgd_emulation::launch.
 #pragma once

@@ -1,5 +1,5 @@
-// The emulated cuDNN: see ../cudnn.cpp. Declared from the documentation of cuDNN 9.6.0, and not from
-// what the project declares for itself (lib/linalg/cuda/cudnn_api.hpp).
+// The emulated cuDNN: see ../cudnn.cpp. The declarations follow the documentation of cuDNN 9.6.0,
+// not the project's own declarations (lib/linalg/cuda/cudnn_api.hpp).
 #pragma once
 
 #include <cstddef>
@@ -115,8 +115,8 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void* alp
                                            const void* beta, const cudnnTensorDescriptor_t dbDesc,
                                            void* db);
 
-// Of the emulation: handles and descriptors of this process that were made and not destroyed, and
-// all that were ever made.
+// Extensions of the emulation: handles and descriptors of this process that were made and not
+// destroyed, and all that were ever made.
 int cudnnEmulationAlive();
 int cudnnEmulationMade();
 }

@@ -1,5 +1,5 @@
-// The emulation ends the program where a call of MPI gets memory that the library could not use. A test
-// of the product, cuda_mpi_aware, sees that a CUDA-aware library moves GPU memory.
+// The emulation ends the program if a call of MPI gets memory that the library could not use. The
+// product's test cuda_mpi_aware checks that a CUDA-aware library moves GPU memory.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <gtest/gtest.h>

@@ -54,11 +54,11 @@ double cpu_quota(const std::string& root = "/");
 // Every process may call it, without messages; only rank 0's record is written. Errors: device, if
 // the convolution library is missing.
 
-// Fills in `cluster`.`machine` of the result where workers are processes (the MPI library, and the
-// ranks by host, in the order of ranks), `environment`.`convolution_library` where a GPU of this
-// process computes some, the load of the host at the start, and a warning where workers have to take
-// turns. Every process may call it, without messages; the record of rank 0 is the one that is
-// written. Errors: device, the convolution library is not there.
+// It fills in `cluster`.`machine` of the result if workers are processes: the MPI library, and the
+// ranks by host, in rank order. It also fills in `environment`.`convolution_library` if a GPU of
+// this process computes convolutions, and the load of the host at the start. It adds a warning if
+// workers have to share their cores. Every process may call it, without messages; only rank 0's
+// record is written. Errors: device, if the convolution library is missing.
 void describe_machine(const Cluster& cluster, const TrainOptions& options, Record& record);
 
 // The GPU of the first worker of this process that has one; -1: none.

@@ -195,7 +195,7 @@ class RankClient final : public Client {
   std::vector<Reported> reports_;  // rank 0: from the last reports, by rank
   int ended_ = 0;                  // rank 0: ranks whose last report has arrived
   int evaluations_ = 0;            // rank 0: evaluations that were due so far
-  bool stop_told_ = false;         // rank 0: the stop of the run has been announced, or is about to be
+  bool stop_told_ = false;         // rank 0: the stop is announced, or about to be
   int stands_ = 0;                 // rank 0: ranks that have answered the halt
   std::uint64_t furthest_ = 0;     // rank 0: the most points that any of them has begun
   bool measured_ = false;          // rank 0 has answered the model that was sent to it
@@ -203,9 +203,9 @@ class RankClient final : public Client {
   // mean_of_published(): the replicas by rank, as they come.
   std::vector<std::vector<float>> gathered_;
   int gathered_count_ = 0;
-  std::optional<GatheredRows> rows_;  // rank 0: rows of sharded tables, set at the first measurement
+  std::optional<GatheredRows> rows_;  // rank 0: rows of sharded tables, kept once made
   int rows_gathered_ = 0;             // rank 0: ranks whose rows have arrived
-  std::vector<TraceLine> lines_;      // rank 0: trace lines of the others, until gather() takes them
+  std::vector<TraceLine> lines_;      // rank 0: of the other ranks, until gather()
   int traces_ = 0;                    // rank 0: ranks whose lines have arrived
   std::vector<float> mean_;
 

@@ -76,8 +76,8 @@ class Budget {
   // Whether the samples are reached or passed, the time on the training clock is over, or the
   // algorithm has ended the budget.
   bool used_up(Seconds now, std::uint64_t samples) const;
-  // An evaluation is due at every multiple of evaluate_every, so that points of different algorithms
-  // lie at the same samples, and where the budget is used up.
+  // An evaluation is due at every multiple of evaluate_every, so that points of different
+  // algorithms lie at the same samples, and where the budget is used up.
   bool due(Seconds now, std::uint64_t samples) const {
     return samples >= next_evaluation_ || used_up(now, samples);
   }
@@ -114,7 +114,7 @@ std::vector<float> whole_model(std::span<const float> parameters, const RowSourc
 // A model to be measured, and the cost of making it with the clock stopped.
 struct PreparedModel {
   std::span<const float> parameters{};  // in host memory
-  const RowSource* rows = nullptr;      // rows of sharded tables; null: they are among the parameters
+  const RowSource* rows = nullptr;      // of sharded tables; null: tables are parameters
   double host_s = 0;                    // wall-clock time of making it
   std::size_t passes = 0;               // passes over all parameters, one per replica read
 };
@@ -279,7 +279,7 @@ class Referee {
   Budget budget_;
   // The sum of the mean losses of batches since the last point.
   double loss_sum() const;
-  std::vector<double> loss_sums_;  // by rank, so that the order of arrival does not change the bits of the sum
+  std::vector<double> loss_sums_;  // by rank, so the sum does not depend on the order of arrival
   std::uint64_t loss_count_ = 0;
   double last_loss_ = 0;
   Seconds last_time_{0};

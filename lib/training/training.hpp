@@ -34,8 +34,8 @@ class Trace;  // cluster/trace/trace.hpp
 // The progress of a run, for a progress line. Any worker's thread may fill it.
 struct Progress {
   Seconds time{0};               // training clock
-  double host_s = 0;             // wall-clock time since the start of training, without measuring and recording
-  double measuring_s = 0;        // wall-clock time of the current measurement so far; 0: none is running
+  double host_s = 0;             // wall-clock time of training, without measuring and recording
+  double measuring_s = 0;        // wall-clock time of the running measurement; 0: none
   double measurement_s = 0;      // mean wall-clock time of a measurement and its recording so far
   double measurements_left = 0;  // after the current one
   std::uint64_t samples_count = 0;

@@ -18,10 +18,10 @@
 // are real. A step is charged the work of the network's nodes on as many samples as the batch has.
 // With --charge-batch, a batch of b_max samples counts as so many. Messages are charged the
 // network's parameters.
-// //
-// `lstm-video` is the recurrent model of RNA (section 5.5.2.3). Its step is charged the time of a
-// batch of videos of different lengths, whatever the device. If the training data are sequences,
-// the time is that of the batch's own steps, so it depends on --order and --lengths.
+//
+// `lstm-video` is the recurrent model of Yang 2022 (section 5.5.2.3). Its step is charged the time
+// of a batch of videos of different lengths, whatever the device. If the training data are
+// sequences, the time is that of the batch's own steps, so it depends on --order and --lengths.
 // `lstm-video?steps=186` is a network like the others.
 //
 // A file with `nodes` is a network, one with `stages_s` a fitted charge.
@@ -70,7 +70,7 @@ struct Charge {
   double nonzeros_per_real = 1;  // charged feature nonzeros per real one: a batch of b samples is
                                  // charged b * 76 on average
   double labels_per_real = 1;
-  double lookups_per_real = 1;  // for click data; also scales rows of sharded tables and their messages
+  double lookups_per_real = 1;  // for click data; scales rows of sharded tables, too
   double parameter_ratio =
       1;  // charged parameters per real one: bytes of messages, work of vector operations
   std::optional<FittedCharge> fitted = {};  // then `model` is null
@@ -84,7 +84,7 @@ struct Charge {
 
 // Time of a batch of 32 clips: 4.5 ms for each step of its longest clip. The number of steps is
 // lognormal with median 230 and sigma 0.573, clamped to 35 to 1,776. So the mean is 1.219 s and the
-// standard deviation 0.75 s; figure 2.9b of RNA has 1.219 and 0.76. A pure function of its
+// standard deviation 0.75 s; figure 2.9b of Yang 2022 has 1.219 and 0.76. A pure function of its
 // arguments, so all algorithms of a seed get the same times.
 Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration);
 
@@ -92,7 +92,7 @@ Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration);
 // of `data`, for sparse data of nonzeros and labels. They use the totals of the whole training set,
 // also if this process has only a part of it. `real` is the model in the workers' replicas; with
 // sharded tables, the dense part.
-// //
+//
 // Errors: usage, for an unknown name (listing the known ones), a preset for the other kind of data,
 // a fitted charge without sharded tables, a network with them, or --charge-batch without a network.
 // Errors: data, for a file that is neither a network nor a fitted charge.

@@ -26,7 +26,6 @@ namespace hetsgd {
 // the result of a run that has ended by itself waits for the disk. Errors during the run are
 // warnings, since a later write may work; at the end they are errors. A stream gets only the last
 // write. Not thread-safe.
-
 class ResultFile {
  public:
   ResultFile(const TrainOptions& options, const ResultOptions& result);

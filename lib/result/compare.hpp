@@ -55,9 +55,9 @@ struct CompareOptions {
 struct RunTarget {
   double time_s = 0, first_crossing_s = 0;
   double samples = 0, updates = 0;
-  double evaluation = 0;    // number of the one that holds it; 0: the initial model
-  double resolution_s = 0;  // gap to the evaluation before, the error of time_s; NaN: none
-  bool uncertain = false;   // held at the end of a run that is too short to be sure
+  double evaluation = 0;       // number of the one that holds it; 0: the initial model
+  double resolution_s = 0;     // gap to the evaluation before, the error of time_s; NaN: none
+  bool uncertain = false;      // held at the end of a run that is too short to be sure
   bool misses_at_end = false;  // crossed, but the last evaluation misses the target
 };
 

@@ -5,8 +5,8 @@
 //   :::MLLOG {"namespace": "", "time_ms": 1700000000000, "event_type": "POINT_IN_TIME",
 //             "key": "seed", "value": 1, "metadata": {}}
 //
-//   submission_benchmark .. opt_base_learning_rate   what runs
-//   init_start, init_stop, run_start                 the first touch of the training data: what
+//   submission_benchmark .. opt_base_learning_rate   the configuration of the run
+//   init_start, init_stop, run_start                 the first reading of the training data: what
 //                                                    MLPerf does before it, hetsgd does not
 //   eval_start, eval_stop, eval_accuracy             per evaluation, the initial one too
 //   block_start, block_stop                          the training between two evaluations

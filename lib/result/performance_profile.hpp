@@ -37,10 +37,10 @@ struct MethodTimes {
 };
 
 struct MethodScore {
-  double score = 0, low = 0, high = 0;   // 95 % bootstrap interval, which holds the score
-  std::vector<double> median_s, ratios;  // by problem
-  std::size_t solved = 0;                // problems whose median is finite
-  std::size_t rank = 0;                  // 1: best; equal scores share the best of their ranks
+  double score = 0, low = 0, high = 0;      // 95 % bootstrap interval, which holds the score
+  std::vector<double> median_s, ratios;     // by problem
+  std::size_t solved = 0;                   // problems whose median is finite
+  std::size_t rank = 0;                     // 1: best; equal scores share the best of their ranks
   std::size_t rank_low = 0, rank_high = 0;  // 95 % bootstrap interval, which holds the rank
 };
 

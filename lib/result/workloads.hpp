@@ -11,8 +11,7 @@
 namespace hetsgd {
 
 struct Workload {
-  std::string
-      name;  // its setup or case in a sweep, else its own folder, else `about`
+  std::string name;   // its setup or case in a sweep, else its own folder, else `about`
   std::string about;  // the training data, and the differences to other workloads
   nlohmann::json facts = nlohmann::json::array();  // [["the network", "pcie3"], ...]
   std::vector<LoadedResult> results;

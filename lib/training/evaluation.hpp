@@ -1,7 +1,7 @@
 // Measuring a model on a test set, always off the training clock: on a GPU where the run has one,
 // else on all host cores.
 //
-// Rows are measured chunk by chunk, and a chunk's labels block by block, so the scores of a whole
+// Rows are measured chunk by chunk, and a chunk's labels block by block. So the scores of a whole
 // chunk or test set are never in memory at once. There are two exceptions. A model that ranks in
 // memory (Model::ranks_in_memory) keeps the scores of a chunk. Metrics of a single score (AUC) keep
 // one number per test row. On a GPU, in full precision on a device of its own, the next chunk is

@@ -15,7 +15,7 @@ using namespace rank_messages;  // NOLINT: the words of this file
 
 namespace {
 
-// The number of clients made so far. It gives each run its own kinds of messages, so a late message
+// The number of clients made so far. It gives each run its own kinds of messages. So a late message
 // of an earlier run, or an early one of the next, cannot be taken for another.
 std::atomic<int> clients_made{0};
 

@@ -1,7 +1,7 @@
 // The record of one run. It is plain data that training/ fills and result/ turns into JSON.
 //
 // The record has no lock of its own. Training fills it before and after the run. From the
-// construction of the referee to the end of the run it belongs to the referee, and all other code
+// construction of the referee to the end of the run it belongs to the referee. All other code then
 // reads or changes it under the referee's lock. It is written to the result file after every point,
 // and is then valid and complete up to there. Times in Seconds are of the training clock, doubles
 // named _s are wall-clock time of the host.

@@ -58,7 +58,7 @@ struct Progress {
 };
 
 // The hooks that a run calls. They may be called on any of its threads, and with the referee's lock
-// held where the record is passed, so they must not call back into the run.
+// held where the record is passed. So they must not call back into the run.
 struct TrainHooks {
   // Called after every evaluation and at the end, off the clock, to write the result. Its time is
   // record_s.

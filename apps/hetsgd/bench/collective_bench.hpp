@@ -65,12 +65,12 @@ struct BenchCollective {
 const std::vector<BenchCollective>& bench_collectives();
 const BenchCollective& bench_collective(const std::string& name);  // name: one of these (checked)
 
-// The operator of this name. all_reduce has sum (the cluster's own all_reduce), nccl, gpu-ring,
-// gpu-tree, gpu-mpi and gpu-host (its methods between GPUs), mpi (MPI_Allreduce itself), ring,
-// halving-doubling and tree (sums over messages), adasum, and adasum-linear (one tensor).
-// all_to_all has blocking (the cluster's own), scatter (all_to_all.hpp) and mpi (MPI_Alltoallv
-// itself). The other collectives have only the cluster's own operator. Errors: usage, opening with
-// `option` and listing the operators, nearest spelling first.
+// The operator of this name. all_reduce has sum (the cluster's own all_reduce), and its methods
+// between GPUs: nccl, gpu-ring, gpu-tree, gpu-mpi and gpu-host. It also has mpi (MPI_Allreduce
+// itself), the sums over messages ring, halving-doubling and tree, and adasum and adasum-linear
+// (one tensor). all_to_all has blocking (the cluster's own), scatter (all_to_all.hpp) and mpi
+// (MPI_Alltoallv itself). The other collectives have only the cluster's own operator. Errors:
+// usage, opening with `option` and listing the operators, nearest spelling first.
 const BenchOperator& find_bench_operator(const BenchCollective& collective,
                                          const std::string& option, const std::string& name);
 

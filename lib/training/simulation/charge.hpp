@@ -93,9 +93,10 @@ Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration);
 // also if this process has only a part of it. `real` is the model in the workers' replicas; with
 // sharded tables, the dense part.
 //
-// Errors: usage, for an unknown name (listing the known ones), a preset for the other kind of data,
-// a fitted charge without sharded tables, a network with them, or --charge-batch without a network.
-// Errors: data, for a file that is neither a network nor a fitted charge.
+// Errors: usage, for an unknown name (listing the known ones), or a preset for the other kind of
+// data. Also usage, for a fitted charge without sharded tables, a network with them, or
+// --charge-batch without a network. Errors: data, for a file that is neither a network nor a fitted
+// charge.
 Charge make_charge(const TrainOptions& options, const Dataset& data, const Model& real);
 // Whether --charge names a network, built in or in a file. Errors: those of reading the file.
 bool is_network_charge(const std::string& name_or_path);

@@ -69,8 +69,8 @@ bool is_there(const std::string& path) {
          ExitCode::data);
 }
 
-// Whether the temporary file has no writer any more. Either its writer is dead, or it runs on
-// another host and has not touched the file for long.
+// Whether the temporary file has no writer any more. Either its writer is dead, or that cannot be
+// seen from here and the file was not touched for long.
 bool is_left_behind(const fs::path& temporary) {
   const TemporaryWriter writer = writer_of(temporary.string());
   if (writer != TemporaryWriter::unknown) return writer == TemporaryWriter::dead;

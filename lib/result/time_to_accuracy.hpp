@@ -52,7 +52,7 @@ TimeToAccuracy time_to(const nlohmann::json& result, const Target& target);
 //   training    the run's own clock: neither loading nor measuring, on every cluster
 //   algoperf    training + making the measured models so far (AlgoPerf times prepare_for_eval and
 //               not the evaluation)
-//   mlperf      wall-clock time from the first reading of the training data to the evaluation's end,
+//   mlperf      wall-clock time from first reading the training data to the end of the evaluation,
 //               never paused. Initialisation follows the data, whose shape it needs, so it is
 //               inside, though MLPerf would forgive 30 minutes before the first touch
 //   dawnbench   load_s + init_s + training (DAWNBench's validation and checkpoints may stay out)

@@ -12,7 +12,7 @@ namespace hetsgd {
 template <class Decide>
 Referee::Decision Referee::Decisions::get(std::uint64_t k, int readers, Decide&& decide) {
   HETSGD_CHECK_GE(k, first_);
-  HETSGD_CHECK_LE(k, first_ + entries_.size());  // no call is skipped
+  HETSGD_CHECK_LE(k, first_ + entries_.size());  // calls come one by one
   if (k == first_ + entries_.size()) entries_.push_back(decide());
   Decision& entry = entries_[k - first_];
   ++entry.seen;

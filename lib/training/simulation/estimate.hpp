@@ -26,11 +26,11 @@ namespace hetsgd {
 // that arise before the run. Nothing is written. Errors: those of the run.
 //
 // On sim and threads the estimate comes from a trial, which is the same run with all its messages
-// and stragglers. It is cut to a few iterations, at most two mega-batches and at most kTrialLimit
-// of wall-clock time. It measures its models on part of the test rows. Its second half is extended
-// to the whole budget (or --max-time). So later changes in the run (a straggler that comes and
-// goes, batch sizes that move, a target that ends it) are not foreseen. A run that is no longer
-// than its trial is foreseen exactly.
+// and stragglers. It is cut to the two halves above, and to at most kTrialLimit of wall-clock time.
+// It measures its models on part of the test rows. Its second half is extended to the whole budget
+// (or --max-time). So later changes in the run (a straggler that comes and goes, batch sizes that
+// move, a target that ends it) are not foreseen. A run that is no longer than its trial is run
+// whole, so they are foreseen.
 //
 // With delays that are drawn anew in every iteration, train_s is within a factor of 1.5 of a
 // simulated run (estimate_test). host_s assumes a host as busy as now. Where workers are processes

@@ -310,7 +310,7 @@ Benchmark read_benchmark(const SweepSpec& spec, const std::string& folder) {
   return reader.finish();
 }
 
-// The standing as a table and as a document.
+// --- the standing as a table and as a document ---------------------------------------------------
 
 json standing_json(const Benchmark& benchmark) {
   json document = {{"schema_version", "1.0"},

@@ -31,7 +31,6 @@ namespace hetsgd {
 
 // An Interruption tells work outside of the cluster that the run is to end, by a signal or the time
 // limit. Set-up and measurement ask it, because with a large model or large data they take long.
-
 class Interruption {
  public:
   // Asks the run to end, from any thread. The first reason counts.

@@ -39,7 +39,6 @@ nlohmann::json plan_of_run(const RunSpec& spec);
 
 // The input of the estimate by arithmetic alone: memory and the work of a step
 // (Training::estimate).
-
 struct EstimatedRun {
   const Plan& plan;
   const Algorithm& algorithm;

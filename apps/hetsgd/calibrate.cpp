@@ -29,13 +29,13 @@
 namespace hetsgd {
 namespace {
 
-constexpr std::size_t kBatches = 8;  // distinct batches to cycle through
+constexpr std::size_t kBatches = 8;  // distinct batches, used in turn
 constexpr float kLearningRate = 1e-3F;
 constexpr const char* kDefaultModel = "mlp";
-constexpr double kLeastShare = 0.1;  // of a measured time, whatever the fitted rates leave of it
+constexpr double kLeastShare = 0.1;  // smallest share of a measured time that is left to the rows
 
-// Data sets whose steps spend their time in different places: few labels (sparse layer), many
-// labels (dense product, and weights that leave the caches), long rows.
+// Data sets whose steps spend their time in different parts: few labels (sparse layer), many labels
+// (dense product, and weights larger than the caches), long rows.
 std::vector<GeneratorOptions> shapes(std::uint64_t rows) {
   const auto shape = [rows](const char* name, Index features, Index labels, double nonzeros) {
     GeneratorOptions options;
@@ -109,8 +109,8 @@ CalibrationPoint measure(const CalibrationTarget& target, const DatasetPtr& data
   return point;
 }
 
-// The link between a GPU's memory and the host's, by copies from the host's: of a number, which
-// takes its latency, and of many.
+// Measures the link between host and GPU memory by copies from the host. The copy of one number
+// takes the latency, and that of many gives the bandwidth.
 void measure_link(BasicDevice<float>& device, DeviceProfile& profile) {
   constexpr std::size_t kNumbers = std::size_t{16} << 20;
   constexpr double kShortest_s = 1e-9;
@@ -130,9 +130,9 @@ void measure_link(BasicDevice<float>& device, DeviceProfile& profile) {
   profile.host_link_bytes_per_s = bytes / std::max(time_s, kShortest_s);
 }
 
-// Bytes per second of rows of D = 16 numbers at random places of a table that no cache holds, read
-// by the kernels of sharded tables; nothing for a device that has none. That the rows are written
-// down one after the other is charged at the profile's bandwidth, and is not part of it.
+// Bytes per second at which the kernels of sharded tables read rows of D = 16 elements at random
+// places of a table larger than the caches. Empty for a device without these kernels. Writing the
+// rows contiguously is charged at the profile's bandwidth, so it is subtracted.
 std::optional<double> gather_rate(const CalibrationTarget& target, const DeviceProfile& profile,
                                   Seconds point_time) {
   constexpr std::size_t kNumbers = 16, kTableRows = std::size_t{1} << 22, kRows = 1 << 16;
@@ -148,7 +148,7 @@ std::optional<double> gather_rate(const CalibrationTarget& target, const DeviceP
   const double taken_s = median_time(point_time, [&] {
     device.synchronize();
     const Seconds start = target.now();
-    tables->gather(shard, kRows, rows.data(), out.data());  // a GPU gets the places with the call
+    tables->gather(shard, kRows, rows.data(), out.data());  // also sends the places to a GPU
     device.synchronize();
     return (target.now() - start).count();
   });
@@ -157,15 +157,15 @@ std::optional<double> gather_rate(const CalibrationTarget& target, const DeviceP
   return row_bytes / std::max(taken_s - profile.seconds(rest).count(), kLeastShare * taken_s);
 }
 
-// Of the device's memory, and of the host's, which one of its cores reads where the device is a
-// GPU.
+// Measures gathers from the device's memory, and from host memory. If the device is a GPU, one host
+// core reads the latter.
 void measure_gathers(const CalibrationTarget& target, DeviceProfile& profile, Seconds point_time) {
   profile.gather_bytes_per_s = gather_rate(target, profile, point_time);
   if (!target.device->stages_copies()) {
     profile.host_gather_bytes_per_s = profile.gather_bytes_per_s;
     return;
   }
-  DeviceProfile host;  // free of charge but for the rows
+  DeviceProfile host;  // only the rows cost time
   host.operations_per_s = host.bytes_per_s = kUnlimitedPerSecond;
   profile.host_gather_bytes_per_s = gather_rate(make_target("cpu:1"), host, point_time);
 }
@@ -221,7 +221,7 @@ class Calibrate final : public Command {
            "hetsgd models lists what each reads");
   }
 
-  // points_of(hidden, batch_size) for all combinations of the options.
+  // Calls points_of(hidden, batch_size) for all combinations of the options.
   template <class PointsOf>
   void for_each_size(const std::string& what, PointsOf points_of) const {
     for (const std::uint64_t hidden : hidden_) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kClickRate = -1e-3F;
 
-// One row after the other; every field has a single category, since no table is read here.
+// Data in the shape of Criteo's. Every field has a single category, since no table is read here.
 DatasetPtr criteo_shaped(std::size_t rows) {
   constexpr Index kDense = 13, kFields = 26;
   DatasetBuilder builder;
@@ -81,7 +81,7 @@ std::vector<CalibrationPoint> click_points(const CalibrationTarget& target,
 
   std::vector<double> forward_s, backward_s, update_s;
   const auto end = HostClock::now() + std::chrono::duration_cast<HostClock::duration>(point_time);
-  // The first step makes the buffers, off the clock.
+  // The first step allocates the buffers and is not timed.
   for (bool warm = false; HostClock::now() < end || forward_s.size() < kFewestCalibrationTimes;
        warm = true) {
     device.synchronize();

@@ -108,7 +108,7 @@ class CalibrateNetwork final : public Command {
 
   std::string cluster_ = default_cluster(/*is_virtual=*/false);
   std::optional<int> wanted_workers_;
-  int workers_ = 0;  // what comes of it
+  int workers_ = 0;  // the resolved number
   std::string sizes_ = "64,4K,64K,1M,4M,16M";
   Seconds point_time_{0.2};
   std::string name_;

@@ -1,4 +1,4 @@
-// What both calibrations share: what they show and what they say of the machine.
+// The common parts of both calibrations: timing, messages, and the description of the machine.
 #pragma once
 
 #include <cstddef>
@@ -15,47 +15,47 @@
 
 namespace hetsgd {
 
-// Calls `once`, which returns seconds, until `point_time` is over, but kFewestCalibrationTimes times at
-// least, and returns the median.
+// Calls `once`, which returns seconds, until `point_time` is over and at least
+// kFewestCalibrationTimes times. Returns the median.
 double median_time(Seconds point_time, const std::function<double()>& once);
-// Errors of a fit: "12 points, error 1.2 % in the median, 3.4 % at most".
+// The text of a fit's errors: "12 points, error 1.2 % in the median, 3.4 % at most".
 std::string fit_errors(std::size_t points, double median_error, double max_error);
-// The processor that environment_json() names.
+// The processor in environment_json().
 std::string processor_of(const nlohmann::json& environment);
 
-// What `hetsgd calibrate` measures on, and the steps to whose times it fits a profile.
+// --- the device that is measured, and the steps to whose times a profile is fitted ---------------
 
-inline constexpr std::size_t kFewestCalibrationTimes = 5;  // per point, whatever --point-time says
+inline constexpr std::size_t kFewestCalibrationTimes = 5;  // per point, even beyond --point-time
 
-// What is measured on.
+// The device that is measured.
 struct CalibrationTarget {
   std::unique_ptr<BasicDevice<float>> device;
   std::string hardware;  // "NVIDIA H200"
   double memory_bytes = 0;
-  bool own_core = false;  // all work is done by the calling thread
-  // Steps between two readings of the clock. A GPU gets several, as in training: it is given the
-  // next step while it works on this one.
+  bool own_core = false;  // the calling thread does all work
+  // Steps between two readings of the clock. A GPU gets several, because in training it receives
+  // the next step while it works on the current one.
   std::size_t group = 1;
 
-  // The clock for steps. One core: the thread's own CPU time, which other processes cannot stretch;
-  // more cores: the clock.
+  // The clock for steps. With one core it is the thread's CPU time, which other processes cannot
+  // lengthen; otherwise it is the wall clock.
   Seconds now() const;
 };
 
 struct CalibrationPoint {
-  std::string data;  // or the model and its pass
+  std::string data;  // name of the data, or of the model and its pass
   std::size_t hidden = 0, batch_size = 0, steps = 0;
   CalibrationSample sample;
 };
 
-// Errors: data, a model for which this machine has no memory left.
+// Checks the free memory for a model. Errors: data, if the model does not fit.
 void require_room(const Layout& layout, std::size_t hidden);
 
-// The forward pass, the backward pass and the update of a click model with two hidden layers of so
-// many units each, on rows of Criteo's shape (13 dense columns, 26 fields) whose embeddings
-// somebody else has looked up: three points with their median times, as sharded tables have these
-// as stages of their own. The update moves bytes and hardly computes: it tells their rate from that
-// of operations. model: one that reads fields.
+// Times the passes of a click model with two hidden layers of `hidden` units each, on rows of
+// Criteo's shape (13 dense columns, 26 fields). The embeddings are given. It returns three points
+// with median times: forward pass, backward pass and update, which are separate stages with sharded
+// tables. The update mainly moves bytes, so it separates the rate of bytes from that of operations.
+// `model` must read fields.
 std::vector<CalibrationPoint> click_points(const CalibrationTarget& target,
                                            const RegisteredModel& model, std::size_t hidden,
                                            std::size_t batch_size, Seconds point_time);

@@ -1,5 +1,5 @@
-// hetsgd algorithms [NAME], hetsgd models [NAME], hetsgd stragglers [NAME]: the table, or one of
-// them in detail, from the declarations.
+// hetsgd algorithms [NAME], hetsgd models [NAME], hetsgd stragglers [NAME]: the table of all, or
+// one entry in detail, from the declarations.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -20,12 +20,12 @@ using Json = nlohmann::json;
 // An algorithm, a model or a kind of straggler, with its options as declared.
 struct Described {
   std::string name, title, idea;
-  Row columns;  // of the text table
-  // The last column of the Markdown table but the options: heading, text.
+  Row columns;  // columns of the text table
+  // The heading and text of the Markdown table's last column before the options.
   std::pair<std::string, std::string> origin;
   bool keys = false;            // the options are keys of one text
-  Row facts;                    // before the options; kept: all of the JSON but the options
-  std::shared_ptr<void> owner;  // of the options' variables
+  Row facts;                    // shown before the options; the kept cells are the JSON
+  std::shared_ptr<void> owner;  // owns the options' variables
   OptionSet set;
 };
 
@@ -155,7 +155,7 @@ std::string markdown_row(const std::vector<std::string>& cells) {
 
 std::string code(const std::string& text) { return text.empty() ? "" : "`" + text + "`"; }
 
-// "--batch-size", or "min" where options are keys.
+// "--batch-size", or "min" if options are keys.
 std::string spelling(const Described& one, const Option& option) {
   return one.keys ? option.name : option.flag();
 }
@@ -220,13 +220,13 @@ std::string markdown_table(const std::vector<Described>& all) {
   return text;
 }
 
-// The command over one registry: all of it, and the entry of a name.
+// The command for one registry, which shows all entries or the one of a name.
 template <class Registered>
 class Catalogue final : public Command {
  public:
   using All = const std::vector<Registered>& (*)();
   using Find = const Registered& (*)(const std::string& name, const std::string& where);
-  // plugins: shared libraries can have more of them.
+  // `plugins`: whether shared libraries can add entries.
   Catalogue(std::string name, std::string summary, const std::string& example, All all, Find find,
             bool plugins)
       : info_{.name = name,

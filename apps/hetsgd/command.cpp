@@ -24,7 +24,7 @@ std::string flag_names(const Option& option) {
   return names;
 }
 
-// One CLI11 option per declared option; the texts stay texts, OptionSet parses them.
+// Declares one CLI11 option per option. The values stay texts, which OptionSet parses.
 void bind(CLI::App& app, const OptionSet& set) {
   app.set_help_flag("");
   app.allow_extras();
@@ -42,7 +42,7 @@ void bind(CLI::App& app, const OptionSet& set) {
 
 bool looks_like_flag(const std::string& text) { return text.size() > 2 && text.starts_with("--"); }
 
-// Hands what CLI11 found to the options.
+// Passes the values that CLI11 found to the options.
 void take(const CLI::App& app, OptionSet& set) {
   for (const Option& option : set.options()) {
     const CLI::Option* const found = app.get_option(option.flag());
@@ -56,12 +56,12 @@ void take(const CLI::App& app, OptionSet& set) {
   }
 }
 
-// --lr for --learning-rate, --wd for --weight-decay: the initials of the words, as other tools
-// abbreviate; "": of none.
+// The flag whose initials were given, as other tools abbreviate: --learning-rate for --lr,
+// --weight-decay for --wd. "" if there is none.
 std::string by_initials(const std::string& flag, const std::vector<std::string>& known) {
   for (const std::string& each : known) {
     std::string initials = "--";
-    const std::string_view words = std::string_view(each).substr(2);  // whose parts split() returns
+    const std::string_view words = std::string_view(each).substr(2);  // split() returns views
     for (const std::string_view word : split(words, '-')) initials += word.front();
     if (initials == flag) return each;
   }
@@ -82,7 +82,7 @@ Error unknown_option(const Command& command, const OptionSet& set, const std::st
                        : fmt::format("hetsgd {} --help lists the options", command.info().name));
 }
 
-// How many operands there must be at least, and may be at most, by CommandInfo::operands.
+// The least and the largest number of operands, by CommandInfo::operands.
 std::pair<std::size_t, std::size_t> operand_counts(const std::string& operands) {
   if (operands.empty()) return {0, 0};
   const std::size_t words = split(operands, ' ').size();
@@ -102,7 +102,7 @@ void check_operands(const CommandInfo& info, const std::vector<std::string>& ope
   }
 }
 
-// CLI11 wants its arguments in reverse.
+// Parses arguments in reverse order, as CLI11 expects them.
 void parse_reversed(CLI::App& app, std::vector<std::string> arguments) {
   std::reverse(arguments.begin(), arguments.end());
   app.parse(std::move(arguments));
@@ -117,7 +117,8 @@ std::optional<HelpExtent> wanted_help(const std::vector<std::string>& arguments)
   return std::nullopt;
 }
 
-// Whoever asks for help may have mistyped the rest: then it is help for what stands so far.
+// Prints the help of a command. If the other arguments are wrong, it is the help for those that
+// were read so far.
 void print_help(const Command& command, OptionSet& set, const std::vector<std::string>& arguments,
                 HelpExtent extent) {
   try {
@@ -211,7 +212,7 @@ bool is_on(const OptionSet& set, const char* name) {
   return option != nullptr && option->to_json() == true;
 }
 
-// Under MPI the files are those that rank 0 sees, and its word is that of all.
+// Checks the files. Under MPI rank 0 checks the files that it sees, and all ranks take its verdict.
 void check_files(const Command& command, const OptionSet& set,
                  const std::vector<std::string>& operands) {
   if (is_on(set, "print_config") || is_on(set, "dry_run")) return;
@@ -258,7 +259,7 @@ int run_command(Command& command, const std::vector<std::string>& arguments) {
   try {
     return run_alone(command, arguments);
   } catch (...) {
-    // All come here, with the same error or with one of their own.
+    // All processes arrive here, with the same error or with different ones.
     if (command.runs_together()) launched_processes().agree([] { throw; });
     throw;
   }

@@ -1,4 +1,5 @@
-// A subcommand: its name, its options, and what it does. One file per subcommand, which registers it.
+// The interface of a subcommand: its name, its options, and its action. Each subcommand has a file
+// of its own, which registers it.
 #pragma once
 
 #include <functional>
@@ -15,13 +16,13 @@ namespace hetsgd {
 struct CommandInfo {
   std::string name;                        // as typed: "train", "data info"
   std::string summary;                     // one line, lower case, no full stop
-  std::vector<std::string> examples = {};  // what --help opens with
-  // What follows without a flag: a word for each operand, in brackets if it may be missing, with dots
-  // if there may be several: "FILE...", "[NAME]", "FROM TO".
+  std::vector<std::string> examples = {};  // the first part of --help
+  // The operands, which are arguments without a flag. Each is a word, in brackets if it may be
+  // missing, with dots if there may be several: "FILE...", "[NAME]", "FROM TO".
   std::string operands = "";
 };
 
-// What people do with a command: the headings of hetsgd --help, in this order.
+// The purposes of commands, which are the headings of hetsgd --help, in this order.
 enum class CommandGroup { run, results, data, catalogues, machines, program };
 std::string_view to_string(CommandGroup group);
 
@@ -34,23 +35,23 @@ class Command {
     static_cast<void>(arguments);
   }
   virtual void declare(OptionSet& set) { static_cast<void>(set); }
-  // A hint about a flag that this command does not have; "": none.
+  // A hint about a flag that this command does not have; "" if there is none.
   virtual std::string about_unknown(const std::string& flag) const {
     static_cast<void>(flag);
     return "";
   }
-  // Several processes run it together: rank 0 speaks for all, and an error of one is an error of
-  // all.
+  // Whether several processes run the command together. Then rank 0 prints for all, and an error of
+  // one is an error of all.
   virtual bool runs_together() const { return false; }
-  // After the flags: what else sets options (configuration file, environment).
+  // Called after the flags were read. Sets options from other sources (configuration file,
+  // environment).
   virtual void settle(OptionSet& set) { static_cast<void>(set); }
-  // Several processes run it together: how long they wait for each other at the start, and for a
-  // heartbeat later.
+  // The time for which processes wait for each other at the start, and later for a heartbeat.
   virtual Seconds peer_timeout() const { return kPeerTimeout; }
-  // The files that operands name: each is read, unless a command says otherwise. Those of the
+  // Adds the files that operands name, as files to read unless a command overrides this. Files of
   // options are known from their declarations.
   virtual void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const;
-  // When `set` is settled and the files are checked. Returns the exit code.
+  // Runs the command when `set` is settled and the files are checked. Returns the exit code.
   virtual int run(OptionSet& set, const std::vector<std::string>& operands) = 0;
 
   CommandGroup group() const { return group_; }
@@ -64,8 +65,8 @@ using Commands = std::vector<std::unique_ptr<Command>>;
 
 // In a subcommand's own file, after its class:
 //   const bool train_registered = register_command<Train>(CommandGroup::run, 1);
-// `place` orders the commands of a group; what follows goes to the constructor. The first form is for
-// several commands that are made alike.
+// `place` orders the commands of a group, and further arguments go to the constructor.
+// register_commands() is for several commands of one class.
 bool register_commands(CommandGroup group, int place, std::function<Commands()> make);
 template <class T, class... Arguments>
 bool register_command(CommandGroup group, int place, Arguments... arguments) {
@@ -83,15 +84,15 @@ Commands all_commands();
 // nearest spelling.
 std::vector<std::string> parse_arguments(const Command& command, OptionSet& set,
                                          const std::vector<std::string>& arguments);
-// For look_ahead: the flags of `set` and nothing else; whatever is unknown or wrong is passed over.
+// For look_ahead(): reads only the flags of `set`, and ignores unknown or wrong arguments.
 void scan_arguments(OptionSet& set, const std::vector<std::string>& arguments);
 
-// The whole life of one subcommand: --help, or parse, check the files and run. The options that
-// files depend on mean the same for all: overwrite, resume, and print_config or dry_run, which
-// write nothing.
+// Carries out one subcommand: prints --help, or parses, checks the files and runs. Some options
+// mean the same for all commands: overwrite, resume, and print_config or dry_run, which write
+// nothing.
 int run_command(Command& command, const std::vector<std::string>& arguments);
 
-// The spelling of an option's letter, "-o"; the same letter means the same everywhere. "": none.
+// The short form of an option, such as "-o", which is the same for all commands; "" if it has none.
 std::string letter_of(const Option& option);
 
 }  // namespace hetsgd

@@ -65,7 +65,8 @@ class Compare final : public Command {
       options.targets.push_back(parse_target(text, "--target"));
     }
     std::vector<Workload> workloads = workloads_of(read_result_inputs(operands).results);
-    // What came before is the measure of what comes after, also where it missed the target.
+    // With --fail-if-slower the first results are the reference for the later ones, even if they
+    // missed the target.
     options.first_is_reference = fail_if_slower_.has_value();
     compare_workloads(workloads, options);
     print(workloads);
@@ -77,8 +78,8 @@ class Compare final : public Command {
   }
 
  private:
-  // Setups of a sweep are machines or workloads, of which each has a table of its own. Results that
-  // no sweep has named are compared as they were given, with a warning where their workloads differ.
+  // Setups of a sweep are machines or workloads, and each has its own table. Results outside of
+  // sweeps are compared as given, with a warning if their workloads differ.
   static std::vector<Workload> workloads_of(std::vector<LoadedResult> results) {
     if (results.empty()) throw usage_error("compare: found no result files, expected at least one");
     const bool setups = std::any_of(results.begin(), results.end(), [&](const LoadedResult& each) {
@@ -111,7 +112,7 @@ class Compare final : public Command {
                            format == TableFormat::markdown ? "\n" : ""));
   }
 
-  // One comparison is the document itself.
+  // A single comparison is the whole document; several are a list.
   static nlohmann::json document_of(const std::vector<Workload>& workloads) {
     nlohmann::json all = nlohmann::json::array();
     for (const Workload& workload : workloads) {

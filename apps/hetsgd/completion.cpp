@@ -15,7 +15,7 @@
 namespace hetsgd {
 namespace {
 
-// What can follow a command's name, and what can follow its flags.
+// The words that can follow a command's name, and those that can follow its flags.
 struct Words {
   std::set<std::string> flags;
   std::map<std::string, std::string> values;  // flag -> choices, separated by blanks
@@ -111,7 +111,7 @@ class Completion final : public Command {
     if (operands[0] != "bash" && operands[0] != "zsh") {
       throw usage_error("completion: found {}, expected bash or zsh", quote(operands[0]));
     }
-    // zsh runs bash's completions by itself.
+    // zsh can run bash completions.
     if (operands[0] == "zsh") {
       fmt::print(
           "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n");

@@ -87,7 +87,8 @@ void add_ceilings(const ClickCeilings& ceilings, Row& facts) {
   }
 }
 
-// The table leaves out what says nothing of fields, images and sequences; the JSON has it always.
+// The facts of a data set. The table leaves out facts that do not apply to its kind (fields,
+// images, sequences); the JSON has all.
 Row facts_of(const DatasetSummary& s, const LoadReport& report) {
   const bool sparse = s.fields.empty() && s.images.size() == 0 && s.frame_numbers == 0;
   const std::string hash = fmt::format("xxh3:{:016x}", s.content_hash);

@@ -1,4 +1,4 @@
-// What `hetsgd data info` prints.
+// The output of `hetsgd data info`.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace hetsgd {
 
-// `ceilings`: of synthetic click data.
+// `ceilings` are set for synthetic click data.
 void print_summary(const DatasetSummary& summary, const LoadReport& report,
                    const std::optional<ClickCeilings>& ceilings, const Printer& printer);
 

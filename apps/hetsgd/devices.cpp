@@ -1,4 +1,5 @@
-// hetsgd devices: what workers can run on here, and what the simulated clock can charge.
+// hetsgd devices: the devices of this machine for workers, and the profiles that the simulated
+// clock can charge.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,7 +68,7 @@ std::string clock_text(const CudaClock& clock) {
   return fmt::format("{} of {} MHz", number(clock.now_mhz), number(clock.most_mhz));
 }
 
-// A cross where a GPU reaches another one's memory without the host.
+// A table with a cross where a GPU reaches another one's memory without the host.
 std::string peer_text(const CudaPlatform& platform, const std::vector<CudaGpuDetails>& details) {
   std::vector<Row> rows;
   for (std::size_t i = 0; i < details.size(); ++i) {
@@ -173,7 +174,7 @@ json find_builtin(const std::string& name) {
          hint.empty() ? "hetsgd devices lists them" : hint);
 }
 
-// Its numbers, whose units end the names, and where they come from.
+// The values of a profile or network, whose units end their names, and their source.
 std::string profile_text(const json& builtin) {
   std::string text = fmt::format("{}\n\n", builtin["name"].get<std::string>());
   for (const auto& [key, value] : builtin.items()) {

@@ -1,4 +1,5 @@
-// hetsgd doctor: is this machine fit for measurements? Each check prints what it saw.
+// hetsgd doctor checks whether this machine is fit for measurements. Each check prints its
+// observation.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -39,9 +40,9 @@ struct Check {
   std::string text;
 };
 
-// mpirun hetsgd doctor: where the ranks are and what carries their messages. The MPI library, and
-// every rank with its host, its cores and the device that --devices gives it; nothing where no
-// launcher started this process. Collective. Errors: usage, device (as train's).
+// mpirun hetsgd doctor: the MPI library, and every rank with its host, its cores and the device
+// that --devices gives it. Empty if no launcher started this process. Collective. Errors: usage,
+// device (as in train).
 std::vector<Check> check_ranks(const std::vector<std::string>& devices) {
   if (!launched()) return {};
   const std::string name = default_cluster(/*is_virtual=*/false);
@@ -94,7 +95,7 @@ Check check_memory() {
           fmt::format("{}, {} free", format_bytes(total), format_bytes(free))};
 }
 
-// The smallest step that the clock of the cluster `threads` makes, and what reading it costs.
+// The resolution of the clock of the cluster `threads`, and the cost of reading it.
 Check check_clock() {
   using Clock = std::chrono::steady_clock;
   constexpr int kReads = 100000;
@@ -132,7 +133,8 @@ Check check_cache() {
           fmt::format("{}, {} free", folder, format_bytes(static_cast<double>(space.available)))};
 }
 
-// The seconds of the fastest of five dense products of n x n; `right`: what came out.
+// The time of the fastest of five dense products of n x n. Sets `right` to whether the result is
+// correct.
 Seconds time_product(Device& device, std::size_t n, bool& right) {
   Buffer a(device, n * n), b(device, n * n), c(device, n * n);
   device.fill(n * n, 1.0F, a.data());
@@ -153,8 +155,8 @@ Seconds time_product(Device& device, std::size_t n, bool& right) {
   return best;
 }
 
-// A dense product, of a size that keeps a GPU busy for long enough to tell how fast it is: the
-// device works, and how fast.
+// Checks that the device works, and measures its speed by a dense product that is large enough to
+// keep a GPU busy.
 Check check_device(const std::string& name, Device& device) {
   std::size_t n = 512;
   bool right = false;
@@ -169,7 +171,7 @@ Check check_device(const std::string& name, Device& device) {
                       right ? "right" : "wrong", operations / time.count() / 1e9)};
 }
 
-// A GPU that does not clock as high as it could measures other times than it could.
+// The current and the highest clock. A GPU below its highest clock gives longer times.
 std::string clock_text(const CudaGpuDetails& details) {
   if (details.sm.now_mhz <= 0) return "";
   return fmt::format("; SM clock {:.0f} of {:.0f} MHz", details.sm.now_mhz, details.sm.most_mhz);
@@ -197,7 +199,7 @@ Check check_library(const CudaLibrary& library) {
           fmt::format("not found, for {}: {}", library.purpose, library.problem)};
 }
 
-// Each GPU, and what they need; where there is none, why.
+// Checks each GPU and its requirements. Without a GPU it tells the reason.
 std::vector<Check> check_gpus() {
   const CudaPlatform platform = cuda_platform();
   if (platform.gpus.empty()) return {{"gpus", Verdict::ok, "none: " + platform.problem}};
@@ -249,7 +251,7 @@ class Doctor final : public Command {
     const ExitCode code = broken == checks.end() ? ExitCode::ok : ExitCode::device;
     ProcessGroup& processes = launched_processes();
     if (processes.is_root()) print(checks);
-    // Rank 0 has printed its own; what is broken elsewhere is an error.
+    // Rank 0 has printed its own checks. A failed check on another rank is an error.
     return processes.agree([&] {
       if (code != ExitCode::ok && !processes.is_root()) {
         throw device_error("{}: {}", broken->name, broken->text);

@@ -18,7 +18,8 @@ std::string row(const std::string& left, const std::string& right) {
   return fmt::format("{:<{}}{}\n", left, kLeft, text);
 }
 
-// What an option means: help, unit, symbol, range, default, and what it acts with.
+// The explanation of an option: help, unit, symbol, range, default, and the conditions under which
+// it has an effect.
 std::string explained(const Option& option) {
   std::string text = option.help;
   if (!option.unit.empty()) text += fmt::format(" [{}]", option.unit);
@@ -35,7 +36,8 @@ std::string explained(const Option& option) {
 
 constexpr const char* kFirstOptions = "First of all";
 
-// One heading with its options. Those that lack what they need stand in one line per need.
+// One heading with its options. Options whose condition is not met are listed by name, one line per
+// condition.
 std::string group_help(const std::string& heading, const std::vector<const Option*>& options,
                        const OptionSet& set, HelpExtent extent) {
   std::string text;

@@ -1,5 +1,5 @@
-// hetsgd: finds the subcommand, and turns what goes wrong into a message and an exit code. The only
-// try/catch.
+// hetsgd finds the subcommand, and turns errors into a message and an exit code. The only try/catch
+// is here.
 #include <fmt/format.h>
 
 #include <CLI/Error.hpp>
@@ -37,8 +37,8 @@ int print_version(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-// Names have one word or two ("data info"): how many of the arguments are the name of `command`; 0:
-// none.
+// The number of arguments that are the name of `command`, which has one word or two ("data info");
+// 0 if they are another name.
 std::size_t words_matched(const Command& command, const std::vector<std::string>& arguments) {
   const std::string name = command.info().name;
   const auto words = split(name, ' ');
@@ -78,7 +78,7 @@ int dispatch(const std::vector<std::string>& arguments) {
       return 0;
     }
   }
-  // `calibrate network` is no operand of `calibrate`.
+  // The longest name wins, so that `network` in `calibrate network` is no operand of `calibrate`.
   const auto words = [&](const auto& command) { return words_matched(*command, arguments); };
   const auto best = std::ranges::max_element(commands, {}, words);
   if (words(*best) == 0) throw unknown_command(commands, arguments);
@@ -86,7 +86,7 @@ int dispatch(const std::vector<std::string>& arguments) {
       **best, {arguments.begin() + static_cast<std::ptrdiff_t>(words(*best)), arguments.end()});
 }
 
-// Data that did not reach stdout is an error too: a full disk behind `> file`, say.
+// Output that did not reach stdout is an error, for example if the disk behind `> file` is full.
 int flushed(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   throw runtime_failure("stdout: cannot write the output");
@@ -94,13 +94,13 @@ int flushed(int code) {
 
 int report(const std::string& message, const std::string& hint, ExitCode code) {
   const ProcessGroup* const processes = joined_processes();
-  if (processes && processes->root_is_lost()) start_log(detect_terminal());  // nobody else says it
+  if (processes && processes->root_is_lost()) start_log(detect_terminal());  // no rank reports
   show_status("");
   log(LogLevel::error, hint.empty() ? message : message + "\nhint: " + hint);
   return static_cast<int>(code);
 }
 
-// A plugin's code fails in the same ways as our own.
+// The owner of a bug: hetsgd, or one of the loaded plugins, whose code fails in the same ways.
 std::string whose_bug() {
   std::string names;
   for (const Plugin& plugin : loaded_plugins()) names += plugin.name + ", ";
@@ -109,7 +109,8 @@ std::string whose_bug() {
              : "this is a bug in a plugin (" + names.substr(0, names.size() - 2) + ") or in hetsgd";
 }
 
-// A file that was kept under another name is not where the next program looks for it.
+// Reports files that were kept under another name as an error, because the next program does not
+// find them.
 int kept(int code) {
   const auto elsewhere = kept_elsewhere();
   for (const auto& [asked, found] : elsewhere) {
@@ -130,7 +131,7 @@ int run(const std::vector<std::string>& arguments) {
   } catch (const std::bad_alloc&) {
     return report("out of memory", "a smaller --batch-size, --hidden or --workers needs less",
                   ExitCode::runtime);
-  } catch (const std::filesystem::filesystem_error& error) {  // the world's doing: a name, a link
+  } catch (const std::filesystem::filesystem_error& error) {  // a bad name or link
     return report(fmt::format("{}: {}", quote(error.path1().string()), error.code().message()),
                   "give another path", ExitCode::runtime);
   } catch (const std::exception& error) {
@@ -144,7 +145,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace hetsgd
 
 int main(int count, char** values) {
-  // A write beyond the limit on the size of files fails then, as on a full disk.
+  // With the signal ignored, a write beyond the limit of file sizes fails like one to a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   const int code = hetsgd::kept(hetsgd::run({values + 1, values + count}));
   hetsgd::ProcessGroup* const processes = hetsgd::joined_processes();

@@ -1,5 +1,4 @@
-// hetsgd memory NETWORK...: plans of a training step's memory, by policy, and what they cost in
-// time.
+// hetsgd memory NETWORK...: plans of a training step's memory by policy, and their cost in time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -157,7 +156,8 @@ class Memory final : public Command {
     return static_cast<std::uint64_t>(kNumberBytes * graph.parameters() * (2 + optimizer_buffers_));
   }
 
-  // What --memory leaves to the plan; of `minimum` none, each policy has its own.
+  // The memory that --memory leaves to the plan. It is unlimited for `minimum`, which each policy
+  // determines itself.
   std::uint64_t capacity(const Graph& graph) const {
     if (memory_ == "minimum") return kMemoryRoom;
     if (memory_ != "device") return parse_bytes("--memory", memory_);

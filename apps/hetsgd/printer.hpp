@@ -1,5 +1,5 @@
-// How a command shows what it has found: rows of cells, from which the table for people and the JSON
-// for programs are made, and the options that say which of the two, and where to.
+// The output of a command. Rows of cells give both the table for people and the JSON for programs.
+// Options choose between the two, and the destination.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,8 +17,8 @@
 
 namespace hetsgd {
 
-// A row of a table, which is an object of JSON, too. A cell is shown under a heading, kept under a
-// key, or both.
+// A row of a table, and an object of JSON. A cell is shown in the table under a heading, kept in
+// the JSON under a key, or both.
 class Row {
  public:
   Row& show(std::string heading, std::string text) {
@@ -29,7 +29,8 @@ class Row {
     kept_[key] = std::move(value);
     return *this;
   }
-  // One value for both. The table shows a number times `scale`, and "-" for none, which is null.
+  // One value for both. The table shows a number multiplied by `scale`. A missing value is "-" in
+  // the table and null in the JSON.
   template <class T>
   Row& both(const std::string& heading, const std::string& key, const T& value,
             std::string_view format = "{}", double scale = 1) {
@@ -56,36 +57,36 @@ class Row {
   nlohmann::json kept_ = nlohmann::json::object();
 };
 
-// At least one row; all of them show the same headings.
+// The table of at least one row. All rows show the same headings.
 Table table_of(const std::vector<Row>& rows);
 nlohmann::json json_of(const std::vector<Row>& rows);
-// The cells of one row below each other, as properties and their values.
+// The cells of one row as a table of properties and their values.
 Table property_table(const Row& row);
 
-// To stdout, in lines; text that is no UTF-8 is escaped.
+// Prints JSON to stdout, broken into lines. Text that is not UTF-8 is escaped.
 void print_json(nlohmann::json document);
-// Into the log: what a person should see beside the data.
+// Writes a table into the log, for people to see beside the data on stdout.
 void log_table(const Table& table);
 // Writes to `output` and, unless that is stdout, says so: "profile: here.json".
 void write_noted(const std::string& output, std::string_view text, std::string_view what);
 
 enum class PrintFormat { text, markdown, latex, csv, json };
 
-// How and where a command prints, by its options.
+// The format and destination of a command's output, with their options.
 class Printer {
  public:
-  // --format, one of these; the first one is the default.
+  // Declares --format with these choices. The first one is the default.
   void declare_format(OptionSet& set, const std::vector<PrintFormat>& formats);
-  // In its place: --json, else text.
+  // Declares --json instead of --format. The default is text.
   void declare_json(OptionSet& set) { set.add("json", json_, "print JSON"); }
-  // --output and --overwrite. `what` names the file in messages: "the table". Otherwise the command
-  // prints to stdout.
+  // Declares --output and --overwrite. `what` names the file in messages: "the table". Without this
+  // call the command prints to stdout.
   void declare_output(OptionSet& set, const std::string& what);
 
   bool json() const { return json_ || format_ == PrintFormat::json; }
   bool text() const { return !json_ && format_ == PrintFormat::text; }
-  TableFormat table_format() const;  // of any format but JSON (checked)
-  // `name` stands in the note that names the file of --output.
+  TableFormat table_format() const;  // the format must not be JSON (checked)
+  // Prints to stdout or to the file of --output. `name` is used in the note about that file.
   void print(const std::string& text, std::string_view name = "") const;
   void print(nlohmann::json document, std::string_view name = "") const;
 

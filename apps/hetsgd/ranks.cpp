@@ -23,12 +23,13 @@ void start_log(const TrainOptions& options, int rank) {
   std::filesystem::create_directories(folder, failed);
   if (failed) throw runtime_failure("--log-dir: cannot make {}: {}", folder, failed.message());
   const std::string file = log_file(folder, rank);
-  if (options.overwrite) std::filesystem::remove(file, failed);  // what cannot be is said below
+  if (options.overwrite) std::filesystem::remove(file, failed);  // a failure is reported below
   start_logging_to(file);
 }
 
-// The sources that this program was built from; where the revision does not say it, its own bytes
-// do. Builds of one revision for different processors understand each other.
+// The identity of the sources that this program was built from: the revision, or a hash of the
+// program if that does not identify them. Builds of one revision for different processors are
+// compatible.
 std::string program() {
   std::string text = fmt::format("hetsgd {} ({})", version(), git_revision());
   if (git_dirty() || git_revision() == "unknown") {
@@ -37,14 +38,14 @@ std::string program() {
   return text;
 }
 
-// Not what to run, and yet all must have the same.
+// Whether all processes must have the same value of an option.
 bool concerns_all(const Option& option) {
   return option.in_config || option.name == "peer_timeout";
 }
 
-// Each process may have its own copy of a file, under a name of its own; what counts is its content.
-// That of data is compared when they are loaded, as they may be large, and that of a plugin is known
-// since it was loaded.
+// Whether an option names a file that each process may have under its own name, so that only its
+// content is compared. The content of data is compared when they are loaded, since they may be
+// large. That of a plugin is known since it was loaded.
 bool is_place_of_file(const Option& option) {
   return option.name == "train" || option.name == "test" || option.name == "plugin";
 }
@@ -69,7 +70,7 @@ std::string hashes_of_plugins() {
   return text;
 }
 
-// As a result's configuration has it, without the quotes of a text.
+// The value as in a result's configuration, without the quotes of a text.
 std::string value_text(const Option& option) {
   const nlohmann::json value = option.to_json();
   return value.is_string() ? value.get<std::string>()

@@ -45,7 +45,7 @@ class Report final : public Command {
                    "the page, or the numbers that it shows");
   }
 
-  // Nothing that the report is made of is replaced by it.
+  // All inputs of the report are registered, so that the report cannot replace one of them.
   void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const override {
     for (const std::string& file : result_files(operands)) files.add_input(info().name, file);
   }
@@ -73,7 +73,7 @@ class Report final : public Command {
   }
 
  private:
-  // A shell's *.json names every file of a sweep.
+  // The heading names only a few operands, because *.json in a shell names every file of a sweep.
   static std::string heading_of(const std::vector<std::string>& operands) {
     constexpr std::size_t kMostNamed = 3;
     if (operands.size() <= kMostNamed) return fmt::format("{}", fmt::join(operands, ", "));

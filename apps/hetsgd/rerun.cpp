@@ -1,4 +1,4 @@
-// hetsgd rerun: the run of a result file again.
+// hetsgd rerun repeats the run of a result file.
 #include "command.hpp"
 #include "core/bytes.hpp"
 #include "core/error.hpp"
@@ -19,7 +19,7 @@ class Rerun final : public Command {
             .operands = "RESULT"};
   }
 
-  // The file comes first, because its plugins, algorithm and model decide which options there are.
+  // The result file is read first, because its plugins, algorithm and model determine the options.
   void look_ahead(const std::vector<std::string>& arguments) override {
     std::string algorithm = session_.options().algorithm, model = session_.options().model;
     std::vector<std::string> plugins;
@@ -52,7 +52,7 @@ class Rerun final : public Command {
     return session_.about_unknown(flag);
   }
 
-  // The environment has no say: the result would not be the same.
+  // The environment is ignored, because it would change the result.
   void settle(OptionSet& set) override {
     if (path_.empty()) {
       throw with_hint(usage_error("rerun: found an option first, expected the result file"),

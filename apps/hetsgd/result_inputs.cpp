@@ -22,13 +22,14 @@ constexpr std::string_view kIndex = ".index.jsonl";
 
 bool is_index(const std::string& path) { return path.ends_with(kIndex); }
 
-// What cannot be looked at is no folder: opening it as a file says why.
+// Whether the path is a folder. A path that cannot be accessed counts as a file, because opening it
+// then reports the reason.
 bool is_folder(const std::string& path) {
   std::error_code error;
   return fs::is_directory(path, error);
 }
 
-// Every file below `folder` whose name ends so, by path.
+// Every file below `folder` whose name ends in `ending`, sorted by path.
 std::vector<std::string> files_below(const std::string& folder, std::string_view ending) {
   std::vector<std::string> files;
   try {
@@ -44,7 +45,7 @@ std::vector<std::string> files_below(const std::string& folder, std::string_view
   return files;
 }
 
-// The indexes in a folder; of one that may not be listed: none.
+// The indexes in a folder; none if the folder may not be listed.
 std::vector<std::string> indexes_in(const fs::path& folder) {
   std::vector<std::string> indexes;
   std::error_code failed;
@@ -58,7 +59,7 @@ std::vector<std::string> indexes_in(const fs::path& folder) {
   return indexes;
 }
 
-// Which file is meant, however its path is spelled.
+// The canonical path, which is the same for all spellings of a file.
 std::string spelling(const fs::path& path) {
   std::error_code error;
   const fs::path known = fs::weakly_canonical(path, error);
@@ -71,13 +72,13 @@ std::string text_at(const json& line, const char* key) {
              : "";
 }
 
-// A run as an index lists it.
+// The entry of a run in an index.
 struct ListedRun {
   std::string file, setup, case_name;
   bool trial = false;
 };
 
-// A line that says nothing of a run (also one that was cut off) lists none.
+// The runs in an index. Lines without a run, such as incomplete ones, are skipped.
 std::vector<ListedRun> runs_of_index(const std::string& index) {
   std::ifstream lines(index);
   if (!lines) throw data_error("{}: cannot open the index of a sweep", index);
@@ -94,7 +95,8 @@ std::vector<ListedRun> runs_of_index(const std::string& index) {
   return runs;
 }
 
-// The indexes that may list the runs of an operand. Those of a result lie in its folder or above.
+// The indexes that may list the runs of an operand. Those of a result are in its folder or above
+// it.
 std::vector<std::string> indexes_of(const std::string& operand) {
   if (is_index(operand)) return {operand};
   if (is_folder(operand)) return files_below(operand, kIndex);
@@ -104,14 +106,14 @@ std::vector<std::string> indexes_of(const std::string& operand) {
   return indexes;
 }
 
-// Where indexes list a run.
+// The place of a run in an index.
 struct Place {
   ListedRun run;
   std::string index;
   std::size_t number = 0;
 };
 
-// What the indexes around the operands list, by the spelling of the runs' files.
+// The places of all runs in the indexes around the operands, by spelling() of the runs' files.
 std::map<std::string, Place> places_of(const std::vector<std::string>& operands) {
   std::map<std::string, Place> places;
   std::set<fs::path> seen;  // folders of operands that are files
@@ -133,7 +135,7 @@ struct PlacedResult {
   const Place* place;  // null: no index lists it
 };
 
-// Runs that stand next to each other and are listed are put into the order of their index.
+// Sorts each sequence of adjacent listed runs into the order of their index.
 void sort_listed(std::vector<PlacedResult>& results) {
   const auto listed = [](const PlacedResult& each) { return each.place != nullptr; };
   for (auto begin = results.begin(); begin != results.end();) {
@@ -146,7 +148,7 @@ void sort_listed(std::vector<PlacedResult>& results) {
   }
 }
 
-// The index of the sweep that lists all results; empty: there is none.
+// The index of the only sweep that lists all results; empty if there is none.
 std::string only_index(const std::vector<PlacedResult>& results) {
   std::set<std::string> indexes;
   for (const PlacedResult& each : results) {
@@ -155,8 +157,8 @@ std::string only_index(const std::vector<PlacedResult>& results) {
   return indexes.size() == 1 ? *indexes.begin() : "";
 }
 
-// A sweep's own files: the trials of its tunings are results, but not of the experiment; its
-// specification and its tunings are no results.
+// Removes a sweep's own files from the list. The trials of its tunings are results, but not of the
+// experiment. Its specification and its tunings are no results.
 void leave_out_files_of_sweeps(const std::string& folder, std::vector<std::string>& files) {
   for (const std::string& index : files_below(folder, kIndex)) {
     const std::string stem = index.substr(0, index.size() - kIndex.size());
@@ -170,7 +172,7 @@ void leave_out_files_of_sweeps(const std::string& folder, std::vector<std::strin
   }
 }
 
-// The name of the sweep and what it is about, as its specification beside the index says.
+// Takes title and description of a sweep from its specification beside the index.
 void describe(const std::string& index, ResultInputs& inputs) {
   const std::string stem = index.substr(0, index.size() - kIndex.size());
   std::ifstream file(stem + ".sweep.json");

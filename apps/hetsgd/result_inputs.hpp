@@ -1,4 +1,4 @@
-// The results that compare and report are made of: files, folders, and sweeps.
+// Finds and reads the results for compare and report, in files, folders and sweeps.
 #pragma once
 
 #include <string>
@@ -8,23 +8,23 @@
 
 namespace hetsgd {
 
-// The files that operands mean: a file itself; of a folder every *.json below it, by path, without the
-// trials/ of a sweep's folder (one with *.index.jsonl); of such an index the final runs that it lists.
-// Errors: data (a folder or an index that cannot be read).
+// The files that operands name. A file names itself. A folder names every *.json below it, sorted
+// by path, without the trials/ of a sweep's folder (one with *.index.jsonl). Such an index names
+// its final runs. Errors: data (a folder or an index that cannot be read).
 std::vector<std::string> result_files(const std::vector<std::string>& operands);
 
 struct ResultInputs {
   std::vector<LoadedResult> results;
-  std::vector<std::string> notes;  // files of folders that are broken results, or nothing of ours
-  std::string title, about;        // of the only sweep whose runs they are; empty: there is none
+  std::vector<std::string> notes;  // files in folders that are broken results or unknown
+  std::string title, about;        // of the only sweep that has all runs; empty: none
 };
 
-// Reads them all. Other files of ours (tunings, traces ...) are passed over with a message. A file
-// that was named and is no result is an error; one of a folder or an index is a note.
+// Reads all results. Other hetsgd files (tunings, traces ...) are skipped with a message. A file
+// that is no result is an error if it was named, and a note if it comes from a folder or an index.
 //
-// A sweep's index (*.index.jsonl, one JSON object per line) is found in the folders, and beside the
-// files and above them. It gives runs their names, "setup" and "case" of the run in "file", or in
-// runs/ID.json for "id", and their order: the names of the files are hashes, which order nothing.
+// A sweep's index (*.index.jsonl, one JSON object per line) is searched in the folders, and beside
+// and above the files. It gives each run (in "file", or in runs/ID.json for "id") its names "setup"
+// and "case". It also gives the order of runs, since file names are hashes.
 ResultInputs read_result_inputs(const std::vector<std::string>& operands);
 
 }  // namespace hetsgd

@@ -1,4 +1,4 @@
-// hetsgd score: where methods stand in a benchmark.
+// hetsgd score: the ranking of methods in a benchmark.
 #include <fmt/format.h>
 
 #include "command.hpp"

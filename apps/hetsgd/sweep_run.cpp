@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostNamed = 20;  // failed runs, on the way
-constexpr Seconds kMostEstimating{60};  // on trials of runs, for a plan
+constexpr std::size_t kMostNamed = 20;  // failed runs that are named
+constexpr Seconds kMostEstimating{60};  // time limit for trials of a plan
 
 std::string run_title(const SweepPlan& plan, const PlannedRun& run) {
   const SweepSpec& spec = plan.spec();
@@ -37,7 +37,7 @@ std::string run_title(const SweepPlan& plan, const PlannedRun& run) {
   return fmt::format("{}{}seed {}", title, title.empty() ? "" : ", ", run.seed);
 }
 
-// The status line, not more often than a reader can follow.
+// Prints the status line at a rate that a reader can follow.
 class SweepStatus {
  public:
   explicit SweepStatus(bool terminal) : every_s_(terminal ? 0.25 : 10) {}
@@ -70,7 +70,7 @@ void warn_of_edges(const Sweep& sweep, const SweepSpec& spec) {
   }
 }
 
-// Host seconds of one run of a cell and stage.
+// Wall-clock seconds of one run of a cell and stage.
 class HostTimes {
  public:
   HostTimes(const SweepFolder& folder, const SweepPlan& plan) : plan_(plan) {
@@ -82,8 +82,8 @@ class HostTimes {
     });
   }
 
-  // By runs that are done, else by a trial of `run`, else, when such trials have taken long enough,
-  // as the mean of the others; NaN: not known.
+  // The time by finished runs, else by a trial of `run`. If trials have used up their time limit,
+  // it is the mean of the others. NaN: not known.
   double of(const PlannedRun& run) {
     const SweepSpec& spec = plan_.spec();
     Sum& sum =
@@ -136,7 +136,7 @@ double mean_result_bytes(const SweepFolder& folder) {
   return files == 0 ? kGuess : bytes / static_cast<double>(files);
 }
 
-// A word of a shell.
+// Quotes a word for a shell.
 std::string shell_word(const std::string& word) {
   constexpr const char* kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+%@";
@@ -148,7 +148,7 @@ std::string shell_word(const std::string& word) {
 
 struct StagePlan {
   std::size_t runs = 0, done = 0;
-  double host_s = 0;  // of what is left; NaN: not known
+  double host_s = 0;  // of the remaining runs; NaN: not known
 };
 
 }  // namespace

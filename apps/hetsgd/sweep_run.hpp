@@ -1,5 +1,4 @@
-// Carrying out a sweep: what it says on the way, its plan and commands in place of running, exit
-// code.
+// Carries out a sweep with messages and exit code, or prints its plan or commands instead.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +9,17 @@
 
 namespace hetsgd {
 
-// Runs what is left and says how it went. Exit codes: 0; 1 a run failed, each one named; 6
-// max_wall; 128 + signal.
+// Carries out the remaining runs and reports the outcome. Exit codes: 0: success. 1: a run failed,
+// and each failed run is named. 6: max_wall. 128 + signal: interrupted.
 int run_sweep(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,
               const SweepOptions& options);
 
-// Prints the plan as a table: runs by setup and case, what is done, and an estimate of host time
-// and disk.
+// Prints the plan as a table: runs by setup and case, the finished ones, and an estimate of
+// wall-clock time and disk space.
 int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,
                      const SweepOptions& options);
 
-// Prints a self-contained command for each run of the stage that comes next.
+// Prints a self-contained command for each run of the next stage.
 int print_sweep_commands(Sweep& sweep, const SweepPlan& plan);
 
 }  // namespace hetsgd

@@ -19,8 +19,8 @@ class Train final : public Command {
             "real.json"}};
   }
 
-  // The algorithm and the model decide which options there are, so their names are found first
-  // (flag, environment, file), and the plugins that they may come from.
+  // The algorithm and the model determine the options. So their names, and plugins that may contain
+  // them, are read first (flag, environment, file).
   void look_ahead(const std::vector<std::string>& arguments) override {
     arguments_ = arguments;
     std::string algorithm = session_.options().algorithm, model = session_.options().model;

@@ -27,7 +27,7 @@ std::string bar_text(double share) {
   return fmt::format("[{:=<{}}{:{}}] ", "", full, "", kCells - full);
 }
 
-// The metric that says most.
+// The text of the most informative metric.
 std::string metric_text(const CurvePoint& point) {
   if (const auto value = accuracy_of(point)) {
     return fmt::format("  {} {:.4f}", point.metrics.front().metric->key(), *value);
@@ -35,7 +35,7 @@ std::string metric_text(const CurvePoint& point) {
   return fmt::format("  {} {:.4g}", kTestLoss, point.test_loss());
 }
 
-// One line about a run that is going on. `bar`: with a bar in front.
+// The progress line of a run. `bar`: with a progress bar in front.
 std::string progress_text(const Progress& p, bool bar) {
   const double share = p.share_done();
   std::string text = bar ? bar_text(share) : "";
@@ -89,7 +89,7 @@ std::string metrics_text(const std::map<std::string, double>& metrics) {
   return text;
 }
 
-// What the run came to, for the person who waited for it.
+// Prints the outcome of the run, for the user who waited for it.
 void print_summary(const Outcome& outcome, const std::string& output) {
   const Record& record = outcome.record;
   const Summary& summary = outcome.summary;
@@ -109,7 +109,8 @@ void print_summary(const Outcome& outcome, const std::string& output) {
   }
 }
 
-// What a person should know, on rank 0; elsewhere a line for its log.
+// Notes the end of the run: on rank 0 the warnings and remarks for the user, on other ranks a line
+// for the log.
 void note_end(const Outcome& outcome, const TrainOptions& options) {
   const Record& record = outcome.record;
   if (!options.processes().is_root()) {
@@ -138,7 +139,7 @@ int run_training(const RunSpec& spec, const ResultOptions& result) {
   TrainHooks hooks;
   hooks.on_progress = [&](const Progress& progress) { show_status(progress_text(progress, bar)); };
   hooks.signal = &catch_signals();
-  std::size_t said = 0;  // warnings: what is known before the run is said before it
+  std::size_t said = 0;  // warnings shown so far; early ones are shown before the run
   const auto say = [&](const std::vector<std::string>& warnings) {
     if (said < warnings.size()) show_status("");
     for (; said < warnings.size(); ++said) warn("{}", warnings[said]);

@@ -24,8 +24,8 @@
 namespace hetsgd {
 namespace {
 
-// Whether a flag that was given leaves the option `key` of a configuration no place: its rival, or one
-// without whose value it changes nothing.
+// Whether a flag excludes the option `key` of a configuration. The flag is its rival, or has a
+// value with which the option has no effect.
 bool flag_excludes(const OptionSet& set, const std::string& key) {
   const auto is_flag = [&](const std::string& name) {
     return set.find(name)->source == OptionSource::flag;
@@ -36,7 +36,7 @@ bool flag_excludes(const OptionSet& set, const std::string& key) {
   return need != nullptr && (is_flag(need->option) || flag_excludes(set, need->option));
 }
 
-// The files of the option "plugin".
+// Loads the files of the option "plugin".
 void load_named_plugins(const OptionSet& set) {
   const Option& option = *set.find("plugin");
   for (const nlohmann::json& path : option.to_json()) {
@@ -51,7 +51,7 @@ bool is_option_of(const std::vector<ForeignOption>& all, const std::string& owne
   });
 }
 
-// What the one algorithm that has an option does as no other can, after a colon.
+// The reason why only the algorithm `owner` has an option, after a colon.
 std::string why_alone(const std::string& owner) {
   const auto& all = algorithms();
   const auto found =
@@ -103,7 +103,7 @@ std::string TrainSession::about_unknown(const std::string& flag) const {
 
 void TrainSession::read_config(OptionSet& set, const nlohmann::json& config,
                                const std::string& path) {
-  const std::string algorithm =  // that the configuration is of
+  const std::string algorithm =  // the configuration's algorithm
       config.contains("algorithm") && config["algorithm"].is_string() ? config["algorithm"] : "";
   const std::vector<ForeignOption> of_algorithms = options_of_all_algorithms(),
                                    of_models = options_of_all_models();
@@ -211,7 +211,7 @@ void TrainSession::take_tuned(OptionSet& set) {
                       rate.place, tuned.place);
   }
   nlohmann::json config = Training(spec(set)).record().config;
-  if (options_.redact) redact_paths(config);  // as the trials' is then
+  if (options_.redact) redact_paths(config);  // as in the results of trials
   tuning_ = tuning_of_run(tuning_of(read_tuning(tuned_)), config, tuned_);
   set.set_json("learning_rate", tuning_["learning_rate"], tuned.source,
                fmt::format("{} {}", tuned.place, tuned_));

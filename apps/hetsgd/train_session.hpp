@@ -1,4 +1,4 @@
-// What train and rerun share: the options of a run and of its algorithm, and carrying it out.
+// The common part of train and rerun: the options of a run and of its algorithm, and its execution.
 #pragma once
 
 #include <memory>
@@ -17,22 +17,22 @@ namespace hetsgd {
 
 class TrainSession {
  public:
-  // Must come before declare. Errors: usage (unknown algorithm or model).
+  // Chooses algorithm and model; to be called before declare(). Errors: usage (unknown algorithm or
+  // model).
   void choose(const std::string& algorithm, const std::string& model);
-  // The options of every run, of this algorithm and model, and of the command itself.
+  // Declares the options of every run, of this algorithm and model, and of the command itself.
   void declare(OptionSet& set);
-  // Where a repeated run's learning rate came from (the `tuning` of its result).
+  // Sets the origin of a repeated run's learning rate (the `tuning` of its result).
   void set_tuning(nlohmann::json tuning) { tuning_ = std::move(tuning); }
-  // "--delta is an option of adaptive, not of ssgd"; "": of none.
+  // "--delta is an option of adaptive, not of ssgd"; "" if no algorithm has it.
   std::string about_unknown(const std::string& flag) const;
 
-  // Sets every key of `config`, which stands in `path`. Left out, with a note: the options of its
-  // own algorithm and of models where another one was chosen, and what a flag excludes (--epochs:
-  // max_samples).
-  // Errors: usage, an unknown key named with the nearest one.
+  // Sets every key of `config`, which was read from `path`. It leaves out, with a note, the options
+  // of algorithms and models that were not chosen, and options that a flag excludes (--epochs
+  // excludes max_samples). Errors: usage, for an unknown key (suggesting the nearest one).
   void read_config(OptionSet& set, const nlohmann::json& config, const std::string& path);
-  // Runs what the options say (or prints the plan). `arguments` go into the result. Returns the
-  // exit code.
+  // Carries out the run of the options, or prints its plan. `arguments` are written to the result.
+  // Returns the exit code.
   int run(OptionSet& set, const std::vector<std::string>& arguments);
 
   const TrainOptions& options() const { return options_; }
@@ -47,33 +47,33 @@ class TrainSession {
 
   TrainOptions options_;
   std::string tuned_;                  // --tuned
-  nlohmann::json tuning_ = nullptr;    // the result's
-  std::vector<std::string> left_out_;  // what read_config has to tell
+  nlohmann::json tuning_ = nullptr;    // the `tuning` of the result
+  std::vector<std::string> left_out_;  // options that read_config() left out
   AlgorithmInfo info_;
   std::shared_ptr<Algorithm> algorithm_;
   bool print_config_ = false;
   bool dry_run_ = false;
 };
 
-// Runs and writes the result as the options say, with what `result` adds to it, and shows its progress.
+// Carries out the run, shows its progress, and writes its result with the additions in `result`.
 // Errors: those of the run, after its result was written.
 //
-// Exit codes: 0; 3 a target was missed under --require-target; 6 --time-limit; 128 + signal. A run
-// that diverged is a result like any other: 0 and a warning.
+// Exit codes: 0: success, also for a run that diverged, which gets a warning. 3: a target was
+// missed under --require-target. 6: --time-limit. 128 + signal: interrupted.
 int run_training(const RunSpec& spec, const ResultOptions& result);
 
 // Loads the plugins that --plugin names among `arguments`, or the environment.
 void load_plugins(const std::vector<std::string>& arguments);
-// Loads the plugins of the run in `result`, which stands in `path`, or those that the option "plugin"
-// of `first` names: with a warning where these are others. Errors: a file that is missing or is not
-// that of the run.
+// Loads the plugins of the run in `result`, which was read from `path`. If `first` has the option
+// "plugin" by flag, it loads those instead, with a warning if they differ. Errors: a file that is
+// missing or differs from that of the run.
 void load_plugins_again(const OptionSet& first, const nlohmann::json& result,
                         const std::string& path);
 
-// Reads the options that decide which other options there are (flag, environment, file), and loads
-// the plugins that the option "plugin" of `first` names, whose algorithms have options too.
-// `config_path` is the variable of the option "config" in `first`. Returns the configuration file's
-// content; {}: none was named.
+// Reads the options that determine which other options exist (flag, environment, file). Loads the
+// plugins of the option "plugin" of `first`, because their algorithms add options. `config_path` is
+// the variable of the option "config" in `first`. Returns the content of the configuration file, or
+// {} if none was named.
 nlohmann::json read_first(OptionSet& first, const std::string& config_path,
                           const std::vector<std::string>& arguments);
 

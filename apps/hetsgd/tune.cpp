@@ -40,7 +40,7 @@ class Tune final : public Command {
                      "      --test test.txt --workers 4 --epochs 5 -o ssgd.json"}};
   }
 
-  // The algorithms and the model decide which options there are.
+  // The algorithms and the model determine the options, so they are read first.
   void look_ahead(const std::vector<std::string>& arguments) override {
     arguments_ = arguments;
     OptionSet first;
@@ -116,7 +116,7 @@ class Tune final : public Command {
 
  private:
   // Options of several algorithms may share a name and differ in type and range, so they stay texts
-  // here; each algorithm reads them when its trials are set up.
+  // here. Each algorithm parses them when its trials are set up.
   void declare_algorithms(OptionSet& set) {
     set.group("Options of the algorithms, for those that know them");
     const std::vector<ForeignOption> all = options_of_all_algorithms();
@@ -134,8 +134,8 @@ class Tune final : public Command {
     }
   }
 
-  // A configuration file may come from a run of another algorithm or model: its own options are left
-  // out.
+  // Reads the configuration file. It may come from a run of another algorithm or model, whose own
+  // options are left out.
   void read_config(OptionSet& set) const {
     for (const auto& [key, value] : config_.items()) {
       const std::string place = fmt::format("{}: {}", config_path_, key);
@@ -163,7 +163,8 @@ class Tune final : public Command {
         {"stop_at_target", "every trial has the same budget; --goal decides"},
         {"require_target", "--goal decides"}};
     for (const Option& option : set.options()) {
-      // Every trial would write the same file, wherever its name comes from.
+      // Options for output files are refused from any source, because every trial would write the
+      // same file.
       if (option.files.role != FileRole::written || option.name == "output") continue;
       if (option.to_json() == "") continue;
       throw with_hint(
@@ -186,7 +187,7 @@ class Tune final : public Command {
     if (seeds_.empty()) throw usage_error("--tune-seeds: expected at least one seed");
   }
 
-  // A sweep with trials alone: one case for each algorithm.
+  // The specification of a sweep without final runs, with one case per algorithm.
   SweepSpec specification(const OptionSet& set) const {
     SweepSpec spec;
     spec.name = "tune";
@@ -209,8 +210,8 @@ class Tune final : public Command {
     return spec;
   }
 
-  // As --goal says, or the first metric that the data have. What is wrong with the data, or with
-  // every trial, shows here.
+  // The goal of --goal, or the first metric of the data. Mistakes in the data, or common to all
+  // trials, show here.
   Goal goal(const std::vector<Setting>& settings) const {
     Goal goal;
     if (!goal_.empty()) goal = parse_goal(goal_, "--goal");
@@ -224,7 +225,7 @@ class Tune final : public Command {
     return goal;
   }
 
-  // Everything that was given, and the validation split.
+  // All settings that were given, and the validation split.
   std::vector<Setting> settings(const OptionSet& set) const {
     static const std::set<std::string> kNotForTrials = {
         "algorithm", "test", "seed", "learning_rate", "time_limit", "config", "stop_at_target"};

@@ -25,7 +25,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// Where the trials lie.
+// The folder of the trials.
 class TrialFolder : NonCopyable {
  public:
   explicit TrialFolder(const TrainOptions& training) {
@@ -58,7 +58,7 @@ class TrialFolder : NonCopyable {
   bool goes_ = false;
 };
 
-// What the cells have found, as one tuning.
+// The tunings of all cells, joined to one.
 Tuning joint_tuning(const Sweep& sweep) {
   Tuning all;
   for (const CellTuning& cell : sweep.tunings()) {
@@ -119,7 +119,7 @@ void print_choices(const Tuning& tuning) {
       tuning.goal.target ? fmt::format(" (missed: final {})", tuning.goal.metric) : "");
 }
 
-// What a person should know before relying on the choice.
+// Warns about facts that a user should know before relying on the choice.
 void warn_about(const Tuning& tuning) {
   for (const AlgorithmTuning& algorithm : tuning.algorithms) {
     for (std::size_t i = 0; i < tuning.grid.size(); ++i) {
@@ -143,7 +143,7 @@ void warn_about(const Tuning& tuning) {
   }
 }
 
-// Runs what is left, with a line for each trial that ends.
+// Carries out the remaining trials, and prints a line for each one that ends.
 SweepEnd run_trials(Sweep& sweep, const SweepPlan& plan, const Goal& goal) {
   const bool bar = detect_terminal().terminal;
   SweepProgress at;

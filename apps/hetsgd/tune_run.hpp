@@ -1,4 +1,4 @@
-// Carrying out a tuning: output, progress, signals, the table at the end, exit code.
+// Carries out a tuning, with output, progress, signals, the table at the end, and the exit code.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace hetsgd {
 
-// Runs the trials of the specification, which has no others, and writes the choice when all have
-// ended. `training` says where to, and how to report. Trials lie in a folder beside the choice
-// (OUTPUT.trials), so that the same command goes on where it was cut off, and one with more
-// algorithms, rates or seeds runs those alone; without an output, or with a stream, in a folder that
-// goes with the call.
+// Runs the trials of a specification that has no other runs, and writes the choice when all have
+// ended. `training` has the output file and the options of reporting. Trials are kept in a folder
+// beside the choice (OUTPUT.trials). So the same command resumes an interrupted tuning, and one
+// with more algorithms, rates or seeds runs only the new trials. Without an output file, or with a
+// stream, the folder is temporary.
 //
-// Exit codes: 0; 1 a trial failed (a diverged one is a trial like any other); 6 --time-limit; 128 +
-// signal.
+// Exit codes: 0: success, also if trials diverged. 1: a trial failed. 6: --time-limit. 128 +
+// signal: interrupted.
 int run_tuning(const SweepSpec& spec, const SweepOptions& options, const TrainOptions& training,
                const std::vector<std::string>& arguments);
 

@@ -1,4 +1,4 @@
-// hetsgd validate: is this file a result?
+// hetsgd validate checks whether a file is a valid result.
 #include "result/validate.hpp"
 
 #include <fmt/format.h>

@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSweepFile = ".sweep.json";
 
-// The options that belong to the rules and not to a method: all but the algorithm, its own options,
-// and those of the optimizer and the schedule.
+// The options that the rules fix. A method may set only the algorithm, its own options, and those
+// of the optimizer and the schedule.
 const std::set<std::string>& fixed_options() {
   static const std::set<std::string> kFixed = [] {
     TrainOptions all;
@@ -78,7 +78,7 @@ std::string why_no_method(const json& method, const std::string& place) {
   return "";
 }
 
-// Cell and seed -> the result's file.
+// The result file by setup, case and seed.
 using Files = std::map<std::tuple<std::string, std::string, std::uint64_t>, std::string>;
 
 Files files_of(const SweepFolder& folder) {
@@ -91,7 +91,7 @@ Files files_of(const SweepFolder& folder) {
   return files;
 }
 
-// That of a problem stands in all its results.
+// Adds the tuning cost of one problem, which all its results repeat.
 void add_tuning(const json& tuning, BenchmarkMethod& method) {
   if (!tuning.is_object()) return;
   method.tuning_trials += tuning["trials"].get<std::uint64_t>();
@@ -100,7 +100,7 @@ void add_tuning(const json& tuning, BenchmarkMethod& method) {
   method.edges += tuning["edge_of_grid"].get<bool>() ? 1 : 0;
 }
 
-// Takes the methods of one sweep after the other.
+// Collects the methods of sweeps, one sweep after the other.
 class BenchmarkReader {
  public:
   BenchmarkReader(const SweepSpec& spec, std::string folder)
@@ -183,7 +183,7 @@ class BenchmarkReader {
     }
   }
 
-  // The time to the target; and what all runs of a problem tell.
+  // Returns the time to the target, and adds the facts that a run contributes to its problem.
   double read_run(std::size_t problem, const json& result, BenchmarkMethod& method) {
     BenchmarkProblem& of = benchmark_.problems[problem];
     const TimeToAccuracy found = time_to(result, of.target);
@@ -197,8 +197,8 @@ class BenchmarkReader {
   const SweepSpec& spec_;
   std::string folder_;
   Benchmark benchmark_;
-  std::vector<MethodTimes> times_;  // of benchmark_.methods
-  std::set<std::string> names_;     // also of those that are left out
+  std::vector<MethodTimes> times_;  // in the order of benchmark_.methods
+  std::set<std::string> names_;     // also of omitted methods
 };
 
 json problem_json(const BenchmarkProblem& problem) {
@@ -293,7 +293,7 @@ Benchmark read_benchmark(const SweepSpec& spec, const std::string& folder) {
     }
   }
   if (failed) throw data_error("{}: cannot read the folder: {}", folder, failed.message());
-  // The methods of record first, so that nobody takes their names.
+  // The methods of record come first, so that no entry takes their names.
   std::ranges::sort(sweeps, {},
                     [&](const std::string& name) { return std::pair(name != spec.name, name); });
   BenchmarkReader reader(spec, folder);
@@ -310,7 +310,7 @@ Benchmark read_benchmark(const SweepSpec& spec, const std::string& folder) {
   return reader.finish();
 }
 
-// The standing as a table and as a document.
+// --- the standing as a table and as a document ---------------------------------------------------
 
 json standing_json(const Benchmark& benchmark) {
   json document = {{"schema_version", "1.0"},

@@ -33,14 +33,15 @@ std::string content_of_file(int file) {
   return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
 }
 
-// A released file is removed while others may still have it open.
+// Whether `path` still names the opened file. A released file is removed while others may have it
+// open.
 bool is_still_there(const std::string& path, int file) {
   FileStatus named{}, opened{};
   return ::stat(path.c_str(), &named) == 0 && ::fstat(file, &opened) == 0 &&
          named.st_ino == opened.st_ino && named.st_dev == opened.st_dev;
 }
 
-// How long ago the file was touched, by the file server's clock. 0: that cannot be said.
+// The time since the file was touched, by the file server's clock; 0 if it cannot be determined.
 Seconds silence_of(const std::string& path, int file) {
   FileStatus before{}, now{};
   const std::string probe = fmt::format("{}.{}.{}", path, host_name(), ::getpid());
@@ -52,8 +53,8 @@ Seconds silence_of(const std::string& path, int file) {
   return Seconds(known ? static_cast<double>(now.st_mtime - before.st_mtime) : 0);
 }
 
-// Whether the owner of a file whose lock this process has got is dead. An empty file's owner is
-// about to write its name.
+// Whether the owner of a file is dead, once this process has got the file's lock. The owner of an
+// empty file is about to write its name.
 bool is_left_behind(const std::string& path, int file) {
   constexpr Seconds kPause{10};
   const std::string owner = content_of_file(file);
@@ -61,8 +62,8 @@ bool is_left_behind(const std::string& path, int file) {
   return silence_of(path, file) > (owner.empty() ? kPause : Claim::kSilence);
 }
 
-// A file that is there: takes it away if its owner is dead. Of several hosts that see this at the
-// same time, one succeeds in renaming it. Whether it is gone.
+// Removes an existing file if its owner is dead, and returns whether the file is gone. If several
+// hosts try at the same time, one succeeds in renaming it.
 bool take_away(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return errno == ENOENT;
@@ -94,7 +95,7 @@ std::optional<Claim> Claim::try_claim(const std::string& path) {
     }
     if (file < 0) throw write_error(ExitCode::runtime, path, "the lock", errno);
     Claim claim(path, file);
-    while (::flock(file, LOCK_EX) != 0 && errno == EINTR) {  // others look at it for a moment
+    while (::flock(file, LOCK_EX) != 0 && errno == EINTR) {  // others lock it briefly to check it
     }
     const std::string text = owner_text();
     const ssize_t written = ::pwrite(file, text.data(), text.size(), 0);
@@ -121,7 +122,7 @@ void Claim::touch() const { ::futimens(file_, nullptr); }
 
 void Claim::release() {
   if (file_ < 0) return;
-  ::unlink(path_.c_str());  // before the lock goes: nobody can lock what is then removed
+  ::unlink(path_.c_str());  // before the unlock, so that nobody locks a removed file
   ::close(file_);
   file_ = -1;
 }

@@ -1,6 +1,6 @@
-// A run described by settings rather than by a command line: what experiments of many runs are made
-// of; and the options of all algorithms and models, for readers of settings that choose none: which
-// keys are known at all, and whose they are.
+// A run described by settings rather than by a command line, as experiments of many runs need it.
+// Also the options of all algorithms and models, for code that reads settings before an algorithm
+// is chosen. They tell which keys are known at all, and to which algorithm or model they belong.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace hetsgd {
 
-// An option that was given. Algorithms that do not know it run without it.
+// An option that was set. Algorithms that do not know it run without it.
 struct Setting {
   std::string name;
   nlohmann::json value;
@@ -23,12 +23,12 @@ struct Setting {
   std::string place;
 };
 
-// The value as the option takes it: of a list for an option of one value the last one counts, as on
-// the command line. An empty list stays what it is, which such an option refuses.
+// The value in the form that the option takes. If the option takes one value, the last of a list
+// counts, as on the command line. An empty list is left unchanged, and such an option refuses it.
 nlohmann::json fitting(const nlohmann::json& value, const Option& option);
 
-// Owns what a RunSpec refers to. The set of options refers to the options, so it stays where it was
-// made.
+// Owns the objects that a RunSpec refers to. It cannot be moved, because the option set refers to
+// the options.
 class ConfiguredRun : NonCopyable {
  public:
   // Errors: usage (unknown algorithm, a value that an option does not take).
@@ -45,10 +45,9 @@ class ConfiguredRun : NonCopyable {
   std::shared_ptr<Algorithm> algorithm_;
 };
 
-// The configuration in a result, which somebody else may have written. It decides what a run
-// computes, but neither what it writes nor whether it replaces files: keys of options that are no
-// part of a configuration (Option::in_config) are left out, with a warning. `path` names the result
-// in it.
+// The configuration in a result, which may come from an untrusted source. It decides what a run
+// computes, but neither what it writes nor whether it replaces files. So keys of options that are
+// no part of a configuration (Option::in_config) are left out, with a warning that names `path`.
 nlohmann::json config_of_result(const nlohmann::json& result, const std::string& path);
 
 // The `config` of a configuration file: the document itself, or that of a result. Errors: data,
@@ -58,13 +57,15 @@ nlohmann::json load_config(const std::string& path);
 // Options of an algorithm or a model but not of every run.
 struct ForeignOption {
   std::string owner;
-  Option option;  // for its declaration: the value's owner is gone
+  Option option;  // for its declaration only, because the value no longer exists
 };
 std::vector<ForeignOption> options_of_all_algorithms();
 std::vector<ForeignOption> options_of_all_models();
-// Whose option it is (its flag or its key), "adaptive, elastic"; "": nobody's.
+// The algorithms or models that have the option (given by flag or key), such as "adaptive,
+// elastic"; "" if none has.
 std::string owners_of(const std::vector<ForeignOption>& all, const std::string& option);
-// A key of a configuration file that is no option of `set`: the error, with the nearest one.
+// The error for a key of a configuration file that is no option of `set`. It suggests the nearest
+// option.
 Error unknown_key(const OptionSet& set, const std::string& key, const std::string& place);
 
 }  // namespace hetsgd

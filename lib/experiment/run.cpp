@@ -19,14 +19,14 @@
 namespace hetsgd {
 namespace {
 
-// Its learning rate is that of a batch of b_max.
+// The event file of --tensorboard. Its learning rate is that of a batch of b_max.
 EventFile event_file_of(const TrainOptions& options) {
   return EventFile(event_file(options.tensorboard), [&options](double epoch) {
     return options.learning_rate * options.schedule.factor(epoch);
   });
 }
 
-// Writes the files beside the result.
+// Writes the files of --trace and --mllog.
 void write_beside(const TrainOptions& options, const Trace& trace, const Record& record) {
   if (!options.trace.empty()) write_text(options.trace, trace_json(trace).dump() + "\n");
   if (!options.mllog.empty()) write_text(options.mllog, mllog_text(record));
@@ -37,13 +37,13 @@ int exit_code_of(const TrainOptions& options, const Outcome& outcome) {
   const Record& record = outcome.record;
   if (record.status == Status::aborted) return 128 + record.signal;
   if (record.status == Status::time_limit) return static_cast<int>(ExitCode::time_limit);
-  // Elsewhere the record is not whole.
+  // Only the root's record is complete.
   const bool missed = options.require_target && options.processes().is_root() &&
                       !outcome.summary.reached_all_targets();
   return static_cast<int>(missed ? ExitCode::target_missed : ExitCode::ok);
 }
 
-// Collective: the processes have read the same data. Errors: usage.
+// Collective: checks that the processes have read the same data. Errors: usage.
 void check_data(ProcessGroup& processes, const Record& record) {
   const auto fact = [](const char* option, const Dataset& data) {
     return Fact{fmt::format("the content of {}", option),
@@ -63,7 +63,7 @@ bool ResultFile::has_result_of(json config) const {
   if (!resume_ || path_.empty() || is_stream(path_)) return false;
   if (!std::filesystem::is_regular_file(path_)) return false;
   json earlier = read_result(path_);
-  if (options_.redact) {  // as the result will be
+  if (options_.redact) {  // the new result will be redacted, too
     redact_paths(earlier["config"]);
     redact_paths(config);
   }

@@ -1,6 +1,6 @@
 // One run and its file: loads the data, trains, keeps the result file up to date, and says how it
-// ended. `train`, `rerun`, the trials of `tune` and whoever runs many experiments call it; nothing
-// here prints but for warnings and notes (core/logging.hpp).
+// ended. `train`, `rerun`, the trials of `tune` and sweeps call it. Nothing here prints except
+// warnings and notes (core/logging.hpp).
 //
 //   resolve options ─> the file has this result already (--resume) ──────────────────> Outcome
 //          └─> load data ─> train, writing the file after every evaluation ─> last write ─┘
@@ -20,23 +20,22 @@
 
 namespace hetsgd {
 
-// The file of one run's result while the run goes on.
-
-// Keeps the file up to date: after every evaluation, but not more often than twice a second (a
-// killed run loses at most that), and at once when the run is interrupted: who sends a signal may
-// kill a second later. So only the result of a run that has ended by itself waits for the disk. What
-// goes wrong on the way is a warning, since a later write may work; at the end it is an error. To a
-// stream goes only the last one. Not thread-safe.
+// The file of one run's result while the run goes on. It is updated after every evaluation, but at
+// most twice a second, so a killed run loses at most half a second. When the run is interrupted it
+// is written at once, because the sender of a signal may kill the process a second later. So only
+// the result of a run that has ended by itself waits for the disk. Errors during the run are
+// warnings, since a later write may work; at the end they are errors. A stream gets only the last
+// write. Not thread-safe.
 class ResultFile {
  public:
   ResultFile(const TrainOptions& options, const ResultOptions& result);
 
   // Whether --resume finds the result of a run of `config` that has ended by itself. Errors: usage
-  // (the file has a run of another configuration), data (it is no result).
+  // (the file has a run of another configuration), data (the file is no result).
   bool has_result_of(nlohmann::json config) const;
 
   void write(const Record& record);
-  // Throws what the last write threw.
+  // Throws the error of the last write, if there was one.
   void check() const;
 
  private:
@@ -52,23 +51,24 @@ struct Outcome {
   bool already_done = false;  // --resume found the result; the rest is empty
   Record record;
   Summary summary;
-  // 0; 3: a target was missed under --require-target; 6: --time-limit; 128 + signal. A run that
-  // diverged is a result like any other: 0.
+  // 0: success, also for a run that diverged, which is a result like any other. 3: a target was
+  // missed under --require-target. 6: --time-limit. 128 + signal: interrupted.
   int exit_code = 0;
-  // The reason of a failure (record.status is `failed`), or else an error of writing its files.
+  // The reason of a failure (record.status is `failed`), or else an error of writing the files of
+  // the run.
   std::exception_ptr error;
 };
 
-// Runs `spec` and writes its result to options.output, if that names a file, and its trace. What
-// `result` says stands in the file too. Of `hooks`, on_record is called when the file was written,
-// and `trace` is not looked at. `cache`: data to share with other runs of this process; null: read
-// them for this run. With several processes every one calls it.
+// Runs `spec` and writes its result to options.output, if that names a file, and its trace. The
+// content of `result` is written to the file, too. hooks.on_record is called after the file was
+// written; hooks.trace is ignored. `cache` shares data with other runs of this process; null: the
+// data are read for this run. With several processes, every one of them calls it.
 //
-// The file is whole at every moment: it is replaced after every evaluation, at most twice a second,
-// so that a process that is killed leaves a valid result with status `running`.
+// The file is complete at every moment. It is replaced after every evaluation, at most twice a
+// second, so a killed process leaves a valid result with status `running`.
 //
-// Errors: what is wrong before the training begins (usage, data, device, runtime). From there on
-// they are the outcome's.
+// Errors before the training begins are thrown (usage, data, device, runtime). Later ones are in
+// the outcome.
 Outcome run_one(const RunSpec& spec, const ResultOptions& result, TrainHooks hooks,
                 DataCache* cache = nullptr);
 

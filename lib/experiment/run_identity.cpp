@@ -27,7 +27,7 @@ std::string model_of(const std::vector<Setting>& settings) {
   return model == nullptr ? TrainOptions().model : model->value.get<std::string>();
 }
 
-// Every option of the algorithm and model as it is unless somebody sets it.
+// The default of every option with this algorithm and model.
 const json& default_config(const std::string& algorithm, const std::string& model) {
   static std::map<std::pair<std::string, std::string>, json> known;
   json& config = known[{algorithm, model}];
@@ -39,7 +39,7 @@ const json& default_config(const std::string& algorithm, const std::string& mode
   return config;
 }
 
-// Hashes of files that many runs name.
+// The content hash of a file. It is cached, because many runs name the same file.
 std::string content_of(const std::string& path) {
   static std::map<std::string, std::string> known;
   std::string& hash = known[path];
@@ -63,18 +63,17 @@ json file_identity(const Option& option, const json& value) {
   return content_of(path);
 }
 
-// Options whose default was another one when runs already had names: always part of the identity,
-// so that a run of before is not taken for one with the default of now. Who changes a default that
-// changes results adds the option here.
+// Options whose default has changed since identities exist. They are always part of the identity,
+// so that an older run is not taken for one with the new default. A change of a default that
+// changes results must add its option here.
 bool has_changed_default(const std::string& name) {
-  // Before: any, l2_over_n.
+  // The former defaults are any and l2_over_n.
   static constexpr std::array<std::string_view, 2> kNames = {"trigger", "pert_norm"};
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
-// The default that an option of an algorithm had when runs already had names; none: it has not
-// changed. Such an option is left out where it has the former value, so that names stay what they
-// were: a run of before was named by the same rule.
+// The former default of an algorithm's option, if it has changed since identities exist. An option
+// at its former default is left out of the identity, so the names of older runs stay valid.
 std::optional<json> former_default(const std::string& algorithm, const std::string& option) {
   static const std::map<std::pair<std::string, std::string>, json> kFormer = {
       {{"ssgd", "per_worker_batch"}, "split"}};
@@ -82,12 +81,14 @@ std::optional<json> former_default(const std::string& algorithm, const std::stri
   return found == kFormer.end() ? std::nullopt : std::optional<json>(found->second);
 }
 
-// An option of every run for which the algorithm has a default of its own, which it did not always.
+// Whether the algorithm has its own default for an option of every run. Such defaults were
+// introduced after identities.
 bool has_own_default(const AlgorithmInfo& info, const std::string& name) {
   return std::ranges::any_of(info.defaults, [&](const auto& each) { return each.first == name; });
 }
 
-// A text as model is expected to be one before options are declared.
+// The names of algorithm and model must be texts, since they are needed before options are
+// declared.
 void check_names(const std::vector<Setting>& settings) {
   for (const Setting& setting : settings) {
     const bool is_name = setting.name == "algorithm" || setting.name == "model";
@@ -106,7 +107,7 @@ RunIdentity identify(const std::vector<Setting>& settings) {
   const RunSpec spec = run.spec();
   const ClusterKind& kind = cluster_kind(spec.options.cluster);
   json config;
-  if (kind.join) {  // asking for the number of processes would join them
+  if (kind.join) {  // because resolving the number of processes would join them
     spec.options.validate();
     config = spec.set.to_json();
   } else {
@@ -114,7 +115,7 @@ RunIdentity identify(const std::vector<Setting>& settings) {
   }
   const json& defaults = default_config(algorithm, model_of(settings));
   json identity = {{"algorithm", algorithm}, {"workers", config["workers"]}};
-  // `defaults` has the run's own model: it is named where it is not every run's.
+  // `defaults` has the run's model, so a model other than the general default must be added here.
   if (config["model"] != TrainOptions().model) identity["model"] = config["model"];
   for (const Option& option : spec.set.options()) {
     if (!option.in_config || option.name == "seed") continue;

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// In the order of the enumerations; a list is no range.
+// The names in the order of the enumerations. `list` has no name, because it is no range.
 const std::vector<std::string> kDistributions = {"uniform", "log_uniform", "int_uniform",
                                                  "int_log_uniform"};
 const std::vector<std::string> kMethods = {"grid", "random", "quasi_random"};
@@ -116,7 +116,7 @@ double fraction(double x) { return x - std::floor(x); }
 
 std::vector<double> geometric_values(double from, double to, std::size_t count) {
   std::vector<double> values = {from};
-  const long double ratio = static_cast<long double>(to) / from;  // may be beyond a double
+  const long double ratio = static_cast<long double>(to) / from;  // may exceed a double
   for (std::size_t i = 1; i + 1 < count; ++i) {
     const long double share = static_cast<long double>(i) / static_cast<long double>(count - 1);
     const auto exact = static_cast<double>(from * std::pow(ratio, share));

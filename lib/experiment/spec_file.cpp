@@ -38,7 +38,8 @@ class TomlReader {
   }
 
  private:
-  // The whole document begins on no line in particular, and a table of dotted keys on none.
+  // Notes the line of a part. The whole document and tables of dotted keys have no line of their
+  // own.
   void note(const JsonPointer& part, const toml::source_region& source) {
     const auto line = static_cast<int>(source.begin.line);
     if (!part.empty() && line > 0) file_.lines[part.to_string()] = line;
@@ -49,14 +50,14 @@ class TomlReader {
     for (const auto& [key, value] : table) {
       const JsonPointer inner = part / std::string(key.str());
       result[std::string(key.str())] = read(value, inner);
-      // A table's own position is that of its header or brace; what is wrong with a key is said of
-      // the line on which the key stands.
+      // A table's position is that of its header or brace. For other values an error names the line
+      // of the key.
       if (!value.is_table() && !value.is_array_of_tables()) note(inner, key.source());
     }
     return result;
   }
 
-  // Counts are unsigned wherever options take them from JSON.
+  // Non-negative numbers become unsigned, because options read counts from JSON as unsigned.
   static json whole_number(std::int64_t value) {
     if (value >= 0) return static_cast<std::uint64_t>(value);
     return value;
@@ -76,14 +77,14 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
     } else if (text.substr(i).starts_with(mark)) {
       return i + mark.size();
     } else if (mark.size() == 1 && text[i] == '\n') {
-      return i;  // not closed: the parser says so
+      return i;  // the string is not closed, which the parser reports
     }
   }
   return text.size();
 }
 
-// A dotted key is a table inside a table, and what walks through tables calls itself once per level:
-// refused before the parser, which limits brackets alone.
+// Refuses keys with too many dots before the parser runs, which limits only brackets. Each dot
+// nests a table, and code that walks the tables recurses once per level.
 void check_dotted_keys(std::string_view text, const std::string& path) {
   constexpr std::string_view kOutsideKeys = "=,[]{}\n";
   int dots = 0;

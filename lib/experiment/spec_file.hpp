@@ -1,4 +1,4 @@
-// The file of a sweep's specification, TOML or JSON, as a tree of which every part knows its place.
+// The specification file of a sweep, TOML or JSON, as a tree in which every part knows its line.
 #pragma once
 
 #include <array>
@@ -11,14 +11,14 @@
 
 namespace hetsgd {
 
-// Keys for the readers of a specification: kept, and never looked at.
+// Keys for human readers of a specification. The program keeps and ignores them.
 inline constexpr std::array<std::string_view, 5> kFreeKeys = {"about", "paper", "figure",
                                                               "expectation", "claims"};
 bool is_free_key(std::string_view key);
 
-// `tree` has ${VARIABLE} replaced; errors are of usage.
+// A parsed specification. In `tree` every ${VARIABLE} is replaced. Errors: usage.
 struct SpecFile : JsonDocument {
-  nlohmann::json written;  // as it stands in the file
+  nlohmann::json written;  // without replacements
 };
 
 // Reads *.toml as TOML and every other name as JSON (with comments). ${NAME} in texts is replaced

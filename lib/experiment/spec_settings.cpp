@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// The hint for an option that runs of a sweep cannot have in common; "": none.
+// The hint for an option that a sweep does not accept; "" if it does.
 std::string instead_of(const Option& option) {
   static const std::map<std::string, std::string> kInstead = {
       {"seed", "seeds = \"1:10\" lists the seeds"},
@@ -32,13 +32,14 @@ std::string instead_of(const Option& option) {
              : "";
 }
 
-// The option that excludes another one, unless it has the value that says it is not given.
+// An option that excludes another one, unless it has its `absent` value, which means that it is not
+// set.
 struct Rival {
   std::string name;
-  json absent;  // of the option itself
+  json absent;  // value of the option itself
 };
 
-// By the declarations of every run's options.
+// The rivals by the declarations of every run's options.
 const std::map<std::string, Rival>& rivals() {
   static const std::map<std::string, Rival> kAll = [] {
     std::map<std::string, Rival> all;
@@ -53,7 +54,7 @@ const std::map<std::string, Rival>& rivals() {
   return kAll;
 }
 
-// The option that cannot stand beside `name` with this value; "": none.
+// The option that cannot be combined with `name` at this value; "" if there is none.
 std::string rival_of(const std::string& name, const json& value) {
   const auto found = rivals().find(name);
   return found == rivals().end() || value == found->second.absent ? "" : found->second.name;
@@ -89,7 +90,8 @@ void SettingsReader::check_key(const std::string& key, const std::string& place)
                   nearest_one.empty() ? "hetsgd train --help lists the options" : nearest_one);
 }
 
-// Names of built-in profiles and of fetched data sets stay what they are.
+// Finds relative file names in their folders. Names of built-in profiles and of fetched data sets
+// stay unchanged.
 json SettingsReader::located(const std::string& key, const json& value) const {
   const bool is_config = key == "config";
   const Option* const option = is_config ? nullptr : find(key);
@@ -118,7 +120,7 @@ void SettingsReader::read_config(const JsonFields& table, std::vector<Setting>& 
   const json config = load_config(path);
   for (const auto& [key, value] : config.items()) {
     const std::string place = fmt::format("{}: {}", path, key);
-    if (key == "seed") continue;  // of a result's configuration
+    if (key == "seed") continue;  // part of a result's configuration
     check_key(key, place);
     check_rival(config, key, place);
     put(settings, {key, value, OptionSource::flag, place});
@@ -141,7 +143,7 @@ void SettingsReader::check(const SearchSpace& space) const {
   json all = json::object();
   for (const SearchAxis& axis : space.axes) {
     for (const std::string& name : axis.names) {
-      // The place of a table of lists names none of them.
+      // The place of a zip table does not name its lists.
       const std::string place =
           axis.place.ends_with(name) ? axis.place : fmt::format("{}.{}", axis.place, name);
       check_key(name, place);

@@ -1,4 +1,4 @@
-// The tables of options in a specification.
+// Reads the tables of options in a specification.
 #pragma once
 
 #include <string>
@@ -12,18 +12,18 @@
 
 namespace hetsgd {
 
-// Knows every option of `hetsgd train`, of all algorithms and models. Made after plugins were
+// Knows every option of `hetsgd train`, of all algorithms and models. To be made after plugins were
 // loaded.
 class SettingsReader : NonCopyable {
  public:
   explicit SettingsReader(const SpecFile& file);
 
-  // The options of a table. Those of its `config` come first, so that they are the weaker ones.
-  // Relative names of files are looked for beside the specification first, of data then in
-  // HETSGD_DATA_DIR. Errors: usage, an unknown option with the nearest one; an option that a sweep
-  // sets by itself.
+  // The options of a table. Options of its `config` come first, so that the table's own ones
+  // override them. Relative file names are searched beside the specification, and data files also
+  // in HETSGD_DATA_DIR. Errors: usage, for an unknown option (naming the nearest one) or an option
+  // that a sweep sets itself.
   std::vector<Setting> read(const JsonFields& table) const;
-  // Errors: usage, unless all names of the space are options that go together.
+  // Checks the space. Errors: usage, unless all its names are options that may be combined.
   void check(const SearchSpace& space) const;
 
  private:
@@ -32,19 +32,19 @@ class SettingsReader : NonCopyable {
   nlohmann::json located(const std::string& key, const nlohmann::json& value) const;
   void read_config(const JsonFields& table, std::vector<Setting>& settings) const;
 
-  std::string folder_;  // of the specification
+  std::string folder_;  // folder of the specification
   TrainOptions options_;
   OptionSet set_;
-  std::vector<ForeignOption> foreign_;  // of algorithms and models
+  std::vector<ForeignOption> foreign_;  // options of algorithms and models
 };
 
-// Errors: usage, if the object has the option `name` and another one that it excludes, both with a
-// value.
+// Refuses an object with a value for option `name` and also for an option that it excludes. Errors:
+// usage.
 void check_rival(const nlohmann::json& options, const std::string& name, const std::string& place);
-// `setting` in place of what stands there of its name, and of what it excludes.
+// Adds `setting`, and removes settings of the same name and those that it excludes.
 void put(std::vector<Setting>& settings, const Setting& setting);
 void put(std::vector<Setting>& settings, const std::vector<Setting>& more);
-// Null: there is none.
+// The setting of this name; null if there is none.
 const Setting* find_setting(const std::vector<Setting>& settings, const std::string& name);
 
 }  // namespace hetsgd

@@ -1,4 +1,4 @@
-// The runs of one stage of a sweep, side by side.
+// Runs one stage of a sweep, several runs side by side.
 //
 //   pending ──claimed──> running ──well──> done
 //      ^  └─ another has it: back          └─ badly ─> pending (--retry), or failed
@@ -30,10 +30,10 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// The data of the last few sets that runs have asked for; children share the pages.
+// Keeps the few data sets that runs used last. Child processes share their pages.
 class DataShelf {
  public:
-  // Errors: as DataCache::get, and a goal on what is not measured on these data.
+  // Errors: as DataCache::get, and usage for a goal whose metric these data do not have.
   DataCache& get(const TrainOptions& options, const std::optional<Goal>& goal) {
     const std::string key = data_key(options);
     const auto found = std::ranges::find(entries_, key, &Entry::key);
@@ -62,14 +62,15 @@ class DataShelf {
     DataCache cache;
   };
   static constexpr std::size_t kMostEntries = 4;
-  std::list<Entry> entries_;  // the last used first
+  std::list<Entry> entries_;  // most recently used first
 };
 
 }  // namespace
 
 class StageRunner {
  public:
-  // `runs`: the whole stage, of which this process takes its shard. `start`: of the sweep.
+  // `runs` is the whole stage, of which this process takes its shard. `start` is the start of the
+  // sweep.
   StageRunner(Sweep& sweep, const std::vector<PlannedRun>& runs, const SweepHooks& hooks,
               HostClock::time_point start)
       : sweep_(sweep), hooks_(hooks), start_(start), paces_(sweep.plan_.spec().cells.size()) {
@@ -78,7 +79,7 @@ class StageRunner {
     std::vector<std::size_t> of_others;
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const bool mine = i % shards == sweep.options_.shard;
-      // Nobody's final runs can begin before all trials have ended, so all help with them.
+      // No final run can begin before all trials have ended, so every shard helps with all trials.
       if (!mine && runs[i].stage == SweepStage::final) continue;
       items_.push_back({runs[i]});
       if (done[i]) {
@@ -101,7 +102,7 @@ class StageRunner {
       start_what_can();
       report();
       if (pending_.empty() && pool_.running() == 0) break;
-      // With nothing to wait for, all that is left is under way elsewhere.
+      // If no child is running here, other processes run all that is left, so it polls less often.
       if (const auto ended = pool_.wait(Seconds(pool_.running() == 0 ? 0.5 : 0.25))) end(*ended);
       beat();
     }
@@ -117,7 +118,7 @@ class StageRunner {
   struct Running {
     std::size_t item = 0;
     Claim claim;
-    std::optional<Claim> host;  // of a run in real time
+    std::optional<Claim> host;  // set for a run in real time
     HostClock::time_point start = HostClock::now();
   };
   enum class Start { started, done, elsewhere };
@@ -136,7 +137,7 @@ class StageRunner {
   }
 
   void start_what_can() {
-    constexpr std::size_t kMostTries = 256;  // of runs that others may be at
+    constexpr std::size_t kMostTries = 256;  // runs that others may have claimed
     for (std::size_t tries = std::min(pending_.size(), kMostTries); tries > 0; --tries) {
       const std::size_t item = pending_.front();
       if (!has_room(sweep_.plan_.candidate(items_[item].run).is_virtual)) return;
@@ -160,7 +161,7 @@ class StageRunner {
     const PlannedRun& run = items_[item].run;
     std::optional<Claim> claim = sweep_.folder_.claim(run);
     if (!claim) return Start::elsewhere;
-    // Somebody was faster.
+    // Another process may have completed the run before this claim.
     if (sweep_.find_done({run}, /*remember=*/true).front()) return Start::done;
     const bool is_virtual = sweep_.plan_.candidate(run).is_virtual;
     std::optional<Claim> host;
@@ -173,7 +174,7 @@ class StageRunner {
       DataCache* const cache = is_virtual ? &data_.get(configured->options(), goal) : nullptr;
       pool_.start(next_tag_, task_of(run, configured, cache));
     } catch (const Error& error) {
-      // The plan has found mistakes in the options of all runs; this one is of this run.
+      // Mistakes in options were found by the plan, so this error concerns only this run.
       fail(item, error.what());
       return Start::started;
     }
@@ -181,7 +182,8 @@ class StageRunner {
     return Start::started;
   }
 
-  // A run would wait for the reader of a pipe. Errors: data.
+  // Refuses a result file that is no regular file, because a run would wait for the reader of a
+  // pipe. Errors: data.
   void check_place(const PlannedRun& run) const {
     const std::string file = sweep_.folder_.result_file(run);
     std::error_code ignored;
@@ -214,7 +216,7 @@ class StageRunner {
     }
     const bool redact = configured->options().redact;
     json config = Training(configured->spec()).record().config;
-    if (redact) redact_paths(config);  // as the trials' are
+    if (redact) redact_paths(config);  // as in the results of trials
     ResultOptions result{train_arguments(settings), redact, sweep_.tuning_of_result(run, config)};
     task.run = [configured, cache, result, signal = hooks_.signal] {
       const Outcome outcome = run_one(configured->spec(), result, {.signal = signal}, cache);
@@ -257,7 +259,7 @@ class StageRunner {
       if (hooks_.on_done) hooks_.on_done(run, result);
       return;
     }
-    if (must_stop()) return;  // it was ended with the sweep
+    if (must_stop()) return;  // the run was stopped together with the sweep
     const std::string reason = reason_of(run, ended.exit_code, status);
     fail(running.item, reason);
   }
@@ -281,7 +283,7 @@ class StageRunner {
     last_beat_ = HostClock::now();
   }
 
-  // Each run takes as long as those of its cell so far, or else as the mean of all.
+  // Estimates that a run takes the mean time of its cell so far, or else the mean of all runs.
   std::optional<Seconds> remaining() const {
     double wall_s = 0;
     std::size_t measured = 0;
@@ -320,9 +322,9 @@ class StageRunner {
   HostClock::time_point start_, last_beat_ = HostClock::now();
   std::vector<Item> items_;
   std::deque<std::size_t> pending_;
-  std::map<std::size_t, Running> running_;  // by tag of the pool
+  std::map<std::size_t, Running> running_;  // by the pool's tag
   std::size_t next_tag_ = 0, done_ = 0, failed_ = 0;
-  // The runs of a cell: how many are pending, and how long the ended ones took.
+  // The number of pending runs of a cell, and the total time of its ended ones.
   struct CellPace {
     std::size_t pending = 0, measured = 0;
     double wall_s = 0;

@@ -32,8 +32,9 @@ void fill_in(std::string& word, const std::string& name, std::optional<int> valu
   word.replace(at, name.size(), fmt::format("{}", *value));
 }
 
-// The first option in which the run of a result is another one than planned; "": none. Files may
-// have moved, and what is planned as `auto` is a number in the result.
+// The first option in which the run of a result differs from the plan; "" if none does. File paths
+// are not compared, because files may have moved. An option planned as `auto` is not compared,
+// because the result has its number.
 std::string first_other_option(const std::vector<Setting>& planned, const json& config) {
   const ConfiguredRun run(algorithm_of(planned), planned);
   for (const Setting& setting : planned) {
@@ -52,14 +53,14 @@ json result_of_trial(const std::string& file) {
   try {
     json result = read_result(file);
     return is_done(result["status"]) ? result : json();
-  } catch (const Error& error) {  // its run has failed, which is said elsewhere
+  } catch (const Error& error) {  // the run has failed, which is reported elsewhere
     return nullptr;
   }
 }
 
 json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
-// The options whose best value is the first or last of their lists of numbers.
+// The options whose best value is the smallest or largest in its list of numbers.
 std::vector<std::string> edges_of(const SearchSpace& space, const Candidate& best) {
   std::vector<std::string> edges;
   for (const SearchAxis& axis : space.axes) {
@@ -128,7 +129,7 @@ std::vector<std::string> Sweep::command_of(const PlannedRun& planned, bool resum
   words.push_back(fs::read_symlink("/proc/self/exe").string());
   const CellTuning* const tuning = tuning_of(planned);
   const bool tuned = tuning != nullptr && tuning->record;
-  if (tuned) {  // the file names the learning rate, and the result says where it comes from
+  if (tuned) {  // --tuned sets the learning rate, and the result notes its origin
     std::erase_if(settings, [](const Setting& each) { return each.name == "learning_rate"; });
   }
   for (std::string& argument : train_arguments(settings)) words.push_back(std::move(argument));
@@ -211,13 +212,13 @@ bool Sweep::is_done_by_result(const PlannedRun& run, const std::string& file, bo
     }
     record(run, result);
     return true;
-  } catch (const Error& error) {  // a file that is broken, or no result
+  } catch (const Error& error) {  // the file is broken, or no result
     warn("{}; the run is run again", error.what());
     return false;
   }
 }
 
-// The conclusions from the trials.
+// --- conclusions from the trials -----------------------------------------------------------------
 
 TrialOutcome Sweep::outcome_of(const json& result, const PlannedRun& run, const Goal& goal) const {
   if (!result.is_null()) return judge(result, goal);
@@ -312,7 +313,8 @@ void Sweep::write_tunings() const {
   write_result(folder_.tuning_file(), document);
 }
 
-// With its record a tuning chooses as `hetsgd tune` does, also between equal learning rates.
+// Makes the tuning's record if the learning rate alone was tuned. With it, the choice is that of
+// `hetsgd tune`, also between equally good learning rates.
 void Sweep::record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tuning) const {
   const SetupSpec& setup = plan_.spec().setup_of(tuning.cell);
   const std::vector<Candidate>& candidates = plan_.candidates(SweepStage::tuning, tuning.cell);
@@ -321,7 +323,7 @@ void Sweep::record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tun
            each.point[0].value.is_number();
   };
   if (!std::ranges::all_of(candidates, has_rate_alone)) return;
-  json one;  // what all trials have in common
+  json one;  // the config that all trials share
   for (std::size_t i = 0; i < trials.size() && one.is_null(); ++i) {
     one = result_of_trial(folder_.result_file(trials[i]));
   }

@@ -1,10 +1,12 @@
-// Carries out a sweep: the trials of its tunings, then its final runs, each once whoever runs it.
+// Carries out a sweep: the trials of its tunings, then its final runs. Each runs once, even if
+// several processes work on the sweep.
 //
 //   trials ──all ended──> choices ─> final runs
 //
 // A run is claimed (claim.hpp), then carried out by a process of its own (worker_pool.hpp) that
-// writes its result; then a line goes to the index. What was done before is skipped; what failed is
-// run again. Simulated runs go side by side; one in real time has the host for itself.
+// writes its result. Then a line is appended to the index. Runs that were done before are skipped,
+// and failed ones run again. Simulated runs go side by side; a run in real time has the host to
+// itself.
 #pragma once
 
 #include <atomic>
@@ -24,8 +26,8 @@ namespace hetsgd {
 
 struct SweepOptions {
   int jobs = 1;
-  int cores = 1;            // that simulated runs share
-  std::uint64_t retry = 0;  // how often a run that failed is run again
+  int cores = 1;            // shared by simulated runs
+  std::uint64_t retry = 0;  // most repetitions of a run that failed
   bool fail_fast = false;   // the first failure ends the sweep
   std::optional<Seconds> max_wall = {};
   std::size_t shard = 0, shards = 1;  // this process runs every shards-th final run
@@ -44,8 +46,8 @@ struct FailedRun {
 };
 
 struct SweepHooks {
-  std::function<void(const SweepProgress&)> on_progress;  // often
-  std::function<void(const FailedRun&)> on_failure;       // for the last time
+  std::function<void(const SweepProgress&)> on_progress;  // called often
+  std::function<void(const FailedRun&)> on_failure;       // after its last repetition
   std::function<void(const PlannedRun&, const nlohmann::json& result)> on_done;
   const std::atomic<int>* signal = nullptr;
 };
@@ -58,7 +60,7 @@ struct CellTuning {
   std::vector<Trials> trials;       // by candidate
   std::optional<std::size_t> best;  // the candidate; none: no trial ended well
   std::vector<std::string> edges;   // options whose best value is an end of its list
-  // The same as `hetsgd tune` records it, and its hash; none where not the learning rate alone was
+  // The tuning in the form of `hetsgd tune`, and its hash. None unless the learning rate alone was
   // tuned.
   std::optional<Tuning> record;
   std::string hash;
@@ -68,26 +70,26 @@ class Sweep {
  public:
   Sweep(SweepPlan& plan, const SweepFolder& folder, SweepOptions options);
 
-  // Errors: of data and the file system, as far as they concern the sweep as a whole. A run that
-  // fails is none.
+  // Runs the sweep. Errors: those of data and files that concern the whole sweep. A run that fails
+  // is not an error.
   SweepEnd run(const SweepHooks& hooks);
 
   const std::vector<FailedRun>& failures() const { return failures_; }
   const std::vector<CellTuning>& tunings() const { return tunings_; }
-  std::size_t runs_done() const { return runs_done_; }  // by this process
+  std::size_t runs_done() const { return runs_done_; }  // runs done by this process
 
   // {id, stage, setup, case, parameters, seed} and, after a tuning, {tuned} of a run.
   nlohmann::json about(const PlannedRun& run) const;
-  // Says of each run whether it has a result and need not be run: by the index if the file is as it
-  // was then, or by the result itself. If `remember`, the index gets to know it, and a result with
-  // another tuning than that of now, as an extended grid leaves it, gets this one.
+  // For each run, whether it has a result and need not be run. This follows from the index if the
+  // file is unchanged since its line, else from the result itself. With `remember`, the index is
+  // updated. A result with an older tuning, as after an extended grid, then gets the present one.
   std::vector<bool> find_done(const std::vector<PlannedRun>& runs, bool remember) const;
-  // Takes the results of the trials, which are all there; then the final runs are planned. Errors:
-  // runtime, a cell of which no trial ended well and which has final runs.
+  // Evaluates the trials, which must all have ended, and plans the final runs. Errors: runtime, if
+  // a cell with final runs has no trial that ended well.
   void conclude_tuning();
-  // Writes what they chose: for readers, and for the commands of the final runs.
+  // Writes the choices of the tunings, for readers and for the commands of the final runs.
   void write_tunings() const;
-  // The words that carry out a run in a process of its own: launch, program, arguments, output.
+  // The command line of a run in a process of its own: launcher, program, arguments, output.
   // Errors: usage, a placeholder that cannot be filled in.
   std::vector<std::string> command_of(const PlannedRun& run, bool resume) const;
 
@@ -98,12 +100,12 @@ class Sweep {
                      HostClock::time_point start);
   bool is_done_by_result(const PlannedRun& run, const std::string& file, bool remember) const;
   const CellTuning* tuning_of(const PlannedRun& run) const;
-  // The `tuning` of a result of a run with this config, as with `hetsgd train --tuned`;
-  // null: nothing.
+  // The `tuning` entry for the result of a run with this config, as `hetsgd train --tuned` writes
+  // it; null: none.
   nlohmann::json tuning_of_result(const PlannedRun& run, const nlohmann::json& config) const;
   void record(const PlannedRun& run, const nlohmann::json& result) const;
   void record_failure(FailedRun failure);
-  // result: null, it failed.
+  // A null `result` means that the run failed.
   TrialOutcome outcome_of(const nlohmann::json& result, const PlannedRun& run,
                           const Goal& goal) const;
   void record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tuning) const;

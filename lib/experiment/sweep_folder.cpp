@@ -38,7 +38,7 @@ class LockedFile : NonCopyable {
   }
   ~LockedFile() { ::close(file_); }
 
-  // Behind the last whole line.
+  // Appends behind the last whole line.
   void append(const std::string& line) const {
     off_t end = ::lseek(file_, 0, SEEK_END);
     char last = '\n';
@@ -58,8 +58,8 @@ class LockedFile : NonCopyable {
   int file_ = -1;
 };
 
-// Whether there is something to read under the name. Errors: data, for what is no regular file: a
-// pipe would be waited for.
+// Whether there is a file to read under the name. Errors: data, if it is no regular file, because
+// reading a pipe would block.
 bool is_there(const std::string& path) {
   std::error_code failed;
   const fs::file_type type = fs::status(path, failed).type();
@@ -69,8 +69,8 @@ bool is_there(const std::string& path) {
          ExitCode::data);
 }
 
-// Whether nobody writes the temporary file any more: its writer is dead, or has not touched it for
-// long and runs where that cannot be seen.
+// Whether the temporary file has no writer any more. Either its writer is dead, or that cannot be
+// seen from here and the file was not touched for long.
 bool is_left_behind(const fs::path& temporary) {
   const TemporaryWriter writer = writer_of(temporary.string());
   if (writer != TemporaryWriter::unknown) return writer == TemporaryWriter::dead;
@@ -79,7 +79,8 @@ bool is_left_behind(const fs::path& temporary) {
   return !failed && age > Claim::kSilence;
 }
 
-// A line of an index as Sweep::record writes it; before, lines had no state of their file.
+// Whether this is a line of an index as Sweep::record writes it. Older lines lack the state of
+// their file.
 bool is_run_line(const json& run) {
   const auto is_text = [&](const char* key) { return run.contains(key) && run[key].is_string(); };
   const auto is_whole = [&](const char* key) {
@@ -180,7 +181,7 @@ void SweepFolder::tidy() const {
   for (const auto& entry : fs::directory_iterator(folder_ + "/locks", failed)) {
     const std::string name = entry.path().filename().string();
     if (!name.ends_with(".lock") || name.ends_with(".index.lock")) continue;
-    Claim::try_claim(entry.path().string());  // and releases it at once
+    Claim::try_claim(entry.path().string());  // claims and releases it, so a stale one goes
   }
 }
 
@@ -213,7 +214,7 @@ SweepIndex::SweepIndex(std::string text, const std::string& path) : text_(std::m
     json run;
     try {
       run = parse(line);
-    } catch (const Error&) {  // said below, as what else is no run
+    } catch (const Error&) {  // reported below, like all lines that are no run
     }
     if (!is_run_line(run)) {
       refuse(fmt::format("{}:{}", path, number), quote(text_.substr(at, end - at)),

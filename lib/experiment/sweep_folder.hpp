@@ -1,12 +1,12 @@
-// The folder of sweeps: results, the trials of tunings, and what says which is which.
+// The folder of sweeps, with results, the trials of tunings, and the index of runs.
 //
 //   runs/ID.json        result of a final run, as `hetsgd train` writes it; ID.log: of a failed one
 //   trials/ID.json      the same of a trial
 //   NAME.sweep.json     the specification of the sweep NAME
-//   NAME.tuning.json    what its tuning chose, and what that cost
+//   NAME.tuning.json    the choices of its tuning and their cost
 //   tunings/HASH.json   the tuning of a learning rate as `hetsgd tune` writes it, for --tuned
 //   NAME.index.jsonl    a line for each of its runs that has ended
-//   locks/              runs that somebody is at
+//   locks/              claims of runs in progress
 //
 // A run in the folder:
 //
@@ -15,7 +15,7 @@
 //     │   └───────────────┘  (ID.json, if there is one, says `running` or `aborted`)
 //     └── the next call ── failed: ID.log says why, and so does the line in the index
 //
-// Results are the truth; the index follows from them, and is written anew when it is not there.
+// The results are authoritative. The index follows from them, and is rebuilt if it is missing.
 // Several sweeps and several processes may share a folder.
 #pragma once
 
@@ -32,27 +32,27 @@
 
 namespace hetsgd {
 
-// The state of a result's file, as far as it shows without reading it.
+// The state of a result file that is visible without reading it.
 struct FileState {
   std::uint64_t bytes = 0;
-  std::int64_t modified_ns = 0;  // since 1970
+  std::int64_t modified_ns = 0;  // nanoseconds since 1970
   bool operator==(const FileState&) const = default;
 };
-// None: no regular file is there, or it is empty.
+// The state of a file. None if it is missing, empty or no regular file.
 std::optional<FileState> state_of(const std::string& path);
 
-// The lines of an index, by the ids of their runs; of several of a run the last one counts. It
-// keeps the text alone, so that a million runs are no more than their file.
+// The lines of an index by the ids of their runs. If a run has several lines, the last one counts.
+// The lines stay text, so that the memory of a million runs is about the size of their file.
 class SweepIndex {
  public:
   SweepIndex() = default;
-  // Errors: data, a broken line, as PATH:LINE.
+  // Errors: data, naming PATH:LINE of a broken line.
   SweepIndex(std::string text, const std::string& path);
 
-  // Whether the run was done when its line was written, with the tuning of that hash ("": with any
-  // or none), and its file is as it was then.
+  // Whether the run was done when its line was written, and its file is unchanged since. `tuning`
+  // is the hash of its tuning; "": any or none.
   bool is_done(const std::string& id, const FileState& file, const std::string& tuning) const;
-  nlohmann::json find(const std::string& id) const;  // null: there is none
+  nlohmann::json find(const std::string& id) const;  // null: no line
   void for_each(const std::function<void(const nlohmann::json& line)>& call) const;
 
  private:
@@ -76,34 +76,37 @@ class SweepFolder {
   std::string result_file(const PlannedRun& run) const;
   std::string log_file(const PlannedRun& run) const;
   std::string tuning_file() const { return folder_ + "/" + name_ + ".tuning.json"; }
-  // Absolute, for commands that are run elsewhere. `hash`: of tuning_hash.
+  // The absolute path of a tuning, for commands that run in another folder. `hash`: from
+  // tuning_hash().
   std::string tuned_file(const std::string& hash) const;
   std::string index_file() const { return folder_ + "/" + name_ + ".index.jsonl"; }
   const std::string& path() const { return folder_; }
 
-  // Whether the folder has a sweep of this name with another specification: errors (usage) name the
-  // first difference, unless `extend`. What is free text may differ. Makes nothing.
+  // Refuses a folder that has a sweep of this name with another specification, unless `extend`.
+  // Errors: usage, naming the first difference. Free texts may differ. Creates nothing.
   void check(const SweepSpec& spec, bool extend) const;
-  // Makes the folders, removes what writers that were killed have left, and writes the
-  // specification. Errors: runtime.
+  // Creates the folders, removes files that killed writers have left, and writes the specification.
+  // Errors: runtime.
   void open(const SweepSpec& spec) const;
 
-  // None: somebody else is at it.
+  // Claims a run. None: another process works on it.
   std::optional<Claim> claim(const PlannedRun& run) const;
 
-  // This host, for a run in real time. None: another sweep of this folder has such a run here.
+  // Claims this host for a run in real time. None: another sweep of this folder has such a run
+  // here.
   std::optional<Claim> claim_host() const;
-  // Removes the locks and the temporary files that dead owners have left. At the end of a sweep as
-  // well as at its beginning, as the runs of one that was killed may take a moment to end.
+  // Removes the locks and temporary files that dead owners have left. It is called at the beginning
+  // and at the end of a sweep, because runs of a killed sweep may take a moment to end.
   void tidy() const;
 
-  // A line that a kill has cut off at the end is left out. Errors: data, also for an index that is
-  // no file.
+  // Reads the index without a last line that a kill has cut off. Errors: data, also for an index
+  // that is no regular file.
   SweepIndex read_index() const;
-  // Whole lines, also where others append and where the disk is full. Errors: runtime.
+  // Appends a whole line, or nothing, even if other processes append or the disk is full. Errors:
+  // runtime.
   void append_to_index(const nlohmann::json& line) const;
-  // Replaces the index, in turn with others who do: the lines of `runs` in their order, each with
-  // what `about` says of the run (several runs of a sweep may share one result).
+  // Replaces the index under a lock by the lines of `runs` in their order. `about` gives the fields
+  // that identify each run, since several runs of a sweep may share one result.
   void rewrite_index(const std::vector<PlannedRun>& runs,
                      const std::function<nlohmann::json(const PlannedRun&)>& about) const;
 
@@ -114,10 +117,10 @@ class SweepFolder {
   std::string folder_, name_;
 };
 
-// The specification in a NAME.sweep.json; null: the file is something else. Errors: data.
+// The specification in a NAME.sweep.json; null if the file is of another kind. Errors: data.
 nlohmann::json specification_in(const std::string& path);
 
-// The part of a specification that decides about its runs: no texts for readers, no ways to run.
+// The part of a specification that determines its runs, without texts for readers and ways to run.
 nlohmann::json essence(nlohmann::json specification);
 
 }  // namespace hetsgd

@@ -38,7 +38,7 @@ void add_flag(const Option& option, const json& value, std::vector<std::string>&
   }
 }
 
-// An option that is tuned has one value afterwards.
+// Refuses an option that is both tuned and swept, because it has one value after the tuning.
 void check_apart(const SearchSpace& tuned, const SearchSpace& swept) {
   for (const SearchAxis& a : tuned.axes) {
     for (const SearchAxis& b : swept.axes) {
@@ -87,7 +87,8 @@ SweepPlan::SweepPlan(const SweepSpec& spec, bool any_number) : spec_(spec) {
         "--yes runs them nevertheless");
   }
   for (std::size_t cell = 0; cell < spec.cells.size(); ++cell) {
-    // The final ones are those before the tuning; resolving them shows what is wrong with them.
+    // The final candidates have the options before the tuning. Resolving them now shows their
+    // mistakes early.
     candidates_[1][cell] = resolve_all(SweepStage::final, cell);
     if (!is_tuned(cell)) continue;
     check_apart(spec.setup_of(cell).tuning->space, spec.space);
@@ -119,8 +120,8 @@ const Candidate& SweepPlan::candidate(const PlannedRun& run) const {
   return candidates(run.stage, run.cell)[run.candidate];
 }
 
-// The settings that the runs of a cell and stage share. A trial measures held-out rows, has its
-// whole budget, and none of the final runs' parameters.
+// The settings that the runs of a cell and stage share. A trial measures held-out rows, uses its
+// whole budget, and has none of the parameters of final runs.
 std::vector<Setting> SweepPlan::base_settings(SweepStage stage, std::size_t cell) const {
   const SetupSpec& setup = spec_.setup_of(cell);
   std::vector<Setting> settings = spec_.settings;
@@ -191,7 +192,7 @@ std::vector<PlannedRun> SweepPlan::runs_of(SweepStage stage) const {
   for (std::size_t cell = 0; cell < spec_.cells.size(); ++cell) {
     const std::vector<Candidate>& all = candidates(stage, cell);
     for (std::size_t c = 0; c < all.size(); ++c) {
-      // Setups may have numbers of seeds of their own in the tuning.
+      // Each setup may have its own seeds for the tuning.
       const std::vector<std::uint64_t>& seeds =
           stage == SweepStage::tuning ? spec_.setup_of(cell).tuning->seeds : spec_.seeds;
       for (std::size_t s = 0; s < seeds.size(); ++s) {

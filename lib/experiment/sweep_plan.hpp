@@ -1,9 +1,9 @@
-// Which runs a sweep consists of, and what each of them is called.
+// The plan of a sweep: its runs and their names.
 //
 //   specification ─> trials of every tuned cell ─> a choice per cell ─> final runs
 //
-// A cell is a setup with a case. Its candidates are the points of a search space, without those
-// options that its algorithm does not have; points that thereby become the same are one candidate.
+// A cell is a setup with a case. Its candidates are the points of a search space, without the
+// options that its algorithm does not have. Points that become equal thereby are one candidate.
 // Each candidate is run with every seed.
 #pragma once
 
@@ -23,17 +23,18 @@ std::string to_string(SweepStage stage);
 // One point of a cell.
 struct Candidate {
   std::vector<Setting> point;         // the options that the algorithm knows
-  std::uint64_t identity = 0;         // of all settings but the seed
+  std::uint64_t identity = 0;         // hash of all settings but the seed
   bool is_virtual = true;             // its time is simulated
   nlohmann::json parameters() const;  // {option: value}
 };
 
-// One run. 64 bits name it: among a million runs, two have the same name with a chance of 3e-8.
+// One run. Its name has 64 bits, so two of a million runs have the same name with a probability of
+// 3e-8.
 struct PlannedRun {
   std::uint64_t id = 0;
   std::uint64_t seed = 0;
-  std::uint32_t cell = 0;       // place in SweepSpec::cells
-  std::uint32_t candidate = 0;  // place among those of the cell and stage
+  std::uint32_t cell = 0;       // index into SweepSpec::cells
+  std::uint32_t candidate = 0;  // index among those of the cell and stage
   SweepStage stage = SweepStage::final;
 
   std::string name() const;  // 16 hexadecimal digits
@@ -42,7 +43,7 @@ struct PlannedRun {
 // The decision of each cell's tuning, in the order of the cells. None: it is not tuned.
 using Choices = std::vector<std::optional<std::vector<Setting>>>;
 
-inline constexpr double kMostRuns = 1e6;  // that are planned without being asked for
+inline constexpr double kMostRuns = 1e6;  // limit without explicit consent
 
 class SweepPlan {
  public:
@@ -55,21 +56,21 @@ class SweepPlan {
   const std::vector<Candidate>& candidates(SweepStage stage, std::size_t cell) const;
   const Candidate& candidate(const PlannedRun& run) const;
 
-  // In the order in which they should run.
+  // The trials in the order in which they should run.
   const std::vector<PlannedRun>& trials() const { return trials_; }
-  // Every cell's final runs. What `rate_from` refers to is among the choices.
+  // Plans every cell's final runs. The cells that `rate_from` refers to have a choice.
   const std::vector<PlannedRun>& plan_final_runs(const Choices& choices);
   const std::vector<PlannedRun>& final_runs() const { return final_runs_; }
-  // The same number of runs, with options as they are before the tuning.
+  // As many final runs, with the options before the tuning.
   std::vector<PlannedRun> preview_final_runs() const { return runs_of(SweepStage::final); }
-  // The settings tuned for the cell, or taken over from another; none: nothing.
+  // The settings that were tuned for the cell or taken from another one; none if it has none.
   const std::optional<std::vector<Setting>>& choice(std::size_t cell) const {
     return choices_[cell];
   }
-  // How many there will be, by the specification alone: an upper bound.
+  // An upper bound of the number of runs, by the specification alone.
   double most_runs() const;
 
-  // All that is given to the run, its seed included.
+  // All settings of the run, including its seed.
   std::vector<Setting> settings(const PlannedRun& run) const;
 
  private:
@@ -81,7 +82,7 @@ class SweepPlan {
 
   const SweepSpec& spec_;
   Choices choices_;
-  std::vector<std::vector<Candidate>> candidates_[2];  // by stage, by cell
+  std::vector<std::vector<Candidate>> candidates_[2];  // by stage and cell
   std::vector<PlannedRun> trials_, final_runs_;
 };
 

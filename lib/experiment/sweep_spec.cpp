@@ -50,11 +50,11 @@ std::optional<Seconds> read_max_wall(const JsonFields& table) {
   return parse_seconds(table.place("max_wall"), table.text("max_wall"));
 }
 
-// The setup's own table of the name over that of the whole sweep.
+// The table of the whole sweep, overridden by the setup's own one of the same name.
 json merged(const JsonFields& base, const JsonFields& own) {
   json result = base.tree();
   result.merge_patch(own.tree());
-  // A list replaces a range, and a range a list: the two do not mix.
+  // A list replaces a range and a range replaces a list, because merging the two makes no sense.
   if (!own.has("parameters") || !own.tree()["parameters"].is_object()) return result;
   for (const auto& [name, value] : own.tree()["parameters"].items()) {
     const json& before = base.tree().value("parameters", json::object()).value(name, json());
@@ -86,8 +86,8 @@ std::optional<Goal> read_goal(const JsonFields& table) {
   return parse_goal(name, table.place("name"));
 }
 
-// A list of algorithms is a list of cases, each with trials and options of its own; it leaves the
-// space. Without one there is one case.
+// Turns a list of algorithms into a list of cases, each with its own trials and options, and
+// removes it from the space. Without such a list there is one case.
 std::vector<CaseSpec> cases_of_algorithms(SearchSpace& space) {
   const std::vector<std::string> names = {"algorithm"};
   const auto axis = std::ranges::find(space.axes, names, &SearchAxis::names);
@@ -274,7 +274,7 @@ class SpecReader {
   SettingsReader settings_;
 };
 
-// Their algorithms have options, too.
+// Loads the plugins first, because their algorithms add options.
 void load_plugins_of(const JsonFields& specification) {
   const JsonFields settings = specification.object_or_empty("settings");
   if (!settings.has("plugin")) return;

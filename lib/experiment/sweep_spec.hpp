@@ -1,9 +1,9 @@
-// The specification of a sweep: which runs there are to be. README.md of this folder shows one;
+// The specification of a sweep, which determines its runs. README.md of this folder shows one;
 // sweep_schema.json has every key.
 //
 //   file ─> read_sweep_spec ─> SweepSpec ─> Plan (sweep_plan.hpp) ─> Sweep (sweep.hpp)
 //
-// Everything that can be judged without looking at the data is judged here, with file and line.
+// Everything that can be checked without the data is checked here; errors name file and line.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@
 
 namespace hetsgd {
 
-// The trials of a setup: they decide between the points of a space, for each case alike.
+// The trials of a setup, which choose between the points of a space for each case.
 struct TuningSpec {
-  std::vector<Setting> settings;     // what trials have otherwise than the final runs
+  std::vector<Setting> settings;     // settings in which trials differ from final runs
   std::vector<std::uint64_t> seeds;  // at least one
   SearchSpace space;
 };
@@ -35,7 +35,7 @@ struct SetupSpec {
   std::optional<TuningSpec> tuning = {};
 };
 
-// Takes the learning rate that was tuned for another case, times a factor.
+// Takes the learning rate that was tuned for another case, multiplied by a factor.
 struct RateFrom {
   std::string setup;  // "": the case's own
   std::string case_name;
@@ -51,31 +51,31 @@ struct CaseSpec {
   std::optional<RateFrom> rate_from = {};
 };
 
-// One combination of the product of setups and cases, by their places in the specification.
+// One combination of a setup and a case, as indices into the specification.
 struct SweepCell {
   std::size_t setup = 0, method = 0;
 };
 
 struct SweepSpec {
-  nlohmann::json written;  // the file as it is
+  nlohmann::json written;  // the document without replacements
   std::string path, name;
   std::vector<std::uint64_t> seeds;
   std::optional<Seconds> max_wall;
   bool interleave = false;
-  std::string launch;  // what runs are started with: "mpirun -n {ranks}"; "": nothing
+  std::string launch;  // launcher of runs: "mpirun -n {ranks}"; "": none
   std::vector<Setting> settings;
   std::vector<SetupSpec> setups;  // at least one
   std::vector<CaseSpec> cases;    // at least one
   SearchSpace space;
-  std::vector<SweepCell> cells;  // what `only` leaves of the product, in the order of the file
+  std::vector<SweepCell> cells;  // the product restricted by `only`, in file order
 
   const SetupSpec& setup_of(std::size_t cell) const { return setups[cells[cell].setup]; }
   const CaseSpec& case_of(std::size_t cell) const { return cases[cells[cell].method]; }
   std::string title(std::size_t cell) const;  // "adasum-4, ssgd full", for messages
 };
 
-// Loads the plugins that it names, because their options are options too. Errors: data, usage, with
-// file and line.
+// Reads a specification. Loads the plugins that it names, because their options may be used in it.
+// Errors: data, usage, with file and line.
 SweepSpec read_sweep_spec(const std::string& path);
 
 // The JSON Schema (draft 7) of the specification.

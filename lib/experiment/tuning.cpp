@@ -26,7 +26,7 @@ using nlohmann::json;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// FROM:TO:COUNT.
+// Parses FROM:TO:COUNT.
 std::vector<double> geometric_grid(const std::string& text, const std::string& place) {
   const std::vector<std::string_view> parts = split(text, ':');
   if (parts.size() != 3) refuse(place, quote(text), "FROM:TO:COUNT such as 0.01:1:5");
@@ -80,7 +80,7 @@ json algorithm_json(const Tuning& tuning, const AlgorithmTuning& algorithm) {
           {"cost", cost_json(cost_of(algorithm.trials))}};
 }
 
-// The file must say what follows from its trials.
+// Checks that the conclusions in the file follow from its trials.
 void check_conclusions(const json& document, const Tuning& tuning, std::vector<Finding>& findings) {
   const json expected = tuning_json(tuning, {});
   for (std::size_t i = 0; i < tuning.algorithms.size(); ++i) {
@@ -228,7 +228,7 @@ nlohmann::json tuning_of_run(const Tuning& tuning, const json& config, const std
     throw with_hint(usage_error("{}: no trial of {} ended well", place, name),
                     "tune with smaller learning rates");
   }
-  // A measurement changes its seed, data, budget and what it measures.
+  // A final run changes its seed, its data, its budget and its measurements.
   static const std::set<std::string> kFree = {"learning_rate",   "seed",         "test",
                                               "validation",      "cache",        "target",
                                               "epochs",          "max_samples",  "max_time",

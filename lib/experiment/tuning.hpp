@@ -1,7 +1,8 @@
-// The choice of a learning rate for each algorithm with equal budgets: the same grid, the same
-// seeds and the same held-out rows for everybody, and the whole cost beside the choice.
+// The choice of a learning rate for each algorithm with equal budgets. All algorithms have the same
+// grid, the same seeds and the same held-out rows, and the total cost is recorded with the choice.
 //
-// This is the record of such a tuning and its file (tuning_schema.json). sweep.cpp fills it.
+// This file defines the record of such a tuning and its JSON (tuning_schema.json). sweep.cpp fills
+// it.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@
 
 namespace hetsgd {
 
-// Trials: runs that decide between settings, whatever is tuned. The one place that says what a run
-// comes to as a trial, and which settings are the best.
+// Trials are runs that decide between settings, whichever options are tuned. The rules that turn a
+// run into a trial's outcome, and outcomes into the best settings, are here and nowhere else.
 
 // A goal decides between trials: the final value of a metric, or the time to a target. Where
 // times are equal, and where no trial reaches the target, the final value decides.
@@ -29,22 +30,22 @@ struct Goal {
   bool larger_is_better() const;
   std::string text() const;  // "p1" or "p1>=0.6"
 };
-// Errors: usage, naming `place`.
+// Parses "METRIC" or a target. Errors: usage, naming `place`.
 Goal parse_goal(const std::string& text, const std::string& place);
 
 // How a trial ended.
 struct TrialOutcome {
   std::uint64_t seed = 0;
-  std::string status;                      // as in a result; diverged and failed are the worst
-  std::string status_reason;               // "" or why
+  std::string status;                      // as in a result; diverged and failed are worst
+  std::string status_reason;               // reason of the status, or ""
   std::optional<double> value;             // final value of the metric; none: diverged, failed
   std::optional<double> time_to_target_s;  // none: no target, missed, diverged or failed
   std::uint64_t samples_count = 0;
   double train_s = 0;  // training clock
-  double wall_s = 0;   // host time of the whole trial
+  double wall_s = 0;   // wall-clock time of the whole trial
 };
 
-// The outcome of the run whose result this is.
+// The outcome of a run as a trial, by its result.
 TrialOutcome judge(const nlohmann::json& result, const Goal& goal);
 
 using Trials = std::vector<TrialOutcome>;  // with the same settings, one for each seed
@@ -54,10 +55,10 @@ struct Score {
   double value = 0;             // infinite: the worst (diverged or failed)
   double time_to_target_s = 0;  // infinity: missed, or the goal is no target
 };
-// At least one trial. One that diverged or failed counts as worst.
+// The score of at least one trial. A trial that diverged or failed counts as worst.
 Score score_of(const Goal& goal, std::span<const TrialOutcome> trials);
-// The place of the best: by the time to the target, then by the final value; of equal ones the
-// first. None: no value is finite.
+// The index of the best score, by time to the target and then by final value; the first of equal
+// ones. None if no value is finite.
 std::optional<std::size_t> best_of(const Goal& goal, std::span<const Score> scores);
 
 struct TuningCost {
@@ -68,15 +69,15 @@ struct TuningCost {
 };
 TuningCost cost_of(const std::vector<Trials>& all);
 
-// "0.03,0.1,0.3" or FROM:TO:COUNT, COUNT values from FROM to TO with equal ratios, those between
-// rounded to three significant digits. Ascending. Errors: usage, naming `place`: what is no
-// positive number, a value that occurs twice.
+// Parses "0.03,0.1,0.3" or FROM:TO:COUNT, which is COUNT values from FROM to TO with equal ratios.
+// Inner values are rounded to three significant digits. The result is ascending. Errors: usage,
+// naming `place`, for values that are not positive numbers or occur twice.
 std::vector<double> parse_grid(const std::string& text, const std::string& place);
 
 struct AlgorithmTuning {
   std::string algorithm;
-  nlohmann::json config;       // of its trials, without learning_rate and seed
-  std::vector<Trials> trials;  // by learning rate, as many as the grid has
+  nlohmann::json config;       // config of its trials, without learning_rate and seed
+  std::vector<Trials> trials;  // by learning rate of the grid
 };
 
 struct Tuning {
@@ -87,48 +88,48 @@ struct Tuning {
   nlohmann::json dataset;  // {train, validation}: {rows, content_hash}; null: not loaded yet
   std::vector<AlgorithmTuning> algorithms;
 
-  bool complete(const AlgorithmTuning& tuning) const;  // every trial was run
+  bool complete(const AlgorithmTuning& tuning) const;  // whether every trial was run
 };
 
 struct Choice {
-  std::size_t place = 0;  // in the grid
+  std::size_t place = 0;  // index into the grid
   double learning_rate = 0;
-  bool edge_of_grid = false;  // the best lies at an end of the grid: a better one may lie beyond
+  bool edge_of_grid = false;  // the best rate is an end of the grid, so a better one may lie beyond
 };
 
-// The best learning rate of the grid: by median over the seeds of the time to the target, then of
-// the final value; equal ones: the smaller rate. A trial that diverged or failed counts as worst.
-// None: trials are missing, or no rate has a finite median.
+// The best learning rate of the grid, by the median time to the target over the seeds, then by the
+// median final value. Among equal ones the smallest rate is taken. A trial that diverged or failed
+// counts as worst. None if trials are missing, or no rate has a finite median.
 std::optional<Choice> choose(const Tuning& tuning, const AlgorithmTuning& algorithm);
 
 // {seed, status, status_reason, value, time_to_target_s, samples_count, train_s, wall_s}
 nlohmann::json trial_json(const TrialOutcome& trial);
 nlohmann::json cost_json(const TuningCost& cost);
-// The file, and back. tuning_of expects a document that fits the schema. Errors: data, trials that
-// neither grid nor seeds name.
+// Convert a tuning to the document of its file, and back. tuning_of() expects a document that fits
+// the schema. Errors: data, for trials that neither grid nor seeds name.
 nlohmann::json tuning_json(const Tuning& tuning, const std::vector<std::string>& args);
 Tuning tuning_of(const nlohmann::json& document);
 
-// "xxh3:..." of what decided about an algorithm: goal, grid, seeds, data, and how its trials ended.
-// Simulated trials have the same hash whenever and wherever they are run, since times of the host do
-// not count.
+// The hash "xxh3:..." of all that determined an algorithm's choice: goal, grid, seeds, data, and
+// the outcomes of its trials. Simulated trials have the same hash on every host and run, since
+// wall-clock times do not count.
 std::string tuning_hash(const Tuning& tuning, const AlgorithmTuning& algorithm);
 
-// Whether a JSON document is (meant as) such a file: its `kind` is tuning.
+// Whether a JSON document is a tuning, valid or not, by its `kind`.
 bool is_tuning(const nlohmann::json& document);
 // The JSON Schema (draft 7) of the file.
 std::string_view tuning_schema();
-// Mistakes in it, by the schema and beyond: a choice or a cost that its own trials contradict.
+// Finds mistakes in a tuning: violations of the schema, and a choice or cost that its own trials
+// contradict.
 std::vector<Finding> validate_tuning(const nlohmann::json& document);
-// Reads the file. Errors: data.
+// Reads and validates a tuning file. Errors: data.
 nlohmann::json read_tuning(const std::string& path);
 
-// The note in a result about where its learning rate comes from: {grid, seeds, trials, goal,
+// The note in a result about the origin of its learning rate: {grid, seeds, trials, goal,
 // validation, validation_rows, learning_rate, edge_of_grid, samples_count, train_s, differs,
-// file_hash}. `differs` are the options in which `config`, of the run, departs from that of the
-// trials, apart from those that a measurement has to change; file_hash is the tuning_hash. Errors:
-// usage, naming `place` (the algorithm was not tuned, its trials are not complete, none of them
-// ended well).
+// file_hash}. `differs` are the options in which `config` of the run differs from the trials,
+// except those that every final run changes. file_hash is the tuning_hash. Errors: usage, naming
+// `place` (the algorithm was not tuned, its trials are not complete, none of them ended well).
 nlohmann::json tuning_of_run(const Tuning& tuning, const nlohmann::json& config,
                              const std::string& place);
 

@@ -32,9 +32,9 @@ sigset_t child_signal() {
   return set;
 }
 
-// The child's output goes to its log alone.
+// Redirects the child's output to its log.
 void redirect(const std::string& log) {
-  // Without O_NONBLOCK a pipe under this name would be waited for.
+  // Without O_NONBLOCK, opening a pipe of this name would block.
   const int file = ::open(log.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_NONBLOCK, 0666);
   const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   ::dup2(nothing, STDIN_FILENO);
@@ -42,7 +42,7 @@ void redirect(const std::string& log) {
   ::dup2(file >= 0 ? file : nothing, STDERR_FILENO);
 }
 
-// A command is configured by its arguments alone.
+// Removes the variables that set options, so that arguments alone configure a command.
 void forget_options() {
   for (const std::string& name : variables_of_options()) ::unsetenv(name.c_str());
 }
@@ -57,7 +57,7 @@ void forget_options() {
   ::_exit(127);
 }
 
-// The last frame of the child: nothing of the parent's may be unwound in it.
+// The last frame of the child. It never returns, because it must not unwind frames of the parent.
 [[noreturn]] void live(const WorkerTask& task, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
@@ -81,7 +81,7 @@ void forget_options() {
 
 }  // namespace
 
-// Blocked, so that one that comes before the wait is not missed.
+// The signal is blocked, so that one that arrives before the wait is not missed.
 WorkerPool::WorkerPool() {
   const sigset_t set = child_signal();
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
@@ -102,7 +102,7 @@ void WorkerPool::start(std::size_t tag, const WorkerTask& task) {
   const pid_t child = ::fork();
   if (child < 0) throw runtime_failure("cannot make a process: {}", std::strerror(errno));
   if (child == 0) live(task, parent);
-  ::setpgid(child, child);  // whoever of the two comes first
+  ::setpgid(child, child);  // parent and child both set it, because either may run first
   workers_.push_back({tag, child, HostClock::now()});
 }
 

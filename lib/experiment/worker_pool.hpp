@@ -1,9 +1,9 @@
-// Processes that carry out runs side by side. Each run is a process of its own, forked from this
-// one after the data were read, so that all share their pages: what a run leaves behind or breaks
-// ends with it, and it can be killed.
+// A pool of processes that carry out runs side by side. Each run is a process forked from this one
+// after the data were read, so that all share the data's pages. The damage of a broken run ends
+// with its process, and a run can be killed.
 //
-// The calling process has one thread while it forks. A child ends when its parent does, in whatever
-// way.
+// The calling process has one thread while it forks. A child ends when its parent ends for any
+// reason.
 #pragma once
 
 #include <sys/types.h>
@@ -22,9 +22,9 @@ namespace hetsgd {
 
 // The task of a child: a function of this program, or a command.
 struct WorkerTask {
-  std::function<int()> run;          // its exit code; null: `command`
-  std::vector<std::string> command;  // found by PATH
-  std::string log;                   // file of what it says on stdout and stderr
+  std::function<int()> run;          // returns the exit code; null: run `command`
+  std::vector<std::string> command;  // program (found by PATH) and arguments
+  std::string log;                   // file of its stdout and stderr
 };
 
 struct EndedWorker {
@@ -36,15 +36,15 @@ struct EndedWorker {
 class WorkerPool : NonCopyable {
  public:
   WorkerPool();
-  ~WorkerPool();  // kills what still runs
+  ~WorkerPool();  // kills running children
 
-  // Errors: runtime (no process can be made).
+  // Starts a child. Errors: runtime (no process can be created).
   void start(std::size_t tag, const WorkerTask& task);
   std::size_t running() const { return workers_.size(); }
-  // The next child that has ended, waiting so long at most, or until a signal comes. None: none
-  // has.
+  // The next child that has ended. Waits up to `most`, or until a signal arrives. None: no child
+  // has ended.
   std::optional<EndedWorker> wait(Seconds most);
-  // Asks all to end, kills those that have not after a few seconds, and waits for them.
+  // Asks all children to end, kills those that still run after a few seconds, and waits for all.
   void stop();
 
  private:
@@ -58,11 +58,11 @@ class WorkerPool : NonCopyable {
   std::vector<Worker> workers_;
 };
 
-// The HETSGD_ variables of the environment but for those that name folders: they set options of
-// `hetsgd train`, and no run of a pool sees them.
+// The HETSGD_ variables of the environment, except those that name folders. They set options of
+// `hetsgd train`, so runs of a pool must not see them.
 std::vector<std::string> variables_of_options();
 
-// The last error in a child's log; "": none, or there is no log.
+// The last error in a child's log; "" if it has none, or there is no log.
 std::string last_error(const std::string& log);
 
 }  // namespace hetsgd

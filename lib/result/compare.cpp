@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr double kMissed = std::numeric_limits<double>::infinity();
 
-// With the times of that clock.
+// The evaluations of a metric, with their times on that clock.
 std::vector<Evaluation> evaluations_on(RunClock clock, const LoadedResult& result,
                                        const std::string& metric) {
   std::vector<Evaluation> all = evaluations_of(result.json, metric);
@@ -53,7 +53,8 @@ RunTarget run_target(RunClock clock, const LoadedResult& result, const Target& t
   return row;
 }
 
-// A run that diverged before its metric could be measured is as bad as can be, not unknown.
+// The final value of a metric. A run that diverged before its metric was measured has the worst
+// value, not an unknown one.
 double final_value(const json& result, const std::string& metric) {
   const double value = number_at(result["summary"]["final"], metric);
   if (!std::isnan(value) || result["status"] != "diverged") return value;
@@ -67,8 +68,8 @@ double updates_per_s(const json& result) {
   return time_s > 0 ? last["updates"].get<double>() / time_s : kNone;
 }
 
-// A target that no evaluation can tell about is a mistake, not a miss. A run that failed before its
-// first evaluation may have had any metric.
+// Refuses a target whose metric the result does not measure, because that is a mistake and not a
+// miss. A run that failed before its first evaluation may have had any metric.
 void check_measured(const LoadedResult& result, const Target& target) {
   const json& curve = result.json["curve"];
   if (curve.empty() || curve.front().contains(target.metric)) return;
@@ -94,7 +95,7 @@ std::vector<Target> targets_of(const std::vector<LoadedResult>& results) {
   return targets;
 }
 
-// The metric of the first target, else the first that the first curve has.
+// The metric of the first target, else the first metric of the first curve.
 std::string metric_of_comparison(const std::vector<LoadedResult>& results,
                                  const std::vector<Target>& targets) {
   if (!targets.empty()) return targets.front().metric;
@@ -122,13 +123,13 @@ RunRow run_row(const LoadedResult& loaded, const Comparison& comparison) {
   return run;
 }
 
-// The numbers of a group, and how they relate to the reference's.
+// --- the values of a group, and their relation to the reference ----------------------------------
 
 bool any_none(const std::vector<double>& values) {
   return std::ranges::any_of(values, [](double x) { return std::isnan(x); });
 }
 
-// NaN as soon as one of the values is.
+// The bootstrap interval of the median. All NaN if one of the values is.
 Interval interval_of(const std::vector<double>& values) {
   return any_none(values) ? Interval{kNone, kNone, kNone} : bootstrap_median(values);
 }
@@ -169,7 +170,7 @@ GroupTarget group_target(const Comparison& comparison, const GroupRow& group, st
   target.evaluation = median(values(&RunTarget::evaluation));
   target.resolution_s = kNone;
   for (const double each : values(&RunTarget::resolution_s)) {
-    target.resolution_s = std::fmax(target.resolution_s, each);  // fmax passes NaN over
+    target.resolution_s = std::fmax(target.resolution_s, each);  // fmax ignores NaN
   }
   return target;
 }
@@ -191,7 +192,7 @@ Relation relation(const GroupRow& group, const std::vector<double>& values,
   return {bootstrap_ratio(values, base), mann_whitney(values, base).p_value};
 }
 
-// a / b where both are positive and finite.
+// a / b if both are positive and finite, else NaN.
 double factor(double a, double b) {
   return a > 0 && b > 0 && std::isfinite(a) && std::isfinite(b) ? a / b : kNone;
 }
@@ -223,7 +224,7 @@ void relate(const Comparison& comparison, const GroupRow& reference, GroupRow& g
   target.p_value = mann_whitney(times, base_times).p_value;
 }
 
-// One family of tests per target: every group against the reference.
+// Corrects the p-values. The tests of all groups against the reference are one family per target.
 void correct_p_values(Comparison& comparison, std::size_t t) {
   std::vector<double> p_values;
   for (const GroupRow& group : comparison.groups) {

@@ -1,4 +1,4 @@
-// Which runs belong together, and what their groups are called.
+// Puts runs into groups, and names the groups.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,15 +17,15 @@ namespace {
 
 using nlohmann::json;
 
-// Options that tell no groups apart: the seed; paths (the content hash counts); and what cannot
-// change a result. scripts/hetsgd_results.py reads the same file.
+// Options that do not separate groups: the seed, paths (the content hash counts instead), and
+// options that cannot change a result. scripts/hetsgd_results.py reads the same file.
 const std::set<std::string>& ignored_options() {
   static const std::set<std::string> keys =
       json::parse(ungrouped_options()).get<std::set<std::string>>();
   return keys;
 }
 
-// The work of a run, apart from its seed.
+// The key of a run's group: its data and options without the seed.
 json identity(const json& result) {
   static const std::vector<json::json_pointer> kData = {
       json::json_pointer("/dataset/train/content_hash"),
@@ -39,16 +39,16 @@ std::string option_text(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-using Runs = std::vector<std::size_t>;  // places of results
+using Runs = std::vector<std::size_t>;  // indices of results
 
-// Runs that differ in their seed alone, in the order of the first ones.
+// Groups of runs that differ only in their seed, in the order of their first runs.
 std::vector<Runs> groups_of(const std::vector<LoadedResult>& results) {
   std::vector<json> identities;
   for (const LoadedResult& result : results) identities.push_back(identity(result.json));
   return places_by_key(identities);
 }
 
-// The common name of a group's runs; empty: they have different names, or none.
+// The common name of a group's runs; empty if they have different names, or none.
 std::string name_of_runs(const std::vector<LoadedResult>& results, const Runs& runs,
                          std::string LoadedResult::*member) {
   const std::string& name = results[runs.front()].*member;
@@ -62,8 +62,8 @@ bool have_different(const std::vector<LoadedResult>& results, std::string Loaded
       results, [&](const LoadedResult& each) { return each.*member != results.front().*member; });
 }
 
-// The name of a group without the options that tell it from others of this name: its setup, where
-// the comparison has several, and its case; where it has neither, its algorithm.
+// The name of a group without the options that distinguish groups of this name. It is its setup, if
+// the comparison has several, and its case. If it has neither, it is its algorithm.
 std::string plain_name(const std::vector<LoadedResult>& results, const Runs& runs, bool cases) {
   std::vector<std::string> parts;
   if (have_different(results, &LoadedResult::setup)) {
@@ -91,7 +91,8 @@ void add_differing_options(const std::vector<LoadedResult>& results, GroupNames&
   }
 }
 
-// Options that a group lacks do not count. The algorithm has a column of its own.
+// The options in which the groups that have them differ. The algorithm is left out, because it has
+// a column of its own.
 std::vector<std::string> varying_options(const std::vector<json>& configs) {
   std::map<std::string, std::set<std::string>> values;
   for (const json& config : configs) {
@@ -140,7 +141,8 @@ std::string labels_of(const std::vector<GroupRow*>& groups) {
   return fmt::format("{}", fmt::join(labels, ", "));
 }
 
-// Against a group that missed a target every other one is infinitely fast.
+// The first group among those that reached the most targets. A group that missed a target is no
+// useful reference, because every other one is infinitely fast beside it.
 GroupRow& first_that_reached(Comparison& comparison) {
   const auto reached = [](const GroupRow& group) {
     return std::ranges::count_if(group.targets, [](const GroupTarget& target) {
@@ -187,7 +189,7 @@ const json& config_value(const json& result, const std::string& key) {
 json telling_options(const json& result) {
   json config = result["config"];
   for (const std::string& key : ignored_options()) config.erase(key);
-  // Targets that do not end a run are read off its curve.
+  // Targets that do not end a run do not change it, and are read off its curve.
   if (config_value(result, "stop_at_target") != true) config.erase("target");
   for (const json& plugin : result.value("plugins", json::array())) {
     config["plugin"].push_back(fmt::format("{} {}", plugin["name"].get<std::string>(),

@@ -1,5 +1,5 @@
-// A comparison for programs (CSV tables and JSON, with every number), and for people (a table per
-// target that fits on a terminal, and a legend).
+// Formats a comparison for programs (CSV tables and JSON, with every number) and for people (a
+// table per target that fits on a terminal, and a legend).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ json group_target_json(const Comparison& comparison, const GroupRow& group, std:
           {"updates_relation", relation_json(target.updates_relation)}};
 }
 
-// The varying options that it has.
+// The varying options that the run has.
 json options_json(const Comparison& comparison, const RunRow& run) {
   json options = json::object();
   for (std::size_t i = 0; i < run.values.size(); ++i) {
@@ -147,11 +147,11 @@ std::vector<std::string> identity_cells(const RunRow& run) {
   return cells;
 }
 
-// Longer names of groups give their options in a note below the table.
+// Groups with longer labels list their options in a note below the table.
 constexpr std::size_t kLongestLabel = 28;
 
-// Three significant digits, "0.0123", "12.3", more for "1234"; an exponent for what is very small
-// or large.
+// A number with three significant digits ("0.0123", "12.3"), or all integer digits ("1234"). Very
+// small or large numbers have an exponent.
 std::string short_number(double value) {
   const double size = std::abs(value);
   return number(value, size >= 99.95 && size < 1e7 ? "{:.0f}" : "{:#.3g}");

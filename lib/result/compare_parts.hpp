@@ -1,4 +1,4 @@
-// The steps of compare() that have files of their own.
+// The steps of compare() that are in files of their own.
 #pragma once
 
 #include <limits>
@@ -11,45 +11,46 @@
 
 namespace hetsgd {
 
-// A number that there is not.
+// The value of a missing number.
 inline constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-// compare.cpp: kNone where the object has no number under the key, or is none.
+// compare.cpp: the number under the key; kNone if there is none, or `object` is no object.
 double number_at(const nlohmann::json& object, const std::string& key);
 
-// compare_groups.cpp: the places of equal keys, in the order of their first ones.
+// compare_groups.cpp: the indices of equal keys, in the order of their first ones.
 std::vector<std::vector<std::size_t>> places_by_key(const std::vector<nlohmann::json>& keys);
-// compare_groups.cpp: puts runs that differ in their seed alone into groups and names them.
+// compare_groups.cpp: puts runs that differ only in their seed into groups, and names them.
 void make_groups(const std::vector<LoadedResult>& results, const GroupNames& names,
                  Comparison& comparison);
-// compare_groups.cpp: what all results are called; empty: they have different names, or none.
+// compare_groups.cpp: the common name of all results; empty if they have different names, or none.
 std::string common_name(const std::vector<LoadedResult>& results,
                         std::string LoadedResult::*member);
-// compare_groups.cpp: an option of a result; null: the run has no such option. Options of algorithms
-// may have any type, and a file may come from anywhere: a caller that needs one type asks for it.
+// compare_groups.cpp: an option of a result; null if the run has no such option. Options may have
+// any type and files may come from anywhere, so the caller must check the type.
 const nlohmann::json& config_value(const nlohmann::json& result, const std::string& key);
-// compare_groups.cpp: the options of a result that tell groups apart, with the seed, paths and what
-// cannot change a result left out; of plugins the content counts.
+// compare_groups.cpp: the options of a result that separate groups. The seed, paths and options
+// that cannot change a result are left out. Plugins are compared by content.
 nlohmann::json telling_options(const nlohmann::json& result);
-// compare_groups.cpp: the groups that a text may mean: as one of their files, else as label, name,
-// case or algorithm, in this order.
+// compare_groups.cpp: the groups that a text may mean. It is matched with their files, then with
+// labels, names, cases and algorithms, in this order.
 std::vector<GroupRow*> groups_named(const std::string& reference, Comparison& comparison);
-// compare_groups.cpp: for a text that means none, and for one that means several.
+// compare_groups.cpp: the errors for a text that means no group, and for one that means several.
 Error no_reference(const std::string& reference, const std::vector<GroupRow*>& groups);
 Error ambiguous_reference(const std::string& reference, const std::vector<GroupRow*>& groups);
-// compare_groups.cpp: marks the reference, after fill_groups. Errors: usage (no such reference).
+// compare_groups.cpp: marks the reference; to be called after fill_groups(). Errors: usage (no such
+// reference).
 void choose_reference(const CompareOptions& options, Comparison& comparison);
 
-// A part of a result that is equal in every fair comparison.
+// A part of a result that must be equal in every fair comparison.
 struct EqualPart {
   std::string what;  // "the training data"
   nlohmann::json::json_pointer place;
-  bool workload = true;  // of what is learnt on what machine; false: of how it is measured
+  bool workload = true;  // part of the data, model or machine; false: of the measurement
 };
-// compare_warnings.cpp: all of them, and one of them in a result; null: not there.
+// compare_warnings.cpp: all equal parts, and the value of one in a result (null: it is absent).
 const std::vector<EqualPart>& equal_parts();
 nlohmann::json value_of(const EqualPart& part, const nlohmann::json& result);
-// compare_warnings.cpp: one sentence for each thing that should be equal and is not, or makes a
-// difference doubtful.
+// compare_warnings.cpp: adds one sentence for each part that should be equal and is not, and for
+// each fact that makes a difference doubtful.
 void add_warnings(const std::vector<LoadedResult>& results, Comparison& comparison);
 
 }  // namespace hetsgd

@@ -1,4 +1,4 @@
-// Warnings: things that make a comparison unfair or a difference doubtful.
+// Warnings about facts that make a comparison unfair or a difference doubtful.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -120,7 +120,7 @@ void warn_about_tuning(Comparison& comparison) {
   comparison.warnings.insert(comparison.warnings.end(), doubts.begin(), doubts.end());
 }
 
-// A target that is crossed and lost again, or held at the very end of a run.
+// Warns about a target that is crossed and lost again, or held only at the very end of a run.
 void warn_about_holding(Comparison& comparison) {
   for (std::size_t t = 0; t < comparison.targets.size(); ++t) {
     for (const GroupRow& group : comparison.groups) {
@@ -161,8 +161,8 @@ const json& first_result(const std::vector<LoadedResult>& results, const GroupRo
   return results[group.runs.front()].json;
 }
 
-// Samples in a worker's step, by what was done. None: the result does not say it, or the method
-// gives its workers batches of other sizes in the course of a run, which is its idea.
+// The measured samples per step of a worker. None if the result lacks it, or if the method varies
+// batch sizes during a run by design.
 std::optional<double> samples_per_step(const json& result) {
   for (const json& event : result["events"]) {
     if (event["type"] != "merge" || !event.contains("batch_size")) continue;
@@ -179,8 +179,9 @@ std::optional<double> samples_per_step(const json& result) {
   return steps > 0 ? std::optional(samples / steps) : std::nullopt;
 }
 
-// Groups with one --batch-size whose steps still learn from other numbers of samples: their times
-// compare batch sizes as well as methods. Whoever gives groups other batch sizes knows that.
+// Warns about groups with the same --batch-size whose steps learn from different numbers of
+// samples, because their times then compare batch sizes as well as methods. A user who sets
+// different batch sizes knows that already.
 void warn_about_step_sizes(const std::vector<LoadedResult>& results, Comparison& comparison) {
   std::map<std::string, std::map<double, std::vector<std::string>>> sizes;  // by --batch-size
   for (const GroupRow& group : comparison.groups) {
@@ -188,7 +189,7 @@ void warn_about_step_sizes(const std::vector<LoadedResult>& results, Comparison&
     const std::optional<double> samples = samples_per_step(result);
     if (!samples) continue;
     auto& of_option = sizes[config_value(result, "batch_size").dump()];
-    // The last batch of an epoch or of a run may be a part of one.
+    // The tolerance of 10 % allows for incomplete last batches of an epoch or run.
     const auto near = std::ranges::find_if(of_option, [&](const auto& each) {
       return std::abs(each.first - *samples) <= 0.1 * std::max(each.first, *samples);
     });
@@ -207,9 +208,9 @@ void warn_about_step_sizes(const std::vector<LoadedResult>& results, Comparison&
   }
 }
 
-// rna and eager-* are built so that hosts reduce, hence their copies between GPU and host are charged
-// by default: without the charge their rounds would be faster than the methods are. The others reduce
-// on the GPUs. So the defaults stay apart, and a comparison says so.
+// rna and eager-* reduce on the hosts, so their copies between GPU and host are charged by default.
+// Without that charge their rounds would be faster than the methods really are. Other algorithms
+// reduce on the GPUs. The defaults therefore differ, and a comparison warns of it.
 void warn_about_staging(const std::vector<LoadedResult>& results, Comparison& comparison) {
   std::vector<std::string> charged;
   for (const GroupRow& group : comparison.groups) {
@@ -224,7 +225,7 @@ void warn_about_staging(const std::vector<LoadedResult>& results, Comparison& co
       listed(charged), charged.size() == 1 ? "is" : "are");
 }
 
-// Real times that others have disturbed. What the run itself says of it counts.
+// Warns about real times that other programs have disturbed, as the run itself has recorded.
 void warn_about_load(const std::vector<LoadedResult>& results, Comparison& comparison) {
   std::vector<std::string> slowed;
   for (const LoadedResult& each : results) {
@@ -264,7 +265,7 @@ const std::vector<EqualPart>& equal_parts() {
 
 json value_of(const EqualPart& part, const json& result) {
   json found = result.contains(part.place) ? result[part.place] : json(nullptr);
-  return found == 0 ? json("auto") : found;  // as earlier versions spelled it
+  return found == 0 ? json("auto") : found;  // 0 is the spelling of earlier versions
 }
 
 void add_warnings(const std::vector<LoadedResult>& results, Comparison& comparison) {

@@ -35,8 +35,9 @@ json first_value(const char* path, std::string_view key, char separator) {
   return nullptr;
 }
 
-// Variables that change what is computed or how fast. Those of a launcher go by name: beside what
-// tunes a library it sets addresses, host names and folders of its own under the same prefix.
+// Whether a variable changes results or speed, and is safe to show. Variables of libraries and
+// launchers are listed by full name, because launchers also set addresses, host names and folders
+// under the same prefixes.
 bool may_be_shown(std::string_view name) {
   static constexpr std::string_view kPrefixes[] = {"HETSGD_",           "OMP_",
                                                    "OPENBLAS_",         "CUDA_EMULATION_",
@@ -45,7 +46,7 @@ bool may_be_shown(std::string_view name) {
                                                    "OMPI_MCA_btl_sm_",  "OMPI_MCA_btl_vader_",
                                                    "OMPI_MCA_pml_ob1_", "OMPI_MCA_pml_ucx_",
                                                    "UCX_RNDV_"};
-  // Prefix, and what may follow it.
+  // Prefixes, each with the names that may follow it.
   static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
       {"CUDA_",
        "AUTO_BOOST CACHE_DISABLE DEVICE_MAX_CONNECTIONS DEVICE_ORDER "

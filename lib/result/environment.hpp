@@ -6,10 +6,10 @@
 namespace hetsgd {
 
 // {hostname, os, kernel, cpu_model, cores, cores_available, memory_bytes, build, variables}.
-// `build` is version_json(); `variables` are those of the environment that change what is computed
-// or how fast (HETSGD_*, OMP_*, and by name what tunes CUDA, NCCL, Open MPI, UCX and Slurm), and no
-// others: a result carries no secrets, and no addresses of a launcher. `cores_available` is what the
-// affinity mask of this process allows.
+// `build` is version_json(). `variables` are the environment variables that change results or
+// speed: HETSGD_*, OMP_*, and listed ones of CUDA, NCCL, Open MPI, UCX and Slurm. There are no
+// others, so that a result contains no secrets and no addresses of a launcher. `cores_available` is
+// the number of cores in the affinity mask of this process.
 nlohmann::json environment_json();
 
 }  // namespace hetsgd

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kWhat = "the event file";
 
-// Little-endian, whatever the host is.
+// Appends in little-endian order on any host.
 template <std::unsigned_integral Number>
 void append_fixed(std::string& bytes, Number number) {
   for (std::size_t i = 0; i < sizeof number; ++i) {
@@ -25,7 +25,7 @@ void append_varint(std::string& bytes, std::uint64_t number) {
   bytes.push_back(static_cast<char>(number));
 }
 
-// Types of fields: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
+// The types of fields are 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
 void append_key(std::string& bytes, unsigned field, unsigned type) {
   append_varint(bytes, field << 3 | type);
 }
@@ -52,7 +52,7 @@ std::uint32_t masked_crc32c(const std::string& bytes) {
   return std::rotr(static_cast<std::uint32_t>(crc.checksum()), 15) + 0xa282ead8U;
 }
 
-// The names under which TensorBoard groups and sorts them.
+// The scalars of point `i` under the names by which TensorBoard groups and sorts them.
 std::vector<std::pair<std::string, double>> scalars_of(const Record& record, std::size_t i,
                                                        double learning_rate) {
   const CurvePoint& point = record.curve[i];

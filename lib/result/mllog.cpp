@@ -16,10 +16,11 @@ class Log {
  public:
   explicit Log(const Record& record) : record_(record) {}
 
-  // `wall_s` after the first touch of the training data, in sim after the start of the clock.
+  // Adds a line at `wall_s` after the training data were first read, or in sim after the start of
+  // the clock.
   void add(double wall_s, const char* type, const char* key, const json& value,
            const json& metadata) {
-    nlohmann::ordered_json line;  // in the order of other logs
+    nlohmann::ordered_json line;  // keys in the order of other logs
     line["namespace"] = "";
     line["time_ms"] = std::llround(1e3 * (record_.phases.began_unix_s + wall_s));
     line["event_type"] = type;

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// "nan", "inf", "-inf"; empty for everything else.
+// The reason "nan", "inf" or "-inf" of a number; empty for all other values.
 std::string_view reason(const json& value) {
   if (!value.is_number_float()) return "";
   const double number = value.get<double>();
@@ -28,7 +28,7 @@ std::string_view reason(const json& value) {
   return "";
 }
 
-// Nulls the numbers of a list; the reason of the first of them.
+// Replaces the non-finite numbers of a list by null, and returns the reason of the first one.
 std::string_view explain_list(json& list) {
   std::string_view first;
   for (json& element : list) {
@@ -63,7 +63,7 @@ std::string without_folders(std::string_view text) {
   return result;
 }
 
-// Names that stand for others, the longest first: "a.b" before "a".
+// Orders aliases by length, the longest name first, so that "a.b" is replaced before "a".
 struct Longer {
   bool operator()(const std::string& a, const std::string& b) const {
     return a.size() != b.size() ? a.size() > b.size() : a < b;
@@ -73,7 +73,7 @@ using Aliases = std::map<std::string, std::string, Longer>;
 
 bool in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
-// Where `name` stands as a word of its own.
+// Replaces `name` where it is a whole word.
 void replace_word(std::string& text, const std::string& name, const std::string& alias) {
   for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at)) {
     const std::size_t end = at + name.size();
@@ -102,7 +102,7 @@ std::string without_absolute_paths(std::string_view text) {
   return result;
 }
 
-// Free text: the names that are known, and paths that show themselves.
+// Redacts free text: known names, and absolute paths.
 void redact_messages(json& value, const Aliases& aliases) {
   if (value.is_string()) {
     std::string text = value.get<std::string>();
@@ -113,7 +113,7 @@ void redact_messages(json& value, const Aliases& aliases) {
   }
 }
 
-// The relative and absolute paths among options, as messages repeat them.
+// Collects the relative and absolute paths among the options, because messages repeat them.
 void collect_paths(const json& value, Aliases& aliases) {
   if (value.is_structured()) {
     for (const json& member : value) collect_paths(member, aliases);
@@ -142,7 +142,8 @@ Aliases aliases_of_hosts(const json& result) {
 
 void redact_machine(json& result, const Aliases& hosts) {
   json& machine = result["cluster"]["machine"];
-  // "Open MPI v4.1.4, package: Open MPI user@host Distribution, ...": who built it, and where.
+  // "Open MPI v4.1.4, package: Open MPI user@host Distribution, ..." names the person and the host
+  // that built the library.
   const std::string library = machine["mpi_library"];
   machine["mpi_library"] = library.substr(0, library.find(", package:"));
   for (json& node : machine["nodes"]) node["host"] = hosts.at(node["host"]);
@@ -217,7 +218,7 @@ void redact(json& result) {
   Aliases names = hosts;
   collect_paths(result["args"], names);
   collect_paths(result["config"], names);
-  // Values of options may be paths; "samples/s" in a message is none.
+  // Every text with a slash is a path in these parts. In messages it need not be ("samples/s").
   for (const char* key :
        {"args", "config", "plugins", "dataset", "stragglers", "cluster", "tuning"}) {
     redact_paths(result[key]);

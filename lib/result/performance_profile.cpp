@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNeverReached = std::numeric_limits<double>::infinity();
 
-// median(method, problem), and what follows from it for all methods.
+// The medians of all methods and problems, and the ratios, scores and ranks that follow from them.
 struct Standings {
   std::vector<std::vector<double>> medians, ratios;  // by method, by problem
   std::vector<double> scores;
@@ -63,7 +63,7 @@ Resamples resample(std::span<const MethodTimes> methods, std::uint64_t seed) {
   Resamples all{std::vector<std::vector<double>>(methods.size()),
                 std::vector<std::vector<double>>(methods.size())};
   std::vector<RandomStream> random;
-  std::vector<std::vector<std::size_t>> drawn;  // places of seeds, by problem
+  std::vector<std::vector<std::size_t>> drawn;  // by problem: indices of the drawn seeds
   for (std::size_t p = 0; p < problems; ++p) {
     random.emplace_back(seed, Purpose::bootstrap, p);
     drawn.emplace_back(methods[0].times_s[p].size());

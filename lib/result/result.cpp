@@ -83,7 +83,7 @@ json point_json(const CurvePoint& point, bool first, bool virtual_time) {
   return result;
 }
 
-// Where a worker that is a process of its own ran.
+// The place of a worker that is a process of its own.
 json place_json(const WorkerReport& report) {
   return {{"host", report.host},
           {"pid", report.pid},
@@ -91,7 +91,7 @@ json place_json(const WorkerReport& report) {
           {"clock_offset_s", seconds(report.clock_offset)}};
 }
 
-// Kinds of traffic that only sharded tables have are left out where they are 0.
+// Kinds of traffic that only sharded tables have are left out if they are 0.
 json bytes_by_kind(const TrafficBytes& bytes) {
   json result = json::object();
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -119,7 +119,8 @@ json stages_json(const StageTimes& stages) {
   return result;
 }
 
-// The list is by rank; a worker that has not reported yet has an empty record.
+// A worker in the result. The rank is an argument, because a worker that has not reported yet has
+// an empty record.
 json worker_json(const WorkerRecord& worker, std::size_t rank) {
   const TimeBreakdown& breakdown = worker.report.breakdown;
   json result = {{"rank", rank},
@@ -258,8 +259,9 @@ json curve_json(const Record& record) {
   return curve;
 }
 
-// distinct_share: rows asked for per lookup; device_hit_share: of these the ones on their owner's
-// device; null: nothing was looked up yet. moved: of runs whose hot rows changed.
+// distinct_share is the number of requested rows per lookup, device_hit_share the share of these
+// that lie on their owner's device. Both are null before the first lookup. `moved` is set only in
+// runs whose hot rows changed.
 json tables_json(const Record& record) {
   json tables = record.tables;
   LookupCounts counts;

@@ -82,7 +82,7 @@ class Checker {
     }
   }
 
-  // The ranks of all hosts are 0, 1, ...; a worker is on its rank's host.
+  // Checks that the ranks of all hosts are 0, 1, ..., and that a worker is on its rank's host.
   void check_machine() {
     if (!result_["cluster"].contains("machine")) return;
     const json& machine = result_["cluster"]["machine"];
@@ -140,7 +140,7 @@ class Checker {
       const Target meant{target["metric"], target["at_least"], target["value"]};
       const TimeToAccuracy found = time_to(result_, meant);
       const std::string place = fmt::format("/time_to_accuracy/{}", i);
-      // In version 1.0 a target was reached at the first crossing.
+      // In schema version 1.0 a target was reached at the first crossing.
       const bool is_old = !target.contains("first_crossing_s");
       const auto& counts = is_old ? found.first_crossing : found.held;
       const std::string status =
@@ -174,10 +174,10 @@ class Checker {
     }
   }
 
-  // The phases of a run leave no host time out and count none twice.
+  // Checks that the phases of a run add up to its wall-clock time.
   void check_ledger() {
     const json& wall = result_["wall"];
-    if (!wall.contains("prepare_s")) return;  // then total_s was their sum
+    if (!wall.contains("prepare_s")) return;  // older result: total_s was defined as their sum
     double sum = 0;
     for (const char* key : {"load_s", "init_s", "train_s", "prepare_s", "eval_s", "record_s"}) {
       sum += wall[key].get<double>();
@@ -202,7 +202,7 @@ class Checker {
     if (result_["status"] != "completed") return;
     std::uint64_t samples = 0;
     for (const json& worker : result_["workers"]) samples += worker["samples"].get<std::uint64_t>();
-    // Asynchronous workers end the step that they are in, after the last point, or discard it.
+    // After the last point, asynchronous workers complete or discard their current step.
     const auto counted = summary["samples_count"].get<std::uint64_t>();
     const std::uint64_t under_way =
         result_["workers"].size() * result_["config"].value("batch_size", std::uint64_t{0});
@@ -233,8 +233,8 @@ class Checker {
     }
   }
 
-  // In measurements a null is a number that could not be held: it, or the list that it stands in,
-  // has its reason.
+  // Checks that a null in measurements, which replaces a non-finite number, has its reason beside
+  // it or beside its list.
   void check_reasons() {
     for (const char* part : {"curve", "events"}) {
       check_reasons(result_[part], fmt::format("/{}", part), false);

@@ -15,14 +15,14 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kTail = kResamples / 40;  // 2.5 % on each side
 
-// Sides of at most this size have an exact test (the limit of scipy.stats.mannwhitneyu).
+// The largest size of the smaller side with an exact test (the limit of scipy.stats.mannwhitneyu).
 constexpr std::size_t kExactSize = 8;
 
 bool has_nan(std::span<const double> values) {
   return std::ranges::any_of(values, [](double x) { return std::isnan(x); });
 }
 
-// Reorders `values`.
+// The median; reorders `values`.
 double median_in_place(std::vector<double>& values) {
   const std::size_t middle = values.size() / 2;
   const auto upper = values.begin() + static_cast<std::ptrdiff_t>(middle);
@@ -31,7 +31,7 @@ double median_in_place(std::vector<double>& values) {
   return (*std::max_element(values.begin(), upper) + *upper) / 2;
 }
 
-// Medians of resamples of one sample.
+// Draws resamples of one sample and returns their medians.
 class Resampler {
  public:
   Resampler(std::span<const double> values, std::uint64_t seed, std::uint64_t stream)
@@ -49,10 +49,10 @@ class Resampler {
   std::vector<double> resample_;
 };
 
-// P(U <= u) for sides of m and n values without ties. The number of orders of m + n values with a
-// given U follows from whether the largest value is an x (it then exceeds all n y) or a y:
-// count(m, n, u) = count(m - 1, n, u - n) + count(m, n - 1, u); here as probabilities, so that no
-// count overflows: the largest is an x with probability m / (m + n).
+// P(U <= u) for sides of m and n values without ties. The largest value is either an x, which then
+// exceeds all n y, or a y. So the number of orders of m + n values with a given U is count(m, n, u)
+// = count(m - 1, n, u - n) + count(m, n - 1, u). The code uses probabilities, so that no count
+// overflows: the largest value is an x with probability m / (m + n).
 double exact_cdf(std::size_t m, std::size_t n, std::size_t u) {
   std::vector<std::vector<double>> p(m + 1, std::vector<double>(u + 1));
   for (auto& row : p) row[0] = 1;  // n = 0: U is 0
@@ -70,7 +70,7 @@ double exact_cdf(std::size_t m, std::size_t n, std::size_t u) {
   return sum;
 }
 
-// Sum of t^3 - t over the groups of t equal values.
+// The sum of t^3 - t over the groups of t equal values.
 double tie_term(std::vector<double> all) {
   std::ranges::sort(all);
   double sum = 0;
@@ -110,7 +110,7 @@ Interval bootstrap_median(std::span<const double> values, std::uint64_t seed) {
 
 double ratio_of_times(double a, double b) {
   if (std::isinf(a) && std::isinf(b)) return std::numeric_limits<double>::quiet_NaN();
-  if (a == b) return 1;  // also when both were there from the start
+  if (a == b) return 1;  // also if both are 0
   return a / b;
 }
 

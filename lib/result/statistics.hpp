@@ -1,4 +1,5 @@
-// Statistics over the seeds of an experiment. A target that was missed is infinity, never dropped.
+// Statistics over the seeds of an experiment. A missed target counts as infinity and is never
+// dropped.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace hetsgd {
 
-// The middle value, or the mean of the two middle ones. May be infinity. Values: at least one, none
-// NaN.
+// The middle value, or the mean of the two middle ones. May be infinity. Needs at least one value,
+// none NaN.
 double median(std::span<const double> values);
 
 struct Interval {
@@ -19,21 +20,21 @@ struct Interval {
 
 inline constexpr int kResamples = 10000;
 
-// The ends of a percentile interval: the order statistics with 2.5 % of kResamples values below, or
-// above, them. They reorder `values`, of which there are kResamples, none NaN.
+// The ends of a percentile interval: the order statistics with 2.5 % of the values below or above
+// them. They reorder `values`, which must be kResamples numbers, none NaN.
 double lower_end(std::vector<double>& values);
 double upper_end(std::vector<double>& values);
 
-// Percentile bootstrap (Efron 1979) of the median with kResamples resamples: the ends are order
-// statistics, not interpolated, so that they may be infinity. A pure function of its arguments.
+// Percentile bootstrap (Efron 1979) of the median with kResamples resamples. The ends are order
+// statistics without interpolation, so they may be infinity. A pure function of its arguments.
 Interval bootstrap_median(std::span<const double> values, std::uint64_t seed = 1);
 
 // a / b of times that may be infinite: 1 if both are equal and finite, NaN if both are infinite.
 double ratio_of_times(double a, double b);
 
-// ratio_of_times of the two medians (`median` of the interval), with the percentile bootstrap of
-// it: both sides are resampled independently. A resample in which both medians are infinite says
-// nothing: it counts as 0 for the lower end and as infinity for the upper one. If the ratio of the
+// The ratio_of_times of the two medians (`median` of the interval), with its percentile bootstrap.
+// Both sides are resampled independently. A resample in which both medians are infinite has no
+// ratio. It counts as 0 for the lower end and as infinity for the upper one. If the ratio of the
 // medians itself is NaN, so are the ends.
 Interval bootstrap_ratio(std::span<const double> numerator, std::span<const double> denominator,
                          std::uint64_t seed = 1);
@@ -44,14 +45,14 @@ struct MannWhitney {
   bool exact = false;  // by the distribution of U; else by the normal approximation
 };
 
-// Mann-Whitney U test (1947): do values of one side tend to be larger? Infinities are equal to each
-// other. Exact if nothing is tied and the smaller side has at most 8 values; else the normal
-// approximation with the correction for ties and for continuity. Both sides: at least one value,
-// none NaN. If all values are equal, p_value is 1.
+// Mann-Whitney U test (1947) of whether the values of one side tend to be larger. Infinities are
+// equal to each other. It is exact if no values are tied and the smaller side has at most 8 values.
+// Otherwise it is the normal approximation with corrections for ties and continuity. Both sides
+// need at least one value, none NaN. If all values are equal, p_value is 1.
 MannWhitney mann_whitney(std::span<const double> x, std::span<const double> y);
 
-// p-values of a family of tests, corrected so that the chance of any false finding among them stays
-// what each promises (Holm 1979), in the order given. Values: none NaN.
+// The p-values of a family of tests in the given order, corrected by Holm's method (1979). The
+// correction bounds the probability of any false finding in the family. No value may be NaN.
 std::vector<double> holm(std::span<const double> p_values);
 
 }  // namespace hetsgd

@@ -44,7 +44,7 @@ std::optional<Evaluation> best_of(const Record& record, const std::string& metri
   return best;
 }
 
-// Over all workers; "": nobody has waited, or there is no trace.
+// The waits of all workers as a text; "" if no worker has waited, or there is no trace.
 std::string waiting_text(const Record& record) {
   std::map<std::pair<int, std::string>, Seconds> sums;
   Seconds all{0};
@@ -62,7 +62,7 @@ std::string waiting_text(const Record& record) {
                                      : fmt::format("the service {}", whom.second));
 }
 
-// Why a time to a target is less than it seems; "": it is what it seems.
+// The reason to doubt a time to a target; "" if there is none.
 std::string doubt_of(const Target& target, const TimeToAccuracy& time) {
   if (time.outcome() == TargetOutcome::crossed) {
     return fmt::format(

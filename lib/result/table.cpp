@@ -30,8 +30,7 @@ std::string csv_line(const std::vector<std::string>& row) {
   return line + "\n";
 }
 
-// A column without letters at the start of its cells holds numbers ("-" and "inf" included, also
-// "inf [1, inf]").
+// Whether a cell counts as a number. "-", "inf" and "inf [1, inf]" do.
 bool is_numeric(const std::string& cell) {
   return cell.empty() || cell == "inf" || cell.starts_with("inf [") || cell == "nan" ||
          cell.find_first_of("0123456789-<>~(") == 0;
@@ -44,7 +43,7 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
   return text;
 }
 
-// "inf [1, inf]", "p1>=0.6", "a_b (c=1)" as LaTeX sets them.
+// Escapes a cell such as "inf [1, inf]", "p1>=0.6" or "a_b (c=1)" for LaTeX.
 std::string latex_cell(const std::string& cell) {
   std::string text;
   for (const char c : cell) {

@@ -1,4 +1,4 @@
-// A table of texts, for people (aligned), Markdown, LaTeX and CSV.
+// A table of texts that is formatted as aligned text, Markdown, LaTeX or CSV.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ class Table {
   explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
   void add(std::vector<std::string> row);  // as many cells as the header has
   bool empty() const { return rows_.empty(); }
-  // Ends with a newline. CSV as in RFC 4180, but with bare newlines; a cell "-" (no value) is empty
-  // there. LaTeX: a tabular with the rules of the package booktabs.
+  // Ends with a newline. CSV follows RFC 4180 with bare newlines, and a cell "-" (no value) is
+  // empty in it. LaTeX is a tabular with the rules of the package booktabs.
   std::string format(TableFormat format) const;
 
  private:

@@ -1,4 +1,4 @@
-// Time-to-accuracy of one curve (architecture: Measurement), and the clocks that it may be read on.
+// The time-to-accuracy of one curve, and the clocks on which it can be read.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct Evaluation {
   std::uint64_t samples_count = 0;
   std::uint64_t updates = 0;
   double value = 0;  // of the metric in question
-  // For the other clocks (RunClock). prepare_s: making the measured models so far; none: a result
-  // from before it was measured. wall_s: host time since the first touch of the training data at
-  // its end; none: simulated, or as above.
+  // Times for the other clocks (RunClock). prepare_s is the time of making the measured models so
+  // far; none in older results. wall_s is the wall-clock time from the first reading of the
+  // training data to the end of the evaluation; none in simulated and older results.
   std::optional<double> prepare_s = {}, wall_s = {};
 };
 
@@ -33,7 +33,7 @@ struct TimeToAccuracy {
   std::optional<Evaluation> first_crossing;  // the first evaluation that reaches it
   std::size_t evaluation = 0;                // number of `held`; 0: the initial model
   double resolution_s = 0;     // time between `held` and the evaluation before; 0: there is none
-  std::size_t judged_by = 0;   // evaluations that decided that it is held, at most kHoldEvaluations
+  std::size_t judged_by = 0;   // evaluations that decided it, at most kHoldEvaluations
   bool certain = false;        // no further evaluation could have changed that it is held
   bool misses_at_end = false;  // the last evaluation misses the target
 
@@ -42,9 +42,9 @@ struct TimeToAccuracy {
 
 TimeToAccuracy time_to_accuracy(std::span<const Evaluation> curve, const Target& target);
 
-// The points of a result's `curve` that measured the metric; a value that is not finite is NaN.
+// The points of a result's `curve` that measured the metric. A value that is not finite is NaN.
 std::vector<Evaluation> evaluations_of(const nlohmann::json& result, const std::string& metric);
-// By the curve of a result.
+// The time by the curve of a result.
 TimeToAccuracy time_to(const nlohmann::json& result, const Target& target);
 
 // "Time to a target" has four meanings: the training clock, and three clocks of public benchmarks.
@@ -52,13 +52,13 @@ TimeToAccuracy time_to(const nlohmann::json& result, const Target& target);
 //   training    the run's own clock: neither loading nor measuring, on every cluster
 //   algoperf    training + making the measured models so far (AlgoPerf times prepare_for_eval and
 //               not the evaluation)
-//   mlperf      host time from the first touch of the training data to the end of the evaluation,
+//   mlperf      wall-clock time from first reading the training data to the end of the evaluation,
 //               never paused. Initialisation follows the data, whose shape it needs, so it is
 //               inside, though MLPerf would forgive 30 minutes before the first touch
 //   dawnbench   load_s + init_s + training (DAWNBench's validation and checkpoints may stay out)
 //
-// A simulated run has none of the last two: its time is not the host's. Its algoperf charges
-// one pass over the parameters on the host for every replica in a measured model.
+// A simulated run does not have the last two, because its time is not the host's. Its algoperf
+// charges one pass over the parameters on the host for every replica in a measured model.
 enum class RunClock { training, algoperf, mlperf, dawnbench };
 std::string to_string(RunClock clock);
 
@@ -71,11 +71,11 @@ struct RunStart {
   static RunStart of(const nlohmann::json& result);  // a valid one
 };
 
-// When the evaluation was reached. None: the clock does not exist for this run (no_time_reason).
+// The time of the evaluation on the clock. None if the run has no such clock (no_time_reason).
 std::optional<double> time_on(RunClock clock, const Evaluation& evaluation, const RunStart& start);
 std::string no_time_reason(const RunStart& start);
 
-// {"algoperf_s", "mlperf_s", "dawnbench_s"} of an evaluation; null stands with its reason.
+// {"algoperf_s", "mlperf_s", "dawnbench_s"} of an evaluation. A null has its reason beside it.
 nlohmann::json clocks_json(const Evaluation& evaluation, const RunStart& start);
 
 }  // namespace hetsgd

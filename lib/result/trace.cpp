@@ -43,8 +43,8 @@ json arguments(const TraceRange& range, const WaitedFor* whom) {
   return arguments;
 }
 
-// Slices inside of the range's own: a wait comes before the transfer, but in a call of a service,
-// whose request and reply travel before and after it; a delay comes last.
+// Adds slices inside of the range's own. A wait comes before the transfer. In a call of a service
+// it is between the transfers of request and reply. A delay comes last.
 void add_parts(json& events, std::size_t thread, const TraceRange& range, const WaitedFor* whom) {
   const Seconds whole = range.end - range.begin;
   if (range.category == "compute") {
@@ -61,7 +61,8 @@ void add_parts(json& events, std::size_t thread, const TraceRange& range, const 
                      in_the_middle ? range.begin + (whole - wait) / 2 : range.begin, wait));
 }
 
-// From the send to the transfer in the receive: viewers bind the ends to the slices around them.
+// Adds an arrow from each send to the transfer in its receive. Viewers bind the ends to the slices
+// around them.
 void add_arrows(json& events, const std::vector<const TraceLine*>& lines,
                 const TraceMatches& matches) {
   std::size_t id = 0;

@@ -23,7 +23,7 @@ namespace {
 using nlohmann::json;
 using valijson::adapters::NlohmannJsonAdapter;
 
-// Parsed once per schema: a comparison checks hundreds of files.
+// The parsed schema. It is parsed once, because a comparison checks hundreds of files.
 const valijson::Schema& parsed_schema(std::string_view schema) {
   static std::mutex mutex;
   static std::map<std::string_view, valijson::Schema> schemas;
@@ -46,7 +46,7 @@ std::string pointer_of(const std::vector<std::string>& context) {
   return pointer.to_string();
 }
 
-// valijson's integers are int64: a count above, a seed say, would be negative there.
+// valijson's integers are int64, so a larger count such as a seed would be negative there.
 constexpr std::uint64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
 bool has_larger_count(const json& value) {
@@ -78,7 +78,7 @@ std::vector<Finding> check_schema(std::string_view schema, const json& document)
   for (const auto& error : errors) {
     findings.push_back({pointer_of(error.context), error.description});
   }
-  // The innermost finding says most; what follows from it comes after.
+  // The innermost finding is the most specific one, so it comes first.
   std::ranges::stable_sort(findings, [](const Finding& a, const Finding& b) {
     return split(a.pointer, '/').size() > split(b.pointer, '/').size();
   });
@@ -87,7 +87,7 @@ std::vector<Finding> check_schema(std::string_view schema, const json& document)
 
 std::vector<Finding> validate_result(const json& result) {
   std::vector<Finding> findings = check_schema(result_schema(), result);
-  if (findings.empty()) check_semantics(result, findings);  // which relies on the shape
+  if (findings.empty()) check_semantics(result, findings);  // relies on the shape
   return findings;
 }
 

@@ -21,7 +21,7 @@ using nlohmann::json;
 using Folder = std::vector<std::string>;
 using Folders = std::vector<Folder>;
 
-constexpr std::size_t kMostFolders = 3;  // in a name
+constexpr std::size_t kMostFolders = 3;  // at most so many in a name
 constexpr std::size_t kLongLabel = 40;
 
 std::vector<EqualPart> workload_parts() {
@@ -38,7 +38,7 @@ json workload_key(const json& result, const std::vector<EqualPart>& parts) {
   return key;
 }
 
-// The name of a data set says more than its hash.
+// The value of a part for people. A data set is given by name, because its hash says little.
 std::string fact_text(const EqualPart& part, const json& result) {
   const json value = value_of(part, result);
   const json::json_pointer parent = part.place.parent_pointer();
@@ -84,7 +84,7 @@ Folder common_folder(const std::vector<Folder>& folders) {
   return common;
 }
 
-// Whether only the `own` of the sets has files in it.
+// Whether only the set `own` has files in the folder.
 bool belongs_to(const Folder& folder, std::size_t own, const std::vector<Folders>& sets) {
   for (std::size_t i = 0; i < sets.size(); ++i) {
     const bool also =
@@ -107,8 +107,8 @@ Folder folder_of(const std::string& path) {
   return folder;
 }
 
-// The folders below the one that holds all sets of files in which the `own` set alone has files: the
-// innermost one, or a few next to each other, as a text. Empty: there are none.
+// The folders in which only the set `own` has files, below the common folder of all sets, as a
+// text. It is the innermost one, or a few next to each other; empty if there are none.
 std::string own_folders(const std::vector<Folders>& sets, std::size_t own) {
   Folders all;
   for (const Folders& folders : sets) all.insert(all.end(), folders.begin(), folders.end());
@@ -125,7 +125,8 @@ std::string own_folders(const std::vector<Folders>& sets, std::size_t own) {
   return names.size() <= kMostFolders ? fmt::format("{}", fmt::join(names, ", ")) : "";
 }
 
-// Where the names of the training data tell what their hashes tell, nobody wants to read the hashes.
+// Whether the names of the training data distinguish as much as their hashes, which then need not
+// be shown.
 bool names_tell_data_apart(const std::vector<Workload>& workloads) {
   std::set<json> names, data;
   for (const Workload& workload : workloads) {
@@ -137,7 +138,8 @@ bool names_tell_data_apart(const std::vector<Workload>& workloads) {
   return names.size() == data.size();
 }
 
-// The name in a sweep that all runs of this workload have and no others; empty: there is none.
+// The name in a sweep that all runs of this workload have and no other runs; empty if there is
+// none.
 std::string own_name(const std::vector<Workload>& workloads, std::size_t own,
                      std::string LoadedResult::*member) {
   if (workloads.size() < 2) return "";
@@ -188,13 +190,15 @@ bool measures(const json& result, const std::string& metric) {
   return curve.empty() || curve.front().contains(metric);
 }
 
-// A run without a curve may have had any metric, so it decides nothing.
+// Whether all runs measure the metric. A run without a curve may have had any metric, so it is not
+// counted against it.
 bool measures(const Workload& workload, const std::string& metric) {
   return std::ranges::all_of(workload.results,
                              [&](const LoadedResult& each) { return measures(each.json, metric); });
 }
 
-// One workload has its targets judged by compare(), which can name the result.
+// The targets whose metric the workload measures. With a single workload all are kept, since
+// compare() can name the result that lacks one.
 std::vector<Target> targets_of(const Workload& workload, const std::vector<Target>& targets,
                                std::size_t workloads) {
   if (workloads == 1) return targets;
@@ -217,7 +221,8 @@ void check_targets(const std::vector<Workload>& workloads, const std::vector<Tar
   }
 }
 
-// A label of many options says less than the folder that its group has for itself.
+// Names groups by their own folders where labels are long, because a folder says more than a label
+// of many options.
 bool use_folders_as_names(Workload& workload) {
   const std::vector<GroupRow>& groups = workload.comparison.groups;
   std::vector<Folders> folders;

@@ -35,9 +35,9 @@ Work Client::work_of_network(int rank, const BatchShape& batch) const {
   return found->second;
 }
 
-// A full-size model is of the real one's kind and has its options, and so as many parts. Of a
-// network that is charged for another model, the backward pass, two thirds of the work, is taken to
-// complete its parts one like the other.
+// A full-size model has the kind and the options of the real one, so it has as many parts. If a
+// network is charged for another model, its backward pass is taken as two thirds of the work. All
+// parts are assumed to take equal shares of it.
 Work Client::partial_gradient_work(int rank, const BatchShape& batch, std::size_t parts) const {
   if (!charges_network_) return charged_model().partial_gradient_work(charged(batch), parts);
   const double all = static_cast<double>(model().gradient_parts());
@@ -51,7 +51,7 @@ Work Client::partial_gradient_work(int rank, const BatchShape& batch, std::size_
 
 namespace {
 
-// The same launches on `scale` times the numbers.
+// The work of the same launches on `scale` times as many elements.
 Work grown(const Work& work, double scale) {
   return {.operations = work.operations * scale,
           .bytes = work.bytes * scale,
@@ -122,11 +122,11 @@ void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> sa
   const Referee::Point point = referee_.evaluation_point(
       worker.now(), samples, synchronous() ? std::optional(call) : std::nullopt);
   if (!point.due) return;
-  if (setup_.tables) worker.device().synchronize();  // who measures reads its rows
+  if (setup_.tables) worker.device().synchronize();  // the measuring worker reads its rows
   if (synchronous() && setup_.tables && setup_.virtual_time) {
-    // Where others go on beside rank 0, the worker that comes last measures: it has made the last
-    // update of rows that belongs to this point, and nobody has made a later one, which would need
-    // what this worker has not sent yet.
+    // In virtual time the others go on beside rank 0, so the worker that arrives last measures. It
+    // has made the last row update that belongs to this point. No worker has made a later one,
+    // since that would need a message that this worker has not sent yet.
     if (!comes_last(call.number)) return;
     worker.endpoint().while_paused(
         [&] { referee_.measure(worker.now(), point.samples, prepare_here(model)); });
@@ -135,7 +135,8 @@ void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> sa
         [&] { referee_.measure(worker.now(), point.samples, prepare_here(model)); });
   } else {
     worker.endpoint().while_paused([&] {
-      // Who was due later may have come to the pause first: the model has those samples too.
+      // A worker with a later evaluation may have entered the pause first. The model then contains
+      // its samples, too.
       const std::uint64_t learnt = std::max(point.samples, referee_.measured_samples());
       referee_.measure(worker.now(), learnt, prepare_here(model));
     });

@@ -1,5 +1,5 @@
-// How a run's workers reach its referee (implements Run): directly, where they share its memory.
-// rank_client.hpp is the client of a worker that is a process of its own.
+// Clients connect a run's workers to its referee and implement Run. Workers that share the
+// referee's memory call it directly. rank_client.hpp serves a worker that is a process of its own.
 //
 //   Worker ── Run ──┬─ SharedClient ───────────────────────── Referee    sim, threads
 //                   └─ RankClient ── control messages ──> rank 0's RankClient ── Referee    mpi
@@ -23,20 +23,20 @@
 
 namespace hetsgd {
 
-// What does not change in a run, for every client alike. What it refers to outlives the run. Read
-// by all workers without a lock, since nobody writes it after it was made.
+// The constant part of a run, the same for every client. It refers to objects that outlive the run.
+// All workers read it without a lock, because nobody writes it after construction.
 struct RunSetup {
   const Model& model;
   const Sampler& sampler;
   std::vector<float> initial;
   DatasetPtr test;
   const Charge* charge = nullptr;  // null: the real model's work
-  // Virtual time: of the workers' devices; the last repeats.
+  // Rates of the workers' devices in virtual time, by rank; further workers have the last ones.
   std::span<const DeviceRates> rates = {};
-  bool traced = false;         // all endpoints are those of a Trace
+  bool traced = false;         // all endpoints belong to a Trace
   TableSet* tables = nullptr;  // null: the tables are part of the model
   bool virtual_time = false;
-  // Rows of tables that a measurement reads, for the process that measures; distinct.
+  // The distinct table rows that a measurement reads. Only the process that measures has them.
   std::vector<Index> measured_rows = {};
 };
 
@@ -51,8 +51,9 @@ class Client : public Run, public CostModel {
   bool synchronous() const final { return rules_.synchronous; }
   TableSet* tables() const final { return setup_.tables; }
   const CostModel& costs() const final { return *this; }
-  // Under --charge that of the full-size model for a batch of as many samples, whose nonzeros and
-  // labels are scaled to the full-size data's averages. Of networks by the worker's device.
+  // Under --charge this is the work of the full-size model on a batch of as many samples. Nonzeros
+  // and labels are then scaled to the averages of the full-size data. The work of a network depends
+  // on the worker's device.
   Work gradient_work(int rank, const BatchShape& batch) const final;
   Work partial_gradient_work(int rank, const BatchShape& batch, std::size_t parts) const final;
   const Model& charged_model() const final {
@@ -67,10 +68,10 @@ class Client : public Run, public CostModel {
   Batch test_batch(std::uint64_t count) const final;
 
  protected:
-  // A step of this worker is complete: its batch stands in the trace, if there is one.
+  // Marks a completed step of this worker: its batch is written to the trace, if there is one.
   void trace_batch(Worker& worker, std::uint64_t samples) const;
-  // Makes the model that is to be measured, and takes the time of that. Only while the world is
-  // stopped. Rows of sharded tables are read in place.
+  // Makes the model that is to be measured, and takes the time of that. To be called only while the
+  // world is stopped. Rows of sharded tables are read in place.
   PreparedModel prepare(const std::function<std::span<const float>()>& model);
 
   Referee& referee_;
@@ -85,37 +86,40 @@ class Client : public Run, public CostModel {
   Work work_of_network(int rank, const BatchShape& batch) const;
 
   const bool charges_network_;
-  // Of networks by (device, samples, steps), as a plan takes the host milliseconds.
+  // Work of networks by (device, samples, steps). It is kept because a plan takes milliseconds of
+  // wall-clock time.
   mutable std::mutex network_works_mutex_;
   mutable std::map<std::tuple<std::size_t, double, double>, Work> network_works_;
 };
 
-// A replica that its worker has published, where it lies on a device. Until then it is the initial
-// model: a measurement does not wait for a worker that starts late.
+// A replica that its worker has published, in the memory of its device. Until then the initial
+// model stands for it, so a measurement does not wait for a worker that starts late.
 struct Published {
   Device* device = nullptr;  // null: the replica is in host memory
   std::span<const float> replica;
-  HostScratch copy;  // where the host does not reach the replica
+  HostScratch copy;  // used if the host cannot read the replica
 
-  // Only while the world is stopped: a device takes one call at a time, and the replica must be
-  // whole. Good until the next call for this replica.
+  // The replica in host memory. To be called only while the world is stopped, because a device
+  // takes one call at a time and the replica must be whole. The span is valid until the next call
+  // for this replica.
   std::span<const float> on_host() { return HostView(device, replica, copy).floats(); }
 };
 
-// The mean of the replicas, added in rank order, in double: the same bits whatever the order of
-// arrival, and on every cluster. At least one replica; all of mean.size() numbers, in host memory.
+// The mean of the replicas. They are added in rank order and in double, so the bits depend neither
+// on the order of arrival nor on the cluster. Needs at least one replica; each has mean.size()
+// elements in host memory.
 void mean_of(std::span<const std::span<const float>> replicas, std::span<float> mean);
 
-// One for all workers of a process. Thread-safe: the referee locks for itself, the pool's cursor is
-// atomic, and what is published is guarded by the client's own mutex, under which nothing is asked
-// of the referee.
+// One client for all workers of a process. Thread-safe: the referee locks for itself, the pool's
+// cursor is atomic, and the client's own mutex guards published replicas. The referee is never
+// called with that mutex held.
 class SharedClient final : public Client {
  public:
   SharedClient(Referee& referee, const RunSetup& setup);
 
   LoopDecision running(Worker& worker) override { return referee_.running(worker); }
   void end_budget() override { referee_.end_budget(); }
-  // First come first served: in sim by virtual time, so that a run repeats.
+  // First come, first served. In sim the order is that of virtual time, so a run repeats.
   std::uint64_t draw(std::uint64_t count) override { return cursor_.fetch_add(count); }
   void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override {
     trace_batch(worker, samples);
@@ -123,12 +127,12 @@ class SharedClient final : public Client {
   }
   void discarded(Worker&, std::uint64_t samples) override { referee_.discarded(samples); }
   void updated(Worker& worker, bool counts_for_run) override;
-  // Synchronous: the first worker to make its k-th call decides for all, and rank 0 measures with
-  // all others waiting. In virtual time, where they do not wait, that is right for rank 0's replica;
-  // sharded tables are measured by the last worker to come. Asynchronous: the worker that finds an
-  // evaluation due stops the world for it. Two may find two of them due before either has stopped
-  // it; the pauses follow each other, and a point's samples never fall behind those of the point
-  // before.
+  // Synchronous: the first worker that makes its k-th call decides for all, and rank 0 measures
+  // while all others wait. In virtual time the others do not wait. This is still right for rank 0's
+  // replica; sharded tables are measured by the last worker that arrives. Asynchronous: the worker
+  // that finds an evaluation due stops the world for it. Two workers may each find one due before
+  // either has stopped the world. Their pauses then follow each other, and the samples of a point
+  // are never fewer than those of the point before.
   void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                      const std::function<std::span<const float>()>& model) override;
   bool evaluation_due(Worker& worker) const override { return referee_.due(worker.now()); }
@@ -144,17 +148,19 @@ class SharedClient final : public Client {
   void warn(const std::string& text) override { referee_.warn(text); }
 
  private:
-  // At the k-th call of evaluate_here() where a measurement is due, once for each worker.
+  // Whether this worker is the last one to make the k-th call of evaluate_here(). Each worker asks
+  // once per call at which a measurement is due.
   bool comes_last(std::uint64_t call);
-  // As prepare(). Of tables with rows on GPUs those that the measurement reads are copied.
+  // Does the same as prepare(). If tables have rows on GPUs, it copies the rows that the
+  // measurement reads.
   PreparedModel prepare_here(const std::function<std::span<const float>()>& model);
 
-  std::atomic<std::uint64_t> cursor_{0};  // of the shared pool
+  std::atomic<std::uint64_t> cursor_{0};  // next sample of the shared pool
   std::mutex mutex_;                      // guards all below
   std::vector<Published> published_;      // by rank
   std::vector<float> mean_;
-  std::map<std::uint64_t, int> arrived_;  // by call: workers that have come to it
-  std::optional<GatheredRows> rows_;      // while the world is stopped
+  std::map<std::uint64_t, int> arrived_;  // by call: number of workers that have made it
+  std::optional<GatheredRows> rows_;      // set while the world is stopped
 };
 
 }  // namespace hetsgd

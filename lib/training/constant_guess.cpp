@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kRowsTogether = 1024;
 
-// The labels that most rows have, the most frequent first.
+// The k labels that most rows have, the most frequent first.
 std::vector<std::uint32_t> most_frequent(const Dataset& data, std::size_t k) {
   std::vector<std::uint64_t> count(std::max<std::size_t>(data.label_count, k));
   for (const Index label : data.targets.index) ++count[label];
@@ -32,7 +32,7 @@ float base_score(const Dataset& data) {
   return static_cast<float>(std::log(positive) - std::log(negative));
 }
 
-// A metric with all rows scored alike: `top` of each row in a row, `score`.
+// The value of a metric if all rows get the same top labels `top` and the same score `score`.
 std::optional<double> measured(const Metric& metric, const Dataset& data, double mean_loss,
                                const std::vector<std::uint32_t>& top, float score) {
   MetricSums sums{};
@@ -68,7 +68,7 @@ const MetricValue* accuracy_among(const std::vector<MetricValue>& metrics) {
   return found == metrics.end() ? nullptr : &*found;
 }
 
-// Rounding and the noise of a few rows apart.
+// The tolerances of 2 % and 1 % cover rounding and the noise of a few rows.
 bool no_better(double accuracy, double of_guess) { return accuracy <= 1.02 * of_guess; }
 bool as_high(double loss, double of_guess) { return loss >= 0.99 * of_guess; }
 
@@ -110,7 +110,7 @@ ConstantGuess constant_guess(const BasicObjective<float>& objective, const Datas
 std::vector<std::string> collapse_warnings(const std::vector<CurvePoint>& curve,
                                            const ConstantGuess& guess) {
   std::vector<std::string> warnings;
-  std::vector<const CurvePoint*> points;  // that batches were learnt from before
+  std::vector<const CurvePoint*> points;  // points that follow at least one batch
   for (const CurvePoint& point : curve) {
     if (std::isfinite(point.train_loss)) points.push_back(&point);
   }

@@ -15,8 +15,9 @@ namespace hetsgd {
 
 namespace {
 
-// Rows of a chunk, enough for products at full speed, so that reading the weights once per chunk
-// costs little; and how many scores of a linear model, which are all in memory for a chunk, at most.
+// Limits of a chunk. `rows` suffices for matrix products at full speed, so that reading the weights
+// once per chunk costs little. `scores` bounds the scores of a linear model, which are all in
+// memory for a chunk.
 struct ChunkLimits {
   std::size_t rows, scores;
 };
@@ -25,10 +26,10 @@ constexpr ChunkLimits kGpuLimits = {1024, std::size_t{1} << 26};  // 256 MB
 constexpr std::uint64_t kStatisticsBatch = 128;                   // rows
 constexpr const char* kHost = "cpu";
 
-// What one chunk adds to each metric.
+// The terms that one chunk adds to the sums of each metric.
 using ChunkSums = std::vector<MetricSums>;
 
-// Rows that are measured at a time.
+// The rows that are measured in one pass.
 struct Chunk {
   std::size_t number = 0, begin = 0, end = 0;
 };
@@ -38,14 +39,14 @@ struct Chunks {
   Chunk at(std::size_t c) const { return {c, c * each, std::min(rows, (c + 1) * each)}; }
 };
 
-// What measures one chunk at a time: a host thread, or the GPU.
+// A host thread, or the GPU, that measures one chunk at a time.
 struct EvaluationThread {
   EvaluationThread(const Model& model, Device& its_device)
       : device(its_device), context(model.make_context(device)) {}
   Device& device;
   std::unique_ptr<ModelContext> context;
   Buffer logits;
-  Embedded embedded;  // of tables that lie elsewhere
+  Embedded embedded;  // rows of tables that are not part of the model
   std::vector<std::uint32_t> top;
   std::array<Batch, 2> batch;  // by chunk number: this one and, on the GPU, the next
 };
@@ -70,7 +71,7 @@ struct Evaluator::Impl {
     const std::uint64_t n = test->rows();
     const std::uint64_t used = options.rows == 0 ? n : std::min(options.rows, n);
     for (std::uint64_t i = 0; i < used; ++i) rows.push_back(static_cast<Index>(i * n / used));
-    if (model.statistics().numbers > 0) options.gpu = -1;  // which the host makes
+    if (model.statistics().numbers > 0) options.gpu = -1;  // the host computes statistics
     if (options.gpu >= 0) device_name = cuda_device_name(options.gpu);
     for (const Metric* metric : wanted) {
       k = std::max(k, metric->best_labels());
@@ -87,7 +88,8 @@ struct Evaluator::Impl {
     return batch;
   }
 
-  // The mean of the statistics of batches, which are computed side by side and added in order.
+  // Computes the mean of the statistics of several batches. Batches are processed in parallel, and
+  // their results are added in order.
   void estimate_statistics(const float* w) {
     const auto [count, samples] = model.statistics();
     if (count == 0 || !options.statistics_of) return;
@@ -212,15 +214,15 @@ struct Evaluator::Impl {
   EvaluatorOptions options;
   std::string device_name = kHost;
   std::vector<Index> rows;
-  const RowSource* table_rows = nullptr;  // of the measurement at hand
+  const RowSource* table_rows = nullptr;  // of the current measurement
   const std::vector<const Metric*> wanted;
-  std::size_t k = 0;  // best labels that some metric needs
+  std::size_t k = 0;  // number of top labels that the metrics need
   tbb::task_arena arena;
   tbb::enumerable_thread_specific<HostThread> threads;
   std::unique_ptr<Device> gpu;  // made for the first measurement
   std::vector<float> scores;    // of all rows, if some metric needs them
   std::vector<std::uint8_t> truth;
-  std::vector<float> statistics;  // of the model at hand, if it has some
+  std::vector<float> statistics;  // of the current model, if it needs any
 };
 
 std::string first_metric_of(const Dataset& data) {

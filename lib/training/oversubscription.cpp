@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
-// "cpu:2" takes two; a GPU's host side, or a rank of services, takes one.
+// "cpu:2" takes two cores. A GPU's host side, or a rank of services, takes one.
 int cores_of(std::string_view device) {
   constexpr std::string_view kKind = "cpu:";
   int cores = 1;
@@ -51,7 +51,7 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
-// Of one folder of the hierarchy, version 2 or 1.
+// The quota of one folder of the hierarchy, version 2 or 1, in cores.
 double quota_of(const fs::path& folder) {
   const std::string line = first_line(folder / "cpu.max");  // "200000 100000", "max 100000"
   const auto parts = split(line, ' ');
@@ -64,16 +64,16 @@ double quota_of(const fs::path& folder) {
   return quota && period && *quota > 0 && *period > 0 ? *quota / *period : kUnlimited;
 }
 
-// Threads that run or want to, this one among them: the 1 of "0.20 0.18 0.12 1/80 11206". The averages
-// before it reach back a minute and more, so that they would count the run before this one.
+// The number of runnable threads, including this one: the 1 of "0.20 0.18 0.12 1/80 11206". The
+// load averages before it cover a minute and more, so they would include the run before this one.
 std::optional<double> running_threads() {
   const std::string line = first_line("/proc/loadavg");
   const auto parts = split(line, ' ');
   return parts.size() < 4 ? std::nullopt : number(split(parts[3], '/')[0]);
 }
 
-// The mean over a few moments, without this thread. The run's other processes on this host wait for
-// each other at its start and end, some of them without sleeping: none of them counts.
+// The mean over a few moments, without this thread. The run's other processes on this host are not
+// counted: at the start and end they wait for each other, some of them without sleeping.
 std::optional<double> threads_beside(const ProcessPlace& here) {
   constexpr int kMoments = 10;
   double sum = 0;
@@ -104,7 +104,7 @@ std::vector<HostShare> shares_of(const Cluster& cluster) {
   for (auto& [host, share] : by_host) {
     share.host = host;
     share.available = static_cast<double>(cores[host].size());
-    // Of the others' control groups nothing is known here.
+    // The control groups of other hosts are not known here.
     if (host == processes.place().host) share.available = std::min(share.available, cpu_quota());
     shares.push_back(share);
   }
@@ -152,8 +152,8 @@ void finish_host_load(const ProcessPlace& here, Record& record) {
       record.load->start, record.load->end.value_or(0), record.load->idle_cores));
 }
 
-// A group is bound by the quotas of all groups above it. In a container the path is that of the host,
-// and only the root of the hierarchy is there.
+// The quotas of all groups above a group bind it, too. In a container the path is that of the host,
+// and only the root of the hierarchy is visible.
 double cpu_quota(const std::string& root) {
   double least = kUnlimited;
   std::ifstream groups(fs::path(root) / "proc/self/cgroup");

@@ -15,7 +15,7 @@ namespace hetsgd {
 
 namespace {
 
-// What the first batches look up.
+// The table lookups of the first batches.
 struct LookupProfile {
   std::vector<double> load;                            // by field: distinct rows of a batch
   std::shared_ptr<std::vector<std::uint32_t>> counts;  // by row
@@ -183,7 +183,7 @@ void plan_data(const TrainOptions& options, std::uint64_t rows, Plan& plan) {
   plan.rows = rows;
   plan.max_samples = options.max_samples;
   if (options.epochs <= 0) return;
-  // A budget of no sample would be none.
+  // At least one sample, because a budget of 0 samples would mean no budget.
   const double samples = options.epochs * static_cast<double>(rows);
   plan.max_samples = static_cast<std::uint64_t>(std::llround(std::max(1.0, samples)));
 }

@@ -1,8 +1,8 @@
-// The plan of a run: what the algorithm gets of the options (algorithm/plan.hpp), where sharded tables
-// lie, and what can be wrong before anything is loaded, since a user should not wait for the data of
-// a run that cannot be. What one option alone can have wrong is its range; what options of one group
-// have against each other is TrainOptions::validate(); what needs the number of workers, the devices
-// or the algorithm is here.
+// The plan of a run: the settings that the algorithm gets from the options (algorithm/plan.hpp),
+// the placement of sharded tables, and the checks before anything is loaded. A user should not wait
+// for the data of a run that cannot start. The range of one option is checked where it is declared,
+// options of one group against each other in TrainOptions::validate(). Checks that need the number
+// of workers, the devices or the algorithm are here.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@
 
 namespace hetsgd {
 
-// --workers; by default as many as there are ranks that serve no tables, or devices.
+// The value of --workers. By default it is the number of ranks that run no services, or of devices.
 int workers_of(const TrainOptions& options, const std::vector<std::string>& devices);
 
-// What is known of the plan before the data are loaded.
+// The part of the plan that is known before the data are loaded.
 Plan plan_before_data(const TrainOptions& options, const AlgorithmInfo& info, int workers);
 
 // Adds to `plan` what follows from the number of training rows: the budget of samples.
@@ -34,62 +34,62 @@ void plan_data(const TrainOptions& options, std::uint64_t rows, Plan& plan);
 
 // --- checks (plan_checks.cpp) --------------------------------------------------------------------
 
-// Options that do not go with the number of workers, the devices or the algorithm. `devices` as
-// split_devices() gives them. Errors: usage. Algorithm::check() comes last, so that it may rely on
-// the rest.
+// Refuses options that do not fit the number of workers, the devices or the algorithm. `devices`
+// are in the form of split_devices(). Errors: usage. Algorithm::check() runs last, so that it may
+// rely on the other checks.
 void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& plan,
                 const std::vector<std::string>& devices, const AlgorithmInfo& info,
                 const Algorithm& algorithm);
 
-// What sharded tables ask of the model: it has a table, whose updates no norm of all gradients
-// scales. Errors: usage.
+// Checks that the model can have sharded tables: it has a table, and no norm over all gradients
+// scales its updates. Errors: usage.
 void check_sharded(const ModelInfo& info, const Model& model, const OptimizerOptions& optimizer);
 
-// A model of sparse features for data with fields, images or sequences, or the other way round; an
-// augmentation of what is no image, an order by lengths of what is no sequence. Errors: usage,
-// naming the models that read such data.
+// Refuses data of a kind that the model does not read (sparse features, fields, images, sequences).
+// It also refuses image augmentation without images, and an order by length without sequences.
+// Errors: usage, naming the models that read such data.
 void check_model_reads(const ModelInfo& info, const Dataset& train, const TrainOptions& options);
 
-// After the data's shape is known, and before the first vector is allocated: a layout may be larger
-// than any address, so it is judged by its size as a real number (Layout::real_size).
-// A model that the machine cannot hold: its initial parameters and one replica. `machine_bytes`:
-// core/host.hpp. Errors: usage, naming what it needs and what there is.
+// Refuses a model that the machine cannot hold, which takes its initial parameters and one replica.
+// To be called when the data's shape is known, before the first vector is allocated. A layout may
+// be larger than any address, so it is judged by its size as a real number (Layout::real_size).
+// `machine_bytes`: core/host.hpp. Errors: usage, naming the bytes that are needed and available.
 void check_model_fits(const ModelInfo& info, const Layout& layout, double machine_bytes);
 
 // --- sharded tables ------------------------------------------------------------------------------
 
-// What the whole model says of its table.
+// The whole model's description of its table.
 struct TableLaw {
   TableShape shape;
   std::size_t dense_columns = 0;
   TableRows initial;
   OptimizerOptions optimizer;
 
-  // Of a model with a table (check_sharded), whose block is its first.
+  // `whole` has a table (check_sharded), and its block is the first one.
   static TableLaw of(const Model& whole, const OptimizerOptions& optimizer, std::uint64_t seed);
 };
 
-// The plan of `workers` ranks. What is counted (loads for --sharding table and auto: the mean
-// number of distinct rows of a field in a batch; frequencies of rows for --hot frequency) are the
-// first --hot-profile batches of batch_size samples of the pool or, where workers have shards of
-// the data, of worker 0's. Errors: usage; the layout does not fit the workers, or needs counts
-// where each process has only a part of the data.
+// The placement of the table on `workers` ranks. Lookups are counted in the first --hot-profile
+// batches of batch_size samples. They come from the pool or, if workers have shards of the data,
+// from worker 0's shard. --sharding table and auto count loads, the mean number of distinct rows of
+// a field in a batch; --hot frequency counts how often each row is used. Errors: usage, if the
+// layout does not fit the workers, or needs counts where each process has only a part of the data.
 TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int workers,
                           const Sampler& sampler, std::uint64_t batch_size);
 
-// sim: rows on the devices must fit into their memory. Errors: usage, naming --table-storage and
-// the bytes.
+// Checks in sim that the rows on each device fit into its memory. Errors: usage, naming
+// --table-storage and the bytes.
 void check_devices_hold(const TablePlan& plan, const SimulatedMachine& machine);
 
-// {sharding, exchange, storage, rows, bytes_per_rank, imbalance}: the largest of the bytes over
-// their mean.
+// {sharding, exchange, storage, rows, bytes_per_rank, imbalance}. The imbalance is the largest of
+// bytes_per_rank over their mean.
 nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& options, bool served);
 double total_bytes(const TablePlan& plan);           // of all shards
 std::vector<Index> all_rows(const TablePlan& plan);  // 0, 1, ...
 
-// The shards of the workers that run in this process, made on `threads` threads (none: all cores),
-// those of a worker with a GPU in its memory. Processes of one host share its memory. Errors: usage,
-// they do not fit.
+// Makes the shards of the workers that run in this process, on `threads` threads (none: all cores).
+// The shard of a worker with a GPU lies in the memory of that GPU. Processes of one host share its
+// memory. Errors: usage, if the shards do not fit.
 std::unique_ptr<TableSet> make_table_set(const TablePlan& plan, const Cluster& cluster,
                                          const ProcessPlace& place, std::optional<int> threads);
 

@@ -14,7 +14,7 @@ using Devices = std::vector<std::string>;
 
 bool is_gpu(const std::string& device) { return device.starts_with("cuda:"); }
 
-// "": none of the devices is one.
+// The first GPU among the devices; "" if there is none.
 std::string first_gpu_in(const Devices& devices) {
   const auto gpu = std::ranges::find_if(devices, is_gpu);
   return gpu == devices.end() ? "" : *gpu;
@@ -73,7 +73,8 @@ void check_optimizer(const OptionSet& set, const Plan& plan, const AlgorithmInfo
          "elastic and adaptive with one worker take all optimizers");
 }
 
-// One memory for all workers, which the host reaches; and models that a GPU cannot train.
+// Refuses GPUs and several processes for algorithms that need one host memory for all workers. Also
+// refuses GPUs for models that a GPU cannot train.
 void check_memory_of_workers(const TrainOptions& options, const Plan& plan, const Devices& devices,
                              const AlgorithmInfo& info) {
   const std::string gpu = first_gpu_in(devices), reason = options.model_factory->cpu_only();
@@ -107,7 +108,7 @@ void check_exchange(const Plan& plan, const AlgorithmInfo& info) {
          "served", fmt::format("{} exchange rows together", fmt::join(names, ", ")));
 }
 
-// Rows that a companion serves lie in host memory, and rows do not change theirs on a real GPU.
+// A companion serves rows from host memory only. On a real GPU rows do not move between memories.
 void check_tables(const TrainOptions& options, const Plan& plan, const Devices& devices,
                   const AlgorithmInfo& info) {
   if (!plan.sharded_tables) {
@@ -137,7 +138,8 @@ void check_tables(const TrainOptions& options, const Plan& plan, const Devices& 
   }
 }
 
-// A method whose steps are computations of its own asks the charged model for its layers.
+// A method that computes its own steps asks the charged model for its layers, so that model must
+// not be a network.
 void check_charge(const TrainOptions& options, const AlgorithmInfo& info) {
   if (info.one_hidden_layer_only.empty() || options.charge.empty()) return;
   if (!is_network_charge(options.charge)) return;
@@ -146,7 +148,7 @@ void check_charge(const TrainOptions& options, const AlgorithmInfo& info) {
                   "--charge amazon670k has such layers");
 }
 
-// What data consist of, and how people call it.
+// The content of the data, and its name for users.
 enum class Readable { sparse, fields, images, sequences };
 constexpr const char* kReadableNames[] = {"sparse features", "dense columns and categories",
                                           "images", "sequences"};
@@ -234,7 +236,7 @@ void check_model_reads(const ModelInfo& info, const Dataset& train, const TrainO
     throw usage_error("--model: {} is for binary labels, found {} training data", info.name,
                       to_string(train.task));
   }
-  // Networks know themselves which sequences they read.
+  // A network checks for itself which sequences it reads.
   if (found == Readable::sequences && expected == Readable::images) return;
   std::vector<std::string> names;
   for (const RegisteredModel& each : models()) {

@@ -30,7 +30,7 @@ constexpr std::uint64_t kMostPluginBytes = std::uint64_t{1} << 31;
 constexpr std::string_view kElfMagic =
     "\x7f"
     "ELF";
-// What cmake/package/plugin_stamp.cpp begins with.
+// The beginning of the stamp in cmake/package/plugin_stamp.cpp.
 constexpr std::string_view kStampMark =
     "\x7f"
     "hetsgd plugin\nname: ";
@@ -60,11 +60,11 @@ std::string bytes_of(const PluginSource& source) {
 
 struct Stamp {
   std::string name;
-  std::string build;  // lines as those of build_stamp()
+  std::string build;  // lines in the form of build_stamp()
 };
 
-// Loading maps the file by what its headers say, and a page beyond its end ends the program. A
-// linker writes the table of sections last, so where that is whole, all before it is.
+// The loader maps the file as its headers say, and a page beyond the end of the file kills the
+// program. A linker writes the table of sections last, so if that table is whole, the file is.
 void check_whole(const std::string& bytes, const PluginSource& source) {
   Elf64_Ehdr header{};
   std::uint64_t expected = sizeof header;
@@ -118,7 +118,7 @@ void check_stamp(const Stamp& stamp, std::string_view expected, const PluginSour
                   "build the plugin again with this hetsgd's package and its compiler");
 }
 
-// What dlerror() says, with the missing symbol as it is written in C++.
+// The text of dlerror(), with the missing symbol in its C++ spelling.
 std::string reason_of_failure(const std::string& path) {
   const char* const text = dlerror();
   std::string reason = text == nullptr ? "unknown reason" : text;
@@ -131,7 +131,7 @@ std::string reason_of_failure(const std::string& path) {
   return readable ? reason.substr(0, symbol) + readable.get() : reason;
 }
 
-// Sorted; a name that was registered twice stands there twice.
+// Sorted; a name that was registered twice appears twice.
 std::vector<std::string> registered_names() {
   std::vector<std::string> names;
   for (const RegisteredAlgorithm& each : algorithms()) {
@@ -156,9 +156,9 @@ void check_registrations(const std::vector<std::string>& before, const PluginSou
                 "give it another .name");
 }
 
-// While a library is opened, the constructors of its static objects run. An exception of theirs
-// cannot pass through the loader, and one that ends the process says nothing: both are told here,
-// under the plugin's name, and end the process as any refusal of a plugin does.
+// While a library is opened, the constructors of its static objects run. Their exceptions cannot
+// pass through the loader, and std::terminate would name no plugin. So a failure is reported here
+// under the plugin's name, and ends the process like any refusal of a plugin.
 class Opening : NonCopyable {
  public:
   explicit Opening(const PluginSource& source) : before_(std::set_terminate(on_exception)) {
@@ -198,7 +198,7 @@ class Opening : NonCopyable {
 
 void open_library(const PluginSource& source) {
   const std::vector<std::string> before = registered_names();
-  // With a slash, so that it is this file and none of the library path.
+  // A path with a slash makes dlopen() take this file, and not search the library path.
   const std::string path = std::filesystem::absolute(source.path);
   const Opening opening(source);
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {

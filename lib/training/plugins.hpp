@@ -1,10 +1,10 @@
-// Plugins: algorithms and models that are built outside of this tree (find_package(hetsgd), see
-// algorithm/README.md) and come in a shared library.
+// A plugin is a shared library with algorithms and models that are built outside of this tree
+// (find_package(hetsgd), see algorithm/README.md).
 //
-// A plugin is C++ that shares classes with the program, so both must be compiled from the same
-// headers, by the same compiler, with the same flags. hetsgd_add_plugin compiles a stamp into it
-// that says so (core/version.hpp, build_stamp). The stamp is read from the bytes of the file:
-// nothing of a plugin that does not fit runs.
+// A plugin shares C++ classes with the program, so both must be compiled from the same headers, by
+// the same compiler, with the same flags. hetsgd_add_plugin compiles a stamp of these into the
+// plugin (core/version.hpp, build_stamp). The stamp is read from the bytes of the file, so no code
+// of an unfit plugin runs.
 //
 //   found -> read (is it ELF? has it a stamp?) -> stamp compared -> opened (are all symbols there?)
 //         -> its registrations have run (is there any? is each name new?) -> loaded, until the end
@@ -22,31 +22,31 @@
 
 namespace hetsgd {
 
-// As the result names it. The hash is of the bytes that were compared and opened: hetsgd rerun
-// wants the same ones, and all ranks of a run must have loaded the same.
+// A plugin as the result names it. The hash covers the bytes that were compared and opened. `hetsgd
+// rerun` needs the same ones, and all ranks of a run must have loaded the same.
 struct Plugin {
-  std::string name;           // in hetsgd_add_plugin
-  std::string path;           // as it was given
+  std::string name;           // given to hetsgd_add_plugin
+  std::string path;           // as the user gave it
   std::uint64_t file_hash{};  // XXH3-64 of the file
 
   std::string hash_text() const;  // "xxh3:0123456789abcdef"
 };
 
-// Which file is meant, and who says so.
+// The file of a plugin, and where it was named.
 struct PluginSource {
   std::string path;
   std::string place;               // opens the messages: "--plugin", "HETSGD_PLUGIN", ...
-  std::string expected_hash = "";  // as hash_text(); "": any
+  std::string expected_hash = "";  // in the form of hash_text(); "": any
 };
 
 // Loads a plugin into this process; its algorithms and models are registered from then on. A file
-// that is loaded already, by its bytes, is not loaded again. Which options a command has depends on
-// what is registered, so commands load plugins before they declare any. `stamp` is the program's.
-// Not thread-safe: before anything runs. Errors: data (the file cannot be read), usage (what was
-// found and expected; the process must then end, since part of the plugin may be loaded).
+// with the bytes of a loaded one is not loaded again. Which options a command has depends on what
+// is registered, so commands load plugins before they declare any. `stamp` is the program's. Not
+// thread-safe: to be called before anything runs. Errors: data (the file cannot be read), usage
+// (what was found and expected; the process must then end, since part of the plugin may be loaded).
 void load_plugin(const PluginSource& source, std::string_view stamp);
 
-// In the order in which they were loaded. Not to be read while one is being loaded.
+// The loaded plugins in load order. Not to be read while another one is being loaded.
 const std::vector<Plugin>& loaded_plugins();
 
 }  // namespace hetsgd

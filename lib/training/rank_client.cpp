@@ -15,16 +15,16 @@ using namespace rank_messages;  // NOLINT: the words of this file
 
 namespace {
 
-// A message of an earlier run that comes late, or of the next one that comes early, has a kind of
-// its own.
+// The number of clients made so far. It gives each run its own kinds of messages. So a late message
+// of an earlier run, or an early one of the next, cannot be taken for another.
 std::atomic<int> clients_made{0};
 
-// A failed run is noticed so late at most by who waits for a message.
+// The longest time until a thread that waits for a message notices that the run has failed.
 constexpr std::chrono::milliseconds kLook{20};
 
 }  // namespace
 
-// The cursor of the shared pool.
+// The service that hands out samples of the shared pool, on rank 0's side.
 class RankClient::Pool final : public Service<std::uint64_t, std::uint64_t> {
  public:
   void handle(int, const std::uint64_t& count, std::span<const float>,
@@ -37,7 +37,8 @@ class RankClient::Pool final : public Service<std::uint64_t, std::uint64_t> {
   std::uint64_t cursor_ = 0;
 };
 
-// Lets messages in while the client lives; the handlers stay with the control channel.
+// Lets messages in while the client lives. The handlers themselves stay registered with the control
+// channel.
 class RankClient::HandlerGuard {
  public:
   template <class Fn>
@@ -164,7 +165,7 @@ std::uint64_t RankClient::draw(std::uint64_t count) {
   return pool_->call(count, {}, {}, Traffic::control);
 }
 
-// Begins a point of a synchronous algorithm; the answer is the same on all ranks.
+// Begins a point of a synchronous algorithm. The answer is the same on all ranks.
 bool RankClient::stops_here(std::unique_lock<std::mutex>& lock) {
   if (halting_ && state_.stop == 0) {
     await(lock, "rank 0 to say where all stop", peer_timeout_,
@@ -174,7 +175,7 @@ bool RankClient::stops_here(std::unique_lock<std::mutex>& lock) {
   return state_.stop != 0 || (stop_point_ && point >= *stop_point_);
 }
 
-// On the control thread of rank 0.
+// Runs on the control thread of rank 0.
 void RankClient::on_stand(std::uint64_t points) {
   std::unique_lock lock(mutex_);
   furthest_ = std::max(furthest_, points);
@@ -213,7 +214,8 @@ void RankClient::completed(Worker& worker, std::uint64_t samples, double loss, S
   if (tell) report(worker, Report::step);
 }
 
-// The report that says so is the next one. Rank 0 adds up what reports say, modulo 2^64.
+// The next report carries the discarded samples as a negative difference. Rank 0 adds the
+// differences modulo 2^64.
 void RankClient::discarded(Worker& worker, std::uint64_t samples) {
   const std::lock_guard lock(mutex_);
   pending_.samples -= samples;
@@ -271,7 +273,7 @@ void RankClient::absorb(int from, const CountersAndExtra& report) {
   if (due || (stop && !synchronous())) announce();
 }
 
-// Rank 0 tells all what it has decided.
+// Rank 0 sends its decisions to all others.
 void RankClient::announce() {
   State state;
   {
@@ -305,7 +307,7 @@ void RankClient::await_reports() {
 }
 
 void RankClient::gather(Trace& trace) {
-  if (rank_ >= size_) return;  // it runs services, and no worker
+  if (rank_ >= size_) return;  // this rank runs services and no worker
   if (rank_ != 0) {
     std::vector<TraceLine> lines;
     for (const TraceLine* line : trace.lines()) lines.push_back(*line);

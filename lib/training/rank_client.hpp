@@ -1,16 +1,18 @@
-// The client of a worker that is a process of its own (mpi): it reaches the referee, which is on
-// rank 0, by message, and decides what the rules let every rank decide alike.
+// The client of a worker that is a process of its own (mpi). It sends messages to the referee,
+// which is on rank 0. Decisions that follow from numbers known to all ranks are made on each rank
+// without a message.
 //
-// Synchronous algorithms. Whether an evaluation is due follows from the number of samples, which
-// all ranks know at evaluate_here(), so nobody has to ask: between two evaluations not a byte is
-// exchanged for the run. (An algorithm that does not state its samples costs one all_reduce of one
-// number per call, --max-time another one: the latest clock counts for all.) At an evaluation the
-// ranks meet off the clock anyway, and leave with the referee's answer whether to go on:
+// Synchronous algorithms. The number of samples decides whether an evaluation is due. All ranks
+// know it at evaluate_here(), so between two evaluations the run's control exchanges no byte. There
+// are two exceptions. An algorithm that does not state its samples costs one all_reduce of one
+// number per call. --max-time costs another one, because the latest clock counts for all. At an
+// evaluation the ranks synchronise off the clock anyway, and leave with the referee's decision
+// whether to go on:
 //
 //   all ranks   report ──> meet in the pause ─────────────┬─> broadcast of State ──> on, or stop
 //   rank 0                   └ await all reports, measure ┘
 //
-// A rank whose loss is not finite says so at once, and the referee finds the first point that no
+// A rank whose loss is not finite reports it at once, and the referee finds the first point that no
 // rank has begun:
 //
 //   any rank ── report (diverged) ─> rank 0 ── halt ─> all: begin no further point
@@ -19,24 +21,25 @@
 //   a rank:  free ── halt ──> halting: a new point waits ── stop point p ──> points < p are begun
 //             └──────── State with stop (an evaluation came first) ────────> no further point
 //
-// Why not at once: a rank that left where it stands would leave the others alone in a collective.
+// The ranks do not stop at once, because a rank that left immediately would leave the others
+// waiting in a collective.
 //
-// Asynchronous algorithms. Every step is reported to rank 0 in one message, for which nobody waits.
-// When rank 0 finds an evaluation due it tells all; the first that comes to its evaluate_here()
-// stops the world and sends its model. When rank 0 finds that the run stops it tells all. The
-// shared pool of samples is a service.
+// Asynchronous algorithms. Every step is reported to rank 0 in one message, and no worker waits for
+// it. When rank 0 finds an evaluation due, it tells all ranks. The first rank to call
+// evaluate_here() stops the world and sends its model. When rank 0 finds that the run stops, it
+// tells all ranks. The shared pool of samples is a service.
 //
 //   no evaluation ── reports make one due ──> due = n, announced ── first rank: pause ──> measuring
 //        ^                                                                                   |
 //        └── due = 0, announced <── rank 0 has measured (in a thread of its own) <── model ──┘
 //
-// A rank that comes to the pause second finds due = 0 and goes on. A model with an older number
-// than the one that is due is answered and not measured.
+// A rank that enters the pause second finds due = 0 and goes on. A model with an older number than
+// the due one is answered but not measured.
 //
-// Reports, models and announced decisions are control messages: on no breakdown. They arrive on the
-// control thread, one at a time, which must not block: it also carries the heartbeats. The
-// broadcast of State and the all_reduces above are the workers' own messages, on the training
-// clock.
+// Reports, models and announced decisions are control messages, which count in no time breakdown.
+// They arrive on the control thread, one at a time, which must not block: it also carries the
+// heartbeats. The broadcast of State and the all_reduces above are the workers' own messages, on
+// the training clock.
 //
 // Locks, in this order: the handlers' guard, mutex_, the referee's. No message is sent with mutex_
 // held.
@@ -63,25 +66,26 @@ namespace hetsgd {
 
 class RankClient final : public Client {
  public:
-  // `referee`: on rank 0 the run's; elsewhere one whose record nobody reads. All ranks make their
-  // clients in the same order: the n-th of one talks to the n-th of the others, by kinds of
-  // messages of their own. What goes wrong on a thread of its own ends the cluster's run. All
-  // arguments outlive it.
+  // `referee`: on rank 0 that of the run, elsewhere one whose record nobody reads. All ranks make
+  // their clients in the same order. The n-th client of each rank talks to the n-th of the others,
+  // by their own kinds of messages. An error on one of the client's threads ends the cluster's run.
+  // All arguments outlive the client.
   RankClient(Control& control, Referee& referee, const RunSetup& setup, Cluster& cluster,
              Seconds peer_timeout);
   // After this no handler touches the client; messages that still come are dropped.
   ~RankClient() override;
 
   // Called by the rank's worker before its algorithm begins, and after it has ended. begin() waits
-  // for rank 0's first state: so every rank knows the accuracy of the initial model. end() sends
-  // the last report, and waits for nobody.
+  // for rank 0's first state, so that every rank knows the accuracy of the initial model. end()
+  // sends the last report and does not wait.
   void begin(Worker& worker);
   void end(Worker& worker);
-  // After the run: on rank 0 returns when everybody's last report is in the record, with the events
-  // in the order of their times. Error(runtime) if one does not come for the peer timeout.
+  // To be called after the run. On rank 0 it returns when every worker's last report is in the
+  // record, and sorts the events by time. Error(runtime) if a report does not come within the peer
+  // timeout.
   void await_reports();
-  // After the run, by every rank: rank 0's trace has the lines of all workers. Errors: as
-  // await_reports().
+  // To be called by every rank after the run; then rank 0's trace has the lines of all workers.
+  // Errors: as await_reports().
   void gather(Trace& trace);
 
   LoopDecision running(Worker& worker) override;
@@ -101,58 +105,59 @@ class RankClient final : public Client {
   void warn(const std::string& text) override;
 
  private:
-  // Why a report is sent: a step (or a loss that is not finite), an evaluation that waits for it,
-  // the end of the worker.
+  // The reason of a report: a step (or a loss that is not finite), an evaluation that waits for it,
+  // or the end of the worker.
   enum class Report { step, evaluation, last };
 
-  // Handlers stay with the control channel for good. The guard, which they share, lets them in
-  // while the client lives: closing it waits for the one that is inside.
+  // Handlers stay registered with the control channel for good. They share this guard, which lets
+  // them in while the client lives. Closing it waits for the handler that is inside.
   class HandlerGuard;
-  // handle(from, content).
+  // Registers handle(from, content) for a message.
   template <class Message, class Handle>
   void on(const Message& message, Handle handle);
-  void receive_messages();  // begins to
+  void receive_messages();  // registers all handlers
   template <class Message>
   void send(int to, const Message& message, const typename Message::Sent& content = {}) {
     control_.send(to, first_kind_ + message.place, to_bytes(content));
   }
-  // Asks every rank, question_for(rank), and waits for all answers, whose handler counts them in
+  // Sends question_for(rank) to every rank, and waits for all answers. Their handler counts them in
   // `answers`.
   template <class Message, class Question>
   void ask_all(const Message& message, Question question_for, int& answers, const char* what);
-  // Changes what the mutex guards, and wakes whoever waits for that.
+  // Changes state under the mutex, and wakes the threads that wait for a change.
   template <class Change>
   void change(Change apply);
-  // What has piled up since the last report goes out, and is forgotten here.
+  // Sends the counts and texts since the last report, and clears them here.
   void report(Worker& worker, Report kind);
-  // Rank 0: a report comes in, which may make an evaluation due or end the run. On the control
-  // thread, or on the worker's for rank 0's own reports.
+  // Rank 0: takes in a report, which may make an evaluation due or end the run. Runs on the control
+  // thread, or on the worker's thread for rank 0's own reports.
   void absorb(int from, const rank_messages::CountersAndExtra& report);
   void announce();
   void take(const rank_messages::State& state);
-  // Begins a point of a synchronous algorithm: the drawing of a rank, above. Mutex held.
+  // Begins a point of a synchronous algorithm, and returns whether the run stops there; see the
+  // diagram of a rank above. Mutex held.
   bool stops_here(std::unique_lock<std::mutex>& lock);
   void on_stand(std::uint64_t points);
   void evaluate_together(Worker& worker, Seconds now, std::uint64_t samples,
                          const std::function<std::span<const float>()>& model);
   void evaluate_alone(Worker& worker, const std::function<std::span<const float>()>& model);
-  // Of the evaluation that is due; 0: none, or the run has ended.
+  // The number of the evaluation that is due; 0 if none is, or if the run has ended.
   std::int32_t due_number() const;
-  // Rank 0, with the world stopped: `model` becomes a point if it is due, and State says what
-  // follows.
+  // Rank 0, with the world stopped: measures `model` if the point is due, and puts the decision
+  // into State.
   void measure(Seconds time, const Referee::Point& point, const PreparedModel& model);
   void measure_alone(Seconds time, const PreparedModel& model);
   // The rank that sent the model is the owner of the pause, and waits for the answer. One model is
-  // under way at a time, so the thread of the one before is at its end.
+  // in flight at a time, so the previous thread has finished its work.
   void on_model(int from, rank_messages::ReceivedModel model);
   void send_replica(int to);
-  // Rank 0, with the world stopped: the rows of sharded tables that a measurement reads, from all
-  // ranks; null: the tables are part of the model.
+  // Rank 0, with the world stopped: collects from all ranks the rows of sharded tables that a
+  // measurement reads. Null if the tables are part of the model.
   const RowSource* gather_rows();
   void send_rows(int to, std::span<const Index> places);
-  // Mutex held, given up while it waits. Error(runtime), naming `what`, when the run fails, or
-  // `limit` of host time has passed. It looks for a failure now and then: nobody wakes those who
-  // wait for one.
+  // Waits until ready(). The mutex is held, and released while it waits. Error(runtime), naming
+  // `what`, when the run fails or `limit` of wall-clock time has passed. It polls for a failure,
+  // because a failure wakes no waiting thread.
   void await(std::unique_lock<std::mutex>& lock, const char* what, Seconds limit,
              const std::function<bool()>& ready);
 
@@ -171,40 +176,41 @@ class RankClient final : public Client {
   std::vector<std::string> warnings_;
   rank_messages::State state_;
   bool started_ = false;   // rank 0's first state has come
-  bool diverged_ = false;  // this rank has said so
-  // The stop of a synchronous run without an evaluation: see the drawing.
-  std::uint64_t points_ = 0;  // begun by this rank's worker
+  bool diverged_ = false;  // this rank has reported it
+  // The stop of a synchronous run without an evaluation; see the diagram above.
+  std::uint64_t points_ = 0;  // points that this rank's worker has begun
   bool halting_ = false;      // no point is begun until stop_point_ is known
   std::optional<std::uint64_t> stop_point_;
-  // Between two states a rank extrapolates: what it has learnt since, times the workers.
+  // Between two states a rank estimates the samples of all: its own since the last state, times the
+  // number of workers.
   std::uint64_t own_samples_ = 0, own_steps_ = 0;
   std::uint64_t own_samples_at_state_ = 0;
   Accuracies accuracies_;
   Budget budget_;
   std::uint64_t stated_samples_ = 0;
-  std::uint64_t last_evaluation_ = 0;  // number of the last one that this rank came to
+  std::uint64_t last_evaluation_ = 0;  // number of the last one that this rank reached
   struct Reported {
     std::uint64_t evaluation = 0, running_calls = 0;
   };
-  std::vector<Reported> reports_;  // rank 0: the last ones', by rank
-  int ended_ = 0;                  // rank 0: ranks whose last report is here
-  int evaluations_ = 0;            // rank 0: that were due so far
-  bool stop_told_ = false;         // rank 0: all know or will be told that the run stops
-  int stands_ = 0;                 // rank 0: ranks that have said where they stand
-  std::uint64_t furthest_ = 0;     // rank 0: the most points that one of them has begun
-  bool measured_ = false;          // the answer to a model sent to rank 0
+  std::vector<Reported> reports_;  // rank 0: from the last reports, by rank
+  int ended_ = 0;                  // rank 0: ranks whose last report has arrived
+  int evaluations_ = 0;            // rank 0: evaluations that were due so far
+  bool stop_told_ = false;         // rank 0: the stop is announced, or about to be
+  int stands_ = 0;                 // rank 0: ranks that have answered the halt
+  std::uint64_t furthest_ = 0;     // rank 0: the most points that any of them has begun
+  bool measured_ = false;          // rank 0 has answered the model that was sent to it
   Published replica_;
   // mean_of_published(): the replicas by rank, as they come.
   std::vector<std::vector<float>> gathered_;
   int gathered_count_ = 0;
-  std::optional<GatheredRows> rows_;  // rank 0: of sharded tables, since the first measurement
-  int rows_gathered_ = 0;             // rank 0: ranks whose rows are here
-  std::vector<TraceLine> lines_;      // rank 0: of the others, until gather() takes them
-  int traces_ = 0;                    // rank 0: ranks whose lines are here
+  std::optional<GatheredRows> rows_;  // rank 0: rows of sharded tables, kept once made
+  int rows_gathered_ = 0;             // rank 0: ranks whose rows have arrived
+  std::vector<TraceLine> lines_;      // rank 0: of the other ranks, until gather()
+  int traces_ = 0;                    // rank 0: ranks whose lines have arrived
   std::vector<float> mean_;
 
-  // Declared after all that it uses, so that it is joined before they go.
-  std::jthread evaluation_;  // rank 0: measures what another rank has sent
+  // Declared after all members that it uses, so that it is joined before they are destroyed.
+  std::jthread evaluation_;  // rank 0: measures the model that another rank has sent
   class Pool;
   std::optional<ServiceClient<std::uint64_t, std::uint64_t>> pool_;
 };

@@ -1,4 +1,4 @@
-// RankClient's evaluations: all ranks together, or one of them with the world stopped.
+// RankClient's evaluations, by all ranks together or by one of them with the world stopped.
 #include <algorithm>
 #include <cmath>
 
@@ -70,7 +70,7 @@ void RankClient::evaluate_together(Worker& worker, Seconds now, std::uint64_t sa
   take(state);
 }
 
-// Rank 0, with the world stopped. Not due: what the reports say has ended the run.
+// Runs on rank 0, with the world stopped. If the point is not due, the reports have ended the run.
 void RankClient::measure(Seconds time, const Referee::Point& point, const PreparedModel& model) {
   std::optional<CurvePoint> measured;
   if (point.due) measured = referee_.measure(time, point.samples, model);
@@ -95,7 +95,7 @@ void RankClient::evaluate_alone(Worker& worker,
                                 const std::function<std::span<const float>()>& model) {
   if (due_number() == 0) return;
   worker.endpoint().while_paused([&] {
-    const std::int32_t number = due_number();  // somebody else may have been first
+    const std::int32_t number = due_number();  // another rank may have been first
     if (number == 0) return;
     PreparedModel result = prepare(model);
     if (rank_ == 0) {
@@ -112,7 +112,7 @@ void RankClient::evaluate_alone(Worker& worker,
           .due = number,
           .parameters = result.parameters});
     lock.lock();
-    // However long it takes: a rank 0 that is lost fails the run.
+    // There is no limit, because a measurement may take long and the loss of rank 0 fails the run.
     await(lock, "rank 0 to measure a model", Seconds::max(), [&] { return measured_; });
   });
 }
@@ -122,8 +122,8 @@ void RankClient::measure_alone(Seconds time, const PreparedModel& model) {
   announce();
 }
 
-// On the control thread of rank 0. Measuring takes long, and that thread sends the heartbeats:
-// it has a thread of its own.
+// Runs on the control thread of rank 0. Measuring takes long and that thread sends the heartbeats,
+// so the measurement gets a thread of its own.
 void RankClient::on_model(int from, ReceivedModel sent) {
   bool current = false;
   {
@@ -151,7 +151,7 @@ void RankClient::publish(int, Device& device, std::span<const float> replica) {
   replica_ = {.device = &device, .replica = replica, .copy = {}};
 }
 
-// On the control thread, with the world stopped: the replica is whole.
+// Runs on the control thread. The world is stopped, so the replica is whole.
 void RankClient::send_replica(int to) {
   std::span<const float> replica;
   {
@@ -181,7 +181,7 @@ const RowSource* RankClient::gather_rows() {
   return &*rows_;
 }
 
-// On the control thread, with the world stopped: no row moves.
+// Runs on the control thread. The world is stopped, so no row changes.
 void RankClient::send_rows(int to, std::span<const Index> places) {
   const std::vector<float> rows = setup_.tables->shard(rank_).read(places);
   send(to, kRows, rows);

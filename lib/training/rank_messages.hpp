@@ -1,5 +1,5 @@
-// What the ranks' clients say to each other: one definition for each message, which says what it
-// carries. Part of rank_client.
+// The messages between the clients of the ranks, with one definition each that states the content.
+// Part of rank_client.
 //
 //   message      from -> to         handled by
 //   kReport      rank -> 0          absorb()
@@ -15,8 +15,8 @@
 //   kRows        all -> 0           gather_rows() goes on
 //   kTrace       rank -> 0          gather() goes on
 //
-// Bytes that are not what they should be are an Error(data) that names the message and the rank: both
-// ends run the same program, so it is a fault of the program or of the network.
+// Malformed bytes are an Error(data) that names the message and the rank. Both ends run the same
+// program, so it is a fault of the program or of the network.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,9 @@ struct Nothing {
   static constexpr auto members() { return std::tuple<>(); }
 };
 
-// The counters, and what only some reports have (events, histograms, warnings) as CBOR, empty if
-// there is none of it. Most reports of asynchronous algorithms, one per step, are the counters
-// alone.
+// The counters, and the optional parts of a report (events, histograms, warnings) as CBOR, empty if
+// there are none. Asynchronous algorithms send one report per step, and most consist of the
+// counters alone.
 struct CountersAndExtra {
   Referee::Counters counters{};
   std::vector<std::uint8_t> extra{};
@@ -46,21 +46,22 @@ struct CountersAndExtra {
   }
 };
 
-// What rank 0 has decided, and the last point of the curve. Plain bytes: synchronous algorithms get
-// it by broadcast at an evaluation, asynchronous ones by message whenever something has changed.
+// The decisions of rank 0, and the last point of the curve. It is sent as plain bytes. Synchronous
+// algorithms get it by broadcast at an evaluation, asynchronous ones by message after every change.
 struct State {
   std::int32_t stop = 0;
   std::int32_t due = 0;       // number of the evaluation that is due; 0: none
-  std::uint64_t samples = 0;  // learnt from by all, as far as rank 0 knows
+  std::uint64_t samples = 0;  // learnt by all workers, as far as rank 0 knows
   double accuracy = 0;        // of the point at `measured`; NaN: there is none
   std::uint64_t measured = 0;
 };
 
-// A model to be measured by rank 0: sent from what the pause keeps whole, and read into a vector.
+// A model to be measured by rank 0. It is sent from memory that the pause keeps unchanged, and
+// received into a vector.
 template <class Parameters>
 struct ModelOf {
   double time_s = 0;
-  double prepare_s = 0;  // host time that making it took
+  double prepare_s = 0;  // wall-clock time that making it took
   std::int32_t due = 0;
   Parameters parameters{};
 
@@ -71,8 +72,8 @@ struct ModelOf {
 using SentModel = ModelOf<std::span<const float>>;
 using ReceivedModel = ModelOf<std::vector<float>>;
 
-// Its place behind RankClient's first kind of control messages, and its name in errors. A span is
-// read into a vector.
+// The place of a message behind RankClient's first kind of control messages, and its name in
+// errors. A span is received as a vector.
 template <class Sent_, class Received_ = typename ByteForm<Sent_>::Stored>
 struct Message {
   using Sent = Sent_;
@@ -93,8 +94,8 @@ inline constexpr Message<std::span<const float>> kReplica{8, "the replica"};
 inline constexpr Message<std::vector<Index>> kAskRows{9, "the places of rows"};
 inline constexpr Message<std::span<const float>> kRows{10, "the rows"};
 inline constexpr Message<std::vector<TraceLine>> kTrace{11, "the trace"};
-// The next run of the process begins behind them, so that a late message of one run cannot meet
-// another.
+// The next run of the process takes the kinds behind these, so that a late message of one run
+// cannot reach another.
 inline constexpr int kMessages = 12;
 
 }  // namespace hetsgd::rank_messages

@@ -45,7 +45,7 @@ void PhaseTimes::begin_training() {
 void PhaseTimes::settle() {
   total_s = wall_s(HostClock::now());
   double& running = training_ ? train_s : init_s;
-  // At least 0: sums of doubles round.
+  // The maximum keeps rounding of the sums from making it negative.
   running = std::max(0.0, total_s - (sum_s() - running));
 }
 

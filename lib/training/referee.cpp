@@ -12,7 +12,7 @@ namespace hetsgd {
 template <class Decide>
 Referee::Decision Referee::Decisions::get(std::uint64_t k, int readers, Decide&& decide) {
   HETSGD_CHECK_GE(k, first_);
-  HETSGD_CHECK_LE(k, first_ + entries_.size());  // nobody is more than one call ahead of the first
+  HETSGD_CHECK_LE(k, first_ + entries_.size());  // calls come one by one
   if (k == first_ + entries_.size()) entries_.push_back(decide());
   Decision& entry = entries_[k - first_];
   ++entry.seen;
@@ -246,7 +246,7 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, const PreparedM
   {
     const std::lock_guard lock(mutex_);
     measuring_since_ = start;
-    // Samples that were discarded since the last point may have counted there.
+    // The last point may have counted samples that were discarded since.
     if (!record_.curve.empty()) samples = std::max(samples, record_.curve.back().samples_count);
   }
   std::vector<MetricValue> metrics = evaluator_.measure(model.parameters, model.rows);
@@ -258,7 +258,7 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, const PreparedM
       .epoch_num = static_cast<double>(samples) / static_cast<double>(rules_.plan.rows),
       .train_loss = std::nan(""),
       .metrics = std::move(metrics)};
-  // Under the mutex: reports of other ranks come in, and the watcher may write too.
+  // The mutex is needed, because reports of other ranks come in and the watcher may write too.
   const std::lock_guard lock(mutex_);
   point.updates = updates_;
   for (const WorkerRecord& worker : record_.workers) {

@@ -21,7 +21,8 @@ bool has_shard(const std::optional<RankShare>& share) {
   return share && share->sampling.partition != Partition::shared;
 }
 
-// Cuts down what could not be read in parts: a shard of the training data, a row of the test data.
+// Cuts data that could not be read in parts down to the share: a shard of the training data, and
+// one row of the test data.
 void keep_share(const RankShare& share, RunData& data) {
   const DatasetPtr train = data.train.data;
   if (has_shard(share) && !train->whole) {
@@ -48,7 +49,7 @@ RunData load(const TrainOptions& options, const std::optional<RankShare>& share)
   load.held_out = held_out_of(options);
   if (!options.image.empty()) load.image = parse_image_shape("--image", options.image);
   const bool splits = load.held_out.which != HeldOut::Which::none;
-  // Rows that are held out, and training data that are measured, come from the whole.
+  // Held-out rows and measured training data are taken from the whole data.
   const bool whole = splits || (options.test.empty() && share && share->measures);
   if (has_shard(share) && !whole) {
     load.train_rows.rows = [&](const Dataset& outline) { return rows_of(*share, outline); };

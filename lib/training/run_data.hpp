@@ -1,4 +1,4 @@
-// What a run learns from and is measured on, and how several runs share it.
+// The training and test data of a run, and a cache by which several runs share them.
 //
 // Where each worker is a process, none of them holds more than it needs:
 //
@@ -7,9 +7,9 @@
 //   others               their shards (shared: all rows)  one row
 //   a rank of services   the last worker's shard          one row
 //
-// Shapes and totals are those of the whole data everywhere (Dataset::whole, totals()): models and
-// plans must be the same on all ranks. A source that cannot be read in parts is read as a whole and
-// cut down; so is one whose held-out rows, or whose training rows, are measured.
+// Shapes and totals are those of the whole data on every rank (Dataset::whole, totals()), because
+// models and plans must be the same on all of them. A source that cannot be read in parts is read
+// as a whole and cut down. So is a source whose held-out rows or training rows are measured.
 #pragma once
 
 #include <map>
@@ -30,13 +30,13 @@ struct RunData {
   LoadedData train;
   LoadedData test;  // --test, the rows that --validation holds out, or the training data again
   std::vector<std::string> warnings;
-  double load_s = 0;  // host time
+  double load_s = 0;  // wall-clock time
 };
 
-// What one process needs of the data, where each worker is a process of its own.
+// The part of the data that one process needs if each worker is a process of its own.
 struct RankShare {
-  int worker = 0;             // learns from this worker's shard, and keeps no other rows of it
-  Sampler::Options sampling;  // Partition::shared: from all rows
+  int worker = 0;             // this process keeps only the training rows of this worker's shard
+  Sampler::Options sampling;  // with Partition::shared it keeps all rows
   bool measures = false;      // if not, one test row stands for all
 };
 
@@ -44,13 +44,13 @@ struct RankShare {
 // rank finds its shard without asking.
 Sampler::Options sampling_of(const TrainOptions& options, int workers);
 
-// The share of this process if it is one of several, each of which runs one of `workers` workers;
-// empty where the workers share memory, and where the number of processes does not fit
-// (make_cluster() refuses that). Joins the processes if that has not been done.
+// The share of this process if it is one of several that run one of `workers` workers each. It is
+// empty if the workers share memory, or if the number of processes does not fit (make_cluster()
+// refuses that). Joins the processes unless they have joined before.
 std::optional<RankShare> share_of(const TrainOptions& options, int workers);
 
-// `share`: unset: everything. Reads files or generates data, on host time (load_s); without --test
-// a warning says what is measured instead. Errors: data, usage.
+// Reads files or generates data; load_s is the wall-clock time of that. Without `share` it reads
+// everything. Without --test a warning says which rows are measured instead. Errors: data, usage.
 RunData load_run_data(const TrainOptions& options, const std::optional<RankShare>& share = {});
 
 // Equal for options that mean the same data.
@@ -60,18 +60,18 @@ std::string data_key(const TrainOptions& options, const std::optional<RankShare>
 // ends. Thread-safe: runs that need the same data wait for one of them to read.
 class DataCache {
  public:
-  // load_run_data(options, share). A failed reading is tried again by the next that asks. The
-  // result is good as long as the cache; load_s is what the one reading took, for each run that
-  // uses it.
+  // load_run_data(options, share). Returns load_run_data(options, share). If reading fails, the
+  // next caller tries again. The result is valid as long as the cache. load_s is the time of the
+  // one reading, for each run that uses it.
   const RunData& get(const TrainOptions& options, const std::optional<RankShare>& share = {});
 
  private:
-  // Locked while it is read, so that others wait for these data and not for all.
+  // The lock is held while the data are read, so that callers wait only for the data they need.
   struct Entry {
     std::mutex mutex;
     std::optional<RunData> data;
   };
-  // By what the options say of the data; entries stay where they are while others are added.
+  // The key is data_key(). Entries keep their address while others are added.
   std::mutex mutex_;  // guards the map
   std::map<std::string, Entry> entries_;
 };

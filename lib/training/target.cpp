@@ -46,8 +46,8 @@ Hold hold_of(const Target& target, std::span<const double> values) {
     if (!reached(target, values[i])) continue;
     if (!hold.first_crossing) hold.first_crossing = i;
     const auto window = values.subspan(i, std::min(kHoldEvaluations, values.size() - i));
-    // The median reaches the target where more than half of the values do; of four values it is the
-    // worse one of the two in the middle.
+    // The median reaches the target if more than half of the values do. With four values it is the
+    // worse of the two in the middle.
     const auto reaching =
         std::ranges::count_if(window, [&](double value) { return reached(target, value); });
     if (window.size() >= kFewestHoldEvaluations && 2 * reaching > std::ssize(window)) {

@@ -1,14 +1,14 @@
 // A target such as p1>=0.6, and when a run counts as having reached it.
 //
 // Accuracy swings from one evaluation to the next, above all where replicas are merged rarely. A
-// curve that touches its target once and falls back has not learnt what the target stands for, and a
-// learning rate that is chosen for an early first crossing is chosen for large swings. So a target
-// counts as reached when it is HELD:
+// curve that touches its target once and falls back has not learnt that accuracy. A learning rate
+// that is tuned for an early first crossing is tuned for large swings. So a target counts as
+// reached when it is HELD:
 //
 //   the first evaluation that reaches the target and whose median with the next four does, too.
 //
 // A curve that rises without falling has its first crossing there. A run that ends sooner is judged
-// by the evaluations that there are, at least three. This is the one definition of the project:
+// by its remaining evaluations, at least three. This is the one definition of the project:
 // --stop-at-target, --require-target, time_to_accuracy, tuning, sweeps, compare, report and score
 // all take it from here.
 #pragma once
@@ -32,12 +32,12 @@ Target parse_target(const std::string& text, const std::string& place);
 // Whether one value reaches the target, bounds included. NaN reaches nothing.
 bool reached(const Target& target, double value);
 
-// Evaluations that decide whether a target is held, the one that reaches it included, and how few of
-// them may be there at the end of a run.
+// The number of evaluations that decide whether a target is held, including the one that reaches
+// it, and the fewest that suffice at the end of a run.
 inline constexpr std::size_t kHoldEvaluations = 5;
 inline constexpr std::size_t kFewestHoldEvaluations = 3;
 
-// Places in the values of a curve.
+// Indices into the values of a curve.
 struct Hold {
   std::optional<std::size_t> first_crossing;  // the first value that reaches the target
   std::optional<std::size_t> held;            // the value from which on it is held
@@ -46,12 +46,12 @@ struct Hold {
 };
 Hold hold_of(const Target& target, std::span<const double> values);
 
-// Follows a run and tells when a target is held for certain (Hold::certain): three of five
+// Follows a run and finds when a target is held for certain (Hold::certain): three of five
 // evaluations in a row reach it.
 class HoldWatch {
  public:
   explicit HoldWatch(Target target) : target_(std::move(target)) {}
-  void add(double value);  // of the next evaluation
+  void add(double value);  // the value of the next evaluation
   bool held() const { return held_; }
   const Target& target() const { return target_; }
 

@@ -12,14 +12,16 @@ namespace hetsgd {
 
 namespace {
 
-// Samples of a run, and what lies between two evaluations: their sums stay below 2^63.
+// The limit of samples of a run and of samples between two evaluations. Sums of the two stay below
+// 2^63.
 constexpr double kMostSamples = 1e18;
 
 std::vector<std::string> data_files(const std::string& text) {
   return text.starts_with("tail:") ? std::vector<std::string>() : files_of_dataset(text);
 }
 
-// Those of all ranks: no rank may replace another's.
+// The files that the ranks write. An option claims all of them, because no rank may replace
+// another's file.
 std::vector<std::string> files_of_ranks(const TrainOptions& o,
                                         const std::function<std::string(int)>& file) {
   std::vector<std::string> files;
@@ -159,7 +161,7 @@ void declare_workers(OptionSet& set, TrainOptions& o) {
                  "a measurement takes own always");
 }
 
-// What the workers' devices and links are like, or are to be like.
+// The options about the workers' devices and links, real and simulated.
 void declare_machines(OptionSet& set, TrainOptions& o) {
   set.add("profile", o.profile,
           "sim: device profile, built-in name or JSON file; or one per worker in the order of "

@@ -1,11 +1,12 @@
-// Every option of `hetsgd train` that is not an algorithm's own, and how to report about the run.
+// Every option of `hetsgd train` that does not belong to an algorithm, and the options of its
+// output.
 //
 //   made ─> choose_model ─> declare(set) ─> set from files, environment, flags ─> validate ─> const
 //
-// The set refers to the members, so the object stays where it is from declare() on. Help, ranges
-// and units stand with the declarations (train_options.cpp); here is what a value means to the
-// code. An optional without a value is spelled "auto". What does not change a run's result is not
-// part of its `config` (not_in_config): paths, time-outs, output.
+// The set refers to the members, so the object must not move after declare(). Help, ranges and
+// units stand with the declarations (train_options.cpp); the comments here say what a value means
+// to the code. An optional without a value is spelled "auto". Options that do not change a run's
+// result (paths, time-outs, output) are not part of its `config` (not_in_config).
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ struct TrainOptions {
   // data
   std::string train;
   std::string test;
-  double validation = 0;  // share of the training rows, measured in place of `test`; 0: none
+  double validation = 0;  // share of the training rows that replaces `test`; 0: none
   DataFormat format = DataFormat::detect;
   IndexBase index_base = IndexBase::detect;
   VocabularyRules vocabulary;
@@ -42,12 +43,12 @@ struct TrainOptions {
   bool cache = true;
   // model
   std::string model = "mlp";
-  // With the options of its own. Copies of these options share it: a change made by one of them is
-  // seen by all.
+  // The factory holds the model's own options. Copies of these options share it, so a change made
+  // by one of them is seen by all.
   std::shared_ptr<ModelFactory> model_factory = find_model("mlp").make();
   TableOptions tables;
   // method
-  std::vector<std::string> plugin;  // files of algorithms and models from outside
+  std::vector<std::string> plugin;  // files of external algorithms and models
   std::string algorithm = "sgd";
   std::uint64_t batch_size = 256;
   double learning_rate = model_factory->learning_rate();
@@ -71,7 +72,7 @@ struct TrainOptions {
   std::vector<double> speed;
   std::vector<std::string> straggler;
   std::string charge;                         // "", amazon670k, delicious200k, resnet-50
-  std::optional<std::uint64_t> charge_batch;  // none: as many samples as are real
+  std::optional<std::uint64_t> charge_batch;  // none: as many samples as the real batch has
   std::optional<int> host_threads;            // none: all cores
   bool service_rank = false;
   Seconds peer_timeout = kPeerTimeout;
@@ -79,7 +80,7 @@ struct TrainOptions {
   double epochs = 0;
   std::uint64_t max_samples = 0;
   Seconds max_time{0};    // on the training clock
-  Seconds time_limit{0};  // host time: ends the run with exit code 6
+  Seconds time_limit{0};  // wall-clock time; ends the run with exit code 6
   std::vector<std::string> target;
   bool stop_at_target = false;
   bool require_target = false;
@@ -89,7 +90,7 @@ struct TrainOptions {
   bool record_steps = false;
   std::string dump_initial_parameters;  // file: raw little-endian float32, for outside references
   std::string dump_parameters;          // file: the final model, likewise
-  std::string trace;                    // file of what each worker did when
+  std::string trace;                    // file of the activity of each worker over time
   std::string mllog;                    // file: the run in the format of MLPerf logging
   std::string tensorboard;              // folder of an event file, written while the run goes on
   // output: how to report, not what to run
@@ -102,25 +103,25 @@ struct TrainOptions {
   bool quiet = false;
   ColorMode color = ColorMode::automatic;
 
-  // Must come before declare, which declares the model's own options, and after plugins were
-  // loaded, which may bring the model. Sets the learning rate to the model's own. Errors: usage
-  // (unknown model).
+  // Chooses the model, and sets the learning rate to the model's default. To be called before
+  // declare(), which declares the model's own options, and after loading plugins, which may contain
+  // the model. Errors: usage (unknown model).
   void choose_model(const std::string& name);
-  // The options of every run, and those of the model.
+  // Declares the options of every run, and those of the model.
   void declare(OptionSet& set);
   // Cross-option checks (usage errors), e.g. no budget given, or two that exclude each other.
   void validate() const;
-  // Those that carry the run out together. The first call under mpi joins them, which waits for
-  // all. Errors: as processes_of().
+  // The processes of this run. Under MPI the first call joins them and blocks until all have
+  // arrived. Errors: as processes_of().
   ProcessGroup& processes() const { return processes_of(cluster, peer_timeout); }
 };
 
-// How data files are read, for every command that reads some: --format, --index-base.
+// Declares --format and --index-base, for every command that reads data files.
 void declare_file_format(OptionSet& set, DataFormat& format, IndexBase& index_base);
 
-// The event file in the folder of --tensorboard.
+// The path of the event file in the folder of --tensorboard.
 std::string event_file(const std::string& folder);
-// Where rank `rank` writes its part of --log-dir: rank_R.log in the folder.
+// The path of the log of rank `rank` under --log-dir: rank_R.log in the folder.
 std::string log_file(const std::string& folder, int rank);
 
 }  // namespace hetsgd

@@ -26,10 +26,10 @@
 namespace hetsgd {
 namespace {
 
-// So long after another rank has failed, this rank's own signal may still come.
+// After another rank has failed, this rank's own signal may still arrive within this time.
 constexpr std::chrono::milliseconds kSignalDelay{250};
 
-// Raw little-endian float32, for references outside (tests/reference).
+// Writes raw little-endian float32, for external references (tests/reference).
 void write_parameters(const std::string& path, std::span<const float> parameters,
                       const char* what) {
   OutputFile file(path, {.what = what});
@@ -37,7 +37,7 @@ void write_parameters(const std::string& path, std::span<const float> parameters
   file.commit();
 }
 
-// The accounts of the workers are in the record already.
+// Needs the workers' time breakdowns, which are in the record already.
 void note_waiting(const Trace& trace, Record& record) {
   std::vector<Seconds> waits;
   for (const WorkerRecord& worker : record.workers) waits.push_back(worker.report.breakdown.wait);
@@ -57,11 +57,11 @@ struct Training::Impl {
   void place_tables();
   ClusterOptions cluster_options() const;
   RunRules rules() const;
-  // What a run is driven with; each refers to those before it.
+  // The objects that drive a run. Each refers to those before it.
   struct Parts {
     Interruption interruption;
     std::unique_ptr<Cluster> cluster;
-    std::unique_ptr<TableSet> tables;  // sharded ones; else null
+    std::unique_ptr<TableSet> tables;  // the sharded tables; else null
     std::optional<RunSetup> setup;
     std::optional<Evaluator> evaluator;
     std::optional<Referee> referee;
@@ -72,7 +72,7 @@ struct Training::Impl {
   void drive(const TrainHooks& hooks, Parts& parts);
   void run_algorithm(Worker& worker);
   ClusterReport run_workers(Parts& parts, Trace* trace);
-  // referee: null: the run was interrupted before there was one.
+  // The referee is null if the run was interrupted before it was made.
   void finish(const TrainHooks& hooks, const Referee* referee);
 
   const TrainOptions& options;
@@ -84,7 +84,7 @@ struct Training::Impl {
   std::vector<std::string> devices;
   std::shared_ptr<const Scenario> scenario;
   SimulatedMachine machine;
-  std::unique_ptr<Model> model;  // with sharded tables its dense part
+  std::unique_ptr<Model> model;  // the dense part only, if tables are sharded
   std::optional<TableLaw> table_law;
   std::optional<TablePlan> table_plan;  // null: the tables are part of the model
   std::unique_ptr<Sampler> sampler;
@@ -93,7 +93,8 @@ struct Training::Impl {
   std::exception_ptr failure;
 };
 
-// Everything that needs no data: mistakes in options show before anything is loaded.
+// Resolves everything that needs no data, so that mistakes in options show before anything is
+// loaded.
 void Training::Impl::resolve() {
   options.validate();
   devices = split_devices(options.devices);
@@ -239,7 +240,8 @@ nlohmann::json Training::estimate() const {
   return result;
 }
 
-// One worker's life. One that left on its own account would leave the others in a collective.
+// Runs the algorithm on one worker. A worker that left alone would leave the others waiting in a
+// collective, so leaving before the run has stopped is an error.
 void Training::Impl::run_algorithm(Worker& worker) {
   worker.begin_serving();
   algorithm->worker(worker);
@@ -287,7 +289,7 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
   } catch (...) {
     error = std::current_exception();
   }
-  // A signal to all ranks shows on one of them first as the loss of another.
+  // A signal to all ranks may show on one of them as the loss of another first.
   const bool peers = options.processes().size() > 1;
   const auto interrupted =
       parts.watcher->stop(error && peers ? kSignalDelay : std::chrono::milliseconds(0));
@@ -322,7 +324,7 @@ void Training::Impl::finish(const TrainHooks& hooks, const Referee* referee) {
   record.finished_at = utc_now();
   record.phases.settle();
   finish_host_load(options.processes().place(), record);
-  if (hooks.on_record) hooks.on_record(record);  // first: the result is worth more than a copy
+  if (hooks.on_record) hooks.on_record(record);  // before the copy of the model
   if (options.processes().is_root() && !options.dump_parameters.empty() && referee != nullptr &&
       !referee->model_copy().empty()) {
     write_parameters(options.dump_parameters, referee->model_copy(), "the model");
@@ -355,10 +357,11 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
       *model, record.test,
       EvaluatorOptions{.rows = options.evaluate_samples.value_or(0),
                        .threads = options.host_threads.value_or(0),
-                       // Tables that lie elsewhere are read on the host.
+                       // The host reads tables that are not part of the model.
                        .gpu = table_plan ? -1 : first_gpu(*parts.cluster),
                        .statistics_of = record.train,
-                       // During the run, when others write to the record too.
+                       // The referee's lock is needed, because others write to the record during
+                       // the run.
                        .warn = [&parts](const std::string& text) { parts.referee->warn(text); },
                        .check = check});
   if (parts.evaluator->rows() < record.test->rows()) {

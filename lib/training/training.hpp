@@ -1,5 +1,6 @@
-// One run: loads the data, builds the model, the cluster and the algorithm, drives them, measures
-// off the clock, and returns the record. The loop around every algorithm is here and nowhere else.
+// Training is one run. It loads the data, builds the model, the cluster and the algorithm, drives
+// them, measures off the clock, and returns the record. The loop around every algorithm is here and
+// nowhere else.
 //
 //   Training(spec)  ── options resolved and checked; nothing is loaded
 //        └ load()   ── data, model, sampler, plan complete
@@ -8,9 +9,9 @@
 //                      drive     workers run the algorithm, the watcher watches; then the status
 //                      finish    the result is written a last time    all processes agree here
 //
-// What a run needs is made in that order and destroyed in the other: each part refers to those
-// before it. Errors of prepare and finish are thrown, on all processes alike; what goes wrong
-// while the workers run becomes the record's status.
+// The parts of a run are made in that order and destroyed in reverse order, because each refers to
+// those before it. Errors of prepare and finish are thrown on all processes alike. Errors while the
+// workers run become the record's status.
 #pragma once
 
 #include <atomic>
@@ -30,47 +31,48 @@ namespace hetsgd {
 
 class Trace;  // cluster/trace/trace.hpp
 
-// What is going on, for a progress line; filled from any worker's thread.
+// The progress of a run, for a progress line. Any worker's thread may fill it.
 struct Progress {
   Seconds time{0};               // training clock
-  double host_s = 0;             // since the start of training, without measuring and recording
-  double measuring_s = 0;        // that the measurement under way has taken so far; 0: none is
-  double measurement_s = 0;      // host time of one measurement, recorded: the mean so far
-  double measurements_left = 0;  // after the one under way
+  double host_s = 0;             // wall-clock time of training, without measuring and recording
+  double measuring_s = 0;        // wall-clock time of the running measurement; 0: none
+  double measurement_s = 0;      // mean wall-clock time of a measurement and its recording so far
+  double measurements_left = 0;  // after the current one
   std::uint64_t samples_count = 0;
-  std::uint64_t max_samples = 0;  // 0: not the budget
-  Seconds max_time{0};            // 0: not the budget
+  std::uint64_t max_samples = 0;  // 0: no such budget
+  Seconds max_time{0};            // 0: no such budget
   double epoch_num = 0;
   std::uint64_t updates = 0;
-  double train_loss = 0;                   // of the batches since the last evaluation
+  double train_loss = 0;                   // mean over the batches since the last evaluation
   std::optional<CurvePoint> last;          // last evaluation
   int slowest_rank = 0, fastest_rank = 0;  // by compute seconds per step so far
   double slowest_step_s = 0, fastest_step_s = 0;
 
-  // Of the budget that will end first; 0 without a budget.
+  // The used share of the budget that will end first; 0 without a budget.
   double share_done() const;
-  // On the training clock, which stands still while the model is measured.
+  // Throughput on the training clock, which stands still while the model is measured.
   double samples_per_s() const;
-  // Host time to the end of the budget: training at the pace so far, and the measurements that are
-  // still to come. None: nothing is known yet.
+  // Wall-clock time to the end of the budget, for training at the pace so far and for the remaining
+  // measurements. None until a share of the budget is used.
   std::optional<Seconds> remaining() const;
 };
 
-// Called by the run. They may be called on any of its threads, with the referee's lock held where
-// the record is passed: they must not call back into the run.
+// The hooks that a run calls. They may be called on any of its threads, and with the referee's lock
+// held where the record is passed. So they must not call back into the run.
 struct TrainHooks {
-  // After every evaluation (and at the end), off the clock; its time is record_s. Used to write the
-  // result.
+  // Called after every evaluation and at the end, off the clock, to write the result. Its time is
+  // record_s.
   std::function<void(const Record&)> on_record{};
-  // At most every `progress_every` of host time, off no clock: must be quick.
+  // Called at most once per `progress_every` of wall-clock time. The training clock goes on
+  // meanwhile, so it must be quick.
   std::function<void(const Progress&)> on_progress{};
-  // Filled with what the workers of this process do; null: nobody asks.
+  // Filled with the activity of this process's workers; null: no trace.
   Trace* trace = nullptr;
-  // Set by a signal handler: the run ends at the next step with status aborted.
+  // Set by a signal handler. The run is then aborted.
   const std::atomic<int>* signal = nullptr;
 };
 
-// What to run. What it refers to must outlive the run.
+// The specification of a run. The objects that it refers to must outlive the run.
 struct RunSpec {
   const TrainOptions& options;
   const OptionSet& set;  // declares `options` and the algorithm's own
@@ -78,9 +80,9 @@ struct RunSpec {
   AlgorithmInfo info;
 };
 
-// Everything resolved, nothing loaded: the plan that --dry-run prints and that run() runs. One
-// object is one run: load() and run() once each. Under mpi every process makes one and calls the
-// same.
+// A run with everything resolved and nothing loaded. This is the plan that --dry-run prints and
+// that run() runs. One object is one run: load() and run() are called once each. Under mpi every
+// process makes one and makes the same calls.
 class Training {
  public:
   explicit Training(const RunSpec& spec);
@@ -89,17 +91,18 @@ class Training {
   // Takes the data from `cache`, or reads them for this run alone. Errors: data; usage (a target on
   // a metric that these data do not have).
   void load(DataCache* cache = nullptr);
-  // The same with these data: load_run_data of the same data options.
+  // The same with data that were loaded before, by load_run_data() of the same data options.
   void load(const RunData& data);
-  // By arithmetic alone, without a trial. After load(): parameters, memory in bytes and the work of
-  // one step of a worker without stragglers. plan_of_run (estimate.hpp) adds the time.
+  // Parameters, memory in bytes, and the work of one step of a worker without stragglers. They are
+  // computed by arithmetic alone, after load() and without a trial. plan_of_run (estimate.hpp) adds
+  // the time.
   nlohmann::json estimate() const;
-  // Runs to the end. What goes wrong in the run becomes the record's status (diverged, aborted,
-  // failed with the error's text); the caller decides about the exit code. `failure` carries the
-  // exception of a failed run.
+  // Runs to the end. An error in the run becomes the record's status (diverged, aborted, failed
+  // with the error's text); the caller decides about the exit code. `failure` carries the exception
+  // of a failed run.
   const Record& run(const TrainHooks& hooks);
   std::exception_ptr failure() const;
-  // Good as long as this object; not to be read by others during run().
+  // Valid as long as this object. Other threads must not read it during run().
   const Record& record() const;
 
  private:

@@ -1,16 +1,16 @@
-// Watches for signals and the host time limit, and shows progress, without a call in any worker's
-// path. What ends the run is written at once: after a signal, a launcher may leave a second until
-// it kills.
+// Watches for signals and the wall-clock time limit, and shows progress, without a call in any
+// worker's path. An interruption is written to the record at once, because a launcher may kill the
+// process a second after its signal.
 //
 //   made ── signal, limit ──> watch() ── progress, too ──> begin() ── the same ──> stop() ── joined
 //              └ interrupted (once): whoever asks the Interruption throws it;
 //                since watch(): cluster aborted, record written
 //
-// A thread of its own looks at the signal's number now and then: a handler may do no more than set
-// it, and a condition variable cannot be notified from one. The cluster is aborted before the
-// record is written, so that the workers leave meanwhile.
+// A thread of its own polls the signal's number. A signal handler may only set that number; it
+// cannot notify a condition variable. The cluster is aborted before the record is written, so that
+// the workers leave meanwhile.
 //
-// Locks: its own before the referee's. Nobody who holds the referee's lock calls the watcher.
+// Locks: its own before the referee's. No code calls the watcher with the referee's lock held.
 #pragma once
 
 #include <chrono>
@@ -29,17 +29,16 @@
 
 namespace hetsgd {
 
-// Interruption: how work that no cluster knows of learns that its run is to end, by a signal or the
-// time limit: setting up, and measuring, which take as long as the model and the data are large.
-
+// An Interruption tells work outside of the cluster that the run is to end, by a signal or the time
+// limit. Set-up and measurement ask it, because with a large model or large data they take long.
 class Interruption {
  public:
-  // Any thread; the first one counts.
+  // Asks the run to end, from any thread. The first reason counts.
   void request(const Interrupted& reason) {
     const std::lock_guard lock(mutex_);
     if (!reason_) reason_ = reason;
   }
-  // Throws the reason, if there is one. Any thread.
+  // Throws the reason if there is one, on any thread.
   void check() const {
     const std::lock_guard lock(mutex_);
     if (reason_) throw Interrupted(*reason_);
@@ -52,21 +51,21 @@ class Interruption {
 
 class Watcher : NonCopyable {
  public:
-  // All must outlive it. The thread starts here, as the last member, and so does the time limit.
+  // All arguments must outlive the watcher. The thread and the time limit start here.
   Watcher(const TrainOptions& options, const TrainHooks& hooks, Interruption& interruption);
   ~Watcher();
-  // There is something to interrupt; both outlive stop().
+  // From here on an interruption aborts this cluster and writes the record. Both outlive stop().
   void watch(Referee& referee, Cluster& cluster);
-  // The workers begin.
+  // The workers begin; Progress::host_s counts from here.
   void begin();
-  // Ends the watch: after this it touches nothing. Returns what it has ended the run with, if it
-  // has; waits `patience` for that. Patience is for a run that has failed because another rank was
-  // gone: a signal that went to all ranks may show there first, and is the better reason. A second
-  // call returns the same.
+  // Ends the watch; after this it touches nothing. Returns the interruption that ended the run, if
+  // there was one, and waits up to `patience` for it. Patience is for a run that failed because
+  // another rank was lost. A signal to all ranks may show as that loss first, and is the better
+  // reason. A second call returns the same.
   std::optional<Interrupted> stop(std::chrono::milliseconds patience);
 
  private:
-  // The thread: until done_.
+  // The body of the thread, which runs until done_.
   void run();
   // Mutex held.
   void interrupt_if_due();

@@ -85,7 +85,7 @@ BenchTimes CollectiveBench::run(AllReduce method, std::size_t count, SetUp set_u
     endpoint.comm().all_reduce(std::span(time_s), ReduceOp::max);
     endpoint.comm().all_reduce(std::span(in_call_s));
     endpoint.comm().all_reduce(std::span(&wrong, 1));
-    const std::lock_guard lock(mutex);  // every rank has the same
+    const std::lock_guard lock(mutex);  // all ranks have the same value
     result = {.time_s = std::move(time_s),
               .in_call_s = std::move(in_call_s),
               .wrong = static_cast<std::uint64_t>(wrong)};
@@ -102,7 +102,7 @@ BenchTimes CollectiveBench::measure(const BenchCollective& collective, const Ben
     for (int rank = 0; rank < options_.workers; ++rank) inputs.push_back(bench_input(rank, count));
     expected = op.expected(inputs);
   }
-  // A unit in the last place of the largest number, for each of up to `workers`
+  // The tolerance is a unit in the last place of the largest element for each of up to `workers`
   // combinations.
   const double tolerance = op.exact ? 0 : options_.workers * 0x1p-23 * largest(expected);
   return run(

@@ -1,6 +1,6 @@
 // hetsgd bench all_reduce, all_gather, reduce_scatter, broadcast, all_to_all: time and bandwidth of
-// a collective by size, of all_reduce and all_to_all also by operator, with the columns and size
-// flags of nccl-tests.
+// a collective by size, and for all_reduce and all_to_all also by operator. Columns and size flags
+// are those of nccl-tests.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -104,7 +104,7 @@ class CollectiveCommand final : public BenchCommand {
                         collective_.default_operators, fmt::join(names, "; ")));
   }
 
-  // What follows from the devices and the launcher.
+  // Sets the members that follow from the devices and the launcher.
   void resolve() {
     for (const std::string& device : split_devices({devices_})) {
       list_.push_back(device);
@@ -116,7 +116,7 @@ class CollectiveCommand final : public BenchCommand {
     is_root_ = processes.is_root();
     real_ = !cluster_kind(cluster_).is_virtual;
     if (!real_) {
-      cores_ = true;  // whatever --devices says
+      cores_ = true;  // in virtual time --devices has no effect
       gpus_ = false;
     }
     workers_ = wanted_workers_.value_or(ranks_ ? processes.size()
@@ -132,7 +132,7 @@ class CollectiveCommand final : public BenchCommand {
                                                          : "sum,gpu-host,adasum";
     }
     if (!gpus_) return "sum,adasum";
-    std::vector<int> gpus;  // by worker, as far as NCCL asks
+    std::vector<int> gpus;  // by worker, for the check of NCCL
     for (const std::string& device : list_) {
       gpus.push_back(static_cast<int>(
           parse_integer("--devices cuda:N", std::string_view(device).substr(5), 0, 1024)));
@@ -181,8 +181,8 @@ class CollectiveCommand final : public BenchCommand {
     }
   }
 
-  // Whole numbers of float32, and of parts where there are some, from --min-bytes times --factor up
-  // to --max-bytes.
+  // The sizes from --min-bytes times --factor up to --max-bytes, in whole elements of float32. For
+  // a collective in parts they are multiples of the number of workers.
   std::vector<std::size_t> sizes() const {
     const std::uint64_t first = parse_bytes("--min-bytes", min_bytes_);
     const std::uint64_t last = parse_bytes("--max-bytes", max_bytes_);
@@ -217,12 +217,13 @@ class CollectiveCommand final : public BenchCommand {
     return options;
   }
 
-  // Where this process moves the bytes of all workers, also in virtual time. In parts a buffer grows
-  // with the workers, so that their square counts.
+  // Checks that the buffers fit into memory, and warns of a long run. One process moves the bytes
+  // of all workers, also in virtual time. In parts, buffers grow with the workers, so the total
+  // grows with their square.
   void announce(std::size_t largest) const {
     constexpr double kMuch = 1 << 30;
     if (gpus_) return;
-    // A worker has its input, its buffer, a copy of the result, and what that is compared with.
+    // A worker has its input, its buffer, a copy of the result, and the expected result.
     const int here = ranks_ ? 1 : workers_;
     const double all = (check_ ? 4.0 : 3.0) * here * static_cast<double>(largest);
     require_memory(all, "--max-bytes " + max_bytes_, fmt::format("the buffers of {} workers", here),
@@ -235,10 +236,10 @@ class CollectiveCommand final : public BenchCommand {
         check_ ? "; --check false leaves the comparison out" : "");
   }
 
-  // What no collective of a size can do without, on real clusters.
+  // The lower limits for collectives of a size, on real clusters.
   struct Floor {
     double time_s = 0;                            // median
-    std::optional<double> peer_bytes_per_s = {};  // GPUs: as pairs of them exchange buffers
+    std::optional<double> peer_bytes_per_s = {};  // GPUs: rate of exchanges in pairs
   };
 
   void measure(const CollectiveBench& bench, std::size_t bytes,
@@ -265,7 +266,8 @@ class CollectiveCommand final : public BenchCommand {
             .peer_bytes_per_s = static_cast<double>(count * sizeof(float)) / exchange_s};
   }
 
-  // The columns of nccl-tests: bytes over time, and what of it every link must carry at least.
+  // The columns of nccl-tests: bytes over time, and the share of it that every link must carry at
+  // least.
   Row row_of(std::size_t bytes, const std::string& op, const std::optional<Floor>& floor,
              const BenchTimes& times) const {
     const double time_s = median(times.time_s), in_call_s = median(times.in_call_s);
@@ -326,22 +328,22 @@ class CollectiveCommand final : public BenchCommand {
   std::uint64_t factor_ = 2;
   bool check_ = true;
   std::optional<int> wanted_workers_;
-  int workers_ = 0;  // what comes of it
+  int workers_ = 0;  // the resolved number
   std::string cluster_ = default_cluster(/*is_virtual=*/false);
   std::string devices_ = "cpu:1";
   std::string profile_ = "v100", network_ = "pcie3";
   std::vector<std::string> stragglers_;
 
-  std::vector<std::string> list_;    // of devices
-  bool gpus_ = true, cores_ = true;  // all workers have a GPU; none has
-  bool real_ = false;                // the clock is
+  std::vector<std::string> list_;    // devices by worker
+  bool gpus_ = true, cores_ = true;  // all workers have a GPU; no worker has one
+  bool real_ = false;                // the cluster runs in real time
   bool ranks_ = false;               // workers are processes of their own
-  bool is_root_ = true;              // this process writes
+  bool is_root_ = true;              // this process prints
 };
 
 }  // namespace
 
-// One for each collective.
+// One command for each collective.
 const bool benches_registered = register_commands(CommandGroup::machines, 5, [] {
   Commands benches;
   for (const BenchCollective& collective : bench_collectives()) {

@@ -1,5 +1,5 @@
-// hetsgd bench lookup: the embedding part of a step by its stages, beside the rate at which this
-// machine reads cache lines at random.
+// hetsgd bench lookup: times of the embedding part of a step by its stages, compared with the rate
+// at which this machine reads cache lines at random.
 #include <fmt/format.h>
 
 #include "bench_command.hpp"
@@ -56,7 +56,7 @@ class LookupCommand final : public BenchCommand {
   }
 
  private:
-  // Medians. `rate`: the memory's, in bytes per second.
+  // A row of medians. `rate` is that of the memory, in bytes per second.
   Row row_of(const LookupBench& bench, std::uint64_t batch, double rate) const {
     const LookupTimes t = bench.measure(batch);
     const double look_up_s = median(t.look_up), sum_s = median(t.sum), update_s = median(t.update);

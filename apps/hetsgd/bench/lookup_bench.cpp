@@ -22,8 +22,8 @@ namespace hetsgd {
 namespace {
 
 constexpr std::size_t kLine = 64;      // bytes
-constexpr std::size_t kSector = 32;    // of a GPU's memory
-constexpr std::uint64_t kBatches = 8;  // different ones, so that none stays in the cache by chance
+constexpr std::size_t kSector = 32;    // bytes, of a GPU's memory
+constexpr std::uint64_t kBatches = 8;  // distinct batches, so that none stays in the cache
 
 template <class Fn>
 double seconds_of(const Fn& fn) {
@@ -44,8 +44,8 @@ std::vector<Index> equal_fields(const LookupBenchOptions& o) {
   return first;
 }
 
-// Ids of a field by popularity, and in the order of the table: hot rows lie together, as a
-// vocabulary by frequency puts them.
+// The ids of a field are sorted by popularity, in the order of the table. So hot rows are adjacent,
+// as with a vocabulary sorted by frequency.
 DatasetPtr random_clicks(const LookupBenchOptions& o, const std::vector<Index>& first,
                          std::uint64_t samples) {
   DatasetBuilder data;
@@ -76,7 +76,7 @@ TablePlan one_worker(const LookupBenchOptions& o, const std::vector<Index>& firs
           .dedup = o.dedup};
 }
 
-// Host memory, or memory of the device.
+// Copies the parts of an exchange to itself, in host memory or in device memory.
 void exchange_with_itself(Device& device, const CollectiveRequest& request) {
   const AllToAll& parts = request.parts;
   if (device.host_accessible(parts.send)) {
@@ -87,7 +87,7 @@ void exchange_with_itself(Device& device, const CollectiveRequest& request) {
               static_cast<float*>(parts.receive));
 }
 
-// Lines of a table in random order.
+// Reads and copies the lines of a table in random order.
 class RandomLines {
  public:
   RandomLines(std::span<const float> memory, std::uint64_t stream, std::size_t count)
@@ -100,7 +100,7 @@ class RandomLines {
   }
 
   double seconds_of_reads() const {
-    volatile float read = 0;  // so that no read is in vain
+    volatile float read = 0;  // keeps the compiler from removing the reads
     const double seconds = seconds_of([&] {
       float sum = 0;
       for_each_line([&](std::size_t, const float* line) { sum += *line; });
@@ -109,7 +109,7 @@ class RandomLines {
     static_cast<void>(read);
     return seconds;
   }
-  // to: as many lines.
+  // `to` has room for as many lines.
   double seconds_of_copies(float* to) const {
     return seconds_of([&] {
       for_each_line([&](std::size_t i, const float* line) {
@@ -119,10 +119,10 @@ class RandomLines {
   }
 
  private:
-  // As many lines as a core can wait for at once, and a bit more.
+  // The prefetch distance: slightly more lines than a core can have outstanding at once.
   static constexpr std::size_t kAhead = 64, kNumbers = kLine / sizeof(float);
 
-  // f(number, line), each asked for kAhead lines before.
+  // Calls f(number, line) for each line, which is prefetched kAhead lines before.
   template <class F>
   void for_each_line(const F& f) const {
     for (std::size_t i = 0; i + kAhead < at_.size(); ++i) {
@@ -135,7 +135,7 @@ class RandomLines {
   std::vector<std::uint32_t> at_;
 };
 
-// Bytes read and written per second by copies of a table's size, within limits.
+// Bytes read and written per second by copies of the table's size, within limits.
 double copied_bytes_per_s(Device& device, std::size_t floats) {
   constexpr std::size_t kLeast = std::size_t{1} << 20, kMost = std::size_t{1} << 26;
   constexpr int kCopies = 10;
@@ -151,7 +151,7 @@ double copied_bytes_per_s(Device& device, std::size_t floats) {
   return kCopies * 2.0 * static_cast<double>(n * sizeof(float)) / seconds;
 }
 
-// The categories of all batches, and of one batch its rows and their gradients.
+// Checks the memory for the categories of all batches, and for the rows and gradients of one batch.
 void require_room(const LookupBenchOptions& o, std::uint64_t batch_size) {
   const auto lookups = static_cast<double>(batch_size) * static_cast<double>(o.fields);
   const auto row = static_cast<double>(o.embedding) * sizeof(float);
@@ -171,10 +171,11 @@ struct LookupBench::Impl {
             std::array{o.gpu.value_or(-1)}),
         tables(set.plan(), set.shard(0), *device) {}
 
-  // In the table; and where its numbers lie without gaps, of a GPU.
+  // The bytes of a row in the table in whole cache lines (GPU: sectors), and those of a row in an
+  // array without gaps (GPU; else 0).
   double line_bytes_per_row() const;
   double compact_bytes_per_row() const;
-  // Host memory of a table's size, made at the first call.
+  // Host memory of the table's size, made at the first call.
   std::span<const float> as_much_memory() {
     if (memory.size() == 0) {
       memory.reset(*device, std::max(set.plan().placement.floats(0), kLine));
@@ -182,7 +183,7 @@ struct LookupBench::Impl {
     }
     return memory.span();
   }
-  // What the machine takes for as many lines as the gather of so many rows reads, of one core.
+  // Times one core on reading and copying as many lines as the gather of `rows` rows reads.
   void time_lines(std::size_t rows, std::uint64_t stream, LookupTimes& times);
 
   LookupBenchOptions options;
@@ -252,7 +253,7 @@ LookupTimes LookupBench::measure(std::uint64_t batch_size) const {
 
 double LookupBench::memory_bytes_per_s() const {
   constexpr std::size_t kReads = 2'000'000;
-  constexpr std::uint64_t kRounds = 5;  // the best counts: whatever disturbs makes reads slower
+  constexpr std::uint64_t kRounds = 5;  // the fastest counts: disturbances only slow down
   Impl& s = *impl_;
   if (s.options.gpu) return copied_bytes_per_s(*s.device, s.set.plan().placement.floats(0));
   const std::span<const float> memory = s.as_much_memory();
@@ -298,7 +299,8 @@ double LookupBench::update_bytes_per_row() const {
 }
 
 double LookupBench::update_bytes(const LookupTimes& times) const {
-  // Of a lookup its gradient is read, its number, the place of its sum, and that place's content.
+  // Per lookup, its gradient is read, its row number, the place of its sum, and the content of that
+  // place.
   constexpr std::size_t kNumbers = 3 * sizeof(Index);
   const std::size_t gradient = impl_->set.plan().placement.width() * sizeof(float);
   return static_cast<double>(times.lookups * (gradient + kNumbers)) +

@@ -1,4 +1,4 @@
-// What `hetsgd bench` runs: the operators of each collective, and what they should come to.
+// The operators of each collective that `hetsgd bench` runs, and their expected results.
 #include <algorithm>
 
 #include "cluster/process_group.hpp"
@@ -32,7 +32,7 @@ std::vector<float> adasum_at_one_place(std::span<const std::vector<float>> input
   return adasum_of(inputs, bounds, shape);
 }
 
-// A reduction that is a function of Comm, data and scratch.
+// Makes an operation of a reduction that takes Comm, data and scratch.
 template <auto reduce>
 BenchOperation make_sum(Endpoint& endpoint, std::size_t) {
   return [&comm = endpoint.comm(), scratch = std::vector<float>()](std::span<float> x) mutable {
@@ -63,7 +63,7 @@ BenchOperation make_adasum(Endpoint& endpoint, std::size_t count) {
              std::span<float> x) { (*reduce)(x, kTag, Traffic::gradients); };
 }
 
-// The others, in place in a buffer of `count` numbers.
+// The other collectives, in place in a buffer of `count` elements.
 BenchOperation make_reduce_scatter(Endpoint& endpoint, std::size_t) {
   return [&comm = endpoint.comm()](std::span<float> x) {
     comm.reduce_scatter(x, ReduceOp::sum, Traffic::gradients);
@@ -74,7 +74,7 @@ BenchOperation make_broadcast(Endpoint& endpoint, std::size_t) {
       [&comm = endpoint.comm()](std::span<float> x) { comm.broadcast(x, 0, Traffic::parameters); };
 }
 
-// What a rank sends: its input, in memory of its own.
+// The buffer that a rank sends, with a copy of its input.
 std::shared_ptr<Buffer> outgoing(Endpoint& endpoint, std::size_t count) {
   const auto buffer = std::make_shared<Buffer>(endpoint.device(), count);
   const std::vector<float> mine = bench_input(endpoint.rank(), count);
@@ -107,7 +107,7 @@ BenchOperation make_library_exchange(Endpoint& endpoint, std::size_t count) {
 
 std::vector<float> first_of(std::span<const std::vector<float>> inputs) { return inputs.front(); }
 
-// Each rank's first part, one after the other.
+// The first part of each rank's input, one after the other.
 std::vector<float> gathered(std::span<const std::vector<float>> inputs) {
   const std::size_t part = inputs.front().size() / inputs.size();
   std::vector<float> all;
@@ -116,7 +116,7 @@ std::vector<float> gathered(std::span<const std::vector<float>> inputs) {
   return all;
 }
 
-// What rank 0 gets, then what rank 1 gets, ...
+// The expected buffers of rank 0, rank 1, ..., one after the other.
 std::vector<float> transposed(std::span<const std::vector<float>> inputs) {
   const std::size_t part = inputs.front().size() / inputs.size();
   std::vector<float> all;
@@ -177,8 +177,7 @@ std::vector<BenchOperator> all_to_all_operators() {
       {"mpi", "MPI_Alltoallv itself", make_library_exchange, transposed, true, BenchPlace::mpi}};
 }
 
-// The cluster's own, by the name that nccl-tests show in the column of the
-// operator.
+// The cluster's own operator, under the name that nccl-tests show in the operator's column.
 template <auto make, auto expected>
 std::vector<BenchOperator> own_operator(const std::string& name) {
   return {{name, "the cluster's own", make, expected, true, BenchPlace::anywhere}};

@@ -1,4 +1,4 @@
-// Curves of a group on a common grid: median and band over its runs.
+// The curves of a group on a common grid, as median and band over its runs.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,9 +24,9 @@ constexpr int kDigits = 5;
 struct Point {
   double x = 0, y = 0;
 };
-using Curve = std::vector<Point>;  // x never falls
+using Curve = std::vector<Point>;  // x never decreases
 
-// Where a point of a result's curve lies on an axis.
+// The position of a point of a result's curve on an axis.
 double position(const json& result, const json& point, const std::string& axis) {
   const double measured = number_at(point, axis);
   if (axis != "bytes_sent" || !std::isnan(measured)) return measured;
@@ -59,7 +59,8 @@ double value_at(const Curve& curve, double x) {
   return left.y + (after->y - left.y) * (x - left.x) / (after->x - left.x);
 }
 
-// All positions of evaluations up to where fewer than half of the runs go on, thinned out evenly.
+// All positions of evaluations, thinned out evenly. The grid ends where fewer than half of the runs
+// go on.
 std::vector<double> grid_of(const std::vector<std::vector<double>>& runs, std::size_t points) {
   std::vector<double> all, ends;
   for (const std::vector<double>& run : runs) {
@@ -143,7 +144,7 @@ nlohmann::json group_curves(const Workload& workload, const GroupRow& group, std
   return document;
 }
 
-// Histograms of a group: the counts of all its runs together.
+// --- histograms of a group, with the counts of all its runs together -----------------------------
 
 namespace {
 
@@ -207,8 +208,8 @@ nlohmann::json histograms(const GroupResults& results) {
 
 // The performance profile of a report (performance_profile.hpp).
 //
-// A problem is a workload with a target that at least one group reached at the median; a method is a
-// label, which names the same one in all workloads, and counts with the problems on which it ran.
+// A problem is a workload with a target that at least one group reached at the median. A method is
+// a label, which means the same in all workloads. It is scored on the problems on which it ran.
 
 namespace {
 

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// Numbers of all curves together, at about 6 bytes each.
+// The budget of numbers of all curves together, at about 6 bytes each.
 constexpr std::size_t kCurveNumbers = 330000;
 constexpr std::size_t kFewestPoints = 12, kMostPoints = 120;
 constexpr std::size_t kAxes = 3;
@@ -33,7 +33,7 @@ json group_details(const Workload& workload, const GroupRow& group, std::size_t 
           {"histograms", histograms(results)}};
 }
 
-// Null: the program did not know, or does not say.
+// The value at the pointer; null if the result lacks it.
 json at_or_null(const json& object, const char* pointer) {
   const json::json_pointer place(pointer);
   return object.contains(place) ? object[place] : json(nullptr);
@@ -68,16 +68,16 @@ json environment_of(const json& result) {
   return rows;
 }
 
-// {"options": [name], "groups": [{"values": [by option], "own": ["name=value"]}]}, groups in order
-// of their first files. options: those in which groups differ; own: those with one value that not all
-// groups have, since they are an algorithm's.
+// {"options": [name], "groups": [{"values": [by option], "own": ["name=value"]}]}, with groups in
+// the order of their first files. `options` are those in which groups differ. `own` are options of
+// an algorithm: they have one value, but not all groups have them.
 json settings(const Workload& workload, const std::vector<const GroupRow*>& groups) {
   const std::vector<std::string>& options = workload.comparison.varying;
   std::vector<json> configs;
   std::map<std::string, std::size_t> groups_with;  // by option
   for (const GroupRow* group : groups) {
     configs.push_back(telling_options(workload.results[group->runs.front()].json));
-    configs.back().erase("algorithm");  // it is in every label
+    configs.back().erase("algorithm");  // every label has it
     for (const auto& [name, value] : configs.back().items()) ++groups_with[name];
   }
   json rows = json::array();
@@ -128,7 +128,7 @@ json workload_json(const Workload& workload, std::size_t points) {
   return document;
 }
 
-// So that all curves keep to their budget.
+// The points per curve with which all curves keep to their budget.
 std::size_t points_per_curve(const std::vector<Workload>& workloads) {
   std::size_t curves = 0;
   for (const Workload& workload : workloads) {
@@ -151,7 +151,7 @@ GroupResults results_of(const Workload& workload, const GroupRow& group) {
 double rounded(double value, int digits) {
   if (value == 0 || !std::isfinite(value)) return value;
   const int exponent = static_cast<int>(std::floor(std::log10(std::abs(value))));
-  // Powers of ten from 0 on are exact, those below are not.
+  // Powers of ten with exponents >= 0 are exact, and those below are not.
   if (exponent < digits) {
     const double unit = std::pow(10.0, digits - 1 - exponent);
     return std::isfinite(unit) ? std::round(value * unit) / unit : value;

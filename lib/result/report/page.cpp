@@ -1,4 +1,4 @@
-// The page: its parts (report/page) and the data, in one file.
+// Assembles the page from its parts (report/page) and the data, in one file.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// Tools of drawing come before the parts that draw.
+// The parts in order: tools for drawing come before the parts that use them.
 const std::vector<std::string>& script_parts() {
   static const std::vector<std::string> parts = {"base",   "scale",    "frame",   "lines", "bars",
                                                  "tables", "sections", "details", "main"};
@@ -32,7 +32,7 @@ std::string_view page_file(const std::string& name) {
   return found->text;
 }
 
-// One function around all, so that the page's names are nobody else's.
+// One function encloses all scripts, so that their names are not global.
 std::string script() {
   std::string text = "\"use strict\";\n(() => {\n";
   for (const std::string& part : script_parts()) text += page_file(part);
@@ -41,7 +41,7 @@ std::string script() {
 
 int digit_of(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
 
-// RFC 4648 section 4, of a text of hexadecimal digits.
+// Base64 (RFC 4648, section 4) of the bytes that a text of hexadecimal digits gives.
 std::string base64_of_hex(std::string_view hex) {
   static constexpr std::string_view kLetters =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -60,7 +60,7 @@ std::string base64_of_hex(std::string_view hex) {
   return text;
 }
 
-// How a Content-Security-Policy names a script or style that may act.
+// The source by which a Content-Security-Policy allows a script or style.
 std::string hash_source(std::string_view text) {
   Sha256 hash;
   hash.add(text);
@@ -78,8 +78,8 @@ std::string escaped_html(std::string_view text) {
   return result;
 }
 
-// JSON in which nothing ends the script element that holds it: "<" is only found inside of texts,
-// where \u003c says the same.
+// JSON that cannot end the script element around it. "<" occurs only inside of texts, where \u003c
+// means the same.
 std::string embedded(const json& data) {
   std::string result;
   for (const char c : data.dump()) {
@@ -92,7 +92,7 @@ std::string embedded(const json& data) {
   return result;
 }
 
-// Replaces each {{name}} of the template; what is put in is not looked at again.
+// Replaces each {{name}} of the template. Inserted text is not expanded again.
 std::string filled(std::string_view text, const std::map<std::string, std::string>& values) {
   std::string result;
   while (!text.empty()) {

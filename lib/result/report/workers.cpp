@@ -1,5 +1,5 @@
-// The work of a group's workers: where their time went, for whom they waited, what batches they
-// had.
+// The work of a group's workers: the use of their time, the workers that they waited for, and their
+// batch sizes.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -26,7 +26,7 @@ json list_of(const std::vector<double>& values) {
   return list;
 }
 
-// Entries of `all` at `places`.
+// The entries of `all` at `places`.
 template <class Value>
 std::vector<Value> chosen(const std::vector<Value>& all, const std::vector<std::size_t>& places) {
   std::vector<Value> some;
@@ -53,7 +53,7 @@ std::vector<std::string> services_of(const GroupResults& results) {
   return {services.begin(), services.end()};
 }
 
-// Columns: the workers, then the services.
+// Adds the waits of a result. The columns are the workers, then the services.
 void add_waits(const json& result, const std::vector<std::string>& services, Matrix& sums) {
   for (std::size_t i = 0; i < sums.size(); ++i) {
     for (const json& whom : result["workers"][i]["waited_for"]) {
@@ -68,7 +68,7 @@ void add_waits(const json& result, const std::vector<std::string>& services, Mat
   }
 }
 
-// The lists of batch sizes of all merges, by merge.
+// The merge events that have batch sizes.
 std::vector<const json*> merges_of(const json& result) {
   std::vector<const json*> merges;
   for (const json& event : result["events"]) {

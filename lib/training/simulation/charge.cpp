@@ -22,8 +22,8 @@ namespace hetsgd {
 
 namespace {
 
-constexpr double kVideoStep = 4.5e-3;  // seconds; of 32 clips in lstm-video
-constexpr double kClipSteps = 186;     // the mean of UCF101's clips
+constexpr double kVideoStep = 4.5e-3;  // seconds per step of 32 clips in lstm-video
+constexpr double kClipSteps = 186;     // mean length of UCF101's clips
 
 }  // namespace
 
@@ -37,13 +37,13 @@ Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration) 
 namespace {
 
 constexpr std::string_view kVideoCharge = "lstm-video";
-constexpr Seconds kVideoMean{1.219};  // of video_batch_time
+constexpr Seconds kVideoMean{1.219};  // mean of video_batch_time()
 
-// Stages that a fitted charge gives; the others follow from the network.
+// The stages that a fitted charge gives. The others follow from the network model.
 constexpr std::array kFittedStages = {Stage::ids, Stage::sfp, Stage::fp,
                                       Stage::bp,  Stage::sbp, Stage::opt};
 
-// Numbers of rows take their latencies alone: their bytes are in the stage `ids`.
+// Messages of row numbers cost latency alone, because the stage `ids` includes their bytes.
 constexpr double kFreeIds = 1e-12;
 
 std::string stage_name(Stage stage) {
@@ -95,7 +95,8 @@ bool is_network_file(const std::string& path) {
                   "nodes are those of a network, stages_s the times of a fitted charge");
 }
 
-// What every charge by a model has. `facts`: what its kind has besides.
+// Completes a charge by a model with the fields that all kinds have. `facts` holds those of its
+// kind.
 Charge completed(Charge charge, const Model& real, nlohmann::json facts) {
   const std::uint64_t parameters = charge.model->parameters();
   charge.parameter_ratio = static_cast<double>(parameters) / static_cast<double>(real.parameters());

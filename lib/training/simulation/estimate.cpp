@@ -14,8 +14,8 @@ namespace {
 using nlohmann::json;
 
 constexpr Seconds kTrialLimit{10};
-constexpr std::uint64_t kTrialIterations = 8;  // of every worker, in each half
-constexpr std::uint64_t kTrialRows = 1000;     // that are measured
+constexpr std::uint64_t kTrialIterations = 8;  // per worker, in each half
+constexpr std::uint64_t kTrialRows = 1000;     // test rows that the trial measures
 
 // The options of the trial, whose halves are `half` samples; 0: the whole run is short enough.
 TrainOptions trial_of(TrainOptions options, std::uint64_t half) {
@@ -32,12 +32,12 @@ TrainOptions trial_of(TrainOptions options, std::uint64_t half) {
   return options;
 }
 
-// Where the trial stood on the training clock after how many samples.
+// The training clock of the trial at a number of samples.
 struct Point {
   double time_s = 0, samples = 0;
 };
 
-// The line through the trial's middle and end, up to the end of the run's budget.
+// Extends the line through the trial's middle and end up to the end of the run's budget.
 Point extend(const Point& middle, const Point& end, std::uint64_t max_samples, double max_time_s) {
   const auto most = static_cast<double>(max_samples);
   if (max_samples > 0 && end.samples >= most) return end;
@@ -69,8 +69,8 @@ Point middle_of(const Record& record, const Point& end) {
   return middle;
 }
 
-// What the trial of `max_samples` in all comes to. `every`: samples between evaluations; `rows`:
-// test rows that each of them measures, of which the trial measured `trial_rows`.
+// The times of a run of `max_samples` by its trial. `every`: samples between evaluations. `rows`:
+// test rows per evaluation of the run; `trial_rows`: those per evaluation of the trial.
 json times_of(const Record& trial, const TrainOptions& options, std::uint64_t max_samples,
               double every, double rows, double trial_rows) {
   const Point end = end_of(trial);

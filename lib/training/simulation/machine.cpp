@@ -29,7 +29,7 @@ nlohmann::json profiles_json(const SimulatedMachine& machine, int workers) {
   return list;
 }
 
-// Of profiles that such a list names.
+// The rates of the profiles that a list of names such as --profile gives.
 std::vector<DeviceRates> rates_of(const std::vector<DeviceProfile>& profiles,
                                   const std::string& list) {
   std::vector<std::pair<DeviceProfile, DeviceRates>> kinds;

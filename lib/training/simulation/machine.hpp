@@ -1,4 +1,4 @@
-// The machine of a run in virtual time: what `sim` charges the workers for.
+// The machine of a run in virtual time, which sets the times that `sim` charges.
 #pragma once
 
 #include <algorithm>
@@ -16,34 +16,36 @@
 namespace hetsgd {
 
 struct SimulatedMachine {
-  std::vector<DeviceProfile> profiles;  // of the workers, as ClusterOptions has them
+  std::vector<DeviceProfile> profiles;  // of the workers by rank; the last repeats
   DeviceProfile server_profile;
   NetworkModel network;
-  std::vector<DeviceRates> rates = {};  // of each profile, for computation graphs
+  std::vector<DeviceRates> rates = {};  // one per profile, for computation graphs
 
   const DeviceProfile& profile_of(int rank) const {
     return profiles[std::min(at(rank), profiles.size() - 1)];
   }
 };
 
-// What a profile, a built-in name or a file, says of a device that computes a graph. Errors: as
-// load_device_profile() has them.
+// The rates at which the device of a profile (built-in name or file) computes a graph. Errors: as
+// load_device_profile().
 DeviceRates device_rates(const std::string& profile);
 
-// A network's memory on a GPU is planned by the rates of the first of the `profiles` of --profile;
-// where the set has them by default, of the built-in one with the GPU's name, if there is one. Other
-// models stay as they are.
+// Sets the rates by which a network plans its memory on a GPU: those of the first profile in
+// `profiles`, the value of --profile. If the user has not set that option, a built-in profile with
+// the GPU's name is preferred. Other models are left unchanged.
 void plan_memory_of_gpus(Model& model, const std::string& profiles, const OptionSet& set);
 
-// Errors: usage and data, as the options' files have them.
+// Loads the machine that the options describe. Errors: usage and data, as in reading the files of
+// the options.
 SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers);
 
-// Takes the longest of a step on any of the profiles; `work` says what it is on a device.
+// The time of a step on the slowest of the profiles. `work` gives the work of the step on a device.
 Seconds slowest_step(const SimulatedMachine& machine,
                      const std::function<Work(const DeviceRates&)>& work);
 
-// Fills in what the result's `cluster` says of it. device_profile is the profile of all workers; of
-// several profiles a list, each with the ranks that have it as `workers`: "0-3;8".
+// Fills in the machine's part of the result's `cluster`. device_profile is the profile of all
+// workers. With several profiles it is a list, each with the ranks that have it as `workers`:
+// "0-3;8".
 void describe_machine(const SimulatedMachine& machine, int workers, Record& record);
 
 }  // namespace hetsgd

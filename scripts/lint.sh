@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs clang-tidy (.clang-tidy) on the source files of lib/ and apps/ that differ from a revision.
+# Checks the comments of all C++ sources (lint_comments.py), then runs clang-tidy (.clang-tidy) on the source files of
+# lib/ and apps/ that differ from a revision.
 #
 #   ./scripts/lint.sh [--build DIR] [--seconds N] [REVISION]
 #
@@ -17,12 +18,13 @@ while (($#)); do
     --build|--seconds)
       [[ $# -ge 2 ]] || { echo "lint.sh: $1: expected a value" >&2; exit 2; }
       declare "${1#--}=$2"; shift ;;
-    -h|--help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "lint.sh: found option \"$1\", expected --build, --seconds or a revision" >&2; exit 2 ;;
     *) base=$1 ;;
   esac
   shift
 done
+./scripts/lint_comments.py || exit 1
 [[ -f $build/compile_commands.json ]] || { echo "lint.sh: found no $build/compile_commands.json, expected a build: cmake --preset release" >&2; exit 2; }
 
 command -v clang-tidy-14 >/dev/null || { echo "lint.sh: found no clang-tidy-14, skipped; setup-debian.sh installs it"; exit 77; }

@@ -60,7 +60,7 @@ run_tests() {
   return $code
 }
 
-# What differs from the main branch, for half a minute. Not beside tests: ranks that wait for messages yield their
+# All comments, and clang-tidy on what differs from the main branch, for half a minute. Not beside tests: ranks that wait for messages yield their
 # core, and what is nice takes it.
 lint() {
   local code=0
@@ -98,7 +98,7 @@ if part "release: build" build release -- "${release_options[@]}" -DHETSGD_TESTS
   part "release: tests" run_tests release $((2 * cores)) || true
 fi
 if $all; then
-  part "clang-tidy on what changed" lint || true
+  part "comments, clang-tidy" lint || true
   part "command lines" /usr/bin/python3 tests/fuzz/command_lines.py --seconds 60 build/release/apps/hetsgd/hetsgd || true
   # GPU code where no GPU is: the same sources on an emulated CUDA runtime.
   if part "cuda emulation: build" build cuda-emulation -- -DHETSGD_LAYERS_FROM="$PWD/build/release"; then

@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""What lint_comments.py finds, and what it leaves alone."""
+
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import lint_comments
+
+
+class Comments(unittest.TestCase):
+    def test_openings_and_lengths(self):
+        for text, count in (("// Of a batch.\n", 1), ("int a;  // who asks\nint b;  // Who asks\n", 1),
+                            ("// Those of a rank,\n\n// What others see.\n", 2), ("  /// What a rank sent.\n", 1),
+                            # The word goes on with a sentence, or is no comment.
+                            ("// The parts\n// Of which one is sent.\n", 0), ('const char* text = "// Of a batch";\n', 0),
+                            ("// A rank.\n//\n// Who asks first.\n", 1), ("// Often, or whatever.\n", 0),
+                            ("// " + "x" * 97 + "\n", 0), ("// " + "x" * 98 + "\n", 1), ("int " + "x" * 200 + ";\n", 0),
+                            ("// \u03b1" + "x" * 96 + "\n", 0), ("// https://" + "x" * 200 + "\n", 0)):
+            with self.subTest(text[:40]):
+                self.assertEqual(len(lint_comments.problems("a.cpp", text)), count)
+
+    def test_a_message_names_the_line(self):
+        self.assertEqual(lint_comments.problems("a.cpp", "int a;\n// Who asks.\n"),
+                         ['a.cpp:2: a comment opens with "Who", expected its subject'])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -223,9 +223,9 @@ TEST_F(HashedSoftmax, TablesAreThoseOfTheWeightsAtTheLastRehash) {
 
 TEST_F(HashedSoftmax, TheSameOnAnyNumberOfCores) {
   auto two = softmax(50);
-  const auto device = make_cpu_device<float>(1);
+  const auto one_core = make_cpu_device<float>(1);
   BasicHashedSoftmax<float> one(options(50), kLabels, kInputs, kLeast,
-                                kernels<BasicHostCores<float>>(*device));
+                                kernels<BasicHostCores<float>>(*one_core));
   EXPECT_EQ(labels(one, W), labels(two, W));
 }
 

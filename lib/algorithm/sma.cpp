@@ -312,11 +312,11 @@ class Learners {
   double local_alpha_ = 0;  // hierarchical: of the further learners of a device
   bool warned_ = false;
 
-  std::uint64_t samples_ = 0;         // of all learners, at the current iteration
+  std::uint64_t samples_ = 0;  // of all learners, at the current iteration
   // the round before: all workers know the measurements up to then
   std::uint64_t samples_before_ = 0;
-  std::size_t rate_steps_ = 0;        // steps of the learning rate so far
-  std::uint64_t rate_step_at_ = 0;    // the last one, in samples
+  std::size_t rate_steps_ = 0;      // steps of the learning rate so far
+  std::uint64_t rate_step_at_ = 0;  // the last one, in samples
 
   LearnerTuner tuner_;
   Seconds measured_since_{0};

@@ -50,9 +50,9 @@ struct DataShape {
   Index dense_columns = 0;
   // first category of each field, then their number; empty: no fields
   std::vector<Index> first_category{};
-  ImageShape image{};                   // shape of the samples; empty: they are no images
-  Index frame_numbers = 0;              // elements of a frame of sequences; 0: no sequences
-  CategoryValues category_values{};     // values that determine the initial rows of a table
+  ImageShape image{};                // shape of the samples; empty: they are no images
+  Index frame_numbers = 0;           // elements of a frame of sequences; 0: no sequences
+  CategoryValues category_values{};  // values that determine the initial rows of a table
 
   static DataShape of(const Dataset& data);
   // The shape of a training and a test set together.

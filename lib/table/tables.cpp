@@ -134,12 +134,12 @@ void Tables::count_samples(Lookup& l) const {
     }
   }
   l.ask_rows_.clear();
-  for_each_rank(
-      l, [&](std::size_t, const Placement::Columns&, std::size_t begin, std::size_t count) {
-        for (std::size_t i = begin; i < begin + count; ++i) {
-          l.ask_rows_.push_back({l.found_[i].place, l.samples_[i]});
-        }
-      });
+  for_each_rank(l,
+                [&](std::size_t, const Placement::Columns&, std::size_t begin, std::size_t count) {
+                  for (std::size_t i = begin; i < begin + count; ++i) {
+                    l.ask_rows_.push_back({l.found_[i].place, l.samples_[i]});
+                  }
+                });
 }
 
 CollectiveRequest Tables::exchange_counts(Lookup& l) const {

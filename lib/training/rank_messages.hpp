@@ -24,9 +24,9 @@
 #include <tuple>
 #include <vector>
 
+#include "cluster/trace/trace.hpp"
 #include "core/byte_stream.hpp"
 #include "training/referee.hpp"
-#include "cluster/trace/trace.hpp"
 
 namespace hetsgd::rank_messages {
 

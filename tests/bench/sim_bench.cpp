@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "cluster/sim/engine.hpp"
 #include "cluster/cluster.hpp"
+#include "cluster/sim/engine.hpp"
 
 namespace hetsgd {
 namespace {

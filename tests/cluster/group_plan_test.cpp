@@ -1,7 +1,7 @@
-#include "cluster/collective_call.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "cluster/collective_call.hpp"
 
 namespace hetsgd {
 namespace {

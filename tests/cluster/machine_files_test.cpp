@@ -118,10 +118,9 @@ TEST(NetworkNodes, ErrorsNameTheNodeAndTheKey) {
   const auto error = [](const std::string& nodes) { return NetworkFile(nodes).error(); };
   EXPECT_EQ(error("[]"), "nodes: found [], expected a list of objects");
   EXPECT_EQ(error("[{}, 4]"), "nodes[1]: found 4, expected an object");
-  EXPECT_EQ(
-      error(R"([{"workers": 2}])"),
-      "nodes[0].inside: found nothing, expected the network among the 2 workers of the node: "
-      "a built-in name or an object");
+  EXPECT_EQ(error(R"([{"workers": 2}])"),
+            "nodes[0].inside: found nothing, expected the network among the 2 workers of the node: "
+            "a built-in name or an object");
   EXPECT_EQ(error(R"([{}, {"workers": 1.5}])"),
             "nodes[1].workers: found 1.5, expected a whole number from 1 to 1000000");
   EXPECT_EQ(error(R"([{"times": 0}])"),

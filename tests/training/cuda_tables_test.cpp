@@ -91,8 +91,8 @@ TEST(CudaShardedTables, RowsUnderACapacityFollowTheCpu) {
                         {"learning_rate", "0.05"},
                         {"table_capacity", "400"}};
   const Record cpu = run_clicks_on("cpu:1", run);
-  for (const Settings& where : {Settings{{"table_storage", "device"}},
-                                {{"table_storage", "host"}}}) {
+  for (const Settings& where :
+       {Settings{{"table_storage", "device"}}, {{"table_storage", "host"}}}) {
     SCOPED_TRACE(where.back().second);
     const Record gpu = run_clicks_on("cuda:0", with(run, where));
     expect_alike(cpu, gpu);

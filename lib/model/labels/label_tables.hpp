@@ -139,7 +139,7 @@ struct ProbedRecall {
   std::uint64_t retrieved = 0;
   // retrieved ones among the labels with the k highest scores
   std::uint64_t found[std::size(kBest)] = {};
-  std::uint64_t best[std::size(kBest)] = {};   // number of labels with the k highest scores
+  std::uint64_t best[std::size(kBest)] = {};  // number of labels with the k highest scores
 
   // Counts one sample. led_to: the labels that the tables retrieved, ascending. ranked: the best
   // labels, the best first.

@@ -1,6 +1,6 @@
 // Device profiles and network models turn work and bytes into virtual seconds. Both are JSON files.
-// Profiles and networks of the papers' machines are built in (cluster/profiles, cluster/networks). Each
-// number of theirs has its derivation under `source`.
+// Profiles and networks of the papers' machines are built in (cluster/profiles, cluster/networks).
+// Each of their numbers has its derivation under `source`.
 #pragma once
 
 #include <optional>

@@ -152,8 +152,10 @@ Candidate SweepPlan::resolve(const std::vector<Setting>& base, std::vector<Setti
   put(settings, point);
   const RunIdentity identity = identify(settings);
   if (identity.needs_launch && spec_.launch.empty()) {
-    throw with_hint(usage_error("{}: runs whose workers are processes need a launch", spec_.path),
-                    "launch = \"mpirun -n {ranks}\"");
+    const bool is_tune = spec_.path.empty();  // which has options in place of a specification
+    throw with_hint(usage_error("{}: runs whose workers are processes need a launch",
+                                is_tune ? "--launch" : spec_.path),
+                    is_tune ? "--launch 'mpirun -n {ranks}'" : "launch = \"mpirun -n {ranks}\"");
   }
   const ConfiguredRun run(algorithm_of(settings), settings);
   std::erase_if(point,

@@ -7,8 +7,9 @@
     scripts/reproduce.py bench d1                   # the benchmark of a specification that has one in place of runs
     scripts/reproduce.py smoke OUT                  # every specification, tiny, as OUT/ID.json
 
-`show` writes results/ID/README.md (claims, plots, tables), verdicts.json and the plots; from what is there: claims without runs
-are "not run". A verdict changes no exit code.
+`show` writes results/ID/README.md, verdicts.json and the plots from the runs that exist. A claim without runs is "not run". A page
+opens with the finding of the specification and its first plot, then says how it was made, then has all claims, plots and tables, and
+ends with the exceptions. A verdict changes no exit code.
 """
 import argparse
 import json
@@ -23,18 +24,20 @@ import reproduce_runs
 import reproduce_sven
 import reproduce_verdicts
 
-PAPERS = {"000": "Adaptive SGD (000)", "001": "Adasum (001)", "002": "CROSSBOW (002)", "003": "ESync (003)",
-          "004": "RNA (004, chapter 5)", "004-6": "Sven (004, chapter 6)", "all": "All papers"}
+PAPERS = {"Adaptive SGD": "Adaptive SGD (Ma et al. 2021)", "Adasum": "Adasum (Maleki et al. 2021)",
+          "CROSSBOW": "CROSSBOW (Koliousis et al. 2019)", "ESync": "ESync (Li et al.)", "RNA": "RNA (Yang 2022, chapter 5)",
+          "Sven": "Sven (Yang 2022, chapter 6)", "all": "all papers"}
 RELATIONS = ("first_crossing", "samples", "updates", "samples_per_s", "updates_per_s")
 TINY_VIDEO = "generate:video?clips=128&clips_test=16&classes=3&size=2&median=6&shortest=2&longest=20"
 TINY_NETWORK = "lstm-video?size=2&units=4&dense=4&classes=3"
 INDEX = ("<!-- figures: written by scripts/reproduce.py -->", "<!-- end of figures -->")
 
-LEGEND = """Medians over the seeds [95 % bootstrap interval]. speed-up: the time of the reference, which the column names, over
-the row's; the columns from "first crossing, p" to "iterations/s": the row's over the reference's. A target is reached when it is
-held: at the first evaluation that reaches it and whose median with the next four does, too; first crossing: held or not. p: two-sided Mann-Whitney U test
-against the reference. A missed target is infinity ("never"). A star: the rate is at the edge of the grid. Readings: median
-[smallest, largest]."""
+LEGEND = """Each cell has the median over the seeds and its 95 % bootstrap interval in brackets. The speed-up is the time of the reference case,
+which the column names, divided by the time of the row. The columns from "first crossing, p" to "iterations/s, p" divide the value of
+the row by that of the reference. A target is reached when it is held: at the first evaluation that reaches it and whose median with
+the next four does, too. The first crossing is the first evaluation that reaches it, held or not. p is that of a two-sided
+Mann-Whitney U test against the reference. A missed target counts as infinity ("never"). A star marks a learning rate at the edge of
+the grid. A reading is a median with the smallest and the largest value in brackets."""
 
 HEAD = """# The methods against their papers
 
@@ -93,7 +96,9 @@ def found_text(record):
 
 
 def tally(records):
-    return ", ".join(f"{count} {name}" for name, count in reproduce_verdicts.counts(records).items()) or "no claims"
+    several = {"holds": "hold", "holds in direction": "hold in direction", "does not hold": "do not hold"}
+    return ", ".join(f"{count} {name if count == 1 else several.get(name, name)}"
+                     for name, count in reproduce_verdicts.counts(records).items()) or "no claims"
 
 
 def claims_table(records, linked):
@@ -143,32 +148,33 @@ def bench_tables(figure):
     return [line for setup in figure.benches for measure in measures for line in bench_table(figure, setup, measure)]
 
 
-def heading(spec):
+def subject(spec):
+    paper, number = PAPERS[spec["paper"]], spec["figure"]["number"]
     if spec["paper"] == "all":
-        return PAPERS["all"]
-    if spec["figure"]["number"] == "-":
-        return f"Beyond the figures of {PAPERS[spec['paper']]}"
-    return f"Figures and tables {spec['figure']['number']} of {PAPERS[spec['paper']]}"
+        return f"the methods of {paper}"
+    return f"an experiment beyond the figures of {paper}" if number == "-" else f"{number} of {paper}"
 
 
 def page(figure, records, plots):
     spec = figure.spec
-    text = [f"# {figure.id}: {spec['about']}", "", f"{heading(spec)}. `scripts/reproduce.sh {figure.id}` runs",
-            f"[`experiments/{figure.id}.toml`](../../experiments/{figure.id}.toml) and writes this page.", "",
-            f"- Expected: {spec['expectation']}", f"- Machine: {figure.figure['machine']}", f"- Found: {tally(records)}"]
-    if figure.missing():
-        text.append(f"- Not run: {', '.join(figure.missing())}")
+    pictures = [text for name in plots for text in (f"[![{name.replace('_', ' ')}]({name}.png)]({name}.svg)", "")]
+    text = [f"# {figure.id}: {spec['about']}", "", figure.figure["finding"].strip(), "", *pictures[:2],
+            "## How", "", f"`scripts/reproduce.sh {figure.id}` runs [`experiments/{figure.id}.toml`](../../experiments/{figure.id}.toml)",
+            "and writes this page.", "", f"- Subject: {subject(spec)}", f"- Expected: {spec['expectation']}",
+            f"- Machine: {figure.figure['machine']}", f"- Verdicts: {tally(records)}", ""]
     if records:
-        text += ["", "## Claims", "", *claims_table(records, linked=False)]
-    if plots:
-        text += ["", "## Plots"]
-        text += [line for name in plots for line in ("", f"[![{name.replace('_', ' ')}]({name}.png)]({name}.svg)")]
+        text += ["## Claims", "", *claims_table(records, linked=False), ""]
+    if len(plots) > 1:
+        text += ["## More plots", "", *pictures[2:]]
     if bench_tables(figure):
-        text += ["", "## Numbers", *bench_tables(figure)]
+        text += ["## Numbers", *bench_tables(figure), ""]
     elif figure.files:
-        text += ["", "## Numbers", "", LEGEND]
-        text += [line for setup in figure.pairs if figure.there(setup) for line in setup_table(figure, setup)]
-    return "\n".join(text) + "\n"
+        text += ["## Numbers", "", LEGEND]
+        text += [line for setup in figure.pairs if figure.there(setup) for line in setup_table(figure, setup)] + [""]
+    exceptions = figure.figure.get("exceptions", []) + [f"Not run: {', '.join(figure.missing())}"] * bool(figure.missing())
+    if exceptions:
+        text += ["## Exceptions", "", *(f"- {line}" for line in exceptions), ""]
+    return "\n".join(text)
 
 
 def print_records(figure, records):

@@ -3,7 +3,8 @@
 Keys of a specification that `hetsgd sweep` keeps and ignores:
 
   about, paper, expectation   texts
-  [figure]                    number (in the paper), machine, takes; reference (case of the tables), readings (of READINGS, in the
+  [figure]                    finding (opens the page: three sentences, the verdict first), exceptions (sentences that end it), number
+                              (in the paper), machine, takes; reference (case of the tables), readings (of READINGS, in the
                               tables), labels (of setups), [[figure.plots]] (see reproduce_plots.py)
   [[claims]]                  see reproduce_verdicts.py
   [bench]                     in place of all that a sweep needs: options of `hetsgd bench`, `collective` of it, and `launch` of ranks,

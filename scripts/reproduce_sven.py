@@ -1,10 +1,10 @@
-"""results/sven.md: the rows of paper 004, chapter 6, in one table, from the verdicts of its figures (results/ID/verdicts.json).
+"""results/sven.md: the rows of Sven (chapter 6 of Yang's dissertation) in one table, from the verdicts of its figures (results/ID/verdicts.json).
 
 `kind` in [figure] of a specification says what its numbers are: one of KINDS; F also where a charge was fitted. A row of one kind stands beside no row of another.
 """
 import math
 
-PAPER = "004-6"
+PAPER = "Sven"
 KINDS = {
     "F": "**F**, fitted simulation: the stages take the seconds that four numbers of the paper for each model fix, and little else "
          "(`lib/training/charges`, `experiments/charges`); the mathematics is small. A row that was fitted tests the simulator alone, "

@@ -42,7 +42,7 @@ class Specifications(unittest.TestCase):
         for name, figure in FIGURES.items():
             self.assertEqual(figure.id, name)
             self.assertIn(figure.spec["paper"], reproduce.PAPERS, name)
-            texts = [figure.spec["about"], figure.spec["expectation"], *map(figure.figure.get, ("number", "machine", "takes"))]
+            texts = [figure.spec["about"], figure.spec["expectation"], *map(figure.figure.get, ("finding", "number", "machine", "takes"))]
             self.assertTrue(all(texts), name)
 
     def test_claims_name_what_there_is(self):
@@ -183,11 +183,12 @@ class Verdicts(unittest.TestCase):
 SPEC = """
 name = "x1"
 about = "two methods"
-paper = "004"
+paper = "RNA"
 seeds = "1:4"
 expectation = "less waiting"
 [figure]
-number = "1"
+number = "figure 1"
+finding = "It waits less."
 machine = "simulated"
 takes = "1 s"
 reference = "one"
@@ -294,10 +295,10 @@ class Pages(unittest.TestCase):
         self.assertIn("- Not run: four: one, four: other (3 of 4 seeds)\n", page)
         self.assertIn("| 1 | four workers make more samples per second than two | 2 | ", page)
         fidelity = (self.folder / "results" / "fidelity.md").read_text()
-        self.assertIn("Of 3 claims: 2 holds, 1 not run.", fidelity)
+        self.assertIn("Of 3 claims: 2 hold, 1 not run.", fidelity)
         readme = (self.folder / "results" / "README.md").read_text()
         self.assertTrue(readme.startswith("before\n") and readme.endswith("\nafter\n"), readme)
-        self.assertIn("| [x1](x1/README.md) | 004, 1 | two methods | 2 holds, 1 not run |", readme)
+        self.assertIn("| [x1](x1/README.md) | RNA, figure 1 | two methods | 2 hold, 1 not run |", readme)
         self.assertNotIn("stale", readme)
 
     def test_plots(self):
@@ -309,11 +310,12 @@ class Pages(unittest.TestCase):
 BENCH = """
 name = "x2"
 about = "an exchange"
-paper = "004-6"
+paper = "Sven"
 expectation = "less"
 [figure]
 kind = "real"
-number = "1"
+number = "figure 1"
+finding = "It takes less."
 machine = "here"
 takes = "1 s"
 [[figure.plots]]

@@ -3,7 +3,7 @@
 
     scripts/reproduce.py list                       # ids, times, titles
     scripts/reproduce.py show a6 r3 [--runs DIR]    # results/ID/, expected beside found on stdout, and the pages
-    scripts/reproduce.py pages                      # results/fidelity.md, results/sven.md and the index in results/README.md
+    scripts/reproduce.py pages                      # the tables of results/fidelity.md and results/README.md, and results/sven.md
     scripts/reproduce.py bench d1                   # the benchmark of a specification that has one in place of runs
     scripts/reproduce.py smoke OUT                  # every specification, tiny, as OUT/ID.json
 
@@ -30,7 +30,16 @@ PAPERS = {"Adaptive SGD": "Adaptive SGD (Ma et al. 2021)", "Adasum": "Adasum (Ma
 RELATIONS = ("first_crossing", "samples", "updates", "samples_per_s", "updates_per_s")
 TINY_VIDEO = "generate:video?clips=128&clips_test=16&classes=3&size=2&median=6&shortest=2&longest=20"
 TINY_NETWORK = "lstm-video?size=2&units=4&dense=4&classes=3"
-INDEX = ("<!-- figures: written by scripts/reproduce.py -->", "<!-- end of figures -->")
+INDEX, COUNTS, CLAIMS = ((f"<!-- {name}: written by scripts/reproduce.py -->", f"<!-- end of {name} -->")
+                         for name in ("figures", "counts", "claims"))
+FIDELITY = "\n".join(["# The methods against their papers", "", *COUNTS, "", *CLAIMS, ""])
+# Columns of the counts in results/fidelity.md, and the verdicts that each of them counts.
+COUNTED = {
+    "hold": ("holds",), "hold in direction": ("holds in direction",), "opposite shown": ("does not hold (the opposite)",),
+    "not shown": ("does not hold (no difference shown)", "does not hold (not shown to be equal)",
+                  "does not hold (neither reaches the target)"),
+    "another size": ("does not hold", "does not hold (they differ)", "does not hold (it never happened)"),
+    "not testable": ("not testable",), "not run": ("not run",)}
 
 LEGEND = """Each cell has the median over the seeds and its 95 % bootstrap interval in brackets. The speed-up is the time of the reference case,
 which the column names, divided by the time of the row. The columns from "first crossing, p" to "iterations/s, p" divide the value of
@@ -38,18 +47,6 @@ the row by that of the reference. A target is reached when it is held: at the fi
 the next four does, too. The first crossing is the first evaluation that reaches it, held or not. p is that of a two-sided
 Mann-Whitney U test against the reference. A missed target counts as infinity ("never"). A star marks a learning rate at the edge of
 the grid. A reading is a median with the smallest and the largest value in brackets."""
-
-HEAD = """# The methods against their papers
-
-Made by `scripts/reproduce.sh` (simulated, the same on any machine, but for v-6r and v-7r) from the specifications in `experiments/`,
-which say how rates are tuned, what runs where, and what the papers claim with the places in their texts. Medians over the seeds [95 % bootstrap
-interval]; p of a two-sided Mann-Whitney U test. A ratio holds if it lies on the paper's side of 1 with p at most 0.05 (between
-setups, where there is no p: with its whole interval) and its interval reaches the paper's figure, where there is one; it holds in
-direction if it does not reach it. A claim of equality holds if the interval lies within 5 % of 1, one of an upper limit if the
-interval stays below it (in direction if the median does). Where no difference is shown a claim does not hold, and neither is its
-opposite shown. Readings are medians [smallest, largest]. A time to a target is that of the evaluation from which on it is held
-([README.md](README.md#when-a-target-counts-as-reached)); the page of a figure whose runs were judged by first crossings says so.
-"""
 
 
 def writable(node):
@@ -220,24 +217,43 @@ def index_table(figures, results):
     return "\n".join(rows)
 
 
+def fill(path, markers, text):
+    """Puts `text` between the two markers of a page. What stands around them is written by hand."""
+    before, _, rest = path.read_text().partition(markers[0])
+    path.write_text(f"{before}{markers[0]}\n{text}\n{markers[1]}{rest.partition(markers[1])[2]}")
+
+
+def by_paper(records):
+    """{paper: its records}, of the papers that have some."""
+    papers = {paper: [record for record in records if record["paper"] == paper] for paper in PAPERS}
+    return {paper: own for paper, own in papers.items() if own}
+
+
+def counts_table(records):
+    """How many claims of each paper have which verdict; without a column that counts none."""
+    columns = {name: kinds for name, kinds in COUNTED.items() if any(record["verdict"] in kinds for record in records)}
+    rows = [("paper", "claims", *columns), ("---", *["--:"] * (1 + len(columns)))]
+    rows += [(title, len(own), *(sum(record["verdict"] in kinds for record in own) for kinds in columns.values()))
+             for title, own in [*((PAPERS[paper], own) for paper, own in by_paper(records).items()), ("all", records)]]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
+
+
 def write_pages(figures, results):
-    """results/fidelity.md; and the index in results/README.md, where its markers stand."""
+    """results/sven.md; and what results/fidelity.md and results/README.md have between their markers."""
     records = [record for figure in figures for record in stored(results, figure.id) or reproduce_verdicts.decide_all(figure)]
-    text = [HEAD, f"Of {len(records)} claims: {tally(records)}.\n"]
-    for paper, title in PAPERS.items():
-        of_paper = [record for record in records if record["paper"] == paper]
-        if of_paper:
-            text += [f"## {title}\n", *claims_table(of_paper, linked=True), ""]
     results.mkdir(parents=True, exist_ok=True)
-    (results / "fidelity.md").write_text("\n".join(text))
+    fidelity = results / "fidelity.md"
+    if not fidelity.exists():
+        fidelity.write_text(FIDELITY)
+    fill(fidelity, COUNTS, counts_table(records))
+    fill(fidelity, CLAIMS, "\n".join(line for paper, own in by_paper(records).items()
+                                     for line in ("", f"### {PAPERS[paper]}", "", *claims_table(own, linked=True))))
     sven = reproduce_sven.page(figures, lambda name: stored(results, name))
     if sven is not None:
         (results / "sven.md").write_text(sven)
     readme = results / "README.md"
     if readme.exists():
-        before, _, rest = readme.read_text().partition(INDEX[0])
-        after = rest.partition(INDEX[1])[2]
-        readme.write_text(f"{before}{INDEX[0]}\n{index_table(figures, results)}\n{INDEX[1]}{after}")
+        fill(readme, INDEX, index_table(figures, results))
 
 
 def flags(settings):

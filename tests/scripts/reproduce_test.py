@@ -274,6 +274,7 @@ class Pages(unittest.TestCase):
         (cls.folder / "x1.index.jsonl").write_text(text + '{"id": "cut off')
         (cls.folder / "results").mkdir()
         (cls.folder / "results" / "README.md").write_text("before\n" + "\nstale row\n".join(reproduce.INDEX) + "\nafter\n")
+        (cls.folder / "results" / "fidelity.md").write_text("by hand\n" + reproduce.FIDELITY)
         sys.argv = ["reproduce.py", "show", "--experiments", str(cls.folder / "experiments"), "--runs", str(cls.folder),
                     "--results", str(cls.folder / "results")]
         cls.talk = io.StringIO()
@@ -295,7 +296,10 @@ class Pages(unittest.TestCase):
         self.assertIn("- Not run: four: one, four: other (3 of 4 seeds)\n", page)
         self.assertIn("| 1 | four workers make more samples per second than two | 2 | ", page)
         fidelity = (self.folder / "results" / "fidelity.md").read_text()
-        self.assertIn("Of 3 claims: 2 hold, 1 not run.", fidelity)
+        self.assertTrue(fidelity.startswith("by hand\n"), fidelity)
+        self.assertIn("| paper | claims | hold | not run |\n|", fidelity)
+        self.assertIn("| RNA (Yang 2022, chapter 5) | 3 | 2 | 1 |\n| all | 3 | 2 | 1 |", fidelity)
+        self.assertIn("| [x1](x1/README.md) |\n<!-- end of claims -->", fidelity)
         readme = (self.folder / "results" / "README.md").read_text()
         self.assertTrue(readme.startswith("before\n") and readme.endswith("\nafter\n"), readme)
         self.assertIn("| [x1](x1/README.md) | RNA, figure 1 | two methods | 2 hold, 1 not run |", readme)

@@ -26,7 +26,7 @@ import reproduce_verdicts
 
 PAPERS = {"Adaptive SGD": "Adaptive SGD (Ma et al. 2021)", "Adasum": "Adasum (Maleki et al. 2021)",
           "CROSSBOW": "CROSSBOW (Koliousis et al. 2019)", "ESync": "ESync (Li et al.)", "RNA": "RNA (Yang 2022, chapter 5)",
-          "Sven": "Sven (Yang 2022, chapter 6)", "all": "all papers"}
+          "Sven": "Sven (Yang 2022, chapter 6)", "all": "several papers"}
 RELATIONS = ("first_crossing", "samples", "updates", "samples_per_s", "updates_per_s")
 TINY_VIDEO = "generate:video?clips=128&clips_test=16&classes=3&size=2&median=6&shortest=2&longest=20"
 TINY_NETWORK = "lstm-video?size=2&units=4&dense=4&classes=3"
@@ -148,7 +148,7 @@ def bench_tables(figure):
 def subject(spec):
     paper, number = PAPERS[spec["paper"]], spec["figure"]["number"]
     if spec["paper"] == "all":
-        return f"the methods of {paper}"
+        return f"methods of {paper}"
     return f"an experiment beyond the figures of {paper}" if number == "-" else f"{number} of {paper}"
 
 

@@ -5,7 +5,7 @@
 
 Methods whose updates do not depend on timing must give the losses of `sim`; the table shows the largest relative difference of
 a test loss over the curve. The others see other orders of events; the table shows the difference, in points, of the P@1 that
-they reach: the largest median of five evaluations in a row (paper 002), since the momentum of a merge makes single evaluations
+they reach: the largest median of five evaluations in a row (as in CROSSBOW), since the momentum of a merge makes single evaluations
 of adaptive swing by ten points. Below it stands what adaptive reaches in `sim` with three workers of unequal speed, as processes
 on fewer cores are. Works with more ranks than cores. Runs that are there are kept. Writes results/mpi_ranks.md.
 """

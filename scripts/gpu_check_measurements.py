@@ -63,7 +63,7 @@ def run_training(check, hetsgd, device, large):
 
 
 def run_placement(check, hetsgd, device, large):
-    """Hot rows on the device against any rows there, over their share and the drift: table 6.4 of paper 004."""
+    """Hot rows on the device against any rows there, over their share and the drift: table 6.4 of Sven."""
     for drift in DRIFTS:
         for share in SHARES:
             options = (f"{clicks(large, drift)} --algorithm sgd --table-storage hybrid --hot-fraction {share}"

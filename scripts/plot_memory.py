@@ -120,7 +120,7 @@ def finish(figure, axes, title):
 
 
 def used_over_steps(plans, title="", width_in=6.2):
-    """Used MiB of the pool in each step, forward and backward (paper 004, figure 4.7)."""
+    """Used MiB of the pool in each step, forward and backward (Dymem, figure 4.7)."""
     groups = panels([plan for plan in plans if plan.fits and "steps" in plan.entry], case)
     if not groups:
         return None

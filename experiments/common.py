@@ -8,6 +8,26 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HETSGD = os.environ.get("HETSGD", str(ROOT / "build" / "release" / "apps" / "hetsgd" / "hetsgd"))
+TABLES = ("<!-- tables: written by a script of experiments/ -->", "<!-- end of tables -->")
+
+
+def write_tables(name, lines):
+    """Replaces what stands between the markers of results/NAME. The text around them is written by hand."""
+    path = ROOT / "results" / name
+    before, _, rest = path.read_text().partition(TABLES[0])
+    after = rest.partition(TABLES[1])[2]
+    path.write_text("\n".join([before + TABLES[0], "", *lines, "", TABLES[1] + after]))
+
+
+def write_section(name, title, lines):
+    """Replaces the table of the section of this title in results/NAME; a new section comes last."""
+    path = ROOT / "results" / name
+    text = path.read_text()
+    if f"## {title}\n" not in text:
+        text += f"\n## {title}\n\n| \n"
+    start = text.index("| ", text.index(f"## {title}\n"))
+    end = text.find("\n\n", start)
+    path.write_text(text[:start] + "\n".join(lines) + (text[end:] if end > 0 else "\n"))
 
 
 def delicious():

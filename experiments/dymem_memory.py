@@ -28,7 +28,7 @@ def inception_memory(page):
              "2,130, from 2,435 to 2,560, and at every capacity only from 2,785 on, which an independent calculation had as the minimum. In "
              "between, the prefetches that then fit leave conv_8 or relu_6 without a hole of 675 MiB. A jitter of 1 % changes that at none of "
              "11 capacities (30 draws each), and at 2,067 nothing is dropped. SuperNeurons' 3,510 is out of reach: the "
-             "outputs of conv alone move, and what stays is 13 GiB; with --recompute cost, which 004 leaves out, its peak is "
+             "outputs of conv alone move, and what stays is 13 GiB; with --recompute cost, which the paper leaves out, its peak is "
              f"{mib(again['peak_bytes'])}.")
 
 

@@ -66,7 +66,7 @@ class Page:
         print(f"{name}: {what}: {verdict}: {found}", flush=True)
 
     def text(self):
-        lines = ["| id | what | paper 004 | found | agreement | verdict |", "|---|---|---|---|---|---|"]
+        lines = ["| id | what | the paper | found | agreement | verdict |", "|---|---|---|---|---|---|"]
         lines += [f"| {' | '.join(row[:6])} |" for row in self.rows]
         notes = [f"- **{row[0]}, {row[1]}**: {row[6]}" for row in self.rows if row[6]]
         return "\n".join(lines) + "\n\n## Causes\n\n" + "\n".join(notes) + "\n"

@@ -181,6 +181,6 @@ def totals(page):
     none = {name: plan(name, 32, "none", *ROOM)["peak_bytes"] / MIB for name in ("resnet-50?stride=1x1", "resnet-50")}
     liveness = plan("resnet-50", 32, "liveness", *ROOM)["peak_bytes"] / MIB
     saved = liveness / none["resnet-50"] - 1
-    page.add("m-002", "paper 002, 4.5: ResNet-50 at 32", "7.5 GB; plans save up to 50 %",
+    page.add("m-c", "CROSSBOW, section 4.5: ResNet-50 at 32", "7.5 GB; plans save up to 50 %",
              f"none {none['resnet-50?stride=1x1']:,.0f} (stride 1x1), {none['resnet-50']:,.0f} MiB; liveness {percent(saved)}", "5 %",
              between(0.95 * 7500, none["resnet-50?stride=1x1"], 1.05 * 7500) and between(-0.57, saved, -0.45))

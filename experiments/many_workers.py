@@ -11,7 +11,7 @@ growth: what a merge (elastic, adaptive), a round (rna, eager) or a step of ever
 workers over `few`, with a tiny model. Seconds of the processor on one host thread, the difference of a run and one half as
 long, so that what a run costs once does not count. Beside it a run of ten merges or rounds with `most` workers.
 
-Each writes its section of results/many_workers.md.
+Each writes the table of its section of results/many_workers.md.
 """
 import argparse
 import json
@@ -22,7 +22,7 @@ import time
 
 import common
 
-RESULTS = common.ROOT / "results" / "many_workers.md"
+RESULTS = "many_workers.md"
 OUTPUT = common.ROOT / "runs" / "many_workers" / "run.json"
 SERVER = ["--cluster", "sim", "--profile", "v100", "--network", "infiniband-edr", "--straggler",
           "kind=uniform,min=0ms,max=50ms", "--batch-size", "16", "--learning-rate", "0.1"]
@@ -84,15 +84,6 @@ class Run:
         return self.steps() / len(self.result["workers"])
 
 
-def write_section(title, lines):
-    """Replaces the section of this title in the results, or adds it."""
-    sections = {}
-    for section in RESULTS.read_text().split("## ")[1:] if RESULTS.exists() else []:
-        sections[section.splitlines()[0]] = section
-    sections[title] = "\n".join([title, "", *lines, ""])
-    RESULTS.write_text("\n".join("## " + section.rstrip() + "\n" for section in sections.values()))
-
-
 def delicious(arguments):
     samples = arguments.workers * 16 * arguments.iterations
     lines = ["| algorithm | steps | simulated s | host s | host s per simulated s | host us per step | peak memory, MiB |",
@@ -105,7 +96,7 @@ def delicious(arguments):
         lines.append(f"| {name} | {run.steps()} | {elapsed:.3g} | {train:.2f} | {train / elapsed:.2f} | "
                      f"{1e6 * train / run.steps():.0f} | {run.peak_bytes / 2**20:.0f} |")
         print(lines[-1], f"(whole program {run.host_s:.1f} s)", file=sys.stderr)
-    write_section("256 workers on Delicious", lines)
+    common.write_section(RESULTS, "256 workers on Delicious", lines)
 
 
 def tiny(options, workers, rounds):
@@ -133,7 +124,7 @@ def growth(arguments):
                      f"{run.rounds():.1f} | {run.peak_bytes / 2**20:.0f} |")
         print(lines[-1], file=sys.stderr)
     if not arguments.algorithm:
-        write_section(f"From {few} to {many} workers", lines)
+        common.write_section(RESULTS, f"From {few} to {many} workers", lines)
 
 
 def main():

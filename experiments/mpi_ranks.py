@@ -5,9 +5,9 @@
 
 Methods whose updates do not depend on timing must give the losses of `sim`; the table shows the largest relative difference of
 a test loss over the curve. The others see other orders of events; the table shows the difference, in points, of the P@1 that
-they reach: the largest median of five evaluations in a row (as in CROSSBOW), since the momentum of a merge makes single evaluations
+they reach: the largest median of five evaluations in a row (CROSSBOW), since the momentum of a merge makes single evaluations
 of adaptive swing by ten points. Below it stands what adaptive reaches in `sim` with three workers of unequal speed, as processes
-on fewer cores are. Works with more ranks than cores. Runs that are there are kept. Writes results/mpi_ranks.md.
+on fewer cores are. Works with more ranks than cores. Runs that are there are kept. Writes the tables of results/mpi_ranks.md.
 """
 import argparse
 import json
@@ -79,7 +79,7 @@ def main():
                 far.append(f"{name} with {p}: {cells[-1]}")
         lines.append(f"| {name} | {'test losses' if name in SAME_UPDATES else 'P@1, points (mpi)'} | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
-    (common.ROOT / "results" / "mpi_ranks.md").write_text("\n".join([*lines, "", *unequal_workers(base, runs)]) + "\n")
+    common.write_tables("mpi_ranks.md", [*lines, "", *unequal_workers(base, runs)])
     print("\n".join(["further apart than 1e-5 or 2 points:", *far]) if far else "all within 1e-5, or 2 points")
 
 

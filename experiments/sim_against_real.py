@@ -6,7 +6,7 @@
 `hetsgd calibrate` fits a profile of one core and `hetsgd calibrate network` a model of the cluster's messages; `sim` then
 predicts each run under both, `threads` or `mpi` measures it: the time of all epochs, and the time to P@1 0.60. Also reported:
 how exactly the injected delays were achieved. Needs an idle machine with two cores. Runs that are there are kept.
-Writes results/sim_against_CLUSTER.md.
+Writes the table of results/sim_against_CLUSTER.md.
 """
 import argparse
 import json
@@ -88,8 +88,8 @@ def main():
             lines.append(row(scenario, algorithm, sim, measured))
             print(lines[-1], flush=True)
     fitted = [json.loads(path.read_text()) for path in (real.profile, real.network)]
-    text = "\n".join(lines) + "\n\n" + "".join(f"Calibrated: `{json.dumps(model)}`\n\n" for model in fitted)
-    (common.ROOT / "results" / f"sim_against_{arguments.cluster}.md").write_text(text.rstrip() + "\n")
+    models = [line for model in fitted for line in ("", f"Calibrated: `{json.dumps(model)}`")]
+    common.write_tables(f"sim_against_{arguments.cluster}.md", [*lines, *models])
 
 
 if __name__ == "__main__":

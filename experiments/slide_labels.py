@@ -27,7 +27,7 @@ import sys
 
 import common
 
-RESULTS = common.ROOT / "results" / "slide.md"
+RESULTS = "slide.md"
 OUTPUT = common.ROOT / "runs" / "slide" / "run.json"
 LABELS = "1000,4000,16000,67009,200000"
 METHODS = {
@@ -70,16 +70,6 @@ def run(options):
     return json.loads(OUTPUT.read_text()), usage.ru_utime, 1024 * usage.ru_maxrss
 
 
-def write_section(title, lines):
-    """Replaces the table of the section of this title in the results; a new section comes last."""
-    text = RESULTS.read_text()
-    if f"## {title}\n" not in text:
-        text += f"\n## {title}\n\n| \n"
-    start = text.index("| ", text.index(f"## {title}\n"))
-    end = text.find("\n\n", start)
-    RESULTS.write_text(text[:start] + "\n".join(lines) + (text[end:] if end > 0 else "\n"))
-
-
 def speed(arguments):
     """By the processor's time of one core, the difference of a run and one half as long: others may use the machine."""
     lines = ["| labels | slide, samples/s | active labels of a sample | dense sgd, samples/s | slide / sgd |",
@@ -96,7 +86,7 @@ def speed(arguments):
         lines.append(f"| {labels:,} | {rates['slide']:,.0f} | {active:,.0f} | {rates['sgd']:,.0f} | "
                      f"{rates['slide'] / rates['sgd']:.2g} |")
         print(lines[-1], file=sys.stderr)
-    write_section("Samples per second of one core over the number of labels", lines)
+    common.write_section(RESULTS, "Samples per second of one core over the number of labels", lines)
 
 
 def on_delicious():
@@ -126,7 +116,7 @@ def goals(arguments):
         lines.append(f"| {name} | {active:,.0f} | {least:,.0f} | {aim:,.0f} | {clock:,.0f} | {processor:,.0f} | "
                      f"{clock / aim:.2f} |")
         print(lines[-1], file=sys.stderr)
-    write_section("Goals", lines)
+    common.write_section(RESULTS, "Goals", lines)
 
 
 def p1_on_delicious(arguments):
@@ -144,7 +134,7 @@ def p1_on_delicious(arguments):
         lines.append(f"| {name} | {active} | {statistics.median(last):.1f} [{seeds}] | {best:.1f} | "
                      f"{results[0]['summary']['elapsed_s']:.1f} |")
         print(lines[-1], file=sys.stderr)
-    write_section("Accuracy on Delicious", lines)
+    common.write_section(RESULTS, "Accuracy on Delicious", lines)
 
 
 def accuracy(arguments):
@@ -166,7 +156,7 @@ def accuracy(arguments):
                      f"{recall['recall'][0]:.2f}, {recall['random']:.2g} | {best['sgd'][0]:.3f} ({best['sgd'][1]}) | "
                      f"{seconds['sgd']:.1f} |")
         print(lines[-1], file=sys.stderr)
-    write_section("Accuracy over the number of labels", lines)
+    common.write_section(RESULTS, "Accuracy over the number of labels", lines)
 
 
 def memory(arguments):
@@ -176,7 +166,7 @@ def memory(arguments):
                             "--evaluate-every", samples, "--algorithm", *METHODS[name], *more])
         lines.append(f"| {name}, {samples} samples | {peak / 1e6:,.0f} |")
         print(lines[-1], file=sys.stderr)
-    write_section("Memory at Amazon-670k's shape", lines)
+    common.write_section(RESULTS, "Memory at Amazon-670k's shape", lines)
 
 
 def main():

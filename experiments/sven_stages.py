@@ -8,7 +8,7 @@ threads' messages; `sim` then predicts the seconds of each stage (workers[].stag
 the stages follow each other, and `threads` measures them. The models have the size of the public benchmarks on generated Criteo,
 1,024 samples per worker. Needs an idle machine with two cores; on a busy one `--clock processor` measures one worker by the
 processor time of its process, as calibrate does, which others cannot stretch (but by taking its caches). Says what load it found.
-Calibrations and runs that are there are kept. Writes results/sim_against_stages.md.
+Calibrations and runs that are there are kept. Writes the table of results/sim_against_stages.md.
 """
 import argparse
 import json
@@ -147,8 +147,8 @@ def main():
     fitted = [json.loads(path.read_text()) for path in (machine.profile, machine.network) if path]
     lines += ["", f"Measured by the {'host' if arguments.clock == 'wall' else 'processor'}'s clock. Processes that the machine was "
               f"running, mean of the last minute, before and after: {load[0]:.1f}, {os.getloadavg()[0]:.1f}."]
-    lines += ["", *(line for model in fitted for line in (f"Calibrated: `{json.dumps(model)}`", ""))]
-    (common.ROOT / "results" / "sim_against_stages.md").write_text("\n".join(lines).rstrip() + "\n")
+    lines += [line for model in fitted for line in ("", f"Calibrated: `{json.dumps(model)}`")]
+    common.write_tables("sim_against_stages.md", lines)
 
 
 if __name__ == "__main__":

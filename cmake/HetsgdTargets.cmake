@@ -28,8 +28,10 @@ function(hetsgd_layer name)
     if(NOT ARG_SEPARATE OR HETSGD_SANITIZE)
       hetsgd_unity(hetsgd_${name})
     endif()
-    if(name MATCHES "^(graph|training|result|experiment)$")
+    if(name MATCHES "^(graph|training)$")
       hetsgd_cold(hetsgd_${name} -O2)
+    elseif(name MATCHES "^(result|experiment)$")
+      hetsgd_cold(hetsgd_${name} -O1 -fexpensive-optimizations)
     endif()
   endif()
   if(ARG_REGISTERS)
@@ -99,15 +101,15 @@ if(HETSGD_SANITIZE MATCHES "undefined")
   target_compile_options(hetsgd_fewer_checks INTERFACE -fno-sanitize=null,alignment,vptr)
 endif()
 
-# Code of JSON and options runs once per run or step, and its templates take half of the build: it is compiled with
-# LEVEL, with a sanitizer with none. Called after what the target links is known. -O1 may round a*b+c otherwise than
-# -O2 and -O3 do, so it is for code that computes no number of a result.
-function(hetsgd_cold target level)
+# Code of JSON and options runs once per run or step, and its templates take half of the build: it is compiled with the
+# given options, with a sanitizer without optimisation. Called after what the target links is known. -O1 alone makes no
+# FMA of a*b+c, so it is for code that computes no number of a result; -fexpensive-optimizations makes them.
+function(hetsgd_cold target)
   if(HETSGD_SANITIZE)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
     target_link_libraries(${target} PRIVATE hetsgd_fewer_checks)
   else()
-    target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:${level}>)
+    target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:${ARGN}>)
   endif()
 endfunction()
 

@@ -83,8 +83,10 @@ std::string quoted_token(const char* p) {
 
 void LineParser::fail_feature(const char* token, const char* after_index) const {
   if (*token == '-') {
-    throw LineError{token, fmt::format("negative feature index in {}", quoted_token(token)),
-                    fmt::format("feature indices count from {}", rules_.xc ? "0" : "0 or 1")};
+    throw LineError{token,
+                    fmt::format("found a negative feature index in {}, expected indices from {}",
+                                quoted_token(token), rules_.xc ? "0" : "0 or 1"),
+                    ""};
   }
   if (after_index == token) {
     throw LineError{
@@ -167,8 +169,10 @@ void LineParser::fail_label(const char* token, const char* after, std::uint64_t 
                     ""};
   }
   if (*token == '-') {
-    throw LineError{token, fmt::format("negative label in {}", quoted_token(token)),
-                    "labels count from 0"};
+    throw LineError{
+        token,
+        fmt::format("found a negative label in {}, expected labels from 0", quoted_token(token)),
+        ""};
   }
   throw LineError{token,
                   fmt::format("label {} is out of range: the header promises {} labels (0 to {})",

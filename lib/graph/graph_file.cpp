@@ -171,15 +171,14 @@ Node read_node(const JsonFields& fields, int index, std::map<std::string, int>& 
       if (found == places.end()) {
         std::vector<std::string> names;
         for (const auto& place : places) names.push_back(place.first);
-        refuse(fields.place("from"), quote(from), "a node that stands before",
+        refuse(fields.place("from"), quote(from), "the name of an earlier node",
                did_you_mean(from, names), ExitCode::data);
       }
       node.from.push_back(found->second);
     }
   }
   if (!places.emplace(node.name, index).second) {
-    refuse(fields.place("name"), quote(node.name) + " twice", "names that differ", "",
-           ExitCode::data);
+    refuse(fields.place("name"), quote(node.name) + " twice", "each name once", "", ExitCode::data);
   }
   for (const Attribute& attribute : attributes_of(node.type)) {
     if (!attribute.of_window || !node.global) attribute.read(fields, node);

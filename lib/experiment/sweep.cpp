@@ -203,7 +203,8 @@ bool Sweep::is_done_by_result(const PlannedRun& run, const std::string& file, bo
     json result = read_result(file);
     if (!is_done(result["status"])) return false;
     const std::string other = first_other_option(plan_.settings(run), result["config"]);
-    if (!other.empty()) throw data_error("{}: the result of another run: {} differs", file, other);
+    if (!other.empty())
+      throw data_error("{}: found the result of another run, in which {} differs", file, other);
     if (!remember) return true;
     const json tuning = tuning_of_result(run, result["config"]);
     if (!tuning.is_null() && result.value("tuning", json()) != tuning) {
@@ -213,7 +214,7 @@ bool Sweep::is_done_by_result(const PlannedRun& run, const std::string& file, bo
     record(run, result);
     return true;
   } catch (const Error& error) {  // the file is broken, or no result
-    warn("{}; the run is run again", error.what());
+    warn("{}; the run is repeated", error.what());
     return false;
   }
 }
@@ -253,7 +254,7 @@ void Sweep::conclude_tuning() {
     const bool is_needed = !spec.seeds.empty();  // for final runs
     if (!tuning.best && is_needed) {
       const std::string title = spec.title(cell);
-      throw with_hint(runtime_failure("{}: no trial of {} ended well", spec.path,
+      throw with_hint(runtime_failure("{}: no trial of {} completed", spec.path,
                                       title.empty() ? "the tuning" : title),
                       "tune with smaller learning rates");
     }

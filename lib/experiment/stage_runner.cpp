@@ -231,7 +231,7 @@ class StageRunner {
     if (!said.empty()) return said;
     if (exit_code == static_cast<int>(ExitCode::time_limit)) return "ended by --time-limit";
     if (exit_code > 128) return fmt::format("ended by signal {}", exit_code - 128);
-    if (exit_code == 0) return fmt::format("its status is {}", status);
+    if (exit_code == 0) return fmt::format("ended with status {}", status);
     return fmt::format("exit code {} without a message (is the disk full?)", exit_code);
   }
 

@@ -148,10 +148,7 @@ BinaryFile read_header(const ByteSource& file, const std::string& path) {
     file.read(0, {reinterpret_cast<char*>(bytes.data()), bytes.size()});
     return bytes;
   };
-  const auto cut = [&] {
-    return data_error("{}: cut off or grown: found {} bytes, which do not fit its header", path,
-                      file.size());
-  };
+  const auto cut = [&] { return data_error("{}: cut off or grown: {} bytes", path, file.size()); };
   const std::uint64_t length =
       sealed_length(kBinaryKind, read(std::min<std::uint64_t>(file.size(), kSealBytes)), path);
   if (length > file.size() - kSealBytes || padding(kSealBytes + length) != 0) throw cut();

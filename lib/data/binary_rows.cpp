@@ -107,8 +107,8 @@ struct FileRows {
 void check_starts(const std::vector<std::uint64_t>& begin, std::uint64_t entries, const char* what,
                   const std::string& path) {
   if (begin.front() == 0 && begin.back() == entries && std::ranges::is_sorted(begin)) return;
-  throw data_error("{}: not a valid data set: the rows' {} do not cover the {} entries in order",
-                   path, what, entries);
+  throw data_error("{}: not a valid data set: the rows' {} do not cover the {} entries", path, what,
+                   entries);
 }
 
 // Copies the sparse features of row `row` of the file to place `i`.

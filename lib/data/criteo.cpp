@@ -135,8 +135,7 @@ class CriteoParser {
                                      ? "an integer of at most 15 digits, or nothing"
                                      : "8 hexadecimal digits, or nothing";
     throw LineError{
-        p, fmt::format("{}: found {}, expected {}", column_name(column), quoted_cell(p), expected),
-        ""};
+        p, fmt::format("{}: found {}, expected {}", column_name(column), quoted_cell(p), expected)};
   }
 
   RawClicks& clicks_;

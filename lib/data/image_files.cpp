@@ -140,8 +140,7 @@ ParsedData parse_idx(std::string_view images, std::string_view labels, const std
                      path, rows, height, width, kLargestSide);
   }
   if (classes.size() != rows) {
-    throw data_error("{}: found {} labels, expected one for each of {} images", label_path,
-                     classes.size(), rows);
+    throw data_error("{}: found {} labels, expected {}", label_path, classes.size(), rows);
   }
   DatasetBuilder data;
   data.images.channels = 1;

@@ -66,8 +66,7 @@ std::string why_no_method(const json& method, const std::string& place) {
   const json& settings = method.contains("settings") ? method["settings"] : json::object();
   for (const auto& [key, value] : method.items()) {
     if (key != "name" && key != "about" && key != "settings") {
-      return fmt::format("{}.{}: not a key of a method, as all are tuned by one protocol", place,
-                         key);
+      return fmt::format("{}.{}: the benchmark tunes all methods by one protocol", place, key);
     }
   }
   for (const auto& [key, value] : settings.items()) {
@@ -152,8 +151,7 @@ class BenchmarkReader {
  private:
   void add_method(const std::string& name, const std::string& sweep, const Files& files) {
     if (!names_.insert(name).second) {
-      return note(fmt::format("{} of the sweep {} is left out, because another method has its name",
-                              name, sweep));
+      return note(fmt::format("{} of the sweep {} is left out: its name is taken", name, sweep));
     }
     BenchmarkMethod method{.name = name, .algorithm = "", .sweep = sweep};
     MethodTimes times{name, std::vector<std::vector<double>>(benchmark_.problems.size())};

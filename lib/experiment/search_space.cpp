@@ -99,10 +99,7 @@ void check_names(const SearchSpace& space) {
   for (const SearchAxis& axis : space.axes) {
     for (const std::string& name : axis.names) {
       const auto [other, fresh] = seen.try_emplace(name, axis.place);
-      if (!fresh) {
-        throw usage_error("{}: found {}, which {} sets too, expected it once", axis.place, name,
-                          other->second);
-      }
+      if (!fresh) refuse(axis.place, name + ", which stands at " + other->second, "it once");
     }
   }
 }

@@ -203,8 +203,7 @@ bool Sweep::is_done_by_result(const PlannedRun& run, const std::string& file, bo
     json result = read_result(file);
     if (!is_done(result["status"])) return false;
     const std::string other = first_other_option(plan_.settings(run), result["config"]);
-    if (!other.empty())
-      throw data_error("{}: found the result of another run, in which {} differs", file, other);
+    if (!other.empty()) throw data_error("{}: the result of another run: {} differs", file, other);
     if (!remember) return true;
     const json tuning = tuning_of_result(run, result["config"]);
     if (!tuning.is_null() && result.value("tuning", json()) != tuning) {

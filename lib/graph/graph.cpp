@@ -168,8 +168,7 @@ int Graph::add(Node node) {
   const auto refuse = [&](const std::string& text) {
     throw data_error("{}: node {}: {}", name_, quote(node.name), text);
   };
-  if (nodes_.size() > kMostNodes)
-    refuse(fmt::format("found more than {0} nodes, expected at most {0}", kMostNodes));
+  if (nodes_.size() > kMostNodes) refuse(fmt::format("expected at most {} nodes", kMostNodes));
   try {
     require_inputs(node);
     std::vector<Shape> inputs;

@@ -28,9 +28,7 @@ struct FmOptions {
   double init_std = 0.01;
 
   void declare(OptionSet& set) {
-    set.add("factors", factors, "Number of factors of each feature and output.")
-        .symbol("K")
-        .range(1, 4096);
+    set.add("factors", factors, "Factors of each feature and output.").symbol("K").range(1, 4096);
     set.add("factor_init_std", init_std, "Standard deviation of the initial factors.").above(0);
   }
   void validate() const {}

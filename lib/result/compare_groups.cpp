@@ -235,15 +235,15 @@ std::vector<GroupRow*> groups_named(const std::string& reference, Comparison& co
   return {};
 }
 
-void refuse_unknown(const std::string& reference, const std::vector<GroupRow*>& groups) {
-  refuse("--reference", quote(reference),
+void refuse_unknown(const std::string& text, const std::vector<GroupRow*>& groups) {
+  refuse("--reference", quote(text),
          "one of the compared files, a group's name, or an algorithm or a case with one group",
          "the groups are " + labels_of(groups));
 }
 
-void refuse_ambiguous(const std::string& reference, const std::vector<GroupRow*>& groups) {
+void refuse_ambiguous(const std::string& text, const std::vector<GroupRow*>& groups) {
   refuse("--reference",
-         fmt::format("{}, which {} groups have in common", quote(reference), groups.size()),
+         fmt::format("{}, which {} groups have in common", quote(text), groups.size()),
          "one of " + labels_of(groups));
 }
 

@@ -64,11 +64,10 @@ TEST(Verify, FindsEveryBrokenPromise) {
       {{[](Data& d) {
           d.sparse.begin = {0, 4, 3, 5};
         },
-        "the rows' features do not cover the 5 entries in order"},
+        "the rows' features do not cover the 5 entries"},
        {[](Data& d) { d.sparse.begin.back() = 99; },
-        "the rows' features do not cover the 5 entries in order"},
-       {[](Data& d) { d.targets.begin[0] = 1; },
-        "the rows' labels do not cover the 3 entries in order"},
+        "the rows' features do not cover the 5 entries"},
+       {[](Data& d) { d.targets.begin[0] = 1; }, "the rows' labels do not cover the 3 entries"},
        {[](Data& d) { d.sparse.value.pop_back(); }, "found 4 feature values for 5 feature indices"},
        {[](Data& d) { d.targets.begin.push_back(3); },
         "found 3 rows of features and 4 rows of labels"},

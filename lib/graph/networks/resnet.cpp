@@ -76,8 +76,7 @@ Graph basic_network(const std::string& name, const Settings& settings,
 }
 
 Network of_cifar(int layers) {
-  return {{fmt::format("resnet-{}", layers),
-           "ResNet for CIFAR, 3x32x32; keys shortcut=A|B, bn=0|1, size"},
+  return {{fmt::format("resnet-{}", layers), "CIFAR ResNet, 3x32x32; shortcut=A|B, bn=0|1, size"},
           {.classes = 10},
           [](OptionSet& set, Settings& settings) {
             set.add_choice("shortcut", settings.shortcut,
@@ -118,8 +117,7 @@ Network of_imagenet(int layers, std::array<int, 4> blocks) {
     net.fc(settings.classes);
     return net.finish();
   };
-  return {{fmt::format("resnet-{}", layers),
-           "ResNet for ImageNet, 3x224x224; keys stride=3x3|1x1, bn=0|1"},
+  return {{fmt::format("resnet-{}", layers), "ResNet of ImageNet, 3x224x224; stride=3x3|1x1"},
           {},
           [](OptionSet& set, Settings& settings) {
             set.add_choice("stride", settings.stride_first, {{"3x3", false}, {"1x1", true}}, "");

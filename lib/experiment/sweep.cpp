@@ -14,6 +14,7 @@
 #include "experiment/run_identity.hpp"
 #include "experiment/spec_settings.hpp"
 #include "result/output.hpp"
+#include "result/result.hpp"
 #include "result/time_to_accuracy.hpp"
 #include "result/validate.hpp"
 

@@ -31,9 +31,8 @@ Seal read_seal(const SealKind& kind, std::span<const std::byte> bytes, std::stri
   }
   const auto seal = from_bytes<Seal>(bytes.first(kSealBytes), where);
   if (seal.version != kind.version) {
-    throw with_hint(data_error("{}: format version {}, this program reads version {}", where,
-                               seal.version, kind.version),
-                    std::string(kind.old));
+    refuse(where, fmt::format("format version {}", seal.version),
+           fmt::format("version {}", kind.version), std::string(kind.old), ExitCode::data);
   }
   return seal;
 }
@@ -53,8 +52,8 @@ std::span<const std::byte> ByteReader::take(std::size_t count) {
 std::size_t ByteReader::take_count(std::size_t size) {
   const auto count = get<std::uint64_t>();
   if (count > bytes_.size() / size) {
-    throw data_error("{}: cut off after {} bytes: found {} more, expected {} elements of {}", what_,
-                     size_ - bytes_.size(), bytes_.size(), count, size);
+    throw data_error("{}: cut off after {} bytes: found {} more, expected {} elements of {} bytes",
+                     what_, size_ - bytes_.size(), bytes_.size(), count, size);
   }
   return count;
 }
@@ -70,7 +69,7 @@ bool ByteReader::take_bool() {
 
 void ByteReader::end() const {
   if (bytes_.empty()) return;
-  throw data_error("{}: {} bytes, {} more than expected", what_, size_, bytes_.size());
+  throw data_error("{}: found {} bytes, expected {}", what_, size_, size_ - bytes_.size());
 }
 
 std::vector<std::byte> sealed(const SealKind& kind, std::span<const std::byte> content) {
@@ -93,7 +92,7 @@ std::span<const std::byte> unsealed(const SealKind& kind, std::span<const std::b
   const Seal seal = read_seal(kind, bytes, where);
   const std::span<const std::byte> content = bytes.subspan(kSealBytes);
   if (content.size() != seal.length) {
-    throw data_error("{}: cut off or grown: {} bytes, its header promises {}", where,
+    throw data_error("{}: cut off or grown: found {} bytes after the header, expected {}", where,
                      content.size(), seal.length);
   }
   if (const std::uint64_t sum = sum_of(seal, content); sum != seal.sum) {

@@ -146,7 +146,7 @@ void FileRegistry::check_existing(const Entry& output, const Replacing& replacin
   throw with_hint(
       usage_error("{}: the file exists", output.path),
       replacing.can_resume
-          ? "--overwrite replaces it, --resume goes on with it or keeps what is complete"
+          ? "--overwrite replaces it, --resume continues it or keeps it if it is complete"
           : "--overwrite replaces it");
 }
 

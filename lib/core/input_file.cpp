@@ -66,11 +66,10 @@ InputFile::InputFile(std::string path, InputKind kind)
   try {
     if (fstat(file_, &status) != 0) throw unreadable(path_, kind_, errno);
     if (S_ISDIR(status.st_mode)) {
-      throw with_hint(data_error("{}: is a directory, expected a {}", path_, kind_.noun),
-                      kind_.directory);
+      refuse(path_, "a directory", "a " + kind_.noun, kind_.directory, ExitCode::data);
     }
     if (S_ISBLK(status.st_mode) || (S_ISCHR(status.st_mode) && isatty(file_) == 0)) {
-      throw data_error("{}: is a device, expected a {}", path_, kind_.noun);
+      refuse(path_, "a device", "a " + kind_.noun, "", ExitCode::data);
     }
     if (S_ISFIFO(status.st_mode)) await_writer();
     fcntl(file_, F_SETFL, fcntl(file_, F_GETFL) & ~O_NONBLOCK);
@@ -96,9 +95,8 @@ void InputFile::await_writer() {
   const ssize_t got = ::read(file_, head_.data(), head_.size());
   head_.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
   if (got == 0) {
-    throw with_hint(
-        data_error("{}: is a pipe to which nobody writes, expected a {}", path_, kind_.noun),
-        "start the program that writes to it first");
+    refuse(path_, "a pipe to which nobody writes", "a " + kind_.noun,
+           "start the program that writes to it first", ExitCode::data);
   }
 }
 
@@ -178,9 +176,9 @@ std::string read_text_file(const std::string& path, const InputKind& kind, std::
   InputFile file(path, kind);
   const auto refuse_beyond = [&](std::uint64_t size) {
     if (size <= most) return;
-    throw data_error("{}: found {} or more, expected a {} of at most {}", path,
-                     format_bytes(static_cast<double>(size)), kind.noun,
-                     format_bytes(static_cast<double>(most)));
+    const auto text = [](std::uint64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
+    refuse(path, text(size) + " or more", fmt::format("a {} of at most {}", kind.noun, text(most)),
+           "", ExitCode::data);
   };
   refuse_beyond(file.size());
   std::string text;

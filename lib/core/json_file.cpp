@@ -86,7 +86,7 @@ class Reader : public nlohmann::detail::json_sax_dom_parser<json> {
 json parse_json(std::string_view text, const std::string& place, JsonComments comments) {
   if (const auto deep = find_too_deep(text, comments)) {
     refuse(place_of(text, *deep, place),
-           fmt::format("objects and lists inside each other more than {} deep", kMostJsonLevels),
+           fmt::format("objects and lists nested more than {} levels deep", kMostJsonLevels),
            fmt::format("at most {} levels", kMostJsonLevels), "", ExitCode::data);
   }
   json document;

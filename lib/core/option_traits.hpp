@@ -129,7 +129,7 @@ struct OptionTraits<std::optional<T>> {
     try {
       return OptionTraits<T>::parse(option, place, text);
     } catch (const Error& error) {
-      throw with_hint(error, fmt::format("or {}", option.absent));
+      throw Error(error.code(), fmt::format("{}, or {}", error.what(), option.absent));
     }
   }
 };

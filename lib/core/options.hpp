@@ -4,7 +4,7 @@
 //
 //   struct AdaptiveOptions { double delta = 0.1; Bounds bounds = Bounds::skip; };
 //   void declare(OptionSet& set) {
-//     set.add("delta", delta, "perturbation of the merge weights").symbol("delta").range(0, 1);
+//     set.add("delta", delta, "Perturbation of the merge weights.").symbol("delta").range(0, 1);
 //     set.add_choice("bounds", bounds, {{"skip", Bounds::skip}, {"clamp", Bounds::clamp}}, "...");
 //   }
 //
@@ -69,7 +69,7 @@ struct OptionNeed {
 // One declared option, with its value behind type-erased accessors.
 struct Option {
   std::string name;    // snake_case
-  std::string help;    // one sentence, lower case, no full stop
+  std::string help;    // whole sentences, or a noun phrase that names the value and a full stop
   std::string group;   // heading in --help
   std::string unit;    // "samples", "batches", "" ...
   std::string symbol;  // the paper's symbol, "" if none

@@ -233,7 +233,7 @@ Error write_error(ExitCode code, const std::string& path, const std::string& wha
   if (error_number == ENXIO) {
     hint = "nobody reads from this pipe: start the program that reads it first";
   } else if (error_number == EFBIG) {
-    hint = "a limit on the size of files ends it (ulimit -f)";
+    hint = "a limit on the size of files stops the writing (ulimit -f)";
   } else if (error_number == ENOSPC || error_number == EDQUOT) {
     hint = "free some space or choose another place";
   } else if (error_number == ENOENT) {

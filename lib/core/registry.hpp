@@ -38,9 +38,9 @@ class Registry {
     }
     const auto suggestion = nearest(name, names);
     refuse(flag, fmt::format("\"{}\"", name), fmt::format("one of {}", fmt::join(names, ", ")),
-           suggestion
-               ? fmt::format("did you mean {}?", *suggestion)
-               : fmt::format("{} describes them; one of a plugin needs --plugin FILE", command));
+           suggestion ? fmt::format("did you mean {}?", *suggestion)
+                      : fmt::format("{} describes them; a name from a plugin needs --plugin FILE",
+                                    command));
   }
 
  private:

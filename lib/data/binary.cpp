@@ -174,8 +174,8 @@ BinaryFile read_header(const ByteSource& file, const std::string& path) {
   }
   result.places = PayloadLayout(header, bytes.size());
   if (result.places.end != file.size()) {
-    throw data_error("{}: cut off or grown: {} bytes, the header promises {}", path, file.size(),
-                     result.places.end);
+    throw data_error("{}: cut off or grown: found {} bytes, expected {} by its header", path,
+                     file.size(), result.places.end);
   }
   return result;
 }
@@ -210,7 +210,8 @@ DecodedBinary read_description(BinaryHeader header, const std::string& path) {
   const std::size_t classes = data.task == Task::binary ? 2 : data.label_count;
   const std::size_t expected = data.task == Task::multilabel ? 0 : classes;
   if (report.label_names.size() != expected) {
-    throw data_error("{}: {} label names, expected {}", path, report.label_names.size(), expected);
+    throw data_error("{}: found {} label names, expected {}", path, report.label_names.size(),
+                     expected);
   }
   return result;
 }
@@ -232,8 +233,9 @@ void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t 
                    const std::function<void(std::string_view)>& write) {
   // Refuses data that the form cannot hold.
   if (data.sequences.numbers > 0) {
-    throw with_hint(data_error("{}: found sequences, expected rows of one size", data.name),
-                    "a data set of sequences is generated, and no file holds it");
+    refuse(data.name, "sequences", "rows of one size",
+           "sequences are generated when they are read, and no file format holds them",
+           ExitCode::data);
   }
   HETSGD_CHECK(data.sparse.rows() == data.rows() || data.feature_count == 0);
   const Images<View>& images = data.images;

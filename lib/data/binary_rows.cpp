@@ -107,7 +107,7 @@ struct FileRows {
 void check_starts(const std::vector<std::uint64_t>& begin, std::uint64_t entries, const char* what,
                   const std::string& path) {
   if (begin.front() == 0 && begin.back() == entries && std::ranges::is_sorted(begin)) return;
-  throw data_error("{}: not a valid data set: the rows' {} do not tile the {} entries", path, what,
+  throw data_error("{}: not a valid data set: the rows' {} do not cover the {} entries", path, what,
                    entries);
 }
 

@@ -58,7 +58,7 @@ std::optional<ParsedData> CacheEntry::read(const RowChoice& choice) {
   std::error_code ignored;
   if (!std::filesystem::exists(path_, ignored)) return std::nullopt;
   if (!std::filesystem::is_regular_file(path_, ignored)) {
-    note_ = fmt::format("damaged cache rebuilt: {}: is no file", path_);
+    note_ = fmt::format("damaged cache rebuilt: {}: not a regular file", path_);
     return std::nullopt;
   }
   try {

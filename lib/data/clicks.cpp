@@ -34,9 +34,10 @@ ParsedData with_vocabulary(RawClicks&& clicks, const std::string& path,
     const Dataset& training = *options.vocabulary_of;
     if (training.fields.count() != clicks.field_count ||
         training.dense.columns != clicks.dense_columns) {
-      throw data_error("{}: {} dense columns and {} fields, the training data has {} and {}", path,
-                       clicks.dense_columns, clicks.field_count, training.dense.columns,
-                       training.fields.count());
+      throw data_error(
+          "{}: found {} dense columns and {} fields, expected {} and {} as in the training data",
+          path, clicks.dense_columns, clicks.field_count, training.dense.columns,
+          training.fields.count());
     }
     const std::span<const Index> first = training.fields.first;
     for (std::size_t f = 0; f + 1 < first.size(); ++f) {

@@ -135,8 +135,7 @@ class CriteoParser {
                                      ? "an integer of at most 15 digits, or nothing"
                                      : "8 hexadecimal digits, or nothing";
     throw LineError{
-        p, fmt::format("{}: found {}, expected {}", column_name(column), quoted_cell(p), expected),
-        ""};
+        p, fmt::format("{}: found {}, expected {}", column_name(column), quoted_cell(p), expected)};
   }
 
   RawClicks& clicks_;
@@ -168,11 +167,10 @@ RawClicks parse_criteo(std::string_view text, const std::string& path, std::opti
   const std::vector<std::size_t> first = first_rows(pieces, threads);
   const std::size_t rows = first.back();
   if (rows == 0) {
-    throw with_hint(data_error("{}: no data: the file is empty", path),
-                    "expected lines of 40 columns with tabs between them");
+    refuse(path, "an empty file", "lines of 40 columns with tabs between them", "", ExitCode::data);
   }
   if (rows > std::numeric_limits<std::uint32_t>::max()) {
-    throw data_error("{}: {} rows are more than an index can count", path, rows);
+    throw data_error("{}: found {} rows, expected less than 2^32", path, rows);
   }
   constexpr double kRowBytes = 4.0 * (kCriteoDense + kCriteoFields + 1) + 1;
   require_memory(kRowBytes * static_cast<double>(rows), path, "the data set");

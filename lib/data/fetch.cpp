@@ -110,9 +110,10 @@ void download(const std::string& address, const std::string& to,
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
-  throw with_hint(runtime_failure("cannot download {}: curl ended with {}", address,
-                                  WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)),
-                  fmt::format("try again, or {}", kByHand));
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  throw with_hint(
+      runtime_failure("cannot download {}: curl ended with exit code {}", address, code),
+      fmt::format("try again, or {}", kByHand));
 }
 
 // The file of this name in --from; empty: none.
@@ -135,9 +136,9 @@ FetchedFile bring(const Manifest& manifest, const ManifestFile& file, const Fetc
                                fmt::join(options.from, ", ")),
                     manifest.preparation);
   } else if (!file.address) {
-    throw with_hint(usage_error("{}: no address that a program can fetch; see {}", manifest.name,
-                                manifest.page),
-                    fmt::format("{}; then: hetsgd data fetch {} --from FOLDER",
+    throw with_hint(usage_error("{}: found no address that a program can download from, see {}",
+                                manifest.name, manifest.page),
+                    fmt::format("{}; then run: hetsgd data fetch {} --from FOLDER",
                                 manifest.preparation, manifest.name));
   } else {
     source = *file.address;
@@ -146,12 +147,11 @@ FetchedFile bring(const Manifest& manifest, const ManifestFile& file, const Fetc
   FetchedFile result = hash_of(to, source);
   const char* const hint = "the file is cut off, damaged or of another version";
   if (file.bytes && result.bytes != *file.bytes) {
-    throw with_hint(
-        data_error("{}: found {} bytes, expected {}", source, result.bytes, *file.bytes), hint);
+    refuse(source, fmt::format("{} bytes", result.bytes), fmt::format("{}", *file.bytes), hint,
+           ExitCode::data);
   }
   if (file.sha256 && result.sha256 != *file.sha256) {
-    throw with_hint(
-        data_error("{}: found SHA-256 {}, expected {}", source, result.sha256, *file.sha256), hint);
+    refuse(source, "SHA-256 " + result.sha256, *file.sha256, hint, ExitCode::data);
   }
   return result;
 }
@@ -173,15 +173,13 @@ void check_content(const Manifest& manifest, const std::string& folder,
   const auto check = [&](std::uint64_t found, std::optional<std::uint64_t> expected,
                          std::string_view what) {
     if (!expected || found == *expected) return;
-    throw with_hint(
-        data_error("{}: found {} {}, expected {}", manifest.name, found, what, *expected),
-        manifest.preparation);
+    refuse(manifest.name, fmt::format("{} {}", found, what), fmt::format("{}", *expected),
+           manifest.preparation, ExitCode::data);
   };
   const Dataset& train = *pair.train.data;
   if (train.task != manifest.task) {
-    throw with_hint(data_error("{}: found a {} task, expected {}", manifest.name,
-                               to_string(train.task), to_string(manifest.task)),
-                    manifest.preparation);
+    refuse(manifest.name, fmt::format("a {} task", to_string(train.task)), to_string(manifest.task),
+           manifest.preparation, ExitCode::data);
   }
   check(train.rows(), manifest.train.rows, "training rows");
   const std::uint64_t columns = train.dense.columns + train.fields.count();
@@ -215,10 +213,8 @@ void check_apart(const std::string& place, const FetchOptions& options) {
   for (const std::string& input : inputs) {
     const fs::path path = fs::weakly_canonical(input);
     if (std::ranges::mismatch(folder, path).in1 != folder.end()) continue;
-    throw with_hint(usage_error("{}: found it in {}, which --overwrite replaces, expected it "
-                                "elsewhere",
-                                input, place),
-                    "copy it to another folder first");
+    refuse(input, fmt::format("it in {}, which --overwrite replaces", place), "it elsewhere",
+           "copy it to another folder first");
   }
 }
 

@@ -201,7 +201,7 @@ void require_row_memory(const GeneratorOptions& o, std::uint64_t rows, std::uint
                         sizeof(Index) * o.labels_per_sample + 2 * sizeof(std::uint64_t);
   require_memory(of_column * columns + 2 * of_row * static_cast<double>(rows), o.name,
                  "the rows and the laws of their columns", MemoryLimit::available,
-                 "a smaller scale, or fewer rows_train, rows_test, features and labels");
+                 "use a smaller scale, or fewer rows_train, rows_test, features and labels");
 }
 
 DatasetPtr generate_with(const RowGenerator& generator, const GeneratorOptions& o, DataPart part,

@@ -169,7 +169,7 @@ RawClicks ClickGenerator::part(DataPart part, std::optional<int> threads) const 
   // labels.
   const double of_row = sizeof(float) * columns + sizeof(std::uint32_t) + 1 + sizeof(std::uint64_t);
   require_memory(of_row * static_cast<double>(options_.rows_of(part)), options_.name, "the rows",
-                 MemoryLimit::available, "a smaller scale");
+                 MemoryLimit::available, "use a smaller scale");
   RawClicks clicks(laws_.numbers.size(), laws_.fields.size());
   clicks.resize(options_.rows_of(part));
   const std::uint64_t first = part == DataPart::train ? 0 : options_.rows_train;
@@ -278,7 +278,7 @@ ClickOptions parse_click_spec(std::string_view spec) {
   }
   scale_rows(options, preset, scale);
   if (static_cast<double>(options.rows()) > kMostGeneratedRows) {
-    refuse(fmt::format("{}: scale", spec), fmt::format("{}, or {} rows", scale, options.rows()),
+    refuse(fmt::format("{}: scale", spec), fmt::format("{} ({} rows)", scale, options.rows()),
            fmt::format("at most {} rows", kMostGeneratedRows));
   }
   return options;

@@ -82,7 +82,7 @@ void require_image_memory(const ImageOptions& o, std::uint64_t rows) {
   const double of_row = pixels + sizeof(Index) + sizeof(std::uint64_t);  // label, place of labels
   require_memory(sizeof(double) * planes * side * side + of_row * static_cast<double>(rows), o.name,
                  "the images and the templates of their classes", MemoryLimit::available,
-                 "fewer rows_train, rows_test or classes, or a smaller size");
+                 "use fewer rows_train, rows_test or classes, or a smaller size");
 }
 
 }  // namespace

@@ -64,8 +64,8 @@ class VideoGenerator final : public FrameSource {
 };
 
 constexpr const char* kLessVideo =
-    "frames=drawn makes frames when a batch reads them; a smaller size, fewer clips or classes "
-    "take less";
+    "use frames=drawn, which makes frames when a batch reads them, or a smaller size, fewer clips "
+    "or fewer classes";
 
 // Checks the part of the memory that is known before lengths are drawn. Each clip has its label,
 // its places in two lists, and, if stored, its frames.

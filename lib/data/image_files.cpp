@@ -77,7 +77,7 @@ std::string_view idx_content(std::string_view bytes, std::string_view magic, std
   Wide size = 1;
   for (std::size_t word = 0; word < words; ++word) size *= idx_number(bytes, word);
   if (size != bytes.size() - header) {
-    throw data_error("{}: cut off or grown: {} bytes of {}, the header promises {}", path,
+    throw data_error("{}: cut off or grown: found {} bytes of {}, expected {} by the header", path,
                      bytes.size() - header, what,
                      size > std::numeric_limits<std::uint64_t>::max()
                          ? "more than 2^64"
@@ -136,11 +136,11 @@ ParsedData parse_idx(std::string_view images, std::string_view labels, const std
   const std::uint64_t height = idx_number(images, 1), width = idx_number(images, 2);
   if (rows == 0 || rows > std::numeric_limits<Index>::max() || std::min(height, width) == 0 ||
       std::max(height, width) > kLargestSide) {
-    throw data_error("{}: {} images of {}x{}, expected at least one, of sides from 1 to {}", path,
-                     rows, height, width, kLargestSide);
+    throw data_error("{}: found {} images of {}x{}, expected at least one, with sides from 1 to {}",
+                     path, rows, height, width, kLargestSide);
   }
   if (classes.size() != rows) {
-    throw data_error("{}: {} labels for {} images", label_path, classes.size(), rows);
+    throw data_error("{}: found {} labels, expected {}", label_path, classes.size(), rows);
   }
   DatasetBuilder data;
   data.images.channels = 1;
@@ -161,8 +161,8 @@ ParsedData parse_idx(std::string_view images, std::string_view labels, const std
 ParsedData parse_cifar(std::string_view bytes, DataFormat format, const std::string& path) {
   const CifarForm& form = form_of(format);
   if (bytes.empty() || bytes.size() % form.record() != 0) {
-    throw data_error("{}: {} bytes, expected a multiple of {}: a record of {}", path, bytes.size(),
-                     form.record(), to_string(format));
+    throw data_error("{}: found {} bytes, expected a multiple of {}, the size of a {} record", path,
+                     bytes.size(), form.record(), to_string(format));
   }
   const std::size_t rows = bytes.size() / form.record();
   DatasetBuilder data;

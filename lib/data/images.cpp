@@ -117,10 +117,9 @@ Images<Owned> images_of(const ImageShape& shape) {
 std::uint8_t byte_of(float value, float full, const std::string& path, std::uint64_t row) {
   const float byte = std::round(value / full * 255);
   if (byte >= 0 && byte <= 255) return static_cast<std::uint8_t>(byte);
-  throw with_hint(
-      data_error("{}: row {}: found a pixel of {}, expected 0 to 255, or all from 0 to 1", path,
-                 row + 1, value),
-      "scale the features to bytes before they are images");
+  refuse(fmt::format("{}: row {}", path, row + 1), fmt::format("a pixel of {}", value),
+         "0 to 255, or all from 0 to 1", "scale the features to bytes before they are images",
+         ExitCode::data);
 }
 
 }  // namespace
@@ -151,9 +150,7 @@ template void copy_images(const Batch&, std::size_t, std::size_t, double*);
 ImageShape parse_image_shape(const std::string& option, std::string_view text) {
   const std::vector<std::string_view> parts = split(text, 'x');
   if (parts.size() != 3) {
-    throw with_hint(
-        usage_error("{}: found {}, expected channels, height and width", option, quote(text)),
-        "for example 1x28x28");
+    refuse(option, quote(text), "channels, height and width such as 1x28x28");
   }
   const auto number = [&](std::string_view part) {
     return static_cast<Index>(parse_integer(option, part, 1, kLargestSide));
@@ -172,8 +169,9 @@ void set_image_statistics(Dataset& data) {
 void match_images(Dataset& data, const Dataset& training, const std::string& path) {
   const ImageShape found = data.images.shape(), expected = training.images.shape();
   if (found != expected) {
-    throw data_error("{}: images of {}x{}x{}, the training data has {}x{}x{}", path, found.channels,
-                     found.height, found.width, expected.channels, expected.height, expected.width);
+    throw data_error("{}: found images of {}x{}x{}, expected {}x{}x{} as in the training data",
+                     path, found.channels, found.height, found.width, expected.channels,
+                     expected.height, expected.width);
   }
   Images<Owned> images = images_of(found);
   images.mean.assign(training.images.mean.begin(), training.images.mean.end());
@@ -182,18 +180,16 @@ void match_images(Dataset& data, const Dataset& training, const std::string& pat
 }
 
 void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string& path) {
-  if (data.images.size() > 0) {
-    throw with_hint(usage_error("--image: {} has images already, of {}x{}x{}", path,
-                                data.images.channels, data.images.height, data.images.width),
-                    "--image is for sparse rows");
-  }
-  if (data.sparse.rows() == 0) {
-    throw usage_error("--image: {} has no sparse rows that could be images", path);
+  if (data.images.size() > 0 || data.sparse.rows() == 0) {
+    refuse("--image",
+           fmt::format("{} without sparse rows{}", path,
+                       data.images.size() > 0 ? ", with images already" : ""),
+           "sparse rows, which become images");
   }
   const std::size_t size = shape.size();
   const std::span<const float> values = data.sparse.value;
   require_memory(static_cast<double>(data.rows()) * static_cast<double>(size), path,
-                 "the rows as images", MemoryLimit::available, "a smaller --image takes less");
+                 "the rows as images", MemoryLimit::available, "use a smaller --image");
   const bool shares = values.empty() || *std::ranges::max_element(values) <= 1;
   Images<Owned> images = images_of(shape);
   images.pixel.resize(data.rows() * size);
@@ -201,7 +197,7 @@ void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string
     const std::span<const Index> features = data.features(row);
     if (!features.empty() && features.back() >= size) {
       throw data_error(
-          "{}: row {}: feature {} (counted from 0), expected below {}: the pixels of "
+          "{}: row {}: found feature {} (counted from 0), expected less than {}, the pixels of "
           "{}x{}x{}",
           path, row + 1, features.back(), size, shape.channels, shape.height, shape.width);
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 namespace hetsgd {
 
@@ -20,8 +21,8 @@ Number number_of(const std::string& name) {
   Number number = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
   if (error != std::errc{} || end != name.data() + name.size()) {
-    throw with_hint(data_error("label name '{}' is not an integer", name),
-                    "take the names from the training data's report");
+    refuse("label name", quote(name), "an integer",
+           "take the names from the training data's report", ExitCode::data);
   }
   return number;
 }
@@ -73,12 +74,11 @@ void check_one_label_per_row(const DatasetBuilder& data, bool none_allowed, cons
     const std::size_t count = data.labels(row).size();
     if (count == 1 || (count == 0 && none_allowed)) continue;
     if (count == 0) {
-      throw with_hint(
-          data_error("{}: expected a label: every row of binary data has one", place(row)),
-          "remove the row; a missing label is not the negative class");
+      refuse(place(row), "no label", "one in every row of binary data",
+             "remove the row; a missing label is not the negative class", ExitCode::data);
     }
-    throw with_hint(data_error("{}: expected one label, found {}", place(row), count),
-                    "the training data has one label per row");
+    refuse(place(row), fmt::format("{} labels", count), "one per row, as in the training data", "",
+           ExitCode::data);
   }
 }
 
@@ -87,9 +87,8 @@ void encode_multilabel(DatasetBuilder& data, const RowPlace& place) {
   for (std::uint64_t row = 0; row < data.rows(); ++row) {
     for (const Index label : data.labels(row)) {
       if (number_of(label) < 0) {
-        throw with_hint(
-            data_error("{}: negative label {} in multi-label data", place(row), number_of(label)),
-            "labels count from 0");
+        refuse(place(row), fmt::format("label {}", number_of(label)),
+               "labels from 0 in multi-label data", "", ExitCode::data);
       }
       largest = std::max<std::int64_t>(largest, number_of(label));
     }
@@ -185,10 +184,10 @@ void match_binary_names(const Dataset& data, const LoadReport& report,
       (!has_negative || found[0] == wanted[0])) {
     return;
   }
-  throw with_hint(data_error("{}: labels '{}' and '{}', but the training data has '{}' and '{}'",
-                             report.path, found[0], found[1], wanted.empty() ? "" : wanted.front(),
-                             wanted.empty() ? "" : wanted.back()),
-                  "write both files with the same pair of labels");
+  refuse(report.path, fmt::format("the labels '{}' and '{}'", found[0], found[1]),
+         fmt::format("'{}' and '{}' as in the training data", wanted.empty() ? "" : wanted.front(),
+                     wanted.empty() ? "" : wanted.back()),
+         "write both files with the same pair of labels", ExitCode::data);
 }
 
 // Click data belong to training data with the same vocabulary.
@@ -198,15 +197,15 @@ void match_fields(const Dataset& data, const LoadReport& report, const LoadOptio
   const bool is_test = trained_on_clicks || options.task;
   if (!is_test || (!clicks && !trained_on_clicks)) return;
   if (clicks != trained_on_clicks) {
-    throw data_error("{}: found {}, the training data has {}", report.path,
+    throw data_error("{}: found {}, expected {} as in the training data", report.path,
                      clicks ? "click data" : "sparse features",
                      clicks ? "sparse features" : "click data");
   }
   const CategoricalFields<View>& trained = options.vocabulary_of->fields;
   if (!std::ranges::equal(data.fields.first, trained.first) ||
       !std::ranges::equal(data.fields.value, trained.value)) {
-    throw with_hint(data_error("{}: its vocabulary is not that of the training data", report.path),
-                    "convert both files of one text with the same --vocabulary, or name the texts");
+    refuse(report.path, "another vocabulary", "that of the training data",
+           "convert both files with the same --vocabulary, or use the text files", ExitCode::data);
   }
 }
 
@@ -223,10 +222,8 @@ void encode_labels(DatasetBuilder& data, std::vector<std::string>& names, std::o
   const std::vector<Number> numbers = distinct_numbers(data.targets.index);
   names = binary_names(numbers);
   if (task == Task::binary && names.empty()) {
-    throw with_hint(
-        data_error("{}: expected the labels -1 and 1, or 0 and 1, found {} different ones",
-                   place(0), numbers.size()),
-        "the training data is binary");
+    refuse(place(0), fmt::format("{} different labels", numbers.size()), "-1 and 1, or 0 and 1",
+           "the training data is binary", ExitCode::data);
   }
   if (task == Task::multiclass || names.empty()) {
     // If the file has no label at all, nothing says that a row has only one.
@@ -275,13 +272,11 @@ void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& optio
     data.label_count = std::max(data.label_count, options.minimum_labels);
   if (data.feature_count == 0 && data.fields.count() == 0 && data.images.size() == 0 &&
       data.sequences.numbers == 0) {
-    throw with_hint(data_error("{}: no row has a feature", report.path),
-                    "expected lines such as '1 3:0.5 7:1'");
+    refuse(report.path, "no row with a feature", "lines such as '1 3:0.5 7:1'", "", ExitCode::data);
   }
   if (data.label_count == 0) {
-    throw with_hint(
-        data_error("{}: no row has a label", report.path),
-        "expected lines such as '1 3:0.5 7:1'; a line that begins with a space has no label");
+    refuse(report.path, "no row with a label", "lines such as '1 3:0.5 7:1'",
+           "a line that begins with a space has no label", ExitCode::data);
   }
 }
 

@@ -83,8 +83,9 @@ std::string quoted_token(const char* p) {
 
 void LineParser::fail_feature(const char* token, const char* after_index) const {
   if (*token == '-') {
-    throw LineError{token, fmt::format("negative feature index in {}", quoted_token(token)),
-                    fmt::format("feature indices count from {}", rules_.xc ? "0" : "0 or 1")};
+    throw LineError{token,
+                    fmt::format("found a negative feature index in {}, expected indices from {}",
+                                quoted_token(token), rules_.xc ? "0" : "0 or 1")};
   }
   if (after_index == token) {
     throw LineError{
@@ -107,24 +108,19 @@ void LineParser::fail_value(const char* token, const ParsedNumber& number) const
       throw LineError{value, fmt::format("feature value {} is not finite", quoted_token(value)),
                       "remove the entry or replace its value"};
     case NumberStatus::out_of_range:
-      throw LineError{value,
-                      fmt::format("feature value {} is outside the range of a 32-bit float",
-                                  quoted_token(value)),
-                      ""};
+      throw LineError{value, fmt::format("feature value {} is outside the range of a 32-bit float",
+                                         quoted_token(value))};
     default:
       throw LineError{
-          value, fmt::format("expected a number after 'index:', found {}", quoted_token(value)),
-          ""};
+          value, fmt::format("expected a number after 'index:', found {}", quoted_token(value))};
   }
 }
 
 void LineParser::fail_feature_range(const char* token, std::uint64_t index) const {
   const std::string_view digits = digits_at(token);
   if (!rules_.xc) {
-    throw LineError{token,
-                    fmt::format("feature index {} is too large: the largest possible is {}", digits,
-                                rules_.features - 1),
-                    ""};
+    throw LineError{token, fmt::format("feature index {} is too large: the largest possible is {}",
+                                       digits, rules_.features - 1)};
   }
   throw LineError{
       token,
@@ -161,14 +157,12 @@ void LineParser::fail_label(const char* token, const char* after, std::uint64_t 
                     "real-valued targets (regression) are not supported"};
   }
   if (!rules_.xc) {
-    throw LineError{token,
-                    fmt::format("label {} is too large: the largest possible is {}",
-                                digits_at(digits), rules_.labels - 1),
-                    ""};
+    throw LineError{token, fmt::format("label {} is too large: the largest possible is {}",
+                                       digits_at(digits), rules_.labels - 1)};
   }
   if (*token == '-') {
-    throw LineError{token, fmt::format("negative label in {}", quoted_token(token)),
-                    "labels count from 0"};
+    throw LineError{token, fmt::format("found a negative label in {}, expected labels from 0",
+                                       quoted_token(token))};
   }
   throw LineError{token,
                   fmt::format("label {} is out of range: the header promises {} labels (0 to {})",

@@ -37,7 +37,7 @@ struct RowSink {
 struct LineError {
   const char* at;
   std::string message;
-  std::string hint;
+  std::string hint = "";
 };
 
 // A text for a message: in quotes, at most 40 characters, unprintable bytes escaped.

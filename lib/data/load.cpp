@@ -61,9 +61,9 @@ class SourceFiles {
     if (!images) return parse_as_text(bytes, options);
     if (*images != DataFormat::idx) return parse_cifar(bytes, *images, path_);
     if (!labels_) {
-      throw with_hint(
-          data_error("{}: there is no file with the labels of these images", path_),
-          "keep the names of a pair, such as train-images-idx3-ubyte and train-labels-idx1-ubyte");
+      refuse(path_, "images without a file of labels beside them", "a pair of files",
+             "keep the names of a pair: train-images-idx3-ubyte and train-labels-idx1-ubyte",
+             ExitCode::data);
     }
     std::string label_text;
     return parse_idx(bytes, plain_bytes(*labels_, labels_path_, options, label_text), path_);
@@ -77,9 +77,9 @@ class SourceFiles {
       const auto cifar = sized_as_cifar(bytes);
       if (!cifar || options.format != DataFormat::detect) throw;
       const std::string_view name = to_string(*cifar);
-      throw with_hint(error, fmt::format("the file is no text and has the size of {} records: "
-                                         "--format {} says which label is out of range",
-                                         name, name));
+      throw with_hint(error, fmt::format("the file has the size of {0} records; if it holds some, "
+                                         "--format {0} names the label that is out of range",
+                                         name));
     }
   }
 
@@ -162,10 +162,10 @@ void check_header_counts(const ParsedData& parsed, const std::string& path,
   if (parsed.report.format != DataFormat::xc) return;
   const auto check = [&](Index count, Index trained, const char* what) {
     if (trained == 0 || count <= trained) return;
-    throw with_hint(
-        data_error("{}: the header promises {} {}, the training data has {}", path, count, what,
-                   trained),
-        "a training and a test file in this format belong together and have equal headers");
+    refuse(path, fmt::format("{} {} in the header", count, what),
+           fmt::format("at most {}, as in the training data", trained),
+           "a training and a test file in this format belong together and have equal headers",
+           ExitCode::data);
   };
   check(parsed.data.feature_count, options.minimum_features, "features");
   check(parsed.data.label_count, options.minimum_labels, "labels");
@@ -225,10 +225,10 @@ LoadedPair load_pair(const std::string& train_path, const std::string& test_path
   pair.test = load_dataset(test_path, options_for_test(options, pair.train));
   const Dataset& test = *pair.test.data;
   if (test.images.size() > 0 && pair.train.data->images.size() == 0) {
-    throw data_error("{}: images, the training data has none", test_path);
+    throw data_error("{}: found images, expected none as in the training data", test_path);
   }
   if (test.sequences.numbers != pair.train.data->sequences.numbers) {
-    throw data_error("{}: found frames of {} numbers, expected {}, as the training data have",
+    throw data_error("{}: found frames of {} elements, expected {} as in the training data",
                      test_path, test.sequences.numbers, pair.train.data->sequences.numbers);
   }
   if (test.feature_count > pair.train.data->feature_count ||

@@ -125,7 +125,7 @@ std::string fetched_file(const Manifest& manifest, DataPart part) {
   std::error_code ignored;
   if (fs::exists(path, ignored)) return path;
   throw with_hint(data_error("{}: the data set is not here: found no {}", manifest.name, path),
-                  fmt::format("hetsgd data fetch {}", manifest.name));
+                  fmt::format("run: hetsgd data fetch {}", manifest.name));
 }
 
 }  // namespace hetsgd

@@ -41,9 +41,8 @@ Sampler::Sampler(DatasetPtr data, const Options& options)
   HETSGD_CHECK_LT(0U, options_.batch);
   if (options_.partition != Partition::shared &&
       rows_ < static_cast<std::uint64_t>(options_.workers)) {
-    throw with_hint(
-        usage_error("{} workers share {} rows: some would have none", options_.workers, rows_),
-        "use fewer workers or the shared partition");
+    refuse("--partition", fmt::format("{} rows for {} workers", rows_, options_.workers),
+           "at least one row per worker", "use fewer workers, or --partition shared");
   }
   if (options_.partition == Partition::label_sorted) slices_ = rows_by_first_label(*data_);
   if (options_.partition == Partition::dirichlet) {

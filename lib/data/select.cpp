@@ -150,9 +150,8 @@ std::uint64_t held_out_count(std::uint64_t rows, double share, std::string_view 
   const auto count = static_cast<std::uint64_t>(std::llround(share * static_cast<double>(rows)));
   if (count > 0 && count < rows) return count;
   throw usage_error(
-      "{}: {} of {} rows would hold out {}, expected at least one row "
-      "and not all",
-      option, share, rows, count);
+      "{}: found {}, which holds out {} of {} rows, expected at least one and not all", option,
+      share, count, rows);
 }
 
 LoadedData part_of(const LoadedData& all, std::span<const Index> rows) {
@@ -211,9 +210,8 @@ std::optional<double> tail_share(std::string_view test) {
   };
   const double share = number(above) / number(below);
   if (share > 0 && share < 1) return share;
-  throw with_hint(
-      usage_error("--test {}: found \"{}\", expected a share above 0 and below 1", test, text),
-      "for example --test tail:1/7");
+  refuse(fmt::format("--test {}", test), fmt::format("\"{}\"", text),
+         "a share above 0 and below 1 such as tail:1/7");
 }
 
 RowSplit split_rows(std::uint64_t rows, double share) {

@@ -29,7 +29,7 @@ constexpr double kLittle = 64 << 20;
 
 InputKind data_file() {
   return {.noun = "data file",
-          .missing = "check the path; generated data is 'generate:tiny'",
+          .missing = "check the path; generated data has a name such as generate:tiny",
           .directory = "name one of the files in it"};
 }
 

@@ -64,7 +64,7 @@ bool check_begin(std::span<const std::uint64_t> begin, std::uint64_t entries, co
       std::is_sorted(begin.begin(), begin.end())) {
     return true;
   }
-  findings.push_back(fmt::format("the rows' {} do not tile the {} entries", what, entries));
+  findings.push_back(fmt::format("the rows' {} do not cover the {} entries", what, entries));
   return false;
 }
 
@@ -74,8 +74,8 @@ void check_indices(std::span<const std::uint64_t> begin, std::span<const Index> 
   for (std::uint64_t row = 0; row + 1 < begin.size(); ++row) {
     for (std::uint64_t k = begin[row]; k < begin[row + 1]; ++k) {
       if (k > begin[row] && indices[k] <= indices[k - 1] && order.empty()) {
-        order = fmt::format("row {}: {} index {} after {}: must ascend without repetition", row + 1,
-                            what, indices[k], indices[k - 1]);
+        order = fmt::format("row {}: found {} index {} after {}, expected ascending indices",
+                            row + 1, what, indices[k], indices[k - 1]);
       }
       if (indices[k] >= columns && range.empty()) {
         range = fmt::format("row {}: {} index {} is out of range: there are {} columns", row + 1,
@@ -91,7 +91,7 @@ void check_finite(std::span<const float> values, std::vector<std::string>& findi
   const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
   if (bad == values.end()) return;
   findings.push_back(
-      fmt::format("entry {}: the feature value {} is not finite", bad - values.begin() + 1, *bad));
+      fmt::format("entry {}: the value {} is not finite", bad - values.begin() + 1, *bad));
 }
 
 void check_sparse(const Dataset& data, std::vector<std::string>& findings) {
@@ -99,11 +99,11 @@ void check_sparse(const Dataset& data, std::vector<std::string>& findings) {
   if (data.feature_count == 0 && sparse.index.empty()) return;  // the data lack this group
   const bool begin = check_begin(sparse.begin, sparse.index.size(), "features", findings);
   if (sparse.value.size() != sparse.index.size()) {
-    findings.push_back(fmt::format("{} feature values for {} feature indices", sparse.value.size(),
-                                   sparse.index.size()));
+    findings.push_back(fmt::format("found {} feature values for {} feature indices",
+                                   sparse.value.size(), sparse.index.size()));
   }
   if (sparse.begin.size() != data.targets.begin.size()) {
-    findings.push_back(fmt::format("{} rows of features, {} rows of labels",
+    findings.push_back(fmt::format("found {} rows of features and {} rows of labels",
                                    static_cast<std::int64_t>(sparse.begin.size()) - 1,
                                    static_cast<std::int64_t>(data.targets.begin.size()) - 1));
   }
@@ -115,7 +115,7 @@ void check_statistics(const Images<View>& images, std::vector<std::string>& find
   const std::span<const float> mean = images.mean, deviation = images.deviation;
   const std::size_t channels = images.size() > 0 ? images.channels : 0;
   if (mean.size() != channels || deviation.size() != channels) {
-    findings.push_back(fmt::format("{} means and {} deviations of channels, expected {}",
+    findings.push_back(fmt::format("found {} means and {} deviations of channels, expected {}",
                                    mean.size(), deviation.size(), channels));
   }
   check_finite(mean, findings);
@@ -130,7 +130,7 @@ void check_sequences(const Dataset& data, std::vector<std::string>& findings) {
   const Sequences<View>& sequences = data.sequences;
   if (sequences.numbers == 0 && sequences.value.empty()) return;  // the data lack this group
   if (sequences.begin.size() != data.targets.begin.size()) {
-    findings.push_back(fmt::format("{} rows of frames, {} rows of labels",
+    findings.push_back(fmt::format("found {} rows of frames and {} rows of labels",
                                    static_cast<std::int64_t>(sequences.begin.size()) - 1,
                                    static_cast<std::int64_t>(data.targets.begin.size()) - 1));
   }
@@ -138,7 +138,7 @@ void check_sequences(const Dataset& data, std::vector<std::string>& findings) {
       data.drawn ? sequences.frames()
                  : sequences.value.size() / std::max<std::uint64_t>(sequences.numbers, 1);
   if (!data.drawn && sequences.value.size() != frames * sequences.numbers) {
-    findings.push_back(fmt::format("{} numbers of frames, expected a multiple of {}",
+    findings.push_back(fmt::format("found {} elements of frames, expected a multiple of {}",
                                    sequences.value.size(), sequences.numbers));
   }
   if (check_begin(sequences.begin, frames, "frames", findings) &&
@@ -154,7 +154,7 @@ void check_dense(const Dataset& data, std::vector<std::string>& findings) {
     const std::size_t expected = (std::max<std::size_t>(data.targets.begin.size(), 1) - 1) * width;
     if (found == expected) return true;
     findings.push_back(
-        fmt::format("{} {}, expected {}: {} in each row", found, what, expected, width));
+        fmt::format("found {} {}, expected {} ({} in each row)", found, what, expected, width));
     return false;
   };
   check_size(data.dense.value.size(), data.dense.columns, "dense values");
@@ -164,14 +164,14 @@ void check_dense(const Dataset& data, std::vector<std::string>& findings) {
   const auto& [first, category, value] = data.fields;
   if (!std::ranges::is_sorted(first)) findings.emplace_back("the fields' categories do not ascend");
   if (!value.empty() && (first.empty() || value.size() != first.back())) {
-    findings.push_back(fmt::format("a vocabulary of {} values, expected {}", value.size(),
+    findings.push_back(fmt::format("found a vocabulary of {} values, expected {}", value.size(),
                                    first.empty() ? 0 : first.back()));
   }
   if (!check_size(category.size(), data.fields.count(), "categories")) return;
   for (std::size_t i = 0; i < category.size(); ++i) {
     const std::size_t field = i % data.fields.count();
     if (category[i] >= first[field] && category[i] < first[field + 1]) continue;
-    findings.push_back(fmt::format("row {}: category {} of field {}, expected {} to below {}",
+    findings.push_back(fmt::format("row {}: found category {} of field {}, expected {} to below {}",
                                    i / data.fields.count() + 1, category[i], field + 1,
                                    first[field], first[field + 1]));
     return;
@@ -232,7 +232,7 @@ std::vector<std::string> verify(const Dataset& data) {
       check_begin(data.targets.begin, data.targets.index.size(), "labels", findings);
   if (data.targets.begin.size() < 2) findings.emplace_back("there is no row");
   if (data.targets.begin.size() > std::size_t{1} << 32)
-    findings.emplace_back("too many rows for an index");
+    findings.emplace_back("there are 2^32 rows or more");
   if (data.feature_count == 0 && data.dense.columns == 0 && data.fields.count() == 0 &&
       data.images.size() == 0 && data.sequences.numbers == 0) {
     findings.emplace_back("there is no feature column");

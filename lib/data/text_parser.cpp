@@ -110,20 +110,16 @@ std::optional<Header> parse_header(std::string_view line, std::uint64_t number) 
 }
 
 void check_header(const Header& header, const std::string& path, const LoadOptions& options) {
-  const auto fail = [&](std::size_t k, const std::string& text, const char* hint) {
-    throw with_hint(data_error("{}:{}:{}: {}", path, header.line, header.column[k], text), hint);
-  };
   const auto check = [&](std::size_t k, std::uint64_t count, std::uint64_t limit,
                          std::uint64_t trained, const char* what) {
-    if (count == 0) fail(k, fmt::format("the header promises 0 {}", what), "expected at least 1");
-    if (count > limit) {
-      fail(k, fmt::format("the header promises {} {}", count, what),
-           "more than an index can count");
-    }
+    const std::string place = fmt::format("{}:{}:{}", path, header.line, header.column[k]);
+    const std::string found = fmt::format("{} {} in the header", count, what);
+    if (count == 0) refuse(place, found, "at least 1", "", ExitCode::data);
+    if (count > limit) refuse(place, found, fmt::format("at most {}", limit), "", ExitCode::data);
     if (trained != 0 && count > trained) {
-      fail(k,
-           fmt::format("the header promises {} {}, the training data has {}", count, what, trained),
-           "a training and a test file in this format belong together and have equal headers");
+      refuse(place, found, fmt::format("at most {}, as in the training data", trained),
+             "a training and a test file in this format belong together and have equal headers",
+             ExitCode::data);
     }
   };
   check(0, header.rows, std::numeric_limits<Index>::max(), 0, "rows");
@@ -138,8 +134,8 @@ Body find_body(std::string_view text, const std::string& path, const LoadOptions
   std::string_view line;
   while (true) {
     if (text.empty()) {
-      throw with_hint(data_error("{}: no data: the file is empty or holds only comments", path),
-                      "expected lines such as '1 3:0.5 7:1'");
+      refuse(path, "an empty file, or comments only", "lines such as '1 3:0.5 7:1'", "",
+             ExitCode::data);
     }
     line = first_line(text);
     const bool blank = line.find_first_not_of(" \t\r") == std::string_view::npos;
@@ -158,9 +154,9 @@ Body find_body(std::string_view text, const std::string& path, const LoadOptions
     body.text.remove_prefix(std::min(text.size(), line.size() + 1));
     ++body.line;
   } else if (options.format == DataFormat::xc) {
-    throw with_hint(data_error("{}:{}:1: expected the header 'points features labels', found {}",
-                               path, body.line, quoted(line)),
-                    "libSVM text has no header: --format libsvm");
+    refuse(fmt::format("{}:{}:1", path, body.line), quoted(line),
+           "the header 'points features labels'", "libSVM text has no header: --format libsvm",
+           ExitCode::data);
   }
   return body;
 }
@@ -262,10 +258,10 @@ void check_row_count(DatasetBuilder& data, const Body& body, const std::string& 
   data.sparse.begin.resize(rows + 1);
   data.targets.begin.resize(rows + 1);
   if (rows == header.rows) return;
-  throw with_hint(
-      data_error("{}:{}:{}: the header promises {} rows, the file has {}", path, header.line,
-                 header.column[0], header.rows, rows),
-      rows < header.rows ? "the file may be cut off" : "correct the header's first number");
+  refuse(fmt::format("{}:{}:{}", path, header.line, header.column[0]), fmt::format("{} rows", rows),
+         fmt::format("{} by the header", header.rows),
+         rows < header.rows ? "the file may be cut off" : "correct the header's first number",
+         ExitCode::data);
 }
 
 // Shifts indices to base 0, sets the number of features, and returns the base that is used.
@@ -322,7 +318,7 @@ ParsedData parse_text_alone(std::string_view bytes, const std::string& path,
   close_gaps(chunks, data);
   check_row_count(data, body, path);
   if (data.rows() > std::numeric_limits<Index>::max()) {
-    throw data_error("{}: {} rows are more than an index can count", path, data.rows());
+    throw data_error("{}: found {} rows, expected less than 2^32", path, data.rows());
   }
   report.format = rules.xc ? DataFormat::xc : DataFormat::libsvm;
   report.index_base =

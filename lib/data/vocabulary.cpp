@@ -48,10 +48,9 @@ void append_field(CategoricalFields<Owned>& fields, std::uint64_t categories,
                   const std::string& path) {
   const std::uint64_t end = fields.first.back() + categories;
   if (end > std::numeric_limits<Index>::max()) {
-    throw with_hint(data_error("{}: the tables of the first {} fields would have {} rows, expected "
-                               "less than 2^32",
-                               path, fields.first.size(), end),
-                    "raise --min-frequency, or use --hash-size");
+    refuse(path,
+           fmt::format("{} rows in the tables of the first {} fields", end, fields.first.size()),
+           "less than 2^32", "raise --min-frequency, or use --hash-size", ExitCode::data);
   }
   fields.first.push_back(static_cast<Index>(end));
 }
@@ -93,10 +92,12 @@ Index hashed_category(std::uint32_t field, std::uint32_t value, std::uint64_t ha
 
 void declare_vocabulary(OptionSet& set, VocabularyRules& rules) {
   set.add("min_frequency", rules.min_frequency,
-          "click data: values that occur less often in the training part share one category")
+          "Fewest occurrences in the training rows that give a value of click data its own "
+          "category. Rarer values of a field share one. It has no effect with --hash-size.")
       .range(1, 4294967295.0);
   set.add("hash_size", rules.hash_size,
-          "click data: categories of each field, to which values are hashed; auto: a vocabulary")
+          "Categories of each field of click data, to which its values are hashed. auto gives "
+          "values their own categories instead, as --min-frequency says.")
       .range(1, 4294967293.0)
       .or_zero();
 }

@@ -61,7 +61,7 @@ void require_sparse(const Dataset& data, const std::string& path, const char* fo
   const bool sequences = data.sequences.numbers > 0, images = data.images.size() > 0;
   if (!sequences && !images && data.fields.count() == 0) return;
   throw with_hint(
-      usage_error("{}: {} cannot be written as {} text, which has sparse features", path,
+      usage_error("{}: {} cannot be written as {} text, which holds sparse features only", path,
                   sequences ? "sequences"
                   : images  ? "images"
                             : "click data",
@@ -117,12 +117,11 @@ void write_criteo(const std::string& path, const ClickGenerator& clicks, DataPar
   constexpr std::uint64_t kWaveRows = std::uint64_t{1} << 18, kPieceRows = std::uint64_t{1} << 13;
   if (clicks.laws().fields.size() != kCriteoFields ||
       clicks.laws().numbers.size() != kCriteoDense) {
-    throw with_hint(
-        usage_error("{}: {} has {} dense columns and {} fields, Criteo's text has {} and "
-                    "{}",
-                    path, clicks.options().preset, clicks.laws().numbers.size(),
-                    clicks.laws().fields.size(), kCriteoDense, kCriteoFields),
-        "use it as generate:" + clicks.options().preset);
+    refuse(path,
+           fmt::format("{} dense columns and {} fields of {}", clicks.laws().numbers.size(),
+                       clicks.laws().fields.size(), clicks.options().preset),
+           fmt::format("{} and {}, as Criteo's text has", kCriteoDense, kCriteoFields),
+           "use it without a file, as generate:" + clicks.options().preset);
   }
   OutputFile file(path);
   const std::uint64_t rows = clicks.options().rows_of(part);

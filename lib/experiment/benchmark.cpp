@@ -66,12 +66,12 @@ std::string why_no_method(const json& method, const std::string& place) {
   const json& settings = method.contains("settings") ? method["settings"] : json::object();
   for (const auto& [key, value] : method.items()) {
     if (key != "name" && key != "about" && key != "settings") {
-      return fmt::format("{}.{}: every method is tuned by the one protocol", place, key);
+      return fmt::format("{}.{}: the benchmark tunes all methods by one protocol", place, key);
     }
   }
   for (const auto& [key, value] : settings.items()) {
     if (fixed_options().contains(key)) {
-      return fmt::format("{}.settings.{}: fixed by the benchmark, no option of a method", place,
+      return fmt::format("{}.settings.{}: the benchmark fixes this option for all methods", place,
                          key);
     }
   }
@@ -134,7 +134,7 @@ class BenchmarkReader {
         problem.best_time_s = std::min(problem.best_time_s, score.median_s[p]);
       }
       if (problem.data.size() > 1) {
-        note(fmt::format("{}: runs learnt from different data, {}", problem.name,
+        note(fmt::format("{}: runs have different training data, {}", problem.name,
                          fmt::join(problem.data, ", ")));
       }
     }
@@ -151,7 +151,7 @@ class BenchmarkReader {
  private:
   void add_method(const std::string& name, const std::string& sweep, const Files& files) {
     if (!names_.insert(name).second) {
-      return note(fmt::format("{} of the sweep {} is left out: the name is taken", name, sweep));
+      return note(fmt::format("{} of the sweep {} is left out: its name is taken", name, sweep));
     }
     BenchmarkMethod method{.name = name, .algorithm = "", .sweep = sweep};
     MethodTimes times{name, std::vector<std::vector<double>>(benchmark_.problems.size())};
@@ -247,7 +247,7 @@ std::string problem_line(const BenchmarkProblem& problem, const std::vector<Benc
   }
   return fmt::format(
       "{}, {}: {}", problem.name, problem.target.text(),
-      best.empty() ? "nobody reached it"
+      best.empty() ? "no method reached it"
                    : fmt::format("best {:.4g} s, {}", problem.best_time_s, fmt::join(best, ", ")));
 }
 

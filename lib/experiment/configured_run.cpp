@@ -96,7 +96,7 @@ nlohmann::json load_config(const std::string& path) {
     if (document["config"].is_object()) return config_of_result(document, path);
     document = document["config"];
   }
-  if (!document.is_object()) throw usage_error("{}: expected a JSON object of options", path);
+  if (!document.is_object()) refuse(path, "no object", "a JSON object of options");
   return document;
 }
 

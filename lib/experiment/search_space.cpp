@@ -38,7 +38,8 @@ SearchAxis range_axis(const JsonFields& table) {
                      axis.distribution == Distribution::int_log_uniform;
   const bool logarithmic = axis.distribution == Distribution::log_uniform ||
                            axis.distribution == Distribution::int_log_uniform;
-  if (logarithmic && axis.min <= 0) table.refuse("min", "a number above 0, whose logarithm counts");
+  if (logarithmic && axis.min <= 0)
+    table.refuse("min", "a number above 0 for a logarithmic distribution");
   for (const char* const key : {"min", "max"}) {
     if (whole && table.number(key) != std::floor(table.number(key))) {
       table.refuse(key, "a whole number");
@@ -89,7 +90,7 @@ SearchAxis zip_axis(const JsonFields& table) {
     axis.names.push_back(name);
     for (std::size_t i = 0; i < length; ++i) axis.rows[i].push_back(values[i]);
   }
-  if (axis.names.empty()) refuse(table.place(), "no list", "some");
+  if (axis.names.empty()) refuse(table.place(), "no list", "at least one");
   return axis;
 }
 
@@ -98,7 +99,7 @@ void check_names(const SearchSpace& space) {
   for (const SearchAxis& axis : space.axes) {
     for (const std::string& name : axis.names) {
       const auto [other, fresh] = seen.try_emplace(name, axis.place);
-      if (!fresh) throw usage_error("{}: {} stands at {} already", axis.place, name, other->second);
+      if (!fresh) refuse(axis.place, name + ", which stands at " + other->second, "it once");
     }
   }
 }
@@ -193,9 +194,11 @@ SearchSpace read_search_space(const JsonFields& table) {
   space.points = search.count("points", 1, 0);
   space.seed = search.count("seed", 0, 1);
   const bool grid = space.method == SearchMethod::grid;
-  if (!grid && space.points == 0) search.refuse("points", "how many points to draw");
-  if (grid && space.points > 0) search.refuse("points", "no number: a grid has all of its points");
-  if (!grid && space.axes.empty()) refuse(search.place(), "no parameters to search", "some");
+  if (!grid && space.points == 0) search.refuse("points", "the number of points to draw");
+  if (grid && space.points > 0)
+    search.refuse("points", "none, because a grid has all of its points");
+  if (!grid && space.axes.empty())
+    refuse(search.place(), "no parameters to search", "at least one");
   for (const SearchAxis& axis : space.axes) {
     if (!grid || axis.distribution == Distribution::list) continue;
     refuse(axis.place, "a range", "values, which a grid needs",

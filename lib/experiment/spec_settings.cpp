@@ -20,10 +20,10 @@ std::string instead_of(const Option& option) {
   static const std::map<std::string, std::string> kInstead = {
       {"seed", "seeds = \"1:10\" lists the seeds"},
       {"output", "hetsgd sweep -o FOLDER says where results go"},
-      {"overwrite", "what is done is skipped"},
-      {"resume", "what is done is skipped"},
-      {"require_target", "a missed target is a result like any other"},
-      {"log_dir", "what a failed run says stands beside its result"}};
+      {"overwrite", "a sweep skips the runs that are done"},
+      {"resume", "a sweep skips the runs that are done"},
+      {"require_target", "a run that misses its target is a result like any other"},
+      {"log_dir", "the log of a failed run stands beside its result"}};
   const auto found = kInstead.find(option.name);
   if (found != kInstead.end()) return found->second;
   const bool writes = option.files.role == FileRole::written;

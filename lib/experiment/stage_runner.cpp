@@ -229,10 +229,10 @@ class StageRunner {
   std::string reason_of(const PlannedRun& run, int exit_code, const std::string& status) const {
     std::string said = last_error(sweep_.folder_.log_file(run));
     if (!said.empty()) return said;
-    if (exit_code == static_cast<int>(ExitCode::time_limit)) return "--time-limit has ended it";
+    if (exit_code == static_cast<int>(ExitCode::time_limit)) return "ended by --time-limit";
     if (exit_code > 128) return fmt::format("ended by signal {}", exit_code - 128);
-    if (exit_code == 0) return fmt::format("its status is {}", status);
-    return fmt::format("exit code {}, and it could not say why (is the disk full?)", exit_code);
+    if (exit_code == 0) return fmt::format("ended with status {}", status);
+    return fmt::format("exit code {} without a message (is the disk full?)", exit_code);
   }
 
   void end(const EndedWorker& ended) {

@@ -14,6 +14,7 @@
 #include "experiment/run_identity.hpp"
 #include "experiment/spec_settings.hpp"
 #include "result/output.hpp"
+#include "result/result.hpp"
 #include "result/time_to_accuracy.hpp"
 #include "result/validate.hpp"
 
@@ -213,7 +214,7 @@ bool Sweep::is_done_by_result(const PlannedRun& run, const std::string& file, bo
     record(run, result);
     return true;
   } catch (const Error& error) {  // the file is broken, or no result
-    warn("{}; the run is run again", error.what());
+    warn("{}; the run is repeated", error.what());
     return false;
   }
 }
@@ -253,7 +254,7 @@ void Sweep::conclude_tuning() {
     const bool is_needed = !spec.seeds.empty();  // for final runs
     if (!tuning.best && is_needed) {
       const std::string title = spec.title(cell);
-      throw with_hint(runtime_failure("{}: no trial of {} ended well", spec.path,
+      throw with_hint(runtime_failure("{}: no trial of {} completed", spec.path,
                                       title.empty() ? "the tuning" : title),
                       "tune with smaller learning rates");
     }

@@ -150,7 +150,7 @@ void SweepFolder::check(const SweepSpec& spec, bool extend) const {
   throw with_hint(
       usage_error("{}: the folder has a sweep {} with another specification: {} differs", spec.path,
                   name_, difference),
-      "--extend goes on with the new one and keeps what it shares; or give it another "
+      "--extend continues with the new one and keeps the runs that both have; or choose another "
       "name, or another folder with -o");
 }
 

@@ -155,7 +155,8 @@ Candidate SweepPlan::resolve(const std::vector<Setting>& base, std::vector<Setti
     const bool is_tune = spec_.path.empty();  // which has options in place of a specification
     throw with_hint(usage_error("{}: runs whose workers are processes need a launch",
                                 is_tune ? "--launch" : spec_.path),
-                    is_tune ? "--launch 'mpirun -n {ranks}'" : "launch = \"mpirun -n {ranks}\"");
+                    is_tune ? "for example --launch 'mpirun -n {ranks}'"
+                            : "for example launch = \"mpirun -n {ranks}\"");
   }
   const ConfiguredRun run(algorithm_of(settings), settings);
   std::erase_if(point,

@@ -149,7 +149,7 @@ class SpecReader {
     }
     for (const SetupSpec& setup : spec.setups) {
       if (setup.tuning && !setup.goal) {
-        throw usage_error("{}: [tuning] needs a [metric] that decides", file_.path);
+        refuse(file_.path, "[tuning] without [metric]", "a [metric] that decides");
       }
     }
     return spec;

@@ -217,15 +217,15 @@ nlohmann::json tuning_of_run(const Tuning& tuning, const json& config, const std
     if (each.algorithm == name) found = &each;
   }
   if (found == nullptr) {
-    throw usage_error("{}: {} was not tuned, found {}", place, name, alternatives(names));
+    refuse(place, "no tuning of " + name, "one of " + alternatives(names));
   }
   if (!tuning.complete(*found)) {
     throw with_hint(usage_error("{}: the tuning of {} is not complete", place, name),
-                    "hetsgd tune --resume goes on with it");
+                    "hetsgd tune --resume continues it");
   }
   const std::optional<Choice> choice = choose(tuning, *found);
   if (!choice) {
-    throw with_hint(usage_error("{}: no trial of {} ended well", place, name),
+    throw with_hint(usage_error("{}: no trial of {} completed", place, name),
                     "tune with smaller learning rates");
   }
   // A final run changes its seed, its data, its budget and its measurements.
@@ -321,7 +321,7 @@ Tuning tuning_of(const json& document) {
         refuse(algorithm.algorithm,
                fmt::format("a trial with learning rate {} and seed {}",
                            each["learning_rate"].dump(), trial.seed),
-               "those of grid and seeds", "", ExitCode::data);
+               "a learning rate of the grid and a seed of the list", "", ExitCode::data);
       }
       algorithm.trials[static_cast<std::size_t>(rate - tuning.grid.begin())].push_back(trial);
     }
@@ -347,7 +347,7 @@ std::vector<Finding> validate_tuning(const json& document) {
 json read_tuning(const std::string& path) {
   json document = read_json(path);
   if (!is_tuning(document)) {
-    throw with_hint(data_error("{}: not the file of a tuning", path),
+    throw with_hint(data_error("{}: not a file of hetsgd tune", path),
                     "hetsgd tune -o FILE writes one");
   }
   const std::vector<Finding> findings = validate_tuning(document);

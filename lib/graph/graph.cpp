@@ -94,7 +94,7 @@ Shape inferred(const Node& node, const std::vector<Shape>& inputs) {
     case NodeType::lstm:
       if (x.width != 1) {
         throw ShapeProblem{
-            fmt::format("found an input {}, expected [numbers,steps,1]", to_string(x))};
+            fmt::format("found an input {}, expected [elements,steps,1]", to_string(x))};
       }
       return {node.units, node.all ? x.height : 1, 1};
     case NodeType::input:
@@ -155,7 +155,7 @@ Graph::Graph(std::string name, Shape input) : name_(std::move(name)) {
   const auto sane = [](std::int64_t size) { return size >= 1 && size <= 1'000'000; };
   if (!sane(input.channels) || !sane(input.height) || !sane(input.width) ||
       input.numbers() > kMostNumbers) {
-    throw data_error("{}: input: found {}, expected sizes of at least 1 and at most {} numbers",
+    throw data_error("{}: input: found {}, expected sizes of at least 1 and at most {} elements",
                      name_, to_string(input), kMostNumbers);
   }
   Node node{.name = "input"};
@@ -168,7 +168,7 @@ int Graph::add(Node node) {
   const auto refuse = [&](const std::string& text) {
     throw data_error("{}: node {}: {}", name_, quote(node.name), text);
   };
-  if (nodes_.size() > kMostNodes) refuse(fmt::format("found more than {} nodes", kMostNodes));
+  if (nodes_.size() > kMostNodes) refuse(fmt::format("expected at most {} nodes", kMostNodes));
   try {
     require_inputs(node);
     std::vector<Shape> inputs;
@@ -189,8 +189,8 @@ int Graph::add(Node node) {
   if (static_cast<double>(y.channels) * static_cast<double>(y.height) *
           static_cast<double>(y.width) >
       static_cast<double>(kMostNumbers)) {
-    refuse(
-        fmt::format("found an output {}, expected at most {} numbers", to_string(y), kMostNumbers));
+    refuse(fmt::format("found an output {}, expected at most {} elements", to_string(y),
+                       kMostNumbers));
   }
   const int index = size();
   for (const int from : node.from) consumers_[static_cast<std::size_t>(from)].push_back(index);
@@ -211,12 +211,12 @@ void Graph::finish() const {
   }
   for (int i = 0; i + 1 < size(); ++i) {
     if (node(i).type == NodeType::softmax) {
-      throw data_error("{}: node {}: found softmax, expected it at the end alone", name_,
+      throw data_error("{}: node {}: found softmax, expected it at the end only", name_,
                        quote(node(i).name));
     }
     if (consumers(i).empty()) {
-      throw data_error("{}: node {}: found an output that no node takes, expected a user", name_,
-                       quote(node(i).name));
+      throw data_error("{}: node {}: found an output that no node uses, expected at least one user",
+                       name_, quote(node(i).name));
     }
   }
 }

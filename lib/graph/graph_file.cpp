@@ -89,12 +89,12 @@ Attribute extents(const std::string& key, std::array<std::int64_t, 2> Node::*fie
     std::array<std::int64_t, 2>& both = node.*field;
     if (!fields.is_list(key)) {
       both[0] = both[1] = fields.whole_number(key, range, 0);
-      if (required && both[0] == 0) fields.refuse(key, "a whole number or two, [height, width]");
+      if (required && both[0] == 0) fields.refuse(key, "a whole number, or two as [height, width]");
       return;
     }
     const std::vector<double> list = fields.numbers(key, range, {});
     if (list.size() != 2 || list[0] != std::floor(list[0]) || list[1] != std::floor(list[1])) {
-      fields.refuse(key, "a whole number or two of them, [height, width]");
+      fields.refuse(key, "a whole number, or two as [height, width]");
     }
     std::ranges::transform(list, both.begin(),
                            [](double x) { return static_cast<std::int64_t>(x); });
@@ -171,15 +171,14 @@ Node read_node(const JsonFields& fields, int index, std::map<std::string, int>& 
       if (found == places.end()) {
         std::vector<std::string> names;
         for (const auto& place : places) names.push_back(place.first);
-        refuse(fields.place("from"), quote(from), "a node that stands before",
+        refuse(fields.place("from"), quote(from), "the name of an earlier node",
                did_you_mean(from, names), ExitCode::data);
       }
       node.from.push_back(found->second);
     }
   }
   if (!places.emplace(node.name, index).second) {
-    refuse(fields.place("name"), quote(node.name) + " twice", "names that differ", "",
-           ExitCode::data);
+    refuse(fields.place("name"), quote(node.name) + " twice", "each name once", "", ExitCode::data);
   }
   for (const Attribute& attribute : attributes_of(node.type)) {
     if (!attribute.of_window || !node.global) attribute.read(fields, node);

@@ -181,8 +181,8 @@ Family& kernels(BasicDevice<Real>& device) {
     return static_cast<Family&>(*family);
   }
   throw with_hint(device_error("{}: this device has no {}", device.name(), Family::kName),
-                  "a model that needs them runs on other devices (--devices), or implement them "
-                  "for this one: lib/linalg/README.md");
+                  "use another device (--devices), or implement them for this one: "
+                  "lib/linalg/README.md");
 }
 
 using Device = BasicDevice<float>;

@@ -173,9 +173,10 @@ void check_bytes(const Graph& graph, std::int64_t batch) {
   }
   const double bytes = static_cast<double>(batch) * numbers * kNumberBytes;
   if (bytes <= kMost) return;
-  throw with_hint(data_error("{}: found {} of maps for a batch of {} samples, expected at most {}",
-                             graph.name(), format_bytes(bytes), batch, format_bytes(kMost)),
-                  "take a smaller batch, or a smaller network");
+  refuse(graph.name(),
+         fmt::format("{} of feature maps for a batch of {} samples", format_bytes(bytes), batch),
+         fmt::format("at most {}", format_bytes(kMost)), "use a smaller batch or a smaller network",
+         ExitCode::data);
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ struct FmOptions {
   double init_std = 0.01;
 
   void declare(OptionSet& set) {
-    set.add("factors", factors, "factors of each feature and output").symbol("K").range(1, 4096);
-    set.add("factor_init_std", init_std, "standard deviation of the initial factors").above(0);
+    set.add("factors", factors, "Factors of each feature and output.").symbol("K").range(1, 4096);
+    set.add("factor_init_std", init_std, "Standard deviation of the initial factors.").above(0);
   }
   void validate() const {}
   double learning_rate() const { return 0.3; }  // at 1 asgd diverges, whose gradients are stale
@@ -137,10 +137,10 @@ const bool fm_registered = register_model<Fm, FmOptions>({
     .name = "fm",
     .title = "Factorisation machine",
     .idea = "Logistic regression with a weight for every pair of features, the product of two "
-            "short vectors of factors. So it learns of pairs that hardly occur, in time linear in "
-            "the nonzeros.",
+            "short vectors of factors. It learns about pairs that hardly occur, and its time is "
+            "linear in the nonzeros.",
     .paper = "Rendle 2010, order 2",
-    .objective = "the sigmoid of each score: labels one against all",
+    .objective = "the sigmoid of each score, one label against all others",
     .blocks = "bias [O]; linear [features x O] and factors [features x O K], both row-sparse",
     .cost = "9zOK operations for z nonzeros, O outputs and K factors",
 });

@@ -354,13 +354,13 @@ const bool mlp_registered = register_model<Mlp, MlpOptions>({
     .title = "Sparse MLP",
     .idea = "A multi-layer perceptron with ReLU over sparse features, as in extreme "
             "classification. A step touches the rows of the first layer that occur in the batch, "
-            "and all of the others.",
+            "and all rows of the other layers.",
     .paper = "Adaptive SGD (Ma et al. 2021), section 5.1, with one hidden layer of 128 units",
     .objective =
-        "softmax over the labels, or (--objective sampled) over the true and random ones; of "
+        "softmax over the labels, or over some of them (--objective sampled or hashed); for "
         "binary data the sigmoid of one score",
-    .blocks = "layer0.weight [features x H], row-sparse; layer0.bias [H]; of every further layer "
-              "weight [outputs x inputs] and bias",
+    .blocks = "layer0.weight [features x H], row-sparse; layer0.bias [H]; weight [outputs x "
+              "inputs] and bias of every further layer",
     .cost = "4zH for z nonzeros, 6nab for n samples and a dense layer of a inputs and b outputs",
 });
 
@@ -370,7 +370,7 @@ const bool linear_registered = register_model<Linear, LinearOptions>({
     .idea = "Logistic or softmax regression on sparse features: the MLP without hidden layers. A "
             "step touches the rows that occur in the batch.",
     .paper = "textbook",
-    .objective = "softmax over the labels; of binary data the sigmoid of one score",
+    .objective = "softmax over the labels; for binary data the sigmoid of one score",
     .blocks = "layer0.weight [features x outputs], row-sparse; layer0.bias [outputs]",
     .cost = "4z operations for each output and z nonzeros",
 });

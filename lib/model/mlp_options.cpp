@@ -8,7 +8,7 @@
 namespace hetsgd {
 
 void MlpOptions::declare(OptionSet& set) {
-  set.add("hidden", hidden, "units of each hidden layer, comma-separated").unit("units");
+  set.add("hidden", hidden, "Units of each hidden layer, separated by commas.").unit("units");
   labels.declare(set);
   declare_init(set);
 }
@@ -18,20 +18,20 @@ void MlpOptions::declare_init(OptionSet& set) {
                  {{"fans", InitialLaw::fans},
                   {"fan_in", InitialLaw::fan_in},
                   {"cpu_gpu_sgd", InitialLaw::cpu_gpu_sgd}},
-                 "standard deviation of a layer's initial weights, f = fan_in + fan_out: "
-                 "2 / sqrt(f), 1 / sqrt(fan_in), or sqrt(2 s / f) with s = floor(sqrt(f of layer "
-                 "0)) + 1, the law of a program of Adaptive SGD's authors");
+                 "Law of the standard deviation of each layer's initial weights, where f = fan_in "
+                 "+ fan_out. fans: 2 / sqrt(f); fan_in: 1 / sqrt(fan_in); cpu_gpu_sgd, the law of "
+                 "a program of Adaptive SGD's authors: sqrt(2 s / f) with s = floor(sqrt(f of "
+                 "layer 0)) + 1.");
   set.add("init_std", init_std,
-          "standard deviation of the initial weights of all layers; auto: by --init")
+          "Standard deviation of the initial weights of all layers. auto: the law of --init.")
       .above(0)
       .or_zero();
 }
 
 void MlpOptions::validate_init(InitialLaw usual) const {
   if (!init_std || init == usual) return;
-  throw with_hint(
-      usage_error("--init-std: found {} beside --init, which gives each layer its own", *init_std),
-      "leave out one of the two");
+  refuse("--init-std", fmt::format("{} beside --init", *init_std), "one of the two",
+         "--init gives each layer its own standard deviation");
 }
 
 double MlpOptions::initial_std(const std::vector<std::uint64_t>& units, std::size_t layer) const {
@@ -54,11 +54,11 @@ void MlpOptions::validate() const {
   validate_init();
   labels.validate();
   if (hidden.empty()) {
-    throw with_hint(usage_error("--hidden: found no layer, expected at least one for --model mlp"),
-                    "use --model linear for a model without hidden layers");
+    refuse("--hidden", "no layer", "at least one for --model mlp",
+           "--model linear has no hidden layers");
   }
   if (std::ranges::find(hidden, 0U) != hidden.end()) {
-    throw usage_error("--hidden: found 0, expected at least one unit per layer");
+    refuse("--hidden", "0", "at least one unit per layer");
   }
 }
 

@@ -104,8 +104,8 @@ auto BasicModel<Real>::fitting(const Context& context, const Batch& batch, const
     const std::string what =
         fmt::format("{} (in a batch of {} samples)", error.what(), batch.size());
     throw MemoryError(what,
-                      fits < 1 ? "not even one sample fits beside the model: a larger GPU, fewer "
-                                 "workers on this one or fewer hidden units would help"
+                      fits < 1 ? "not even one sample fits beside the model; use a larger GPU, "
+                                 "fewer workers on this one, or fewer hidden units"
                                : fmt::format("--batch-size {:.0f} fits", fits),
                       error.available());
   }

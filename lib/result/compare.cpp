@@ -79,7 +79,7 @@ void check_measured(const LoadedResult& result, const Target& target) {
   }
   throw with_hint(usage_error("{}: the target is {}, but {} was not measured, expected one of {}",
                               result.path, target.text(), target.metric, fmt::join(metrics, ", ")),
-                  "--target names another, for example --target 'accuracy>=0.8'");
+                  "--target names another target, for example --target 'accuracy>=0.8'");
 }
 
 std::vector<Target> targets_of(const std::vector<LoadedResult>& results) {

@@ -155,8 +155,8 @@ GroupRow& first_that_reached(Comparison& comparison) {
       [&](const GroupRow& a, const GroupRow& b) { return reached(a) < reached(b); });
   if (&best == &first) return first;
   comparison.warnings.push_back(fmt::format(
-      "the reference is {}: {}, which comes first, missed {} (the median of its "
-      "runs); --reference names another",
+      "the reference is {}, because the median run of {}, which comes first, missed {}; "
+      "--reference names another",
       best.label, first.label,
       comparison.targets.size() == 1 ? comparison.targets.front().text() : "more of the targets"));
   return best;
@@ -235,18 +235,16 @@ std::vector<GroupRow*> groups_named(const std::string& reference, Comparison& co
   return {};
 }
 
-Error no_reference(const std::string& reference, const std::vector<GroupRow*>& groups) {
-  return with_hint(
-      usage_error("--reference: found {}, expected one of the compared files, a group's name, or "
-                  "an algorithm or a case of a sweep that has one group",
-                  quote(reference)),
-      "the groups are " + labels_of(groups));
+void refuse_unknown(const std::string& text, const std::vector<GroupRow*>& groups) {
+  refuse("--reference", quote(text),
+         "one of the compared files, a group's name, or an algorithm or a case with one group",
+         "the groups are " + labels_of(groups));
 }
 
-Error ambiguous_reference(const std::string& reference, const std::vector<GroupRow*>& groups) {
-  return with_hint(usage_error("--reference: found {}, which {} groups have in common",
-                               quote(reference), groups.size()),
-                   "name one of " + labels_of(groups));
+void refuse_ambiguous(const std::string& text, const std::vector<GroupRow*>& groups) {
+  refuse("--reference",
+         fmt::format("{}, which {} groups have in common", quote(text), groups.size()),
+         "one of " + labels_of(groups));
 }
 
 void choose_reference(const CompareOptions& options, Comparison& comparison) {
@@ -258,11 +256,11 @@ void choose_reference(const CompareOptions& options, Comparison& comparison) {
     return;
   }
   const std::vector<GroupRow*> named = groups_named(reference, comparison);
-  if (named.size() > 1) throw ambiguous_reference(reference, named);
+  if (named.size() > 1) refuse_ambiguous(reference, named);
   if (named.empty()) {
     std::vector<GroupRow*> all;
     for (GroupRow& group : comparison.groups) all.push_back(&group);
-    throw no_reference(reference, all);
+    refuse_unknown(reference, all);
   }
   named.front()->reference = true;
 }

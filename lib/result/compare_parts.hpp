@@ -33,9 +33,9 @@ nlohmann::json telling_options(const nlohmann::json& result);
 // compare_groups.cpp: the groups that a text may mean. It is matched with their files, then with
 // labels, names, cases and algorithms, in this order.
 std::vector<GroupRow*> groups_named(const std::string& reference, Comparison& comparison);
-// compare_groups.cpp: the errors for a text that means no group, and for one that means several.
-Error no_reference(const std::string& reference, const std::vector<GroupRow*>& groups);
-Error ambiguous_reference(const std::string& reference, const std::vector<GroupRow*>& groups);
+// compare_groups.cpp: refuse a text that means none of the groups, and one that means several.
+[[noreturn]] void refuse_unknown(const std::string& text, const std::vector<GroupRow*>& groups);
+[[noreturn]] void refuse_ambiguous(const std::string& text, const std::vector<GroupRow*>& groups);
 // compare_groups.cpp: marks the reference; to be called after fill_groups(). Errors: usage (no such
 // reference).
 void choose_reference(const CompareOptions& options, Comparison& comparison);

@@ -70,7 +70,7 @@ void warn_about_status(Comparison& comparison) {
   }
   for (const RunRow& run : comparison.runs) {
     if (is_done(run.status)) continue;
-    add(comparison, "{}: status {}", run.path, run.status);
+    add(comparison, "{}: the run is not complete, its status is {}", run.path, run.status);
   }
 }
 
@@ -97,9 +97,9 @@ void warn_about_tuning(Comparison& comparison) {
                       run.label, run.tuning["learning_rate"].dump()));
     }
     if (!run.tuning["differs"].empty()) {
-      doubts.insert(
-          fmt::format("{}: tuned under other options than it ran with: {}", run.label,
-                      fmt::join(run.tuning["differs"].get<std::vector<std::string>>(), ", ")));
+      doubts.insert(fmt::format(
+          "{}: its runs and the trials of its tuning differ in these options: {}", run.label,
+          fmt::join(run.tuning["differs"].get<std::vector<std::string>>(), ", ")));
     }
   }
   std::set<std::string> algorithms;
@@ -107,8 +107,8 @@ void warn_about_tuning(Comparison& comparison) {
   const bool none_tuned = labels_by_budget.size() == 1 && comparison.runs.front().tuning.is_null();
   if (none_tuned && algorithms.size() > 1) {
     add(comparison,
-        "no learning rate was tuned: the order of the algorithms may be that of their rates "
-        "(hetsgd tune gives all the same trials)");
+        "no learning rate was tuned: the ranking may only show which algorithm suits its learning "
+        "rate (hetsgd tune gives all the same trials)");
   }
   if (labels_by_budget.size() > 1) {
     std::vector<std::string> parts;
@@ -132,8 +132,7 @@ void warn_about_holding(Comparison& comparison) {
       if (target.uncertain > 0) {
         add(comparison,
             "{}: {} of {} runs end two evaluations after they reach {}, and one of these misses "
-            "it: "
-            "whether it is held is decided by three evaluations in place of five",
+            "it. Three evaluations instead of five decide whether the target is held.",
             group.label, target.uncertain, group.runs.size(), comparison.targets[t].text());
       }
     }
@@ -151,8 +150,8 @@ void warn_about_resolution(Comparison& comparison) {
     }
     if (early.empty()) continue;
     add(comparison,
-        "{} is reached within the first {} evaluations ({}): its times are coarse, a smaller "
-        "--evaluate-every measures more often",
+        "{} is reached within the first {} evaluations ({}): its times are coarse, and a smaller "
+        "--evaluate-every makes them finer",
         comparison.targets[t].text(), kFineEvaluations, listed(early));
   }
 }
@@ -202,7 +201,7 @@ void warn_about_step_sizes(const std::vector<LoadedResult>& results, Comparison&
       parts.push_back(fmt::format("{:.3g}: {}", samples, listed(labels)));
     }
     add(comparison,
-        "the groups differ in the samples of a worker's step, although all have "
+        "the groups differ in the samples per step of a worker, although all have "
         "--batch-size {} ({}): their times compare batch sizes as well as methods",
         option, fmt::join(parts, "; "));
   }
@@ -220,8 +219,8 @@ void warn_about_staging(const std::vector<LoadedResult>& results, Comparison& co
   }
   if (charged.empty() || charged.size() == comparison.groups.size()) return;
   add(comparison,
-      "only {} {} charged for copies between GPU and host memory (--staging): "
-      "--no-staging takes the charge away",
+      "only {} {} charged for copies between GPU and host memory (--staging); "
+      "--no-staging removes the charge",
       listed(charged), charged.size() == 1 ? "is" : "are");
 }
 
@@ -236,8 +235,7 @@ void warn_about_load(const std::vector<LoadedResult>& results, Comparison& compa
     if (found.slows_down()) slowed.push_back(each.path);
   }
   if (slowed.empty()) return;
-  add(comparison,
-      "other programs took cores from {} of {} runs ({}): their times are no measurement",
+  add(comparison, "other programs took cores from {} of {} runs ({}): their times are not reliable",
       slowed.size(), results.size(), listed(slowed));
 }
 

@@ -91,7 +91,7 @@ class Checker {
       const json& node = machine["nodes"][n];
       for (const json& rank : node["ranks"]) {
         if (!hosts.emplace(rank["rank"].get<std::size_t>(), node["host"]).second) {
-          find(fmt::format("/cluster/machine/nodes/{}", n), "rank {} stands twice",
+          find(fmt::format("/cluster/machine/nodes/{}", n), "found rank {} twice, expected it once",
                rank["rank"].dump());
         }
       }
@@ -215,11 +215,11 @@ class Checker {
   void check_status() {
     const bool ended = result_["status"] != "running";
     if (ended == result_["finished_at"].is_null()) {
-      find("/finished_at", "found {} with status {}", result_["finished_at"].dump(),
-           result_["status"].dump());
+      find("/finished_at", "found {} with status {}, expected {}", result_["finished_at"].dump(),
+           result_["status"].dump(), ended ? "a time" : "null");
     }
     if (result_["status"] == "failed" && result_["status_reason"].is_null()) {
-      find("/status_reason", "a failed run names its reason");
+      find("/status_reason", "found null, expected the reason why the run failed");
     }
   }
 

@@ -66,9 +66,8 @@ std::string waiting_text(const Record& record) {
 std::string doubt_of(const Target& target, const TimeToAccuracy& time) {
   if (time.outcome() == TargetOutcome::crossed) {
     return fmt::format(
-        "{} is crossed after {}, but not held: of that evaluation and the next four, more than "
-        "half "
-        "have to reach it (at the end of a run at least three are needed)",
+        "{} is crossed after {}, but not held: more than half of that evaluation and the next four "
+        "must reach it (at the end of a run at least three evaluations decide)",
         target.text(), format_seconds(Seconds(time.first_crossing->time_s)));
   }
   if (time.held && time.misses_at_end) {
@@ -139,8 +138,8 @@ std::vector<std::string> warnings_of(const Record& record, const Summary& summar
     const std::size_t evaluation = time.evaluation;
     if (!time.held || evaluation == 0 || evaluation > kFineEvaluations) continue;
     warnings.push_back(fmt::format(
-        "{} was reached at evaluation {}: its time is known to {}, the distance of evaluations; "
-        "--evaluate-every makes it finer",
+        "{} was reached at evaluation {}: its time is exact to {}, the interval between "
+        "evaluations, and a smaller --evaluate-every makes it finer",
         target.text(), evaluation, format_seconds(Seconds(time.resolution_s))));
   }
   return warnings;

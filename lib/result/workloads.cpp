@@ -214,9 +214,8 @@ void check_targets(const std::vector<Workload>& workloads, const std::vector<Tar
     const bool measured = std::ranges::any_of(
         workloads, [&](const Workload& each) { return measures(each, target.metric); });
     if (!measured) {
-      throw with_hint(usage_error("--target: found {}, but no workload measured {} in all its runs",
-                                  target.text(), target.metric),
-                      "for example --target 'accuracy>=0.8'");
+      refuse("--target", target.text(),
+             "a metric that all runs of a workload measure, for example 'accuracy>=0.8'");
     }
   }
 }
@@ -260,8 +259,8 @@ void compare_all(std::vector<Workload>& workloads, const CompareOptions& options
       workload.comparison = compare(workload.results, own);
     } else if (workloads.size() > 1) {
       workload.comparison.warnings.push_back(
-          fmt::format("{} names no group, or several: the reference is {}", options.reference,
-                      workload.comparison.reference().label));
+          fmt::format("--reference {} names no group or several groups: the reference is {}",
+                      options.reference, workload.comparison.reference().label));
     }
   }
 }
@@ -274,9 +273,9 @@ void check_reference(const std::string& reference, std::vector<Workload>& worklo
     if (named.size() == 1) return;
     if (several.empty()) several = named;
   }
-  if (!several.empty()) throw ambiguous_reference(reference, several);
+  if (!several.empty()) refuse_ambiguous(reference, several);
   for (GroupRow& group : workloads.front().comparison.groups) all.push_back(&group);
-  throw no_reference(reference, all);
+  refuse_unknown(reference, all);
 }
 
 }  // namespace

@@ -234,7 +234,7 @@ TEST(Slide, OneWorkerHasOneSetOfTables) {
 }
 
 TEST(Slide, RefusesWhatItCannotDo) {
-  const std::string kHidden = "--model: found one without exactly one hidden layer";
+  const std::string kHidden = "--model: found a model without exactly one hidden layer";
   for (const auto& [more, message] : std::vector<std::pair<Settings, std::string>>{
            {{{"optimizer", "momentum"}}, "--optimizer: found momentum"},
            {{{"optimizer", "adam"}, {"weight_decay", "0.1"}}, "--weight-decay 0.1"},

@@ -123,7 +123,7 @@ class CompareSweep(ProgramTest):
                               for each in compared], [("heavy", "mean", labels), ("calm", "mean", labels)])
         compared = self.json_of("compare", "out", "--reference", labels[2], "--format", "json")["comparisons"]
         self.assertEqual([each["reference"] for each in compared], 2 * [labels[2]])
-        self.refused(["compare", "out", "--reference", "ssgd"], ("--reference", '"ssgd"'), '"mean", "central"')
+        self.refused(["compare", "out", "--reference", "ssgd"], ("--reference", '"ssgd"', '"mean", "central"'))
         # No number relates two machines.
         done = self.run_program("compare", "out")
         self.assertNotIn("different workloads", done.stderr)

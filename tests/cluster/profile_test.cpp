@@ -164,7 +164,7 @@ TEST(DeviceProfile, UnknownNamesGetASuggestion) {
   EXPECT_EQ(failure_of([] { load_device_profile("/none/p.json"); }).message,
             "/none/p.json: cannot open the JSON file for --profile: No such file or directory");
   EXPECT_EQ(failure_of([] { load_device_profile("/"); }).message,
-            "/: is a directory, expected a JSON file for --profile");
+            "/: found a directory, expected a JSON file for --profile");
 }
 
 TEST(DeviceProfile, ErrorsNameFileKeyFoundAndExpected) {

@@ -82,7 +82,7 @@ TEST(ByteStream, EveryCutAndEveryGrowthIsAnError) {
   }
   bytes.push_back({});
   EXPECT_EQ(error_of([&] { from_bytes<Whole>(bytes, "a thing"); }),
-            fmt::format("a thing: {} bytes, 1 more than expected", bytes.size()));
+            fmt::format("a thing: found {} bytes, expected {}", bytes.size(), bytes.size() - 1));
 }
 
 // Bytes that never were a Whole give one or an error, and memory for what is there at most.
@@ -131,7 +131,7 @@ TEST(Seal, TellsKindVersionLengthAndDamage) {
   SealKind newer = kKind;
   newer.version = 4;
   EXPECT_EQ(error_of([&] { unsealed(newer, good, "f"); }),
-            "f: format version 3, this program reads version 4 | again");
+            "f: found format version 3, expected version 4 | again");
 }
 
 }  // namespace

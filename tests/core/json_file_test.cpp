@@ -31,7 +31,7 @@ TEST(JsonFile, DepthIsLimitedBeforeAnythingFollowsIt) {
   EXPECT_EQ(error_in(nested(kMostJsonLevels, "[", "]")), "");
   EXPECT_EQ(error_in(nested(kMostJsonLevels, "{\"a\":", "}")), "");
   const std::string too_deep =
-      ": found objects and lists inside each other more than 100 deep, expected at most 100 levels";
+      ": found objects and lists nested more than 100 levels deep, expected at most 100 levels";
   EXPECT_EQ(error_in(nested(kMostJsonLevels + 1, "[", "]")), "p.json:1:101" + too_deep);
   EXPECT_EQ(error_in(nested(100'000, "{\"a\":", "}")), "p.json:1:501" + too_deep);
   EXPECT_EQ(error_in(nested(100'000, "[\n", "]")), "p.json:101:1" + too_deep);
@@ -70,11 +70,11 @@ std::string read_error(const std::string& path, std::uint64_t most = 100) {
 }
 
 TEST_F(InputFileTest, WhatIsNoFileIsRefusedAtOnce) {
-  EXPECT_EQ(read_error(folder), folder + ": is a directory, expected a trace");
-  EXPECT_EQ(read_error("/dev/zero"), "/dev/zero: is a device, expected a trace");
+  EXPECT_EQ(read_error(folder), folder + ": found a directory, expected a trace");
+  EXPECT_EQ(read_error("/dev/zero"), "/dev/zero: found a device, expected a trace");
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   EXPECT_EQ(read_error(path("pipe")),
-            path("pipe") + ": is a pipe to which nobody writes, expected a trace");
+            path("pipe") + ": found a pipe to which nobody writes, expected a trace");
 }
 
 TEST_F(InputFileTest, APipeWithAWriterIsRead) {

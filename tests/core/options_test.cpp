@@ -355,9 +355,9 @@ TEST(OptionalValues, ZeroMeansNoneWhereItDid) {
     return test::error_of([&] { c.flag(name, text); }, ExitCode::usage);
   };
   EXPECT_EQ(message("rounds", "0"),
-            "--rounds: found \"0\", expected a whole number of at least 1 | or forever");
+            "--rounds: found \"0\", expected a whole number of at least 1, or forever");
   EXPECT_EQ(message("workers", "-1"),
-            "--workers: found \"-1\", expected a whole number of at least 1 | or auto");
+            "--workers: found \"-1\", expected a whole number of at least 1, or auto");
 }
 
 TEST(OptionRefiner, AnOptionActsWhereItsNeedsAreMet) {

@@ -155,7 +155,7 @@ TEST_F(CacheTest, NotesSayWhatWasWrong) {
   const std::string bytes = read_file(path);
   write_file(path, damaged(bytes, 8, 77 ^ 3));  // the version
   EXPECT_EQ(load().report.cache_note,
-            "damaged cache rebuilt: " + path + ": format version 77, this program reads version 3");
+            "damaged cache rebuilt: " + path + ": found format version 77, expected version 3");
   write_file(path, damaged(bytes, bytes.size() - 1));
   EXPECT_THAT(load().report.cache_note, HasSubstr("the payload's checksum is wrong: found "));
   // Sound, but of another file.

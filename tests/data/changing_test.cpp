@@ -88,10 +88,10 @@ TEST(ChangingFile, WhatIsNoFileIsRefusedAtOnce) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(error_of([&] { load_dataset(pipe, {}); }),
             pipe +
-                ": is a pipe to which nobody writes, expected a data file | start the program "
+                ": found a pipe to which nobody writes, expected a data file | start the program "
                 "that writes to it first");
   EXPECT_EQ(error_of([] { load_dataset("/dev/zero", {}); }),
-            "/dev/zero: is a device, expected a data file");
+            "/dev/zero: found a device, expected a data file");
 }
 
 TEST(ChangingFile, WhatCannotFitIsRefusedWithTheEstimate) {
@@ -122,7 +122,8 @@ TEST(ChangingFile, WhatIsNoCacheEntryIsReplaced) {
   const auto expect_rebuilt = [&] {
     const LoadReport report = load_dataset(text, options).report;
     EXPECT_FALSE(report.from_cache);
-    EXPECT_EQ(report.cache_note, "damaged cache rebuilt: " + entry.string() + ": is no file");
+    EXPECT_EQ(report.cache_note,
+              "damaged cache rebuilt: " + entry.string() + ": not a regular file");
     EXPECT_TRUE(load_dataset(text, options).report.from_cache);
     fs::remove(entry);
   };

@@ -195,12 +195,12 @@ TEST_F(ClickFiles, OtherTestDataAreRefused) {
   const LoadedData test = load_dataset(test_, other);
   save_dataset(binary_, *test.data, test.report);
   EXPECT_THAT(error_of([&] { load_dataset(binary_, options_for_test(options_, train)); }),
-              HasSubstr("its vocabulary is not that of the training data"));
+              HasSubstr("found another vocabulary, expected that of the training data"));
   const LoadedData sparse = load_dataset("generate:tiny", {});
   EXPECT_THAT(error_of([&] { load_dataset(test_, options_for_test({}, sparse)); }),
-              HasSubstr("found click data, the training data has sparse features"));
+              HasSubstr("found click data, expected sparse features as in the training data"));
   EXPECT_THAT(error_of([&] { load_dataset("generate:tiny", options_for_test({}, train)); }),
-              HasSubstr("found sparse features, the training data has click data"));
+              HasSubstr("found sparse features, expected click data as in the training data"));
   EXPECT_THAT(error_of([&] { write_xc(folder_ / "x", *train.data); }, ExitCode::usage),
               HasSubstr("click data cannot be written as XC text"));
   EXPECT_THAT(error_of(
@@ -209,7 +209,7 @@ TEST_F(ClickFiles, OtherTestDataAreRefused) {
                     write_criteo(folder_ / "x", tiny, DataPart::train, 1);
                   },
                   ExitCode::usage),
-              HasSubstr("ctr-tiny has 3 dense columns and 6 fields"));
+              HasSubstr("found 3 dense columns and 6 fields of ctr-tiny, expected 13 and 26"));
 }
 
 TEST(ClickSummary, CountsFields) {

@@ -111,17 +111,17 @@ TEST_F(ImagesTest, BadIdxIsAnErrorThatSaysWhatIsWrong) {
     return error_of([&] { parse_idx(images, labels, "x"); });
   };
   EXPECT_THAT(error(good.substr(0, 20), idx_labels("\1\1\1")),
-              HasSubstr("x: cut off or grown: 4 bytes of images, the header promises 12"));
+              HasSubstr("x: cut off or grown: found 4 bytes of images, expected 12"));
   EXPECT_THAT(error(good.substr(0, 9), idx_labels("\1\1\1")),
               HasSubstr("not an IDX file of images"));
   EXPECT_THAT(error(good, good), HasSubstr("not an IDX file of labels"));
-  EXPECT_THAT(error(good, idx_labels("\1\1")), HasSubstr("2 labels for 3 images"));
+  EXPECT_THAT(error(good, idx_labels("\1\1")), HasSubstr("found 2 labels, expected 3"));
   EXPECT_THAT(error(idx_images(0, 2, 2, ""), idx_labels("")), HasSubstr("0 images of 2x2"));
   // 2^32 - 1 to the third is more than 2^64.
   EXPECT_THAT(error(idx_images(~0U, ~0U, ~0U, ""), idx_labels("")), HasSubstr("more than 2^64"));
   write_file(folder_ / "images-idx3-ubyte", good);
   EXPECT_THAT(error_of([&] { load_dataset(folder_ / "images-idx3-ubyte", options_); }),
-              HasSubstr("no file with the labels"));
+              HasSubstr("found images without a file of labels"));
 }
 
 TEST_F(ImagesTest, CifarIsToldByItsRecords) {
@@ -143,7 +143,7 @@ TEST_F(ImagesTest, CifarIsToldByItsRecords) {
   EXPECT_THAT(b.data->labels(0), ElementsAre(42));  // the fine label
   EXPECT_THAT(b.data->labels(1), ElementsAre(99));
   EXPECT_THAT(error_of([&] { parse_cifar(ten.substr(1), DataFormat::cifar10, "x"); }),
-              HasSubstr("x: 6145 bytes, expected a multiple of 3073"));
+              HasSubstr("x: found 6145 bytes, expected a multiple of 3073"));
   EXPECT_THAT(error_of([&] { parse_cifar(record("\x0c", 'r'), DataFormat::cifar10, "x"); }),
               HasSubstr("x: image 1: found label 12, expected 0 to 9"));
 }
@@ -156,7 +156,7 @@ TEST_F(ImagesTest, TestDataTakeTheTrainingDatasStatistics) {
   EXPECT_EQ(pair.test.data->label_count, 3U);
   const std::string wide = write_pair("wide", idx_images(1, 1, 3, "zzz"), idx_labels("\1"));
   EXPECT_THAT(error_of([&] { load_pair(three(), wide, options_); }),
-              HasSubstr("images of 1x1x3, the training data has 1x2x2"));
+              HasSubstr("found images of 1x1x3, expected 1x2x2 as in the training data"));
 }
 
 TEST_F(ImagesTest, HeldOutRowsDoNotCountInTheStatistics) {
@@ -217,11 +217,11 @@ TEST_F(ImagesTest, RowsThatAreNoImagesAreErrors) {
     return error_of([&] { load_dataset(folder_ / "bad.svm", options_); });
   };
   EXPECT_THAT(error("1 1:1\n2 5:1\n"),
-              HasSubstr("row 2: feature 4 (counted from 0), expected below 4"));
+              HasSubstr("row 2: found feature 4 (counted from 0), expected less than 4"));
   EXPECT_THAT(error("1 1:1\n2 2:-1\n"), HasSubstr("row 2: found a pixel of -1"));
   EXPECT_THAT(error("1 1:300\n2 2:1\n"), HasSubstr("row 1: found a pixel of 300"));
   EXPECT_THAT(error_of([&] { load_dataset(three(), options_); }, ExitCode::usage),
-              HasSubstr("has images already, of 1x2x2"));
+              HasSubstr("without sparse rows, with images already"));
   EXPECT_EQ(parse_image_shape("--image", "3x32x16"), (ImageShape{3, 32, 16}));
   for (const char* text : {"28x28", "0x1x1", "1x28xa"}) {
     EXPECT_THAT(error_of([&] { parse_image_shape("--image", text); }, ExitCode::usage),

@@ -59,19 +59,17 @@ TEST(TestData, BinaryLabelsMustBeTheSamePair) {
   EXPECT_THAT(parse_for(train, "1 1:1\n1 1:1\n").data->targets.index, ElementsAre(0, 0));
   EXPECT_THAT(parse_for(train, "-1 1:1\n-1 1:1\n").data->targets.index, IsEmpty());
   EXPECT_EQ(error_of([&] { parse_for(train, "1 1:1\n0 1:1\n"); }),
-            "test: labels '0' and '1', but the training data has '-1' and '1' | write both files "
-            "with the same "
-            "pair of labels");
+            "test: found the labels '0' and '1', expected '-1' and '1' as in the training data | "
+            "write both files with the same pair of labels");
   EXPECT_EQ(error_of([&] { parse_for(train, "# a\n1 1:1\n2 1:1\n"); }),
-            "test:2:1: expected the labels -1 and 1, or 0 and 1, found 2 different ones | the "
-            "training data is "
-            "binary");
+            "test:2:1: found 2 different labels, expected -1 and 1, or 0 and 1 | the training data "
+            "is binary");
 }
 
 TEST(TestData, RowsWithSeveralLabelsDoNotFitOneClassEach) {
   const LoadedData train = parse("3 1:1\n8 1:1\n");
   EXPECT_EQ(error_of([&] { parse_for(train, "3 1:1\n\n3,8 1:1\n"); }),
-            "test:3:1: expected one label, found 2 | the training data has one label per row");
+            "test:3:1: found 2 labels, expected one per row, as in the training data");
 }
 
 TEST(TestData, MayHaveNoLabelsAtAll) {
@@ -86,9 +84,8 @@ TEST(TestData, XcHeadersMustNotPromiseMore) {
   const LoadedData train = parse("1 5 4\n0 1:1\n");
   EXPECT_EQ(parse_for(train, "1 3 2\n0 1:1\n").data->feature_count, 5U);
   EXPECT_EQ(error_of([&] { parse_for(train, "1 6 4\n0 1:1\n"); }),
-            "test:1:3: the header promises 6 features, the training data has 5 | a training and a "
-            "test file in "
-            "this format belong together and have equal headers");
+            "test:1:3: found 6 features in the header, expected at most 5, as in the training data "
+            "| a training and a test file in this format belong together and have equal headers");
 }
 
 TEST(LoadPair, BothStateTheLargerCounts) {

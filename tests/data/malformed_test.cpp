@@ -28,8 +28,7 @@ const Malformed kMalformed[] = {
     {"duplicate_index.txt",
      ":2:16: feature index 3 occurs twice in this row | keep one entry, or add their values"},
     {"duplicate_label.txt", ":2:5: label 4 occurs twice in this row | keep one of them"},
-    {"empty.txt",
-     ": no data: the file is empty or holds only comments | expected lines such as '1 3:0.5 7:1'"},
+    {"empty.txt", ": found an empty file, or comments only, expected lines such as '1 3:0.5 7:1'"},
     {"index_text.txt", ":1:7: expected 'index:value', found 'age:0.5'"},
     {"index_too_large.txt",
      ":1:3: feature index 4294967295 is too large: the largest possible is 4294967294"},
@@ -46,15 +45,14 @@ const Malformed kMalformed[] = {
     {"nan_value.txt",
      ":2:11: feature value 'nan' is not finite | remove the entry or replace its value"},
     {"negative_index.txt",
-     ":2:3: negative feature index in '-3:0.5' | feature indices count from 0 or 1"},
-    {"negative_multilabel.txt",
-     ":4:1: negative label -4 in multi-label data | labels count from 0"},
-    {"no_features.txt", ": no row has a feature | expected lines such as '1 3:0.5 7:1'"},
+     ":2:3: found a negative feature index in '-3:0.5', expected indices from 0 or 1"},
+    {"negative_multilabel.txt", ":4:1: found label -4, expected labels from 0 in multi-label data"},
+    {"no_features.txt", ": found no row with a feature, expected lines such as '1 3:0.5 7:1'"},
     {"no_labels.txt",
-     ": no row has a label | expected lines such as '1 3:0.5 7:1'; a line that begins with a space "
-     "has no label"},
+     ": found no row with a label, expected lines such as '1 3:0.5 7:1' | a line that begins with "
+     "a space has no label"},
     {"only_comments.txt",
-     ": no data: the file is empty or holds only comments | expected lines such as '1 3:0.5 7:1'"},
+     ": found an empty file, or comments only, expected lines such as '1 3:0.5 7:1'"},
     {"overflowing_value.txt", ":1:5: feature value '1e39' is outside the range of a 32-bit float"},
     {"ranking.txt",
      ":1:3: expected 'index:value', found 'qid:1' | ranking data (qid) is not supported"},
@@ -65,8 +63,8 @@ const Malformed kMalformed[] = {
      ":1:5: expected a label, found nothing | labels are integers, separated by commas without "
      "blanks"},
     {"unlabelled_binary.txt",
-     ":3:1: expected a label: every row of binary data has one | remove the row; a missing label "
-     "is not the negative class"},
+     ":3:1: found no label, expected one in every row of binary data | remove the row; a missing "
+     "label is not the negative class"},
     {"value_text.txt", ":1:5: expected a number after 'index:', found '0.5x'"},
     {"wrong_checksum.txt.gz",
      ": the gzip stream is damaged at byte 43: incorrect data check | fetch or compress the file "
@@ -89,18 +87,18 @@ const Malformed kMalformed[] = {
     {"xc_label_text.txt",
      ":2:1: expected a label, found 'cat' | labels are integers, separated by commas without "
      "blanks"},
-    {"xc_negative_label.txt", ":2:3: negative label in '-1' | labels count from 0"},
-    {"xc_no_features.txt", ":1:3: the header promises 0 features | expected at least 1"},
-    {"xc_no_rows.txt", ":1:1: the header promises 0 rows | expected at least 1"},
+    {"xc_negative_label.txt", ":2:3: found a negative label in '-1', expected labels from 0"},
+    {"xc_no_features.txt", ":1:3: found 0 features in the header, expected at least 1"},
+    {"xc_no_rows.txt", ":1:1: found 0 rows in the header, expected at least 1"},
     {"xc_real_label.txt",
      ":2:1: expected a label, found '1.0' | labels are integers, separated by commas without "
      "blanks"},
     {"xc_too_few_rows.txt",
-     ":1:1: the header promises 3 rows, the file has 2 | the file may be cut off"},
+     ":1:1: found 2 rows, expected 3 by the header | the file may be cut off"},
     {"xc_too_many_labels.txt",
-     ":1:5: the header promises 3000000000 labels | more than an index can count"},
+     ":1:5: found 3000000000 labels in the header, expected at most 2147483648"},
     {"xc_too_many_rows.txt",
-     ":1:1: the header promises 1 rows, the file has 2 | correct the header's first number"},
+     ":1:1: found 2 rows, expected 1 by the header | correct the header's first number"},
 };
 
 std::string message_of(const std::string& file) {
@@ -127,9 +125,8 @@ TEST(Malformed, ExplicitFormatAndBase) {
   LoadOptions options;
   options.format = DataFormat::xc;
   EXPECT_EQ(error_of([&] { parse("1 1:0.5 2:1\n", options); }),
-            "test:1:1: expected the header 'points features labels', found '1 1:0.5 2:1' | libSVM "
-            "text has no "
-            "header: --format libsvm");
+            "test:1:1: found '1 1:0.5 2:1', expected the header 'points features labels' | libSVM "
+            "text has no header: --format libsvm");
   options = {};
   options.index_base = IndexBase::one;
   EXPECT_EQ(error_of([&] { parse("1 1:1\n0 2:1 0:3\n", options); }),
@@ -143,10 +140,10 @@ TEST(Malformed, FilesThatCannotBeRead) {
   EXPECT_EQ(error_of([&] { load_dataset(folder / "missing", {}); }),
             (folder / "missing") +
                 ": cannot open the data file: No such file or directory | check the path; "
-                "generated data is 'generate:tiny'");
+                "generated data has a name such as generate:tiny");
   EXPECT_EQ(
       error_of([&] { load_dataset(folder.string(), {}); }),
-      folder.string() + ": is a directory, expected a data file | name one of the files in it");
+      folder.string() + ": found a directory, expected a data file | name one of the files in it");
   // The file opens, but every read fails, for any user.
   EXPECT_EQ(error_of([&] { load_dataset("/proc/self/mem", {}); }),
             "/proc/self/mem: cannot read the data file: Input/output error");

@@ -129,7 +129,8 @@ TEST(Sampler, RefusesShardsWithoutRows) {
   EXPECT_EQ(
       error_of([] { Sampler(rows(3), {.partition = Partition::iid, .workers = 4}); },
                ExitCode::usage),
-      "4 workers share 3 rows: some would have none | use fewer workers or the shared partition");
+      "--partition: found 3 rows for 4 workers, expected at least one row per worker | use fewer "
+      "workers, or --partition shared");
   EXPECT_THROW(Sampler(rows(3), {.partition = Partition::dirichlet, .workers = 4}), Error);
   EXPECT_NO_THROW(Sampler(rows(3), {.workers = 4}));
 }

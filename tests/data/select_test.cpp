@@ -105,12 +105,15 @@ TEST(SplitRows, IsFixedForAllTime) {
 }
 
 TEST(SplitRows, NeitherPartIsEmpty) {
-  EXPECT_EQ(error_of([] { split_rows(4, 0.1); }, ExitCode::usage),
-            "--validation: 0.1 of 4 rows would hold out 0, expected at least one row and not all");
-  EXPECT_EQ(error_of([] { split_rows(4, 0.9); }, ExitCode::usage),
-            "--validation: 0.9 of 4 rows would hold out 4, expected at least one row and not all");
-  EXPECT_EQ(error_of([] { split_rows(1, 0.5); }, ExitCode::usage),
-            "--validation: 0.5 of 1 rows would hold out 1, expected at least one row and not all");
+  EXPECT_EQ(
+      error_of([] { split_rows(4, 0.1); }, ExitCode::usage),
+      "--validation: found 0.1, which holds out 0 of 4 rows, expected at least one and not all");
+  EXPECT_EQ(
+      error_of([] { split_rows(4, 0.9); }, ExitCode::usage),
+      "--validation: found 0.9, which holds out 4 of 4 rows, expected at least one and not all");
+  EXPECT_EQ(
+      error_of([] { split_rows(1, 0.5); }, ExitCode::usage),
+      "--validation: found 0.5, which holds out 1 of 1 rows, expected at least one and not all");
 }
 
 TEST(HoldOut, PartsKeepTheSourceAndCountTheirOwnRows) {

@@ -69,7 +69,7 @@ TEST(SequenceData, BrokenOnesAreFound) {
   DatasetBuilder few_rows = three_rows();
   few_rows.sequences.begin = {0, 6};
   EXPECT_THAT(verify(std::move(few_rows).build()),
-              ElementsAre("1 rows of frames, 3 rows of labels"));
+              ElementsAre("found 1 rows of frames and 3 rows of labels"));
   DatasetBuilder cut = three_rows();
   cut.sequences.value.pop_back();
   EXPECT_THAT(verify(std::move(cut).build()).front(), HasSubstr("expected a multiple of 2"));

@@ -164,7 +164,7 @@ TEST_F(ShardTest, TooManyWorkersAreAUsageErrorAndTheCacheStays) {
   LoadOptions options = options_;
   options.train_rows = shard_choice({.partition = Partition::iid, .workers = 302}, 0);
   EXPECT_THAT(error_of([&] { load_dataset(text_, options); }, ExitCode::usage),
-              HasSubstr("302 workers share 301 rows"));
+              HasSubstr("found 301 rows for 302 workers"));
   EXPECT_EQ(load_dataset(text_, options_).report.cache_note, "");
 }
 

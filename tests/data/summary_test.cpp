@@ -64,22 +64,23 @@ TEST(Verify, FindsEveryBrokenPromise) {
       {{[](Data& d) {
           d.sparse.begin = {0, 4, 3, 5};
         },
-        "the rows' features do not tile the 5 entries"},
+        "the rows' features do not cover the 5 entries"},
        {[](Data& d) { d.sparse.begin.back() = 99; },
-        "the rows' features do not tile the 5 entries"},
-       {[](Data& d) { d.targets.begin[0] = 1; }, "the rows' labels do not tile the 3 entries"},
-       {[](Data& d) { d.sparse.value.pop_back(); }, "4 feature values for 5 feature indices"},
-       {[](Data& d) { d.targets.begin.push_back(3); }, "3 rows of features, 4 rows of labels"},
+        "the rows' features do not cover the 5 entries"},
+       {[](Data& d) { d.targets.begin[0] = 1; }, "the rows' labels do not cover the 3 entries"},
+       {[](Data& d) { d.sparse.value.pop_back(); }, "found 4 feature values for 5 feature indices"},
+       {[](Data& d) { d.targets.begin.push_back(3); },
+        "found 3 rows of features and 4 rows of labels"},
        {[](Data& d) { d.sparse.index[1] = 0; },
-        "row 1: feature index 0 after 0: must ascend without repetition"},
+        "row 1: found feature index 0 after 0, expected ascending indices"},
        {[](Data& d) { d.sparse.index[4] = 5; },
         "row 2: feature index 5 is out of range: there are 5 columns"},
        {[](Data& d) { d.targets.index[2] = 4; },
         "row 3: label index 4 is out of range: there are 4 columns"},
        {[](Data& d) { std::swap(d.targets.index[0], d.targets.index[1]); },
-        "row 1: label index 0 after 3: must ascend without repetition"},
+        "row 1: found label index 0 after 3, expected ascending indices"},
        {[](Data& d) { d.sparse.value[2] = std::numeric_limits<float>::quiet_NaN(); },
-        "entry 3: the feature value nan is not finite"},
+        "entry 3: the value nan is not finite"},
        {[](Data& d) { d.task = Task::binary; }, "binary data have 1 label column, not 4"},
        {[](Data& d) { d.task = Task::multiclass; },
         "multi-class data have at most one label per row"}});
@@ -95,13 +96,15 @@ TEST(Verify, FindsEveryBrokenPromise) {
   good.targets = {{0, 0, 1}, {0}, {}};
   expect_found(
       good,
-      {{[](Data& d) { d.dense.value.pop_back(); }, "3 dense values, expected 4: 2 in each row"},
-       {[](Data& d) { d.images.width = 3; }, "4 pixels, expected 12: 6 in each row"},
-       {[](Data& d) { d.images.mean.clear(); }, "0 means and 1 deviations of channels, expected 1"},
+      {{[](Data& d) { d.dense.value.pop_back(); },
+        "found 3 dense values, expected 4 (2 in each row)"},
+       {[](Data& d) { d.images.width = 3; }, "found 4 pixels, expected 12 (6 in each row)"},
+       {[](Data& d) { d.images.mean.clear(); },
+        "found 0 means and 1 deviations of channels, expected 1"},
        {[](Data& d) { d.images.deviation = {0}; }, "a channel's deviation is not positive"},
        {[](Data& d) { d.fields.category[3] = 2; },
-        "row 2: category 2 of field 2, expected 3 to below 5"},
-       {[](Data& d) { d.feature_count = 7; }, "0 rows of features, 2 rows of labels"}});
+        "row 2: found category 2 of field 2, expected 3 to below 5"},
+       {[](Data& d) { d.feature_count = 7; }, "found 0 rows of features and 2 rows of labels"}});
   good.fields.first[1] = 6;
   EXPECT_THAT(verify(std::move(good).build()),
               testing::Contains("the fields' categories do not ascend"));

@@ -189,8 +189,8 @@ TEST(TuningOfRun, RefusesWhatWasNotChosen) {
   const auto message = [&](const char* algorithm) {
     return usage_error_of([&] { tuning_of_run(tuning, {{"algorithm", algorithm}}, "c.json"); });
   };
-  EXPECT_EQ(message("asgd"), "c.json: asgd was not tuned, found ssgd");
-  EXPECT_EQ(message("ssgd"), "c.json: no trial of ssgd ended well");
+  EXPECT_EQ(message("asgd"), "c.json: found no tuning of asgd, expected one of ssgd");
+  EXPECT_EQ(message("ssgd"), "c.json: no trial of ssgd completed");
   tuning.algorithms[0].trials[0].clear();
   EXPECT_EQ(message("ssgd"), "c.json: the tuning of ssgd is not complete");
 }

@@ -45,15 +45,16 @@ TEST(GraphFile, NamesNodeFoundAndExpected) {
                                    {"name": "b", "type": "add", "from": ["input", "a"]},)")),
             "n.json: net: node \"b\": found inputs [3,8,8] and [3,4,4], expected equal shapes");
   EXPECT_EQ(graph_error(network(R"({"name": "a", "type": "relu", "from": ["z"]},)")),
-            "n.json: nodes[0].from: found \"z\", expected a node that stands before");
+            "n.json: nodes[0].from: found \"z\", expected the name of an earlier node");
   EXPECT_NE(graph_error(network(R"({"type": "relo"},)")).find("nodes[0].type"), std::string::npos);
   EXPECT_NE(graph_error(network(R"({"type": "relu", "units": 3},)")).find("units"),
             std::string::npos);
   EXPECT_NE(graph_error(network(R"({"type": "fc", "units": 0},)")).find("units: found 0"),
             std::string::npos);
-  EXPECT_EQ(graph_error(network(R"({"name": "a", "type": "relu"},
+  EXPECT_EQ(
+      graph_error(network(R"({"name": "a", "type": "relu"},
                                    {"type": "relu", "from": ["input"]},)")),
-            "n.json: net: node \"a\": found an output that no node takes, expected a user");
+      "n.json: net: node \"a\": found an output that no node uses, expected at least one user");
   EXPECT_NE(graph_error(R"({"name": "x", "input": [1,1,1.5], "nodes": []})").find("input"),
             std::string::npos);
 }

@@ -288,7 +288,7 @@ TEST(SequenceModel, RefusesWhatItDoesNotFit) {
   EXPECT_THAT(refusal(find_graph("test", "lenet-5"), shape),
               HasSubstr("the training data have sequences, and its node input"));
   shape.frame_numbers = 9;
-  EXPECT_THAT(refusal(stacked(), shape), HasSubstr("reads frames of 4 numbers"));
+  EXPECT_THAT(refusal(stacked(), shape), HasSubstr("reads frames of 4 elements"));
   shape.frame_numbers = kNumbers;
   shape.label_count = 4;
   EXPECT_THAT(refusal(stacked(), shape), HasSubstr("3 classes"));

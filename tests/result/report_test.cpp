@@ -341,7 +341,7 @@ TEST(Report, ReferenceAndTargetsHoldWhereAWorkloadHasThem) {
   EXPECT_EQ(data["workloads"][0]["targets"], json::array({"p1>=0.3"}));
   EXPECT_EQ(data["workloads"][1]["reference"], "ssgd");
   EXPECT_THAT(data["workloads"][1]["warnings"],
-              Contains("asgd names no group, or several: the reference is ssgd"));
+              Contains("--reference asgd names no group or several groups: the reference is ssgd"));
   options.reference = "ssgd";
   EXPECT_EQ(data_of(results, options)["workloads"][1]["reference"], "ssgd");
   std::vector<LoadedResult> named = results;

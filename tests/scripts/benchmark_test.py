@@ -80,7 +80,7 @@ class Benchmark(unittest.TestCase):
         self.entry("adaptive", "--delta", "0.2")
         self.assertIn("an entry to v1", self.call(HETSGD, "score", V1, "--check", self.folder / "entry.json").stdout)
         done = self.call(ROOT / "scripts/benchmark.sh", "--smoke", "adaptive", "--batch-size", "8", code=2)
-        self.assertIn("cases[0].settings.batch_size: fixed by the benchmark", done.stderr)
+        self.assertIn("cases[0].settings.batch_size: the benchmark fixes this option", done.stderr)
         self.assertEqual(done.stdout, "")
 
     def test_mistakes(self):

@@ -57,8 +57,8 @@ void add_lenets(std::vector<Network>& list) {
   const Declare none = [](OptionSet&, Settings&) {};
   list.push_back(
       {{"lenet-5", "LeNet-5 with relu, 1x28x28"}, {.classes = 10}, declare_classes, lenet_5});
-  list.push_back({{"lenet-001", "of Adasum, 5.2.3, 1x28x28"}, {}, none, lenet_001});
-  list.push_back({{"lenet-002", "of CROSSBOW, table 1, 1x28x28"}, {}, none, lenet_002});
+  list.push_back({{"lenet-001", "LeNet of Adasum (section 5.2.3), 1x28x28"}, {}, none, lenet_001});
+  list.push_back({{"lenet-002", "LeNet of CROSSBOW (table 1), 1x28x28"}, {}, none, lenet_002});
 }
 
 }  // namespace hetsgd::networks

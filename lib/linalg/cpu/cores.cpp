@@ -70,8 +70,8 @@ Cores::Cores(int count)
     start({});
     for (std::thread& helper : helpers_) helper.join();
     threads_of_devices -= count;
-    throw with_hint(device_error("cpu:{}: the system gave {} threads, then: {}", count, started + 1,
-                                 error.what()),
+    throw with_hint(device_error("cpu:{}: the system started {} threads and refused the next: {}",
+                                 count, started + 1, error.what()),
                     "ask for fewer cores or raise the limit of processes (ulimit -u)");
   }
 }

@@ -339,7 +339,7 @@ namespace hetsgd {
 template <class Real>
 std::unique_ptr<BasicDevice<Real>> make_cpu_device(int cores) {
   if (cores < 1 || cores > 1024) {
-    throw device_error("cpu:{}: a CPU device takes 1 to 1024 cores", cores);
+    throw device_error("cpu:{0}: found {0} cores, expected 1 to 1024", cores);
   }
   return std::make_unique<cpu::CpuDevice<Real>>(cores);
 }

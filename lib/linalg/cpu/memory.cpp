@@ -22,7 +22,7 @@ void* allocate_aligned(std::size_t bytes) {
   void* memory = bytes > kAddressSpace ? nullptr : std::aligned_alloc(alignment, rounded);
   if (memory == nullptr) {
     throw with_hint(device_error("cpu: out of memory: {} bytes were asked for", bytes),
-                    "take a smaller batch, fewer workers or a smaller model");
+                    "use a smaller batch, fewer workers or a smaller model");
   }
   // This is only advice. If the kernel refuses it, small pages work as well, but slower.
   if (bytes >= kHugeFrom) (void)madvise(memory, rounded, MADV_HUGEPAGE);

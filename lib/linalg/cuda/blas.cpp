@@ -27,7 +27,7 @@ struct Library {
   void check(cublasStatus_t status, const char* call) const {
     if (status == CUBLAS_STATUS_SUCCESS) return;
     const char* const hint = status == CUBLAS_STATUS_ALLOC_FAILED
-                                 ? "the GPU has no memory left for cuBLAS: fewer workers on it?"
+                                 ? "the GPU has no memory left for cuBLAS; use fewer workers on it"
                                  : "";
     throw with_hint(device_error("{}: {}", call, status_string(status)), hint);
   }

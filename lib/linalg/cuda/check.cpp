@@ -35,7 +35,7 @@ std::string hint_for(cudaError_t status) {
       return fmt::format("the driver is older than CUDA {}.{}, which this binary was built with",
                          CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     case cudaErrorMemoryAllocation:
-      return "take a smaller batch, fewer workers on this GPU or a smaller model";
+      return "use a smaller batch, fewer workers on this GPU or a smaller model";
     default:
       return "";
   }

@@ -76,7 +76,7 @@ std::string cuda_device_name(int ordinal) {
   }
   throw with_hint(device_error("cuda:{}: this machine has {} GPU{}", ordinal, platform.gpus.size(),
                                platform.gpus.size() == 1 ? "" : "s"),
-                  fmt::format("there: {}", names_of(platform.gpus)));
+                  fmt::format("use one of {}", names_of(platform.gpus)));
 }
 
 }  // namespace hetsgd

@@ -9,8 +9,7 @@ namespace {
 
 [[noreturn]] void refuse(int ordinal) {
   throw with_hint(device_error("cuda:{}: this binary was built without CUDA", ordinal),
-                  "built without CUDA: configure with -DHETSGD_CUDA=ON where the CUDA toolkit is, "
-                  "or use cpu:N");
+                  "configure with -DHETSGD_CUDA=ON where the CUDA toolkit is, or use cpu:N");
 }
 
 }  // namespace

@@ -47,14 +47,14 @@ struct CtrOptions {
   // At a learning rate of 1 asgd and hogwild diverge, because their gradients are stale.
   double learning_rate() const { return 0.2; }
   void declare(OptionSet& set) {
-    set.add("embedding_dim", embedding, "numbers of a category's embedding")
+    set.add("embedding_dim", embedding, "Elements of a category's embedding.")
         .symbol("D")
         .range(1, 4096);
     set.add("embedding_init_std", embedding_init_std,
-            "standard deviation of the initial embeddings")
+            "Standard deviation of the initial elements of embeddings.")
         .above(0);
     set.add("hidden", deep.hidden,
-            "units of each hidden layer, comma-separated; none: no dense layers")
+            "Units of each hidden layer, separated by commas. none leaves out the hidden layers.")
         .unit("units")
         .absent("none");
     deep.declare_init(set);
@@ -63,7 +63,7 @@ struct CtrOptions {
   void validate() const {
     deep.validate_init();
     if (std::ranges::find(deep.hidden, 0U) != deep.hidden.end()) {
-      throw usage_error("--hidden: found 0, expected at least one unit per layer, or none");
+      refuse("--hidden", "0", "at least one unit per layer, or none");
     }
   }
 };

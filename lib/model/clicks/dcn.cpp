@@ -29,7 +29,7 @@ struct DcnOptions : CtrOptions {
   double learning_rate() const { return 0.02; }
   void declare(OptionSet& set) {
     CtrOptions::declare(set);
-    set.add("cross_layers", cross_layers, "cross layers").unit("layers").range(1, 256);
+    set.add("cross_layers", cross_layers, "Number of cross layers.").unit("layers").range(1, 256);
   }
 };
 
@@ -183,14 +183,14 @@ const bool dcn_registered = register_model<Dcn, DcnOptions>({
     .name = "dcn",
     .title = "Deep & Cross",
     .idea =
-        "Clicks from categories: cross layers, each of which multiplies the inputs by a weighted "
-        "sum of what came before and so raises the degree of their products by one, beside "
-        "dense layers. Without hidden layers it is the cross network.",
+        "Predicts clicks from categories by cross layers beside dense layers. Each cross layer "
+        "multiplies the inputs by a weighted sum of the layer before, so that the degree of their "
+        "products grows by one. Without hidden layers it is the cross network.",
     .paper = "Wang et al. 2017; trained on click data by Sven (Yang 2022, chapter 6)",
     .objective = "the sigmoid of one score",
     .blocks =
-        "table [categories x D], row-sparse; of every hidden layer weight [outputs x inputs] "
-        "and bias; of every cross layer weight and bias [1 x d]; output.weight [1 x (d + H)], "
+        "table [categories x D], row-sparse; weight [outputs x inputs] and bias of every hidden "
+        "layer; weight and bias [1 x d] of every cross layer; output.weight [1 x (d + H)], "
         "output.bias",
     .cost = "6nab operations for n samples and a dense layer of a inputs and b outputs, 14nd for a "
             "cross layer",

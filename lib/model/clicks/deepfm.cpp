@@ -73,13 +73,13 @@ const bool deepfm_registered = register_model<DeepFm, DeepFmOptions>({
     .name = "deepfm",
     .title = "DeepFM",
     .idea =
-        "Clicks from categories: a factorisation machine, which has a product of embeddings for "
-        "every pair of fields, and dense layers over the same embeddings. Without hidden layers "
-        "it is the factorisation machine.",
+        "Predicts clicks from categories by a factorisation machine, which has a product of "
+        "embeddings for every pair of fields, and dense layers over the same embeddings. Without "
+        "hidden layers it is the factorisation machine.",
     .paper = "Guo et al. 2017; trained on click data by Sven (Yang 2022, chapter 6)",
     .objective = "the sigmoid of one score",
-    .blocks = "table [categories x (D + 1)], row-sparse; of every hidden layer weight [outputs x "
-              "inputs] and bias; output.weight [1 x H], output.bias; linear.weight [1 x K]",
+    .blocks = "table [categories x (D + 1)], row-sparse; weight [outputs x inputs] and bias of "
+              "every hidden layer; output.weight [1 x H], output.bias; linear.weight [1 x K]",
     .cost = "6nab operations for n samples and a dense layer of a inputs and b outputs",
     .reads_fields = true,
 });

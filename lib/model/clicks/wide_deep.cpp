@@ -40,13 +40,13 @@ const bool wide_deep_registered = register_model<WideDeep, WideDeepOptions>({
     .name = "wide_deep",
     .title = "Wide & Deep",
     .idea =
-        "Clicks from categories: a weight for each category beside dense layers over embeddings "
-        "of all fields. The wide part remembers, the deep part generalises; without hidden "
-        "layers it is logistic regression.",
+        "Predicts clicks from categories by a weight for each category, which remembers, beside "
+        "dense layers over the embeddings of all fields, which generalise. Without hidden layers "
+        "it is logistic regression.",
     .paper = "Cheng et al. 2016; trained on click data by Sven (Yang 2022, chapter 6)",
     .objective = "the sigmoid of one score",
-    .blocks = "table [categories x (D + 1)], row-sparse; of every hidden layer weight [outputs x "
-              "inputs] and bias; output.weight [1 x H], output.bias; linear.weight [1 x K]",
+    .blocks = "table [categories x (D + 1)], row-sparse; weight [outputs x inputs] and bias of "
+              "every hidden layer; output.weight [1 x H], output.bias; linear.weight [1 x K]",
     .cost = "6nab operations for n samples and a dense layer of a inputs and b outputs",
     .reads_fields = true,
 });

@@ -8,31 +8,35 @@
 namespace hetsgd {
 
 void HashedLabels::declare(OptionSet& set) {
-  set.add_choice("hash", hash.kind, {{"dwta", HashKind::dwta}, {"simhash", HashKind::simhash}},
-                 "codes of rows and activations: places of the largest of a few numbers, or signs")
+  set.add_choice(
+         "hash", hash.kind, {{"dwta", HashKind::dwta}, {"simhash", HashKind::simhash}},
+         "Hash codes of weight rows and activations. dwta takes the place of the largest of a "
+         "few elements, simhash the sign of a sum of them.")
       .needs("objective", {"hashed"});
-  set.add("hash_codes", hash.codes, "codes that make a bucket")
+  set.add("hash_codes", hash.codes, "Number of hash codes that select a bucket.")
       .symbol("K")
       .range(1, 24)
       .needs("objective", {"hashed"});
-  set.add("hash_tables", hash.tables, "hash tables")
+  set.add("hash_tables", hash.tables, "Number of hash tables.")
       .symbol("L")
       .range(1, 4096)
       .needs("objective", {"hashed"});
-  set.add("bin", bin, "numbers that a dwta code compares; auto: 8, or the hidden layer's units")
+  set.add("bin", bin,
+          "Elements that one dwta code compares. auto: 8, or the units of a smaller hidden layer.")
       .symbol("m")
       .range(2, 256)
       .needs("objective", {"hashed"});
-  set.add("hash_bucket", bucket, "rows of a bucket at most; unlimited: as many as come")
+  set.add("hash_bucket", bucket,
+          "Largest number of labels in a bucket. A fuller bucket keeps random labels.")
       .range(0, 1e9)
       .zero_word("unlimited")
       .needs("objective", {"hashed"});
-  set.add("rehash", rehash, "batches from one rehash to the next")
+  set.add("rehash", rehash, "Batches after which the hash tables are filled again.")
       .symbol("N0")
       .unit("batches")
       .range(1, 4e9)
       .needs("objective", {"hashed"});
-  set.add("rebuild", rebuild, "batches after which a rehash takes new functions")
+  set.add("rebuild", rebuild, "Batches after which --rehash also draws new hash functions.")
       .unit("batches")
       .range(1, 4e9)
       .needs("objective", {"hashed"});
@@ -43,9 +47,8 @@ void HashedLabels::validate() const {
   if (bin) widest.bin = static_cast<std::uint32_t>(*bin);
   constexpr std::uint64_t kMostBuckets = std::uint64_t{1} << 24;
   if (widest.buckets() <= kMostBuckets) return;
-  throw with_hint(usage_error("--hash-codes: found {}, which make {} buckets, expected at most {}",
-                              widest.codes, widest.buckets(), kMostBuckets),
-                  "make a bucket of fewer codes");
+  throw usage_error("--hash-codes: found {}, which make {} buckets, expected at most {}",
+                    widest.codes, widest.buckets(), kMostBuckets);
 }
 
 HashOptions HashedLabels::hash_of(std::size_t inputs) const {

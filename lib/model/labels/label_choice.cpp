@@ -22,11 +22,12 @@ void LabelChoice::declare(OptionSet& set) {
       {{"full", ScoredLabels::full},
        {"sampled", ScoredLabels::sampled},
        {"hashed", ScoredLabels::hashed}},
-      "labels that the softmax of a training sample runs over: all; or, on CPUs, the true ones and "
-      "random others (sampled), or the true ones and those that hash tables over the output layer "
-      "lead to (hashed); measurements are over all");
+      "Labels that the softmax of a training sample runs over. full takes all labels, sampled the "
+      "true ones and random others, hashed the true ones and those that hash tables over the "
+      "output layer find. sampled and hashed run on CPUs only. An evaluation takes all labels.");
   set.add("negatives", negatives,
-          "labels of a sample: chosen ones, filled at random; more if it has more true ones")
+          "Labels that the softmax of a training sample runs over, where random ones fill up the "
+          "number. A sample with more true labels takes all of these.")
       .unit("labels")
       .range(1, 4e9)
       .needs("objective", {"sampled", "hashed"});
@@ -37,10 +38,9 @@ LabelChoice LabelChoice::fitting(Task task, std::size_t outputs, std::size_t inp
   LabelChoice choice = *this;
   if (is_full()) return choice;
   if (task == Task::binary) {
-    throw with_hint(usage_error("--objective: found {} with binary labels, expected several labels "
-                                "to choose from",
-                                name_of(objective)),
-                    "leave it out: the objective of binary data is the sigmoid of one score");
+    refuse("--objective", fmt::format("{} with binary labels", name_of(objective)),
+           "several labels to choose from",
+           "leave it out: the objective of binary data is the sigmoid of one score");
   }
   choice.negatives = std::min<std::uint64_t>(negatives, outputs);
   if (objective == ScoredLabels::hashed) choice.hashing.hash = hashing.hash_of(inputs);

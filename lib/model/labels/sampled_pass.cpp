@@ -15,14 +15,13 @@ const Layout& one_hidden_layer(const Model& model) {
                     layout.blocks[2].name == "layer1.weight" && layout.blocks[2].rows > 1 &&
                     model.data().task != Task::binary;
   if (!fits) {
-    throw with_hint(usage_error("--model: found one without exactly one hidden layer below a "
-                                "softmax, expected an mlp of labels, as slide samples them"),
-                    "use --model mlp --hidden 128, and data with several labels");
+    refuse("--model", "a model without exactly one hidden layer below a softmax",
+           "an mlp over several labels, which slide samples",
+           "use --model mlp --hidden 128, and data with several labels");
   }
   if (model.hashed_labels() == nullptr) {
-    throw with_hint(usage_error("--objective: found {}, expected hashed with --algorithm slide",
-                                layout.blocks[2].row_sparse() ? "sampled" : "full"),
-                    "leave it out: hashed is the default of slide");
+    refuse("--objective", layout.blocks[2].row_sparse() ? "sampled" : "full",
+           "hashed with --algorithm slide", "leave it out: hashed is the default of slide");
   }
   return layout;
 }

@@ -20,12 +20,11 @@ MemoryPlan planned(const TrainingStep& training, const PlanRules& rules, const S
   MemoryPlan plan = rules.policy.plan(request);
   if (plan.fits()) return plan;
   const auto bytes = [](std::uint64_t count) { return format_bytes(static_cast<double>(count)); };
-  throw with_hint(
-      usage_error("--activation-memory: found {}, expected at least {} for a batch of {} samples "
-                  "of {} under {}",
-                  bytes(request.capacity), bytes(least.value_or(0)), training.options.batch,
-                  training.graph->name(), rules.policy.name()),
-      "a smaller --batch-size, or --memory-policy dymem");
+  refuse(
+      "--activation-memory", bytes(request.capacity),
+      fmt::format("at least {} for a batch of {} samples of {} under {}", bytes(least.value_or(0)),
+                  training.options.batch, training.graph->name(), rules.policy.name()),
+      "use a smaller --batch-size, or --memory-policy dymem");
 }
 
 TrainingStep executed_step(const Graph& graph, std::int64_t batch) {

@@ -21,11 +21,11 @@ void check_images(const Graph& graph, const DataShape& data) {
                   text(expected), data.image.size() > 0 ? text(data.image) : "none");
   if (step_bound_node(graph) || graph.node(0).shape.height == 1) {
     throw with_hint(error,
-                    "--image 1x28x28 makes images of that shape of sparse rows; resnet-32?size=16 "
-                    "gives a network another size");
+                    "--image 1x28x28 treats sparse rows as images of that shape; resnet-32?size=16 "
+                    "is a network for another size");
   }
-  throw with_hint(error, fmt::format("it also reads sequences of any lengths with {0} numbers a "
-                                     "frame: generate:video?size={0}",
+  throw with_hint(error, fmt::format("it also reads sequences of any lengths with {0} elements per "
+                                     "frame, such as generate:video?size={0}",
                                      expected.channels));
 }
 
@@ -33,17 +33,17 @@ void check_sequences(const Graph& graph, const DataShape& data) {
   if (const std::optional<int> bound = step_bound_node(graph)) {
     throw with_hint(
         usage_error("--model: {} reads images, but the training data have sequences, and its node "
-                    "{} is for one number of steps",
+                    "{} takes a fixed number of steps",
                     graph.name(), graph.node(*bound).name),
-        "between an input [numbers,steps,1] and an lstm that gives its last step, lstm, relu, add "
-        "and concat read sequences of any length, as in lstm-video");
+        "use lstm-video, or only lstm, relu, add and concat between an input [elements,steps,1] "
+        "and an lstm that gives its last step");
   }
   const std::int64_t expected = graph.node(0).shape.channels;
   if (expected == data.frame_numbers) return;
-  throw with_hint(usage_error("--model: {} reads frames of {} numbers, but those of the training "
-                              "data have {}",
-                              graph.name(), expected, data.frame_numbers),
-                  fmt::format("lstm-video?size={}&classes={}", data.frame_numbers, data.outputs()));
+  throw with_hint(
+      usage_error("--model: {} reads frames of {} elements, but those of the training data have {}",
+                  graph.name(), expected, data.frame_numbers),
+      fmt::format("use lstm-video?size={}&classes={}", data.frame_numbers, data.outputs()));
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ void check_network_reads(const Graph& graph, const DataShape& data) {
   if (data.outputs() != classes) {
     throw with_hint(usage_error("--model: {} has {} classes, but the data have {} labels",
                                 graph.name(), classes, data.outputs()),
-                    fmt::format("a network that has the key takes {}?classes={}",
+                    fmt::format("use {}?classes={} if the network has this key",
                                 graph.name().substr(0, graph.name().find('?')), data.outputs()));
   }
 }

@@ -273,21 +273,23 @@ void GraphModelOptions::declare(OptionSet& set) {
   std::vector<std::string> names;
   for (const Policy* policy : all_policies()) names.push_back(policy->name());
   set.add_choice("conv_init", conv_init, {{"he", FilterLaw::he}, {"init", FilterLaw::init}},
-                 "how the filters of conv begin: with variance 2 / fan_in, or by --init; the "
-                 "default is init for networks of at most four conv without bn");
+                 "Law of the initial filters of convolutions. he: variance 2 / fan_in; init: the "
+                 "law of --init, the default of networks of at most four convolutions without bn.");
   set.add("decay_all", decay_all,
-          "--weight-decay acts on biases and on scales and shifts of bn, too");
+          "Apply --weight-decay to biases and to scales and shifts of bn, too.");
   set.add("bn_samples", bn_samples,
-          "training images of which the statistics of bn are made before a measurement")
+          "Training images from which the statistics of bn are computed before an evaluation.")
       .unit("samples")
       .range(1, 1e9);
   set.add_choice("lengths", lengths, {{"padded", Lengths::padded}, {"packed", Lengths::packed}},
-                 "rows of sequences are computed up to the longest of their batch, or each to its "
-                 "own end");
+                 "How a batch of sequences of different lengths is computed. padded computes every "
+                 "row to the end of the longest one, packed to its own end.");
   set.add("memory_policy", memory_policy,
-          fmt::format("how the memory of a batch is planned: {}", fmt::join(names, ", ")));
+          fmt::format("Policy that plans the memory of a batch's activations: {}.",
+                      fmt::join(names, ", ")));
   set.add("activation_memory", activation_memory,
-          "memory of a batch's activations, e.g. 2G; auto: what the policy needs at least")
+          "Memory for the activations of a batch, for example 2G. auto: the least that "
+          "--memory-policy needs.")
       .unit("bytes")
       .range(1, 1e15);
 }
@@ -302,9 +304,8 @@ std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const Dat
                                                    const GraphModelOptions& options) {
   check_network_reads(graph, data);
   if (options.lengths == Lengths::packed && data.frame_numbers == 0) {
-    throw with_hint(usage_error("--lengths: found packed, but the training data have images, "
-                                "expected sequences, whose lengths differ"),
-                    "generate:video makes some");
+    refuse("--lengths", "packed for images", "training data of sequences, whose lengths differ",
+           "generate:video makes some");
   }
   return std::make_unique<GraphModel<Real>>(graph, data, options);
 }

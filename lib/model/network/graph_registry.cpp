@@ -42,13 +42,13 @@ RegisteredModel registered(const std::string& name, const std::string& summary) 
   return {{.name = name,
            .title = name,
            .idea = fmt::format(
-               "A network for images, of lstm nodes for sequences: {}. Its memory is planned for "
-               "each batch size.",
+               "A network for images, or with lstm nodes for sequences: {}. Its memory is planned "
+               "for each batch size.",
                summary),
            .paper = "Dymem (Yang 2022, chapter 4); `hetsgd memory " + name + "` plans its memory",
            .objective = "softmax over the labels",
-           .blocks = "of each conv and fc node weight [outputs x inputs] and bias; of each bn node "
-                     "scale and shift; all dense",
+           .blocks = "weight [outputs x inputs] and bias of each conv and fc node; scale and shift "
+                     "of each bn node; all dense",
            .cost = "the operations of its nodes, forward and backward",
            .reads_images = true},
           [name] { return std::make_unique<GraphModelFactory>(name); }};
@@ -75,7 +75,7 @@ const RegisteredModel& network_model(const std::string& name) {
   const auto found = known.find(name);
   if (found != known.end()) return found->second;
   find_graph("--model", name);  // refuses what is none
-  return known.emplace(name, registered(name, "of this specification or file")).first->second;
+  return known.emplace(name, registered(name, "that of this specification or file")).first->second;
 }
 
 }  // namespace hetsgd

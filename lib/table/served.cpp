@@ -83,7 +83,7 @@ class ServedTables::Companion {
     rows_.reset(endpoint_.device(), shard_.floats(asked.place));
     compute(rules_.look_up(look_up_work_of(shard_, asked.place)), asked,
             [&] { shard_.gather(kernels_, asked.place, asked.slot, rows_.data()); });
-    comm_.post(from, kRowsTag, rows_.span(), kRowTraffic);
+    comm_.post(from, kRowsTag, rows_.span(), Traffic::rows);
   }
 
   void push(int from, double learning_rate) {
@@ -146,7 +146,7 @@ void ServedTables::pull(Lookup& lookup) {
   for (int n = 0; n < comm_.size(); ++n) {
     const OwnerPart& part = parts_[static_cast<std::size_t>(nth(n))];
     tell(nth(n), {.what = What::pull, .rows = static_cast<std::uint32_t>(part.rows)});
-    if (part.rows > 0) comm_.post(nth(n), kPlacesTag, part.asked, kIdTraffic);
+    if (part.rows > 0) comm_.post(nth(n), kPlacesTag, part.asked, Traffic::ids);
   }
   for (int n = 0; n < comm_.size(); ++n) {
     comm_.receive(nth(n), kRowsTag, parts_[static_cast<std::size_t>(nth(n))].columns);
@@ -156,7 +156,7 @@ void ServedTables::pull(Lookup& lookup) {
 void ServedTables::push(Lookup& lookup, double learning_rate, LookupCounts& counts) {
   for (int n = 0; n < comm_.size(); ++n) {
     tell(nth(n), {.what = What::push, .learning_rate = learning_rate});
-    comm_.post(nth(n), kSumsTag, parts_[static_cast<std::size_t>(nth(n))].columns, kSumTraffic);
+    comm_.post(nth(n), kSumsTag, parts_[static_cast<std::size_t>(nth(n))].columns, Traffic::rows);
   }
   counts.lookups += lookup.lookups();
   counts.entries += lookup.entries();

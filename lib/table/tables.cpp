@@ -144,7 +144,7 @@ void Tables::count_samples(Lookup& l) const {
 
 CollectiveRequest Tables::exchange_counts(Lookup& l) const {
   return all_to_all(std::span<const Lookup::Ask>(l.asks_), l.ones_, std::span(l.asks_of_all_),
-                    l.ones_, kIdTraffic);
+                    l.ones_, Traffic::ids);
 }
 
 CollectiveRequest Tables::exchange_ids(Lookup& l) const {
@@ -160,10 +160,10 @@ CollectiveRequest Tables::exchange_ids(Lookup& l) const {
   if (replaces()) {
     l.asked_rows_.resize(l.asked_.size());
     return all_to_all(std::span<const AskedRow>(l.ask_rows_), l.ask_counts_,
-                      std::span(l.asked_rows_), l.asked_counts_, kIdTraffic);
+                      std::span(l.asked_rows_), l.asked_counts_, Traffic::ids);
   }
   return all_to_all(std::span<const Index>(l.place_), l.ask_counts_, std::span(l.asked_),
-                    l.asked_counts_, kIdTraffic);
+                    l.asked_counts_, Traffic::ids);
 }
 
 std::vector<OwnerPart> Tables::by_owner(Lookup& l) const {
@@ -206,7 +206,7 @@ void Tables::look_up(Lookup& l) const {
 CollectiveRequest Tables::exchange_rows(Lookup& l) const {
   l.rows_.reset(device_, l.entries() * plan_.placement.width());
   return all_to_all(std::span<const float>(l.gathered_.span()), l.asked_floats_, l.rows_.span(),
-                    l.row_counts_, kRowTraffic);
+                    l.row_counts_, Traffic::rows);
 }
 
 // join: copies the ranks' parts to whole rows; otherwise back.
@@ -254,7 +254,7 @@ void Tables::sum(Lookup& l) const {
 
 CollectiveRequest Tables::exchange_sums(Lookup& l) const {
   return all_to_all(std::span<const float>(l.rows_.span()), l.row_counts_, l.gathered_.span(),
-                    l.asked_floats_, kSumTraffic);
+                    l.asked_floats_, Traffic::rows);
 }
 
 void Tables::update(Lookup& l, double learning_rate) const {

@@ -57,11 +57,6 @@
 
 namespace hetsgd {
 
-// Kinds of traffic: ids are row numbers, rows and sums are elements.
-inline constexpr Traffic kIdTraffic = Traffic::ids;
-inline constexpr Traffic kRowTraffic = Traffic::rows;
-inline constexpr Traffic kSumTraffic = Traffic::rows;
-
 // Counts of a worker's lookups (one for each sample and field), and of the rows (entries) that it
 // asked for.
 struct LookupCounts {

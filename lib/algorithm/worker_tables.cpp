@@ -22,7 +22,7 @@ void WorkerTables::begin_serving() {
     };
   };
   served_.emplace(endpoint_, tables_,
-                  ServingRules{.look_up = charged(Stage::sfp),
+                  ServingRules{.gather = charged(Stage::sfp),
                                .update = charged(Stage::sbp),
                                .staleness = [&run = run_](std::uint64_t updates) {
                                  run.observe("row_staleness", static_cast<std::int64_t>(updates));
@@ -39,7 +39,7 @@ void WorkerTables::count(const Lookup& lookup) {
   counts_.asked += lookup.asked();
   counts_.on_device += tables_.on_device(lookup);
   counts_.evicted = tables_.shard().evicted();
-  counts_.moved = tables_.shard().moved_in_all();
+  counts_.moved = tables_.shard().moved();
 }
 
 void WorkerTables::look_up(const Batch& batch) {
@@ -53,8 +53,8 @@ void WorkerTables::look_up(const Batch& batch) {
   if (served_) return served_->pull(l);
   comm.make(tables_.exchange_counts(l));
   comm.make(tables_.exchange_ids(l));
-  endpoint_.compute(run_.costs().stage_work(Stage::sfp, shape, tables_.look_up_work(l)),
-                    ComputeKind::stage, [&] { tables_.look_up(l); });
+  endpoint_.compute(run_.costs().stage_work(Stage::sfp, shape, tables_.gather_work(l)),
+                    ComputeKind::stage, [&] { tables_.gather(l); });
   count(l);
   comm.make(tables_.exchange_rows(l));
 }

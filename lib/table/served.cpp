@@ -81,7 +81,7 @@ class ServedTables::Companion {
     receive_places(from, rows, asked);
     asked.updates = updates_;
     rows_.reset(endpoint_.device(), shard_.floats(asked.place));
-    compute(rules_.look_up(look_up_work_of(shard_, asked.place)), asked,
+    compute(rules_.gather(shard_.gather_work(asked.place)), asked,
             [&] { shard_.gather(kernels_, asked.place, asked.slot, rows_.data()); });
     comm_.post(from, kRowsTag, rows_.span(), Traffic::rows);
   }
@@ -97,7 +97,7 @@ class ServedTables::Companion {
                                .row = asked.slot.data(),
                                .value = rows_.data(),
                                .scale = plan_.dedup ? nullptr : &one};
-    compute(rules_.update(update_work_of(plan_, shard_, asked.place)), asked, [&] {
+    compute(rules_.update(shard_.update_work(asked.place)), asked, [&] {
       if (rows == 0) return;
       shard_.update(kernels_, part, learning_rate);
       shard_.settle(asked.place, asked.samples);

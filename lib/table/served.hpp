@@ -37,7 +37,7 @@ namespace hetsgd {
 
 struct ServingRules {
   // The charge for a gather and for an update, from their real work.
-  std::function<Work(const Work&)> look_up, update;
+  std::function<Work(const Work&)> gather, update;
   // Called by each push, on the worker's own process, once for each owner that it has updated.
   std::function<void(std::uint64_t)> staleness;
 };

@@ -191,8 +191,29 @@ void Shard::gather(TableKernels& kernels, std::span<const Index> place, std::vec
 void Shard::update(TableKernels& kernels, const RowParts<float>& parts, double learning_rate) {
   const RowRule<float> rule = row_rule(plan_.optimizer, learning_rate, ++updates_);
   kernels.update(view_, parts, rule);
-  moved_ = tiers_.end_update();
-  moved_in_all_ += moved_;
+  last_moved_ = tiers_.end_update();
+  moved_ += last_moved_;
+}
+
+Work Shard::scattered_work(std::span<const Index> places, double times) const {
+  const double device = static_cast<double>(on_device(places) * view_.width);
+  const double host = static_cast<double>(floats(places)) - device;
+  return {.bytes = kElementBytes * static_cast<double>(places.size() + floats(places)),
+          .launches = 1,
+          .host_link_bytes = kElementBytes * host,
+          .gather_bytes = times * kElementBytes * device,
+          .host_gather_bytes = times * kElementBytes * host};
+}
+
+// It includes the rows that moved between tiers after the update before. For each row that came to
+// the device one left. Each is read in one memory, crosses the host link and is written in the
+// other, with its state.
+Work Shard::update_work(std::span<const Index> places) const {
+  const auto vectors = static_cast<double>(1 + row_states(plan_.optimizer));
+  Work work = scattered_work(places, 2 * vectors);
+  work.operations = 4 * static_cast<double>(floats(places));
+  const double moved = kElementBytes * static_cast<double>(2 * last_moved_ * view_.width) * vectors;
+  return work + Work{.host_link_bytes = moved, .gather_bytes = moved, .host_gather_bytes = moved};
 }
 
 void Shard::settle(std::span<const Index> place, std::span<const SampleCounts> samples) {

@@ -20,6 +20,8 @@
 
 namespace hetsgd {
 
+inline constexpr double kElementBytes = 4;  // of an element or an id
+
 // Made once per process, before the workers, and const: the same on all ranks.
 struct TablePlan {
   TableShape shape;               // D, and whether a row has a weight u of its own
@@ -91,14 +93,13 @@ class Shard {
 
   // Number of these rows that lie on the device.
   std::size_t on_device(std::span<const Index> places) const { return tiers_.count(places); }
-  // Floats of the rank's columns of these rows, in all and on the device.
+  // Floats of the rank's columns of these rows.
   std::size_t floats(std::span<const Index> places) const { return places.size() * view_.width; }
-  std::size_t floats_on_device(std::span<const Index> places) const {
-    return on_device(places) * view_.width;
-  }
-  // Rows that moved to the device after the last update, and in all. As many left it each time.
-  std::size_t moved() const { return moved_; }
-  std::uint64_t moved_in_all() const { return moved_in_all_; }
+  // Rows that moved to the device so far. As many left it.
+  std::uint64_t moved() const { return moved_; }
+  // Work of gather() and of update() on these rows (tables.hpp).
+  Work gather_work(std::span<const Index> places) const { return scattered_work(places, 1); }
+  Work update_work(std::span<const Index> places) const;
 
   // The rank's columns of these rows, without gaps. On a GPU the devices that have called gather()
   // and update() must be idle (synchronize()).
@@ -127,6 +128,8 @@ class Shard {
   // Turns places into slots. Under a capacity the slots are pinned and hold the rows.
   void find_slots(TableKernels& kernels, std::vector<Index>& places);
   void read_from_device(std::span<const Index> places, float* to) const;
+  // Each of these rows is touched `times`, and rows on the host cross its link once.
+  Work scattered_work(std::span<const Index> places, double times) const;
 
   const TablePlan& plan_;
   int rank_;
@@ -141,8 +144,8 @@ class Shard {
   std::vector<Index> number_, place_;  // number by place, and the inverse; empty: identity
   std::vector<Index> fresh_;           // slots of newly admitted rows
   std::vector<float> fresh_rows_;
-  std::size_t moved_ = 0;
-  std::uint64_t moved_in_all_ = 0, updates_ = 0;
+  std::size_t last_moved_ = 0;  // after the last update
+  std::uint64_t moved_ = 0, updates_ = 0;
 };
 
 // The shards of a process: those of all ranks if the workers share memory, else that of its worker.

@@ -186,7 +186,7 @@ std::vector<OwnerPart> Tables::by_owner(Lookup& l) const {
   return parts;
 }
 
-void Tables::look_up(Lookup& l) const {
+void Tables::gather(Lookup& l) const {
   if (replaces()) {
     l.asked_samples_.resize(l.asked_.size());
     for (std::size_t i = 0; i < l.asked_.size(); ++i) {
@@ -267,64 +267,20 @@ void Tables::update(Lookup& l, double learning_rate) const {
   if (replaces()) shard_.settle(l.asked_, l.asked_samples_);
 }
 
-namespace {
-
-constexpr double kNumber = 4;  // bytes of a number or an id
-
-}  // namespace
-
 Work Tables::request_work(const Batch& batch) const {
   const double lookups = static_cast<double>(batch.size() * plan_.fields());
-  return {0, 3 * kNumber * lookups, 1};
+  return {0, 3 * kElementBytes * lookups, 1};
 }
 
 Work Tables::spread_work(const Lookup& l) const {
   const auto L = static_cast<double>(l.lookups()), C = static_cast<double>(plan_.placement.width());
-  return {L, kNumber * L * (1 + 2 * C), 1};
+  return {L, kElementBytes * L * (1 + 2 * C), 1};
 }
 
 Work Tables::sum_work(const Lookup& l) const {
   const auto L = static_cast<double>(l.lookups()), m = static_cast<double>(l.entries());
   const auto C = static_cast<double>(plan_.placement.width());
-  return {L * C, kNumber * (L * (1 + C) + 2 * m * C), 1};
-}
-
-namespace {
-
-// Each requested row is touched `times`, and rows on the host cross its link once.
-Work scattered_work(const Shard& shard, std::span<const Index> places, double times) {
-  const auto floats = static_cast<double>(shard.floats(places));
-  const auto device = static_cast<double>(shard.floats_on_device(places));
-  const double host = floats - device;
-  return {.bytes = kNumber * (static_cast<double>(places.size()) + floats),
-          .launches = 1,
-          .host_link_bytes = kNumber * host,
-          .gather_bytes = times * kNumber * device,
-          .host_gather_bytes = times * kNumber * host};
-}
-
-// Work of moving rows between tiers after the update before. For each row that comes to the device
-// one leaves. Each is read in one memory, crosses the host link and is written in the other, with
-// its state.
-Work moved_work(const TablePlan& plan, const Shard& shard) {
-  const double rows = 2 * static_cast<double>(shard.moved());
-  const auto columns = static_cast<double>(plan.placement.columns(shard.rank()).size());
-  const double bytes =
-      rows * kNumber * columns * static_cast<double>(1 + row_states(plan.optimizer));
-  return {.host_link_bytes = bytes, .gather_bytes = bytes, .host_gather_bytes = bytes};
-}
-
-}  // namespace
-
-Work look_up_work_of(const Shard& shard, std::span<const Index> places) {
-  return scattered_work(shard, places, 1);
-}
-
-Work update_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places) {
-  const double states = static_cast<double>(row_states(plan.optimizer));
-  Work work = scattered_work(shard, places, 2 * (1 + states));
-  work.operations = 4 * static_cast<double>(shard.floats(places));
-  return work + moved_work(plan, shard);
+  return {L * C, kElementBytes * (L * (1 + C) + 2 * m * C), 1};
 }
 
 }  // namespace hetsgd

@@ -57,7 +57,7 @@ ServedOutcome serve_ones(const std::string& cluster, const TablePlan& plan, bool
     const auto lookup = tables.lookup();
     const auto as_stated = [](const Work& work) { return work; };
     ServedTables served(endpoint, tables,
-                        {.look_up = as_stated, .update = as_stated, .staleness = [&](auto updates) {
+                        {.gather = as_stated, .update = as_stated, .staleness = [&](auto updates) {
                            ++pushes;
                            staleness += updates;
                          }});

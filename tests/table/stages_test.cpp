@@ -27,7 +27,7 @@ class Ranks {
     each([&](Tables& t, Lookup& l, std::size_t rank) { t.request(batches[rank], l); });
     exchange(&Tables::exchange_counts);
     exchange(&Tables::exchange_ids);
-    each([&](Tables& t, Lookup& l, std::size_t) { t.look_up(l); });
+    each([&](Tables& t, Lookup& l, std::size_t) { t.gather(l); });
     exchange(&Tables::exchange_rows);
     each([&](Tables& t, Lookup& l, std::size_t) { t.spread(l); });
   }

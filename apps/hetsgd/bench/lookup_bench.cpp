@@ -238,7 +238,7 @@ LookupTimes LookupBench::measure(std::uint64_t batch_size) const {
     time(times.request, [&] { s.tables.request(batch, l); });
     exchange_with_itself(*s.device, s.tables.exchange_counts(l));
     exchange_with_itself(*s.device, s.tables.exchange_ids(l));
-    time(times.look_up, [&] { s.tables.look_up(l); });
+    time(times.look_up, [&] { s.tables.gather(l); });
     exchange_with_itself(*s.device, s.tables.exchange_rows(l));
     time(times.spread, [&] { s.tables.spread(l); });
     time(times.sum, [&] { s.tables.sum(l); });

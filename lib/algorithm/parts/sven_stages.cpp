@@ -117,7 +117,7 @@ void SvenStages::ids(std::uint64_t k) {
 void SvenStages::sfp(std::uint64_t k) {
   ids(k);
   self_.observe("staleness", static_cast<std::int64_t>(k - updated_));
-  compute(Stage::sfp, k, tables_.look_up_work(lookup(k)), [&] { tables_.look_up(lookup(k)); });
+  compute(Stage::sfp, k, tables_.gather_work(lookup(k)), [&] { tables_.gather(lookup(k)); });
   self_.tables()->count(lookup(k));
 }
 

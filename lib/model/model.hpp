@@ -209,7 +209,7 @@ class BasicModel {
 
   // --- embeddings that the caller has looked up --------------------------------------------------
   // Models with an embedding table, in separate steps, for tables that lie elsewhere
-  // (table/tables.hpp). step() and gradient() take the same steps, with their own table at both
+  // (table/stages.hpp). step() and gradient() take the same steps, with their own table at both
   // ends:
   //
   //   table --> embedded --forward--> loss --backward--> gradient by embedded --> table

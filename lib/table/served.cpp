@@ -123,7 +123,7 @@ class ServedTables::Companion {
   std::uint64_t updates_ = 0, told_evicted_ = 0;
 };
 
-ServedTables::ServedTables(Endpoint& endpoint, Tables& tables, const ServingRules& rules)
+ServedTables::ServedTables(Endpoint& endpoint, TableStages& tables, const ServingRules& rules)
     : comm_(endpoint.comm()), tables_(tables), rules_(rules) {
   // The worker may return before its companion, so the companion uses only its own objects or the
   // run's.

@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "cluster/endpoint.hpp"
-#include "table/tables.hpp"
+#include "table/stages.hpp"
 
 namespace hetsgd {
 
@@ -47,12 +47,12 @@ class ServedTables {
  public:
   // Starts the companion. Every worker makes one before it pulls. Endpoint and tables must outlive
   // this object; the tables' plan and shard must outlive the run.
-  ServedTables(Endpoint& endpoint, Tables& tables, const ServingRules& rules);
+  ServedTables(Endpoint& endpoint, TableStages& tables, const ServingRules& rules);
 
-  // After Tables::request(): on return the rows are here, for Tables::spread().
+  // After TableStages::request(): on return the rows are here, for TableStages::spread().
   void pull(Lookup& lookup);
-  // After Tables::sum(): on return all owners have updated their rows. Adds to `counts` the rows of
-  // the pull, and the rows that owners have evicted since their last answer.
+  // After TableStages::sum(): on return all owners have updated their rows. Adds to `counts` the
+  // rows of the pull, and the rows that owners have evicted since their last answer.
   void push(Lookup& lookup, double learning_rate, LookupCounts& counts);
   // Replaces push() for a batch that is not learnt from.
   void drop();
@@ -79,7 +79,7 @@ class ServedTables {
   int nth(int n) const { return (comm_.rank() + 1 + n) % comm_.size(); }
 
   Comm& comm_;
-  Tables& tables_;
+  TableStages& tables_;
   const ServingRules rules_;
   std::vector<OwnerPart> parts_;  // of the batch that was pulled
 };

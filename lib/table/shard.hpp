@@ -97,7 +97,7 @@ class Shard {
   std::size_t floats(std::span<const Index> places) const { return places.size() * view_.width; }
   // Rows that moved to the device so far. As many left it.
   std::uint64_t moved() const { return moved_; }
-  // Work of gather() and of update() on these rows (tables.hpp).
+  // Work of gather() and of update() on these rows (stages.hpp).
   Work gather_work(std::span<const Index> places) const { return scattered_work(places, 1); }
   Work update_work(std::span<const Index> places) const;
 
@@ -113,7 +113,8 @@ class Shard {
   // One update by the parts of all ranks, whose rows are slots: applies the row rule once to each
   // row that occurs. learning_rate: the run's; the plan's optimizer scales it for the tables.
   void update(TableKernels& kernels, const RowParts<float>& parts, double learning_rate);
-  // Under a capacity, with each update(): repeats the lookups, with the samples of each.
+  // With each update(): repeats the lookups, with the samples of each. Without evictions it does
+  // nothing.
   void settle(std::span<const Index> place, std::span<const SampleCounts> samples);
 
  private:

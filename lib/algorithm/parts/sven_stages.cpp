@@ -10,7 +10,7 @@ constexpr int kRowsTag = 1, kSumsTag = 2;
 
 // Finds the rows that a batch needs and sends their numbers to the owners, on the worker or its
 // input process. The caller charges it.
-void request_rows(const Tables& tables, Comm& comm, const Batch& batch, Lookup& lookup,
+void request_rows(const TableStages& tables, Comm& comm, const Batch& batch, Lookup& lookup,
                   Traffic kind) {
   tables.request(batch, lookup);
   CollectiveRequest counts = tables.exchange_counts(lookup);
@@ -26,14 +26,14 @@ void request_rows(const Tables& tables, Comm& comm, const Batch& batch, Lookup& 
 SvenStages::SvenStages(Worker& self, const Options& options)
     : self_(self),
       options_(options),
-      tables_(self.tables()->tables()),
+      tables_(self.tables()->stages()),
       context_(self.model().make_context(self.device())),
       replica_(std::make_shared<Replica>(self.replica())) {
   replica_->gradient = self.make_gradient();
   const std::uint64_t slots = options.in_flight + (options.prepared ? kAhead : 0);
   for (std::uint64_t i = 0; i < slots; ++i) {
     slots_.push_back(std::make_shared<Slot>());
-    slots_.back()->lookup = tables_.lookup();
+    slots_.back()->lookup = tables_.make_lookup();
   }
   if (options.overlapped) communication_.emplace(self.endpoint(), "communication");
   if (options.prepared) input_.emplace(self.endpoint(), "input");

@@ -87,7 +87,7 @@ class SvenStages {
 
   Worker& self_;
   const Options options_;
-  Tables& tables_;
+  TableStages& tables_;
   const std::unique_ptr<ModelContext> context_;
   const std::shared_ptr<Replica> replica_;  // an all_reduce shares it
   std::vector<std::shared_ptr<Slot>> slots_;

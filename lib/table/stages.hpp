@@ -1,6 +1,12 @@
-// Tables: the stages by which a worker reads and updates embedding tables that are sharded over
-// ranks. Each stage is a call of its own. So an algorithm may run them one after the other
-// (Worker::gradient) or as a pipeline (sven), with several batches in flight.
+// The stages by which a worker reads and updates embedding tables that are sharded over ranks. Each
+// stage is a call of its own. So an algorithm may run them one after the other (Worker::gradient)
+// or as a pipeline (sven), with several batches in flight.
+//
+//   Worker ── WorkerTables ──┬── TableStages ── collectives ── TableStages of the owner ──┬── Shard
+//   sven ──── SvenStages ────┘       |                                                    |
+//                  WorkerTables ── ServedTables ── messages ── companion of the owner ────┘
+//
+// A Lookup carries one batch through the stages. A TableSet holds the shards of a process.
 //
 //   stage   call              where            what
 //   ids     request           requester        which rows the batch needs, by owner
@@ -18,8 +24,8 @@
 // (cluster/collective_call.hpp). The caller makes it with comm.make(request), starts it with
 // comm.start(request), or moves it by messages from request.parts; all ranks do the same. Its
 // memory belongs to the lookup. The other calls compute, and the caller charges them by the
-// ..._work() of the same name, e.g. endpoint.compute(tables.gather_work(l), ComputeKind::vector,
-// [&] { tables.gather(l); }).
+// ..._work() of the same name, e.g. endpoint.compute(stages.gather_work(l), ComputeKind::stage,
+// [&] { stages.gather(l); }).
 //
 // Canonical sum. The sum that an update adds to a row does not depend on layout and deduplication:
 // every rank adds up the gradients of its own mean loss by the row in the order of its samples,
@@ -83,8 +89,8 @@ struct OwnerPart {
 
 // One batch on its way through the stages, with all buffers that it needs, so that several batches
 // may be in flight. It can be reused for the next batch, and allocates nothing once it has seen the
-// largest. Made by Tables::lookup(). It must not move from request() to update(), since exchanges
-// in flight refer to it. One process at a time uses it.
+// largest. Made by TableStages::make_lookup(). It must not move from request() to update(), since
+// exchanges in flight refer to it. One process at a time uses it.
 class Lookup : NonCopyable {
  public:
   explicit Lookup(Device& device) : device_(device) {}
@@ -103,7 +109,7 @@ class Lookup : NonCopyable {
   Embedded gradient;  // by x0 and u: the caller fills it by Model::backward
 
  private:
-  friend class Tables;
+  friend class TableStages;
 
   // The message of a rank to another one before it asks.
   struct Ask {
@@ -143,16 +149,16 @@ class Lookup : NonCopyable {
   Buffer gathered_;                        // [asked x columns] rows, then the sums of all ranks
 };
 
-class Tables {
+class TableStages {
  public:
   // The tables as one rank sees them; cheap to make. All arguments outlive it. Stages of different
   // lookups may run at the same time on different processes of a worker, except gather() and
   // update().
-  Tables(const TablePlan& plan, Shard& shard, Device& device);
+  TableStages(const TablePlan& plan, Shard& shard, Device& device);
 
   const TablePlan& plan() const { return plan_; }
   Shard& shard() { return shard_; }
-  std::unique_ptr<Lookup> lookup() const;
+  std::unique_ptr<Lookup> make_lookup() const;
 
   void request(const Batch& batch, Lookup& lookup) const;
   CollectiveRequest exchange_counts(Lookup& lookup) const;

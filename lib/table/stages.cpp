@@ -1,4 +1,4 @@
-#include "table/tables.hpp"
+#include "table/stages.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -26,10 +26,10 @@ std::size_t sum_of(std::span<const std::size_t> counts) {
 
 }  // namespace
 
-Tables::Tables(const TablePlan& plan, Shard& shard, Device& device)
+TableStages::TableStages(const TablePlan& plan, Shard& shard, Device& device)
     : plan_(plan), shard_(shard), device_(device), kernels_(kernels<TableKernels>(device)) {}
 
-std::unique_ptr<Lookup> Tables::lookup() const {
+std::unique_ptr<Lookup> TableStages::make_lookup() const {
   auto lookup = std::make_unique<Lookup>(device_);
   const auto ranks = static_cast<std::size_t>(plan_.placement.ranks());
   lookup->rank_ = static_cast<std::size_t>(shard_.rank());
@@ -48,7 +48,7 @@ std::unique_ptr<Lookup> Tables::lookup() const {
 }
 
 // Field by field: a row belongs to one field, and the hash of one field's rows stays in the cache.
-void Tables::number(Lookup& l) const {
+void TableStages::number(Lookup& l) const {
   const Placement& placement = plan_.placement;
   const Batch& batch = l.batch_;
   const std::size_t n = batch.size(), F = plan_.fields();
@@ -76,7 +76,7 @@ void Tables::number(Lookup& l) const {
 }
 
 // Sorts entries by group, and inside a group by the order in which they were found.
-void Tables::sort_by_group(Lookup& l) const {
+void TableStages::sort_by_group(Lookup& l) const {
   std::ranges::fill(l.group_entries_, 0);
   for (const Placement::Place& place : l.found_) ++l.group_entries_[place.group];
   std::exclusive_scan(l.group_entries_.begin(), l.group_entries_.end(), l.group_begin_.begin(),
@@ -95,7 +95,7 @@ void Tables::sort_by_group(Lookup& l) const {
 }
 
 template <class Fn>
-void Tables::for_each_rank(const Lookup& l, const Fn& fn) const {
+void TableStages::for_each_rank(const Lookup& l, const Fn& fn) const {
   for (int rank = 0; rank < plan_.placement.ranks(); ++rank) {
     const auto group = static_cast<std::size_t>(plan_.placement.group_of_rank(rank));
     fn(static_cast<std::size_t>(rank), plan_.placement.columns(rank), l.group_begin_[group],
@@ -103,7 +103,7 @@ void Tables::for_each_rank(const Lookup& l, const Fn& fn) const {
   }
 }
 
-void Tables::request(const Batch& batch, Lookup& l) const {
+void TableStages::request(const Batch& batch, Lookup& l) const {
   HETSGD_CHECK(!batch.empty());
   HETSGD_CHECK_EQ(batch.data().fields.count(), plan_.fields());
   l.batch_.reset(batch.data()).assign(batch.rows().begin(), batch.rows().end());
@@ -123,7 +123,7 @@ void Tables::request(const Batch& batch, Lookup& l) const {
   if (replaces()) count_samples(l);
 }
 
-void Tables::count_samples(Lookup& l) const {
+void TableStages::count_samples(Lookup& l) const {
   l.samples_.assign(l.found_.size(), {});
   const std::size_t F = plan_.fields();
   for (std::size_t i = 0; i < l.batch_.size(); ++i) {
@@ -142,12 +142,12 @@ void Tables::count_samples(Lookup& l) const {
                 });
 }
 
-CollectiveRequest Tables::exchange_counts(Lookup& l) const {
+CollectiveRequest TableStages::exchange_counts(Lookup& l) const {
   return all_to_all(std::span<const Lookup::Ask>(l.asks_), l.ones_, std::span(l.asks_of_all_),
                     l.ones_, Traffic::ids);
 }
 
-CollectiveRequest Tables::exchange_ids(Lookup& l) const {
+CollectiveRequest TableStages::exchange_ids(Lookup& l) const {
   std::uint64_t samples = 0;
   for (const Lookup::Ask& ask : l.asks_of_all_) samples += ask.samples;
   for (std::size_t rank = 0; rank < l.asks_of_all_.size(); ++rank) {
@@ -166,7 +166,7 @@ CollectiveRequest Tables::exchange_ids(Lookup& l) const {
                     l.asked_counts_, Traffic::ids);
 }
 
-std::vector<OwnerPart> Tables::by_owner(Lookup& l) const {
+std::vector<OwnerPart> TableStages::by_owner(Lookup& l) const {
   l.rows_.reset(device_, l.entries() * plan_.placement.width());
   std::ranges::fill(l.share_, 1.0F);
   const std::span<const std::byte> asked =
@@ -186,7 +186,7 @@ std::vector<OwnerPart> Tables::by_owner(Lookup& l) const {
   return parts;
 }
 
-void Tables::gather(Lookup& l) const {
+void TableStages::gather(Lookup& l) const {
   if (replaces()) {
     l.asked_samples_.resize(l.asked_.size());
     for (std::size_t i = 0; i < l.asked_.size(); ++i) {
@@ -203,14 +203,14 @@ void Tables::gather(Lookup& l) const {
   shard_.gather(kernels_, l.asked_, l.slot_, l.gathered_.data());
 }
 
-CollectiveRequest Tables::exchange_rows(Lookup& l) const {
+CollectiveRequest TableStages::exchange_rows(Lookup& l) const {
   l.rows_.reset(device_, l.entries() * plan_.placement.width());
   return all_to_all(std::span<const float>(l.gathered_.span()), l.asked_floats_, l.rows_.span(),
                     l.row_counts_, Traffic::rows);
 }
 
 // join: copies the ranks' parts to whole rows; otherwise back.
-void Tables::move_slices(Lookup& l, bool join) const {
+void TableStages::move_slices(Lookup& l, bool join) const {
   const std::size_t C = plan_.placement.width();
   float* sent = l.rows_.data();
   for_each_rank(
@@ -226,7 +226,7 @@ void Tables::move_slices(Lookup& l, bool join) const {
       });
 }
 
-void Tables::spread(Lookup& l) const {
+void TableStages::spread(Lookup& l) const {
   const bool sliced = plan_.placement.slices() > 1;
   if (sliced) {
     l.whole_.reset(device_, l.rows_.size());
@@ -243,7 +243,7 @@ void Tables::spread(Lookup& l) const {
                   l.embedded.u.data());
 }
 
-void Tables::sum(Lookup& l) const {
+void TableStages::sum(Lookup& l) const {
   const bool sliced = plan_.placement.slices() > 1;
   if (sliced) l.whole_.reset(device_, l.rows_.size());
   const float scale = plan_.dedup ? l.share_[l.rank_] : 1.0F;
@@ -252,32 +252,32 @@ void Tables::sum(Lookup& l) const {
   if (sliced) move_slices(l, false);
 }
 
-CollectiveRequest Tables::exchange_sums(Lookup& l) const {
+CollectiveRequest TableStages::exchange_sums(Lookup& l) const {
   return all_to_all(std::span<const float>(l.rows_.span()), l.row_counts_, l.gathered_.span(),
                     l.asked_floats_, Traffic::rows);
 }
 
-void Tables::update(Lookup& l, double learning_rate) const {
+void TableStages::update(Lookup& l, double learning_rate) const {
   const RowParts<float> parts{.parts = l.asked_counts_.size(),
                               .count = l.asked_counts_.data(),
                               .row = l.slot_.data(),
                               .value = l.gathered_.data(),
                               .scale = plan_.dedup ? nullptr : l.share_.data()};
   shard_.update(kernels_, parts, learning_rate);
-  if (replaces()) shard_.settle(l.asked_, l.asked_samples_);
+  shard_.settle(l.asked_, l.asked_samples_);
 }
 
-Work Tables::request_work(const Batch& batch) const {
+Work TableStages::request_work(const Batch& batch) const {
   const double lookups = static_cast<double>(batch.size() * plan_.fields());
   return {0, 3 * kElementBytes * lookups, 1};
 }
 
-Work Tables::spread_work(const Lookup& l) const {
+Work TableStages::spread_work(const Lookup& l) const {
   const auto L = static_cast<double>(l.lookups()), C = static_cast<double>(plan_.placement.width());
   return {L, kElementBytes * L * (1 + 2 * C), 1};
 }
 
-Work Tables::sum_work(const Lookup& l) const {
+Work TableStages::sum_work(const Lookup& l) const {
   const auto L = static_cast<double>(l.lookups()), m = static_cast<double>(l.entries());
   const auto C = static_cast<double>(plan_.placement.width());
   return {L * C, kElementBytes * (L * (1 + C) + 2 * m * C), 1};

@@ -45,9 +45,9 @@ struct ServingRules {
 // A worker's client. Only its main process uses it.
 class ServedTables {
  public:
-  // Starts the companion. Every worker makes one before it pulls. Endpoint and tables must outlive
-  // this object; the tables' plan and shard must outlive the run.
-  ServedTables(Endpoint& endpoint, TableStages& tables, const ServingRules& rules);
+  // Starts the companion. Every worker makes one before it pulls. Endpoint and stages must outlive
+  // this object; their plan and shard must outlive the run.
+  ServedTables(Endpoint& endpoint, TableStages& stages, const ServingRules& rules);
 
   // After TableStages::request(): on return the rows are here, for TableStages::spread().
   void pull(Lookup& lookup);
@@ -75,13 +75,14 @@ class ServedTables {
 
   void tell(int to, const Message& message);
   void tell_all(const Message& message);
-  // The n-th rank that this rank sends to: the following ranks first, itself last.
-  int nth(int n) const { return (comm_.rank() + 1 + n) % comm_.size(); }
+  // fn(owner, its part) for the following ranks first, and itself last.
+  template <class Fn>
+  void for_each_owner(const Fn& fn);
 
   Comm& comm_;
-  TableStages& tables_;
+  TableStages& stages_;
   const ServingRules rules_;
-  std::vector<OwnerPart> parts_;  // of the batch that was pulled
+  std::vector<OwnerPart> parts_;  // by owner, of the batch that was pulled
 };
 
 }  // namespace hetsgd

@@ -37,7 +37,7 @@ Shard::Shard(const TablePlan& plan, int rank, Device& device, std::optional<int>
   if (slots < rows_) {
     replacement_.emplace(plan.replacement, plan.initial.seed, rows_, slots);
   } else {
-    if (!on_host_) number_by_tier();
+    if (!on_host_) order_by_tier();
     const std::size_t split = std::min(view_.on_device, view_.rows);
     make_rows(0, split, view_.w, view_.state, threads);
     make_rows(split, view_.rows, view_.host_w, view_.host_state, threads);
@@ -70,17 +70,22 @@ void Shard::allocate(std::size_t slots) {
   }
 }
 
-void Shard::number_by_tier() {
+void Shard::order_by_tier() {
   const std::vector<bool>& hot = tiers_.hot();
   if (hot.empty()) return;
-  number_.resize(rows_);
-  place_.resize(rows_);
+  slot_at_.resize(rows_);
+  place_in_.resize(rows_);
   std::size_t next[2] = {0, view_.on_device};  // hot, cold
   for (std::size_t place = 0; place < rows_; ++place) {
-    const std::size_t number = next[hot[place] ? 0 : 1]++;
-    number_[place] = static_cast<Index>(number);
-    place_[number] = static_cast<Index>(place);
+    const std::size_t slot = next[hot[place] ? 0 : 1]++;
+    slot_at_[place] = static_cast<Index>(slot);
+    place_in_[slot] = static_cast<Index>(place);
   }
+}
+
+std::optional<Index> Shard::slot_of(Index place) const {
+  if (replacement_) return replacement_->slot_of(place);
+  return slot_at_.empty() ? place : slot_at_[place];
 }
 
 // Makes rows in place, or in pieces that are sent if the host cannot reach the memory.
@@ -98,8 +103,8 @@ void Shard::make_rows(std::size_t first, std::size_t last, float* w, float* cons
     parallel_tasks(threads, (count + kChunk - 1) / kChunk, [&](std::size_t chunk) {
       const std::size_t end = std::min(count, (chunk + 1) * kChunk);
       for (std::size_t i = chunk * kChunk; i < end; ++i) {
-        const auto number = static_cast<Index>(begin + i);
-        make_initial(place_.empty() ? number : place_[number], to + i * stride);
+        const auto slot = static_cast<Index>(begin + i);
+        make_initial(place_in_.empty() ? slot : place_in_[slot], to + i * stride);
         std::fill(to + i * stride + view_.width, to + (i + 1) * stride, 0.0F);
         for (std::size_t s = 0; here && s < 2; ++s) {
           if (states[s]) std::fill_n(states[s] + i * stride, stride, 0.0F);
@@ -121,7 +126,7 @@ void Shard::make_initial(Index place, float* to) const {
 
 void Shard::copy_row(Index place, float* to) const {
   HETSGD_CHECK(on_host_);
-  const std::optional<Index> slot = replacement_ ? replacement_->slot_of(place) : place;
+  const std::optional<Index> slot = slot_of(place);
   if (!slot) return make_initial(place, to);
   const float* const w = *slot < view_.on_device ? view_.w : view_.host_w;
   std::copy_n(w + *slot * view_.stride, view_.width, to);
@@ -146,26 +151,16 @@ std::vector<float> Shard::read(std::span<const Index> places) const {
 // An absent row is first read like any other, and then overwritten.
 void Shard::read_from_device(std::span<const Index> places, float* to) const {
   std::vector<Index> slot(places.size());
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    slot[i] = replacement_      ? replacement_->slot_of(places[i]).value_or(0)
-              : number_.empty() ? places[i]
-                                : number_[places[i]];
-  }
+  for (std::size_t i = 0; i < places.size(); ++i) slot[i] = slot_of(places[i]).value_or(0);
   Buffer rows(device_, places.size() * view_.width);
   kernels<TableKernels>(device_).gather(view_, slot.size(), slot.data(), rows.data());
   device_.download(to, rows.data(), rows.size() * sizeof(float));
   for (std::size_t i = 0; replacement_ && i < places.size(); ++i) {
-    if (!replacement_->slot_of(places[i])) make_initial(places[i], to + i * view_.width);
+    if (!slot_of(places[i])) make_initial(places[i], to + i * view_.width);
   }
 }
 
-void Shard::find_slots(TableKernels& kernels, std::vector<Index>& places) {
-  if (!replacement_) {
-    for (std::size_t i = 0; !number_.empty() && i < places.size(); ++i) {
-      places[i] = number_[places[i]];
-    }
-    return;
-  }
+void Shard::pin(TableKernels& kernels, std::vector<Index>& places) {
   fresh_.clear();
   fresh_rows_.clear();
   for (Index& each : places) {
@@ -184,7 +179,11 @@ void Shard::gather(TableKernels& kernels, std::span<const Index> place, std::vec
                    float* out) {
   tiers_.asked_for(place);
   slot.assign(place.begin(), place.end());
-  find_slots(kernels, slot);
+  if (replacement_) {
+    pin(kernels, slot);
+  } else if (!slot_at_.empty()) {
+    for (Index& each : slot) each = slot_at_[each];
+  }
   kernels.gather(view_, slot.size(), slot.data(), out);
 }
 

@@ -74,8 +74,14 @@ class InitialRows final : public RowSource {
 };
 
 // Not thread-safe: one call at a time. The device (whose memory it takes) and the plan must outlive
-// it. On a GPU its rows are numbered tier by tier: first those in the memory of the device, then
-// those in host memory, which kernels read and write in place.
+// it.
+//
+// Others name a row by its place (placement.hpp). Kernels name it by its slot, where it lies now:
+//
+//   place ──┬── under a capacity: a free slot, or the one of an evicted row; absent rows have none
+//           ├── on a GPU with hybrid storage: first the slots in the memory of the device, then
+//           |   those in host memory, which kernels read and write in place ── slot_at_, place_in_
+//           └── otherwise: the slot of that number
 class Shard {
  public:
   // Makes all initial rows on `threads` threads (none: all cores) before it returns. Errors:
@@ -121,13 +127,15 @@ class Shard {
   void make_initial(Index place, float* to) const;
   // Memory for `slots` rows.
   void allocate(std::size_t slots);
-  void number_by_tier();  // a GPU's hybrid shard has its hot rows first
-  // Writes the initial values of the rows numbered [first, last) to w and the states, from their
-  // start.
+  void order_by_tier();
+  // Writes the initial values of the rows in the slots [first, last) to w and the states, from
+  // their start.
   void make_rows(std::size_t first, std::size_t last, float* w, float* const* states,
                  std::optional<int> threads);
-  // Turns places into slots. Under a capacity the slots are pinned and hold the rows.
-  void find_slots(TableKernels& kernels, std::vector<Index>& places);
+  // The slot of the row at a place; none: the row is absent.
+  std::optional<Index> slot_of(Index place) const;
+  // Under a capacity: turns places into slots, which are pinned and hold the rows.
+  void pin(TableKernels& kernels, std::vector<Index>& places);
   void read_from_device(std::span<const Index> places, float* to) const;
   // Each of these rows is touched `times`, and rows on the host cross its link once.
   Work scattered_work(std::span<const Index> places, double times) const;
@@ -140,10 +148,10 @@ class Shard {
   Buffer w_, state_[2];
   HostBlock host_w_, host_state_[2];  // of a GPU: the tier in host memory
   ShardRows<float> view_;
-  std::optional<Replacement> replacement_;  // none: the slot of a row is its place
+  std::optional<Replacement> replacement_;  // none: every row has a slot
   DeviceRows tiers_;
-  std::vector<Index> number_, place_;  // number by place, and the inverse; empty: identity
-  std::vector<Index> fresh_;           // slots of newly admitted rows
+  std::vector<Index> slot_at_, place_in_;  // slot by place, and the inverse; empty: identity
+  std::vector<Index> fresh_;               // slots of newly admitted rows
   std::vector<float> fresh_rows_;
   std::size_t last_moved_ = 0;  // after the last update
   std::uint64_t moved_ = 0, updates_ = 0;

@@ -12,7 +12,7 @@ Client::Client(Referee& referee, const RunSetup& setup)
     : referee_(referee),
       rules_(referee.rules()),
       setup_(setup),
-      charges_network_(!setup.rates.empty() && charged_model().is_planned()) {}
+      charges_network_(setup.virtual_time && charged_model().is_planned()) {}
 
 BatchShape Client::charged(const BatchShape& batch) const {
   return setup_.charge ? charged_shape(*setup_.charge, batch) : batch;

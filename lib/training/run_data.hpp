@@ -26,9 +26,8 @@
 namespace hetsgd {
 
 // Cheap to copy: the data sets are shared and const.
-struct RunData {
-  LoadedData train;
-  LoadedData test;  // --test, the rows that --validation holds out, or the training data again
+// `test` has the rows of --test, those that --validation holds out, or the training data again.
+struct RunData : LoadedPair {
   std::vector<std::string> warnings;
   double load_s = 0;  // wall-clock time
 };

@@ -126,7 +126,7 @@ class SharedClient final : public Client {
     referee_.completed(worker, samples, loss, started);
   }
   void discarded(Worker&, std::uint64_t samples) override { referee_.discarded(samples); }
-  void updated(Worker& worker, bool counts_for_run) override;
+  void updated() override { referee_.updated(); }
   // Synchronous: the first worker that makes its k-th call decides for all, and rank 0 measures
   // while all others wait. In virtual time the others do not wait. This is still right for rank 0's
   // replica; sharded tables are measured by the last worker that arrives. Asynchronous: the worker

@@ -222,8 +222,7 @@ void RankClient::discarded(Worker& worker, std::uint64_t samples) {
   own_samples_ = worker.samples();
 }
 
-void RankClient::updated(Worker&, bool counts_for_run) {
-  if (!counts_for_run) return;
+void RankClient::updated() {
   const std::lock_guard lock(mutex_);
   ++pending_.updates;
 }
@@ -296,7 +295,7 @@ void RankClient::take(const State& state) {
 
 void RankClient::end(Worker& worker) {
   report(worker, Report::last);
-  if (rank_ == 0) referee_.observe(worker);
+  if (rank_ == 0) referee_.note(worker);
 }
 
 void RankClient::await_reports() {

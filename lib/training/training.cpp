@@ -47,9 +47,8 @@ void note_waiting(const Trace& trace, Record& record) {
 
 }  // namespace
 
-struct Training::Impl {
-  explicit Impl(const RunSpec& spec)
-      : options(spec.options), set(spec.set), algorithm(spec.algorithm), info(spec.info) {}
+struct Training::Impl : RunSpec {
+  explicit Impl(const RunSpec& spec) : RunSpec(spec) {}
 
   void resolve();
   void build_model();
@@ -74,11 +73,6 @@ struct Training::Impl {
   ClusterReport run_workers(Parts& parts, Trace* trace);
   // The referee is null if the run was interrupted before it was made.
   void finish(const TrainHooks& hooks, const Referee* referee);
-
-  const TrainOptions& options;
-  const OptionSet& set;
-  std::shared_ptr<Algorithm> algorithm;
-  AlgorithmInfo info;
 
   Plan plan;
   std::vector<std::string> devices;
@@ -283,7 +277,7 @@ ClusterReport Training::Impl::run_workers(Parts& parts, Trace* trace) {
     return run([&](Endpoint& endpoint) {
       Worker worker(endpoint, client);
       run_algorithm(worker);
-      parts.referee->observe(worker);
+      parts.referee->note(worker);
     });
   }
   RankClient client(*control, *parts.referee, *parts.setup, *parts.cluster, options.peer_timeout);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 #include "core/text.hpp"
 #include "data/parallel.hpp"
 #include "linalg/cuda/cuda_device.hpp"
@@ -231,7 +232,9 @@ TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_by
   const Placement& placement = plan_.placement;
   const auto gpu_of_entry = [&](std::size_t i) { return gpus.empty() ? -1 : gpus[i]; };
   double bytes = 0;
-  for (std::size_t i = 0; i < ranks.size(); ++i) bytes += host_bytes(ranks[i], gpu_of_entry(i));
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    bytes += plan_.bytes(ranks[i]) - (gpu_of_entry(i) < 0 ? 0 : plan_.device_bytes(ranks[i]));
+  }
   if (bytes > machine_bytes) {
     throw with_hint(
         usage_error("--tables: found sharded with {} rows of {} numbers over {} workers, whose "
@@ -241,13 +244,12 @@ TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_by
         "more machines, a smaller --embedding-dim, a larger --min-frequency or --hash-size need "
         "less of each");
   }
-  shards_.resize(static_cast<std::size_t>(placement.ranks()));
+  shards_.resize(at(placement.ranks()));
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const int rank = ranks[i];
     Device& device = device_of(gpu_of_entry(i));
     try {
-      shards_[static_cast<std::size_t>(rank)] =
-          std::make_unique<Shard>(plan_, rank, device, threads);
+      shards_[at(rank)] = std::make_unique<Shard>(plan_, rank, device, threads);
     } catch (const MemoryError& error) {
       throw with_hint(
           usage_error("--tables: found sharded, by which {} of the rows of worker {} lie on {}: {}",
@@ -256,10 +258,6 @@ TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_by
           "device");
     }
   }
-}
-
-double TableSet::host_bytes(int rank, int gpu) const {
-  return plan_.bytes(rank) - (gpu < 0 ? 0 : plan_.device_bytes(rank));
 }
 
 Device& TableSet::device_of(int gpu) {
@@ -273,21 +271,20 @@ bool TableSet::on_host() const {
 }
 
 Shard& TableSet::shard(int rank) {
-  HETSGD_CHECK(shards_[static_cast<std::size_t>(rank)] != nullptr);
-  return *shards_[static_cast<std::size_t>(rank)];
+  HETSGD_CHECK(shards_[at(rank)] != nullptr);
+  return *shards_[at(rank)];
 }
 
 void TableSet::read(std::size_t field, Index row, float* to) const {
-  const Placement::Place at = plan_.placement.place_of(field, row);
-  plan_.placement.for_each_rank(at.group, [&](int rank) {
-    const std::size_t begin = plan_.placement.columns(rank).begin;
-    shards_[static_cast<std::size_t>(rank)]->copy_row(at.place, to + begin);
+  const Placement::Place where = plan_.placement.place_of(field, row);
+  plan_.placement.for_each_rank(where.group, [&](int rank) {
+    shards_[at(rank)]->copy_row(where.place, to + plan_.placement.columns(rank).begin);
   });
 }
 
 GatheredRows::GatheredRows(const TablePlan& plan, std::span<const Index> rows)
     : plan_(plan),
-      group_(static_cast<std::size_t>(plan.placement.groups())),
+      group_(at(plan.placement.groups())),
       number_(plan.placement.first().back()),
       rows_(rows.size() * plan.placement.width()) {
   for (std::size_t i = 0; i < rows.size(); ++i) {

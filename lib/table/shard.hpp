@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/rank_index.hpp"
 #include "data/batch.hpp"
 #include "linalg/host_blocks.hpp"
 #include "linalg/table_kernels.hpp"
@@ -176,7 +177,6 @@ class TableSet final : public RowSource {
   void read(std::size_t field, Index row, float* to) const override;
 
  private:
-  double host_bytes(int rank, int gpu) const;
   Device& device_of(int gpu);
 
   const TablePlan plan_;
@@ -208,9 +208,7 @@ class GatheredRows final : public RowSource {
     std::vector<Index> numbers;  // index of each of these rows in rows_
   };
 
-  const Group& group_of(int rank) const {
-    return group_[static_cast<std::size_t>(plan_.placement.group_of_rank(rank))];
-  }
+  const Group& group_of(int rank) const { return group_[at(plan_.placement.group_of_rank(rank))]; }
 
   const TablePlan& plan_;
   std::vector<Group> group_;

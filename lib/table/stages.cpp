@@ -31,8 +31,8 @@ TableStages::TableStages(const TablePlan& plan, Shard& shard, Device& device)
 
 std::unique_ptr<Lookup> TableStages::make_lookup() const {
   auto lookup = std::make_unique<Lookup>(device_);
-  const auto ranks = static_cast<std::size_t>(plan_.placement.ranks());
-  lookup->rank_ = static_cast<std::size_t>(shard_.rank());
+  const std::size_t ranks = at(plan_.placement.ranks());
+  lookup->rank_ = at(shard_.rank());
   lookup->ones_.assign(ranks, 1);
   lookup->asks_.resize(ranks);
   lookup->asks_of_all_.resize(ranks);
@@ -41,7 +41,7 @@ std::unique_ptr<Lookup> TableStages::make_lookup() const {
                        &lookup->asked_floats_}) {
     counts->resize(ranks);
   }
-  const auto groups = static_cast<std::size_t>(plan_.placement.groups());
+  const std::size_t groups = at(plan_.placement.groups());
   lookup->group_entries_.resize(groups);
   lookup->group_begin_.resize(groups);
   return lookup;
@@ -97,9 +97,8 @@ void TableStages::sort_by_group(Lookup& l) const {
 template <class Fn>
 void TableStages::for_each_rank(const Lookup& l, const Fn& fn) const {
   for (int rank = 0; rank < plan_.placement.ranks(); ++rank) {
-    const auto group = static_cast<std::size_t>(plan_.placement.group_of_rank(rank));
-    fn(static_cast<std::size_t>(rank), plan_.placement.columns(rank), l.group_begin_[group],
-       l.group_entries_[group]);
+    const std::size_t group = at(plan_.placement.group_of_rank(rank));
+    fn(at(rank), plan_.placement.columns(rank), l.group_begin_[group], l.group_entries_[group]);
   }
 }
 
@@ -109,18 +108,22 @@ void TableStages::request(const Batch& batch, Lookup& l) const {
   l.batch_.reset(batch.data()).assign(batch.rows().begin(), batch.rows().end());
   number(l);
   sort_by_group(l);
+  if (replaces()) count_samples(l);
   l.place_.clear();
+  l.ask_rows_.clear();
   for_each_rank(l, [&](std::size_t rank, const Placement::Columns& columns, std::size_t begin,
                        std::size_t count) {
     l.ask_counts_[rank] = count;
     l.row_counts_[rank] = count * columns.size();
-    for (std::size_t i = begin; i < begin + count; ++i) l.place_.push_back(l.found_[i].place);
+    for (std::size_t i = begin; i < begin + count; ++i) {
+      l.place_.push_back(l.found_[i].place);
+      if (replaces()) l.ask_rows_.push_back({l.found_[i].place, l.samples_[i]});
+    }
   });
   for (std::size_t rank = 0; rank < l.asks_.size(); ++rank) {
     l.asks_[rank] = {static_cast<std::uint32_t>(l.ask_counts_[rank]),
                      static_cast<std::uint32_t>(batch.size())};
   }
-  if (replaces()) count_samples(l);
 }
 
 void TableStages::count_samples(Lookup& l) const {
@@ -133,13 +136,6 @@ void TableStages::count_samples(Lookup& l) const {
       ++(positive ? samples.positives : samples.negatives);
     }
   }
-  l.ask_rows_.clear();
-  for_each_rank(l,
-                [&](std::size_t, const Placement::Columns&, std::size_t begin, std::size_t count) {
-                  for (std::size_t i = begin; i < begin + count; ++i) {
-                    l.ask_rows_.push_back({l.found_[i].place, l.samples_[i]});
-                  }
-                });
 }
 
 CollectiveRequest TableStages::exchange_counts(Lookup& l) const {

@@ -59,9 +59,9 @@ std::string data_key(const TrainOptions& options, const std::optional<RankShare>
 // ends. Thread-safe: runs that need the same data wait for one of them to read.
 class DataCache {
  public:
-  // load_run_data(options, share). Returns load_run_data(options, share). If reading fails, the
-  // next caller tries again. The result is valid as long as the cache. load_s is the time of the
-  // one reading, for each run that uses it.
+  // Returns load_run_data(options, share). If reading fails, the next caller tries again. The
+  // result is valid as long as the cache. load_s is the time of the one reading, for each run that
+  // uses it.
   const RunData& get(const TrainOptions& options, const std::optional<RankShare>& share = {});
 
  private:

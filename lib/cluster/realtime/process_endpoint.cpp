@@ -11,7 +11,6 @@
 #include "cluster/realtime/waiting.hpp"
 #include "cluster/realtime/world.hpp"
 #include "core/error.hpp"
-#include "core/non_copyable.hpp"
 
 namespace hetsgd::realtime {
 
@@ -70,25 +69,6 @@ class ThreadsMonitor final : public Monitor {
   std::vector<Process*> queue_;   // processes that wait for the lock
   std::vector<Waiter*> waiters_;  // wait for a notification; each on its process's stack
 };
-
-namespace {
-
-// An element of a vector for as long as a wait lasts, however it ends. The mutex is held at both
-// ends.
-template <class T>
-class Enlisted : NonCopyable {
- public:
-  Enlisted(std::vector<T*>& list, T& element) : list_(list), element_(&element) {
-    list_.push_back(element_);
-  }
-  ~Enlisted() { std::erase(list_, element_); }
-
- private:
-  std::vector<T*>& list_;
-  T* element_;
-};
-
-}  // namespace
 
 // world_.enter() would refuse the function of a pause and park everybody else until the pause is
 // over; so what runs in a pause takes the plain mutex.

@@ -150,9 +150,7 @@ class BasicModelContext : NonCopyable {
 
   BasicDevice<Real>& device_;
   Staged staged_, ahead_;
-  // The batch that was staged ahead, as it was at that time.
-  const Dataset* ahead_data_ = nullptr;  // null: none
-  std::vector<Index> ahead_rows_;
+  BatchRows ahead_rows_;  // of the batch that was staged ahead
   std::optional<TouchedRows> touched_;
 };
 

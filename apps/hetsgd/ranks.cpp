@@ -17,7 +17,7 @@
 namespace hetsgd {
 namespace {
 
-void start_log(const TrainOptions& options, int rank) {
+void start_log_file(const TrainOptions& options, int rank) {
   const std::string& folder = options.log_dir;
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
@@ -117,7 +117,7 @@ void start_log_as(const TrainOptions& options) {
   start_log(log);
   if (options.log_dir.empty()) return;
   ProcessGroup& processes = options.processes();
-  start_log(options, processes.rank());
+  start_log_file(options, processes.rank());
   if (processes.is_root()) return;
   const ProcessPlace& place = processes.place();
   log_info("rank {} of {} on {} (local rank {}), process {}", place.rank, processes.size(),

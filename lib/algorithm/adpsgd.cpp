@@ -120,7 +120,7 @@ class AdPsgd final : public Algorithm {
       const int peer = 1 + 2 * static_cast<int>(random.below(static_cast<std::uint64_t>(passive)));
       const Header header{.iteration = k};
       comm.send(peer, kHeader, std::span(&header, 1));
-      comm.send(peer, kModel, std::span<const float>(mine.x.w.span()), Traffic::parameters);
+      comm.send(peer, kModel, mine.x.w.span(), Traffic::parameters);
       comm.receive(peer, kMean, mine.x.w.span());
       ++mine.averagings;
       mine.monitor->notify_all();
@@ -139,7 +139,7 @@ class AdPsgd final : public Algorithm {
       if (header.goodbye) return;
       comm.receive(peer, kModel, mean.span());
       average(self, mine, mean, peer, header.iteration);
-      comm.send(peer, kMean, std::span<const float>(mean.span()), Traffic::parameters);
+      comm.send(peer, kMean, mean.span(), Traffic::parameters);
     }
   }
 

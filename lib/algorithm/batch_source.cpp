@@ -58,8 +58,7 @@ void BatchSource::resize(std::size_t learners) {
 const Batch& BatchSource::take(std::size_t learner, SampleRange range) {
   Batch& batch = batches_[learner];
   Prefetched& prefetched = prefetched_[learner];
-  if (prefetched.range && prefetched.range->begin == range.begin &&
-      prefetched.range->count == range.count) {
+  if (prefetched.range == range) {
     std::swap(batch, prefetched.batch);
     prefetched.range.reset();
   } else {

@@ -26,7 +26,7 @@ struct Plan {
   OptimizerOptions optimizer;  // of each replica
   Schedule schedule;           // factor on the learning rate
   bool record_steps = false;   // every gradient and step becomes an event
-  // The embedding tables are sharded over the workers (table/tables.hpp). Then vectors of the model
+  // The embedding tables are sharded over the workers (table/stages.hpp). Then vectors of the model
   // have the dense part alone, and `optimizer` is that of the dense part.
   bool sharded_tables = false;
   // With sharded tables: owners are asked one by one (table/served.hpp), not by all workers

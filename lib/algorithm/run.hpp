@@ -124,8 +124,8 @@ class Run {
   virtual void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) = 0;
   // `samples` samples of completed() are in no update, so they do not count.
   virtual void discarded(Worker& worker, std::uint64_t samples) = 0;
-  // The worker's model moved. counts_for_run: false where another worker reports the same update.
-  virtual void updated(Worker& worker, bool counts_for_run) = 0;
+  // The model moved. Of workers that make the same update one reports it.
+  virtual void updated() = 0;
   // If an evaluation is due, calls `model` inside the pause: at most once, and under a synchronous
   // algorithm on rank 0 alone. Its result must stay valid until the pause ends. `samples`: see
   // Worker::evaluate_here; empty: the number that all workers have completed.

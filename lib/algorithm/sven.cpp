@@ -97,8 +97,7 @@ class Sven final : public Algorithm {
             .in_flight = full ? lookahead_ + 2 : 1,
             .input_rate = input_rate_,
             .global_batch = b,
-            .mine = self.comm().block_of(self.rank(), b),
-            .learning_batch = self.plan().batch_size};
+            .mine = self.comm().block_of(self.rank(), b)};
   }
 
   // Equation 6.1.

@@ -71,7 +71,7 @@ Optimizer& Worker::optimizer(Replica& replica) {
   return *replica.optimizer;
 }
 
-void Worker::make_gradient(Replica& replica) {
+void Worker::ensure_gradient(Replica& replica) {
   if (replica.gradient.flat.size() == 0) replica.gradient = make_gradient();
 }
 
@@ -158,7 +158,7 @@ void Worker::compute_losses(std::span<Replica> replicas, std::span<const Batch> 
   HETSGD_CHECK_EQ(batches.size(), replicas.size());
   const std::size_t m = replicas.size();
   losses_.resize(m);
-  if (!fused()) std::ranges::for_each(replicas, [&](Replica& r) { make_gradient(r); });
+  if (!fused()) std::ranges::for_each(replicas, [&](Replica& r) { ensure_gradient(r); });
   if (m == 1) {
     const auto loss =
         compute_step(batches[0], [&] { return step_here(replicas[0], batches[0], lr); });
@@ -234,7 +234,7 @@ std::optional<double> Worker::gradient_by(const Batch& batch, const std::functio
 }
 
 double Worker::gradient(Replica& replica, const Batch& batch) {
-  make_gradient(replica);
+  ensure_gradient(replica);
   return *gradient_by(batch, [&] { return gradient_here(replica, batch); });
 }
 
@@ -244,7 +244,7 @@ double Worker::gradient(const Buffer& w, const Batch& batch, Gradient& g) {
 
 bool Worker::gradient_cancellable(CancellationToken& token, Replica& replica, const Batch& batch) {
   HETSGD_CHECK(!exchanges_tables());  // the others would wait for the update
-  make_gradient(replica);
+  ensure_gradient(replica);
   return gradient_by(
              batch, [&] { return gradient_here(replica, batch); }, &token)
       .has_value();
@@ -255,7 +255,7 @@ double Worker::gradient_in_pieces(Replica& replica, const Batch& batch,
                                   const std::function<void(std::size_t)>& complete) {
   HETSGD_CHECK(!pieces.empty());
   HETSGD_CHECK(!sharded());
-  make_gradient(replica);
+  ensure_gradient(replica);
   const Seconds started = now();
   double loss = 0;
   Work before;  // of the pieces that are complete
@@ -291,11 +291,7 @@ std::unique_ptr<Optimizer> Worker::make_optimizer(const OptimizerOptions& option
 void Worker::update(Replica& replica, double lr) {
   const std::span<const float> g = replica.gradient.flat.span();
   if (replica.gradient_is_dense) return update(replica, g, lr);
-  if (!plan().optimizer.plain()) {
-    return compute_vectors(optimizer(replica).passes(), [&] {
-      optimizer(replica).update_touched(device(), lr, g, replica.gradient.rows, replica.w.span());
-    });
-  }
+  if (!plan().optimizer.plain()) return update({&replica, 1}, lr);
   compute_vectors(3, [&] {
     apply_gradient(model(), device(), replica.gradient, static_cast<float>(lr), replica.w.data());
   });
@@ -326,12 +322,12 @@ void Worker::apply_alone(Replica& replica, double lr) {
 
 void Worker::count_shared_update() {
   ++*updates_;
-  run_.updated(*this, rank() == 0);
+  if (rank() == 0) run_.updated();
 }
 
 void Worker::count_own_update() {
   ++*updates_;
-  run_.updated(*this, true);
+  run_.updated();
 }
 
 // Vector operations stream whole vectors: bytes = passes * 4 * n, one launch.

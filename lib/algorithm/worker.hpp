@@ -321,7 +321,7 @@ class Worker : NonCopyable {
   // replicas have their gradients. One computation for all replicas: m of them share the device as
   // its profile says.
   void compute_losses(std::span<Replica> replicas, std::span<const Batch> batches, double lr);
-  void make_gradient(Replica& replica);  // at its first use, outside of the clock
+  void ensure_gradient(Replica& replica);  // made at its first use, outside of the clock
   // Inside a computation:
   double step_here(Replica& replica, const Batch& batch, double lr);  // as learn(), or the gradient
   double gradient_here(Replica& replica, const Batch& batch);

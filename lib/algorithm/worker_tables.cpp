@@ -7,8 +7,8 @@ namespace hetsgd {
 WorkerTables::WorkerTables(Endpoint& endpoint, Run& run, TableSet& set)
     : endpoint_(endpoint),
       run_(run),
-      tables_(set.plan(), set.shard(endpoint.rank()), endpoint.device()),
-      lookup_(tables_.lookup()) {}
+      stages_(set.plan(), set.shard(endpoint.rank()), endpoint.device()),
+      lookup_(stages_.make_lookup()) {}
 
 void WorkerTables::begin_serving() {
   if (!run_.plan().served_tables) return;
@@ -21,8 +21,8 @@ void WorkerTables::begin_serving() {
       return work;
     };
   };
-  served_.emplace(endpoint_, tables_,
-                  ServingRules{.look_up = charged(Stage::sfp),
+  served_.emplace(endpoint_, stages_,
+                  ServingRules{.gather = charged(Stage::sfp),
                                .update = charged(Stage::sbp),
                                .staleness = [&run = run_](std::uint64_t updates) {
                                  run.observe("row_staleness", static_cast<std::int64_t>(updates));
@@ -37,39 +37,39 @@ void WorkerTables::count(const Lookup& lookup) {
   counts_.lookups += lookup.lookups();
   counts_.entries += lookup.entries();
   counts_.asked += lookup.asked();
-  counts_.on_device += tables_.on_device(lookup);
-  counts_.evicted = tables_.shard().evicted();
-  counts_.moved = tables_.shard().moved_in_all();
+  counts_.on_device += stages_.on_device(lookup);
+  counts_.evicted = stages_.shard().evicted();
+  counts_.moved = stages_.shard().moved();
 }
 
 void WorkerTables::look_up(const Batch& batch) {
   Lookup& l = *lookup_;
   Comm& comm = endpoint_.comm();
   const BatchShape shape = batch.shape();
-  Work ids = run_.costs().stage_work(Stage::ids, shape, tables_.request_work(batch));
+  Work ids = run_.costs().stage_work(Stage::ids, shape, stages_.request_work(batch));
   // A fitted charge includes an exchange with all workers. Served tables make no such exchange.
   if (served_) ids.given_s = 0;
-  endpoint_.compute(ids, ComputeKind::stage, [&] { tables_.request(batch, l); });
+  endpoint_.compute(ids, ComputeKind::stage, [&] { stages_.request(batch, l); });
   if (served_) return served_->pull(l);
-  comm.make(tables_.exchange_counts(l));
-  comm.make(tables_.exchange_ids(l));
-  endpoint_.compute(run_.costs().stage_work(Stage::sfp, shape, tables_.look_up_work(l)),
-                    ComputeKind::stage, [&] { tables_.look_up(l); });
+  comm.make(stages_.exchange_counts(l));
+  comm.make(stages_.exchange_ids(l));
+  endpoint_.compute(run_.costs().stage_work(Stage::sfp, shape, stages_.gather_work(l)),
+                    ComputeKind::stage, [&] { stages_.gather(l); });
   count(l);
-  comm.make(tables_.exchange_rows(l));
+  comm.make(stages_.exchange_rows(l));
 }
 
 Work WorkerTables::step_work() const {
   const BatchShape shape = lookup_->batch().shape();
-  return run_.costs().stage_work(Stage::fp, shape, tables_.spread_work(*lookup_)) +
-         run_.costs().stage_work(Stage::bp, shape, tables_.sum_work(*lookup_));
+  return run_.costs().stage_work(Stage::fp, shape, stages_.spread_work(*lookup_)) +
+         run_.costs().stage_work(Stage::bp, shape, stages_.sum_work(*lookup_));
 }
 
 double WorkerTables::pass(ModelContext& context, const float* w, FunctionRef backward) {
-  tables_.spread(*lookup_);
+  stages_.spread(*lookup_);
   const double loss = run_.model().forward(context, lookup_->batch(), lookup_->embedded, w);
   backward();
-  tables_.sum(*lookup_);
+  stages_.sum(*lookup_);
   return loss;
 }
 
@@ -90,9 +90,9 @@ double WorkerTables::step(ModelContext& context, double learning_rate, float* w)
 void WorkerTables::update(double learning_rate) {
   Lookup& l = *lookup_;
   if (served_) return served_->push(l, learning_rate, counts_);
-  endpoint_.comm().make(tables_.exchange_sums(l));
-  endpoint_.compute(run_.costs().stage_work(Stage::sbp, l.batch().shape(), tables_.update_work(l)),
-                    ComputeKind::stage, [&] { tables_.update(l, learning_rate); });
+  endpoint_.comm().make(stages_.exchange_sums(l));
+  endpoint_.compute(run_.costs().stage_work(Stage::sbp, l.batch().shape(), stages_.update_work(l)),
+                    ComputeKind::stage, [&] { stages_.update(l, learning_rate); });
 }
 
 void WorkerTables::drop() {

@@ -1,4 +1,4 @@
-// A worker's calls on sharded tables, one batch after the other: the stages of table/tables.hpp.
+// A worker's calls on sharded tables, one batch after the other: the stages of table/stages.hpp.
 // All workers exchange rows, or their owners serve them.
 //
 //   look_up() --> step() or gradient(), in a computation of step_work() --> update(), or drop()
@@ -19,7 +19,7 @@ class WorkerTables : NonCopyable {
  public:
   WorkerTables(Endpoint& endpoint, Run& run, TableSet& set);
 
-  Tables& tables() { return tables_; }
+  TableStages& stages() { return stages_; }
   bool served() const { return served_.has_value(); }
   // If the plan says that rows are served: starts and closes this worker's companion.
   void begin_serving();
@@ -27,7 +27,7 @@ class WorkerTables : NonCopyable {
 
   // Whether a step fuses gradient and update: if the step of a replica with all tables would, so
   // that one worker has the same bits.
-  bool fused() const { return tables_.plan().optimizer.plain(); }
+  bool fused() const { return stages_.plan().optimizer.plain(); }
   // Fetches the rows of the batch. Charged.
   void look_up(const Batch& batch);
   // Work of the forward and backward pass of the batch that was looked up.
@@ -51,7 +51,7 @@ class WorkerTables : NonCopyable {
 
   Endpoint& endpoint_;
   Run& run_;
-  Tables tables_;
+  TableStages stages_;
   std::unique_ptr<Lookup> lookup_;      // the current batch, from look_up to update
   std::optional<ServedTables> served_;  // empty: rows are exchanged
   LookupCounts counts_;

@@ -40,6 +40,8 @@ const ClusterKind& cluster_kind(const std::string& name) {
   refuse("--cluster", quote(name), "one of " + known, did_you_mean(name, cluster_names()));
 }
 
+bool Cluster::is_virtual() const { return cluster_kind(name()).is_virtual; }
+
 std::unique_ptr<Cluster> make_cluster(const std::string& name, const ClusterOptions& options) {
   const ClusterKind& kind = cluster_kind(name);
   if (options.workers < 1) {

@@ -129,7 +129,7 @@ class Cluster {
   virtual ~Cluster() = default;
   virtual std::string name() const = 0;
   virtual int size() const = 0;
-  virtual bool is_virtual() const = 0;  // true: clock values are simulated
+  bool is_virtual() const;  // as its kind: clock values are simulated
   // The device of a worker as the result names it; after run() the report may say more (its core).
   virtual std::string device_name(int rank) const = 0;
   // True: the worker of `rank` runs in this process, and what it writes is visible here.

@@ -119,7 +119,7 @@ CollectiveMemory memory_of(const CollectiveRequest& request, int rank, int size)
 void check_parts(const AllToAll& mine, int rank, int size) {
   const auto check = [&](std::span<const std::size_t> counts, std::size_t elements,
                          const char* verb) {
-    if (counts.size() == static_cast<std::size_t>(size) && AllToAll::sum(counts) == elements) {
+    if (counts.size() == at(size) && AllToAll::sum(counts) == elements) {
       return;
     }
     throw CheckFailure(fmt::format(
@@ -141,10 +141,10 @@ void check_same_part(int from, std::size_t sent, int to, std::size_t expected) {
 
 void check_same_parts(int rank_a, const AllToAll& a, int rank_b, const AllToAll& b) {
   const auto sent = [](const AllToAll& parts, int to) {
-    return parts.width * parts.send_counts[static_cast<std::size_t>(to)];
+    return parts.width * parts.send_counts[at(to)];
   };
   const auto expected = [](const AllToAll& parts, int from) {
-    return parts.width * parts.receive_counts[static_cast<std::size_t>(from)];
+    return parts.width * parts.receive_counts[at(from)];
   };
   check_same_part(rank_a, sent(a, rank_b), rank_b, expected(b, rank_a));
   check_same_part(rank_b, sent(b, rank_a), rank_a, expected(a, rank_b));

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "cluster/worker_account.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd {
 
@@ -45,7 +46,7 @@ struct Block {
   std::size_t size() const { return end - begin; }
 };
 inline Block block_of(int rank, int size, std::size_t n) {
-  const auto p = static_cast<std::size_t>(size), r = static_cast<std::size_t>(rank);
+  const std::size_t p = at(size), r = at(rank);
   const std::size_t base = n / p, extra = n % p;
   const std::size_t begin = r * base + (r < extra ? r : extra);
   return {begin, begin + base + (r < extra ? 1 : 0)};
@@ -131,22 +132,18 @@ struct AllToAll {
   // The part for rank `to`, and the room for that of rank `from`. Each adds up the counts before
   // it, O(ranks): a loop over all ranks keeps a running offset instead, as move_parts() does.
   std::span<const std::byte> part_for(int to) const {
-    const auto r = static_cast<std::size_t>(to);
-    return {static_cast<const std::byte*>(send) + width * sum(send_counts.first(r)),
-            width * send_counts[r]};
+    return {static_cast<const std::byte*>(send) + width * sum(send_counts.first(at(to))),
+            width * send_counts[at(to)]};
   }
   std::span<std::byte> room_for(int from) const {
-    const auto r = static_cast<std::size_t>(from);
-    return {static_cast<std::byte*>(receive) + width * sum(receive_counts.first(r)),
-            width * receive_counts[r]};
+    return {static_cast<std::byte*>(receive) + width * sum(receive_counts.first(at(from))),
+            width * receive_counts[at(from)]};
   }
   // Bytes sent to other ranks and received from them. The part that a rank keeps for itself is not
   // counted.
-  std::size_t bytes_out(int rank) const {
-    return send_bytes() - width * send_counts[static_cast<std::size_t>(rank)];
-  }
+  std::size_t bytes_out(int rank) const { return send_bytes() - width * send_counts[at(rank)]; }
   std::size_t bytes_in(int rank) const {
-    return receive_bytes() - width * receive_counts[static_cast<std::size_t>(rank)];
+    return receive_bytes() - width * receive_counts[at(rank)];
   }
 };
 

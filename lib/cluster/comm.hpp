@@ -65,29 +65,19 @@ class Comm {
   virtual int size() const = 0;
 
   // --- messages ----------------------------------------------------------------------------------
-  // Returns when `data` may be reused (it has left this rank's link); does not wait for the
-  // receiver. A message to the own rank is allowed. Tags are >= 0 and the caller's own to choose.
-  template <class T>
-  void send(int to, int tag, std::span<const T> data, Traffic kind = Traffic::control) {
-    send_bytes(to, tag, std::as_bytes(data), kind);
-  }
-  // The same for elements that the caller may write: T of the form above is not deduced from them.
-  template <std::ranges::contiguous_range Mutable>
-  requires std::is_same_v<Mutable, std::span<std::ranges::range_value_t<Mutable>>>
-  void send(int to, int tag, Mutable data, Traffic kind = Traffic::control) {
-    send_bytes(to, tag, std::as_bytes(data), kind);
+  // Sends the elements of a span or a vector. Returns when `data` may be reused (it has left this
+  // rank's link); does not wait for the receiver. A message to the own rank is allowed. Tags are
+  // >= 0 and the caller's own to choose.
+  template <std::ranges::contiguous_range Data>
+  void send(int to, int tag, const Data& data, Traffic kind = Traffic::control) {
+    send_bytes(to, tag, std::as_bytes(std::span(data)), kind);
   }
   // The same without waiting for anything: copies `data` and returns at once. The message takes its
   // turn on this rank's link while the caller goes on; with those of send() it keeps the order of
   // the calls. It suits a rank that sends to many before it receives.
-  template <class T>
-  void post(int to, int tag, std::span<const T> data, Traffic kind = Traffic::control) {
-    post_bytes(to, tag, std::as_bytes(data), kind);
-  }
-  template <std::ranges::contiguous_range Mutable>
-  requires std::is_same_v<Mutable, std::span<std::ranges::range_value_t<Mutable>>>
-  void post(int to, int tag, Mutable data, Traffic kind = Traffic::control) {
-    post_bytes(to, tag, std::as_bytes(data), kind);
+  template <std::ranges::contiguous_range Data>
+  void post(int to, int tag, const Data& data, Traffic kind = Traffic::control) {
+    post_bytes(to, tag, std::as_bytes(std::span(data)), kind);
   }
   // Blocks until a message with this tag from `from` (or kAnySource: the earliest arrival, ties
   // lowest rank) is here. It must have exactly data.size() elements (checked).

@@ -219,7 +219,7 @@ void AdasumAllReduce::linear(std::span<float> x, int tag, Traffic kind) {
   };
   for (int step = 1; step < p; ++step) {
     const int to = (r + step) % p, from = (r - step + p) % p;
-    comm_.send<float>(to, tag, block(to), kind);
+    comm_.send(to, tag, block(to), kind);
     comm_.receive<float>(from, tag, of_rank(from));
   }
   const std::span<float> sum = of_rank(0);

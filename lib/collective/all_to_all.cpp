@@ -1,20 +1,19 @@
 #include "collective/all_to_all.hpp"
 
 #include <cstring>
+#include <numeric>
 #include <vector>
+
+#include "core/rank_index.hpp"
 
 namespace hetsgd {
 
 namespace {
 
-// Where the parts begin, in bytes, by rank.
-std::vector<std::size_t> part_offsets(std::span<const std::size_t> counts, std::size_t width) {
+// The elements before each rank's part.
+std::vector<std::size_t> part_offsets(std::span<const std::size_t> counts) {
   std::vector<std::size_t> offsets(counts.size());
-  std::size_t at = 0;
-  for (std::size_t r = 0; r < counts.size(); ++r) {
-    offsets[r] = at;
-    at += width * counts[r];
-  }
+  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::size_t{0});
   return offsets;
 }
 
@@ -41,17 +40,14 @@ void keep_own_part(Comm& comm, Device& device, int tag, std::span<const std::byt
 void scatter_all_to_all(Comm& comm, Device& device, int tag, const AllToAll& mine, Traffic kind) {
   const int p = comm.size(), me = comm.rank();
   check_parts(mine, me, p);
-  const auto out = part_offsets(mine.send_counts, mine.width);
-  const auto in = part_offsets(mine.receive_counts, mine.width);
+  const auto out = part_offsets(mine.send_counts), in = part_offsets(mine.receive_counts);
   const auto part = [&](int to) {
-    const auto r = static_cast<std::size_t>(to);
-    return std::span(static_cast<const std::byte*>(mine.send) + out[r],
-                     mine.width * mine.send_counts[r]);
+    return std::span(static_cast<const std::byte*>(mine.send) + mine.width * out[at(to)],
+                     mine.width * mine.send_counts[at(to)]);
   };
   const auto room = [&](int from) {
-    const auto r = static_cast<std::size_t>(from);
-    return std::span(static_cast<std::byte*>(mine.receive) + in[r],
-                     mine.width * mine.receive_counts[r]);
+    return std::span(static_cast<std::byte*>(mine.receive) + mine.width * in[at(from)],
+                     mine.width * mine.receive_counts[at(from)]);
   };
   for (int d = 1; d < p; ++d) {
     const int to = (me + d) % p;

@@ -53,7 +53,7 @@ void reduce_scatter_slices(Comm& comm, int tag, std::span<T> data,
   };
   for (int step = 1; step < p; ++step) {
     const int to = (r + step) % p;
-    if (!slice(to).empty()) comm.send<T>(to, tag, slice(to), kind);
+    if (!slice(to).empty()) comm.send(to, tag, slice(to), kind);
   }
   const std::span<T> mine = slice(r);
   if (mine.empty() || p == 1) return;

@@ -57,7 +57,7 @@ void ring_reduce_scatter(Comm& comm, int tag, std::span<T> data, std::vector<T>&
     const std::span<T> outgoing = detail::ring_block(comm, data, r - 1 - step);
     const std::span<T> mine = detail::ring_block(comm, data, r - 2 - step);
     const std::span<T> incoming = room(scratch, mine.size());
-    comm.send<T>((r + 1) % p, tag, outgoing, kind);
+    comm.send((r + 1) % p, tag, outgoing, kind);
     comm.receive<T>((r + p - 1) % p, tag, incoming);
     // The partial sum so far stands first: x_{b+1} + x_{b+2} + ...
     combine<T>(mine, incoming, op);
@@ -70,7 +70,7 @@ template <class T>
 void ring_all_gather(Comm& comm, int tag, std::span<T> data, Traffic kind = Traffic::control) {
   const int p = comm.size(), r = comm.rank();
   for (int step = 0; step < p - 1; ++step) {
-    comm.send<T>((r + 1) % p, tag, detail::ring_block(comm, data, r - step), kind);
+    comm.send((r + 1) % p, tag, detail::ring_block(comm, data, r - step), kind);
     comm.receive<T>((r + p - 1) % p, tag, detail::ring_block(comm, data, r - 1 - step));
   }
 }
@@ -110,7 +110,7 @@ void binomial_broadcast(Comm& comm, int tag, std::span<T> data, int root,
   while (bit < p && (v & bit) == 0) bit <<= 1;
   if (v != 0) comm.receive<T>((v - bit + root) % p, tag, data);
   for (bit >>= 1; bit > 0; bit >>= 1) {
-    if (v + bit < p) comm.send<T>((v + bit + root) % p, tag, data, kind);
+    if (v + bit < p) comm.send((v + bit + root) % p, tag, data, kind);
   }
 }
 
@@ -121,7 +121,7 @@ void tree_all_reduce(Comm& comm, int tag, std::span<T> data, std::vector<T>& scr
   const int p = comm.size(), r = comm.rank();
   for (int bit = 1; bit < p; bit <<= 1) {
     if ((r & bit) != 0) {
-      comm.send<T>(r - bit, tag, data, kind);
+      comm.send(r - bit, tag, data, kind);
       break;
     }
     if (r + bit >= p) continue;
@@ -178,7 +178,7 @@ void halve_and_double(Comm& comm, int tag, std::span<T> data, std::vector<T>& sc
     kept[step] = lower ? first : second;
     given[step] = lower ? second : first;
     const std::span<T> incoming = room(scratch, kept[step].size());
-    comm.send<T>(other, tag, given[step], kind);
+    comm.send(other, tag, given[step], kind);
     comm.receive<T>(other, tag, incoming);
     combine<T>(incoming, kept[step], op);
     slice = kept[step];
@@ -186,7 +186,7 @@ void halve_and_double(Comm& comm, int tag, std::span<T> data, std::vector<T>& sc
   for (int distance = ranks.count >> 1; distance > 0; distance >>= 1) {
     --step;
     const int other = ranks.rank(ranks.me ^ distance);
-    comm.send<T>(other, tag, kept[step], kind);
+    comm.send(other, tag, kept[step], kind);
     comm.receive<T>(other, tag, given[step]);
   }
 }
@@ -201,7 +201,7 @@ void halving_doubling_all_reduce(Comm& comm, int tag, std::span<T> data, std::ve
   const PowerOfTwo ranks(comm);
   const int r = comm.rank();
   if (r < ranks.folded && r % 2 == 1) {
-    comm.send<T>(r - 1, tag, data, kind);
+    comm.send(r - 1, tag, data, kind);
     comm.receive<T>(r - 1, tag, data);
     return;
   }
@@ -211,7 +211,7 @@ void halving_doubling_all_reduce(Comm& comm, int tag, std::span<T> data, std::ve
     combine<T>(incoming, data, op);
   }
   detail::halve_and_double(comm, tag, data, scratch, op, kind, ranks);
-  if (r < ranks.folded) comm.send<T>(r + 1, tag, data, kind);
+  if (r < ranks.folded) comm.send(r + 1, tag, data, kind);
 }
 
 }  // namespace hetsgd

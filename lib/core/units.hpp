@@ -28,6 +28,17 @@ struct Work {
   double gather_bytes = 0, host_gather_bytes = 0;
   double given_s = 0;  // measured or fitted, not derived from rates; the same on any device
 
+  // The same launches on `scale` > 0 times as many elements.
+  Work scaled(double scale) const {
+    return {operations * scale,
+            bytes * scale,
+            launches,
+            learners,
+            host_link_bytes * scale,
+            gather_bytes * scale,
+            host_gather_bytes * scale,
+            given_s * scale};
+  }
   Work& operator+=(const Work& other) {
     operations += other.operations;
     bytes += other.bytes;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "core/error.hpp"
 #include "core/host.hpp"
+#include "core/host_clock.hpp"
 #include "data/binary.hpp"
 #include "data/cache.hpp"
 #include "data/criteo.hpp"
@@ -174,7 +174,7 @@ void check_header_counts(const ParsedData& parsed, const std::string& path,
 }  // namespace
 
 LoadedData load_dataset(const std::string& path, const LoadOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = HostClock::now();
   ParsedData parsed;
   if (is_generator_spec(path)) {
     parsed = load_generated(path, options);
@@ -199,8 +199,7 @@ LoadedData load_dataset(const std::string& path, const LoadOptions& options) {
     parsed.data = *shard_of(parsed.data, rows);
   }
   fit_to_training(parsed.data, parsed.report, options);
-  parsed.report.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  parsed.report.seconds = seconds_since(start);
   return {std::make_shared<const Dataset>(std::move(parsed.data)), std::move(parsed.report)};
 }
 

@@ -31,6 +31,7 @@ enum class Partition {
 struct SampleRange {
   std::uint64_t begin = 0;
   std::uint64_t count = 0;
+  bool operator==(const SampleRange&) const = default;
 };
 
 inline constexpr std::uint64_t kBucketWindow = 100;  // batches

@@ -43,9 +43,8 @@ typename BasicModelContext<Real>::Staged BasicModelContext<Real>::bring(const Ba
 
 template <class Real>
 void BasicModelContext<Real>::stage(const Batch& batch) {
-  const bool ahead = ahead_data_ == &batch.data() && std::ranges::equal(ahead_rows_, batch.rows());
-  ahead_data_ = nullptr;
-  staged_ = ahead ? ahead_ : bring(batch);
+  staged_ = ahead_rows_.are_of(batch) ? ahead_ : bring(batch);
+  ahead_rows_.forget();
 }
 
 // Copies the upcoming batch into buffers of its own, so the memory that running kernels read stays
@@ -56,8 +55,7 @@ void BasicModelContext<Real>::stage_ahead() {
   const Batch* const next = upcoming();
   if (next == nullptr || next->empty()) return;
   ahead_ = bring(*next);
-  ahead_data_ = &next->data();
-  ahead_rows_.assign(next->rows().begin(), next->rows().end());
+  ahead_rows_.keep(*next);
 }
 
 template <class Real>

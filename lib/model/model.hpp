@@ -150,9 +150,7 @@ class BasicModelContext : NonCopyable {
 
   BasicDevice<Real>& device_;
   Staged staged_, ahead_;
-  // The batch that was staged ahead, as it was at that time.
-  const Dataset* ahead_data_ = nullptr;  // null: none
-  std::vector<Index> ahead_rows_;
+  BatchRows ahead_rows_;  // of the batch that was staged ahead
   std::optional<TouchedRows> touched_;
 };
 
@@ -209,7 +207,7 @@ class BasicModel {
 
   // --- embeddings that the caller has looked up --------------------------------------------------
   // Models with an embedding table, in separate steps, for tables that lie elsewhere
-  // (table/tables.hpp). step() and gradient() take the same steps, with their own table at both
+  // (table/stages.hpp). step() and gradient() take the same steps, with their own table at both
   // ends:
   //
   //   table --> embedded --forward--> loss --backward--> gradient by embedded --> table

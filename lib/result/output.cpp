@@ -28,20 +28,24 @@ std::string_view reason(const json& value) {
   return "";
 }
 
-// Replaces the non-finite numbers of a list by null, and returns the reason of the first one.
-std::string_view explain_list(json& list) {
-  std::string_view first;
-  for (json& element : list) {
-    std::string_view found;
-    if (element.is_array()) {
-      found = explain_list(element);
-    } else if (element.is_object()) {
-      explain_nonfinite(element);
-    } else if (found = reason(element); !found.empty()) {
-      element = nullptr;
-    }
-    if (first.empty()) first = found;
+// Explains the numbers in `value`. Returns the reason of the number, or of the first in the list.
+std::string_view explain(json& value) {
+  if (const std::string_view found = reason(value); !found.empty()) {
+    value = nullptr;
+    return found;
   }
+  std::string_view first;
+  std::map<std::string, std::string_view> reasons;
+  if (value.is_array()) {
+    for (json& element : value) {
+      if (const std::string_view found = explain(element); first.empty()) first = found;
+    }
+  } else if (value.is_object()) {
+    for (auto& [key, member] : value.items()) {
+      if (const auto found = explain(member); !found.empty()) reasons[key + "_reason"] = found;
+    }
+  }
+  for (const auto& [key, text] : reasons) value[key] = text;
   return first;
 }
 
@@ -165,26 +169,7 @@ json tool_json() {
           {"git_dirty", git_dirty()}};
 }
 
-void explain_nonfinite(json& value) {
-  if (value.is_array()) {
-    explain_list(value);
-    return;
-  }
-  if (!value.is_object()) return;
-  std::vector<std::pair<std::string, std::string>> reasons;
-  for (auto& [key, member] : value.items()) {
-    std::string_view found;
-    if (member.is_array()) {
-      found = explain_list(member);
-    } else if (member.is_object()) {
-      explain_nonfinite(member);
-    } else if (found = reason(member); !found.empty()) {
-      member = nullptr;
-    }
-    if (!found.empty()) reasons.emplace_back(key + "_reason", found);
-  }
-  for (auto& [key, text] : reasons) value[key] = text;
-}
+void explain_nonfinite(json& value) { explain(value); }
 
 void escape_bytes(json& value) {
   if (value.is_string()) {

@@ -119,6 +119,19 @@ json stages_json(const StageTimes& stages) {
   return result;
 }
 
+json waited_for_json(const std::vector<WaitedFor>& all) {
+  json result = json::array();
+  for (const WaitedFor& each : all) {
+    json& entry = result.emplace_back(json{{"rank", nullptr}, {"wait_s", seconds(each.wait)}});
+    if (each.rank >= 0) {
+      entry["rank"] = each.rank;
+    } else {
+      entry["service"] = each.service;
+    }
+  }
+  return result;
+}
+
 // A worker in the result. The rank is an argument, because a worker that has not reported yet has
 // an empty record.
 json worker_json(const WorkerRecord& worker, std::size_t rank) {
@@ -139,18 +152,11 @@ json worker_json(const WorkerRecord& worker, std::size_t rank) {
                  {"bytes_sent_by_kind", bytes_by_kind(breakdown.bytes_sent)},
                  {"bytes_received_by_kind", bytes_by_kind(breakdown.bytes_received)}};
   if (!worker.stages.empty()) result["stages"] = stages_json(worker.stages);
-  return result;
-}
-
-json waited_for_json(const std::vector<WaitedFor>& all) {
-  json result = json::array();
-  for (const WaitedFor& each : all) {
-    json& entry = result.emplace_back(json{{"rank", nullptr}, {"wait_s", seconds(each.wait)}});
-    if (each.rank >= 0) {
-      entry["rank"] = each.rank;
-    } else {
-      entry["service"] = each.service;
-    }
+  if (!worker.report.host.empty()) result.update(place_json(worker.report));
+  if (!worker.report.profile.empty()) result["profile"] = json_text(worker.report.profile);
+  if (worker.waited_for) result["waited_for"] = waited_for_json(*worker.waited_for);
+  if (std::ranges::any_of(breakdown.gpu_buffers, [](std::uint64_t n) { return n > 0; })) {
+    result["gpu_buffers"] = gpu_buffers_json(breakdown);
   }
   return result;
 }
@@ -291,16 +297,6 @@ json result_json(const Record& record, const ResultOptions& options) {
   json workers = json::array();
   for (std::size_t rank = 0; rank < record.workers.size(); ++rank) {
     workers.push_back(worker_json(record.workers[rank], rank));
-    const WorkerReport& report = record.workers[rank].report;
-    if (!report.host.empty()) workers.back().update(place_json(report));
-    if (!report.profile.empty()) workers.back()["profile"] = json_text(report.profile);
-    if (const auto& waited_for = record.workers[rank].waited_for) {
-      workers.back()["waited_for"] = waited_for_json(*waited_for);
-    }
-    const auto& gpu_buffers = report.breakdown.gpu_buffers;
-    if (std::ranges::any_of(gpu_buffers, [](std::uint64_t n) { return n > 0; })) {
-      workers.back()["gpu_buffers"] = gpu_buffers_json(report.breakdown);
-    }
   }
   json result = {
       {"schema_version", result_schema_version()},

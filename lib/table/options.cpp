@@ -61,10 +61,19 @@ void TableOptions::declare(OptionSet& set) {
 
 void TableOptions::validate() const {
   sharding();
-  if (sharded) {
-    check_capacity();
-    return check_hot_rows();
+  if (sharded && replacement.capacity && storage == TableStorage::hybrid) {
+    throw with_hint(usage_error("--table-capacity: found {} with --table-storage hybrid, expected "
+                                "device or host",
+                                *replacement.capacity),
+                    "hot rows are chosen for the whole run, rows under a capacity come and go");
   }
+  if (sharded && hot_replace_every && storage != TableStorage::hybrid) {
+    throw with_hint(
+        usage_error("--hot-replace-every: found with --table-storage {}, expected hybrid",
+                    storage == TableStorage::device ? "device" : "host"),
+        "where all rows lie in one memory there is nothing to choose");
+  }
+  if (sharded) return;
   const TableOptions defaults;
   const char* const found = sharding_text != defaults.sharding_text ? "--sharding"
                             : dedup != defaults.dedup               ? "--dedup"
@@ -77,21 +86,6 @@ void TableOptions::validate() const {
   throw with_hint(
       usage_error("{}: found with --tables replicated, expected --tables sharded", found),
       "replicated tables are part of every worker's parameters");
-}
-
-void TableOptions::check_capacity() const {
-  if (!replacement.capacity || storage != TableStorage::hybrid) return;
-  throw with_hint(usage_error("--table-capacity: found {} with --table-storage hybrid, expected "
-                              "device or host",
-                              *replacement.capacity),
-                  "hot rows are chosen for the whole run, rows under a capacity come and go");
-}
-
-void TableOptions::check_hot_rows() const {
-  if (!hot_replace_every || storage == TableStorage::hybrid) return;
-  throw with_hint(usage_error("--hot-replace-every: found with --table-storage {}, expected hybrid",
-                              storage == TableStorage::device ? "device" : "host"),
-                  "where all rows lie in one memory there is nothing to choose");
 }
 
 bool TableOptions::needs_loads() const {

@@ -31,14 +31,12 @@ struct TableOptions {
   // Errors: usage, an invalid layout, or a layout of replicated tables.
   void validate() const;
   Sharding sharding() const { return parse_sharding(sharding_text); }
-  void check_capacity() const;
   // Whether the tables are served. lockstep: all workers of the algorithm make their learning calls
   // together.
   bool served(bool lockstep) const {
     return sharded && (exchange == TableExchange::served ||
                        (exchange == TableExchange::automatic && !lockstep));
   }
-  void check_hot_rows() const;
   // Whether the plan needs to know what the first batches look up.
   bool needs_loads() const;
   bool needs_counts() const { return storage == TableStorage::hybrid && hot == HotRows::frequency; }

@@ -1,6 +1,6 @@
 #include "table/served.hpp"
 
-#include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd {
 
@@ -22,7 +22,7 @@ class ServedTables::Companion {
         shard_(shard),
         rules_(rules),
         kernels_(kernels<TableKernels>(endpoint.device())),
-        asked_(static_cast<std::size_t>(endpoint.size())) {}
+        asked_(at(endpoint.size())) {}
 
   void run() {
     for (int open = endpoint_.size(); open > 0;) {
@@ -52,7 +52,7 @@ class ServedTables::Companion {
     std::vector<SampleCounts> samples;  // under a capacity
     std::uint64_t updates = 0;          // updates of the shard before the pull
   };
-  Asked& asked(int worker) { return asked_[static_cast<std::size_t>(worker)]; }
+  Asked& asked(int worker) { return asked_[at(worker)]; }
 
   void receive_places(int from, std::size_t rows, Asked& asked) {
     asked.place.resize(rows);
@@ -81,9 +81,9 @@ class ServedTables::Companion {
     receive_places(from, rows, asked);
     asked.updates = updates_;
     rows_.reset(endpoint_.device(), shard_.floats(asked.place));
-    compute(rules_.look_up(look_up_work_of(shard_, asked.place)), asked,
+    compute(rules_.gather(shard_.gather_work(asked.place)), asked,
             [&] { shard_.gather(kernels_, asked.place, asked.slot, rows_.data()); });
-    comm_.post(from, kRowsTag, rows_.span(), kRowTraffic);
+    comm_.post(from, kRowsTag, rows_.span(), Traffic::rows);
   }
 
   void push(int from, double learning_rate) {
@@ -97,7 +97,7 @@ class ServedTables::Companion {
                                .row = asked.slot.data(),
                                .value = rows_.data(),
                                .scale = plan_.dedup ? nullptr : &one};
-    compute(rules_.update(update_work_of(plan_, shard_, asked.place)), asked, [&] {
+    compute(rules_.update(shard_.update_work(asked.place)), asked, [&] {
       if (rows == 0) return;
       shard_.update(kernels_, part, learning_rate);
       shard_.settle(asked.place, asked.samples);
@@ -123,12 +123,12 @@ class ServedTables::Companion {
   std::uint64_t updates_ = 0, told_evicted_ = 0;
 };
 
-ServedTables::ServedTables(Endpoint& endpoint, Tables& tables, const ServingRules& rules)
-    : comm_(endpoint.comm()), tables_(tables), rules_(rules) {
+ServedTables::ServedTables(Endpoint& endpoint, TableStages& stages, const ServingRules& rules)
+    : comm_(endpoint.comm()), stages_(stages), rules_(rules), parts_(at(endpoint.size())) {
   // The worker may return before its companion, so the companion uses only its own objects or the
   // run's.
   endpoint.background_task(
-      "tables", [&plan = tables.plan(), &shard = tables.shard(), rules](Endpoint& companion) {
+      "tables", [&plan = stages.plan(), &shard = stages.shard(), rules](Endpoint& companion) {
         Companion(companion, plan, shard, rules).run();
       });
 }
@@ -137,38 +137,43 @@ void ServedTables::tell(int to, const Message& message) {
   comm_.post(to, kMessageTag, std::span(&message, 1));
 }
 
+template <class Fn>
+void ServedTables::for_each_owner(const Fn& fn) {
+  for (int n = 1; n <= comm_.size(); ++n) {
+    const int owner = (comm_.rank() + n) % comm_.size();
+    fn(owner, parts_[at(owner)]);
+  }
+}
+
 void ServedTables::tell_all(const Message& message) {
-  for (int n = 0; n < comm_.size(); ++n) tell(nth(n), message);
+  for_each_owner([&](int owner, const OwnerPart&) { tell(owner, message); });
 }
 
 void ServedTables::pull(Lookup& lookup) {
-  parts_ = tables_.by_owner(lookup);
-  for (int n = 0; n < comm_.size(); ++n) {
-    const OwnerPart& part = parts_[static_cast<std::size_t>(nth(n))];
-    tell(nth(n), {.what = What::pull, .rows = static_cast<std::uint32_t>(part.rows)});
-    if (part.rows > 0) comm_.post(nth(n), kPlacesTag, part.asked, kIdTraffic);
-  }
-  for (int n = 0; n < comm_.size(); ++n) {
-    comm_.receive(nth(n), kRowsTag, parts_[static_cast<std::size_t>(nth(n))].columns);
-  }
+  parts_ = stages_.by_owner(lookup);
+  for_each_owner([&](int owner, const OwnerPart& part) {
+    tell(owner, {.what = What::pull, .rows = static_cast<std::uint32_t>(part.rows)});
+    if (part.rows > 0) comm_.post(owner, kPlacesTag, part.asked, Traffic::ids);
+  });
+  for_each_owner(
+      [&](int owner, const OwnerPart& part) { comm_.receive(owner, kRowsTag, part.columns); });
 }
 
 void ServedTables::push(Lookup& lookup, double learning_rate, LookupCounts& counts) {
-  for (int n = 0; n < comm_.size(); ++n) {
-    tell(nth(n), {.what = What::push, .learning_rate = learning_rate});
-    comm_.post(nth(n), kSumsTag, parts_[static_cast<std::size_t>(nth(n))].columns, kSumTraffic);
-  }
+  for_each_owner([&](int owner, const OwnerPart& part) {
+    tell(owner, {.what = What::push, .learning_rate = learning_rate});
+    comm_.post(owner, kSumsTag, part.columns, Traffic::rows);
+  });
   counts.lookups += lookup.lookups();
   counts.entries += lookup.entries();
-  for (int n = 0; n < comm_.size(); ++n) {
+  for_each_owner([&](int owner, const OwnerPart& part) {
     Done done;
-    comm_.receive(nth(n), kDoneTag, std::span(&done, 1));
-    const std::size_t rows = parts_[static_cast<std::size_t>(nth(n))].rows;
-    counts.asked += rows;
+    comm_.receive(owner, kDoneTag, std::span(&done, 1));
+    counts.asked += part.rows;
     counts.on_device += done.on_device;
     counts.evicted += done.evicted;
-    if (rows > 0) rules_.staleness(done.staleness);
-  }
+    if (part.rows > 0) rules_.staleness(done.staleness);
+  });
 }
 
 void ServedTables::drop() { tell_all({.what = What::drop}); }

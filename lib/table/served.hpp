@@ -31,13 +31,13 @@
 #include <vector>
 
 #include "cluster/endpoint.hpp"
-#include "table/tables.hpp"
+#include "table/stages.hpp"
 
 namespace hetsgd {
 
 struct ServingRules {
   // The charge for a gather and for an update, from their real work.
-  std::function<Work(const Work&)> look_up, update;
+  std::function<Work(const Work&)> gather, update;
   // Called by each push, on the worker's own process, once for each owner that it has updated.
   std::function<void(std::uint64_t)> staleness;
 };
@@ -45,14 +45,14 @@ struct ServingRules {
 // A worker's client. Only its main process uses it.
 class ServedTables {
  public:
-  // Starts the companion. Every worker makes one before it pulls. Endpoint and tables must outlive
-  // this object; the tables' plan and shard must outlive the run.
-  ServedTables(Endpoint& endpoint, Tables& tables, const ServingRules& rules);
+  // Starts the companion. Every worker makes one before it pulls. Endpoint and stages must outlive
+  // this object; their plan and shard must outlive the run.
+  ServedTables(Endpoint& endpoint, TableStages& stages, const ServingRules& rules);
 
-  // After Tables::request(): on return the rows are here, for Tables::spread().
+  // After TableStages::request(): on return the rows are here, for TableStages::spread().
   void pull(Lookup& lookup);
-  // After Tables::sum(): on return all owners have updated their rows. Adds to `counts` the rows of
-  // the pull, and the rows that owners have evicted since their last answer.
+  // After TableStages::sum(): on return all owners have updated their rows. Adds to `counts` the
+  // rows of the pull, and the rows that owners have evicted since their last answer.
   void push(Lookup& lookup, double learning_rate, LookupCounts& counts);
   // Replaces push() for a batch that is not learnt from.
   void drop();
@@ -75,13 +75,14 @@ class ServedTables {
 
   void tell(int to, const Message& message);
   void tell_all(const Message& message);
-  // The n-th rank that this rank sends to: the following ranks first, itself last.
-  int nth(int n) const { return (comm_.rank() + 1 + n) % comm_.size(); }
+  // fn(owner, its part) for the following ranks first, and itself last.
+  template <class Fn>
+  void for_each_owner(const Fn& fn);
 
   Comm& comm_;
-  Tables& tables_;
+  TableStages& stages_;
   const ServingRules rules_;
-  std::vector<OwnerPart> parts_;  // of the batch that was pulled
+  std::vector<OwnerPart> parts_;  // by owner, of the batch that was pulled
 };
 
 }  // namespace hetsgd

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 #include "core/text.hpp"
 #include "data/parallel.hpp"
 #include "linalg/cuda/cuda_device.hpp"
@@ -37,7 +38,7 @@ Shard::Shard(const TablePlan& plan, int rank, Device& device, std::optional<int>
   if (slots < rows_) {
     replacement_.emplace(plan.replacement, plan.initial.seed, rows_, slots);
   } else {
-    if (!on_host_) number_by_tier();
+    if (!on_host_) order_by_tier();
     const std::size_t split = std::min(view_.on_device, view_.rows);
     make_rows(0, split, view_.w, view_.state, threads);
     make_rows(split, view_.rows, view_.host_w, view_.host_state, threads);
@@ -70,17 +71,22 @@ void Shard::allocate(std::size_t slots) {
   }
 }
 
-void Shard::number_by_tier() {
+void Shard::order_by_tier() {
   const std::vector<bool>& hot = tiers_.hot();
   if (hot.empty()) return;
-  number_.resize(rows_);
-  place_.resize(rows_);
+  slot_at_.resize(rows_);
+  place_in_.resize(rows_);
   std::size_t next[2] = {0, view_.on_device};  // hot, cold
   for (std::size_t place = 0; place < rows_; ++place) {
-    const std::size_t number = next[hot[place] ? 0 : 1]++;
-    number_[place] = static_cast<Index>(number);
-    place_[number] = static_cast<Index>(place);
+    const std::size_t slot = next[hot[place] ? 0 : 1]++;
+    slot_at_[place] = static_cast<Index>(slot);
+    place_in_[slot] = static_cast<Index>(place);
   }
+}
+
+std::optional<Index> Shard::slot_of(Index place) const {
+  if (replacement_) return replacement_->slot_of(place);
+  return slot_at_.empty() ? place : slot_at_[place];
 }
 
 // Makes rows in place, or in pieces that are sent if the host cannot reach the memory.
@@ -98,8 +104,8 @@ void Shard::make_rows(std::size_t first, std::size_t last, float* w, float* cons
     parallel_tasks(threads, (count + kChunk - 1) / kChunk, [&](std::size_t chunk) {
       const std::size_t end = std::min(count, (chunk + 1) * kChunk);
       for (std::size_t i = chunk * kChunk; i < end; ++i) {
-        const auto number = static_cast<Index>(begin + i);
-        make_initial(place_.empty() ? number : place_[number], to + i * stride);
+        const auto slot = static_cast<Index>(begin + i);
+        make_initial(place_in_.empty() ? slot : place_in_[slot], to + i * stride);
         std::fill(to + i * stride + view_.width, to + (i + 1) * stride, 0.0F);
         for (std::size_t s = 0; here && s < 2; ++s) {
           if (states[s]) std::fill_n(states[s] + i * stride, stride, 0.0F);
@@ -121,7 +127,7 @@ void Shard::make_initial(Index place, float* to) const {
 
 void Shard::copy_row(Index place, float* to) const {
   HETSGD_CHECK(on_host_);
-  const std::optional<Index> slot = replacement_ ? replacement_->slot_of(place) : place;
+  const std::optional<Index> slot = slot_of(place);
   if (!slot) return make_initial(place, to);
   const float* const w = *slot < view_.on_device ? view_.w : view_.host_w;
   std::copy_n(w + *slot * view_.stride, view_.width, to);
@@ -146,26 +152,16 @@ std::vector<float> Shard::read(std::span<const Index> places) const {
 // An absent row is first read like any other, and then overwritten.
 void Shard::read_from_device(std::span<const Index> places, float* to) const {
   std::vector<Index> slot(places.size());
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    slot[i] = replacement_      ? replacement_->slot_of(places[i]).value_or(0)
-              : number_.empty() ? places[i]
-                                : number_[places[i]];
-  }
+  for (std::size_t i = 0; i < places.size(); ++i) slot[i] = slot_of(places[i]).value_or(0);
   Buffer rows(device_, places.size() * view_.width);
   kernels<TableKernels>(device_).gather(view_, slot.size(), slot.data(), rows.data());
   device_.download(to, rows.data(), rows.size() * sizeof(float));
   for (std::size_t i = 0; replacement_ && i < places.size(); ++i) {
-    if (!replacement_->slot_of(places[i])) make_initial(places[i], to + i * view_.width);
+    if (!slot_of(places[i])) make_initial(places[i], to + i * view_.width);
   }
 }
 
-void Shard::find_slots(TableKernels& kernels, std::vector<Index>& places) {
-  if (!replacement_) {
-    for (std::size_t i = 0; !number_.empty() && i < places.size(); ++i) {
-      places[i] = number_[places[i]];
-    }
-    return;
-  }
+void Shard::pin(TableKernels& kernels, std::vector<Index>& places) {
   fresh_.clear();
   fresh_rows_.clear();
   for (Index& each : places) {
@@ -184,15 +180,40 @@ void Shard::gather(TableKernels& kernels, std::span<const Index> place, std::vec
                    float* out) {
   tiers_.asked_for(place);
   slot.assign(place.begin(), place.end());
-  find_slots(kernels, slot);
+  if (replacement_) {
+    pin(kernels, slot);
+  } else if (!slot_at_.empty()) {
+    for (Index& each : slot) each = slot_at_[each];
+  }
   kernels.gather(view_, slot.size(), slot.data(), out);
 }
 
 void Shard::update(TableKernels& kernels, const RowParts<float>& parts, double learning_rate) {
   const RowRule<float> rule = row_rule(plan_.optimizer, learning_rate, ++updates_);
   kernels.update(view_, parts, rule);
-  moved_ = tiers_.end_update();
-  moved_in_all_ += moved_;
+  last_moved_ = tiers_.end_update();
+  moved_ += last_moved_;
+}
+
+Work Shard::scattered_work(std::span<const Index> places, double times) const {
+  const double device = static_cast<double>(on_device(places) * view_.width);
+  const double host = static_cast<double>(floats(places)) - device;
+  return {.bytes = kElementBytes * static_cast<double>(places.size() + floats(places)),
+          .launches = 1,
+          .host_link_bytes = kElementBytes * host,
+          .gather_bytes = times * kElementBytes * device,
+          .host_gather_bytes = times * kElementBytes * host};
+}
+
+// It includes the rows that moved between tiers after the update before. For each row that came to
+// the device one left. Each is read in one memory, crosses the host link and is written in the
+// other, with its state.
+Work Shard::update_work(std::span<const Index> places) const {
+  const auto vectors = static_cast<double>(1 + row_states(plan_.optimizer));
+  Work work = scattered_work(places, 2 * vectors);
+  work.operations = 4 * static_cast<double>(floats(places));
+  const double moved = kElementBytes * static_cast<double>(2 * last_moved_ * view_.width) * vectors;
+  return work + Work{.host_link_bytes = moved, .gather_bytes = moved, .host_gather_bytes = moved};
 }
 
 void Shard::settle(std::span<const Index> place, std::span<const SampleCounts> samples) {
@@ -211,7 +232,9 @@ TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_by
   const Placement& placement = plan_.placement;
   const auto gpu_of_entry = [&](std::size_t i) { return gpus.empty() ? -1 : gpus[i]; };
   double bytes = 0;
-  for (std::size_t i = 0; i < ranks.size(); ++i) bytes += host_bytes(ranks[i], gpu_of_entry(i));
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    bytes += plan_.bytes(ranks[i]) - (gpu_of_entry(i) < 0 ? 0 : plan_.device_bytes(ranks[i]));
+  }
   if (bytes > machine_bytes) {
     throw with_hint(
         usage_error("--tables: found sharded with {} rows of {} numbers over {} workers, whose "
@@ -221,13 +244,12 @@ TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_by
         "more machines, a smaller --embedding-dim, a larger --min-frequency or --hash-size need "
         "less of each");
   }
-  shards_.resize(static_cast<std::size_t>(placement.ranks()));
+  shards_.resize(at(placement.ranks()));
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const int rank = ranks[i];
     Device& device = device_of(gpu_of_entry(i));
     try {
-      shards_[static_cast<std::size_t>(rank)] =
-          std::make_unique<Shard>(plan_, rank, device, threads);
+      shards_[at(rank)] = std::make_unique<Shard>(plan_, rank, device, threads);
     } catch (const MemoryError& error) {
       throw with_hint(
           usage_error("--tables: found sharded, by which {} of the rows of worker {} lie on {}: {}",
@@ -236,10 +258,6 @@ TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_by
           "device");
     }
   }
-}
-
-double TableSet::host_bytes(int rank, int gpu) const {
-  return plan_.bytes(rank) - (gpu < 0 ? 0 : plan_.device_bytes(rank));
 }
 
 Device& TableSet::device_of(int gpu) {
@@ -253,21 +271,20 @@ bool TableSet::on_host() const {
 }
 
 Shard& TableSet::shard(int rank) {
-  HETSGD_CHECK(shards_[static_cast<std::size_t>(rank)] != nullptr);
-  return *shards_[static_cast<std::size_t>(rank)];
+  HETSGD_CHECK(shards_[at(rank)] != nullptr);
+  return *shards_[at(rank)];
 }
 
 void TableSet::read(std::size_t field, Index row, float* to) const {
-  const Placement::Place at = plan_.placement.place_of(field, row);
-  plan_.placement.for_each_rank(at.group, [&](int rank) {
-    const std::size_t begin = plan_.placement.columns(rank).begin;
-    shards_[static_cast<std::size_t>(rank)]->copy_row(at.place, to + begin);
+  const Placement::Place where = plan_.placement.place_of(field, row);
+  plan_.placement.for_each_rank(where.group, [&](int rank) {
+    shards_[at(rank)]->copy_row(where.place, to + plan_.placement.columns(rank).begin);
   });
 }
 
 GatheredRows::GatheredRows(const TablePlan& plan, std::span<const Index> rows)
     : plan_(plan),
-      group_(static_cast<std::size_t>(plan.placement.groups())),
+      group_(at(plan.placement.groups())),
       number_(plan.placement.first().back()),
       rows_(rows.size() * plan.placement.width()) {
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/rank_index.hpp"
 #include "data/batch.hpp"
 #include "linalg/host_blocks.hpp"
 #include "linalg/table_kernels.hpp"
@@ -19,6 +20,8 @@
 #include "table/tiers.hpp"
 
 namespace hetsgd {
+
+inline constexpr double kElementBytes = 4;  // of an element or an id
 
 // Made once per process, before the workers, and const: the same on all ranks.
 struct TablePlan {
@@ -72,8 +75,14 @@ class InitialRows final : public RowSource {
 };
 
 // Not thread-safe: one call at a time. The device (whose memory it takes) and the plan must outlive
-// it. On a GPU its rows are numbered tier by tier: first those in the memory of the device, then
-// those in host memory, which kernels read and write in place.
+// it.
+//
+// Others name a row by its place (placement.hpp). Kernels name it by its slot, where it lies now:
+//
+//   place ──┬── under a capacity: a free slot, or the one of an evicted row; absent rows have none
+//           ├── on a GPU with hybrid storage: first the slots in the memory of the device, then
+//           |   those in host memory, which kernels read and write in place ── slot_at_, place_in_
+//           └── otherwise: the slot of that number
 class Shard {
  public:
   // Makes all initial rows on `threads` threads (none: all cores) before it returns. Errors:
@@ -91,14 +100,13 @@ class Shard {
 
   // Number of these rows that lie on the device.
   std::size_t on_device(std::span<const Index> places) const { return tiers_.count(places); }
-  // Floats of the rank's columns of these rows, in all and on the device.
+  // Floats of the rank's columns of these rows.
   std::size_t floats(std::span<const Index> places) const { return places.size() * view_.width; }
-  std::size_t floats_on_device(std::span<const Index> places) const {
-    return on_device(places) * view_.width;
-  }
-  // Rows that moved to the device after the last update, and in all. As many left it each time.
-  std::size_t moved() const { return moved_; }
-  std::uint64_t moved_in_all() const { return moved_in_all_; }
+  // Rows that moved to the device so far. As many left it.
+  std::uint64_t moved() const { return moved_; }
+  // Work of gather() and of update() on these rows (stages.hpp).
+  Work gather_work(std::span<const Index> places) const { return scattered_work(places, 1); }
+  Work update_work(std::span<const Index> places) const;
 
   // The rank's columns of these rows, without gaps. On a GPU the devices that have called gather()
   // and update() must be idle (synchronize()).
@@ -112,21 +120,26 @@ class Shard {
   // One update by the parts of all ranks, whose rows are slots: applies the row rule once to each
   // row that occurs. learning_rate: the run's; the plan's optimizer scales it for the tables.
   void update(TableKernels& kernels, const RowParts<float>& parts, double learning_rate);
-  // Under a capacity, with each update(): repeats the lookups, with the samples of each.
+  // With each update(): repeats the lookups, with the samples of each. Without evictions it does
+  // nothing.
   void settle(std::span<const Index> place, std::span<const SampleCounts> samples);
 
  private:
   void make_initial(Index place, float* to) const;
   // Memory for `slots` rows.
   void allocate(std::size_t slots);
-  void number_by_tier();  // a GPU's hybrid shard has its hot rows first
-  // Writes the initial values of the rows numbered [first, last) to w and the states, from their
-  // start.
+  void order_by_tier();
+  // Writes the initial values of the rows in the slots [first, last) to w and the states, from
+  // their start.
   void make_rows(std::size_t first, std::size_t last, float* w, float* const* states,
                  std::optional<int> threads);
-  // Turns places into slots. Under a capacity the slots are pinned and hold the rows.
-  void find_slots(TableKernels& kernels, std::vector<Index>& places);
+  // The slot of the row at a place; none: the row is absent.
+  std::optional<Index> slot_of(Index place) const;
+  // Under a capacity: turns places into slots, which are pinned and hold the rows.
+  void pin(TableKernels& kernels, std::vector<Index>& places);
   void read_from_device(std::span<const Index> places, float* to) const;
+  // Each of these rows is touched `times`, and rows on the host cross its link once.
+  Work scattered_work(std::span<const Index> places, double times) const;
 
   const TablePlan& plan_;
   int rank_;
@@ -136,13 +149,13 @@ class Shard {
   Buffer w_, state_[2];
   HostBlock host_w_, host_state_[2];  // of a GPU: the tier in host memory
   ShardRows<float> view_;
-  std::optional<Replacement> replacement_;  // none: the slot of a row is its place
+  std::optional<Replacement> replacement_;  // none: every row has a slot
   DeviceRows tiers_;
-  std::vector<Index> number_, place_;  // number by place, and the inverse; empty: identity
-  std::vector<Index> fresh_;           // slots of newly admitted rows
+  std::vector<Index> slot_at_, place_in_;  // slot by place, and the inverse; empty: identity
+  std::vector<Index> fresh_;               // slots of newly admitted rows
   std::vector<float> fresh_rows_;
-  std::size_t moved_ = 0;
-  std::uint64_t moved_in_all_ = 0, updates_ = 0;
+  std::size_t last_moved_ = 0;  // after the last update
+  std::uint64_t moved_ = 0, updates_ = 0;
 };
 
 // The shards of a process: those of all ranks if the workers share memory, else that of its worker.
@@ -164,7 +177,6 @@ class TableSet final : public RowSource {
   void read(std::size_t field, Index row, float* to) const override;
 
  private:
-  double host_bytes(int rank, int gpu) const;
   Device& device_of(int gpu);
 
   const TablePlan plan_;
@@ -196,9 +208,7 @@ class GatheredRows final : public RowSource {
     std::vector<Index> numbers;  // index of each of these rows in rows_
   };
 
-  const Group& group_of(int rank) const {
-    return group_[static_cast<std::size_t>(plan_.placement.group_of_rank(rank))];
-  }
+  const Group& group_of(int rank) const { return group_[at(plan_.placement.group_of_rank(rank))]; }
 
   const TablePlan& plan_;
   std::vector<Group> group_;

@@ -12,7 +12,7 @@ Client::Client(Referee& referee, const RunSetup& setup)
     : referee_(referee),
       rules_(referee.rules()),
       setup_(setup),
-      charges_network_(!setup.rates.empty() && charged_model().is_planned()) {}
+      charges_network_(setup.virtual_time && charged_model().is_planned()) {}
 
 BatchShape Client::charged(const BatchShape& batch) const {
   return setup_.charge ? charged_shape(*setup_.charge, batch) : batch;
@@ -49,25 +49,11 @@ Work Client::partial_gradient_work(int rank, const BatchShape& batch, std::size_
           .given_s = share * whole.given_s};
 }
 
-namespace {
-
-// The work of the same launches on `scale` times as many elements.
-Work grown(const Work& work, double scale) {
-  return {.operations = work.operations * scale,
-          .bytes = work.bytes * scale,
-          .launches = work.launches,
-          .host_link_bytes = work.host_link_bytes * scale,
-          .gather_bytes = work.gather_bytes * scale,
-          .host_gather_bytes = work.host_gather_bytes * scale};
-}
-
-}  // namespace
-
 // Rows of tables grow with the lookups of a sample.
 Work Client::stage_work(Stage stage, const BatchShape& batch, const Work& tables) const {
   if (fitted()) return {.given_s = fitted()->stages[stage].count()};
-  if (stage == Stage::opt) return grown(tables, parameter_ratio());
-  const Work rows = grown(tables, setup_.charge ? setup_.charge->lookups_per_real : 1);
+  if (stage == Stage::opt) return tables.scaled(parameter_ratio());
+  const Work rows = tables.scaled(setup_.charge ? setup_.charge->lookups_per_real : 1);
   if (stage != Stage::fp && stage != Stage::bp) return rows;
   const Work forward = charged_model().forward_work(charged(batch));
   if (stage == Stage::fp) return rows + forward;
@@ -79,7 +65,7 @@ void Client::trace_batch(Worker& worker, std::uint64_t samples) const {
 }
 
 void Client::measure(Worker& worker, const std::function<void()>& fn) {
-  worker.endpoint().while_paused([&] { referee_.measure(fn); });
+  worker.endpoint().while_paused([&] { referee_.time_measurement(fn); });
 }
 
 Batch Client::test_batch(std::uint64_t count) const {
@@ -110,10 +96,6 @@ void mean_of(std::span<const std::span<const float>> replicas, std::span<float> 
 SharedClient::SharedClient(Referee& referee, const RunSetup& setup)
     : Client(referee, setup), published_(at(referee.rules().plan.workers)) {
   for (Published& each : published_) each.replica = setup.initial;
-}
-
-void SharedClient::updated(Worker&, bool counts_for_run) {
-  if (counts_for_run) referee_.updated();
 }
 
 void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,

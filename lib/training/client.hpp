@@ -32,7 +32,7 @@ struct RunSetup {
   DatasetPtr test;
   const Charge* charge = nullptr;  // null: the real model's work
   // Rates of the workers' devices in virtual time, by rank; further workers have the last ones.
-  std::span<const DeviceRates> rates = {};
+  std::span<const DeviceRates> rates;
   bool traced = false;         // all endpoints belong to a Trace
   TableSet* tables = nullptr;  // null: the tables are part of the model
   bool virtual_time = false;
@@ -126,7 +126,7 @@ class SharedClient final : public Client {
     referee_.completed(worker, samples, loss, started);
   }
   void discarded(Worker&, std::uint64_t samples) override { referee_.discarded(samples); }
-  void updated(Worker& worker, bool counts_for_run) override;
+  void updated() override { referee_.updated(); }
   // Synchronous: the first worker that makes its k-th call decides for all, and rank 0 measures
   // while all others wait. In virtual time the others do not wait. This is still right for rank 0's
   // replica; sharded tables are measured by the last worker that arrives. Asynchronous: the worker

@@ -199,7 +199,7 @@ nlohmann::json machine_json(const ProcessGroup& processes, bool service_rank) {
 
 }  // namespace
 
-void describe_machine(const Cluster& cluster, const TrainOptions& options, Record& record) {
+void describe_hosts(const Cluster& cluster, const TrainOptions& options, Record& record) {
   ProcessGroup& processes = processes_of(cluster.name());
   if (processes.control() != nullptr) {
     record.machine = machine_json(processes, options.service_rank);

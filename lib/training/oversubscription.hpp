@@ -44,22 +44,13 @@ void finish_host_load(const ProcessPlace& here, Record& record);
 // root of the file system, "/" outside of tests.
 double cpu_quota(const std::string& root = "/");
 
-// Describes the machine of a run in real time, for the result. A reader of times must see the hosts
-// and cores of the workers, and whether they shared them. It fills in:
-// - `cluster`.`machine` where workers are processes: the MPI library, and the ranks by host, in
-// rank order;
-// - `environment`.`convolution_library` if a GPU of this process computes convolutions;
-// - the load of the host at the start;
-// - a warning if workers have to share their cores.
-// Every process may call it, without messages; only rank 0's record is written. Errors: device, if
-// the convolution library is missing.
-
-// It fills in `cluster`.`machine` of the result if workers are processes: the MPI library, and the
-// ranks by host, in rank order. It also fills in `environment`.`convolution_library` if a GPU of
-// this process computes convolutions, and the load of the host at the start. It adds a warning if
-// workers have to share their cores. Every process may call it, without messages; only rank 0's
-// record is written. Errors: device, if the convolution library is missing.
-void describe_machine(const Cluster& cluster, const TrainOptions& options, Record& record);
+// Describes the hosts of a run in real time, for the result. A reader of times must see the hosts
+// and cores of the workers, and whether they shared them. If workers are processes, it fills in
+// `cluster`.`machine`: the MPI library, and the ranks by host. If a GPU of this process computes
+// convolutions, it fills in `environment`.`convolution_library`. It notes the load of the host at
+// the start, and warns if workers have to share their cores. Every process may call it, without
+// messages; only rank 0's record is written. Errors: device, if the convolution library is missing.
+void describe_hosts(const Cluster& cluster, const TrainOptions& options, Record& record);
 
 // The GPU of the first worker of this process that has one; -1: none.
 int first_gpu(const Cluster& cluster);

@@ -56,17 +56,10 @@ const char* storage_name(TableStorage storage) {
 
 }  // namespace
 
-TableLaw TableLaw::of(const Model& whole, const OptimizerOptions& optimizer, std::uint64_t seed) {
+TablePlan make_table_plan(const TableOptions& options, const Plan& plan, const Model& whole,
+                          const Sampler& sampler) {
   const ParameterBlock& table = whole.layout().blocks.front();
   HETSGD_CHECK(table.kind == BlockKind::table);
-  return {.shape = whole.table_shape(),
-          .dense_columns = whole.data().dense_columns,
-          .initial = {table.keys, seed, table.init_std, table.cols - table.zero_cols},
-          .optimizer = optimizer};
-}
-
-TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int workers,
-                          const Sampler& sampler, std::uint64_t batch_size) {
   const Sharding sharding = options.sharding();
   LookupProfile profile;
   if (options.needs_loads() || options.needs_counts()) {
@@ -79,20 +72,21 @@ TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int 
           loads ? "row or column:c" : "random",
           "--partition shared gives all rows to all processes, which then count the same lookups");
     }
-    profile = profile_lookups(sampler, options, batch_size);
+    profile = profile_lookups(sampler, options, plan.batch_size);
   }
   Tiers tiers{.storage = options.storage,
               .hot_fraction = options.hot_fraction,
               .choice = options.hot,
-              .seed = law.initial.seed,
+              .seed = plan.seed,
               .replace_every = options.hot_replace_every,
               .counts = profile.counts};
-  Placement placement(law.initial.keys.first, law.shape.row(), workers, sharding, profile.load);
-  return {.shape = law.shape,
-          .dense_columns = law.dense_columns,
+  Placement placement(table.keys.first, whole.table_shape().row(), plan.workers, sharding,
+                      profile.load);
+  return {.shape = whole.table_shape(),
+          .dense_columns = whole.data().dense_columns,
           .placement = std::move(placement),
-          .initial = law.initial,
-          .optimizer = law.optimizer,
+          .initial = {table.keys, plan.seed, table.init_std, table.cols - table.zero_cols},
+          .optimizer = plan.optimizer,
           .dedup = options.dedup,
           .tiers = std::move(tiers),
           .replacement = options.replacement};

@@ -58,24 +58,14 @@ void check_model_fits(const ModelInfo& info, const Layout& layout, double machin
 
 // --- sharded tables ------------------------------------------------------------------------------
 
-// The whole model's description of its table.
-struct TableLaw {
-  TableShape shape;
-  std::size_t dense_columns = 0;
-  TableRows initial;
-  OptimizerOptions optimizer;
-
-  // `whole` has a table (check_sharded), and its block is the first one.
-  static TableLaw of(const Model& whole, const OptimizerOptions& optimizer, std::uint64_t seed);
-};
-
-// The placement of the table on `workers` ranks. Lookups are counted in the first --hot-profile
-// batches of batch_size samples. They come from the pool or, if workers have shards of the data,
-// from worker 0's shard. --sharding table and auto count loads, the mean number of distinct rows of
-// a field in a batch; --hot frequency counts how often each row is used. Errors: usage, if the
-// layout does not fit the workers, or needs counts where each process has only a part of the data.
-TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int workers,
-                          const Sampler& sampler, std::uint64_t batch_size);
+// The placement of the table of the model `whole`, whose block is the first one. `plan` has the
+// optimizer of the whole model. Lookups are counted in the first --hot-profile batches. They come
+// from the pool or, if workers have shards of the data, from worker 0's shard. --sharding table and
+// auto count loads, the mean number of distinct rows of a field in a batch; --hot frequency counts
+// how often each row is used. Errors: usage, if the layout does not fit the workers, or needs
+// counts where each process has only a part of the data.
+TablePlan make_table_plan(const TableOptions& options, const Plan& plan, const Model& whole,
+                          const Sampler& sampler);
 
 // Checks in sim that the rows on each device fit into its memory. Errors: usage, naming
 // --table-storage and the bytes.

@@ -23,7 +23,7 @@ std::string first_gpu_in(const Devices& devices) {
 void check_precision(const TrainOptions& options, const OptionSet& set, const Devices& devices) {
   if (options.precision == Precision::fp32) return;
   std::string beside;
-  if (cluster_kind(options.cluster).is_virtual) {
+  if (options.is_virtual()) {
     beside = "--cluster " + options.cluster;
   } else if (devices.empty()) {
     beside = "no --devices";
@@ -41,7 +41,7 @@ void check_precision(const TrainOptions& options, const OptionSet& set, const De
 void check_convolutions(const TrainOptions& options, const Devices& devices) {
   if (options.convolution_library == ConvolutionLibrary::own) return;
   std::string beside;
-  if (cluster_kind(options.cluster).is_virtual) {
+  if (options.is_virtual()) {
     beside = "--cluster " + options.cluster;
   } else if (first_gpu_in(devices).empty()) {
     beside = "no GPU in --devices";

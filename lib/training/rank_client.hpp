@@ -93,7 +93,7 @@ class RankClient final : public Client {
   std::uint64_t draw(std::uint64_t count) override;
   void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override;
   void discarded(Worker& worker, std::uint64_t samples) override;
-  void updated(Worker& worker, bool counts_for_run) override;
+  void updated() override;
   void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                      const std::function<std::span<const float>()>& model) override;
   bool evaluation_due(Worker& worker) const override;

@@ -287,7 +287,7 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, const PreparedM
   return point;
 }
 
-void Referee::measure(const std::function<void()>& fn) {
+void Referee::time_measurement(const std::function<void()>& fn) {
   const auto start = HostClock::now();
   fn();
   const std::lock_guard lock(mutex_);
@@ -341,7 +341,7 @@ std::optional<double> Referee::best_accuracy(std::uint64_t from, std::uint64_t t
   return accuracies_.best(from, to);
 }
 
-void Referee::observe(Worker& worker) {
+void Referee::note(Worker& worker) {
   const std::lock_guard lock(mutex_);
   note(worker.rank(), WorkerTotals::of(worker));
 }

@@ -177,7 +177,7 @@ class Referee {
   void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started);
   void discarded(std::uint64_t samples);
   // Copies the worker's counters and times into the record, so that a killed run's file has them.
-  void observe(Worker& worker);
+  void note(Worker& worker);
 
   // --- what any client asks ----------------------------------------------------------------------
   struct Point {
@@ -204,7 +204,7 @@ class Referee {
   CurvePoint measure(Seconds time, std::uint64_t samples, const PreparedModel& model);
   // To be called while the clock stands still. Calls fn, whose wall-clock time is counted as
   // eval_s, too.
-  void measure(const std::function<void()>& fn);
+  void time_measurement(const std::function<void()>& fn);
   std::uint64_t measured_samples() const;  // at the last point of the curve
   std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const;
   void end_budget();

@@ -1,10 +1,10 @@
 #include "training/run_data.hpp"
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/bytes.hpp"
+#include "core/host_clock.hpp"
 #include "data/images.hpp"
 #include "data/select.hpp"
 
@@ -58,16 +58,10 @@ RunData load(const TrainOptions& options, const std::optional<RankShare>& share)
   if (share && !share->measures) {
     load.test_rows.rows = [](const Dataset&) { return std::vector<Index>{0}; };
   }
-  if (!options.test.empty() && !splits) {
-    LoadedPair pair = load_pair(options.train, options.test, load);
-    return {std::move(pair.train), std::move(pair.test), {}};
-  }
-  LoadedData train = load_dataset(options.train, load);
-  if (splits) {
-    LoadedPair pair = hold_out(train, load.held_out);
-    return {std::move(pair.train), std::move(pair.test), {}};
-  }
-  return {train, train, {"no --test: metrics are measured on the training data"}};
+  if (!options.test.empty() && !splits) return {load_pair(options.train, options.test, load), {}};
+  const LoadedData train = load_dataset(options.train, load);
+  if (splits) return {hold_out(train, load.held_out), {}};
+  return {{train, train}, {"no --test: metrics are measured on the training data"}};
 }
 
 }  // namespace
@@ -93,10 +87,10 @@ std::optional<RankShare> share_of(const TrainOptions& options, int workers) {
 }
 
 RunData load_run_data(const TrainOptions& options, const std::optional<RankShare>& share) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = HostClock::now();
   RunData data = load(options, share);
   if (share) keep_share(*share, data);
-  data.load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  data.load_s = seconds_since(start);
   return data;
 }
 

@@ -26,9 +26,8 @@
 namespace hetsgd {
 
 // Cheap to copy: the data sets are shared and const.
-struct RunData {
-  LoadedData train;
-  LoadedData test;  // --test, the rows that --validation holds out, or the training data again
+// `test` has the rows of --test, those that --validation holds out, or the training data again.
+struct RunData : LoadedPair {
   std::vector<std::string> warnings;
   double load_s = 0;  // wall-clock time
 };
@@ -60,9 +59,9 @@ std::string data_key(const TrainOptions& options, const std::optional<RankShare>
 // ends. Thread-safe: runs that need the same data wait for one of them to read.
 class DataCache {
  public:
-  // load_run_data(options, share). Returns load_run_data(options, share). If reading fails, the
-  // next caller tries again. The result is valid as long as the cache. load_s is the time of the
-  // one reading, for each run that uses it.
+  // Returns load_run_data(options, share). If reading fails, the next caller tries again. The
+  // result is valid as long as the cache. load_s is the time of the one reading, for each run that
+  // uses it.
   const RunData& get(const TrainOptions& options, const std::optional<RankShare>& share = {});
 
  private:

@@ -390,7 +390,7 @@ void TrainOptions::validate() const {
     throw with_hint(usage_error("--charge-batch: found {} without --charge", *charge_batch),
                     "add --charge resnet-50");
   }
-  if (!charge.empty() && !cluster_kind(cluster).is_virtual) {
+  if (!charge.empty() && !is_virtual()) {
     refuse("--charge", fmt::format("{} with --cluster {}", charge, cluster),
            "--cluster sim, whose clock it charges");
   }

@@ -111,6 +111,8 @@ struct TrainOptions {
   void declare(OptionSet& set);
   // Cross-option checks (usage errors), e.g. no budget given, or two that exclude each other.
   void validate() const;
+  // Whether the training clock is simulated.
+  bool is_virtual() const { return cluster_kind(cluster).is_virtual; }
   // The processes of this run. Under MPI the first call joins them and blocks until all have
   // arrived. Errors: as processes_of().
   ProcessGroup& processes() const { return processes_of(cluster, peer_timeout); }

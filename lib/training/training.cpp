@@ -47,14 +47,12 @@ void note_waiting(const Trace& trace, Record& record) {
 
 }  // namespace
 
-struct Training::Impl {
-  explicit Impl(const RunSpec& spec)
-      : options(spec.options), set(spec.set), algorithm(spec.algorithm), info(spec.info) {}
+struct Training::Impl : RunSpec {
+  explicit Impl(const RunSpec& spec) : RunSpec(spec) {}
 
   void resolve();
   void build_model();
-  void shard_model(const ModelInfo& kind);
-  void place_tables();
+  void place_tables(const Model& whole);
   ClusterOptions cluster_options() const;
   RunRules rules() const;
   // The objects that drive a run. Each refers to those before it.
@@ -62,12 +60,13 @@ struct Training::Impl {
     Interruption interruption;
     std::unique_ptr<Cluster> cluster;
     std::unique_ptr<TableSet> tables;  // the sharded tables; else null
-    std::optional<RunSetup> setup;
     std::optional<Evaluator> evaluator;
+    std::optional<RunSetup> setup;
     std::optional<Referee> referee;
     std::optional<Watcher> watcher;
   };
-  RunSetup setup(std::vector<float> initial) const;
+  EvaluatorOptions evaluation(Parts& parts) const;
+  RunSetup setup(const Parts& parts, bool traced) const;
   void prepare(const TrainHooks& hooks, Parts& parts);
   void drive(const TrainHooks& hooks, Parts& parts);
   void run_algorithm(Worker& worker);
@@ -75,20 +74,14 @@ struct Training::Impl {
   // The referee is null if the run was interrupted before it was made.
   void finish(const TrainHooks& hooks, const Referee* referee);
 
-  const TrainOptions& options;
-  const OptionSet& set;
-  std::shared_ptr<Algorithm> algorithm;
-  AlgorithmInfo info;
-
   Plan plan;
   std::vector<std::string> devices;
   std::shared_ptr<const Scenario> scenario;
   SimulatedMachine machine;
-  std::unique_ptr<Model> model;  // the dense part only, if tables are sharded
-  std::optional<TableLaw> table_law;
+  std::unique_ptr<Model> model;         // the dense part only, if tables are sharded
   std::optional<TablePlan> table_plan;  // null: the tables are part of the model
   std::unique_ptr<Sampler> sampler;
-  std::optional<Charge> charge;
+  std::unique_ptr<const Charge> charge;  // null: the clock charges the real model
   Record record;
   std::exception_ptr failure;
 };
@@ -108,7 +101,7 @@ void Training::Impl::resolve() {
   record.plugins = loaded_plugins();
   record.config["workers"] = plan.workers;
   record.cluster = options.cluster;
-  if (cluster_kind(options.cluster).is_virtual) {
+  if (options.is_virtual()) {
     describe_machine(machine, plan.workers, record);
   }
   record.stragglers = scenario->specifications();
@@ -124,16 +117,20 @@ void Training::Impl::build_model() {
   check_row_rule(plan.optimizer, tensors_of(model->layout()));
   record.parameters = model->parameters();
   record.layer_sizes = model->layer_sizes();
-  if (plan.sharded_tables) shard_model(kind);
+  std::unique_ptr<Model> whole;  // with the tables that are sharded
+  if (plan.sharded_tables) {
+    check_sharded(kind, *model, plan.optimizer);
+    whole = std::exchange(model, model->dense_part());
+  }
   check_model_fits(kind, model->layout(), machine_memory().total_bytes);
   const Sampler::Options sampling = sampling_of(options, plan.workers);
   sampler = record.train->whole ? std::make_unique<Sampler>(record.train, sampling,
                                                             share_of(options, plan.workers)->worker)
                                 : std::make_unique<Sampler>(record.train, sampling);
-  if (plan.sharded_tables) place_tables();
+  if (whole) place_tables(*whole);
   plan_data(options, record.train->totals().rows, plan);
   if (!options.charge.empty()) {
-    charge = make_charge(options, *record.train, *model);
+    charge = std::make_unique<const Charge>(make_charge(options, *record.train, *model));
     record.charge = charge->facts;
   }
   plan_memory_of_gpus(*model, options.profile, set);
@@ -141,18 +138,12 @@ void Training::Impl::build_model() {
   record.warn(algorithm->warnings(plan, model->layout()));
 }
 
-// From here on the model is its dense part, and so is its optimizer.
-void Training::Impl::shard_model(const ModelInfo& kind) {
-  check_sharded(kind, *model, plan.optimizer);
-  table_law = TableLaw::of(*model, plan.optimizer, options.seed);
-  model = model->dense_part();
+// From here on the plan's optimizer is that of the dense part.
+void Training::Impl::place_tables(const Model& whole) {
+  table_plan = make_table_plan(options.tables, plan, whole, *sampler);
   plan.optimizer.table_rule = TableRule::same;
   plan.optimizer.table_rate = 1;
-}
-
-void Training::Impl::place_tables() {
-  table_plan = make_table_plan(*table_law, options.tables, plan.workers, *sampler, plan.batch_size);
-  if (cluster_kind(options.cluster).is_virtual) check_devices_hold(*table_plan, machine);
+  if (options.is_virtual()) check_devices_hold(*table_plan, machine);
   record.tables = describe_tables(*table_plan, options.tables, plan.served_tables);
 }
 
@@ -178,7 +169,7 @@ ClusterOptions Training::Impl::cluster_options() const {
 
 RunRules Training::Impl::rules() const {
   std::optional<Seconds> prepare_pass;
-  if (cluster_kind(options.cluster).is_virtual) {
+  if (options.is_virtual()) {
     const double scale = charge ? charge->parameter_ratio : 1;
     prepare_pass =
         host_pass(machine.server_profile, scale * static_cast<double>(model->parameters()));
@@ -192,10 +183,31 @@ RunRules Training::Impl::rules() const {
           .prepare_pass = prepare_pass};
 }
 
-RunSetup Training::Impl::setup(std::vector<float> initial) const {
-  RunSetup result{
-      .model = *model, .sampler = *sampler, .initial = std::move(initial), .test = record.test};
-  if (charge) result.charge = &*charge;
+EvaluatorOptions Training::Impl::evaluation(Parts& parts) const {
+  return {.rows = options.evaluate_samples.value_or(0),
+          .threads = options.host_threads.value_or(0),
+          // The host reads tables that are not part of the model.
+          .gpu = table_plan ? -1 : first_gpu(*parts.cluster),
+          .statistics_of = record.train,
+          // The referee's lock is needed, because others write to the record during the run.
+          .warn = [&parts](const std::string& text) { parts.referee->warn(text); },
+          .check = [&parts] { parts.interruption.check(); }};
+}
+
+RunSetup Training::Impl::setup(const Parts& parts, bool traced) const {
+  RunSetup result{.model = *model,
+                  .sampler = *sampler,
+                  .initial = initial_parameters<float>(model->layout(), options.seed),
+                  .test = record.test,
+                  .charge = charge.get(),
+                  .rates = machine.rates,
+                  .traced = traced,
+                  .tables = parts.tables.get(),
+                  .virtual_time = options.is_virtual()};
+  if (table_plan && options.processes().is_root()) {
+    result.measured_rows =
+        options.dump_parameters.empty() ? parts.evaluator->categories() : all_rows(*table_plan);
+  }
   return result;
 }
 
@@ -229,14 +241,14 @@ nlohmann::json Training::estimate() const {
   nlohmann::json result = estimate_of({.plan = s.plan,
                                        .algorithm = *s.algorithm,
                                        .model = *s.model,
-                                       .charge = s.charge ? &*s.charge : nullptr,
+                                       .charge = s.charge.get(),
                                        .train = *s.record.train,
                                        .tables = s.table_plan ? &*s.table_plan : nullptr});
-  if (!cluster_kind(s.options.cluster).is_virtual) return result;
+  if (!s.options.is_virtual()) return result;
   const auto work = [&](const DeviceRates& rates) {
-    return step_work(*s.model, s.charge ? &*s.charge : nullptr, *s.record.train, s.plan, &rates);
+    return step_work(*s.model, s.charge.get(), *s.record.train, s.plan, &rates);
   };
-  result["step_s"] = mean_step(s.charge, slowest_step(s.machine, work)).count();
+  result["step_s"] = mean_step(s.charge.get(), slowest_step(s.machine, work)).count();
   return result;
 }
 
@@ -265,7 +277,7 @@ ClusterReport Training::Impl::run_workers(Parts& parts, Trace* trace) {
     return run([&](Endpoint& endpoint) {
       Worker worker(endpoint, client);
       run_algorithm(worker);
-      parts.referee->observe(worker);
+      parts.referee->note(worker);
     });
   }
   RankClient client(*control, *parts.referee, *parts.setup, *parts.cluster, options.peer_timeout);
@@ -333,40 +345,25 @@ void Training::Impl::finish(const TrainHooks& hooks, const Referee* referee) {
 
 void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   parts.watcher.emplace(options, hooks, parts.interruption);
-  const auto check = [&parts] { parts.interruption.check(); };
   parts.cluster = make_cluster(options.cluster, cluster_options());
   if (table_plan) {
     parts.tables = make_table_set(*table_plan, *parts.cluster, options.processes().place(),
                                   options.host_threads);
   }
-  check();
-  std::optional<InitialRows> rows;
-  if (table_plan) rows.emplace(parts.tables->plan());
-  parts.setup.emplace(setup(initial_parameters<float>(model->layout(), options.seed)));
-  check();
-  const PreparedModel initial{.parameters = parts.setup->initial, .rows = rows ? &*rows : nullptr};
-  parts.setup->traced = hooks.trace != nullptr;
-  parts.setup->tables = parts.tables.get();
-  parts.setup->virtual_time = cluster_kind(options.cluster).is_virtual;
-  if (parts.setup->virtual_time) parts.setup->rates = machine.rates;
-  if (options.processes().is_root() && !options.dump_initial_parameters.empty()) {
-    write_parameters(options.dump_initial_parameters, whole_model(initial.parameters, initial.rows),
-                     "the initial model");
-  }
-  parts.evaluator.emplace(
-      *model, record.test,
-      EvaluatorOptions{.rows = options.evaluate_samples.value_or(0),
-                       .threads = options.host_threads.value_or(0),
-                       // The host reads tables that are not part of the model.
-                       .gpu = table_plan ? -1 : first_gpu(*parts.cluster),
-                       .statistics_of = record.train,
-                       // The referee's lock is needed, because others write to the record during
-                       // the run.
-                       .warn = [&parts](const std::string& text) { parts.referee->warn(text); },
-                       .check = check});
+  parts.interruption.check();
+  parts.evaluator.emplace(*model, record.test, evaluation(parts));
   if (parts.evaluator->rows() < record.test->rows()) {
     record.warnings.push_back(fmt::format("measured on {} of {} test rows (--evaluate-samples)",
                                           parts.evaluator->rows(), record.test->rows()));
+  }
+  parts.setup.emplace(setup(parts, hooks.trace != nullptr));
+  parts.interruption.check();
+  std::optional<InitialRows> rows;
+  if (table_plan) rows.emplace(*table_plan);
+  const PreparedModel initial{.parameters = parts.setup->initial, .rows = rows ? &*rows : nullptr};
+  if (options.processes().is_root() && !options.dump_initial_parameters.empty()) {
+    write_parameters(options.dump_initial_parameters, whole_model(initial.parameters, initial.rows),
+                     "the initial model");
   }
   if (options.processes().is_root()) {
     record.constant_guess = constant_guess(options.model_factory->objective(record.train->task),
@@ -374,17 +371,13 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   }
   parts.referee.emplace(rules(), *parts.evaluator, record, hooks);
   record.virtual_time = parts.cluster->is_virtual();
-  describe_machine(*parts.cluster, options, record);
+  describe_hosts(*parts.cluster, options, record);
   for (int rank = 0; rank < plan.workers; ++rank) {
     WorkerRecord& worker = record.workers[at(rank)];
     worker.report = parts.cluster->planned(rank);
     worker.shard_rows = sampler->shard_size(rank);
   }
   parts.watcher->watch(*parts.referee, *parts.cluster);
-  if (table_plan && options.processes().is_root()) {
-    parts.setup->measured_rows =
-        options.dump_parameters.empty() ? parts.evaluator->categories() : all_rows(*table_plan);
-  }
   parts.referee->measure_initial(initial);
 }
 

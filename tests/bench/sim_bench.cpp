@@ -62,7 +62,7 @@ void message_ring(benchmark::State& state) {
                     const int from = (comm.rank() + comm.size() - 1) % comm.size();
                     std::int64_t token = endpoint.rank();
                     for (int i = 0; i < rounds; ++i) {
-                      comm.send<std::int64_t>(to, 0, {&token, 1});
+                      comm.send(to, 0, std::span(&token, 1));
                       comm.receive<std::int64_t>(from, 0, {&token, 1});
                     }
                   })

@@ -254,7 +254,7 @@ TEST(SimTimeBreakdown, TimesAddUpToTheRun) {
       endpoint.comm().all_reduce(std::span(v));
       endpoint.compute(work_of(0.5), ComputeKind::vector, nothing);
       const int to = (endpoint.rank() + 1) % 3, from = (endpoint.rank() + 2) % 3;
-      endpoint.comm().send<float>(to, i, v);
+      endpoint.comm().send(to, i, v);
       endpoint.comm().receive<float>(from, i, v);
       service.call(i);
       endpoint.sleep(Seconds(0.25));
@@ -277,7 +277,7 @@ TEST(SimTimeBreakdown, ABackgroundTasksBytesAndTimeAreItsWorkers) {
       const std::vector<float> v(16);
       std::vector<float> w(16);
       self.compute(work_of(3), ComputeKind::vector, nothing);
-      self.comm().send<float>(1 - self.rank(), 0, v, Traffic::gradients);
+      self.comm().send(1 - self.rank(), 0, v, Traffic::gradients);
       self.comm().receive<float>(1 - self.rank(), 0, w);
       EXPECT_EQ(self.time_breakdown().compute.count(), 3.0);
       EXPECT_EQ(self.time_breakdown().communicate.count(), 1.25);

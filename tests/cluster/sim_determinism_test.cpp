@@ -61,7 +61,7 @@ class Program {
       note(endpoint, 1, pull.sum);
       x[0] += pull.sum * 1e-6F;
       const int peer = static_cast<int>(random.below(static_cast<std::uint64_t>(workers_)));
-      endpoint.comm().send<float>(peer, 1, x, Traffic::parameters);
+      endpoint.comm().send(peer, 1, x, Traffic::parameters);
       if (round % 5 == 4) {
         endpoint.comm().all_reduce(std::span(x));
         for (float& value : x) value /= static_cast<float>(workers_);
@@ -71,7 +71,7 @@ class Program {
     endpoint.comm().barrier();  // nobody sends any more: the listeners may stop
     const float stop = -1;
     std::vector<float> last(64, stop);
-    endpoint.comm().send<float>(endpoint.rank(), 1, last);
+    endpoint.comm().send(endpoint.rank(), 1, last);
   }
 
   Trace trace;

@@ -25,7 +25,7 @@ void all_reduce(Comm& comm, double seconds) {
 
 void send(Comm& comm, int to, double seconds) {
   const std::vector<std::byte> data(static_cast<std::size_t>(seconds * 64));
-  comm.send<std::byte>(to, 0, data);
+  comm.send(to, 0, data);
 }
 void receive(Comm& comm, int from, double seconds) {
   std::vector<std::byte> data(static_cast<std::size_t>(seconds * 64));

@@ -11,7 +11,7 @@ using Bytes = std::vector<std::byte>;
 void send(Endpoint& endpoint, int to, std::size_t bytes, Traffic kind = Traffic::control,
           int tag = 0) {
   const Bytes data(bytes);
-  endpoint.comm().send<std::byte>(to, tag, data, kind);
+  endpoint.comm().send(to, tag, data, kind);
 }
 int receive(Endpoint& endpoint, int from, std::size_t bytes, int tag = 0) {
   Bytes data(bytes);
@@ -55,8 +55,8 @@ TEST(SimMessage, ThatIsPostedTakesItsTurnOnTheLink) {
   const auto report = run(slow_machine(3), [](Endpoint& endpoint) {
     if (endpoint.rank() == 0) {
       const Bytes data(64);
-      endpoint.comm().post<std::byte>(1, 0, data);
-      endpoint.comm().post<std::byte>(2, 0, data);
+      endpoint.comm().post(1, 0, data);
+      endpoint.comm().post(2, 0, data);
       EXPECT_EQ(now(endpoint), 0.0);
       send(endpoint, 1, 64);
       EXPECT_EQ(now(endpoint), 3.0);
@@ -248,7 +248,7 @@ TEST(SimMessage, NamesAreThoseOfTheGroup) {
     EXPECT_EQ(odd->size(), 2);
     EXPECT_EQ(odd->rank(), endpoint.rank() < 2 ? 1 : 0);
     const Seconds begin = endpoint.now();
-    if (odd->rank() == 0) return odd->send<std::byte>(1, 0, Bytes(64));
+    if (odd->rank() == 0) return odd->send(1, 0, Bytes(64));
     Bytes data(64);
     EXPECT_EQ(odd->receive<std::byte>(0, 0, data).source, 0);
     EXPECT_DOUBLE_EQ((endpoint.now() - begin).count(), 1.25);

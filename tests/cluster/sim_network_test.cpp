@@ -44,7 +44,7 @@ std::vector<Trip> trips(const ClusterOptions& options,
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       const auto [from, to] = pairs[i];
       if (endpoint.rank() == from) {
-        endpoint.comm().send<std::byte>(to, 0, data);
+        endpoint.comm().send(to, 0, data);
         trips[i].left = now(endpoint);
       } else if (endpoint.rank() == to) {
         endpoint.comm().receive<std::byte>(from, 0, data);
@@ -200,9 +200,9 @@ TEST(SimNodes, BytesInsideAndOutsideTravelAtTheSameTime) {
     const std::vector<std::byte> data(64);
     std::vector<std::byte> room(64);
     if (endpoint.rank() == 0) {
-      endpoint.comm().post<std::byte>(1, 0, data);
-      endpoint.comm().post<std::byte>(2, 0, data);
-      endpoint.comm().post<std::byte>(3, 0, data);
+      endpoint.comm().post(1, 0, data);
+      endpoint.comm().post(2, 0, data);
+      endpoint.comm().post(3, 0, data);
     } else {
       endpoint.comm().receive<std::byte>(0, 0, room);
       const double expected[] = {0, 0.625, 1.25, 2.25};

@@ -236,7 +236,7 @@ TEST(SimFailure, CallsInDestructorsReturnWhileTheRunIsTornDown) {
       const std::lock_guard lock(monitor);
       monitor.notify_all();
       const int x = 0;
-      endpoint.comm().send<int>(0, 0, {&x, 1});
+      endpoint.comm().send(0, 0, std::span(&x, 1));
       endpoint.comm().barrier();
       endpoint.compute({}, ComputeKind::vector, [] {});
       ++said;
@@ -290,7 +290,7 @@ TEST(SimScale, ManyWorkersSynchroniseAndPassMessages) {
     const int to = (endpoint.rank() + 1) % kManyWorkers,
               from = (endpoint.rank() + kManyWorkers - 1) % kManyWorkers;
     std::int64_t mine = endpoint.rank(), received = -1;
-    endpoint.comm().send<std::int64_t>(to, 0, {&mine, 1});
+    endpoint.comm().send(to, 0, std::span(&mine, 1));
     endpoint.comm().receive<std::int64_t>(from, 0, {&received, 1});
     EXPECT_EQ(received, from);
   });

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/random.hpp"
-#include "table/tables.hpp"
+#include "table/stages.hpp"
 
 namespace hetsgd::test {
 
@@ -42,8 +42,7 @@ inline TablePlan plan_of(const std::string& sharding, int ranks, bool dedup, Opt
   optimizer.kind = kind;
   return {.shape = {kEmbedding, kExtra},
           .dense_columns = kDense,
-          .placement = Placement(kTableFirst, kWidth, ranks, parse_sharding(sharding),
-                                 kTableLoad),
+          .placement = Placement(kTableFirst, kWidth, ranks, parse_sharding(sharding), kTableLoad),
           .initial = {{kTableFirst, {}}, 3, 0.1, kEmbedding},
           .optimizer = optimizer,
           .dedup = dedup};

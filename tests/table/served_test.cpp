@@ -53,11 +53,11 @@ ServedOutcome serve_ones(const std::string& cluster, const TablePlan& plan, bool
   outcome.counts.resize(all.size());
   std::atomic<std::uint64_t> pushes = 0, staleness = 0;
   running->run([&](Endpoint& endpoint) {
-    Tables tables(set.plan(), set.shard(endpoint.rank()), endpoint.device());
-    const auto lookup = tables.lookup();
+    TableStages tables(set.plan(), set.shard(endpoint.rank()), endpoint.device());
+    const auto lookup = tables.make_lookup();
     const auto as_stated = [](const Work& work) { return work; };
     ServedTables served(endpoint, tables,
-                        {.look_up = as_stated, .update = as_stated, .staleness = [&](auto updates) {
+                        {.gather = as_stated, .update = as_stated, .staleness = [&](auto updates) {
                            ++pushes;
                            staleness += updates;
                          }});

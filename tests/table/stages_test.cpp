@@ -18,26 +18,26 @@ class Ranks {
   Ranks(TablePlan plan, int ranks)
       : device_(make_cpu_device<float>(2)), set_(std::move(plan), all(ranks), 1e12) {
     for (int rank = 0; rank < ranks; ++rank) {
-      tables_.push_back(std::make_unique<Tables>(set_.plan(), set_.shard(rank), *device_));
-      lookups_.push_back(tables_.back()->lookup());
+      tables_.push_back(std::make_unique<TableStages>(set_.plan(), set_.shard(rank), *device_));
+      lookups_.push_back(tables_.back()->make_lookup());
     }
   }
 
   void look_up(const std::vector<Batch>& batches) {
-    each([&](Tables& t, Lookup& l, std::size_t rank) { t.request(batches[rank], l); });
-    exchange(&Tables::exchange_counts);
-    exchange(&Tables::exchange_ids);
-    each([&](Tables& t, Lookup& l, std::size_t) { t.look_up(l); });
-    exchange(&Tables::exchange_rows);
-    each([&](Tables& t, Lookup& l, std::size_t) { t.spread(l); });
+    each([&](TableStages& t, Lookup& l, std::size_t rank) { t.request(batches[rank], l); });
+    exchange(&TableStages::exchange_counts);
+    exchange(&TableStages::exchange_ids);
+    each([&](TableStages& t, Lookup& l, std::size_t) { t.gather(l); });
+    exchange(&TableStages::exchange_rows);
+    each([&](TableStages& t, Lookup& l, std::size_t) { t.spread(l); });
   }
   void update(double learning_rate) {
-    each([&](Tables& t, Lookup& l, std::size_t) { t.sum(l); });
-    exchange(&Tables::exchange_sums);
-    each([&](Tables& t, Lookup& l, std::size_t) { t.update(l, learning_rate); });
+    each([&](TableStages& t, Lookup& l, std::size_t) { t.sum(l); });
+    exchange(&TableStages::exchange_sums);
+    each([&](TableStages& t, Lookup& l, std::size_t) { t.update(l, learning_rate); });
   }
   Lookup& lookup(std::size_t rank) { return *lookups_[rank]; }
-  const Tables& tables(std::size_t rank) const { return *tables_[rank]; }
+  const TableStages& tables(std::size_t rank) const { return *tables_[rank]; }
   std::size_t size() const { return tables_.size(); }
   Device& device() { return *device_; }
   std::vector<float> table() const { return read_all(set_); }
@@ -55,10 +55,10 @@ class Ranks {
       fn(*tables_[rank], *lookups_[rank], rank);
     }
   }
-  void exchange(CollectiveRequest (Tables::*stage)(Lookup&) const) {
+  void exchange(CollectiveRequest (TableStages::*stage)(Lookup&) const) {
     std::vector<CollectiveRequest> requests;
     std::vector<const void*> parts;
-    each([&](Tables& t, Lookup& l, std::size_t) { requests.push_back((t.*stage)(l)); });
+    each([&](TableStages& t, Lookup& l, std::size_t) { requests.push_back((t.*stage)(l)); });
     for (std::size_t a = 0; a < requests.size(); ++a) {
       check_parts(requests[a].parts, static_cast<int>(a), static_cast<int>(requests.size()));
       for (std::size_t b = 0; b < a; ++b) {
@@ -72,7 +72,7 @@ class Ranks {
 
   std::unique_ptr<Device> device_;
   TableSet set_;
-  std::vector<std::unique_ptr<Tables>> tables_;
+  std::vector<std::unique_ptr<TableStages>> tables_;
   std::vector<std::unique_ptr<Lookup>> lookups_;
 };
 

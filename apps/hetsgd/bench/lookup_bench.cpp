@@ -15,7 +15,7 @@
 #include "data/source.hpp"
 #include "data/zipf.hpp"
 #include "linalg/cuda/cuda_device.hpp"
-#include "table/tables.hpp"
+#include "table/stages.hpp"
 
 namespace hetsgd {
 
@@ -190,7 +190,7 @@ struct LookupBench::Impl {
   std::vector<Index> first;
   std::unique_ptr<Device> device;
   TableSet set;
-  Tables tables;
+  TableStages tables;
   Buffer memory, copy;
 };
 
@@ -219,7 +219,7 @@ LookupTimes LookupBench::measure(std::uint64_t batch_size) const {
     std::iota(rows.begin(), rows.end(), static_cast<Index>(k * batch_size));
     batches.emplace_back(*data, rows);
   }
-  const auto lookup = s.tables.lookup();
+  const auto lookup = s.tables.make_lookup();
   Lookup& l = *lookup;
   l.gradient.reset(*s.device, batch_size, s.set.plan().width());
   s.device->fill(l.gradient.x.size(), 1e-3F, l.gradient.x.data());
@@ -238,7 +238,7 @@ LookupTimes LookupBench::measure(std::uint64_t batch_size) const {
     time(times.request, [&] { s.tables.request(batch, l); });
     exchange_with_itself(*s.device, s.tables.exchange_counts(l));
     exchange_with_itself(*s.device, s.tables.exchange_ids(l));
-    time(times.look_up, [&] { s.tables.look_up(l); });
+    time(times.look_up, [&] { s.tables.gather(l); });
     exchange_with_itself(*s.device, s.tables.exchange_rows(l));
     time(times.spread, [&] { s.tables.spread(l); });
     time(times.sum, [&] { s.tables.sum(l); });

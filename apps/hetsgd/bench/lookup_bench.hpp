@@ -23,7 +23,7 @@ struct LookupBenchOptions {
   std::uint64_t seed = 1;
 };
 
-// Wall-clock times of the stages of a batch (tables.hpp), by iteration, in seconds. On a GPU a
+// Wall-clock times of the stages of a batch (stages.hpp), by iteration, in seconds. On a GPU a
 // stage ends when the GPU is idle.
 struct LookupTimes {
   std::vector<double> request, look_up, spread, sum, update;

@@ -10,7 +10,7 @@ constexpr int kRowsTag = 1, kSumsTag = 2;
 
 // Finds the rows that a batch needs and sends their numbers to the owners, on the worker or its
 // input process. The caller charges it.
-void request_rows(const Tables& tables, Comm& comm, const Batch& batch, Lookup& lookup,
+void request_rows(const TableStages& tables, Comm& comm, const Batch& batch, Lookup& lookup,
                   Traffic kind) {
   tables.request(batch, lookup);
   CollectiveRequest counts = tables.exchange_counts(lookup);
@@ -26,14 +26,14 @@ void request_rows(const Tables& tables, Comm& comm, const Batch& batch, Lookup& 
 SvenStages::SvenStages(Worker& self, const Options& options)
     : self_(self),
       options_(options),
-      tables_(self.tables()->tables()),
+      tables_(self.tables()->stages()),
       context_(self.model().make_context(self.device())),
       replica_(std::make_shared<Replica>(self.replica())) {
   replica_->gradient = self.make_gradient();
   const std::uint64_t slots = options.in_flight + (options.prepared ? kAhead : 0);
   for (std::uint64_t i = 0; i < slots; ++i) {
     slots_.push_back(std::make_shared<Slot>());
-    slots_.back()->lookup = tables_.lookup();
+    slots_.back()->lookup = tables_.make_lookup();
   }
   if (options.overlapped) communication_.emplace(self.endpoint(), "communication");
   if (options.prepared) input_.emplace(self.endpoint(), "input");
@@ -63,10 +63,10 @@ SvenStages::Ticket SvenStages::start(std::uint64_t k, const CollectiveRequest& r
   });
 }
 
-void SvenStages::wait(Ticket& ticket, Stage stage) {
+void SvenStages::wait(std::optional<OperationQueue>& queue, Ticket& ticket, Stage stage) {
   if (!ticket) return;
   const Seconds begin = self_.now();
-  const CallTime time = communication_->wait(ticket);
+  const CallTime time = queue->wait(ticket);
   ticket = nullptr;
   self_.stage_times()[stage] += time.end - time.begin;
   self_.stage_times()[Stage::stall] += self_.now() - begin;
@@ -97,33 +97,27 @@ void SvenStages::prepare_until(std::uint64_t k) {
 }
 
 void SvenStages::ids(std::uint64_t k) {
-  const Seconds begin = self_.now();
   if (input_) {
     prepare_until(k + kAhead);
-    Ticket& requested = slot(k).requested;
-    const CallTime time = input_->wait(requested);
-    requested = nullptr;
-    self_.stage_times()[Stage::ids] += time.end - time.begin;
-    self_.stage_times()[Stage::stall] += self_.now() - begin;
-  } else {
-    take_batch(k);
-    compute(Stage::ids, k, tables_.request_work(slot(k).batch), [] {});
-    const Seconds charged = self_.now();
-    request_rows(tables_, self_.comm(), slot(k).batch, lookup(k), Traffic::ids);
-    self_.stage_times()[Stage::ids] += self_.now() - charged;
+    return wait(input_, slot(k).requested, Stage::ids);
   }
+  take_batch(k);
+  compute(Stage::ids, k, tables_.request_work(slot(k).batch), [] {});
+  const Seconds charged = self_.now();
+  request_rows(tables_, self_.comm(), slot(k).batch, lookup(k), Traffic::ids);
+  self_.stage_times()[Stage::ids] += self_.now() - charged;
 }
 
 void SvenStages::sfp(std::uint64_t k) {
   ids(k);
   self_.observe("staleness", static_cast<std::int64_t>(k - updated_));
-  compute(Stage::sfp, k, tables_.look_up_work(lookup(k)), [&] { tables_.look_up(lookup(k)); });
+  compute(Stage::sfp, k, tables_.gather_work(lookup(k)), [&] { tables_.gather(lookup(k)); });
   self_.tables()->count(lookup(k));
 }
 
 void SvenStages::fp(std::uint64_t k) {
   Lookup& rows = lookup(k);
-  slot(k).learning_rate = self_.learning_rate(options_.learning_batch);
+  slot(k).learning_rate = self_.learning_rate(self_.plan().batch_size);
   const Seconds begin = self_.now();
   double loss = 0;
   compute(Stage::fp, k, tables_.spread_work(rows), [&] {
@@ -157,7 +151,6 @@ void SvenStages::sbp(std::uint64_t k) {
 
 void SvenStages::opt(std::uint64_t k) {
   const Seconds begin = self_.now();
-  replica_->gradient_is_dense = true;
   self_.apply_dense(*replica_, slot(k).learning_rate);
   self_.stage_times()[Stage::opt] += self_.now() - begin;
 }
@@ -199,8 +192,8 @@ void SvenStages::start_all_reduce() {
 
 void SvenStages::close() {
   for (const auto& each : slots_) {
-    wait(each->rows, Stage::f_exchange);
-    wait(each->sums, Stage::b_exchange);
+    wait(communication_, each->rows, Stage::f_exchange);
+    wait(communication_, each->sums, Stage::b_exchange);
     if (input_) input_->wait(each->requested);
   }
   if (communication_) communication_->close();

@@ -35,15 +35,13 @@ class SvenStages {
     std::optional<double> input_rate = {};  // samples/s of all workers
     std::uint64_t global_batch = 1;         // samples of an iteration, of all workers
     Block mine = {};                        // this worker's part of it
-    std::uint64_t learning_batch = 1;       // samples that the learning rate is for
   };
 
   // The worker must have sharded tables. Collective if there are processes to start.
   SvenStages(Worker& self, const Options& options);
 
   // --- computing
-  void ids(std::uint64_t k);  // the request and its exchange, or the wait for them
-  void sfp(std::uint64_t k);
+  void sfp(std::uint64_t k);  // after the ids
   void fp(std::uint64_t k);   // the loss counts for the run
   void bp(std::uint64_t k);   // the dense gradient, and the sums of rows
   void sbp(std::uint64_t k);  // at the learning rate of the batch's own interval
@@ -59,9 +57,9 @@ class SvenStages {
   void start_rows(std::uint64_t k);
   void start_sums(std::uint64_t k);
   void start_all_reduce();
-  void wait_rows(std::uint64_t k) { wait(slot(k).rows, Stage::f_exchange); }
-  void wait_sums(std::uint64_t k) { wait(slot(k).sums, Stage::b_exchange); }
-  void wait_all_reduce() { wait(all_reduce_, Stage::all_reduce); }
+  void wait_rows(std::uint64_t k) { wait(communication_, slot(k).rows, Stage::f_exchange); }
+  void wait_sums(std::uint64_t k) { wait(communication_, slot(k).sums, Stage::b_exchange); }
+  void wait_all_reduce() { wait(communication_, all_reduce_, Stage::all_reduce); }
   // The end: waits for all started operations, and ends the processes.
   void close();
 
@@ -78,16 +76,18 @@ class SvenStages {
   Slot& slot(std::uint64_t k) { return *slots_[k % slots_.size()]; }
   Lookup& lookup(std::uint64_t k) { return *slot(k).lookup; }
 
+  void ids(std::uint64_t k);  // the request and its exchange, or the wait for them
   void take_batch(std::uint64_t k);
   void prepare_until(std::uint64_t k);
   void compute(Stage stage, std::uint64_t k, const Work& tables, FunctionRef fn);
   void make(Stage stage, const CollectiveRequest& request, int tag);
   Ticket start(std::uint64_t k, const CollectiveRequest& request, int tag);
-  void wait(Ticket& ticket, Stage stage);
+  // Waits for an operation of the queue, unless there is none. Its time counts as the stage's.
+  void wait(std::optional<OperationQueue>& queue, Ticket& ticket, Stage stage);
 
   Worker& self_;
   const Options options_;
-  Tables& tables_;
+  TableStages& tables_;  // with a Lookup in each slot
   const std::unique_ptr<ModelContext> context_;
   const std::shared_ptr<Replica> replica_;  // an all_reduce shares it
   std::vector<std::shared_ptr<Slot>> slots_;

@@ -93,7 +93,6 @@ class MpiCluster final : public Cluster {
 
   std::string name() const override { return "mpi"; }
   int size() const override { return options_.workers; }
-  bool is_virtual() const override { return false; }
   std::string device_name(int rank) const override {
     return rank < options_.workers ? devices_[at(rank)].text : "services";
   }

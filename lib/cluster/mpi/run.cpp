@@ -304,14 +304,8 @@ void Run::while_paused_together(MpiComm& comm, FunctionRef fn) {
 
 void Run::pause_for_me(World::Lock& lock, bool together, FunctionRef fn) {
   PauseRequest request{&World::current()};
-  struct Enlisted {  // the mutex is held at both ends
-    std::deque<PauseRequest*>& list;
-    PauseRequest* request;
-    ~Enlisted() { std::erase(list, request); }
-  };
   {
-    pause_requests_.push_back(&request);
-    const Enlisted enlisted{pause_requests_, &request};
+    const Enlisted enlisted(pause_requests_, request);
     // With the world's mutex held: the order of this list is the order in which rank 0 hears of
     // them.
     coordinator_.pause().ask(together);

@@ -21,6 +21,7 @@
 #include "cluster/endpoint.hpp"
 #include "cluster/realtime/training_clock.hpp"
 #include "cluster/worker_account.hpp"
+#include "core/non_copyable.hpp"
 #include "core/units.hpp"
 #include "linalg/host_view.hpp"
 
@@ -76,6 +77,22 @@ class Until final : public Wait {
   Ready ready_;
   Describe describe_;
   Interruptible interruptible_;
+};
+
+// Keeps an element in a list of those that wait, as long as this object lives: it is withdrawn
+// however the wait ends. The mutex is held at both ends.
+template <class List>
+class Enlisted : NonCopyable {
+ public:
+  Enlisted(List& list, std::remove_pointer_t<typename List::value_type>& element)
+      : list_(list), element_(&element) {
+    list_.push_back(element_);
+  }
+  ~Enlisted() { std::erase(list_, element_); }
+
+ private:
+  List& list_;
+  const typename List::value_type element_;
 };
 
 // Something that happens outside of this operating-system process and announces itself to nobody: a

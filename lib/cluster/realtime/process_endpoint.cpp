@@ -11,7 +11,6 @@
 #include "cluster/realtime/waiting.hpp"
 #include "cluster/realtime/world.hpp"
 #include "core/error.hpp"
-#include "core/non_copyable.hpp"
 
 namespace hetsgd::realtime {
 
@@ -70,25 +69,6 @@ class ThreadsMonitor final : public Monitor {
   std::vector<Process*> queue_;   // processes that wait for the lock
   std::vector<Waiter*> waiters_;  // wait for a notification; each on its process's stack
 };
-
-namespace {
-
-// An element of a vector for as long as a wait lasts, however it ends. The mutex is held at both
-// ends.
-template <class T>
-class Enlisted : NonCopyable {
- public:
-  Enlisted(std::vector<T*>& list, T& element) : list_(list), element_(&element) {
-    list_.push_back(element_);
-  }
-  ~Enlisted() { std::erase(list_, element_); }
-
- private:
-  std::vector<T*>& list_;
-  T* element_;
-};
-
-}  // namespace
 
 // world_.enter() would refuse the function of a pause and park everybody else until the pause is
 // over; so what runs in a pause takes the plain mutex.
@@ -188,37 +168,32 @@ void ProcessEndpoint::run_to_the_end(FunctionRef fn) {
 
 // The delay is part of the computation, and so of `compute` in the breakdown: a straggler is a
 // worker that computes slowly, not one that waits for others. Safepoints stand outside of the
-// measured time.
-void ProcessEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
-  static_cast<void>(work);  // takes as long as it takes
+// measured time. The token is looked at before fn, after it and in every slice of the delay. The
+// step is counted even if it was cut, since the scenario has been asked for its delay.
+bool ProcessEndpoint::compute_unless(const std::atomic<bool>* cancelled, ComputeKind kind,
+                                     FunctionRef fn) {
   world_.safepoint();
+  if (cancelled && *cancelled) return false;
   const Seconds start = now();
   run_to_the_end(fn);
   const Seconds duration = now() - start;
   const Seconds extra = straggle(kind, start, duration);
-  if (extra > Seconds(0)) delay(start + duration, extra);
+  bool complete = !cancelled || !*cancelled;
+  if (complete && extra > Seconds(0)) complete = delay(start + duration, extra, cancelled);
   process_.spend(
       kind == ComputeKind::transfer ? &TimeBreakdown::communicate : &TimeBreakdown::compute,
       now() - start);
   world_.safepoint();
+  return complete;
 }
 
-// Works like compute(), with a look at the token before fn, after it and in every slice of the
-// delay. The step is counted even if it was cut, since the scenario has been asked for its delay.
+void ProcessEndpoint::compute(const Work&, ComputeKind kind, FunctionRef fn) {
+  compute_unless(nullptr, kind, fn);
+}
+
 bool ProcessEndpoint::compute_cancellable(CancellationToken& token, const Work&, ComputeKind kind,
                                           FunctionRef fn) {
-  const std::atomic<bool>& cancelled = static_cast<ThreadsCancellationToken&>(token).cancelled();
-  world_.safepoint();
-  if (cancelled) return false;
-  const Seconds start = now();
-  run_to_the_end(fn);
-  const Seconds duration = now() - start;
-  const Seconds extra = straggle(kind, start, duration);
-  bool complete = !cancelled;
-  if (complete && extra > Seconds(0)) complete = delay(start + duration, extra, &cancelled);
-  process_.spend(&TimeBreakdown::compute, now() - start);
-  world_.safepoint();
-  return complete;
+  return compute_unless(&static_cast<ThreadsCancellationToken&>(token).cancelled(), kind, fn);
 }
 
 std::unique_ptr<CancellationToken> ProcessEndpoint::make_cancellation_token() {

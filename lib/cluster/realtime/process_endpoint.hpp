@@ -61,6 +61,8 @@ class ProcessEndpoint : public Endpoint {
   Process& process_;
 
  private:
+  // compute() and compute_cancellable(); null: nobody cancels it.
+  bool compute_unless(const std::atomic<bool>* cancelled, ComputeKind kind, FunctionRef fn);
   void run_to_the_end(FunctionRef fn);
   // The delay to add. Counts a step of kind `step`, so it is called once for each computation.
   Seconds straggle(ComputeKind kind, Seconds start, Seconds duration);

@@ -288,7 +288,7 @@ SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) 
   }
   const double speed = run_.options.speed_of(rank_);
   const auto seconds = [&](const Work& part) {
-    return profile.seconds(vector ? scaled(part, run_.options.work_scale) : part);
+    return profile.seconds(vector ? part.scaled(run_.options.work_scale) : part);
   };
   const auto& step_time = run_.options.step_time;
   Seconds at_full_speed = seconds(work);

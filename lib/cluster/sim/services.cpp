@@ -213,7 +213,7 @@ void SimService::serve_next() {
   if (queue_.empty()) return;
   Call& call = *queue_.front();
   const Work work = handler_->work_raw(call.request.bytes(), call.numbers.size() / sizeof(float));
-  const double seconds = profile_.seconds(scaled(work, work_scale_)).count();
+  const double seconds = profile_.seconds(work.scaled(work_scale_)).count();
   world_.engine.at(world_.engine.now() + seconds, serve, &call);
 }
 

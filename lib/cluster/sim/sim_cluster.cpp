@@ -49,7 +49,6 @@ class SimCluster final : public Cluster {
 
   std::string name() const override { return "sim"; }
   int size() const override { return options_.workers; }
-  bool is_virtual() const override { return true; }
   std::string device_name(int rank) const override {
     const std::string& profile = options_.profile_of(rank).name;
     const std::string name = profile.empty() ? "sim" : profile;

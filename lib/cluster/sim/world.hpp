@@ -22,20 +22,6 @@
 
 namespace hetsgd::sim {
 
-// Work under --charge: a run computes with a small model and is charged for the full-size one.
-
-// The same kernels on `scale` > 0 times the elements: as many launches, and as many learners.
-inline Work scaled(const Work& work, double scale) {
-  return {work.operations * scale,
-          work.bytes * scale,
-          work.launches,
-          work.learners,
-          work.host_link_bytes * scale,
-          work.gather_bytes * scale,
-          work.host_gather_bytes * scale,
-          work.given_s * scale};
-}
-
 // Bytes in flight, and a free list of the objects that carry them: small messages allocate nothing
 // once the run is warm; large buffers are freed as soon as they are delivered. Both matter with ten
 // thousand workers: the allocator would be called for every token, and one round of models that

@@ -169,7 +169,6 @@ class ThreadsCluster final : public Cluster {
 
   std::string name() const override { return "threads"; }
   int size() const override { return options_.workers; }
-  bool is_virtual() const override { return false; }
   std::string device_name(int rank) const override { return devices_[at(rank)].text; }
 
   // The run before is destroyed here. `run` keeps this one until it has ended, and run_ beyond

@@ -198,7 +198,7 @@ Envelope ThreadsComm::wait_for_message(World::Lock& lock, int from, int tag,
       [&] { return receive.state != State::filling; });
   const Seconds since = world.now();
   {
-    const Posted posted(mailbox.posted, receive);
+    const Enlisted posted(mailbox.posted, receive);
     world.block(lock, for_message, nullptr);
   }
   if (receive.state != State::done) {

@@ -10,7 +10,7 @@
 //
 //   sender first     send: copied to a Message, push() ---> receive: pop(), copied out of it
 //
-//   receiver first   receive: Posted, blocks
+//   receiver first   receive: posted, blocks
 //                      open --(send: open_receive() finds it)--> filling --(copied)--> done
 //                        |                                       not interruptible: the sender
 //                        | a Message came by the long way        writes to the receiver's memory
@@ -29,7 +29,6 @@
 
 #include "cluster/comm.hpp"
 #include "cluster/realtime/world.hpp"
-#include "core/non_copyable.hpp"
 
 namespace hetsgd::threads {
 
@@ -61,19 +60,6 @@ class MessagePool {
 
  private:
   std::array<std::unique_ptr<Message>, 64> free_;  // by the capacity's power of two
-};
-
-// Keeps `one` in a list of waiting entries as long as this object lives: it is withdrawn however
-// the wait ends. The mutex is held at both ends.
-template <class One>
-class Posted : NonCopyable {
- public:
-  Posted(std::vector<One*>& list, One& one) : list_(list), one_(one) { list_.push_back(&one_); }
-  ~Posted() { std::erase(list_, &one_); }
-
- private:
-  std::vector<One*>& list_;
-  One& one_;
 };
 
 // A receive that waits. On the receiver's stack, which the mailbox refers to until it is withdrawn.

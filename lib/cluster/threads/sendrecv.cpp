@@ -66,7 +66,7 @@ void ThreadsComm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> o
     }
     world.wake(*other->process);
   } else {
-    const Posted posted(group_->sendrecvs[at(rank_)], mine);
+    const Enlisted posted(group_->sendrecvs[at(rank_)], mine);
     // From the pairing on the partner reads `out`.
     world.block(lock, Until([&] { return mine.partner != nullptr; },
                             [&] { return blocked_in_sendrecv(peer, tag); },

@@ -107,7 +107,7 @@ class CtrModel : public BasicModel<Real> {
 
   Work gradient_work(const BatchShape& batch) const override {
     constexpr double kBytes = 4;
-    const double n = batch.samples, L = batch.lookups, H = static_cast<double>(output_inputs());
+    const double n = batch.samples, L = batch.lookups, H = static_cast<double>(output_inputs_);
     const double C = table_columns(), K = static_cast<double>(dense_columns());
     Work work = deep_.work(n);
     if (own_table_) work += {L + 3 * L * C, 2 * kBytes * L + 6 * kBytes * L * C, 3};
@@ -119,7 +119,7 @@ class CtrModel : public BasicModel<Real> {
 
   Work forward_work(const BatchShape& batch) const override {
     constexpr double kBytes = 4;
-    const double n = batch.samples, L = batch.lookups, H = static_cast<double>(output_inputs());
+    const double n = batch.samples, L = batch.lookups, H = static_cast<double>(output_inputs_);
     const double C = table_columns(), K = static_cast<double>(dense_columns());
     Work work = deep_.forward_work(n);
     if (own_table_) work += {L, kBytes * L + 2 * kBytes * L * C, 1};
@@ -232,7 +232,6 @@ class CtrModel : public BasicModel<Real> {
 
   std::size_t width() const { return units_.front(); }  // d
   std::size_t dense_columns() const { return this->data().dense_columns; }
-  const TableShape& table() const { return table_; }
   const DeepPart<Real>& deep() const { return deep_; }
   // The place of the embeddings in x0.
   FieldVectors embeddings() const {
@@ -276,7 +275,6 @@ class CtrModel : public BasicModel<Real> {
   }
 
   double table_columns() const { return static_cast<double>(table_.row()); }
-  std::size_t output_inputs() const { return output_inputs_; }
   template <class Pointer>
   Pointer bias(Pointer w) const {
     return block(w, output_ + (output_inputs_ > 0 ? 1 : 0));

@@ -39,7 +39,7 @@ class DeepFm final : public CtrModel<Real> {
                         Real* z) const override {
     scratch.own.resize(1);
     BasicBuffer<Real>& sums = scratch.own.front();  // [n x D]
-    sums.reset(scratch.device(), n * this->table().embedding);
+    sums.reset(scratch.device(), n * this->table_shape().embedding);
     scratch.interaction.fm_forward(n, this->embeddings(), scratch.x, sums.data(), z);
   }
 
@@ -51,18 +51,18 @@ class DeepFm final : public CtrModel<Real> {
 
   Work interaction_work(double n, double lookups) const override {
     constexpr double kBytes = 4;
-    const auto D = static_cast<double>(this->table().embedding);
+    const auto D = static_cast<double>(this->table_shape().embedding);
     return {6 * lookups * D + 3 * n * D, kBytes * (4 * lookups * D + 2 * n * D), 2};
   }
 
   Work interaction_forward_work(double n, double lookups) const override {
     constexpr double kBytes = 4;
-    const auto D = static_cast<double>(this->table().embedding);
+    const auto D = static_cast<double>(this->table_shape().embedding);
     return {3 * lookups * D + 3 * n * D, kBytes * (lookups * D + n * D), 1};
   }
 
   double interaction_scratch() const override {
-    return static_cast<double>(this->table().embedding);
+    return static_cast<double>(this->table_shape().embedding);
   }
 
  private:

@@ -1,5 +1,5 @@
 // The embeddings of one batch, as a model needs them. The model looks them up itself if the table
-// is part of its parameters; otherwise tables that are sharded over ranks do (table/tables.hpp).
+// is part of its parameters; otherwise tables that are sharded over ranks do (table/stages.hpp).
 #pragma once
 
 #include <cstddef>

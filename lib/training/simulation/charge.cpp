@@ -247,7 +247,7 @@ Charge make_charge(const TrainOptions& options, const Dataset& data, const Model
       name, data.fields.count());
 }
 
-Seconds mean_step(const std::optional<Charge>& charge, Seconds of_work) {
+Seconds mean_step(const Charge* charge, Seconds of_work) {
   return charge && charge->step_time ? kVideoMean : of_work;
 }
 

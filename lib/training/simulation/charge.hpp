@@ -110,7 +110,7 @@ std::optional<Work> given_step(const Charge& charge, const Model& real, const Ba
 // times of steps.
 void charge_cluster(const Charge& charge, ClusterOptions& options);
 // The mean time of an iteration whose work takes `of_work`, unless the charge gives the time.
-Seconds mean_step(const std::optional<Charge>& charge, Seconds of_work);
+Seconds mean_step(const Charge* charge, Seconds of_work);
 
 // Time of one pass over n parameters on a host, which reads a replica and adds it to a sum.
 Seconds host_pass(const DeviceProfile& host, double n);

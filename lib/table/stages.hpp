@@ -1,12 +1,18 @@
-// Tables: the stages by which a worker reads and updates embedding tables that are sharded over
-// ranks. Each stage is a call of its own. So an algorithm may run them one after the other
-// (Worker::gradient) or as a pipeline (sven), with several batches in flight.
+// The stages by which a worker reads and updates embedding tables that are sharded over ranks. Each
+// stage is a call of its own. So an algorithm may run them one after the other (Worker::gradient)
+// or as a pipeline (sven), with several batches in flight.
+//
+//   Worker ── WorkerTables ──┬── TableStages ── collectives ── TableStages of the owner ──┬── Shard
+//   sven ──── SvenStages ────┘       |                                                    |
+//                  WorkerTables ── ServedTables ── messages ── companion of the owner ────┘
+//
+// A Lookup carries one batch through the stages. A TableSet holds the shards of a process.
 //
 //   stage   call              where            what
 //   ids     request           requester        which rows the batch needs, by owner
 //           exchange_counts   all ranks        how many, and the samples of every rank
 //           exchange_ids      all ranks        places of these rows to their owners
-//   SFP     look_up           owner            gather of the rows that all ranks asked for
+//   SFP     gather            owner            the rows that all ranks asked for
 //   fA2A    exchange_rows     all ranks        rows back, in the order asked
 //           spread            requester        lookup.embedded: x0 and u of the samples
 //   FP, BP  Model::forward, Model::backward    lookup.gradient: by x0 and u
@@ -18,8 +24,8 @@
 // (cluster/collective_call.hpp). The caller makes it with comm.make(request), starts it with
 // comm.start(request), or moves it by messages from request.parts; all ranks do the same. Its
 // memory belongs to the lookup. The other calls compute, and the caller charges them by the
-// ..._work() of the same name, e.g. endpoint.compute(tables.look_up_work(l), ComputeKind::vector,
-// [&] { tables.look_up(l); }).
+// ..._work() of the same name, e.g. endpoint.compute(stages.gather_work(l), ComputeKind::stage,
+// [&] { stages.gather(l); }).
 //
 // Canonical sum. The sum that an update adds to a row does not depend on layout and deduplication:
 // every rank adds up the gradients of its own mean loss by the row in the order of its samples,
@@ -27,13 +33,13 @@
 // 0 included; the row rule takes the sum once. Where a batch asks several times for one row (dedup
 // off) the owner brackets alike, so no layout changes a bit.
 //
-// The order of calls on an owner decides what a lookup sees: look_up() reads rows as the update()
+// The order of calls on an owner decides what a lookup sees: gather() reads rows as the update()
 // calls before it have left them. The two calls must never run on one shard at the same time.
 //
 // Work (floating-point operations; bytes; bytes of rows at random places; launches) of n samples of
 // F fields, C elements of a row, m entries, a rows asked for, q = 1 + state vectors:
 //   request   0              4nF (reading) + 8nF    0         1
-//   look_up   0              4a + 4aC               4aC       1
+//   gather    0              4a + 4aC               4aC       1
 //   spread    nF             4nF + 8nFC             0         1
 //   sum       nFC            4nF + 4nFC + 8mC       0         1
 //   update    4aC            4a + 4aC               8aqC      1
@@ -56,11 +62,6 @@
 #include "table/shard.hpp"
 
 namespace hetsgd {
-
-// Kinds of traffic: ids are row numbers, rows and sums are elements.
-inline constexpr Traffic kIdTraffic = Traffic::ids;
-inline constexpr Traffic kRowTraffic = Traffic::rows;
-inline constexpr Traffic kSumTraffic = Traffic::rows;
 
 // Counts of a worker's lookups (one for each sample and field), and of the rows (entries) that it
 // asked for.
@@ -88,8 +89,8 @@ struct OwnerPart {
 
 // One batch on its way through the stages, with all buffers that it needs, so that several batches
 // may be in flight. It can be reused for the next batch, and allocates nothing once it has seen the
-// largest. Made by Tables::lookup(). It must not move from request() to update(), since exchanges
-// in flight refer to it. One process at a time uses it.
+// largest. Made by TableStages::make_lookup(). It must not move from request() to update(), since
+// exchanges in flight refer to it. One process at a time uses it.
 class Lookup : NonCopyable {
  public:
   explicit Lookup(Device& device) : device_(device) {}
@@ -108,7 +109,7 @@ class Lookup : NonCopyable {
   Embedded gradient;  // by x0 and u: the caller fills it by Model::backward
 
  private:
-  friend class Tables;
+  friend class TableStages;
 
   // The message of a rank to another one before it asks.
   struct Ask {
@@ -140,34 +141,30 @@ class Lookup : NonCopyable {
   std::vector<AskedRow> ask_rows_, asked_rows_;  // the same lists with samples, under a capacity
   // Owner.
   std::vector<Index> asked_;  // places, rank by rank
-  std::vector<Index> slot_;   // by asked row, from look_up to update
+  std::vector<Index> slot_;   // by asked row, from gather to update
   std::vector<SampleCounts> asked_samples_;
   std::vector<std::size_t> asked_counts_;  // by rank, rows
-  std::vector<std::size_t> asked_floats_;  // by rank, since look_up()
+  std::vector<std::size_t> asked_floats_;  // by rank, since gather()
   std::vector<float> share_;               // by rank
   Buffer gathered_;                        // [asked x columns] rows, then the sums of all ranks
 };
 
-// Work of an owner's stages on the rows at these places of its shard.
-Work look_up_work_of(const Shard& shard, std::span<const Index> places);
-Work update_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places);
-
-class Tables {
+class TableStages {
  public:
   // The tables as one rank sees them; cheap to make. All arguments outlive it. Stages of different
-  // lookups may run at the same time on different processes of a worker, except look_up() and
+  // lookups may run at the same time on different processes of a worker, except gather() and
   // update().
-  Tables(const TablePlan& plan, Shard& shard, Device& device);
+  TableStages(const TablePlan& plan, Shard& shard, Device& device);
 
   const TablePlan& plan() const { return plan_; }
   Shard& shard() { return shard_; }
-  std::unique_ptr<Lookup> lookup() const;
+  std::unique_ptr<Lookup> make_lookup() const;
 
   void request(const Batch& batch, Lookup& lookup) const;
   CollectiveRequest exchange_counts(Lookup& lookup) const;
   // After the exchange of counts; makes room for the ids that arrive.
   CollectiveRequest exchange_ids(Lookup& lookup) const;
-  void look_up(Lookup& lookup) const;
+  void gather(Lookup& lookup) const;
   CollectiveRequest exchange_rows(Lookup& lookup) const;
   void spread(Lookup& lookup) const;
   void sum(Lookup& lookup) const;
@@ -182,10 +179,10 @@ class Tables {
   std::size_t on_device(const Lookup& lookup) const { return shard_.on_device(lookup.asked_); }
 
   Work request_work(const Batch& batch) const;
-  Work look_up_work(const Lookup& l) const { return look_up_work_of(shard_, l.asked_); }
+  Work gather_work(const Lookup& lookup) const { return shard_.gather_work(lookup.asked_); }
   Work spread_work(const Lookup& lookup) const;
   Work sum_work(const Lookup& lookup) const;
-  Work update_work(const Lookup& l) const { return update_work_of(plan_, shard_, l.asked_); }
+  Work update_work(const Lookup& lookup) const { return shard_.update_work(lookup.asked_); }
 
  private:
   void number(Lookup& lookup) const;

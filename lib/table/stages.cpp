@@ -1,4 +1,4 @@
-#include "table/tables.hpp"
+#include "table/stages.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -26,13 +26,13 @@ std::size_t sum_of(std::span<const std::size_t> counts) {
 
 }  // namespace
 
-Tables::Tables(const TablePlan& plan, Shard& shard, Device& device)
+TableStages::TableStages(const TablePlan& plan, Shard& shard, Device& device)
     : plan_(plan), shard_(shard), device_(device), kernels_(kernels<TableKernels>(device)) {}
 
-std::unique_ptr<Lookup> Tables::lookup() const {
+std::unique_ptr<Lookup> TableStages::make_lookup() const {
   auto lookup = std::make_unique<Lookup>(device_);
-  const auto ranks = static_cast<std::size_t>(plan_.placement.ranks());
-  lookup->rank_ = static_cast<std::size_t>(shard_.rank());
+  const std::size_t ranks = at(plan_.placement.ranks());
+  lookup->rank_ = at(shard_.rank());
   lookup->ones_.assign(ranks, 1);
   lookup->asks_.resize(ranks);
   lookup->asks_of_all_.resize(ranks);
@@ -41,14 +41,14 @@ std::unique_ptr<Lookup> Tables::lookup() const {
                        &lookup->asked_floats_}) {
     counts->resize(ranks);
   }
-  const auto groups = static_cast<std::size_t>(plan_.placement.groups());
+  const std::size_t groups = at(plan_.placement.groups());
   lookup->group_entries_.resize(groups);
   lookup->group_begin_.resize(groups);
   return lookup;
 }
 
 // Field by field: a row belongs to one field, and the hash of one field's rows stays in the cache.
-void Tables::number(Lookup& l) const {
+void TableStages::number(Lookup& l) const {
   const Placement& placement = plan_.placement;
   const Batch& batch = l.batch_;
   const std::size_t n = batch.size(), F = plan_.fields();
@@ -76,7 +76,7 @@ void Tables::number(Lookup& l) const {
 }
 
 // Sorts entries by group, and inside a group by the order in which they were found.
-void Tables::sort_by_group(Lookup& l) const {
+void TableStages::sort_by_group(Lookup& l) const {
   std::ranges::fill(l.group_entries_, 0);
   for (const Placement::Place& place : l.found_) ++l.group_entries_[place.group];
   std::exclusive_scan(l.group_entries_.begin(), l.group_entries_.end(), l.group_begin_.begin(),
@@ -95,35 +95,38 @@ void Tables::sort_by_group(Lookup& l) const {
 }
 
 template <class Fn>
-void Tables::for_each_rank(const Lookup& l, const Fn& fn) const {
+void TableStages::for_each_rank(const Lookup& l, const Fn& fn) const {
   for (int rank = 0; rank < plan_.placement.ranks(); ++rank) {
-    const auto group = static_cast<std::size_t>(plan_.placement.group_of_rank(rank));
-    fn(static_cast<std::size_t>(rank), plan_.placement.columns(rank), l.group_begin_[group],
-       l.group_entries_[group]);
+    const std::size_t group = at(plan_.placement.group_of_rank(rank));
+    fn(at(rank), plan_.placement.columns(rank), l.group_begin_[group], l.group_entries_[group]);
   }
 }
 
-void Tables::request(const Batch& batch, Lookup& l) const {
+void TableStages::request(const Batch& batch, Lookup& l) const {
   HETSGD_CHECK(!batch.empty());
   HETSGD_CHECK_EQ(batch.data().fields.count(), plan_.fields());
   l.batch_.reset(batch.data()).assign(batch.rows().begin(), batch.rows().end());
   number(l);
   sort_by_group(l);
+  if (replaces()) count_samples(l);
   l.place_.clear();
+  l.ask_rows_.clear();
   for_each_rank(l, [&](std::size_t rank, const Placement::Columns& columns, std::size_t begin,
                        std::size_t count) {
     l.ask_counts_[rank] = count;
     l.row_counts_[rank] = count * columns.size();
-    for (std::size_t i = begin; i < begin + count; ++i) l.place_.push_back(l.found_[i].place);
+    for (std::size_t i = begin; i < begin + count; ++i) {
+      l.place_.push_back(l.found_[i].place);
+      if (replaces()) l.ask_rows_.push_back({l.found_[i].place, l.samples_[i]});
+    }
   });
   for (std::size_t rank = 0; rank < l.asks_.size(); ++rank) {
     l.asks_[rank] = {static_cast<std::uint32_t>(l.ask_counts_[rank]),
                      static_cast<std::uint32_t>(batch.size())};
   }
-  if (replaces()) count_samples(l);
 }
 
-void Tables::count_samples(Lookup& l) const {
+void TableStages::count_samples(Lookup& l) const {
   l.samples_.assign(l.found_.size(), {});
   const std::size_t F = plan_.fields();
   for (std::size_t i = 0; i < l.batch_.size(); ++i) {
@@ -133,21 +136,14 @@ void Tables::count_samples(Lookup& l) const {
       ++(positive ? samples.positives : samples.negatives);
     }
   }
-  l.ask_rows_.clear();
-  for_each_rank(l,
-                [&](std::size_t, const Placement::Columns&, std::size_t begin, std::size_t count) {
-                  for (std::size_t i = begin; i < begin + count; ++i) {
-                    l.ask_rows_.push_back({l.found_[i].place, l.samples_[i]});
-                  }
-                });
 }
 
-CollectiveRequest Tables::exchange_counts(Lookup& l) const {
+CollectiveRequest TableStages::exchange_counts(Lookup& l) const {
   return all_to_all(std::span<const Lookup::Ask>(l.asks_), l.ones_, std::span(l.asks_of_all_),
-                    l.ones_, kIdTraffic);
+                    l.ones_, Traffic::ids);
 }
 
-CollectiveRequest Tables::exchange_ids(Lookup& l) const {
+CollectiveRequest TableStages::exchange_ids(Lookup& l) const {
   std::uint64_t samples = 0;
   for (const Lookup::Ask& ask : l.asks_of_all_) samples += ask.samples;
   for (std::size_t rank = 0; rank < l.asks_of_all_.size(); ++rank) {
@@ -160,13 +156,13 @@ CollectiveRequest Tables::exchange_ids(Lookup& l) const {
   if (replaces()) {
     l.asked_rows_.resize(l.asked_.size());
     return all_to_all(std::span<const AskedRow>(l.ask_rows_), l.ask_counts_,
-                      std::span(l.asked_rows_), l.asked_counts_, kIdTraffic);
+                      std::span(l.asked_rows_), l.asked_counts_, Traffic::ids);
   }
   return all_to_all(std::span<const Index>(l.place_), l.ask_counts_, std::span(l.asked_),
-                    l.asked_counts_, kIdTraffic);
+                    l.asked_counts_, Traffic::ids);
 }
 
-std::vector<OwnerPart> Tables::by_owner(Lookup& l) const {
+std::vector<OwnerPart> TableStages::by_owner(Lookup& l) const {
   l.rows_.reset(device_, l.entries() * plan_.placement.width());
   std::ranges::fill(l.share_, 1.0F);
   const std::span<const std::byte> asked =
@@ -186,7 +182,7 @@ std::vector<OwnerPart> Tables::by_owner(Lookup& l) const {
   return parts;
 }
 
-void Tables::look_up(Lookup& l) const {
+void TableStages::gather(Lookup& l) const {
   if (replaces()) {
     l.asked_samples_.resize(l.asked_.size());
     for (std::size_t i = 0; i < l.asked_.size(); ++i) {
@@ -203,14 +199,14 @@ void Tables::look_up(Lookup& l) const {
   shard_.gather(kernels_, l.asked_, l.slot_, l.gathered_.data());
 }
 
-CollectiveRequest Tables::exchange_rows(Lookup& l) const {
+CollectiveRequest TableStages::exchange_rows(Lookup& l) const {
   l.rows_.reset(device_, l.entries() * plan_.placement.width());
   return all_to_all(std::span<const float>(l.gathered_.span()), l.asked_floats_, l.rows_.span(),
-                    l.row_counts_, kRowTraffic);
+                    l.row_counts_, Traffic::rows);
 }
 
 // join: copies the ranks' parts to whole rows; otherwise back.
-void Tables::move_slices(Lookup& l, bool join) const {
+void TableStages::move_slices(Lookup& l, bool join) const {
   const std::size_t C = plan_.placement.width();
   float* sent = l.rows_.data();
   for_each_rank(
@@ -226,7 +222,7 @@ void Tables::move_slices(Lookup& l, bool join) const {
       });
 }
 
-void Tables::spread(Lookup& l) const {
+void TableStages::spread(Lookup& l) const {
   const bool sliced = plan_.placement.slices() > 1;
   if (sliced) {
     l.whole_.reset(device_, l.rows_.size());
@@ -243,7 +239,7 @@ void Tables::spread(Lookup& l) const {
                   l.embedded.u.data());
 }
 
-void Tables::sum(Lookup& l) const {
+void TableStages::sum(Lookup& l) const {
   const bool sliced = plan_.placement.slices() > 1;
   if (sliced) l.whole_.reset(device_, l.rows_.size());
   const float scale = plan_.dedup ? l.share_[l.rank_] : 1.0F;
@@ -252,79 +248,35 @@ void Tables::sum(Lookup& l) const {
   if (sliced) move_slices(l, false);
 }
 
-CollectiveRequest Tables::exchange_sums(Lookup& l) const {
+CollectiveRequest TableStages::exchange_sums(Lookup& l) const {
   return all_to_all(std::span<const float>(l.rows_.span()), l.row_counts_, l.gathered_.span(),
-                    l.asked_floats_, kSumTraffic);
+                    l.asked_floats_, Traffic::rows);
 }
 
-void Tables::update(Lookup& l, double learning_rate) const {
+void TableStages::update(Lookup& l, double learning_rate) const {
   const RowParts<float> parts{.parts = l.asked_counts_.size(),
                               .count = l.asked_counts_.data(),
                               .row = l.slot_.data(),
                               .value = l.gathered_.data(),
                               .scale = plan_.dedup ? nullptr : l.share_.data()};
   shard_.update(kernels_, parts, learning_rate);
-  if (replaces()) shard_.settle(l.asked_, l.asked_samples_);
+  shard_.settle(l.asked_, l.asked_samples_);
 }
 
-namespace {
-
-constexpr double kNumber = 4;  // bytes of a number or an id
-
-}  // namespace
-
-Work Tables::request_work(const Batch& batch) const {
+Work TableStages::request_work(const Batch& batch) const {
   const double lookups = static_cast<double>(batch.size() * plan_.fields());
-  return {0, 3 * kNumber * lookups, 1};
+  return {0, 3 * kElementBytes * lookups, 1};
 }
 
-Work Tables::spread_work(const Lookup& l) const {
+Work TableStages::spread_work(const Lookup& l) const {
   const auto L = static_cast<double>(l.lookups()), C = static_cast<double>(plan_.placement.width());
-  return {L, kNumber * L * (1 + 2 * C), 1};
+  return {L, kElementBytes * L * (1 + 2 * C), 1};
 }
 
-Work Tables::sum_work(const Lookup& l) const {
+Work TableStages::sum_work(const Lookup& l) const {
   const auto L = static_cast<double>(l.lookups()), m = static_cast<double>(l.entries());
   const auto C = static_cast<double>(plan_.placement.width());
-  return {L * C, kNumber * (L * (1 + C) + 2 * m * C), 1};
-}
-
-namespace {
-
-// Each requested row is touched `times`, and rows on the host cross its link once.
-Work scattered_work(const Shard& shard, std::span<const Index> places, double times) {
-  const auto floats = static_cast<double>(shard.floats(places));
-  const auto device = static_cast<double>(shard.floats_on_device(places));
-  const double host = floats - device;
-  return {.bytes = kNumber * (static_cast<double>(places.size()) + floats),
-          .launches = 1,
-          .host_link_bytes = kNumber * host,
-          .gather_bytes = times * kNumber * device,
-          .host_gather_bytes = times * kNumber * host};
-}
-
-// Work of moving rows between tiers after the update before. For each row that comes to the device
-// one leaves. Each is read in one memory, crosses the host link and is written in the other, with
-// its state.
-Work moved_work(const TablePlan& plan, const Shard& shard) {
-  const double rows = 2 * static_cast<double>(shard.moved());
-  const auto columns = static_cast<double>(plan.placement.columns(shard.rank()).size());
-  const double bytes =
-      rows * kNumber * columns * static_cast<double>(1 + row_states(plan.optimizer));
-  return {.host_link_bytes = bytes, .gather_bytes = bytes, .host_gather_bytes = bytes};
-}
-
-}  // namespace
-
-Work look_up_work_of(const Shard& shard, std::span<const Index> places) {
-  return scattered_work(shard, places, 1);
-}
-
-Work update_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places) {
-  const double states = static_cast<double>(row_states(plan.optimizer));
-  Work work = scattered_work(shard, places, 2 * (1 + states));
-  work.operations = 4 * static_cast<double>(shard.floats(places));
-  return work + moved_work(plan, shard);
+  return {L * C, kElementBytes * (L * (1 + C) + 2 * m * C), 1};
 }
 
 }  // namespace hetsgd

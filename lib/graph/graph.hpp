@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.hpp"
+
 namespace hetsgd {
 
 inline constexpr std::int64_t kNumberBytes = 4;
@@ -100,6 +102,8 @@ class Graph {
   }
 
  private:
+  Error node_error(const Node& node, const std::string& text) const;
+
   std::string name_;
   std::vector<Node> nodes_;
   std::vector<std::vector<int>> consumers_;

@@ -27,7 +27,7 @@ class Builder {
   int pool(PoolKind kind, std::int64_t kernel, std::int64_t stride, std::int64_t padding = 0,
            int from = -1);
   int global_pool();
-  int simple(NodeType type, int from = -1);  // relu, bn, lrn, softmax
+  int simple(NodeType type);  // relu, bn, lrn, softmax
   int dropout(double p);
   int fc(std::int64_t units);
   int join(NodeType type, std::vector<int> from);

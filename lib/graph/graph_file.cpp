@@ -148,8 +148,8 @@ const std::vector<Attribute>& attributes_of(NodeType type) {
 }
 
 Shape read_input(const JsonFields& fields) {
-  const auto sizes = whole_numbers(fields, "input", kCounts, 3,
-                                   "three whole numbers, [channels, height, width]");
+  const auto sizes =
+      whole_numbers(fields, "input", kCounts, 3, "three whole numbers, [channels, height, width]");
   return {static_cast<std::int64_t>(sizes[0]), static_cast<std::int64_t>(sizes[1]),
           static_cast<std::int64_t>(sizes[2])};
 }

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "core/error.hpp"
-#include "graph/sequence_graph.hpp"
+#include "graph/variants.hpp"
 #include "model/network/graph_model.hpp"
 
 namespace hetsgd {

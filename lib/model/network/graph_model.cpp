@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
-#include "graph/sequence_graph.hpp"
+#include "graph/variants.hpp"
 #include "graph/work.hpp"
 #include "model/network/graph_context.hpp"
 #include "model/objective.hpp"

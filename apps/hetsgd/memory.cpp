@@ -246,7 +246,7 @@ class Memory final : public Command {
     constexpr std::int64_t kMostBatch = 1 << 16;
     return largest_batch(
         [&](std::int64_t batch) {
-          LifetimeOptions options = lifetime_;
+          StepOptions options = lifetime_;
           options.batch = batch;
           const TrainingStep other = training_step(*training.graph, options);
           const StepTimes times = step_times(other, rates_);
@@ -308,7 +308,7 @@ class Memory final : public Command {
   std::optional<std::uint64_t> steps_;
   std::string policies_ = "dymem,vdnn-all,superneurons,liveness,none";
   std::string profile_ = "titan-x-maxwell", memory_ = "device";
-  LifetimeOptions lifetime_;
+  StepOptions lifetime_;
   PlanRequest request_;
   int optimizer_buffers_ = 1, curve_ = 0;
   bool largest_batch_ = true, print_network_ = false, overwrite_ = false, traced_ = false;

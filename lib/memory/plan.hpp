@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "graph/work.hpp"
-#include "memory/lifetime.hpp"
 #include "memory/pool.hpp"
+#include "memory/training_step.hpp"
 
 namespace hetsgd {
 
@@ -46,7 +46,7 @@ enum class OnShortage { cancel, restart };
 // least recently used map moves, and only when memory runs short.
 enum class TensorCache { off, lru };
 
-// Recomputation in SuperNeurons (its section 3.4; recomputation.hpp). none: maps between
+// Recomputation in SuperNeurons (its section 3.4; superneurons.hpp). none: maps between
 // checkpoints stay. cost: they are dropped in the forward pass and computed again.
 enum class Recomputation { none, cost };
 

@@ -27,8 +27,6 @@ namespace {
 
 enum class Fork { share, copy };
 
-constexpr std::uint64_t kMemoryRoom = std::uint64_t{1} << 50;
-
 class Memory final : public Command {
  public:
   CommandInfo info() const override {
@@ -46,7 +44,7 @@ class Memory final : public Command {
     set.add("steps", steps_, "of the sequences that lstm nodes read; auto: the network's")
         .range(1, 1e5);
     set.add("policy", policies_,
-            fmt::format("policies, separated by commas: {}", fmt::join(names(), ", ")));
+            fmt::format("policies, separated by commas: {}", fmt::join(policy_names(), ", ")));
     set.add("profile", profile_, "device profile, built-in name or JSON file").reads_file();
     set.add("memory", memory_,
             "device (the profile's, less the parameters), minimum, or bytes such as 12G");
@@ -125,12 +123,6 @@ class Memory final : public Command {
   }
 
  private:
-  static std::vector<std::string> names() {
-    std::vector<std::string> list;
-    for (const Policy* policy : all_policies()) list.push_back(policy->name());
-    return list;
-  }
-
   Graph network(const std::string& name) const {
     Graph graph = find_graph("NETWORK", name);
     if (steps_) graph = at_steps(graph);
@@ -158,7 +150,7 @@ class Memory final : public Command {
   // The memory that --memory leaves to the plan. It is unlimited for `minimum`, which each policy
   // determines itself.
   std::uint64_t capacity(const Graph& graph) const {
-    if (memory_ == "minimum") return kMemoryRoom;
+    if (memory_ == "minimum") return kAmpleBytes;
     if (memory_ != "device") return parse_bytes("--memory", memory_);
     const std::uint64_t outside = parameter_bytes(graph);
     return device_bytes_ - std::min(device_bytes_, outside);
@@ -206,7 +198,7 @@ class Memory final : public Command {
     request.capacity = capacity(*training.graph);
     const std::optional<std::uint64_t> minimum = minimum_capacity(policy, request);
     if (memory_ == "minimum" && minimum) request.capacity = *minimum;
-    if (main_initial_ && has_arenas(policy)) {
+    if (main_initial_ && policy.has_arenas(request)) {
       const auto sized = sized_capacity(policy, request, *main_initial_, beta_);
       request.capacity = sized.value_or(request.capacity);
     }
@@ -227,10 +219,6 @@ class Memory final : public Command {
     }
     add_row(table, policy, plan, minimum, largest, training);
     return result;
-  }
-
-  bool has_arenas(const Policy& policy) const {
-    return policy.traits().groups_tensors && !request_.best_fit;
   }
 
   nlohmann::ordered_json series(const Policy& policy, const PlanRequest& request) const {
@@ -254,9 +242,7 @@ class Memory final : public Command {
           request.training = &other;
           request.times = &times;
           request.capacity = capacity(*training.graph);
-          const Policy& feasible = policy.feasibility();
-          if (&feasible != &policy) request.convolution = ConvolutionMode::memory;
-          return feasible.plan(request).fits();
+          return policy.fits(request);
         },
         memory_ == "minimum" ? 0 : kMostBatch);
   }

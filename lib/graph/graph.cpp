@@ -194,7 +194,7 @@ int Graph::add(Node node) {
                                        to_string(y), kMostNumbers));
   }
   const int index = size();
-  for (const int from : node.from) consumers_[static_cast<std::size_t>(from)].push_back(index);
+  for (const int from : node.from) consumers_[at(from)].push_back(index);
   nodes_.push_back(std::move(node));
   consumers_.emplace_back();
   if (const double count = parameter_count<double>(*this, index);

@@ -16,9 +16,7 @@ std::optional<int> step_bound_node(const Graph& graph) {
   std::vector<bool> has_steps{true};  // by node: whether its output has steps
   for (int index = 1; index < graph.size(); ++index) {
     const Node& node = graph.node(index);
-    const auto of_input = [&](int from) -> bool {
-      return has_steps[static_cast<std::size_t>(from)];
-    };
+    const auto of_input = [&](int from) -> bool { return has_steps[at(from)]; };
     const bool reads = std::ranges::any_of(node.from, of_input);
     const bool passes =
         node.type == NodeType::relu || node.type == NodeType::add || node.type == NodeType::concat;
@@ -45,7 +43,7 @@ Graph with_fork_copies(const Graph& graph) {
   // then its copies.
   std::vector<std::deque<int>> readable(static_cast<std::size_t>(graph.size()));
   const auto publish = [&](int index, int added) {
-    std::deque<int>& list = readable[static_cast<std::size_t>(index)];
+    std::deque<int>& list = readable[at(index)];
     for (std::size_t copy = 1; copy < graph.consumers(index).size(); ++copy) {
       const Node& node = graph.node(index);
       list.push_back(result.add({.name = copy == 1 ? fmt::format("fork_{}", node.name)
@@ -60,7 +58,7 @@ Graph with_fork_copies(const Graph& graph) {
   for (int index = 1; index < graph.size(); ++index) {
     Node node = graph.node(index);
     for (int& from : node.from) {
-      std::deque<int>& list = readable[static_cast<std::size_t>(from)];
+      std::deque<int>& list = readable[at(from)];
       from = list.back();
       list.pop_back();
     }

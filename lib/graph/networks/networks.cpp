@@ -39,28 +39,6 @@ int Builder::pool(PoolKind kind, std::int64_t kernel, std::int64_t stride, std::
              from);
 }
 
-int Builder::global_pool() {
-  return put({.type = NodeType::pool, .pool = PoolKind::average, .global = true});
-}
-
-int Builder::simple(NodeType type) { return put({.type = type}); }
-
-int Builder::dropout(double p) { return put({.type = NodeType::dropout, .p = p}); }
-
-int Builder::fc(std::int64_t units) {
-  return put({.type = NodeType::fc, .units = units, .bias = true});
-}
-
-int Builder::join(NodeType type, std::vector<int> from) {
-  return put({.type = type, .from = std::move(from)});
-}
-
-int Builder::subsample(std::int64_t channels, std::int64_t stride, int from) {
-  return put({.type = NodeType::subsample, .channels = channels, .stride = stride}, from);
-}
-
-int Builder::lstm(std::int64_t units) { return put({.type = NodeType::lstm, .units = units}); }
-
 Graph Builder::finish() {
   simple(NodeType::softmax);
   graph_.finish();

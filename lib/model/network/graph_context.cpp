@@ -14,8 +14,8 @@ MemoryPlan planned(const TrainingStep& training, const PlanRules& rules, const S
   PlanRequest request;
   request.training = &training;
   request.times = &times;
-  const auto least = minimum_capacity(rules.policy, request);
-  request.capacity = rules.capacity.value_or(least.value_or(0));
+  const auto least = [&] { return minimum_capacity(rules.policy, request).value_or(0); };
+  request.capacity = rules.capacity ? *rules.capacity : least();
   request.record = record;
   MemoryPlan plan = rules.policy.plan(request);
   if (plan.fits()) return plan;
@@ -23,7 +23,7 @@ MemoryPlan planned(const TrainingStep& training, const PlanRules& rules, const S
   throw with_hint(
       usage_error("--activation-memory: found {}, expected at least {} for a batch of {} samples "
                   "of {} under {}",
-                  bytes(request.capacity), bytes(least.value_or(0)), training.options.batch,
+                  bytes(request.capacity), bytes(least()), training.options.batch,
                   training.graph->name(), rules.policy.name()),
       "a smaller --batch-size, or --memory-policy dymem");
 }

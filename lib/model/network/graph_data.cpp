@@ -1,3 +1,4 @@
+// Which data a network reads.
 #include <fmt/format.h>
 
 #include <optional>

@@ -62,10 +62,10 @@ class TrialFolder : NonCopyable {
 Tuning joint_tuning(const Sweep& sweep) {
   Tuning all;
   for (const CellTuning& cell : sweep.tunings()) {
-    if (!cell.record) continue;
+    if (!cell.rate_tuning) continue;
     std::vector<AlgorithmTuning> algorithms = std::move(all.algorithms);
-    algorithms.push_back(cell.record->algorithms.front());
-    all = *cell.record;
+    algorithms.push_back(cell.rate_tuning->algorithms.front());
+    all = *cell.rate_tuning;
     all.algorithms = std::move(algorithms);
   }
   return all;

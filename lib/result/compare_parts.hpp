@@ -36,7 +36,7 @@ std::vector<GroupRow*> groups_named(const std::string& reference, Comparison& co
 // compare_groups.cpp: the errors for a text that means no group, and for one that means several.
 Error no_reference(const std::string& reference, const std::vector<GroupRow*>& groups);
 Error ambiguous_reference(const std::string& reference, const std::vector<GroupRow*>& groups);
-// compare_groups.cpp: marks the reference; to be called after fill_groups(). Errors: usage (no such
+// compare_groups.cpp: marks the reference, by the times of the groups. Errors: usage (no such
 // reference).
 void choose_reference(const CompareOptions& options, Comparison& comparison);
 

@@ -3,6 +3,10 @@
 // kernels where the device can (linalg/host_blocks.hpp). A kernel that reads a tensor waits for its
 // fetch, and memory is released when its offload is done.
 //
+//   a tensor   not there --allocate--> at its place --compute--> there, with values
+//              there --offload--> copied out meanwhile --release, which awaits it--> not there
+//              at its place --fetch--> copied in meanwhile --a step that uses it awaits it--> there
+//
 // Same bits : whatever the plan, the kernels, their order and the order of additions are the same,
 //             and no kernel's arithmetic depends on an address. So every correct plan gives the
 //             gradients of a plan without reuse. A map that is computed again comes from the same

@@ -128,17 +128,6 @@ void print_help(const Command& command, OptionSet& set, const std::vector<std::s
   print_text(command_help(command.info(), set, extent));
 }
 
-}  // namespace
-
-std::string_view to_string(CommandGroup group) {
-  static constexpr std::string_view kNames[] = {
-      "Train", "Read results", "Prepare data", "Look up what there is", "Plan and measure machines",
-      "Set up"};
-  return kNames[static_cast<std::size_t>(group)];
-}
-
-namespace {
-
 struct Registered {
   CommandGroup group;
   int place;
@@ -150,7 +139,58 @@ std::vector<Registered>& registered_commands() {
   return all;
 }
 
+bool is_on(const OptionSet& set, const char* name) {
+  const Option* const option = set.find(name);
+  return option != nullptr && option->to_json() == true;
+}
+
+// Checks the files. Under MPI rank 0 checks the files that it sees, and all ranks take its verdict.
+void check_files(const Command& command, const OptionSet& set,
+                 const std::vector<std::string>& operands) {
+  if (is_on(set, "print_config") || is_on(set, "dry_run")) return;
+  const auto check = [&] {
+    FileRegistry files;
+    files.add(set);
+    command.add_operands(operands, files);
+    files.check({.overwrite = is_on(set, "overwrite"),
+                 .resume = is_on(set, "resume"),
+                 .can_resume = set.find("resume") != nullptr});
+  };
+  if (command.runs_together()) {
+    ProcessGroup& processes = launched_processes();
+    processes.agree([&] {
+      if (processes.is_root()) check();
+    });
+  } else {
+    check();
+  }
+}
+
+int run_alone(Command& command, const std::vector<std::string>& arguments) {
+  command.look_ahead(arguments);
+  OptionSet set;
+  command.declare(set);
+  if (const auto extent = wanted_help(arguments)) {
+    print_help(command, set, arguments, *extent);
+    return 0;
+  }
+  const std::vector<std::string> operands = parse_arguments(command, set, arguments);
+  command.settle(set);
+  if (command.runs_together()) {
+    call_the_roll(command.info().name, set, command.peer_timeout());
+  }
+  check_files(command, set, operands);
+  return command.run(set, operands);
+}
+
 }  // namespace
+
+std::string_view to_string(CommandGroup group) {
+  static constexpr std::string_view kNames[] = {
+      "Train", "Read results", "Prepare data", "Look up what there is", "Plan and measure machines",
+      "Set up"};
+  return kNames[static_cast<std::size_t>(group)];
+}
 
 bool register_commands(CommandGroup group, int place, std::function<Commands()> make) {
   registered_commands().push_back({group, place, std::move(make)});
@@ -204,54 +244,6 @@ void scan_arguments(OptionSet& set, const std::vector<std::string>& arguments) {
 void Command::add_operands(const std::vector<std::string>& operands, FileRegistry& files) const {
   for (const std::string& operand : operands) files.add_input(info().name, operand);
 }
-
-namespace {
-
-bool is_on(const OptionSet& set, const char* name) {
-  const Option* const option = set.find(name);
-  return option != nullptr && option->to_json() == true;
-}
-
-// Checks the files. Under MPI rank 0 checks the files that it sees, and all ranks take its verdict.
-void check_files(const Command& command, const OptionSet& set,
-                 const std::vector<std::string>& operands) {
-  if (is_on(set, "print_config") || is_on(set, "dry_run")) return;
-  const auto check = [&] {
-    FileRegistry files;
-    files.add(set);
-    command.add_operands(operands, files);
-    files.check({.overwrite = is_on(set, "overwrite"),
-                 .resume = is_on(set, "resume"),
-                 .can_resume = set.find("resume") != nullptr});
-  };
-  if (command.runs_together()) {
-    ProcessGroup& processes = launched_processes();
-    processes.agree([&] {
-      if (processes.is_root()) check();
-    });
-  } else {
-    check();
-  }
-}
-
-int run_alone(Command& command, const std::vector<std::string>& arguments) {
-  command.look_ahead(arguments);
-  OptionSet set;
-  command.declare(set);
-  if (const auto extent = wanted_help(arguments)) {
-    print_help(command, set, arguments, *extent);
-    return 0;
-  }
-  const std::vector<std::string> operands = parse_arguments(command, set, arguments);
-  command.settle(set);
-  if (command.runs_together()) {
-    call_the_roll(command.info().name, set, command.peer_timeout());
-  }
-  check_files(command, set, operands);
-  return command.run(set, operands);
-}
-
-}  // namespace
 
 int run_command(Command& command, const std::vector<std::string>& arguments) {
   if (!command.runs_together()) return run_alone(command, arguments);

@@ -1,5 +1,13 @@
-// The interface of a subcommand: its name, its options, and its action. Each subcommand has a file
-// of its own, which registers it.
+// The interface of a subcommand: its name, its options, and its action.
+//
+// A new subcommand is one file in this folder: a class that derives from Command, and a line that
+// registers it (below). The build, --help and the completion of shells find it. What it computes
+// goes to stdout by say(), or by a Printer (printer.hpp), which has options for it. Remarks go to
+// the log (core/logging.hpp). OPERANDS in tests/fuzz/command_line_draws.py has an example of its
+// operands.
+//
+//   arguments --look_ahead()--> declare(set) --> the flags are read --> settle(set)
+//     --> files of options and operands are checked --> run(set, operands) --> exit code
 #pragma once
 
 #include <functional>
@@ -31,25 +39,21 @@ class Command {
   virtual ~Command() = default;
   virtual CommandInfo info() const = 0;
   // Called before declare, for commands whose options depend on their arguments.
-  virtual void look_ahead(const std::vector<std::string>& arguments) {
-    static_cast<void>(arguments);
-  }
-  virtual void declare(OptionSet& set) { static_cast<void>(set); }
+  virtual void look_ahead(const std::vector<std::string>& /*arguments*/) {}
+  virtual void declare(OptionSet& /*set*/) {}
   // A hint about a flag that this command does not have; "" if there is none.
-  virtual std::string about_unknown(const std::string& flag) const {
-    static_cast<void>(flag);
-    return "";
-  }
+  virtual std::string about_unknown(const std::string& /*flag*/) const { return ""; }
   // Whether several processes run the command together. Then rank 0 prints for all, and an error of
   // one is an error of all.
   virtual bool runs_together() const { return false; }
   // Called after the flags were read. Sets options from other sources (configuration file,
   // environment).
-  virtual void settle(OptionSet& set) { static_cast<void>(set); }
+  virtual void settle(OptionSet& /*set*/) {}
   // The time for which processes wait for each other at the start, and later for a heartbeat.
   virtual Seconds peer_timeout() const { return kPeerTimeout; }
-  // Adds the files that operands name, as files to read unless a command overrides this. Files of
-  // options are known from their declarations.
+  // Adds the files that operands name, so that no output replaces them. By default every operand is
+  // taken for a file to read; one that is a name does no harm. Files of options are known from
+  // their declarations.
   virtual void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const;
   // Runs the command when `set` is settled and the files are checked. Returns the exit code.
   virtual int run(OptionSet& set, const std::vector<std::string>& operands) = 0;
@@ -65,7 +69,8 @@ using Commands = std::vector<std::unique_ptr<Command>>;
 
 // In a subcommand's own file, after its class:
 //   const bool train_registered = register_command<Train>(CommandGroup::run, 1);
-// `place` orders the commands of a group, and further arguments go to the constructor.
+// `place` orders the commands of a group, in which no two have the same. Further arguments go to
+// the constructor.
 // register_commands() is for several commands of one class.
 bool register_commands(CommandGroup group, int place, std::function<Commands()> make);
 template <class T, class... Arguments>

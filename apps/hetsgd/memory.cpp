@@ -11,9 +11,8 @@
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "graph/graph_file.hpp"
-#include "graph/needs.hpp"
 #include "graph/networks.hpp"
-#include "graph/sequence_graph.hpp"
+#include "graph/variants.hpp"
 #include "memory/minimum.hpp"
 #include "memory/plan_output.hpp"
 #include "memory/policy.hpp"
@@ -27,8 +26,6 @@ namespace hetsgd {
 namespace {
 
 enum class Fork { share, copy };
-
-constexpr std::uint64_t kMemoryRoom = std::uint64_t{1} << 50;
 
 class Memory final : public Command {
  public:
@@ -47,7 +44,7 @@ class Memory final : public Command {
     set.add("steps", steps_, "of the sequences that lstm nodes read; auto: the network's")
         .range(1, 1e5);
     set.add("policy", policies_,
-            fmt::format("policies, separated by commas: {}", fmt::join(names(), ", ")));
+            fmt::format("policies, separated by commas: {}", fmt::join(policy_names(), ", ")));
     set.add("profile", profile_, "device profile, built-in name or JSON file").reads_file();
     set.add("memory", memory_,
             "device (the profile's, less the parameters), minimum, or bytes such as 12G");
@@ -126,12 +123,6 @@ class Memory final : public Command {
   }
 
  private:
-  static std::vector<std::string> names() {
-    std::vector<std::string> list;
-    for (const Policy* policy : all_policies()) list.push_back(policy->name());
-    return list;
-  }
-
   Graph network(const std::string& name) const {
     Graph graph = find_graph("NETWORK", name);
     if (steps_) graph = at_steps(graph);
@@ -159,7 +150,7 @@ class Memory final : public Command {
   // The memory that --memory leaves to the plan. It is unlimited for `minimum`, which each policy
   // determines itself.
   std::uint64_t capacity(const Graph& graph) const {
-    if (memory_ == "minimum") return kMemoryRoom;
+    if (memory_ == "minimum") return kAmpleBytes;
     if (memory_ != "device") return parse_bytes("--memory", memory_);
     const std::uint64_t outside = parameter_bytes(graph);
     return device_bytes_ - std::min(device_bytes_, outside);
@@ -207,7 +198,7 @@ class Memory final : public Command {
     request.capacity = capacity(*training.graph);
     const std::optional<std::uint64_t> minimum = minimum_capacity(policy, request);
     if (memory_ == "minimum" && minimum) request.capacity = *minimum;
-    if (main_initial_ && has_arenas(policy)) {
+    if (main_initial_ && policy.has_arenas(request)) {
       const auto sized = sized_capacity(policy, request, *main_initial_, beta_);
       request.capacity = sized.value_or(request.capacity);
     }
@@ -230,10 +221,6 @@ class Memory final : public Command {
     return result;
   }
 
-  bool has_arenas(const Policy& policy) const {
-    return policy.traits().groups_tensors && !request_.best_fit;
-  }
-
   nlohmann::ordered_json series(const Policy& policy, const PlanRequest& request) const {
     const auto found = run_iterations(policy, request, iterations_, beta_);
     if (!found) return nullptr;
@@ -247,7 +234,7 @@ class Memory final : public Command {
     constexpr std::int64_t kMostBatch = 1 << 16;
     return largest_batch(
         [&](std::int64_t batch) {
-          LifetimeOptions options = lifetime_;
+          StepOptions options = lifetime_;
           options.batch = batch;
           const TrainingStep other = training_step(*training.graph, options);
           const StepTimes times = step_times(other, rates_);
@@ -255,9 +242,7 @@ class Memory final : public Command {
           request.training = &other;
           request.times = &times;
           request.capacity = capacity(*training.graph);
-          const Policy& feasible = policy.feasibility();
-          if (&feasible != &policy) request.convolution = ConvolutionMode::memory;
-          return feasible.plan(request).fits();
+          return policy.fits(request);
         },
         memory_ == "minimum" ? 0 : kMostBatch);
   }
@@ -309,7 +294,7 @@ class Memory final : public Command {
   std::optional<std::uint64_t> steps_;
   std::string policies_ = "dymem,vdnn-all,superneurons,liveness,none";
   std::string profile_ = "titan-x-maxwell", memory_ = "device";
-  LifetimeOptions lifetime_;
+  StepOptions lifetime_;
   PlanRequest request_;
   int optimizer_buffers_ = 1, curve_ = 0;
   bool largest_batch_ = true, print_network_ = false, overwrite_ = false, traced_ = false;

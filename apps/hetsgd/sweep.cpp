@@ -4,9 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <thread>
-
 #include "cluster/process_group.hpp"
 #include "command.hpp"
 #include "core/error.hpp"
@@ -101,7 +98,6 @@ class SweepCommand final : public Command {
 
  private:
   void resolve(const SweepSpec& spec) {
-    options_.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     options_.jobs = jobs_.value_or(options_.cores);
     options_.max_wall = max_wall_ ? max_wall_ : spec.max_wall;
     if (shard_.empty()) return;

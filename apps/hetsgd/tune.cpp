@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "cluster/process_group.hpp"
 #include "command.hpp"
@@ -106,8 +105,8 @@ class Tune final : public Command {
                       "start it alone; --launch 'mpirun -n {ranks}' starts its trials");
     }
     start_log_as(options_);
-    const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    SweepOptions sweep{.jobs = jobs_.value_or(cores), .cores = cores, .redact = options_.redact};
+    SweepOptions sweep{.redact = options_.redact};
+    sweep.jobs = jobs_.value_or(sweep.cores);
     if (options_.time_limit.count() > 0) sweep.max_wall = options_.time_limit;
     std::vector<std::string> arguments = {"tune"};
     arguments.insert(arguments.end(), arguments_.begin(), arguments_.end());

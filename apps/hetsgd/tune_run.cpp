@@ -58,15 +58,16 @@ class TrialFolder : NonCopyable {
   bool goes_ = false;
 };
 
-// The tunings of all cells, joined to one.
+// The tunings of all cells, which differ in their algorithms alone, joined to one.
 Tuning joint_tuning(const Sweep& sweep) {
   Tuning all;
   for (const CellTuning& cell : sweep.tunings()) {
-    if (!cell.record) continue;
-    std::vector<AlgorithmTuning> algorithms = std::move(all.algorithms);
-    algorithms.push_back(cell.record->algorithms.front());
-    all = *cell.record;
-    all.algorithms = std::move(algorithms);
+    if (!cell.rate_tuning) continue;
+    if (all.algorithms.empty()) {
+      all = *cell.rate_tuning;
+    } else {
+      all.algorithms.push_back(cell.rate_tuning->algorithms.front());
+    }
   }
   return all;
 }

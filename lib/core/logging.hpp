@@ -50,6 +50,7 @@ void warn(fmt::format_string<Args...> text, Args&&... args) {
 // Prints data for people on stdout, such as a table.
 void print_text(std::string_view text);
 
+// print_text() of a format and its arguments.
 template <class... Args>
 void say(fmt::format_string<Args...> text, Args&&... args) {
   print_text(fmt::format(text, std::forward<Args>(args)...));

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "cluster/trace/trace.hpp"
 #include "core/error.hpp"
@@ -18,6 +20,8 @@
 
 namespace hetsgd {
 namespace {
+
+using nlohmann::json;
 
 // The event file of --tensorboard. Its learning rate is that of a batch of b_max.
 EventFile event_file_of(const TrainOptions& options) {
@@ -52,53 +56,72 @@ void check_data(ProcessGroup& processes, const Record& record) {
   processes.compare({fact("--train", *record.train), fact("--test", *record.test)});
 }
 
+// The file of one run's result while the run goes on. It is updated after every evaluation, but at
+// most twice a second, so a killed run loses at most half a second. When the run is interrupted it
+// is written at once, because the sender of a signal may kill the process a second later. So only
+// the result of a run that has ended by itself waits for the disk. Errors during the run are
+// warnings, since a later write may work; at the end they are errors. A stream gets only the last
+// write. Not thread-safe.
+class ResultFile {
+ public:
+  ResultFile(const TrainOptions& options, const ResultOptions& result)
+      : path_(options.output), resume_(options.resume && !options.overwrite), options_(result) {}
+
+  // Whether --resume finds the result of a run of `config` that has ended by itself. Errors: usage
+  // (the file has a run of another configuration), data (the file is no result).
+  bool has_result_of(json config) const {
+    if (!resume_ || path_.empty() || is_stream(path_)) return false;
+    if (!std::filesystem::is_regular_file(path_)) return false;
+    json earlier = read_result(path_);
+    if (options_.redact) {  // the new result will be redacted, too
+      redact_paths(earlier["config"]);
+      redact_paths(config);
+    }
+    if (const std::string key = first_difference_in(earlier["config"], config); !key.empty()) {
+      throw with_hint(
+          usage_error("--resume: {} holds a run of another configuration: {} differs", path_, key),
+          "--overwrite replaces it");
+    }
+    const std::string status = earlier["status"];
+    const bool done = is_done(status);
+    log_info("{}: {}", path_,
+             done ? "has this run's result, nothing to do"
+                  : "holds the same run with status " + status + ", running it again");
+    return done;
+  }
+
+  void write(const Record& record) {
+    const bool running = record.status == Status::running;
+    const bool interrupted =
+        record.status == Status::aborted || record.status == Status::time_limit;
+    const auto now = std::chrono::steady_clock::now();
+    if (path_.empty() || (running && (now < next_ || is_stream(path_)))) return;
+    failure_.reset();
+    try {
+      write_result(path_, result_json(record, options_), !running && !interrupted);
+    } catch (const Error& error) {
+      if (!warned_ && running) warn("{}; the run goes on", error.what());
+      warned_ = true;
+      failure_ = error;
+    }
+    next_ = now + std::chrono::milliseconds(500);
+  }
+
+  // Throws the error of the last write, if there was one.
+  void check() const {
+    if (failure_) throw *failure_;
+  }
+
+ private:
+  std::string path_;
+  bool resume_;
+  ResultOptions options_;
+  std::chrono::steady_clock::time_point next_{};
+  bool warned_ = false;
+  std::optional<Error> failure_;
+};
+
 }  // namespace
-
-using nlohmann::json;
-
-ResultFile::ResultFile(const TrainOptions& options, const ResultOptions& result)
-    : path_(options.output), resume_(options.resume && !options.overwrite), options_(result) {}
-
-bool ResultFile::has_result_of(json config) const {
-  if (!resume_ || path_.empty() || is_stream(path_)) return false;
-  if (!std::filesystem::is_regular_file(path_)) return false;
-  json earlier = read_result(path_);
-  if (options_.redact) {  // the new result will be redacted, too
-    redact_paths(earlier["config"]);
-    redact_paths(config);
-  }
-  if (const std::string key = first_difference_in(earlier["config"], config); !key.empty()) {
-    throw with_hint(
-        usage_error("--resume: {} holds a run of another configuration: {} differs", path_, key),
-        "--overwrite replaces it");
-  }
-  const std::string status = earlier["status"];
-  const bool done = is_done(status);
-  log_info("{}: {}", path_,
-           done ? "has this run's result, nothing to do"
-                : "holds the same run with status " + status + ", running it again");
-  return done;
-}
-
-void ResultFile::write(const Record& record) {
-  const bool running = record.status == Status::running;
-  const bool interrupted = record.status == Status::aborted || record.status == Status::time_limit;
-  const auto now = std::chrono::steady_clock::now();
-  if (path_.empty() || (running && (now < next_ || is_stream(path_)))) return;
-  failure_.reset();
-  try {
-    write_result(path_, result_json(record, options_), !running && !interrupted);
-  } catch (const Error& error) {
-    if (!warned_ && running) warn("{}; the run goes on", error.what());
-    warned_ = true;
-    failure_ = error;
-  }
-  next_ = now + std::chrono::milliseconds(500);
-}
-
-void ResultFile::check() const {
-  if (failure_) throw *failure_;
-}
 
 Outcome run_one(const RunSpec& spec, const ResultOptions& result, TrainHooks hooks,
                 DataCache* cache) {

@@ -6,46 +6,14 @@
 //          └─> load data ─> train, writing the file after every evaluation ─> last write ─┘
 #pragma once
 
-#include <chrono>
 #include <exception>
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
 
-#include "core/error.hpp"
 #include "result/result.hpp"
 #include "result/summary.hpp"
 #include "training/train_options.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd {
-
-// The file of one run's result while the run goes on. It is updated after every evaluation, but at
-// most twice a second, so a killed run loses at most half a second. When the run is interrupted it
-// is written at once, because the sender of a signal may kill the process a second later. So only
-// the result of a run that has ended by itself waits for the disk. Errors during the run are
-// warnings, since a later write may work; at the end they are errors. A stream gets only the last
-// write. Not thread-safe.
-class ResultFile {
- public:
-  ResultFile(const TrainOptions& options, const ResultOptions& result);
-
-  // Whether --resume finds the result of a run of `config` that has ended by itself. Errors: usage
-  // (the file has a run of another configuration), data (the file is no result).
-  bool has_result_of(nlohmann::json config) const;
-
-  void write(const Record& record);
-  // Throws the error of the last write, if there was one.
-  void check() const;
-
- private:
-  std::string path_;
-  bool resume_;
-  ResultOptions options_;
-  std::chrono::steady_clock::time_point next_{};
-  bool warned_ = false;
-  std::optional<Error> failure_;
-};
 
 struct Outcome {
   bool already_done = false;  // --resume found the result; the rest is empty

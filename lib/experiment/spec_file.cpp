@@ -141,10 +141,6 @@ void replace_variables(json& value, const JsonPointer& part, const SpecFile& fil
 
 }  // namespace
 
-bool is_free_key(std::string_view key) {
-  return std::ranges::find(kFreeKeys, key) != kFreeKeys.end();
-}
-
 std::shared_ptr<const SpecFile> read_spec_file(const std::string& path) {
   auto file = std::make_shared<SpecFile>();
   file->path = path;
@@ -156,7 +152,8 @@ std::shared_ptr<const SpecFile> read_spec_file(const std::string& path) {
   file->tree = file->written;
   if (!file->tree.is_object()) refuse(path, "no object", "the specification of a sweep");
   for (auto& [key, value] : file->tree.items()) {
-    if (!is_free_key(key)) replace_variables(value, JsonPointer() / key, *file);
+    const bool is_free = std::ranges::find(kFreeKeys, key) != kFreeKeys.end();
+    if (!is_free) replace_variables(value, JsonPointer() / key, *file);
   }
   return file;
 }

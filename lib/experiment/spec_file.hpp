@@ -14,7 +14,6 @@ namespace hetsgd {
 // Keys for human readers of a specification. The program keeps and ignores them.
 inline constexpr std::array<std::string_view, 5> kFreeKeys = {"about", "paper", "figure",
                                                               "expectation", "claims"};
-bool is_free_key(std::string_view key);
 
 // A parsed specification. In `tree` every ${VARIABLE} is replaced. Errors: usage.
 struct SpecFile : JsonDocument {

@@ -121,6 +121,11 @@ class StageRunner {
     std::optional<Claim> host;  // set for a run in real time
     HostClock::time_point start = HostClock::now();
   };
+  // The number of pending runs of a cell, and the total time of its ended ones.
+  struct CellPace {
+    std::size_t pending = 0, measured = 0;
+    double wall_s = 0;
+  };
   enum class Start { started, done, elsewhere };
 
   void push(std::size_t item) {
@@ -207,7 +212,6 @@ class StageRunner {
 
   WorkerTask task_of(const PlannedRun& run, std::shared_ptr<ConfiguredRun> configured,
                      DataCache* cache) const {
-    const std::vector<Setting> settings = sweep_.plan_.settings(run);
     WorkerTask task;
     task.log = sweep_.folder_.log_file(run);
     if (cache == nullptr) {
@@ -217,7 +221,8 @@ class StageRunner {
     const bool redact = configured->options().redact;
     json config = Training(configured->spec()).record().config;
     if (redact) redact_paths(config);  // as in the results of trials
-    ResultOptions result{train_arguments(settings), redact, sweep_.tuning_of_result(run, config)};
+    ResultOptions result{train_arguments(sweep_.plan_.settings(run)), redact,
+                         sweep_.tuning_of_result(run, config)};
     task.run = [configured, cache, result, signal = hooks_.signal] {
       const Outcome outcome = run_one(configured->spec(), result, {.signal = signal}, cache);
       if (outcome.error) std::rethrow_exception(outcome.error);
@@ -255,13 +260,12 @@ class StageRunner {
       paces_[run.cell].wall_s += ended.wall_s;
       std::error_code ignored;
       fs::remove(sweep_.folder_.log_file(run), ignored);
-      sweep_.record(run, result);
+      sweep_.add_to_index(run, result);
       if (hooks_.on_done) hooks_.on_done(run, result);
       return;
     }
     if (must_stop()) return;  // the run was stopped together with the sweep
-    const std::string reason = reason_of(run, ended.exit_code, status);
-    fail(running.item, reason);
+    fail(running.item, reason_of(run, ended.exit_code, status));
   }
 
   void fail(std::size_t item, const std::string& reason) {
@@ -270,7 +274,7 @@ class StageRunner {
       return;
     }
     ++failed_;
-    sweep_.record_failure({items_[item].run, reason});
+    sweep_.add_failure({items_[item].run, reason});
     if (hooks_.on_failure) hooks_.on_failure(sweep_.failures_.back());
   }
 
@@ -307,14 +311,12 @@ class StageRunner {
 
   void report() const {
     if (!hooks_.on_progress) return;
-    SweepProgress progress{.stage = items_.empty() ? SweepStage::final : items_.front().run.stage,
-                           .done = done_,
-                           .all = items_.size(),
-                           .failed = failed_,
-                           .running = pool_.running(),
-                           .remaining = {}};
-    progress.remaining = remaining();
-    hooks_.on_progress(progress);
+    hooks_.on_progress({.stage = items_.empty() ? SweepStage::final : items_.front().run.stage,
+                        .done = done_,
+                        .all = items_.size(),
+                        .failed = failed_,
+                        .running = pool_.running(),
+                        .remaining = remaining()});
   }
 
   Sweep& sweep_;
@@ -324,11 +326,6 @@ class StageRunner {
   std::deque<std::size_t> pending_;
   std::map<std::size_t, Running> running_;  // by the pool's tag
   std::size_t next_tag_ = 0, done_ = 0, failed_ = 0;
-  // The number of pending runs of a cell, and the total time of its ended ones.
-  struct CellPace {
-    std::size_t pending = 0, measured = 0;
-    double wall_s = 0;
-  };
   std::vector<CellPace> paces_;  // by cell
   DataShelf data_;
   WorkerPool pool_;

@@ -80,8 +80,7 @@ std::vector<std::string> edges_of(const SearchSpace& space, const Candidate& bes
 
 double rate_of(const Candidate& candidate) { return candidate.point.front().value.get<double>(); }
 
-}  // namespace
-
+// The line of the index for a run that ended with this result.
 json index_line(const json& about, const json& result, const std::optional<Goal>& goal,
                 const std::string& file) {
   json line = about;
@@ -108,6 +107,8 @@ json index_line(const json& about, const json& result, const std::optional<Goal>
   return line;
 }
 
+}  // namespace
+
 Sweep::Sweep(SweepPlan& plan, const SweepFolder& folder, SweepOptions options)
     : plan_(plan), folder_(folder), options_(std::move(options)) {}
 
@@ -129,7 +130,7 @@ std::vector<std::string> Sweep::command_of(const PlannedRun& planned, bool resum
   }
   words.push_back(fs::read_symlink("/proc/self/exe").string());
   const CellTuning* const tuning = tuning_of(planned);
-  const bool tuned = tuning != nullptr && tuning->record;
+  const bool tuned = tuning != nullptr && tuning->rate_tuning;
   if (tuned) {  // --tuned sets the learning rate, and the result notes its origin
     std::erase_if(settings, [](const Setting& each) { return each.name == "learning_rate"; });
   }
@@ -148,15 +149,15 @@ json Sweep::about(const PlannedRun& run) const {
                  {"setup", spec.setup_of(run.cell).name},
                  {"case", spec.case_of(run.cell).name},
                  {"algorithm", algorithm_of(plan_.settings(run))},
-                 {"parameters", plan_.candidate(run).parameters()},
+                 {"parameters", values_of(plan_.candidate(run).point)},
                  {"seed", run.seed}};
   if (run.stage == SweepStage::final && plan_.choice(run.cell)) {
-    result["tuned"] = Candidate{*plan_.choice(run.cell), 0, true}.parameters();
+    result["tuned"] = values_of(*plan_.choice(run.cell));
   }
   return result;
 }
 
-void Sweep::record(const PlannedRun& run, const json& result) const {
+void Sweep::add_to_index(const PlannedRun& run, const json& result) const {
   const SweepSpec& spec = plan_.spec();
   const std::string path = folder_.result_file(run);
   const std::string file = fs::path(path).lexically_relative(folder_.path()).string();
@@ -171,7 +172,7 @@ void Sweep::record(const PlannedRun& run, const json& result) const {
   }
 }
 
-void Sweep::record_failure(FailedRun failure) {
+void Sweep::add_failure(FailedRun failure) {
   json line = about(failure.run);
   line["status"] = "failed";
   line["file"] = nullptr;
@@ -193,7 +194,7 @@ std::vector<bool> Sweep::find_done(const std::vector<PlannedRun>& runs, bool rem
     const std::optional<FileState> state = state_of(file);
     const CellTuning* const tuning = tuning_of(run);
     const bool known =
-        state && index.is_done(run.name(), *state, tuning == nullptr ? "" : tuning->hash);
+        state && index.has_result(run.name(), *state, tuning == nullptr ? "" : tuning->hash);
     done.push_back(known || (state && is_done_by_result(run, file, remember)));
   }
   return done;
@@ -211,7 +212,7 @@ bool Sweep::is_done_by_result(const PlannedRun& run, const std::string& file, bo
       result["tuning"] = tuning;
       write_result(file, result);
     }
-    record(run, result);
+    add_to_index(run, result);
     return true;
   } catch (const Error& error) {  // the file is broken, or no result
     warn("{}; the run is repeated", error.what());
@@ -258,7 +259,7 @@ void Sweep::conclude_tuning() {
                                       title.empty() ? "the tuning" : title),
                       "tune with smaller learning rates");
     }
-    record_tuning(trials[cell], tuning);
+    make_rate_tuning(trials[cell], tuning);
     if (tuning.best) {
       tuning.edges = edges_of(setup.tuning->space, candidates[*tuning.best]);
       choices[cell] = candidates[*tuning.best].point;
@@ -278,8 +279,8 @@ void Sweep::write_tunings() const {
   };
   json cells = json::array();
   for (const CellTuning& tuning : tunings_) {
-    if (tuning.record) {
-      write_result(folder_.tuned_file(tuning.hash), tuning_json(*tuning.record, {}));
+    if (tuning.rate_tuning) {
+      write_result(folder_.tuned_file(tuning.hash), tuning_json(*tuning.rate_tuning, {}));
     }
     const SetupSpec& setup = spec.setup_of(tuning.cell);
     const std::vector<Candidate>& all = plan_.candidates(SweepStage::tuning, tuning.cell);
@@ -292,7 +293,7 @@ void Sweep::write_tunings() const {
         trials.back()["id"] = PlannedRun{.id = id}.name();
       }
       const Score score = score_of(*setup.goal, tuning.trials[i]);
-      candidates.push_back({{"parameters", all[i].parameters()},
+      candidates.push_back({{"parameters", values_of(all[i].point)},
                             {"value", number_or_null(score.value)},
                             {"time_to_target_s", number_or_null(score.time_to_target_s)},
                             {"trials", std::move(trials)}});
@@ -302,9 +303,9 @@ void Sweep::write_tunings() const {
                      {"goal", setup.goal->text()},
                      {"seeds", setup.tuning->seeds},
                      {"candidates", std::move(candidates)},
-                     {"chosen", tuning.best ? all[*tuning.best].parameters() : json()},
+                     {"chosen", tuning.best ? values_of(all[*tuning.best].point) : json()},
                      {"edges", tuning.edges},
-                     {"file", tuning.record ? json(file_of(tuning)) : json(nullptr)},
+                     {"file", tuning.rate_tuning ? json(file_of(tuning)) : json(nullptr)},
                      {"cost", cost_json(cost_of(tuning.trials))}});
   }
   const json document = {{"schema_version", "1.0"},
@@ -314,9 +315,9 @@ void Sweep::write_tunings() const {
   write_result(folder_.tuning_file(), document);
 }
 
-// Makes the tuning's record if the learning rate alone was tuned. With it, the choice is that of
-// `hetsgd tune`, also between equally good learning rates.
-void Sweep::record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tuning) const {
+// Fills in rate_tuning if the learning rate alone was tuned. With it, the choice is that of `hetsgd
+// tune`, also between equally good learning rates.
+void Sweep::make_rate_tuning(const std::vector<PlannedRun>& trials, CellTuning& tuning) const {
   const SetupSpec& setup = plan_.spec().setup_of(tuning.cell);
   const std::vector<Candidate>& candidates = plan_.candidates(SweepStage::tuning, tuning.cell);
   const auto has_rate_alone = [](const Candidate& each) {
@@ -329,15 +330,15 @@ void Sweep::record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tun
     one = result_of_trial(folder_.result_file(trials[i]));
   }
   if (one.is_null()) return;
-  Tuning record;
-  record.goal = *setup.goal;
-  record.seeds = setup.tuning->seeds;
-  record.validation = one["config"]["validation"];
+  Tuning made;
+  made.goal = *setup.goal;
+  made.seeds = setup.tuning->seeds;
+  made.validation = one["config"]["validation"];
   for (const auto& [name, part] : {std::pair("train", "train"), std::pair("validation", "test")}) {
     const json& data = one["dataset"][part];
-    record.dataset[name] = {{"rows", data["rows"]}, {"content_hash", data["content_hash"]}};
+    made.dataset[name] = {{"rows", data["rows"]}, {"content_hash", data["content_hash"]}};
   }
-  AlgorithmTuning& algorithm = record.algorithms.emplace_back();
+  AlgorithmTuning& algorithm = made.algorithms.emplace_back();
   algorithm.algorithm = one["config"]["algorithm"];
   algorithm.config = one["config"];
   algorithm.config.erase("learning_rate");
@@ -345,14 +346,14 @@ void Sweep::record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tun
   std::map<double, std::size_t> by_rate;
   for (std::size_t i = 0; i < candidates.size(); ++i) by_rate[rate_of(candidates[i])] = i;
   for (const auto& [rate, candidate] : by_rate) {
-    record.grid.push_back(rate);
+    made.grid.push_back(rate);
     algorithm.trials.push_back(tuning.trials[candidate]);
   }
-  if (const auto choice = choose(record, algorithm)) {
+  if (const auto choice = choose(made, algorithm)) {
     tuning.best = by_rate.at(choice->learning_rate);
   }
-  tuning.hash = tuning_hash(record, algorithm);
-  tuning.record = std::move(record);
+  tuning.hash = tuning_hash(made, algorithm);
+  tuning.rate_tuning = std::move(made);
 }
 
 const CellTuning* Sweep::tuning_of(const PlannedRun& run) const {
@@ -362,8 +363,8 @@ const CellTuning* Sweep::tuning_of(const PlannedRun& run) const {
 
 json Sweep::tuning_of_result(const PlannedRun& run, const json& config) const {
   const CellTuning* const tuning = tuning_of(run);
-  if (tuning == nullptr || !tuning->record) return nullptr;
-  return tuning_of_run(*tuning->record, config, plan_.spec().path);
+  if (tuning == nullptr || !tuning->rate_tuning) return nullptr;
+  return tuning_of_run(*tuning->rate_tuning, config, plan_.spec().path);
 }
 
 SweepEnd Sweep::run(const SweepHooks& hooks) {

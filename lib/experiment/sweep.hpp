@@ -9,12 +9,14 @@
 // itself.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/host_clock.hpp"
@@ -25,8 +27,8 @@
 namespace hetsgd {
 
 struct SweepOptions {
-  int jobs = 1;
-  int cores = 1;            // shared by simulated runs
+  int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  int jobs = cores;         // simulated runs side by side, which share the cores
   std::uint64_t retry = 0;  // most repetitions of a run that failed
   bool fail_fast = false;   // the first failure ends the sweep
   std::optional<Seconds> max_wall = {};
@@ -62,7 +64,7 @@ struct CellTuning {
   std::vector<std::string> edges;   // options whose best value is an end of its list
   // The tuning in the form of `hetsgd tune`, and its hash. None unless the learning rate alone was
   // tuned.
-  std::optional<Tuning> record;
+  std::optional<Tuning> rate_tuning;
   std::string hash;
 };
 
@@ -81,8 +83,9 @@ class Sweep {
   // {id, stage, setup, case, parameters, seed} and, after a tuning, {tuned} of a run.
   nlohmann::json about(const PlannedRun& run) const;
   // For each run, whether it has a result and need not be run. This follows from the index if the
-  // file is unchanged since its line, else from the result itself. With `remember`, the index is
-  // updated. A result with an older tuning, as after an extended grid, then gets the present one.
+  // file is unchanged since its line, else from the result itself. A single run is always looked up
+  // in its result. With `remember`, the index is updated. A result with an older tuning, as after
+  // an extended grid, then gets the present one.
   std::vector<bool> find_done(const std::vector<PlannedRun>& runs, bool remember) const;
   // Evaluates the trials, which must all have ended, and plans the final runs. Errors: runtime, if
   // a cell with final runs has no trial that ended well.
@@ -103,12 +106,12 @@ class Sweep {
   // The `tuning` entry for the result of a run with this config, as `hetsgd train --tuned` writes
   // it; null: none.
   nlohmann::json tuning_of_result(const PlannedRun& run, const nlohmann::json& config) const;
-  void record(const PlannedRun& run, const nlohmann::json& result) const;
-  void record_failure(FailedRun failure);
+  void add_to_index(const PlannedRun& run, const nlohmann::json& result) const;
+  void add_failure(FailedRun failure);
   // A null `result` means that the run failed.
   TrialOutcome outcome_of(const nlohmann::json& result, const PlannedRun& run,
                           const Goal& goal) const;
-  void record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tuning) const;
+  void make_rate_tuning(const std::vector<PlannedRun>& trials, CellTuning& tuning) const;
 
   SweepPlan& plan_;
   const SweepFolder& folder_;
@@ -117,9 +120,5 @@ class Sweep {
   std::vector<FailedRun> failures_;
   std::size_t runs_done_ = 0;
 };
-
-// The line of the index for a run that ended with this result.
-nlohmann::json index_line(const nlohmann::json& about, const nlohmann::json& result,
-                          const std::optional<Goal>& goal, const std::string& file);
 
 }  // namespace hetsgd

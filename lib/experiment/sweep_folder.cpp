@@ -79,8 +79,8 @@ bool is_left_behind(const fs::path& temporary) {
   return !failed && age > Claim::kSilence;
 }
 
-// Whether this is a line of an index as Sweep::record writes it. Older lines lack the state of
-// their file.
+// Whether this is a line of an index as Sweep::add_to_index writes it. Older lines lack the state
+// of their file.
 bool is_run_line(const json& run) {
   const auto is_text = [&](const char* key) { return run.contains(key) && run[key].is_string(); };
   const auto is_whole = [&](const char* key) {
@@ -132,8 +132,8 @@ std::string SweepFolder::tuned_file(const std::string& hash) const {
   return fmt::format("{}/tunings/{}.json", fs::absolute(folder_).string(), name);
 }
 
-std::string SweepFolder::lock_file(const std::string& stage, const std::string& id) const {
-  return fmt::format("{}/locks/{}-{}.lock", folder_, stage, id);
+std::string SweepFolder::lock_file(const std::string& name) const {
+  return fmt::format("{}/locks/{}.lock", folder_, name);
 }
 
 std::string SweepFolder::log_file(const PlannedRun& run) const {
@@ -168,11 +168,11 @@ void SweepFolder::open(const SweepSpec& spec) const {
 }
 
 std::optional<Claim> SweepFolder::claim(const PlannedRun& run) const {
-  return Claim::try_claim(lock_file(to_string(run.stage), run.name()));
+  return Claim::try_claim(lock_file(to_string(run.stage) + "-" + run.name()));
 }
 
 std::optional<Claim> SweepFolder::claim_host() const {
-  return Claim::try_claim(fmt::format("{}/locks/host-{}.lock", folder_, host_name()));
+  return Claim::try_claim(lock_file("host-" + host_name()));
 }
 
 void SweepFolder::tidy() const {
@@ -221,7 +221,7 @@ SweepIndex::SweepIndex(std::string text, const std::string& path) : text_(std::m
              "a run as a JSON object", "remove the index: it is made again from the results",
              ExitCode::data);
     }
-    line.done = hetsgd::is_done(run["status"]);
+    line.done = is_done(run["status"]);
     line.file = {run.value("bytes", std::uint64_t{0}), run.value("modified_ns", std::int64_t{0})};
     line.tuning = run.value("tuning", "");
     lines_[run["id"].get<std::string>()] = line;
@@ -232,8 +232,8 @@ json SweepIndex::parse(const Line& line) const {
   return parse_json(std::string_view(text_).substr(line.begin, line.size), "index");
 }
 
-bool SweepIndex::is_done(const std::string& id, const FileState& file,
-                         const std::string& tuning) const {
+bool SweepIndex::has_result(const std::string& id, const FileState& file,
+                            const std::string& tuning) const {
   const auto found = lines_.find(id);
   if (found == lines_.end()) return false;
   const Line& line = found->second;
@@ -255,13 +255,13 @@ SweepIndex SweepFolder::read_index() const {
 }
 
 void SweepFolder::append_to_index(const json& line) const {
-  const LockedFile lock(folder_ + "/locks/" + name_ + ".index.lock", "the lock");
+  const LockedFile lock(lock_file(name_ + ".index"), "the lock");
   LockedFile(index_file(), "the index").append(line.dump() + "\n");
 }
 
 void SweepFolder::rewrite_index(const std::vector<PlannedRun>& runs,
                                 const std::function<json(const PlannedRun&)>& about) const {
-  const LockedFile lock(folder_ + "/locks/" + name_ + ".index.lock", "the lock");
+  const LockedFile lock(lock_file(name_ + ".index"), "the lock");
   const SweepIndex index = read_index();
   std::string text;
   for (const PlannedRun& run : runs) {

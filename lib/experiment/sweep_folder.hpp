@@ -51,7 +51,7 @@ class SweepIndex {
 
   // Whether the run was done when its line was written, and its file is unchanged since. `tuning`
   // is the hash of its tuning; "": any or none.
-  bool is_done(const std::string& id, const FileState& file, const std::string& tuning) const;
+  bool has_result(const std::string& id, const FileState& file, const std::string& tuning) const;
   nlohmann::json find(const std::string& id) const;  // null: no line
   void for_each(const std::function<void(const nlohmann::json& line)>& call) const;
 
@@ -111,7 +111,7 @@ class SweepFolder {
                      const std::function<nlohmann::json(const PlannedRun&)>& about) const;
 
  private:
-  std::string lock_file(const std::string& stage, const std::string& id) const;
+  std::string lock_file(const std::string& name) const;
   void tidy_temporaries() const;
 
   std::string folder_, name_;

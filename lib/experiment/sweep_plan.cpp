@@ -54,9 +54,9 @@ void check_apart(const SearchSpace& tuned, const SearchSpace& swept) {
 
 std::string to_string(SweepStage stage) { return stage == SweepStage::tuning ? "tuning" : "final"; }
 
-json Candidate::parameters() const {
+json values_of(const std::vector<Setting>& settings) {
   json result = json::object();
-  for (const Setting& setting : point) result[setting.name] = setting.value;
+  for (const Setting& setting : settings) result[setting.name] = setting.value;
   return result;
 }
 

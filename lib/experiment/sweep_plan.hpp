@@ -22,10 +22,9 @@ std::string to_string(SweepStage stage);
 
 // One point of a cell.
 struct Candidate {
-  std::vector<Setting> point;         // the options that the algorithm knows
-  std::uint64_t identity = 0;         // hash of all settings but the seed
-  bool is_virtual = true;             // its time is simulated
-  nlohmann::json parameters() const;  // {option: value}
+  std::vector<Setting> point;  // the options that the algorithm knows
+  std::uint64_t identity = 0;  // hash of all settings but the seed
+  bool is_virtual = true;      // its time is simulated
 };
 
 // One run. Its name has 64 bits, so two of a million runs have the same name with a probability of
@@ -40,7 +39,7 @@ struct PlannedRun {
   std::string name() const;  // 16 hexadecimal digits
 };
 
-// The decision of each cell's tuning, in the order of the cells. None: it is not tuned.
+// The settings that each cell's tuning has chosen, by cell. None: it is not tuned.
 using Choices = std::vector<std::optional<std::vector<Setting>>>;
 
 inline constexpr double kMostRuns = 1e6;  // limit without explicit consent
@@ -67,13 +66,13 @@ class SweepPlan {
   const std::optional<std::vector<Setting>>& choice(std::size_t cell) const {
     return choices_[cell];
   }
-  // An upper bound of the number of runs, by the specification alone.
-  double most_runs() const;
 
   // All settings of the run, including its seed.
   std::vector<Setting> settings(const PlannedRun& run) const;
 
  private:
+  // An upper bound of the number of runs, by the specification alone.
+  double most_runs() const;
   std::vector<Setting> base_settings(SweepStage stage, std::size_t cell) const;
   std::vector<Candidate> resolve_all(SweepStage stage, std::size_t cell) const;
   Candidate resolve(const std::vector<Setting>& base, std::vector<Setting> point) const;
@@ -86,6 +85,8 @@ class SweepPlan {
   std::vector<PlannedRun> trials_, final_runs_;
 };
 
+// {option: value} of settings.
+nlohmann::json values_of(const std::vector<Setting>& settings);
 // The algorithm that settings name.
 std::string algorithm_of(const std::vector<Setting>& settings);
 // The arguments of `hetsgd` for a run with these settings, without its output.

@@ -215,8 +215,9 @@ class SpecReader {
   }
 
   void read_setups(SweepSpec& spec) const {
-    for (const JsonFields& table : top_.objects_or_none("setups"))
+    for (const JsonFields& table : top_.objects_or_none("setups")) {
       spec.setups.push_back(read_setup(table));
+    }
     check_unique(spec.setups, top_, "setups");
     if (!spec.setups.empty()) return;
     SetupSpec only;
@@ -226,8 +227,9 @@ class SpecReader {
   }
 
   void read_cases(SweepSpec& spec) const {
-    for (const JsonFields& table : top_.objects_or_none("cases"))
+    for (const JsonFields& table : top_.objects_or_none("cases")) {
       spec.cases.push_back(read_case(table));
+    }
     check_unique(spec.cases, top_, "cases");
     if (spec.cases.empty()) spec.cases = cases_of_algorithms(spec.space);
   }

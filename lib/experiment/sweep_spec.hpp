@@ -1,7 +1,7 @@
 // The specification of a sweep, which determines its runs. README.md of this folder shows one;
 // sweep_schema.json has every key.
 //
-//   file ─> read_sweep_spec ─> SweepSpec ─> Plan (sweep_plan.hpp) ─> Sweep (sweep.hpp)
+//   file ─> read_sweep_spec ─> SweepSpec ─> SweepPlan (sweep_plan.hpp) ─> Sweep (sweep.hpp)
 //
 // Everything that can be checked without the data is checked here; errors name file and line.
 #pragma once

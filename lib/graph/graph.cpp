@@ -158,17 +158,18 @@ Graph::Graph(std::string name, Shape input) : name_(std::move(name)) {
     throw data_error("{}: input: found {}, expected sizes of at least 1 and at most {} elements",
                      name_, to_string(input), kMostNumbers);
   }
-  Node node{.name = "input"};
-  node.shape = input;
-  nodes_.push_back(std::move(node));
+  nodes_.push_back({.name = "input", .shape = input});
   consumers_.emplace_back();
 }
 
+Error Graph::node_error(const Node& node, const std::string& text) const {
+  return data_error("{}: node {}: {}", name_, quote(node.name), text);
+}
+
 int Graph::add(Node node) {
-  const auto refuse = [&](const std::string& text) {
-    throw data_error("{}: node {}: {}", name_, quote(node.name), text);
-  };
-  if (nodes_.size() > kMostNodes) refuse(fmt::format("expected at most {} nodes", kMostNodes));
+  if (nodes_.size() > kMostNodes) {
+    throw node_error(node, fmt::format("expected at most {} nodes", kMostNodes));
+  }
   try {
     require_inputs(node);
     std::vector<Shape> inputs;
@@ -183,40 +184,38 @@ int Graph::add(Node node) {
     }
     node.shape = inferred(node, inputs);
   } catch (const ShapeProblem& problem) {
-    refuse(problem.text);
+    throw node_error(node, problem.text);
   }
   const Shape& y = node.shape;
   if (static_cast<double>(y.channels) * static_cast<double>(y.height) *
           static_cast<double>(y.width) >
       static_cast<double>(kMostNumbers)) {
-    refuse(fmt::format("found an output {}, expected at most {} elements", to_string(y),
-                       kMostNumbers));
+    throw node_error(node, fmt::format("found an output {}, expected at most {} elements",
+                                       to_string(y), kMostNumbers));
   }
   const int index = size();
-  for (const int from : node.from) consumers_[static_cast<std::size_t>(from)].push_back(index);
+  for (const int from : node.from) consumers_[at(from)].push_back(index);
   nodes_.push_back(std::move(node));
   consumers_.emplace_back();
   if (const double count = parameter_count<double>(*this, index);
       count > static_cast<double>(kMostParameters)) {
-    throw data_error("{}: node {}: found {} parameters, expected at most {}", name_,
-                     quote(nodes_.back().name), format_count(count), kMostParameters);
+    throw node_error(nodes_.back(), fmt::format("found {} parameters, expected at most {}",
+                                                format_count(count), kMostParameters));
   }
   return index;
 }
 
 void Graph::finish() const {
   if (nodes_.back().type != NodeType::softmax) {
-    throw data_error("{}: node {}: found {} at the end, expected softmax", name_,
-                     quote(nodes_.back().name), to_string(nodes_.back().type));
+    throw node_error(nodes_.back(), fmt::format("found {} at the end, expected softmax",
+                                                to_string(nodes_.back().type)));
   }
   for (int i = 0; i + 1 < size(); ++i) {
     if (node(i).type == NodeType::softmax) {
-      throw data_error("{}: node {}: found softmax, expected it at the end only", name_,
-                       quote(node(i).name));
+      throw node_error(node(i), "found softmax, expected it at the end only");
     }
     if (consumers(i).empty()) {
-      throw data_error("{}: node {}: found an output that no node uses, expected at least one user",
-                       name_, quote(node(i).name));
+      throw node_error(node(i), "found an output that no node uses, expected at least one user");
     }
   }
 }

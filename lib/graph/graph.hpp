@@ -13,6 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.hpp"
+#include "core/rank_index.hpp"
+
 namespace hetsgd {
 
 inline constexpr std::int64_t kNumberBytes = 4;
@@ -86,12 +89,10 @@ class Graph {
 
   const std::string& name() const { return name_; }
   const std::vector<Node>& nodes() const { return nodes_; }
-  const Node& node(int index) const { return nodes_[static_cast<std::size_t>(index)]; }
+  const Node& node(int index) const { return nodes_[at(index)]; }
   int size() const { return static_cast<int>(nodes_.size()); }
   // Indices in the order of the node list. A node that takes an output twice appears twice.
-  const std::vector<int>& consumers(int index) const {
-    return consumers_[static_cast<std::size_t>(index)];
-  }
+  const std::vector<int>& consumers(int index) const { return consumers_[at(index)]; }
   const Shape& input_shape(int index) const;  // of the node's first input
   std::int64_t parameters(int index) const;
   std::int64_t parameters() const;
@@ -100,6 +101,8 @@ class Graph {
   }
 
  private:
+  Error node_error(const Node& node, const std::string& text) const;
+
   std::string name_;
   std::vector<Node> nodes_;
   std::vector<std::vector<int>> consumers_;

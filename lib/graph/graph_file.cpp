@@ -81,6 +81,16 @@ Attribute word(const std::string& key, T Node::*field, const std::vector<std::st
           }};
 }
 
+// The elements of a list, which must be `count` whole numbers.
+std::vector<double> whole_numbers(const JsonFields& fields, const std::string& key,
+                                  const FieldRange& range, std::size_t count,
+                                  std::string_view expected) {
+  std::vector<double> list = fields.numbers(key, range, {});
+  const auto is_whole = [](double x) { return x == std::floor(x); };
+  if (list.size() != count || !std::ranges::all_of(list, is_whole)) fields.refuse(key, expected);
+  return list;
+}
+
 // An extent k or [k,l]. A file must give it if it cannot be 0.
 Attribute extents(const std::string& key, std::array<std::int64_t, 2> Node::*field,
                   FieldRange range) {
@@ -92,12 +102,9 @@ Attribute extents(const std::string& key, std::array<std::int64_t, 2> Node::*fie
       if (required && both[0] == 0) fields.refuse(key, "a whole number, or two as [height, width]");
       return;
     }
-    const std::vector<double> list = fields.numbers(key, range, {});
-    if (list.size() != 2 || list[0] != std::floor(list[0]) || list[1] != std::floor(list[1])) {
-      fields.refuse(key, "a whole number, or two as [height, width]");
-    }
-    std::ranges::transform(list, both.begin(),
-                           [](double x) { return static_cast<std::int64_t>(x); });
+    const auto list =
+        whole_numbers(fields, key, range, 2, "a whole number, or two as [height, width]");
+    both = {static_cast<std::int64_t>(list[0]), static_cast<std::int64_t>(list[1])};
   };
   const auto write = [=](const Node& node, Json& json) {
     const auto& [height, width] = node.*field;
@@ -141,11 +148,8 @@ const std::vector<Attribute>& attributes_of(NodeType type) {
 }
 
 Shape read_input(const JsonFields& fields) {
-  const std::vector<double> sizes = fields.numbers("input", kCounts, {});
-  if (sizes.size() != 3 || std::any_of(sizes.begin(), sizes.end(),
-                                       [](double size) { return size != std::floor(size); })) {
-    fields.refuse("input", "three whole numbers, [channels, height, width]");
-  }
+  const auto sizes =
+      whole_numbers(fields, "input", kCounts, 3, "three whole numbers, [channels, height, width]");
   return {static_cast<std::int64_t>(sizes[0]), static_cast<std::int64_t>(sizes[1]),
           static_cast<std::int64_t>(sizes[2])};
 }

@@ -27,12 +27,4 @@ NodeNeeds backward_needs(const Graph& graph, int index, std::int64_t batch, Back
 // only consumer.
 bool gradient_in_place(const Graph& graph, int index);
 
-// Explicit forks: an output that several nodes read is copied for all of them but one.
-
-// The same network with a copy of an output for each of its consumers but the first, as in systems
-// that share no maps: SuperNeurons and, by its 190 steps for ResNet-32, Dymem. A copy is a
-// subsample with stride 1, named fork_NAME. It comes right after the output, so that it is made
-// before any branch begins. A network without forks stays as it is.
-Graph with_fork_copies(const Graph& graph);
-
 }  // namespace hetsgd

@@ -4,7 +4,6 @@
 #include <array>
 
 namespace hetsgd {
-
 namespace {
 
 // Operations per output element, and passes over input and output, of the cheap node types.
@@ -50,6 +49,35 @@ Work lstm_work(const Graph& graph, int index, Pass pass, double n) {
           .launches = 2 * times * steps};
 }
 
+// The workspaces of convolution algorithms.
+
+std::int64_t even_from(std::int64_t size) { return size + size % 2; }
+
+// Caps a workspace beyond 64 bits at a size that exceeds every device.
+std::uint64_t workspace_bytes(double bytes) {
+  constexpr auto kMost = static_cast<double>(std::uint64_t{1} << 60);
+  return static_cast<std::uint64_t>(std::min(bytes, kMost));
+}
+
+double channel_products(const Shape& x, const Shape& y, double per_sample, std::int64_t batch) {
+  const auto in = static_cast<double>(x.channels), out = static_cast<double>(y.channels);
+  return static_cast<double>(batch) * per_sample * (in + out) + in * out;
+}
+
+// F(4x4, 3x3): tiles of 6x6 = 36 elements of input, output and filters.
+std::uint64_t winograd_bytes(const Shape& x, const Shape& y, std::int64_t batch) {
+  const std::int64_t tiles = (y.height + 3) / 4 * ((y.width + 3) / 4);
+  return workspace_bytes(144 * channel_products(x, y, static_cast<double>(tiles), batch));
+}
+
+// Half of a complex spectrum of every map and filter.
+std::uint64_t fft_bytes(const Node& node, const Shape& x, const Shape& y, std::int64_t batch) {
+  const std::int64_t u = even_from(x.height + node.kernel[0] - 1);
+  const std::int64_t v = even_from(x.width + node.kernel[1] - 1);
+  const auto spectrum = static_cast<double>(u) * static_cast<double>(v / 2 + 1);
+  return workspace_bytes(8 * spectrum * channel_products(x, y, 1, batch));
+}
+
 }  // namespace
 
 Work node_work(const Graph& graph, int index, Pass pass, std::int64_t batch, bool input_gradient) {
@@ -88,37 +116,6 @@ double multiply_adds(const Graph& graph) {
   }
   return sum;
 }
-
-namespace {
-
-std::int64_t even_from(std::int64_t size) { return size + size % 2; }
-
-// Caps a workspace beyond 64 bits at a size that exceeds every device.
-std::uint64_t workspace_bytes(double bytes) {
-  constexpr auto kMost = static_cast<double>(std::uint64_t{1} << 60);
-  return static_cast<std::uint64_t>(std::min(bytes, kMost));
-}
-
-double channel_products(const Shape& x, const Shape& y, double per_sample, std::int64_t batch) {
-  const auto in = static_cast<double>(x.channels), out = static_cast<double>(y.channels);
-  return static_cast<double>(batch) * per_sample * (in + out) + in * out;
-}
-
-// F(4x4, 3x3): tiles of 6x6 = 36 elements of input, output and filters.
-std::uint64_t winograd_bytes(const Shape& x, const Shape& y, std::int64_t batch) {
-  const std::int64_t tiles = (y.height + 3) / 4 * ((y.width + 3) / 4);
-  return workspace_bytes(144 * channel_products(x, y, static_cast<double>(tiles), batch));
-}
-
-// Half of a complex spectrum of every map and filter.
-std::uint64_t fft_bytes(const Node& node, const Shape& x, const Shape& y, std::int64_t batch) {
-  const std::int64_t u = even_from(x.height + node.kernel[0] - 1);
-  const std::int64_t v = even_from(x.width + node.kernel[1] - 1);
-  const auto spectrum = static_cast<double>(u) * static_cast<double>(v / 2 + 1);
-  return workspace_bytes(8 * spectrum * channel_products(x, y, 1, batch));
-}
-
-}  // namespace
 
 std::string_view to_string(ConvolutionKind kind) {
   static constexpr std::array<std::string_view, kConvolutionKinds> kNames{"implicit", "precomputed",

@@ -3,7 +3,7 @@
 // Paper      : Dymem (Yang 2022), chapter 4.
 // Implements : 4.1.2.1 offload (a map moves while its first consumer computes, the next step does
 //              not wait), algorithm 3 (search of prefetches, corrected), 4.1.3 groups and arenas
-//              (groups.cpp, pool.cpp); the order of execution is algorithm 2 (lifetime.cpp).
+//              (groups.cpp, pool.cpp); the order of execution is algorithm 2 (training_step.cpp).
 // Symbols    : prefetch_convs = the 2 of line 8; step m = the paper's `next`.
 // Deviations : the window counts the current convolution, and the search ends before the first one
 //              beyond it (the paper's loop has no end). A shortage cancels prefetches, where the

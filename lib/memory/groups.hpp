@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "memory/lifetime.hpp"
 #include "memory/pool.hpp"
+#include "memory/training_step.hpp"
 
 namespace hetsgd {
 

@@ -28,9 +28,9 @@ Ledger::Ledger(const PlanRequest& request, bool arenas)
   if (request.record) plan_.steps.resize(training_.steps.size());
 }
 
-bool Ledger::allocate(int tensor, Pass pass, int step, double time) {
+bool Ledger::allocate(int tensor, int step, double time) {
   const StepTensor& wanted = training_.tensor(tensor);
-  const Mobility mobility = mobility_of(training_, wanted, pass);
+  const Mobility mobility = mobility_of(training_, wanted, training_.step(step).pass);
   if (request_.record && mobility != Mobility::reclaimed) {
     plan_.largest_unusable = std::max(plan_.largest_unusable, pool_->unusable(wanted.bytes));
   }
@@ -49,7 +49,7 @@ void Ledger::release(int tensor, double time) {
   Block& block = blocks_[at(tensor)];
   HETSGD_CHECK(block.resident);
   const std::uint64_t bytes = training_.tensor(tensor).bytes;
-  pool_->release(block.offset, bytes, block.mobility);
+  pool_->release(block.offset, bytes);
   block.resident = false;
   live_ -= bytes;
   note({InstructionKind::release, step_, tensor, block.offset, bytes, time, time, block.mobility});
@@ -106,7 +106,7 @@ bool Ledger::take_workspace(int step, double time) {
 
 void Ledger::release_workspace(double time) {
   if (workspace_bytes_ == 0) return;
-  pool_->release(workspace_offset_, workspace_bytes_, Mobility::workspace);
+  pool_->release(workspace_offset_, workspace_bytes_);
   live_ -= workspace_bytes_;
   note({InstructionKind::release, step_, kWorkspaceTensor, workspace_offset_, workspace_bytes_,
         time, time});
@@ -191,14 +191,13 @@ void Ledger::note(const Instruction& instruction) {
 }
 
 bool Ledger::fail(int tensor, int step) {
-  std::uint64_t bytes = 0;
-  if (tensor == kWorkspaceTensor) {
+  const auto workspace = [&] {
     const int node = training_.step(step).node;
-    bytes = chosen(convolution_algorithms(*training_.graph, node, training_.options.batch), node)
-                .workspace_bytes;
-  } else {
-    bytes = training_.tensor(tensor).bytes;
-  }
+    return chosen(convolution_algorithms(*training_.graph, node, training_.options.batch), node)
+        .workspace_bytes;
+  };
+  const std::uint64_t bytes =
+      tensor == kWorkspaceTensor ? workspace() : training_.tensor(tensor).bytes;
   plan_.shortage = Shortage{step, bytes, pool_->unusable(bytes)};
   return false;
 }

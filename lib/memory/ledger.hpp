@@ -22,7 +22,7 @@ class Ledger {
   bool is_resident(int tensor) const { return blocks_[at(tensor)].resident; }
   // Returns whether the pool has room. If so, the tensor is resident then, and counts for this
   // step.
-  bool allocate(int tensor, Pass pass, int step, double time);
+  bool allocate(int tensor, int step, double time);
   void release(int tensor, double time);
   // Drops a resident map that has not been used.
   void cancel(int tensor, double time);
@@ -37,9 +37,8 @@ class Ledger {
   double compute_again(int node, int step, double start);
   double transfer(InstructionKind kind, int tensor, int step, double not_before);
   double transfers_end() const { return transfers_end_; }
-  double arrival(int tensor) const {
-    return blocks_[at(tensor)].arrival_s;
-  }  // of its last transfer
+  // The end of the tensor's last transfer.
+  double arrival(int tensor) const { return blocks_[at(tensor)].arrival_s; }
 
   // Notes that the request of a step cannot be met; returns false.
   bool fail(int tensor, int step);
@@ -70,7 +69,7 @@ class Ledger {
   ConvolutionAlgorithm algorithm_;  // of the step that is computed
   std::uint64_t workspace_offset_ = 0, workspace_bytes_ = 0;
   double transfers_end_ = 0;
-  int step_ = 1;
+  int step_ = 1;  // the one that was computed last, to which releases are noted
   std::vector<Interval> computing_, transferring_;
 };
 

@@ -25,16 +25,14 @@ std::uint64_t bytes_needed(const Policy& policy, const PlanRequest& request) {
 std::optional<std::uint64_t> minimum_capacity(const Policy& policy, PlanRequest request) {
   constexpr double kStep = 1.01, kMost = 64;
   if (const auto total = policy.total_bytes(request)) return total;
-  const Policy& feasible = policy.feasibility();
-  if (&feasible != &policy) request.convolution = ConvolutionMode::memory;
   const auto bound = static_cast<double>(request.training->lower_bound());
-  const std::uint64_t needed = bytes_needed(feasible, request);
+  const std::uint64_t needed = bytes_needed(policy, request);
   const auto all = static_cast<double>(request.training->tensor_bytes());
   const double most = std::max(kMost * bound, 2 * all);
   for (double factor = 1; bound * factor <= most; factor *= kStep) {
     request.capacity = rounded(static_cast<std::uint64_t>(std::ceil(bound * factor)), kPoolUnit);
     if (request.capacity < needed) continue;
-    if (feasible.plan(request).fits()) return request.capacity;
+    if (policy.fits(request)) return request.capacity;
   }
   return std::nullopt;
 }

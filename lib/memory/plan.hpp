@@ -1,5 +1,13 @@
 // A plan of one training step: where every tensor lies, what moves when, and what that costs.
 //
+//   Graph (graph/) --training_step()--> TrainingStep: tensors, and the steps that use them
+//     TrainingStep, DeviceRates --step_times()--> StepTimes
+//     TrainingStep, StepTimes, a capacity = PlanRequest --Policy::plan()--> MemoryPlan
+//       MemoryPlan --PlanExecutor (model/network/execute.hpp)--> a gradient
+//
+// Policy::plan() runs the timeline (timeline.hpp) once or several times. The policy says what moves
+// and when, the timeline keeps both clocks, and its ledger the addresses in a pool.
+//
 // Execution : `instructions`, in the order in which the planner made them, are all that a device
 //             needs: offsets, transfers, computations and releases. Times are predictions; an
 //             executor orders instructions by the tensors and addresses that they share, not by
@@ -12,8 +20,8 @@
 #include <vector>
 
 #include "graph/work.hpp"
-#include "memory/lifetime.hpp"
 #include "memory/pool.hpp"
+#include "memory/training_step.hpp"
 
 namespace hetsgd {
 
@@ -46,7 +54,7 @@ enum class OnShortage { cancel, restart };
 // least recently used map moves, and only when memory runs short.
 enum class TensorCache { off, lru };
 
-// Recomputation in SuperNeurons (its section 3.4; recomputation.hpp). none: maps between
+// Recomputation in SuperNeurons (its section 3.4; superneurons.hpp). none: maps between
 // checkpoints stay. cost: they are dropped in the forward pass and computed again.
 enum class Recomputation { none, cost };
 
@@ -85,6 +93,9 @@ struct Instruction {
 };
 inline constexpr int kWorkspaceTensor = -2;
 
+// A capacity that no training step exhausts.
+inline constexpr std::uint64_t kAmpleBytes = std::uint64_t{1} << 50;
+
 // One step of a recorded plan.
 struct StepRecord {
   double start_s = 0, seconds = 0;
@@ -98,9 +109,9 @@ struct Shortage {
   double unusable = 0;  // U_f of the request
 };
 
-// The result of a planner. Without `shortage` the plan fits; otherwise it ends at the shortage.
+// The result of a planner.
 struct MemoryPlan {
-  std::optional<Shortage> shortage;  // empty: the plan fits
+  std::optional<Shortage> shortage;  // empty: the plan fits; else it ends there
   std::uint64_t peak_bytes = 0, backward_peak_bytes = 0, peak_live_bytes = 0;
   int peak_live_step = 0;
   double fragmentation_at_peak = 0;  // 1 - live / used

@@ -10,20 +10,10 @@ namespace {
 using nlohmann::ordered_json;
 
 std::string_view group_name(Mobility mobility) {
-  switch (mobility) {
-    case Mobility::movable:
-      return "movable";
-    case Mobility::temporary:
-      return "temporary";
-    case Mobility::reclaimed:
-      return "reclaimed";
-    case Mobility::workspace:
-      return "workspace";
-  }
-  return "?";
+  static constexpr std::array<std::string_view, 4> kNames{"movable", "temporary", "reclaimed",
+                                                          "workspace"};
+  return kNames[static_cast<std::size_t>(mobility)];
 }
-
-std::string_view pass_name(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
 
 ordered_json by_type(const TrainingStep& training) {
   struct Sum {
@@ -58,7 +48,7 @@ ordered_json steps_json(const TrainingStep& training, const MemoryPlan& plan) {
     const Step& step = training.steps[k];
     list.push_back({{"step", k},
                     {"node", training.node_of(step).name},
-                    {"pass", pass_name(step.pass)},
+                    {"pass", step.pass == Pass::forward ? "forward" : "backward"},
                     {"start_s", plan.steps[k].start_s},
                     {"seconds", plan.steps[k].seconds},
                     {"live_bytes", plan.steps[k].live_bytes},
@@ -67,7 +57,9 @@ ordered_json steps_json(const TrainingStep& training, const MemoryPlan& plan) {
   return list;
 }
 
-ordered_json range(const char* phase, int track, const std::string& name, const Instruction& one) {
+// An event of the trace; `phase` is X: a span, C: a counter, i: an instant.
+ordered_json event_of(const char* phase, int track, const std::string& name,
+                      const Instruction& one) {
   constexpr double kMicroseconds = 1e6;
   ordered_json event{{"ph", phase},
                      {"name", name},
@@ -143,13 +135,13 @@ ordered_json plan_trace_json(const TrainingStep& training, const MemoryPlan& pla
     const std::pair<const char*, std::uint64_t> counters[] = {
         {"live", live}, {"used", one.used_bytes}, {"gap", one.gap_bytes}};
     for (const auto& [name, bytes] : counters) {
-      ordered_json counter = range("C", 0, name, one);
+      ordered_json counter = event_of("C", 0, name, one);
       counter["args"] = {{"bytes", bytes}};
       events.push_back(std::move(counter));
     }
   };
   const auto place = [&](const std::string& name, const Instruction& one) {
-    ordered_json event = range("i", 0, name, one);
+    ordered_json event = event_of("i", 0, name, one);
     event["args"] = {{"step", one.step},
                      {"offset_bytes", one.offset},
                      {"bytes", one.bytes},
@@ -161,16 +153,16 @@ ordered_json plan_trace_json(const TrainingStep& training, const MemoryPlan& pla
         one.tensor >= 0 ? training.graph->node(training.tensor(one.tensor).node).name : "workspace";
     switch (one.kind) {
       case InstructionKind::compute:
-        events.push_back(range("X", 0, training.node_of(training.step(one.step)).name, one));
+        events.push_back(event_of("X", 0, training.node_of(training.step(one.step)).name, one));
         break;
       case InstructionKind::recompute:
-        events.push_back(range("X", 0, name + " again", one));
+        events.push_back(event_of("X", 0, name + " again", one));
         break;
       case InstructionKind::offload:
-        events.push_back(range("X", 1, name, one));
+        events.push_back(event_of("X", 1, name, one));
         break;
       case InstructionKind::fetch:
-        events.push_back(range("X", 2, name, one));
+        events.push_back(event_of("X", 2, name, one));
         break;
       case InstructionKind::allocate:
         live += one.bytes;

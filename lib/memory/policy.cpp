@@ -96,12 +96,16 @@ const std::vector<const Policy*>& all_policies() {
   return kPolicies;
 }
 
-const Policy& find_policy(const std::string& option, const std::string& name) {
+std::vector<std::string> policy_names() {
   std::vector<std::string> names;
-  for (const Policy* policy : all_policies()) {
-    if (policy->name() == name) return *policy;
-    names.push_back(policy->name());
-  }
+  for (const Policy* policy : all_policies()) names.push_back(policy->name());
+  return names;
+}
+
+const Policy& find_policy(const std::string& option, const std::string& name) {
+  const auto found = std::ranges::find(all_policies(), name, &Policy::name);
+  if (found != all_policies().end()) return **found;
+  const std::vector<std::string> names = policy_names();
   refuse(option, quote(name), alternatives(names), did_you_mean(name, names));
 }
 

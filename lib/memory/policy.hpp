@@ -49,6 +49,10 @@ class Policy : NonCopyable {
   virtual ~Policy() = default;
   const PolicyTraits& traits() const { return traits_; }
   const std::string& name() const { return traits_.name; }
+  // Whether its pool is Dymem's arenas, not best fit.
+  bool has_arenas(const PlanRequest& request) const {
+    return traits_.groups_tensors && !request.best_fit;
+  }
 
   // Whether a feature map that the backward pass uses is moved.
   virtual bool moves(const TrainingStep& /*training*/, const StepTensor& /*tensor*/) const {
@@ -64,10 +68,10 @@ class Policy : NonCopyable {
   virtual std::optional<std::uint64_t> total_bytes(const PlanRequest& /*request*/) const {
     return std::nullopt;
   }
-  // The policy that decides whether a request fits at all.
-  virtual const Policy& feasibility() const { return *this; }
   // The plan of a request. A policy that tries several configurations returns the first that fits.
   virtual MemoryPlan plan(const PlanRequest& request) const;
+  // Whether plan() fits, which may be known before all configurations have been tried.
+  virtual bool fits(const PlanRequest& request) const { return plan(request).fits(); }
 
  private:
   PolicyTraits traits_;
@@ -75,6 +79,7 @@ class Policy : NonCopyable {
 
 // All policies, in the order of the documentation. They live as long as the program.
 const std::vector<const Policy*>& all_policies();
+std::vector<std::string> policy_names();
 // Errors: usage, named after `option`.
 const Policy& find_policy(const std::string& option, const std::string& name);
 

@@ -32,14 +32,15 @@ class Timeline final : public FetchQueue {
       : policy_(policy),
         request_(request),
         training_(*request.training),
-        ledger_(request, policy.traits().groups_tensors && !request.best_fit),
+        ledger_(request, policy.has_arenas(request)),
         queued_(training_.tensors.size(), false),
         fetched_(training_.tensors.size(), false),
         on_host_(training_.tensors.size(), false),
         searched_(training_.forward_steps() + 1) {}
 
   MemoryPlan run() {
-    bool fits = allocate_input();
+    step_ = 1;
+    bool fits = place(training_.feature[0]);
     for (int k = 1; fits && k <= training_.forward_steps(); ++k) fits = forward(k);
     now_ = std::max(now_, ledger_.transfers_end());
     step_ = training_.forward_steps() + 1;
@@ -74,17 +75,37 @@ class Timeline final : public FetchQueue {
     return policy_.traits().cancels && request_.on_shortage == OnShortage::restart;
   }
   bool is_serial() const { return policy_.traits().overlap == Overlap::none; }
+  bool is_forward() const { return training_.step(step_).pass == Pass::forward; }
 
-  bool allocate_input() {
-    step_ = 1;
-    const int input = training_.feature[0];
-    return allocate(input, Pass::forward) || ledger_.fail(input, step_);
+  // Both allocate at the present time. They make room where there is none, or note the shortage and
+  // return false.
+  bool place(int id) {
+    while (!ledger_.allocate(id, step_, now_)) {
+      if (!make_room()) return ledger_.fail(id, step_);
+    }
+    return true;
+  }
+  bool place_workspace() {
+    while (!ledger_.take_workspace(step_, now_)) {
+      if (!make_room()) return ledger_.fail(kWorkspaceTensor, step_);
+    }
+    return true;
   }
 
-  bool allocate(int id, Pass pass) { return ledger_.allocate(id, pass, step_, now_); }
+  bool make_room() {
+    return is_forward() ? wait_for_offload() || evict_one() : cancel_one() || evict_one();
+  }
+
+  // The time at which the next step begins if this one's computation ends at `end`.
+  double next_start(double end) const {
+    return policy_.traits().overlap == Overlap::asynchronous
+               ? end
+               : std::max(end, ledger_.transfers_end());
+  }
 
   // The tensors that a step makes or fetches, in the order in which they are allocated.
-  std::vector<int> in_order(std::vector<int> tensors, Pass pass) {
+  std::vector<int> in_order(std::vector<int> tensors) {
+    const Pass pass = training_.step(step_).pass;
     if (policy_.traits().groups_tensors) sort_allocations(training_, pass, tensors);
     if (request_.allocation_order) {
       RandomStream random(*request_.allocation_order, Purpose::search,
@@ -102,20 +123,14 @@ class Timeline final : public FetchQueue {
     end_offloads(now_);
     std::vector<int> wanted = training_.step(k).produces;
     std::erase(wanted, training_.feature[0]);
-    for (const int id : in_order(std::move(wanted), Pass::forward)) {
-      while (!allocate(id, Pass::forward)) {
-        if (!wait_or_evict()) return ledger_.fail(id, k);
-      }
+    for (const int id : in_order(std::move(wanted))) {
+      if (!place(id)) return false;
     }
-    while (!ledger_.take_workspace(k, now_)) {
-      if (!wait_or_evict()) return ledger_.fail(kWorkspaceTensor, k);
-    }
+    if (!place_workspace()) return false;
     const double end = ledger_.compute(k, now_);
     start_offloads(k, end);
     ledger_.release_workspace(end);
-    now_ = policy_.traits().overlap == Overlap::asynchronous
-               ? end
-               : std::max(end, ledger_.transfers_end());
+    now_ = next_start(end);
     end_offloads(now_);
     for (const int id : training_.step(k).uses) {
       const StepTensor& tensor = training_.tensor(id);
@@ -127,10 +142,8 @@ class Timeline final : public FetchQueue {
     return true;
   }
 
-  // Makes room in the forward pass: by waiting for the next offload to end, or by the cache.
-  bool wait_or_evict() {
-    if (offloads_.empty()) return evict_one();
-    if (restarts()) return false;
+  bool wait_for_offload() {
+    if (offloads_.empty() || restarts()) return false;
     now_ = std::max(now_, offloads_.front().end_s);
     end_offloads(now_);
     return true;
@@ -145,9 +158,9 @@ class Timeline final : public FetchQueue {
       const StepTensor& tensor = training_.tensor(id);
       if (!ledger_.is_resident(id) || tensor.last_use() <= step_) continue;
       if (tensor.remade != Remade::no) continue;
-      if (std::find(step.uses.begin(), step.uses.end(), id) != step.uses.end()) continue;
+      if (step.has_use(id)) continue;
       // In the forward pass maps are never fetched.
-      if (step.pass == Pass::forward && tensor.forward_uses.back() > step_) continue;
+      if (is_forward() && tensor.forward_uses.back() > step_) continue;
       const int used = last_use_before(tensor, step_);
       if (used < oldest) {
         oldest = used;
@@ -220,12 +233,9 @@ class Timeline final : public FetchQueue {
     }
     std::vector<int> wanted = demanded;
     wanted.insert(wanted.end(), step.produces.begin(), step.produces.end());
-    for (const int id : demanded) {
-      if (queued_[at(id)]) std::erase(queue_, id);
-      queued_[at(id)] = false;
-    }
-    for (const int id : in_order(std::move(wanted), Pass::backward)) {
-      if (!make_place(id)) return false;
+    for (const int id : demanded) take_from_queue(id);
+    for (const int id : in_order(std::move(wanted))) {
+      if (!place(id)) return false;
     }
     policy_.search(request_, training_.total_steps() + 1 - k, *this);
     for (const int id : demanded) now_ = std::max(now_, fetch(id, now_));
@@ -233,15 +243,11 @@ class Timeline final : public FetchQueue {
       now_ = std::max(now_, ledger_.arrival(id));  // a prefetch may be in flight
     }
     start_fetches(now_, true);
-    while (!ledger_.take_workspace(k, now_)) {
-      if (!cancel_one(step) && !evict_one()) return ledger_.fail(kWorkspaceTensor, k);
-    }
+    if (!place_workspace()) return false;
     const double end = ledger_.compute(k, now_);
     start_fetches(end, false);
     ledger_.release_workspace(end);
-    if (policy_.traits().overlap != Overlap::asynchronous)
-      now_ = std::max(end, ledger_.transfers_end());
-    now_ = std::max(now_, end);
+    now_ = next_start(end);
     for (const int id : step.uses) {
       const StepTensor& tensor = training_.tensor(id);
       if (tensor.last_use() == k || tensor.remade == Remade::each_step) ledger_.release(id, now_);
@@ -249,12 +255,9 @@ class Timeline final : public FetchQueue {
     return true;
   }
 
-  bool make_place(int id) {
-    const Step& step = training_.step(step_);
-    while (!allocate(id, Pass::backward)) {
-      if (!cancel_one(step) && !evict_one()) return ledger_.fail(id, step_);
-    }
-    return true;
+  void take_from_queue(int id) {
+    if (queued_[at(id)]) std::erase(queue_, id);
+    queued_[at(id)] = false;
   }
 
   // Computes the dropped maps that the step reads, from the preceding checkpoint on. A map in
@@ -266,19 +269,16 @@ class Timeline final : public FetchQueue {
     };
     const int checkpoint = input_of(step.again.front());
     if (!ledger_.is_resident(checkpoint)) {
-      if (queued_[at(checkpoint)]) std::erase(queue_, checkpoint);
-      queued_[at(checkpoint)] = false;
-      if (!make_place(checkpoint)) return false;
+      take_from_queue(checkpoint);
+      if (!place(checkpoint)) return false;
       now_ = std::max(now_, fetch(checkpoint, now_));
     }
     now_ = std::max(now_, ledger_.arrival(checkpoint));
     for (const int node : step.again) {
-      if (!make_place(training_.feature[at(node)])) return false;
+      if (!place(training_.feature[at(node)])) return false;
       now_ = ledger_.compute_again(node, step_, now_);
       const int input = input_of(node);
-      const bool passed =
-          training_.tensor(input).remade != Remade::once &&
-          std::find(step.reads.begin(), step.reads.end(), input) == step.reads.end();
+      const bool passed = training_.tensor(input).remade != Remade::once && !step.has_read(input);
       if (passed) ledger_.release(input, now_);
     }
     return true;
@@ -292,8 +292,7 @@ class Timeline final : public FetchQueue {
       const double start = std::max(now_, ledger_.transfers_end());
       if (policy_.traits().blocks && (at_once ? start > until : start >= until)) return;
       const int id = queue_.front();
-      const bool fits =
-          ledger_.allocate(id, Pass::backward, step_, policy_.traits().blocks ? start : now_);
+      const bool fits = ledger_.allocate(id, step_, policy_.traits().blocks ? start : now_);
       if (!fits && policy_.traits().blocks) return;
       queue_.pop_front();
       queued_[at(id)] = false;
@@ -308,12 +307,13 @@ class Timeline final : public FetchQueue {
 
   // Drops the resident prefetch with the latest next use, and puts it back at the front of the
   // queue.
-  bool cancel_one(const Step& step) {
+  bool cancel_one() {
     if (!policy_.traits().cancels || restarts()) return false;
+    const Step& step = training_.step(step_);
     int victim = -1, latest = 0;
     for (const int id : training_.feature) {
       if (!fetched_[at(id)] || !ledger_.is_resident(id)) continue;
-      if (std::find(step.uses.begin(), step.uses.end(), id) != step.uses.end()) continue;
+      if (step.has_use(id)) continue;
       const std::vector<int>& uses = training_.tensor(id).backward_uses;
       if (uses.front() < step_) continue;  // it has been used, and waits for its next use
       if (uses.front() > latest) {
@@ -347,8 +347,7 @@ MemoryPlan run_timeline(const Policy& policy, const PlanRequest& request) {
   if (const auto total = policy.total_bytes(request)) {
     // The times are those of a pool without limit; the sizes are sums.
     PlanRequest roomy = request;
-    constexpr std::uint64_t kRoom = std::uint64_t{1} << 50;
-    roomy.capacity = kRoom;
+    roomy.capacity = kAmpleBytes;
     MemoryPlan plan = Timeline(policy, roomy).run();
     plan.peak_bytes = plan.backward_peak_bytes = plan.peak_live_bytes = *total;
     for (StepRecord& step : plan.steps) step.used_bytes = step.live_bytes = *total;

@@ -52,7 +52,15 @@ class DynamicVdnnPolicy final : public Policy {
  public:
   DynamicVdnnPolicy() : Policy({.name = "vdnn"}) {}
 
-  const Policy& feasibility() const override { return vdnn_all_policy(); }
+  // All configurations move less, or use more workspace, than this one.
+  bool moves(const TrainingStep& training, const StepTensor& tensor) const override {
+    return vdnn_all_policy().moves(training, tensor);
+  }
+  bool fits(const PlanRequest& request) const override {
+    PlanRequest trial = request;
+    trial.convolution = ConvolutionMode::memory;
+    return vdnn_all_policy().plan(trial).fits();
+  }
 
   MemoryPlan plan(const PlanRequest& request) const override {
     PlanRequest trial = request;

@@ -238,10 +238,6 @@ void correct_p_values(Comparison& comparison, std::size_t t) {
   }
 }
 
-void fill_groups(Comparison& comparison) {
-  for (GroupRow& group : comparison.groups) fill_group(comparison, group);
-}
-
 void relate_groups(Comparison& comparison) {
   const GroupRow& reference = comparison.reference();
   for (GroupRow& group : comparison.groups) {
@@ -308,7 +304,7 @@ Comparison compare(const std::vector<LoadedResult>& results, const CompareOption
     comparison.runs.push_back(run_row(result, comparison));
   }
   make_groups(results, options.names ? *options.names : names_of({&results}), comparison);
-  fill_groups(comparison);
+  for (GroupRow& group : comparison.groups) fill_group(comparison, group);
   choose_reference(options, comparison);
   relate_groups(comparison);
   sort_groups(comparison);

@@ -2,6 +2,10 @@
 // to accuracy and its two factors, statistical efficiency (samples and updates to the target) and
 // hardware efficiency (samples per second). A missed target counts as infinity and is never
 // dropped. A run that diverged is treated as any other run.
+//
+//   files ─> LoadedResult ─split_workloads()─> Workload (workloads.hpp) ─compare()─> Comparison
+//     Comparison ─> groups_report(), tables, JSON: `hetsgd compare`
+//     Comparison ─report_data()─> document ─report_page()─> page: `hetsgd report` (report.hpp)
 #pragma once
 
 #include <cstdint>

@@ -36,7 +36,7 @@ std::vector<GroupRow*> groups_named(const std::string& reference, Comparison& co
 // compare_groups.cpp: refuse a text that means none of the groups, and one that means several.
 [[noreturn]] void refuse_unknown(const std::string& text, const std::vector<GroupRow*>& groups);
 [[noreturn]] void refuse_ambiguous(const std::string& text, const std::vector<GroupRow*>& groups);
-// compare_groups.cpp: marks the reference; to be called after fill_groups(). Errors: usage (no such
+// compare_groups.cpp: marks the reference, by the times of the groups. Errors: usage (no such
 // reference).
 void choose_reference(const CompareOptions& options, Comparison& comparison);
 

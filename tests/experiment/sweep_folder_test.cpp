@@ -63,12 +63,12 @@ json line_of_a_run() {
 
 TEST(SweepIndex, KnowsARunByTheStateOfItsFile) {
   const SweepIndex index(line_of_a_run().dump() + "\n", "t.index.jsonl");
-  EXPECT_TRUE(index.is_done("0000000000000001", {5, 7}, ""));
-  EXPECT_TRUE(index.is_done("0000000000000001", {5, 7}, "xxh3:0000000000000002"));
-  EXPECT_FALSE(index.is_done("0000000000000001", {5, 7}, "xxh3:0000000000000003"));
-  EXPECT_FALSE(index.is_done("0000000000000001", {6, 7}, ""));
-  EXPECT_FALSE(index.is_done("0000000000000001", {5, 8}, ""));
-  EXPECT_FALSE(index.is_done("0000000000000002", {5, 7}, ""));
+  EXPECT_TRUE(index.has_result("0000000000000001", {5, 7}, ""));
+  EXPECT_TRUE(index.has_result("0000000000000001", {5, 7}, "xxh3:0000000000000002"));
+  EXPECT_FALSE(index.has_result("0000000000000001", {5, 7}, "xxh3:0000000000000003"));
+  EXPECT_FALSE(index.has_result("0000000000000001", {6, 7}, ""));
+  EXPECT_FALSE(index.has_result("0000000000000001", {5, 8}, ""));
+  EXPECT_FALSE(index.has_result("0000000000000002", {5, 7}, ""));
 }
 
 TEST(SweepIndex, BrokenLinesAreNamed) {

@@ -135,8 +135,8 @@ learning_rate = [0.1, 0.4]
   const SweepPlan plan(specification, false);
   const auto& candidates = plan.candidates(SweepStage::final, 0);
   ASSERT_EQ(candidates.size(), 2U);
-  EXPECT_EQ(candidates[0].parameters(), json({{"batch_size", 16}, {"learning_rate", 0.1}}));
-  EXPECT_EQ(candidates[1].parameters(), json({{"batch_size", 64}, {"learning_rate", 0.4}}));
+  EXPECT_EQ(values_of(candidates[0].point), json({{"batch_size", 16}, {"learning_rate", 0.1}}));
+  EXPECT_EQ(values_of(candidates[1].point), json({{"batch_size", 64}, {"learning_rate", 0.4}}));
 }
 
 TEST_F(SweepPlanTest, AnIdIsTheConfiguration) {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/graph_file.hpp"
-#include "graph/needs.hpp"
+#include "graph/variants.hpp"
 #include "graph/work.hpp"
 #include "support/failure.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "core/random.hpp"
 #include "graph/graph_file.hpp"
-#include "memory/lifetime.hpp"
+#include "memory/training_step.hpp"
 #include "support/memory_fixtures.hpp"
 
 namespace hetsgd {

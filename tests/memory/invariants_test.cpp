@@ -212,7 +212,7 @@ TEST(Minimum, IsTheFirstThatFitsOfAllThatAreTried) {
       std::uint64_t capacity = 0;
       for (double factor = 1; capacity < *minimum; factor *= 1.01) {
         capacity = rounded(static_cast<std::uint64_t>(std::ceil(bound * factor)), kPoolUnit);
-        EXPECT_EQ(policy->feasibility().plan(net.request(capacity)).fits(), capacity == *minimum)
+        EXPECT_EQ(policy->fits(net.request(capacity)), capacity == *minimum)
             << capacity << " of " << name << " under " << policy->name();
       }
     }

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/graph_file.hpp"
-#include "memory/lifetime.hpp"
+#include "memory/training_step.hpp"
 #include "support/memory_fixtures.hpp"
 #include "support/plan_problem.hpp"
 

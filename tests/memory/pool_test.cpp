@@ -11,9 +11,9 @@ TEST(Arenas, TakeFromBothEndsAndFillHolesFirst) {
   EXPECT_EQ(pool->allocate(200, Mobility::movable), 0u);
   EXPECT_EQ(pool->allocate(300, Mobility::temporary), 700u);
   EXPECT_EQ(pool->allocate(100, Mobility::movable), 200u);
-  pool->release(0, 200, Mobility::movable);
+  pool->release(0, 200);
   EXPECT_EQ(pool->allocate(150, Mobility::movable), 0u);
-  pool->release(200, 100, Mobility::movable);
+  pool->release(200, 100);
   EXPECT_EQ(pool->used(), 150u + 300u);
   EXPECT_EQ(pool->gap(), 550u);
   EXPECT_EQ(pool->unusable(600), 1);
@@ -25,7 +25,7 @@ TEST(Arenas, GoToTheOtherArenasHolesWhenTheGapIsFull) {
   EXPECT_EQ(pool->allocate(100, Mobility::temporary), 200u);
   EXPECT_EQ(pool->allocate(100, Mobility::temporary), 100u);
   EXPECT_EQ(pool->allocate(100, Mobility::movable), 0u);
-  pool->release(200, 100, Mobility::temporary);
+  pool->release(200, 100);
   EXPECT_EQ(pool->gap(), 0u);
   EXPECT_EQ(pool->allocate(60, Mobility::movable), 200u);
   EXPECT_EQ(pool->allocate(60, Mobility::movable), std::nullopt);
@@ -40,14 +40,14 @@ TEST(BestFit, FragmentsAsInFigures26And27) {
   EXPECT_EQ(pool->allocate(512, Mobility::movable), 0u);
   EXPECT_EQ(pool->allocate(512, Mobility::movable), 512u);
   EXPECT_EQ(pool->allocate(512, Mobility::movable), 1024u);
-  pool->release(0, 512, Mobility::movable);
-  pool->release(1024, 512, Mobility::movable);
+  pool->release(0, 512);
+  pool->release(1024, 512);
   EXPECT_EQ(pool->free_blocks(), (std::vector<FreeBlock>{{0, 512}, {1024, 3072}}));
 
   const auto full = make_best_fit(600, 1);
   EXPECT_EQ(full->allocate(200, Mobility::movable), 0u);
   EXPECT_EQ(full->allocate(100, Mobility::movable), 200u);
-  full->release(0, 200, Mobility::movable);
+  full->release(0, 200);
   EXPECT_EQ(full->allocate(400, Mobility::movable), std::nullopt);
   EXPECT_EQ(full->unusable(400), 1);
   EXPECT_EQ(full->allocate(200, Mobility::movable), 0u);  // the smaller hole

@@ -1,5 +1,5 @@
 // Maps that are dropped and computed again: published peaks, counts, the bits of kept ones.
-#include "memory/recomputation.hpp"
+#include "memory/superneurons.hpp"
 
 #include <gtest/gtest.h>
 

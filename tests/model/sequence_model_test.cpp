@@ -7,7 +7,7 @@
 #include "core/random.hpp"
 #include "graph/graph_file.hpp"
 #include "graph/networks.hpp"
-#include "graph/sequence_graph.hpp"
+#include "graph/variants.hpp"
 #include "graph/work.hpp"
 #include "model/network/graph_context.hpp"
 #include "model/network/graph_model.hpp"

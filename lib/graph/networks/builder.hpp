@@ -26,13 +26,19 @@ class Builder {
   }
   int pool(PoolKind kind, std::int64_t kernel, std::int64_t stride, std::int64_t padding = 0,
            int from = -1);
-  int global_pool();
-  int simple(NodeType type, int from = -1);  // relu, bn, lrn, softmax
-  int dropout(double p);
-  int fc(std::int64_t units);
-  int join(NodeType type, std::vector<int> from);
-  int subsample(std::int64_t channels, std::int64_t stride, int from);
-  int lstm(std::int64_t units);
+  int global_pool() {
+    return put({.type = NodeType::pool, .pool = PoolKind::average, .global = true});
+  }
+  int simple(NodeType type) { return put({.type = type}); }  // relu, bn, lrn, softmax
+  int dropout(double p) { return put({.type = NodeType::dropout, .p = p}); }
+  int fc(std::int64_t units) { return put({.type = NodeType::fc, .units = units, .bias = true}); }
+  int join(NodeType type, std::vector<int> from) {
+    return put({.type = type, .from = std::move(from)});
+  }
+  int subsample(std::int64_t channels, std::int64_t stride, int from) {
+    return put({.type = NodeType::subsample, .channels = channels, .stride = stride}, from);
+  }
+  int lstm(std::int64_t units) { return put({.type = NodeType::lstm, .units = units}); }
   // Appends a node with the given attributes; its name is its type and its number.
   int put(Node node, int from = -1);
 

@@ -20,64 +20,23 @@ int Builder::put(Node node, int from) {
 
 int Builder::conv(std::int64_t channels, std::array<std::int64_t, 2> kernel, std::int64_t stride,
                   std::array<std::int64_t, 2> padding, bool bias, int from) {
-  Node node{.type = NodeType::conv};
-  node.channels = channels;
-  node.kernel = kernel;
-  node.stride = stride;
-  node.padding = padding;
-  node.bias = bias;
-  return put(std::move(node), from);
+  return put({.type = NodeType::conv,
+              .channels = channels,
+              .kernel = kernel,
+              .stride = stride,
+              .padding = padding,
+              .bias = bias},
+             from);
 }
 
 int Builder::pool(PoolKind kind, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
                   int from) {
-  Node node{.type = NodeType::pool};
-  node.pool = kind;
-  node.kernel = {kernel, kernel};
-  node.stride = stride;
-  node.padding = {padding, padding};
-  return put(std::move(node), from);
-}
-
-int Builder::global_pool() {
-  Node node{.type = NodeType::pool};
-  node.pool = PoolKind::average;
-  node.global = true;
-  return put(std::move(node));
-}
-
-int Builder::simple(NodeType type, int from) { return put(Node{.type = type}, from); }
-
-int Builder::dropout(double p) {
-  Node node{.type = NodeType::dropout};
-  node.p = p;
-  return put(std::move(node));
-}
-
-int Builder::fc(std::int64_t units) {
-  Node node{.type = NodeType::fc};
-  node.units = units;
-  node.bias = true;
-  return put(std::move(node));
-}
-
-int Builder::join(NodeType type, std::vector<int> from) {
-  Node node{.type = type};
-  node.from = std::move(from);
-  return put(std::move(node));
-}
-
-int Builder::subsample(std::int64_t channels, std::int64_t stride, int from) {
-  Node node{.type = NodeType::subsample};
-  node.channels = channels;
-  node.stride = stride;
-  return put(std::move(node), from);
-}
-
-int Builder::lstm(std::int64_t units) {
-  Node node{.type = NodeType::lstm};
-  node.units = units;
-  return put(std::move(node));
+  return put({.type = NodeType::pool,
+              .kernel = {kernel, kernel},
+              .stride = stride,
+              .padding = {padding, padding},
+              .pool = kind},
+             from);
 }
 
 Graph Builder::finish() {

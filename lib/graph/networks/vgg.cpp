@@ -21,13 +21,12 @@ void norm_and_pool(Builder& net) {
 }
 
 void grouped_conv(Builder& net, int channels, int kernel, int groups) {
-  Node node{.type = NodeType::conv};
-  node.channels = channels;
-  node.kernel = {kernel, kernel};
-  node.padding = {kernel / 2, kernel / 2};
-  node.groups = groups;
-  node.bias = true;
-  net.put(std::move(node));
+  net.put({.type = NodeType::conv,
+           .channels = channels,
+           .kernel = {kernel, kernel},
+           .padding = {kernel / 2, kernel / 2},
+           .groups = groups,
+           .bias = true});
 }
 
 Graph alexnet(const std::string& name, const Settings& settings) {

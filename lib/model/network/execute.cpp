@@ -86,7 +86,7 @@ void PlanExecutor<Real>::carry_out(const Instruction& one, const GraphPass<Real>
     case InstructionKind::compute:
       return compute(one.step, pass, ends);
     case InstructionKind::recompute:
-      return compute(training_.forward_step_of[index(training_.tensor(one.tensor).node)], pass,
+      return compute(training_.forward_step_of[at(training_.tensor(one.tensor).node)], pass,
                      nullptr);
     case InstructionKind::offload:
       return copy_out(one.tensor);
@@ -98,16 +98,16 @@ void PlanExecutor<Real>::carry_out(const Instruction& one, const GraphPass<Real>
 template <class Real>
 void PlanExecutor<Real>::allocate(const Instruction& one) {
   HETSGD_CHECK(one.offset % kNumberBytes == 0);
-  Real* const at = arena_ + one.offset / kNumberBytes;
+  Real* const begin = arena_ + one.offset / kNumberBytes;
   if (poisoned_) {
     for (std::size_t other = 0; other < places_.size(); ++other) {
       if (places_[other] == nullptr) continue;
-      const bool apart = places_[other] + numbers(static_cast<int>(other)) <= at ||
-                         at + numbers(one.tensor) <= places_[other];
+      const bool apart = places_[other] + numbers(static_cast<int>(other)) <= begin ||
+                         begin + numbers(one.tensor) <= places_[other];
       HETSGD_CHECK(apart);
     }
   }
-  places_[index(one.tensor)] = at;
+  places_[at(one.tensor)] = begin;
 }
 
 template <class Real>
@@ -115,20 +115,18 @@ void PlanExecutor<Real>::copy_out(int tensor) {
   if (!host_.contains(tensor)) {
     host_.emplace(tensor, BasicHostBlock<Real>(device_, numbers(tensor)));
   }
-  copying_[index(tensor)] =
-      blocks_.copy_out(numbers(tensor), place(tensor), host_.at(tensor).data());
+  copying_[at(tensor)] = blocks_.copy_out(numbers(tensor), place(tensor), host_.at(tensor).data());
 }
 
 template <class Real>
 void PlanExecutor<Real>::copy_in(int tensor) {
   HETSGD_CHECK(host_.contains(tensor));
-  copying_[index(tensor)] =
-      blocks_.copy_in(numbers(tensor), host_.at(tensor).data(), place(tensor));
+  copying_[at(tensor)] = blocks_.copy_in(numbers(tensor), host_.at(tensor).data(), place(tensor));
 }
 
 template <class Real>
 void PlanExecutor<Real>::await_copies(int tensor) {
-  if (std::uint64_t& copy = copying_[index(tensor)]; copy > 0) {
+  if (std::uint64_t& copy = copying_[at(tensor)]; copy > 0) {
     blocks_.wait(copy);
     copy = 0;
   }
@@ -138,7 +136,7 @@ template <class Real>
 void PlanExecutor<Real>::release(const Instruction& one) {
   await_copies(one.tensor);
   if (poisoned_) poison(place(one.tensor), numbers(one.tensor));
-  places_[index(one.tensor)] = nullptr;
+  places_[at(one.tensor)] = nullptr;
 }
 
 template <class Real>
@@ -160,20 +158,20 @@ void PlanExecutor<Real>::compute(int number, const GraphPass<Real>& pass,
     math_.backward(step.node, pass, tensors);
   } else if (Real* const dX = tensors.input_gradients.front(); dX && dX != tensors.output) {
     // The gradient is in Y already. If several consumers add up, the sum has a place of its own.
-    device_.axpby(numbers(training_.feature[index(step.node)]), Real(1), tensors.output,
+    device_.axpby(numbers(training_.feature[at(step.node)]), Real(1), tensors.output,
                   tensors.input_betas.front(), dX);
   }
-  if (training_.gradient[0] >= 0) input_gradient_ = places_[index(training_.gradient[0])];
+  if (training_.gradient[0] >= 0) input_gradient_ = places_[at(training_.gradient[0])];
 }
 
 template <class Real>
 NodeTensors<Real> PlanExecutor<Real>::forward_tensors(const Step& step) const {
   NodeTensors<Real> tensors;
   for (const int from : training_.graph->node(step.node).from) {
-    tensors.inputs.push_back(place(training_.feature[index(from)]));
+    tensors.inputs.push_back(place(training_.feature[at(from)]));
   }
-  tensors.output = place(training_.feature[index(step.node)]);
-  const int mask = training_.mask[index(step.node)];
+  tensors.output = place(training_.feature[at(step.node)]);
+  const int mask = training_.mask[at(step.node)];
   if (mask >= 0) tensors.mask = place(mask);
   return tensors;
 }
@@ -181,36 +179,32 @@ NodeTensors<Real> PlanExecutor<Real>::forward_tensors(const Step& step) const {
 template <class Real>
 NodeTensors<Real> PlanExecutor<Real>::backward_tensors(int number) const {
   const Step& step = training_.step(number);
-  const auto reads = [&](int tensor) {
-    return std::find(step.reads.begin(), step.reads.end(), tensor) != step.reads.end()
-               ? place(tensor)
-               : nullptr;
-  };
+  const auto reads = [&](int tensor) { return step.has_read(tensor) ? place(tensor) : nullptr; };
   NodeTensors<Real> tensors;
   std::vector<int> written;  // by this step already
   for (const int from : training_.graph->node(step.node).from) {
-    tensors.inputs.push_back(reads(training_.feature[index(from)]));
-    const int gradient = training_.gradient[index(from)];
+    tensors.inputs.push_back(reads(training_.feature[at(from)]));
+    const int gradient = training_.gradient[at(from)];
     tensors.input_gradients.push_back(gradient < 0 ? nullptr : place(gradient));
     const bool first = gradient >= 0 &&
                        training_.tensor(gradient).backward_uses.front() == number &&
                        std::find(written.begin(), written.end(), gradient) == written.end();
-    const bool in_place = gradient >= 0 && gradient == training_.gradient[index(step.node)];
+    const bool in_place = gradient >= 0 && gradient == training_.gradient[at(step.node)];
     tensors.input_betas.push_back(first || in_place ? Real(0) : Real(1));
     written.push_back(gradient);
   }
-  tensors.output = reads(training_.feature[index(step.node)]);
-  const int mask = training_.mask[index(step.node)];
+  tensors.output = reads(training_.feature[at(step.node)]);
+  const int mask = training_.mask[at(step.node)];
   if (mask >= 0) tensors.mask = place(mask);
-  const int gradient = training_.gradient[index(step.node)];
+  const int gradient = training_.gradient[at(step.node)];
   if (gradient >= 0) tensors.output_gradient = place(gradient);
   return tensors;
 }
 
 template <class Real>
 Real* PlanExecutor<Real>::place(int tensor) const {
-  HETSGD_CHECK(places_[index(tensor)] != nullptr);
-  return places_[index(tensor)];
+  HETSGD_CHECK(places_[at(tensor)] != nullptr);
+  return places_[at(tensor)];
 }
 
 template <class Real>
@@ -219,19 +213,19 @@ std::size_t PlanExecutor<Real>::numbers(int tensor) const {
 }
 
 template <class Real>
-void PlanExecutor<Real>::poison(Real* at, std::size_t count) const {
-  device_.fill(count, poison_pattern<Real>(), at);
+void PlanExecutor<Real>::poison(Real* begin, std::size_t count) const {
+  device_.fill(count, poison_pattern<Real>(), begin);
 }
 
 // A tensor that an earlier step has made must hold values.
 template <class Real>
 void PlanExecutor<Real>::check_whole(int tensor, int step) const {
-  const Real* const at = place(tensor);
+  const Real* const begin = place(tensor);
   if (training_.tensor(tensor).kind == TensorKind::mask) return;  // not of whole numbers
   if (training_.tensor(tensor).first_use() == step && tensor != training_.feature[0]) return;
   using Bits = std::conditional_t<sizeof(Real) == 4, std::uint32_t, std::uint64_t>;
   std::vector<Real> values(numbers(tensor));
-  device_.download(values.data(), at, values.size() * sizeof(Real));
+  device_.download(values.data(), begin, values.size() * sizeof(Real));
   for (const Real& value : values) {
     HETSGD_CHECK(std::bit_cast<Bits>(value) != std::bit_cast<Bits>(poison_pattern<Real>()));
   }

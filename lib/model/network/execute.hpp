@@ -3,6 +3,10 @@
 // kernels where the device can (linalg/host_blocks.hpp). A kernel that reads a tensor waits for its
 // fetch, and memory is released when its offload is done.
 //
+//   a tensor   not there --allocate--> at its place --compute--> there, with values
+//              there --offload--> copied out meanwhile --release, which awaits it--> not there
+//              at its place --fetch--> copied in meanwhile --a step that uses it awaits it--> there
+//
 // Same bits : whatever the plan, the kernels, their order and the order of additions are the same,
 //             and no kernel's arithmetic depends on an address. So every correct plan gives the
 //             gradients of a plan without reuse. A map that is computed again comes from the same
@@ -21,6 +25,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/rank_index.hpp"
 #include "linalg/host_blocks.hpp"
 #include "memory/plan.hpp"
 #include "model/network/node_math.hpp"
@@ -51,13 +56,12 @@ class PlanExecutor {
   void forward(const GraphPass<Real>& pass, const GraphEnds<Real>& ends, Real* arena);
   void backward(const GraphPass<Real>& pass, Real* arena);
   // After forward(): what the node has kept for its backward pass; for a bn node its statistics.
-  const Real* mask(int node) const { return place(training_.mask[index(node)]); }
+  const Real* mask(int node) const { return place(training_.mask[at(node)]); }
   // The gradient of the input, if the plan has one. It is valid after the backward pass of the
   // first node; the plan without reuse keeps all tensors.
   const Real* input_gradient() const { return input_gradient_; }
 
  private:
-  static std::size_t index(int id) { return static_cast<std::size_t>(id); }
   void carry_out(const Instruction& one, const GraphPass<Real>& pass, const GraphEnds<Real>* ends);
   void allocate(const Instruction& one);
   void release(const Instruction& one);
@@ -70,7 +74,7 @@ class PlanExecutor {
   NodeTensors<Real> backward_tensors(int number) const;
   Real* place(int tensor) const;
   std::size_t numbers(int tensor) const;
-  void poison(Real* at, std::size_t count) const;
+  void poison(Real* begin, std::size_t count) const;
   void check_whole(int tensor, int step) const;
 
   BasicDevice<Real>& device_;

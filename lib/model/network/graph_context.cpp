@@ -14,15 +14,15 @@ MemoryPlan planned(const TrainingStep& training, const PlanRules& rules, const S
   PlanRequest request;
   request.training = &training;
   request.times = &times;
-  const auto least = minimum_capacity(rules.policy, request);
-  request.capacity = rules.capacity.value_or(least.value_or(0));
+  const auto least = [&] { return minimum_capacity(rules.policy, request).value_or(0); };
+  request.capacity = rules.capacity ? *rules.capacity : least();
   request.record = record;
   MemoryPlan plan = rules.policy.plan(request);
   if (plan.fits()) return plan;
   const auto bytes = [](std::uint64_t count) { return format_bytes(static_cast<double>(count)); };
   refuse(
       "--activation-memory", bytes(request.capacity),
-      fmt::format("at least {} for a batch of {} samples of {} under {}", bytes(least.value_or(0)),
+      fmt::format("at least {} for a batch of {} samples of {} under {}", bytes(least()),
                   training.options.batch, training.graph->name(), rules.policy.name()),
       "use a smaller --batch-size, or --memory-policy dymem");
 }

@@ -13,7 +13,7 @@
 
 #include "data/images.hpp"
 #include "data/sequences.hpp"
-#include "graph/sequence_graph.hpp"
+#include "graph/variants.hpp"
 #include "linalg/host_cores.hpp"
 #include "memory/policy.hpp"
 #include "memory/step_times.hpp"

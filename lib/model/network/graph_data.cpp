@@ -1,9 +1,10 @@
+// Which data a network reads.
 #include <fmt/format.h>
 
 #include <optional>
 
 #include "core/error.hpp"
-#include "graph/sequence_graph.hpp"
+#include "graph/variants.hpp"
 #include "model/network/graph_model.hpp"
 
 namespace hetsgd {

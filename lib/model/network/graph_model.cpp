@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
-#include "graph/sequence_graph.hpp"
+#include "graph/variants.hpp"
 #include "graph/work.hpp"
 #include "model/network/graph_context.hpp"
 #include "model/objective.hpp"
@@ -93,25 +93,18 @@ class GraphModel final : public BasicModel<Real> {
                      scratch.ends(whole, [](const Real*, Real*) {}), scratch.arena(executor));
     const std::vector<std::size_t> offsets = statistics_offsets(graph_);
     for (int node = 0; node < graph_.size(); ++node) {
-      const auto at = static_cast<std::size_t>(node);
-      const std::size_t count = offsets[at + 1] - offsets[at];
-      if (count > 0) scratch.device().copy(count, executor.mask(node), statistics + offsets[at]);
+      const std::size_t begin = offsets[at(node)], count = offsets[at(node) + 1] - begin;
+      if (count > 0) scratch.device().copy(count, executor.mask(node), statistics + begin);
     }
   }
 
  protected:
   // Sequences are ordered longest first even if they are padded, so that dropout is the same.
-  DeferredSum learn(Context& context, const Batch& batch, const Real* w,
+  DeferredSum learn(Context& context, const Batch& given, const Real* w,
                     Sink<Real> sink) const override {
-    if (!reads_sequences()) return learn_ordered(context, batch, w, sink);
     auto& scratch = static_cast<GraphContext<Real>&>(context);
-    scratch.ordered = longest_first(batch);
-    return learn_ordered(context, scratch.ordered, w, sink);
-  }
-
-  DeferredSum learn_ordered(Context& context, const Batch& batch, const Real* w,
-                            Sink<Real> sink) const {
-    auto& scratch = static_cast<GraphContext<Real>&>(context);
+    if (reads_sequences()) scratch.ordered = longest_first(given);
+    const Batch& batch = reads_sequences() ? scratch.ordered : given;
     scratch.stage(batch);
     const BatchPart whole(batch, 0, batch.size());
     const std::size_t n = batch.size();
@@ -270,8 +263,6 @@ FilterLaw usual_filters(const Graph& graph) {
 
 void GraphModelOptions::declare(OptionSet& set) {
   dense.declare_init(set);
-  std::vector<std::string> names;
-  for (const Policy* policy : all_policies()) names.push_back(policy->name());
   set.add_choice("conv_init", conv_init, {{"he", FilterLaw::he}, {"init", FilterLaw::init}},
                  "Law of the initial filters of convolutions. he: variance 2 / fan_in; init: the "
                  "law of --init, the default of networks of at most four convolutions without bn.");
@@ -286,7 +277,7 @@ void GraphModelOptions::declare(OptionSet& set) {
                  "row to the end of the longest one, packed to its own end.");
   set.add("memory_policy", memory_policy,
           fmt::format("Policy that plans the memory of a batch's activations: {}.",
-                      fmt::join(names, ", ")));
+                      fmt::join(policy_names(), ", ")));
   set.add("activation_memory", activation_memory,
           "Memory for the activations of a batch, for example 2G. auto: the least that "
           "--memory-policy needs.")

@@ -20,7 +20,7 @@
 //             the plan's iteration with transfers. Sequences are charged at their steps, rounded up
 //             to kStepsPlanned: padded those of the longest row, packed their mean.
 // Sequences : rows of unequal lengths (Dataset::sequences) are read by networks in which only lstm,
-//             relu, add and concat read every step (graph/sequence_graph.hpp). A batch is padded to
+//             relu, add and concat read every step (graph/variants.hpp). A batch is padded to
 //             its longest row, and an lstm outputs a row's own last step. So a row's result does
 //             not depend on the other rows of its batch. Dymem is for fixed shapes (its section
 //             4.4), so a plan fits one length: one is kept per batch size and per length rounded

@@ -16,25 +16,22 @@ namespace {
 
 class GraphModelFactory final : public ModelFactory {
  public:
-  explicit GraphModelFactory(std::string name) : name_(std::move(name)) {
-    options_.conv_init = usual_filters(find_graph("--model", name_));
+  explicit GraphModelFactory(const std::string& name) : graph_(find_graph("--model", name)) {
+    options_.conv_init = usual_filters(graph_);
   }
 
   double learning_rate() const override { return 0.05; }
   void declare(OptionSet& set) override { options_.declare(set); }
-  void validate() const override {
-    options_.validate();
-    find_graph("--model", name_);
-  }
+  void validate() const override { options_.validate(); }
   std::unique_ptr<BasicModel<float>> make(const DataShape& data) const override {
-    return make_graph_model<float>(find_graph("--model", name_), data, options_);
+    return make_graph_model<float>(graph_, data, options_);
   }
   std::unique_ptr<BasicModel<double>> make_double(const DataShape& data) const override {
-    return make_graph_model<double>(find_graph("--model", name_), data, options_);
+    return make_graph_model<double>(graph_, data, options_);
   }
 
  private:
-  std::string name_;
+  Graph graph_;
   GraphModelOptions options_;
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd {
 namespace {
@@ -86,19 +87,18 @@ NodeMath<Real>::NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int
 
 template <class Real>
 const Real* NodeMath<Real>::parameters(int node, const GraphPass<Real>& pass) const {
-  return pass.parameters + parameters_[static_cast<std::size_t>(node)];
+  return pass.parameters + parameters_[at(node)];
 }
 
 template <class Real>
 Real* NodeMath<Real>::target(int node, const GraphPass<Real>& pass) const {
-  return pass.to + parameters_[static_cast<std::size_t>(node)];
+  return pass.to + parameters_[at(node)];
 }
 
 template <class Real>
 const Real* NodeMath<Real>::statistics(int node, const GraphPass<Real>& pass,
                                        const NodeTensors<Real>& tensors) const {
-  return pass.statistics == nullptr ? tensors.mask
-                                    : pass.statistics + statistics_[static_cast<std::size_t>(node)];
+  return pass.statistics == nullptr ? tensors.mask : pass.statistics + statistics_[at(node)];
 }
 
 template <class Real>
@@ -164,9 +164,14 @@ void NodeMath<Real>::backward(int index, const GraphPass<Real>& pass, const Node
     case NodeType::fc:
       return fc_backward(index, pass, t);
     case NodeType::bn:
-      return bn_backward(index, pass, t);
+      return normalisation_.normalise_gradient(
+          batch_, channels, pixels, t.inputs.front(), t.mask, static_cast<Real>(node.epsilon),
+          parameters(index, pass), t.output_gradient, beta, dX, pass.alpha, pass.beta,
+          target(index, pass), target(index, pass) + channels);
     case NodeType::lstm:
-      return lstm_backward(index, pass, t);
+      return lstm_->backward(lstm_shape(index, pass), t.inputs.front(), parameters(index, pass),
+                             t.mask, t.output_gradient, pass.alpha, pass.beta, target(index, pass),
+                             beta, dX);
     case NodeType::add:
     case NodeType::concat:
       return join_backward(index, t);
@@ -243,18 +248,6 @@ void NodeMath<Real>::fc_backward(int index, const GraphPass<Real>& pass,
 }
 
 template <class Real>
-void NodeMath<Real>::bn_backward(int index, const GraphPass<Real>& pass,
-                                 const NodeTensors<Real>& t) const {
-  const Shape& x = graph_.input_shape(index);
-  const std::size_t channels = size_of(x.channels);
-  Real* const to = target(index, pass);
-  normalisation_.normalise_gradient(
-      batch_, channels, size_of(x.height * x.width), t.inputs.front(), t.mask,
-      static_cast<Real>(graph_.node(index).epsilon), parameters(index, pass), t.output_gradient,
-      t.input_betas.front(), t.input_gradients.front(), pass.alpha, pass.beta, to, to + channels);
-}
-
-template <class Real>
 LstmShape NodeMath<Real>::lstm_shape(int index, const GraphPass<Real>& pass) const {
   return {.batch = batch_,
           .numbers = size_of(graph_.input_shape(index).channels),
@@ -262,14 +255,6 @@ LstmShape NodeMath<Real>::lstm_shape(int index, const GraphPass<Real>& pass) con
           .units = size_of(graph_.node(index).units),
           .all = graph_.node(index).all,
           .lengths = pass.lengths};
-}
-
-template <class Real>
-void NodeMath<Real>::lstm_backward(int index, const GraphPass<Real>& pass,
-                                   const NodeTensors<Real>& t) {
-  lstm_->backward(lstm_shape(index, pass), t.inputs.front(), parameters(index, pass), t.mask,
-                  t.output_gradient, pass.alpha, pass.beta, target(index, pass),
-                  t.input_betas.front(), t.input_gradients.front());
 }
 
 // Rows are samples: for an add whole samples, for a concat their part of the output's channels.

@@ -75,9 +75,7 @@ class NodeMath {
   void conv_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
   void fc_forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
   void fc_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
-  void bn_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
   LstmShape lstm_shape(int node, const GraphPass<Real>& pass) const;
-  void lstm_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t);
   void join_forward(int node, const NodeTensors<Real>& t) const;
   void join_backward(int node, const NodeTensors<Real>& t) const;
 

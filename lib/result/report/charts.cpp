@@ -1,4 +1,4 @@
-// The curves of a group on a common grid, as median and band over its runs.
+// The data of the charts: curves of a group, its histograms, and the performance profile.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,6 +17,8 @@ namespace hetsgd::report {
 namespace {
 
 using nlohmann::json;
+
+// --- the curves of a group on a common grid, as median and band over its runs --------------------
 
 constexpr const char* kAxisNames[] = {"time_s", "samples_count", "bytes_sent"};
 constexpr int kDigits = 5;
@@ -103,52 +105,7 @@ json band(const std::vector<Curve>& curves, std::span<const double> grid) {
   return result;
 }
 
-}  // namespace
-
-bool bytes_measured(const Workload& workload) {
-  return std::ranges::all_of(workload.results, [](const LoadedResult& each) {
-    const json& curve = each.json["curve"];
-    return curve.empty() || curve.back().contains("bytes_sent");
-  });
-}
-
-std::vector<std::string> curve_metrics(const Workload& workload) {
-  std::vector<std::string> names = {workload.comparison.metric};
-  for (const std::string& metric : metric_names()) {
-    const bool has = std::ranges::any_of(workload.results, [&](const LoadedResult& each) {
-      const json& curve = each.json["curve"];
-      return !curve.empty() && curve.back().contains(metric);
-    });
-    if (has && metric != names.front()) names.push_back(metric);
-  }
-  return names;
-}
-
-nlohmann::json group_curves(const Workload& workload, const GroupRow& group, std::size_t points) {
-  const GroupResults results = results_of(workload, group);
-  json document = {{"x", json::object()}, {"y", json::object()}};
-  for (const std::string axis : kAxisNames) {
-    std::vector<std::vector<double>> places;
-    for (const json* result : results) places.push_back(positions(*result, axis));
-    const std::vector<double> grid = grid_of(places, points);
-    json& x = document["x"][axis] = json::array();
-    for (const double each : grid) x.push_back(rounded(each, kDigits + 1));
-    for (const std::string& metric : curve_metrics(workload)) {
-      std::vector<Curve> curves;
-      for (std::size_t i = 0; i < results.size(); ++i) {
-        curves.push_back(curve_of(*results[i], metric, places[i]));
-      }
-      document["y"][metric][axis] = band(curves, grid);
-    }
-  }
-  return document;
-}
-
 // --- histograms of a group, with the counts of all its runs together -----------------------------
-
-namespace {
-
-using nlohmann::json;
 
 constexpr std::int64_t kMostBins = 80;
 constexpr int kShareDigits = 4;
@@ -190,30 +147,10 @@ json histogram(const Counts& counts) {
   return document;
 }
 
-}  // namespace
+// --- the performance profile of a report (performance_profile.hpp) -------------------------------
 
-nlohmann::json histograms(const GroupResults& results) {
-  std::map<std::string, Counts> all;
-  for (const json* result : results) {
-    for (const auto& [name, counts] : (*result)["histograms"].items()) {
-      for (const auto& [value, count] : counts.items()) {
-        if (count > 0) all[name][std::stoll(value)] += count.get<double>();
-      }
-    }
-  }
-  json document = json::object();
-  for (const auto& [name, counts] : all) document[name] = histogram(counts);
-  return document;
-}
-
-// The performance profile of a report (performance_profile.hpp).
-//
 // A problem is a workload with a target that at least one group reached at the median. A method is
 // a label, which means the same in all workloads. It is scored on the problems on which it ran.
-
-namespace {
-
-using nlohmann::json;
 
 struct Solver {
   std::vector<std::size_t> problems;
@@ -239,6 +176,59 @@ json solver_json(const std::string& label, const Solver& solver) {
 }
 
 }  // namespace
+
+bool bytes_measured(const Workload& workload) {
+  return std::ranges::all_of(workload.results, [](const LoadedResult& each) {
+    const json& curve = each.json["curve"];
+    return curve.empty() || curve.back().contains("bytes_sent");
+  });
+}
+
+std::vector<std::string> curve_metrics(const Workload& workload) {
+  std::vector<std::string> names = {workload.comparison.metric};
+  for (const std::string& metric : metric_names()) {
+    const bool has = std::ranges::any_of(workload.results, [&](const LoadedResult& each) {
+      const json& curve = each.json["curve"];
+      return !curve.empty() && curve.back().contains(metric);
+    });
+    if (has && metric != names.front()) names.push_back(metric);
+  }
+  return names;
+}
+
+nlohmann::json group_curves(const Workload& workload, const GroupRow& group, std::size_t points) {
+  const GroupResults results = results_of(workload, group);
+  json document = {{"x", json::object()}, {"y", json::object()}};
+  for (const std::string axis : kAxisNames) {
+    std::vector<std::vector<double>> places;
+    for (const json* result : results) places.push_back(positions(*result, axis));
+    const std::vector<double> grid = grid_of(places, points);
+    json& x = document["x"][axis] = json::array();
+    for (const double each : grid) x.push_back(rounded(each, kDigits + 1));
+    for (const std::string& metric : curve_metrics(workload)) {
+      std::vector<Curve> curves;
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        curves.push_back(curve_of(*results[i], metric, places[i]));
+      }
+      document["y"][metric][axis] = band(curves, grid);
+    }
+  }
+  return document;
+}
+
+nlohmann::json histograms(const GroupResults& results) {
+  std::map<std::string, Counts> all;
+  for (const json* result : results) {
+    for (const auto& [name, counts] : (*result)["histograms"].items()) {
+      for (const auto& [value, count] : counts.items()) {
+        if (count > 0) all[name][std::stoll(value)] += count.get<double>();
+      }
+    }
+  }
+  json document = json::object();
+  for (const auto& [name, counts] : all) document[name] = histogram(counts);
+  return document;
+}
 
 nlohmann::json performance_profile(const std::vector<Workload>& workloads) {
   json problems = json::array(), solvers = json::array();

@@ -1,4 +1,5 @@
-// Maps that the forward pass drops and the backward pass computes again.
+// The recomputation of policy `superneurons`: maps that the forward pass drops and the backward pass
+// computes again.
 //
 // Source    : SuperNeurons (PPoPP 2018), section 3.4, cost-aware recomputation.
 // Checkpoint: input, conv, fc, lstm, add, concat, softmax, and an output that several nodes read (a
@@ -17,7 +18,7 @@
 //             source reports a peak of 886 at step 44. Masks and statistics stay, being small.
 #pragma once
 
-#include "memory/lifetime.hpp"
+#include "memory/training_step.hpp"
 
 namespace hetsgd {
 

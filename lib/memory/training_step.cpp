@@ -1,4 +1,4 @@
-#include "memory/lifetime.hpp"
+#include "memory/training_step.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -15,16 +15,16 @@ bool is_reclaimed_type(NodeType type) {
   return type == NodeType::fc || type == NodeType::softmax || type == NodeType::dropout;
 }
 
-class LifetimeBuilder {
+class StepBuilder {
  public:
-  LifetimeBuilder(const Graph& graph, const LifetimeOptions& options) : graph_(graph) {
+  StepBuilder(const Graph& graph, const StepOptions& options) : graph_(graph) {
     result_.graph = &graph;
     result_.options = options;
     const auto nodes = static_cast<std::size_t>(graph.size());
     result_.feature.resize(nodes);
     result_.forward_step_of.resize(nodes);
-    mask_.assign(nodes, -1);
-    gradient_.assign(nodes, -1);
+    result_.mask.assign(nodes, -1);
+    result_.gradient.assign(nodes, -1);
     order_ = execution_order(graph);
   }
 
@@ -42,11 +42,9 @@ class LifetimeBuilder {
       forward_step(k, node);
     }
     for (int k = forward + 1; k <= 2 * forward; ++k) {
-      backward_step(k, order_[static_cast<std::size_t>(2 * forward + 1 - k)]);
+      backward_step(k, order_[at(2 * forward + 1 - k)]);
     }
     mark_kept();
-    result_.gradient = gradient_;
-    result_.mask = mask_;
     return std::move(result_);
   }
 
@@ -70,7 +68,8 @@ class LifetimeBuilder {
       const NodeNeeds needs =
           backward_needs(graph_, node, result_.options.batch, result_.options.needs);
       if (needs.mask == 0) continue;
-      mask_[place] = add_tensor(TensorKind::mask, node, static_cast<std::uint64_t>(needs.mask));
+      result_.mask[place] =
+          add_tensor(TensorKind::mask, node, static_cast<std::uint64_t>(needs.mask));
       if (needs.statistics) result_.tensors.back().reclaimed = true;
     }
   }
@@ -79,7 +78,7 @@ class LifetimeBuilder {
   // tensor.
   void add_gradients_of_inputs(int node) {
     for (const int from : graph_.node(node).from) {
-      int& gradient = gradient_[at(from)];
+      int& gradient = result_.gradient[at(from)];
       if (gradient >= 0 || (from == 0 && !result_.options.input_gradient)) continue;
       // If this node is the only consumer, it decides. Else the sum has a buffer of its own.
       const bool takes_over =
@@ -89,7 +88,7 @@ class LifetimeBuilder {
       } else if (graph_.node(node).type == NodeType::softmax) {
         gradient = result_.feature[at(node)];
       } else {
-        gradient = gradient_[at(node)];
+        gradient = result_.gradient[at(node)];
       }
     }
   }
@@ -97,7 +96,7 @@ class LifetimeBuilder {
   void use(int number, int id) {
     if (id < 0) return;
     Step& step = result_.steps[at(number)];
-    if (std::find(step.uses.begin(), step.uses.end(), id) != step.uses.end()) return;
+    if (step.has_use(id)) return;
     step.uses.push_back(id);
     StepTensor& tensor = result_.tensors[at(id)];
     if (tensor.forward_uses.empty() && tensor.backward_uses.empty()) step.produces.push_back(id);
@@ -112,7 +111,7 @@ class LifetimeBuilder {
       use(number, result_.feature[at(from)]);
     }
     use(number, result_.feature[at(node)]);
-    use(number, mask_[at(node)]);
+    use(number, result_.mask[at(node)]);
   }
 
   void backward_step(int number, int node) {
@@ -123,9 +122,7 @@ class LifetimeBuilder {
         backward_needs(graph_, node, result_.options.batch, result_.options.needs);
     const auto read = [&](int id) {
       use(number, id);
-      if (std::find(step.reads.begin(), step.reads.end(), id) == step.reads.end()) {
-        step.reads.push_back(id);
-      }
+      if (!step.has_read(id)) step.reads.push_back(id);
     };
     if (needs.input) {
       for (const int from : graph_.node(node).from) {
@@ -133,10 +130,10 @@ class LifetimeBuilder {
       }
     }
     if (needs.output) read(result_.feature[at(node)]);
-    use(number, mask_[at(node)]);
-    use(number, gradient_[at(node)]);
+    use(number, result_.mask[at(node)]);
+    use(number, result_.gradient[at(node)]);
     for (const int from : graph_.node(node).from) {
-      use(number, gradient_[at(from)]);
+      use(number, result_.gradient[at(from)]);
     }
   }
 
@@ -155,7 +152,7 @@ class LifetimeBuilder {
   }
 
   const Graph& graph_;
-  std::vector<int> order_, mask_, gradient_;  // tensors by node; -1: none
+  std::vector<int> order_;
   TrainingStep result_;
 };
 
@@ -236,9 +233,9 @@ bool TrainingStep::gives_input_gradient(int node) const {
          std::any_of(from.begin(), from.end(), [](int input) { return input != 0; });
 }
 
-TrainingStep training_step(const Graph& graph, const LifetimeOptions& options) {
+TrainingStep training_step(const Graph& graph, const StepOptions& options) {
   check_bytes(graph, options.batch);
-  return LifetimeBuilder(graph, options).build();
+  return StepBuilder(graph, options).build();
 }
 
 std::vector<int> execution_order(const Graph& graph) {

@@ -9,6 +9,7 @@
 //           input has one consumer; softmax writes its gradient into its output.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -22,7 +23,7 @@ namespace hetsgd {
 
 enum class TensorKind { feature, gradient, mask };
 
-// How a feature map comes back after the forward pass has dropped it (recomputation.hpp). no: it is
+// How a feature map comes back after the forward pass has dropped it (superneurons.hpp). no: it is
 // not dropped, but kept or moved. once: it is computed once for all backward steps that read it.
 // each_step: it is computed again for each of them.
 enum class Remade { no, once, each_step };
@@ -35,8 +36,8 @@ struct StepTensor {
   // its consumers use it.
   std::vector<int> forward_uses = {};
   std::vector<int> backward_uses = {};
-  bool reclaimed =
-      false;  // of fc, softmax, dropout, a bn's statistics, and maps that stay for them
+  // Of fc, softmax and dropout, a bn's statistics, and maps that stay for them.
+  bool reclaimed = false;
   // Feature maps: its last forward consumer is fc, softmax or dropout (or it has none), so that it
   // is not moved.
   bool kept = false;
@@ -57,9 +58,12 @@ struct Step {
   std::vector<int> reads;     // the feature maps among them that a backward step needs
   std::vector<int> produces;  // tensors whose first use this is
   std::vector<int> again;     // nodes whose maps are computed again before it, in order
+
+  bool has_use(int tensor) const { return std::ranges::find(uses, tensor) != uses.end(); }
+  bool has_read(int tensor) const { return std::ranges::find(reads, tensor) != reads.end(); }
 };
 
-struct LifetimeOptions {
+struct StepOptions {
   std::int64_t batch = 1;
   BackwardNeeds needs = BackwardNeeds::cudnn;
   bool input_gradient = false;
@@ -68,12 +72,12 @@ struct LifetimeOptions {
 // Everything about a training step that does not depend on a policy.
 struct TrainingStep {
   const Graph* graph = nullptr;
-  LifetimeOptions options;
+  StepOptions options;
   std::vector<StepTensor> tensors;
-  std::vector<Step> steps;   // [0] is unused, so that numbers match the papers
-  std::vector<int> feature;  // by node: the tensor F_i
-  std::vector<int> gradient,
-      mask;                          // by node: G_i, which may be another's, and its mask; -1: none
+  std::vector<Step> steps;           // [0] is unused, so that numbers match the papers
+  std::vector<int> feature;          // by node: the tensor F_i
+  std::vector<int> gradient;         // by node: G_i, which may be another's tensor; -1: none
+  std::vector<int> mask;             // by node; -1: none
   std::vector<int> forward_step_of;  // by node; the input's is 0
   std::vector<int> convolutions;     // by forward step: convolutions up to it; [0] is 0
 
@@ -96,13 +100,11 @@ struct TrainingStep {
 };
 
 // `graph` must outlive the result. Errors: data, a batch whose maps have more than 2^60 bytes.
-TrainingStep training_step(const Graph& graph, const LifetimeOptions& options);
+TrainingStep training_step(const Graph& graph, const StepOptions& options);
 
-// The order in which the nodes of a network are computed.
-
-// Depth first from the input. A join waits for its last branch, and branches come in the order of
-// the node list. This is Dymem's algorithm 2, with the count of arrivals compared to the number of
-// inputs. The result has node indices, the input's first.
+// The nodes in the order in which they are computed, the input first: depth first from the input. A
+// join waits for its last branch, and branches come in the order of the node list. This is Dymem's
+// algorithm 2, with the count of arrivals compared to the number of inputs.
 std::vector<int> execution_order(const Graph& graph);
 
 }  // namespace hetsgd

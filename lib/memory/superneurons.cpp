@@ -1,4 +1,4 @@
-#include "memory/recomputation.hpp"
+#include "memory/superneurons.hpp"
 
 #include <algorithm>
 
@@ -48,9 +48,7 @@ class RecomputationBuilder {
 
  private:
   int map_of(int node) const { return result_.feature[at(node)]; }
-  StepTensor& tensor_of(int node) {
-    return result_.tensors[static_cast<std::size_t>(map_of(node))];
-  }
+  StepTensor& tensor_of(int node) { return result_.tensors[at(map_of(node))]; }
 
   // The segment after `node`, up to the last node whose map a backward step reads.
   std::vector<int> segment_from(int node) {
@@ -80,19 +78,15 @@ class RecomputationBuilder {
   void compute_again(int k, int checkpoint, const std::vector<int>& segment) {
     Step& step = result_.steps[at(k)];
     std::size_t count = segment.size();
-    while (count > 0 && !contains(step.reads, map_of(segment[count - 1]))) --count;
+    while (count > 0 && !step.has_read(map_of(segment[count - 1]))) --count;
     if (count == 0) return;
     step.again.assign(segment.begin(), segment.begin() + static_cast<std::ptrdiff_t>(count));
     const int map = map_of(checkpoint);
-    if (contains(step.reads, map)) return;
+    if (step.has_read(map)) return;
     step.reads.push_back(map);
-    if (!contains(step.uses, map)) step.uses.push_back(map);
+    if (!step.has_use(map)) step.uses.push_back(map);
     std::vector<int>& uses = tensor_of(checkpoint).backward_uses;
     uses.insert(std::lower_bound(uses.begin(), uses.end(), k), k);
-  }
-
-  static bool contains(const std::vector<int>& list, int id) {
-    return std::find(list.begin(), list.end(), id) != list.end();
   }
 
   const Graph& graph_;
@@ -100,13 +94,7 @@ class RecomputationBuilder {
   std::uint64_t l_peak_ = 0;
 };
 
-}  // namespace
-
-TrainingStep with_recomputation(const TrainingStep& training) {
-  return RecomputationBuilder(training).build();
-}
-
-// Policy `superneurons`. It frees tensors after their last use. Outputs of convolutions move to the
+// It frees tensors after their last use. Outputs of convolutions move to the
 // host once they are made. At a convolution's backward step the map of the preceding convolution is
 // fetched; other maps are fetched on demand. With the tensor cache, nothing moves until memory runs
 // short; then the least recently used maps do. With recomputation, maps between checkpoints are
@@ -116,10 +104,6 @@ TrainingStep with_recomputation(const TrainingStep& training) {
 //              (4.2.1: without recomputation, the default).
 // Deviations : the cache keeps maps that the forward pass will read again, and maps that were
 //              computed again.
-//              computed again.
-
-namespace {
-
 class SuperNeuronsPolicy final : public Policy {
  public:
   SuperNeuronsPolicy()
@@ -149,12 +133,16 @@ class SuperNeuronsPolicy final : public Policy {
     int m = k - 1;
     while (m >= 1 && !is_conv(m)) --m;
     if (m < 1) return;
-    const int map = training.feature[static_cast<std::size_t>(training.step(m).node)];
+    const int map = training.feature[at(training.step(m).node)];
     if (queue.is_absent(map)) queue.push(map);
   }
 };
 
 }  // namespace
+
+TrainingStep with_recomputation(const TrainingStep& training) {
+  return RecomputationBuilder(training).build();
+}
 
 const Policy& superneurons_policy() {
   static const SuperNeuronsPolicy kPolicy;

@@ -1,5 +1,5 @@
 // The networks that read sequences of any length, and their form at another number of steps.
-#include "graph/sequence_graph.hpp"
+#include "graph/variants.hpp"
 
 #include <gtest/gtest.h>
 

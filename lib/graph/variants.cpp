@@ -1,0 +1,71 @@
+#include "graph/variants.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+std::optional<int> step_bound_node(const Graph& graph) {
+  if (graph.node(0).shape.width != 1) return 0;
+  std::vector<bool> has_steps{true};  // by node: whether its output has steps
+  for (int index = 1; index < graph.size(); ++index) {
+    const Node& node = graph.node(index);
+    const auto of_input = [&](int from) -> bool { return has_steps[at(from)]; };
+    const bool reads = std::ranges::any_of(node.from, of_input);
+    const bool passes =
+        node.type == NodeType::relu || node.type == NodeType::add || node.type == NodeType::concat;
+    if (reads && !std::ranges::all_of(node.from, of_input)) return index;
+    if (reads && !passes && node.type != NodeType::lstm) return index;
+    has_steps.push_back(reads && (passes || node.all));
+  }
+  return std::nullopt;
+}
+
+Graph with_steps(const Graph& graph, std::int64_t steps) {
+  HETSGD_CHECK(!step_bound_node(graph));
+  const Shape& input = graph.node(0).shape;
+  Graph result(graph.name(), {input.channels, steps, input.width});
+  for (int index = 1; index < graph.size(); ++index) result.add(graph.node(index));
+  result.finish();
+  HETSGD_CHECK_EQ(result.parameters(), graph.parameters());
+  return result;
+}
+
+Graph with_fork_copies(const Graph& graph) {
+  Graph result(graph.name(), graph.node(0).shape);
+  // For each node, the outputs that its remaining readers take, from the back: the output itself,
+  // then its copies.
+  std::vector<std::deque<int>> readable(static_cast<std::size_t>(graph.size()));
+  const auto publish = [&](int index, int added) {
+    std::deque<int>& list = readable[at(index)];
+    for (std::size_t copy = 1; copy < graph.consumers(index).size(); ++copy) {
+      const Node& node = graph.node(index);
+      list.push_back(result.add({.name = copy == 1 ? fmt::format("fork_{}", node.name)
+                                                   : fmt::format("fork_{}_{}", node.name, copy),
+                                 .type = NodeType::subsample,
+                                 .from = {added},
+                                 .channels = node.shape.channels}));
+    }
+    list.push_back(added);
+  };
+  publish(0, 0);
+  for (int index = 1; index < graph.size(); ++index) {
+    Node node = graph.node(index);
+    for (int& from : node.from) {
+      std::deque<int>& list = readable[at(from)];
+      from = list.back();
+      list.pop_back();
+    }
+    publish(index, result.add(std::move(node)));
+  }
+  result.finish();
+  return result;
+}
+
+}  // namespace hetsgd

@@ -365,7 +365,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
                        .warn = [&parts](const std::string& text) { parts.referee->warn(text); },
                        .check = check});
   if (parts.evaluator->rows() < record.test->rows()) {
-    record.warnings.push_back(fmt::format("measured on {} of {} test rows (--evaluate-samples)",
+    record.warnings.push_back(fmt::format("evaluated on {} of {} test rows (--evaluate-samples)",
                                           parts.evaluator->rows(), record.test->rows()));
   }
   if (options.processes().is_root()) {

@@ -2,8 +2,8 @@
 // per mega-batch the replicas are merged with weights from their updates, and batch sizes change so
 // that all workers make the same number of updates.
 //
-// Paper:      000 section 3, algorithm 1 (batch size scaling) and algorithm 2 (normalized model
-//             merging).
+// Paper:      Adaptive SGD (Ma et al. 2021), section 3, algorithm 1 (batch size scaling)
+//             and algorithm 2 (normalized model merging).
 // Implements: algorithms 1 and 2 in full; see the functions of these names.
 // Symbols:    b_i, lr_i, u_i batch size, learning rate, updates since the last merge of worker i;
 //             b_max --batch-size, b_min --batch-min, beta --beta, delta --delta,
@@ -162,49 +162,59 @@ void weigh(Merge& merge, const AdaptiveOptions& o, bool warm_up) {
 
 class Adaptive final : public Algorithm {
  public:
-  void declare(OptionSet& options) override {
-    options.add("batch_min", o_.batch_min, "smallest batch of a worker; auto: b_max / 8")
+  void declare(OptionSet& set) override {
+    set.add("batch_min", o_.batch_min,
+            "Smallest mini-batch of a worker. auto: an eighth of --batch-size.")
         .unit("samples")
         .symbol("b_min")
         .at_least(1)
         .or_zero();
-    options
-        .add("beta", o_.beta,
-             "change of the batch size per update off the average; auto: b_min / 2")
+    set.add("beta", o_.beta,
+            "Change of a worker's batch size for each update that it made more or fewer than the "
+            "average. auto: half of --batch-min.")
         .unit("samples")
         .symbol("beta")
         .above(0)
         .or_zero();
-    options.add("delta", o_.delta, "perturbation of the merge weights").symbol("delta").range(0, 1);
-    options
-        .add("pert_threshold", o_.pert_threshold,
-             "perturb only while all replicas' norms are below this")
+    set.add("delta", o_.delta,
+            "Perturbation of merge weights. The weight of the worker with the most updates grows "
+            "by this share, that of the worker with the fewest shrinks by it.")
+        .symbol("delta")
+        .range(0, 1);
+    set.add("pert_threshold", o_.pert_threshold,
+            "Merge weights are perturbed only while the norm (--pert-norm) of every replica is "
+            "below this value.")
         .symbol("pert_thr")
         .at_least(0);
-    options.add("gamma", o_.gamma, "momentum of the global model").symbol("gamma").range(0, 1);
-    options.add_choice("bounds", o_.bounds, {{"skip", Bounds::skip}, {"clamp", Bounds::clamp}},
-                       "a new batch size out of bounds: keep the old one, or take the bound");
-    options.add_choice(
-        "pert_norm", o_.pert_norm, {{"rms", PertNorm::rms}, {"l2_over_n", PertNorm::l2_over_n}},
-        "regularity of a replica: ||w||_2 / sqrt(n), or ||w||_2 / n (the paper's text)");
-    options.add("scaling_every", o_.scaling_every, "merges from one scaling of batches to the next")
+    set.add("gamma", o_.gamma, "Momentum of the global model at a merge.")
+        .symbol("gamma")
+        .range(0, 1);
+    set.add_choice("bounds", o_.bounds, {{"skip", Bounds::skip}, {"clamp", Bounds::clamp}},
+                   "What happens if a new batch size is out of bounds. skip keeps the old size, "
+                   "and clamp takes the bound.");
+    set.add_choice("pert_norm", o_.pert_norm,
+                   {{"rms", PertNorm::rms}, {"l2_over_n", PertNorm::l2_over_n}},
+                   "Norm of a replica for --pert-threshold. rms is ||w||_2 / sqrt(n), and "
+                   "l2_over_n is ||w||_2 / n as in the paper's text.");
+    set.add("scaling_every", o_.scaling_every,
+            "Number of merges between two adaptations of the batch sizes.")
         .unit("merges")
         .range(1, kLargestRound);
-    options
-        .add("adaptive_warmup_epochs", o_.warmup_epochs,
-             "epochs of batches of b_min on all workers, without scaling and perturbation")
+    set.add("adaptive_warmup_epochs", o_.warmup_epochs,
+            "Length of a warm-up in which all workers use --batch-min, without adaptation of batch "
+            "sizes and without perturbation.")
         .unit("epochs")
         .above(0)
         .absent("none")
         .or_zero();
-    options.add("whole_rounds", o_.whole_rounds,
-                "round a mega-batch up to a multiple of P b_max, as elastic does");
+    set.add("whole_rounds", o_.whole_rounds,
+            "Round a mega-batch up to a whole number of mini-batches for every worker, as elastic "
+            "does.");
   }
 
   void check(const Plan& plan) const override {
     if (plan.partition != Partition::shared) {
-      throw with_hint(usage_error("--partition: adaptive dispatches batches from one pool"),
-                      "use --partition shared");
+      refuse("--partition", "shards", "shared: adaptive dispatches batches from one pool");
     }
     if (o_.batch_min.value_or(0) > plan.batch_size) {
       throw usage_error("--batch-min: found {}, expected at most --batch-size {}", *o_.batch_min,
@@ -303,8 +313,9 @@ const bool adaptive_registered = register_algorithm<Adaptive>({
     .paper = "Adaptive SGD (Ma et al. 2021), section 3, algorithms 1 and 2",
     .cost = "two control messages per batch; one all_reduce of n elements per mega-batch",
     .result = "the merged model",
-    .identities = "one worker = elastic with one worker; equal workers keep equal batches, and are "
-                  "elastic then (--whole-rounds, if P does not divide a mega-batch)",
+    .identities =
+        "one worker = elastic with one worker; equal workers keep equal batches and follow elastic "
+        "(with --whole-rounds if P does not divide a mega-batch)",
 });
 
 }  // namespace

@@ -1,9 +1,10 @@
 // Adasum (ssgd --reduce adasum): every worker's own optimizer makes an update of its gradient, and
 // the updates are combined by how much they agree: orthogonal ones add up, equal ones count once.
 //
-// Paper:      001 (Adasum), section 4 (updates after the optimizer; inside a node a mean, across
-//             nodes Adasum; optimizer state partitioned by layers), section 3.5 (per layer), figure
-//             2 (orthogonality). AS itself, equations 8 and 9 and algorithm 1: collective/adasum.
+// Paper:      Adasum (Maleki et al. 2021), section 4 (updates after the optimizer; inside a
+//             node a mean, across nodes Adasum; optimizer state partitioned by layers), section 3.5
+//             (per layer), figure 2 (orthogonality). AS itself, equations 8 and 9 and
+//             algorithm 1: collective/adasum.
 // Implements: inside a node of m workers   g   = sum_i (b_i / b_node) g_i
 //             every node                   d_k = what its optimizer makes of w with g, less w
 //             across nodes                 w  <- w + AS(d_0, d_1, ...)
@@ -76,23 +77,24 @@ std::vector<std::size_t> rank_slices(const std::vector<std::size_t>& bounds, int
 void AdasumOptions::declare(OptionSet& set) {
   set.add_choice("adasum_shape", shape,
                  {{"tree", AdasumShape::tree}, {"linear", AdasumShape::linear}},
-                 "reduce adasum: pairs of pairs, or one worker after the other");
+                 "Order in which --reduce adasum combines workers. tree takes pairs and then pairs "
+                 "of pairs, linear one worker after the other.");
   set.add_choice("adasum_scope", scope,
                  {{"tensor", Scope::tensor}, {"layer", Scope::layer}, {"model", Scope::model}},
-                 "reduce adasum: what is compared, each tensor by itself, each layer's weight with "
-                 "its bias, or the whole model");
+                 "Part of the model for which --reduce adasum compares updates: each tensor, each "
+                 "layer (weight with bias), or the whole model.");
   set.add("node_size", node_size,
-          "reduce adasum: workers of a node, consecutive ranks; mean inside, Adasum across "
-          "nodes")
+          "Number of consecutive ranks in a node. --reduce adasum takes the mean inside a node and "
+          "Adasum across nodes.")
       .unit("workers")
       .at_least(1);
   set.add_choice("optimizer_state", state,
                  {{"replicated", State::replicated}, {"partitioned", State::partitioned}},
-                 "reduce adasum: every worker's optimizer updates the whole model, or the layers "
-                 "of a node are spread over its workers");
+                 "Where --reduce adasum keeps optimizer state: replicated on every worker, or "
+                 "partitioned by layers over the workers of a node.");
   set.add("orthogonality_every", orthogonality_every,
-          "reduce adasum: record the updates' orthogonality every so many iterations; never: none "
-          "is recorded")
+          "Number of iterations between two records of the updates' orthogonality with --reduce "
+          "adasum.")
       .unit("iterations")
       .range(0, kLargestRound)
       .zero_word("never");
@@ -100,29 +102,22 @@ void AdasumOptions::declare(OptionSet& set) {
 
 void AdasumOptions::check(const Plan& plan) const {
   if (plan.workers % node_size != 0) {
-    throw with_hint(usage_error("--node-size: found {}, expected a divisor of --workers {}",
-                                node_size, plan.workers),
-                    "all nodes have the same number of workers");
+    refuse("--node-size", fmt::format("{}", node_size),
+           fmt::format("a divisor of --workers {}", plan.workers));
   }
   if (state == State::replicated) return;
   if (node_size == 1) {
-    throw with_hint(
-        usage_error("--optimizer-state: found partitioned with --node-size 1, expected nodes of "
-                    "several workers"),
-        "the state is spread over the workers of one node; add for example --node-size 2");
+    refuse("--optimizer-state", "partitioned with --node-size 1",
+           "a larger --node-size: the state is spread over the workers of a node");
   }
   if (scope == Scope::model) {
-    throw with_hint(
-        usage_error("--adasum-scope: found model with --optimizer-state partitioned, where no "
-                    "worker has the whole update"),
-        "use --adasum-scope layer or tensor, or --optimizer-state replicated");
+    refuse("--adasum-scope", "model with --optimizer-state partitioned",
+           "layer or tensor, because no worker has the whole update");
   }
   if (plan.optimizer.clip_norm > 0) {
-    throw with_hint(
-        usage_error("--clip-norm: found {} with --optimizer-state partitioned, where no worker "
-                    "has the whole gradient whose norm it bounds",
-                    plan.optimizer.clip_norm),
-        "use --clip-norm 0 or --optimizer-state replicated");
+    refuse("--clip-norm",
+           fmt::format("{} with --optimizer-state partitioned", plan.optimizer.clip_norm),
+           "off, because no worker has the norm of the whole gradient");
   }
 }
 

@@ -3,7 +3,7 @@
 // the averaging, is applied. No server, no barrier, and no worker waits for more than one peer.
 //
 // Paper:      Lian, Zhang, Zhang, Liu, "Asynchronous decentralized parallel stochastic gradient
-//             descent", ICML 2018, algorithm 1 (a baseline of 004, section 5.5.3).
+//             descent", ICML 2018, algorithm 1 (a baseline of RNA, section 5.5.3).
 // Implements: worker i: g = grad f(x_i);  with a random peer j: x_i, x_j <- (x_i + x_j) / 2, both
 //             at once;  x_i <- x_i - lr g.
 //             Bipartite: even ranks are active and begin an averaging per iteration, with an odd
@@ -167,7 +167,7 @@ class AdPsgd final : public Algorithm {
 const bool adpsgd_registered = register_algorithm<AdPsgd>({
     .name = "adpsgd",
     .title = "AD-PSGD",
-    .idea = "While a worker computes a gradient its replica is averaged with that of a random "
+    .idea = "While a worker computes a gradient, its replica is averaged with that of a random "
             "peer. There is no server and no barrier; replicas differ and mix like gossip.",
     .paper = "Lian et al. 2018, algorithm 1; baseline of RNA (Yang 2022, section 5.5.3)",
     .cost = "n elements to a peer and n back per iteration of an even rank",

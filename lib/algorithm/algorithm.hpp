@@ -76,7 +76,7 @@ class Algorithm {
   // Binds the object's members to the names of its options. Their values come later, when the
   // command line is read. So the object must not move, and nothing is computed from the values
   // here.
-  virtual void declare(OptionSet& options) { static_cast<void>(options); }
+  virtual void declare(OptionSet& set) { static_cast<void>(set); }
   // Refuses an invalid plan (usage errors that name the option) before anything is loaded.
   virtual void check(const Plan& plan) const { static_cast<void>(plan); }
   // Refuses the model that options and data have led to (usage errors), before the run reports or

@@ -2,8 +2,8 @@
 // it at once, and the worker continues with the parameters as they are then. No worker waits for
 // another.
 //
-// Paper:      Dean et al. 2012 (Downpour SGD with one step per push), the baseline of 003
-//             section 5.
+// Paper:      Dean et al. 2012 (Downpour SGD with one step per push), the baseline of
+//             ESync (section 5).
 // Implements: server: w <- w - lr g, or the update of --optimizer; worker: w_m <- w.
 // Symbols:    lr --learning-rate, b --batch-size (every worker's), m the worker.
 // Cost:       per iteration n elements to the server and n back, over the server's one link, and
@@ -12,8 +12,8 @@
 //             of its gradient; event "push" (parameter_server.hpp) under --record-steps.
 // Deviations: the pull is the answer to the push. One server holds all parameters, where the source
 //             spreads them over several. --optimizer has one state, the server's, for the gradients
-//             of all workers. The source has Adagrad there; 003 names no optimizer, so the default
-//             is plain SGD.
+//             of all workers. The source has Adagrad there; ESync names no optimizer, so the
+//             default is plain SGD.
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parts/parameter_server.hpp"
@@ -40,8 +40,8 @@ const bool asgd_registered = register_algorithm<Asgd>({
     .name = "asgd",
     .title = "Asynchronous SGD",
     .idea = "A parameter server applies each worker's gradient as it comes and sends the "
-            "parameters back. Nobody waits, but gradients are computed at parameters that others "
-            "have moved since.",
+            "parameters back. No worker waits, but gradients are computed at parameters that "
+            "others have moved since.",
     .paper = "Dean et al. 2012; baseline of ESync (section 5)",
     .cost = "n elements to the server and n back per iteration",
     .result = "the server's model, as the measuring worker has just received it",

@@ -2,7 +2,7 @@
 // first order for what the parameters have moved since the worker pulled them, with lambda g g^T in
 // place of the Hessian, of which only the diagonal is kept.
 //
-// Paper:      Zheng et al. 2017 (baseline of 003 section 5), algorithm 2.
+// Paper:      Zheng et al. 2017 (baseline of ESync, section 5), algorithm 2.
 // Implements: w <- w - lr (g + lambda g o g o (w - w_bak(m)));  w_bak(m) <- w at m's pull;
 //             --dc adaptive: MeanSquare <- m MeanSquare + (1 - m) g o g, m = 0.95, and
 //             lambda0 / sqrt(MeanSquare + 1e-7) in place of lambda. o: element-wise.
@@ -90,17 +90,19 @@ class CompensatingServer final : public ParameterServer {
 
 class DcAsgd final : public Algorithm {
  public:
-  void declare(OptionSet& options) override {
-    options.add_choice("dc", o_.compensation,
-                       {{"constant", Compensation::constant}, {"adaptive", Compensation::adaptive}},
-                       "lambda is one number, or adapts to each gradient's mean square");
-    options
-        .add("lambda", o_.lambda, "strength of the compensation; auto: 0.04, with --dc adaptive 2")
+  void declare(OptionSet& set) override {
+    set.add_choice("dc", o_.compensation,
+                   {{"constant", Compensation::constant}, {"adaptive", Compensation::adaptive}},
+                   "How --lambda is used. constant takes it as it is, and adaptive divides it by "
+                   "the root of the gradients' mean square.");
+    set.add("lambda", o_.lambda,
+            "Strength of the compensation. auto: 0.04 with --dc constant, 2 with --dc adaptive.")
         .symbol("lambda")
         .at_least(0);
-    options.add_choice("dc_backup", o_.backup,
-                       {{"worker", Backup::worker}, {"server", Backup::server}},
-                       "compensate from each worker's last pull, or from the update before");
+    set.add_choice(
+        "dc_backup", o_.backup, {{"worker", Backup::worker}, {"server", Backup::server}},
+        "Parameters from which the server measures how far the model has moved. worker: those of "
+        "the worker's last pull. server: those before the server's last update.");
   }
 
   void worker(Worker& self) const override {
@@ -122,9 +124,9 @@ class DcAsgd final : public Algorithm {
 const bool dc_asgd_registered = register_algorithm<DcAsgd>({
     .name = "dc-asgd",
     .title = "Delay-compensated ASGD",
-    .idea = "As asgd, but the server corrects each gradient to first order for what the "
-            "parameters have moved since the worker pulled them. The Hessian that this needs is "
-            "taken from the gradient's own squares.",
+    .idea = "The parameter server of asgd corrects each gradient, to first order, for how far the "
+            "parameters have moved since the worker pulled them. The gradient's own squares stand "
+            "in for the Hessian.",
     .paper = "Zheng et al. 2017, algorithm 2; baseline of ESync (section 5)",
     .cost = "as asgd; the server streams three times as many elements per update",
     .result = "the server's model, as the measuring worker has just received it",

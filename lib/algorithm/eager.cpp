@@ -3,7 +3,7 @@
 // the next round, and no worker waits for it.
 //
 // Paper:      Li, Ben-Nun, Di Girolamo, Alistarh, Hoefler, "Taming unbalanced training workloads in
-//             deep learning with partial collective operations", PPoPP 2020 (a baseline of 004,
+//             deep learning with partial collective operations", PPoPP 2020 (a baseline of RNA,
 //             section 5.5.3).
 // Implements: w <- w - lr (1/P) sum_i G_i. G_i is the sum of worker i's finished gradients, late
 //             ones included, or 0 if it has none (parts/partial_replica.hpp). The optimizer takes
@@ -103,11 +103,11 @@ class Flood final : public Activation {
 template <Initiator initiator>
 class Eager final : public Algorithm {
  public:
-  void declare(OptionSet& options) override {
-    options.add_choice("late", late_, {{"accumulate", Late::accumulate}, {"drop", Late::drop}},
-                       "what becomes of a gradient that missed its round: added to the worker's "
-                       "next contribution, or nothing");
-    declare_staging(options, staging_);
+  void declare(OptionSet& set) override {
+    set.add_choice("late", late_, {{"accumulate", Late::accumulate}, {"drop", Late::drop}},
+                   "Use of a gradient that missed its round. accumulate adds it to the worker's "
+                   "next contribution, and drop discards it.");
+    declare_staging(set, staging_);
   }
 
   double model_vectors(const Plan&) const override { return PartialReplica::vectors(rules()); }
@@ -162,8 +162,7 @@ AlgorithmInfo info(const std::string& name, const std::string& title, const std:
 const bool solo = register_algorithm<Eager<Initiator::first>>(
     info("eager-solo", "Eager-SGD (solo)",
          "The first worker that has its gradient starts the averaging; a worker without one "
-         "contributes zero. "
-         "Late gradients go into the next round, so that nobody waits."));
+         "contributes zero. Late gradients go into the next round, so that no worker waits."));
 const bool majority = register_algorithm<Eager<Initiator::random>>(
     info("eager-majority", "Eager-SGD (majority)",
          "A worker chosen at random starts the averaging when it has its gradient; on average half "

@@ -1,7 +1,8 @@
 // elastic: elastic model averaging (K-step averaging). Workers train replicas on equal batches of
 // their own and average them once per mega-batch; the average moves on with momentum.
 //
-// Paper:      000 section 2.2, figure 3; momentum as in algorithm 2, lines 11 and 12.
+// Paper:      Adaptive SGD (Ma et al. 2021), section 2.2, figure 3; momentum as in
+//             algorithm 2, lines 11 and 12.
 // Implements: K local steps each, then w' = (1/P) sum_i w_i + gamma (w - w_p);  w_p <- w;
 //             w <- w';  w_i <- w.
 // Symbols:    K mega_batch / (P b_max), rounded up; gamma --gamma; w the global model, w_p the one
@@ -23,8 +24,10 @@ namespace {
 
 class Elastic final : public Algorithm {
  public:
-  void declare(OptionSet& options) override {
-    options.add("gamma", gamma_, "momentum of the global model").symbol("gamma").range(0, 1);
+  void declare(OptionSet& set) override {
+    set.add("gamma", gamma_, "Momentum of the global model at a merge.")
+        .symbol("gamma")
+        .range(0, 1);
   }
 
   std::vector<std::string> warnings(const Plan& plan, const Layout&) const override {
@@ -68,8 +71,8 @@ const bool elastic_registered = register_algorithm<Elastic>({
     .name = "elastic",
     .title = "Elastic averaging",
     .idea = "Each worker trains a replica on batches of its own; once per mega-batch the replicas "
-            "are averaged, with "
-            "momentum. Everybody waits for the slowest worker's share of the mega-batch.",
+            "are averaged, with momentum. All workers wait for the slowest worker's share of the "
+            "mega-batch.",
     .paper = "Adaptive SGD (Ma et al. 2021), section 2.2, figure 3",
     .cost = "one all_reduce of n elements per mega-batch",
     .result = "the merged model",

@@ -2,7 +2,7 @@
 // local iterations as fit until the slowest worker has done one; a state server tells it when to
 // stop. Then all average their model updates.
 //
-// Paper:      003 (ESync), algorithm 1 (worker) and algorithm 2 (state server:
+// Paper:      ESync (Li et al.), algorithm 1 (worker) and algorithm 2 (state server:
 //             parts/state_server.hpp), section 4.2 (--ack delayed).
 // Implements: w_{t,k+1} = w_{t,k} - lr g (5);  dw_i = w_{t,n_i} - w_t (6);  dw = mean_i dw_i (7);
 //             w_{t+1} = w_t + epsilon dw (8).
@@ -81,29 +81,33 @@ using UpdateClient = ServiceClient<PushedUpdate, SummedUpdates>;
 
 class Esync final : public Algorithm {
  public:
-  void declare(OptionSet& options) override {
-    options.add("rounds", rounds_, "rounds of the run; auto: as many as its budget gives")
+  void declare(OptionSet& set) override {
+    set.add("rounds", rounds_,
+            "Number of rounds after which the run ends. auto: as many as the budget allows.")
         .unit("rounds")
         .symbol("T")
         .range(1, kLargestRound)
         .or_zero();
-    options.add("update_scale", update_scale_, "global learning rate: factor on the mean update")
+    set.add("update_scale", update_scale_,
+            "Global learning rate: factor on the workers' mean update.")
         .symbol("epsilon")
         .above(0);
-    options
-        .add("time_slack", time_slack_,
-             "a worker stops when another iteration would end less than this before the slowest's")
+    set.add("time_slack", time_slack_,
+            "Safety margin. A worker stops if its next iteration would end less than this before "
+            "the slowest worker's.")
         .unit("s")
         .symbol("eps")
         .at_least(0);
-    options.add_choice("weight", weight_, {{"equal", Weight::equal}, {"steps", Weight::steps}},
-                       "weight of a worker's update: 1/P, or its share of all local iterations");
-    options.add_choice("ack", ack_, {{"immediate", Ack::immediate}, {"delayed", Ack::delayed}},
-                       "wait for the state server's answer, or train on until it says ready");
-    options.add_choice("aggregate", aggregate_,
-                       {{"all_reduce", Aggregate::all_reduce}, {"server", Aggregate::server}},
-                       "Where the workers' updates are added up: by an all-reduce among them, or "
-                       "on a parameter server");
+    set.add_choice("weight", weight_, {{"equal", Weight::equal}, {"steps", Weight::steps}},
+                   "Weight of a worker's update in the mean. equal is 1/P, and steps is the "
+                   "worker's share of all local iterations.");
+    set.add_choice("ack", ack_, {{"immediate", Ack::immediate}, {"delayed", Ack::delayed}},
+                   "What a worker does after a query to the state server. immediate waits for the "
+                   "answer, and delayed trains on until the server says ready.");
+    set.add_choice("aggregate", aggregate_,
+                   {{"all_reduce", Aggregate::all_reduce}, {"server", Aggregate::server}},
+                   "Where the workers' updates are added up: by an all-reduce among them, or on a "
+                   "parameter server.");
   }
 
   void worker(Worker& self) const override {
@@ -207,8 +211,8 @@ const bool esync_registered = register_algorithm<Esync>({
     .name = "esync",
     .title = "ESync",
     .idea = "In every round a worker trains its replica for as many local iterations as fit until "
-            "the slowest worker has done one; a state server tells it when. Then all average their "
-            "model updates, so nobody waits long and no gradient is old.",
+            "the slowest worker has done one. A state server tells it when to stop. Then all "
+            "average their model updates, so no worker waits long and no gradient is old.",
     .paper = "ESync (Li, Zhou, Yu), algorithms 1 and 2",
     .cost = "two control messages per local iteration; one all_reduce of n elements per round, or "
             "n elements to a server and n back",

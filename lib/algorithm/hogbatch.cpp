@@ -3,7 +3,8 @@
 // per kind of device, and moves the sizes until both kinds make as many updates.
 //
 // Paper:      Ma, Rusu, "Heterogeneous CPU+GPU stochastic gradient descent algorithms", 2020 (arXiv
-//             2004.08771): CPU+GPU Hogbatch (--adapt fixed), Adaptive Hogbatch; 000 section 2.3.
+//             2004.08771): CPU+GPU Hogbatch (--adapt fixed), Adaptive Hogbatch; Adaptive SGD,
+//             section 2.3.
 // Implements: CPU: w <- w - lr_E g(w), in place. GPU: w_i <- w; w_i <- w_i - lr_E g(w_i);
 //             w <- w + (w_i - w as it was pulled). When worker i of kind E asks the coordinator:
 //               u_E <- u_E + beta (cpu) or + 1 (gpu)                               (1)
@@ -63,7 +64,7 @@ struct HogbatchOptions {
   enum class Adapt { updates, fixed };
   enum class GpuUpdate { add, overwrite };
 
-  void declare(OptionSet& options);
+  void declare(OptionSet& set);
   // Errors: usage, contradictory bounds, or a partition without a common pool.
   void check(const Plan& plan) const;
   // The rules for this many workers of each kind.
@@ -88,37 +89,39 @@ void check_bounds(std::string_view low, std::uint64_t min, std::string_view high
 
 }  // namespace
 
-void HogbatchOptions::declare(OptionSet& options) {
-  options.add_choice("adapt", adapt, {{"updates", Adapt::updates}, {"fixed", Adapt::fixed}},
-                     "batch sizes: moved until CPUs and GPUs make as many updates, or as at first");
-  options.add("alpha", alpha, "factor by which a batch size is moved")
+void HogbatchOptions::declare(OptionSet& set) {
+  set.add_choice("adapt", adapt, {{"updates", Adapt::updates}, {"fixed", Adapt::fixed}},
+                 "How batch sizes change. updates adapts them until CPUs and GPUs make equally "
+                 "many updates, and fixed keeps the first ones.");
+  set.add("alpha", alpha, "Factor by which a batch size grows or shrinks at a change.")
       .symbol("alpha")
       .range(1, 1024)
       .above(1);
-  options.add("beta", beta, "share of the CPUs' updates that counts")
+  set.add("beta", beta, "Weight of a CPU's update when --adapt updates compares CPUs with GPUs.")
       .symbol("beta")
       .range(0, 1)
       .above(0);
-  options.add_choice(
-      "gpu_update", gpu_update, {{"add", GpuUpdate::add}, {"overwrite", GpuUpdate::overwrite}},
-      "a GPU adds its move to the model, or copies its replica over it, as the authors' program");
-  options.add("cpu_batch_min", cpu_batch_min, "smallest batch of a CPU, and its first one")
+  set.add_choice("gpu_update", gpu_update,
+                 {{"add", GpuUpdate::add}, {"overwrite", GpuUpdate::overwrite}},
+                 "How a GPU updates the model. add adds its change, and overwrite replaces the "
+                 "model by its replica as the authors' program does.");
+  set.add("cpu_batch_min", cpu_batch_min, "Smallest mini-batch of a CPU, with which it starts.")
       .unit("samples")
       .at_least(1);
-  options.add("cpu_batch_max", cpu_batch_max, "largest batch of a CPU; auto: 64, at most b_max")
+  set.add("cpu_batch_max", cpu_batch_max,
+          "Largest mini-batch of a CPU. auto: 64, but at most --batch-size.")
       .unit("samples")
       .at_least(1);
-  options
-      .add("gpu_batch_min", gpu_batch_min,
-           "smallest batch of a GPU, whose first and largest is b_max; auto: b_max / 16")
+  set.add("gpu_batch_min", gpu_batch_min,
+          "Smallest mini-batch of a GPU, which starts with its largest one, --batch-size. auto: a "
+          "sixteenth of --batch-size.")
       .unit("samples")
       .at_least(1);
 }
 
 void HogbatchOptions::check(const Plan& plan) const {
   if (plan.partition != Partition::shared) {
-    throw with_hint(usage_error("--partition: hogbatch deals batches from one pool"),
-                    "use --partition shared");
+    refuse("--partition", "shards", "shared: hogbatch deals batches from one pool");
   }
   const BatchRules bounds = rules(plan, {});
   check_bounds("--cpu-batch-max", bounds.of[kCpu].max, "--batch-size", plan.batch_size);
@@ -190,7 +193,7 @@ class Coordinator final : public Service<AskDeal, Deal> {
 
 class Hogbatch final : public Algorithm {
  public:
-  void declare(OptionSet& options) override { o_.declare(options); }
+  void declare(OptionSet& set) override { o_.declare(set); }
   void check(const Plan& plan) const override { o_.check(plan); }
   void check_model(const Plan&, const Model& model) const override { check_shareable(model); }
 
@@ -242,9 +245,9 @@ class Hogbatch final : public Algorithm {
 const bool hogbatch_registered = register_algorithm<Hogbatch>({
     .name = "hogbatch",
     .title = "Adaptive Hogbatch",
-    .idea = "CPUs step on small batches, on one model in the host's memory and without a lock, "
-            "while GPUs pull it, step on a large batch and add their move. Batch sizes move until "
-            "both kinds make as many updates.",
+    .idea = "CPUs step on small batches, on one model in the host's memory and without a lock. "
+            "GPUs pull it, step on a large batch and add their change. Batch sizes are adapted "
+            "until both kinds make equally many updates.",
     .paper = "Ma, Rusu 2020; Adaptive SGD, section 2.3",
     .cost = "two control messages per batch; per step of a GPU n elements over its link and back",
     .result = "the shared model",

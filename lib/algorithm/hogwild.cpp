@@ -2,8 +2,9 @@
 // without a lock; or one model per group of workers, averaged now and then.
 //
 // Paper:      Niu, Recht, Re, Wright, "Hogwild!: a lock-free approach to parallelizing stochastic
-//             gradient descent", NIPS 2011; 000 section 2.3, 002 section 6. --models: Zhang, Re,
-//             "DimmWitted: a study of main-memory statistical analytics", PVLDB 7(12), 2014.
+//             gradient descent", NIPS 2011; Adaptive SGD, section 2.3; CROSSBOW, section 6.
+//             --models: Zhang, Re, "DimmWitted: a study of main-memory statistical analytics",
+//             PVLDB 7(12), 2014.
 // Implements: every worker: w <- w - lr g(w), on the w that the others are changing; with several
 //             models w_1 .. w_G every --tau steps of worker 0: w_g <- (w_1 + ... + w_G) / G.
 // Symbols:    w the model, lr --learning-rate, b --batch-size (every worker's), tau --tau.
@@ -27,11 +28,12 @@ namespace {
 
 class Hogwild final : public Algorithm {
  public:
-  void declare(OptionSet& options) override {
-    options.add("models", models_,
-                "Which workers share a model: all (machine), none (worker), or groups such as "
-                "0-3:4-7");
-    options.add("tau", tau_, "steps of worker 0 between two averages of several models")
+  void declare(OptionSet& set) override {
+    set.add("models", models_,
+            "Workers that share a model: all (machine), none (worker), or groups such as 0-3:4-7.");
+    set.add("tau", tau_,
+            "Number of steps of worker 0 between two averagings of the models. It has an effect if "
+            "--models makes several.")
         .symbol("tau")
         .unit("steps")
         .at_least(1);

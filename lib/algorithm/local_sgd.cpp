@@ -28,20 +28,21 @@ class LocalSgd final : public Algorithm {
  public:
   LocalSgd() { outer_.kind = OptimizerKind::sgd; }
 
-  void declare(OptionSet& options) override {
-    options.add("local_steps", local_steps_, "steps of every worker between two averagings")
+  void declare(OptionSet& set) override {
+    set.add("local_steps", local_steps_, "Number of steps of every worker between two averagings.")
         .unit("steps")
         .symbol("H")
         .range(1, kLargestRound);
-    options.add_choice("outer_optimizer", outer_.kind,
-                       {{"sgd", OptimizerKind::sgd},
-                        {"momentum", OptimizerKind::momentum},
-                        {"nesterov", OptimizerKind::nesterov}},
-                       "what turns the mean move of a round into the next global model");
-    options.add("outer_learning_rate", outer_learning_rate_, "learning rate of the outer optimizer")
+    set.add_choice("outer_optimizer", outer_.kind,
+                   {{"sgd", OptimizerKind::sgd},
+                    {"momentum", OptimizerKind::momentum},
+                    {"nesterov", OptimizerKind::nesterov}},
+                   "Optimizer that makes the next global model from the mean update of a round.");
+    set.add("outer_learning_rate", outer_learning_rate_, "Learning rate of the outer optimizer.")
         .symbol("eta")
         .above(0);
-    options.add("outer_momentum", outer_.momentum, "momentum of the outer momentum and nesterov")
+    set.add("outer_momentum", outer_.momentum,
+            "Momentum of --outer-optimizer momentum or nesterov.")
         .symbol("beta")
         .range(0, 1);
   }
@@ -95,8 +96,8 @@ class LocalSgd final : public Algorithm {
 const bool local_sgd_registered = register_algorithm<LocalSgd>({
     .name = "local-sgd",
     .title = "Local SGD",
-    .idea = "Workers make a fixed number of steps on replicas of their own, then average them; an "
-            "outer optimizer may take the mean move as its gradient, as in DiLoCo.",
+    .idea = "Workers make a fixed number of steps on replicas of their own, then average them. An "
+            "outer optimizer may take the mean update as its gradient, as in DiLoCo.",
     .paper = "Stich 2019, algorithm 1; Douillard et al. 2023 (DiLoCo), algorithm 1",
     .cost = "one all_reduce of n elements every H iterations",
     .result = "the global model",

@@ -3,8 +3,8 @@
 // still receives. Hierarchical: groups of workers of the same pace do so on their own, and a
 // parameter server adds up the groups' progress.
 //
-// Paper:      004 chapter 5, algorithm 5; sections 5.1.2 (probes), 5.1.3 (local accumulation), 5.2
-//             and 5.4 (hierarchical synchronisation).
+// Paper:      RNA (Yang 2022, chapter 5), algorithm 5; sections 5.1.2 (probes), 5.1.3 (local
+//             accumulation), 5.2 and 5.4 (hierarchical synchronisation).
 // Implements: g_k = W sum_i w_i g'_i, W = 1 / sum_i w_i             (algorithm 5, lines 3, 4)
 //             x_{k+1} = x_k - gamma_k g_k, gamma_k = (sum_i w_i / P) lr                    (line 5)
 //             g' = sum_t (t - t_0 + 1) g_t / sum_t (t - t_0 + 1)                   (section 5.1.3)
@@ -202,67 +202,68 @@ class Reducer {
 
 class Rna final : public Algorithm {
  public:
-  void declare(OptionSet& options) override {
-    options.add("probes", o_.probes, "workers probed per round; at most all")
+  void declare(OptionSet& set) override {
+    set.add("probes", o_.probes,
+            "Number of random workers that the controller probes in each round, at most all.")
         .symbol("q")
         .unit("workers")
         .at_least(1);
-    options.add_choice("trigger", o_.trigger, {{"fresh", Trigger::fresh}, {"any", Trigger::any}},
-                       "what a probed worker answers with: only a gradient that was computed at "
-                       "the newest model, or any that waits");
-    options
-        .add("eta", o_.eta,
-             "gradients that a worker keeps for its next contribution; 0, with --bound age: only "
-             "one "
-             "computed at the newest model")
+    set.add_choice("trigger", o_.trigger, {{"fresh", Trigger::fresh}, {"any", Trigger::any}},
+                   "Gradients with which a probed worker can start a round. fresh: only one of the "
+                   "newest model. any: also one of an earlier model.");
+    set.add("eta", o_.eta,
+            "Largest number of gradients that a worker keeps for its next contribution. With "
+            "--bound age, 0 keeps only one of the newest model.")
         .symbol("eta")
         .at_least(0);
-    options.add_choice("local", o_.local, {{"weighted", Local::weighted}, {"sum", Local::sum}},
-                       "several gradients of a worker: mean with weights that grow linearly with "
-                       "their iteration, or sum");
-    options.add_choice(
-        "bound", o_.bound, {{"count", Bound::count}, {"age", Bound::age}},
-        "what eta bounds: the number of gradients kept, or also their age in rounds");
-    options
-        .add("ahead", o_.ahead,
-             "gradients that a worker computes at one model before it waits; 0: never waits; auto: "
-             "1, or 0 with --local-training")
+    set.add_choice("local", o_.local, {{"weighted", Local::weighted}, {"sum", Local::sum}},
+                   "How a worker combines several gradients. weighted: by a mean whose weights "
+                   "grow linearly with the iteration. sum: by their sum.");
+    set.add_choice("bound", o_.bound, {{"count", Bound::count}, {"age", Bound::age}},
+                   "What --eta bounds. count: the number of gradients that a worker keeps. age: "
+                   "also their age in rounds.");
+    set.add("ahead", o_.ahead,
+            "Number of gradients that a worker computes at one model before it waits for the next. "
+            "0: it never waits. auto: 1, or 0 with --local-training.")
         .unit("gradients")
         .at_least(0);
-    options.add("local_training", o_.local_training,
-                "a worker without a new model goes on at its own copy of the last one, which its "
-                "gradients move until the next model comes");
-    options.add("hierarchical", o_.hierarchical,
-                "groups of workers of one pace, and a parameter server between them");
-    options.add("groups", o_.groups,
-                "groups by hand, e.g. 0-3:4-7 or 0;2:1;3; empty: by iteration time");
-    options.add_choice("group_by", o_.group_by,
-                       {{"spread", GroupBy::spread}, {"gap", GroupBy::gap}},
-                       "how groups are found: split where the times of iterations spread by more "
-                       "than their mean, or at a gap wider than the spread on either side of it");
-    options.add("group_after", o_.group_after, "rounds before workers are grouped by time")
+    set.add("local_training", o_.local_training,
+            "Let a worker without a new model train on its own copy of the last one until the next "
+            "model comes.");
+    set.add("hierarchical", o_.hierarchical,
+            "Put workers of the same pace into groups that average on their own, with a parameter "
+            "server between the groups.");
+    set.add("groups", o_.groups,
+            "Groups of ranks for --hierarchical, for example 0-3:4-7 or 0;2:1;3. Without it, "
+            "workers are grouped by iteration time.");
+    set.add_choice(
+        "group_by", o_.group_by, {{"spread", GroupBy::spread}, {"gap", GroupBy::gap}},
+        "How --hierarchical splits workers into groups. spread: where iteration times spread by "
+        "more than their mean. gap: at a gap wider than the spread on either side.");
+    set.add("group_after", o_.group_after,
+            "Number of rounds after which --hierarchical groups the workers by iteration time.")
         .unit("rounds")
         .at_least(1);
-    options.add("exchange_every", o_.exchange_every, "rounds of a group between two exchanges")
+    set.add("exchange_every", o_.exchange_every,
+            "Number of rounds of a group between two exchanges with the parameter server.")
         .symbol("H")
         .unit("rounds")
         .at_least(1);
-    options.add_choice("group_server", o_.group_server,
-                       {{"increment", GroupRule::increment}, {"last", GroupRule::last}},
-                       "what the server between groups does: adds what each has gained since its "
-                       "last pull, or averages what each pushed last");
-    declare_staging(options, o_.staging);
+    set.add_choice("group_server", o_.group_server,
+                   {{"increment", GroupRule::increment}, {"last", GroupRule::last}},
+                   "Rule of the server between groups. increment adds each group's progress since "
+                   "its last pull. last averages the models that groups pushed last.");
+    declare_staging(set, o_.staging);
   }
 
   void check(const Plan& plan) const override {
     if (o_.eta == 0 && o_.bound == Bound::count) {
-      throw with_hint(usage_error("--eta: found 0 with --bound count, expected 1 or more"),
-                      "--bound age --eta 0 drops every gradient that a round has passed by");
+      refuse("--eta", "0 with --bound count", "1 or more",
+             "--bound age --eta 0 drops every gradient that missed its round");
     }
     if (o_.groups.empty()) return;
     if (!o_.hierarchical) {
-      throw with_hint(usage_error("--groups: found {} without --hierarchical", quote(o_.groups)),
-                      "add --hierarchical");
+      refuse("--groups", quote(o_.groups) + " without --hierarchical", "both, or neither");
     }
     parse_groups(o_.groups, plan.workers);
   }

@@ -35,9 +35,8 @@ void land(std::size_t count, const float* own, const float* seen, float* w) {
 
 void check_shareable(const Model& model) {
   if (model.hashed_labels() == nullptr) return;
-  throw with_hint(usage_error("--objective: found hashed, expected full or sampled where workers "
-                              "share one model"),
-                  "--algorithm slide shares the model and its hash tables");
+  refuse("--objective", "hashed", "full or sampled where workers share one model",
+         "--algorithm slide shares the model and its hash tables");
 }
 
 void SharedModel::Release::operator()(float* memory) const noexcept { std::free(memory); }

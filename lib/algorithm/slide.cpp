@@ -3,7 +3,7 @@
 //
 // Paper:      Chen, Medini, Farwell, Gobriel, Tai, Shrivastava, "SLIDE: in defense of smart
 //             algorithms over hardware acceleration for large-scale deep learning systems", MLSys
-//             2020, arXiv 1903.03129; the CPU baseline of 000 section 5.
+//             2020, arXiv 1903.03129; the CPU baseline of Adaptive SGD, section 5.
 // Implements: S_i = true labels u retrieved(A_i) u fill;  p_i = softmax over S_i of W_l . A_i +
 //             b_l;  gradient (p_il - [l true]/|true|) / b, of the active rows alone;  Adam on the
 //             touched rows (optimizer/row_adam.hpp).
@@ -200,8 +200,8 @@ const bool slide_registered = register_algorithm<Slide>({
     .name = "slide",
     .title = "SLIDE",
     .idea = "A sample scores only the labels that hash tables over the output layer lead to, and "
-            "only these move. A worker has as many cores as its device; several share the model "
-            "as Hogwild's do.",
+            "only these move. A worker has as many cores as its device; several workers share the "
+            "model as in Hogwild.",
     .paper = "Chen et al. 2020; CPU baseline of Adaptive SGD (section 5)",
     .cost = "no message; a rehash of the output layer every so many batches",
     .result = "the shared model, all rows caught up",
@@ -209,7 +209,7 @@ const bool slide_registered = register_algorithm<Slide>({
         "one worker with --active all is sgd, up to rounding; with --optimizer adam --lazy "
         "dense, too",
     .synchronous = false,
-    .cpu_only = "walks hash tables with the host's code",
+    .cpu_only = "searches hash tables on the host",
     .one_process_only = "keeps one model in the memory that its workers share",
     .optimizers_only = {"sgd", "adam"},
     .one_hidden_layer_only = "samples the labels above the hidden layer of an mlp",

@@ -3,10 +3,11 @@
 // towards a central average model, which moves by these pulls and by momentum.
 // easgd: elastic averaging SGD, synchronous: the same without momentum, every tau iterations.
 //
-// Paper:      002, algorithm 1 (sma), algorithm 2 (parts/learner_tuner.hpp), figure 6
-//             (hierarchical), figure 8 (overlap), section 3.2 (restart), section 5.6 (tau).
+// Paper:      CROSSBOW (Koliousis et al. 2019), algorithm 1 (sma), algorithm 2
+//             (parts/learner_tuner.hpp), figure 6 (hierarchical), figure 8 (overlap),
+//             section 3.2 (restart), section 5.6 (tau).
 //             easgd: Zhang, Choromanska, LeCun, "Deep learning with elastic averaging SGD", NIPS
-//             2015, equations 5 and 6; baseline of 002, section 5.5.
+//             2015, equations 5 and 6; baseline of CROSSBOW, section 5.5.
 // Implements: c_j = alpha (w_j - z), with the w_j before the step (9);  w_j <- w_j - lr g_j - c_j
 //             (10);  z <- z + sum_j c_j + mu (z - z_prev) (12);  z_prev <- the z before (13).
 //             easgd: mu = 0. Another --optimizer takes the place of w_j - lr g_j.
@@ -283,7 +284,7 @@ class Learners {
     if (self_.rank() != 0 || warned_ || alpha < bound) return;
     warned_ = true;
     self_.warn(
-        fmt::format("alpha {:.6g} with {} replicas to average: stable is below {:.6g}, see --alpha",
+        fmt::format("--alpha: {:.6g} is unstable for {} replicas; choose a value below {:.6g}",
                     alpha, k, bound));
   }
 
@@ -325,7 +326,7 @@ class Learners {
 
 class Easgd : public Algorithm {
  public:
-  void declare(OptionSet& options) override { o_.declare(options); }
+  void declare(OptionSet& set) override { o_.declare(set); }
   double model_vectors(const Plan&) const override { return o_.vectors(o_.first_learners()); }
   void worker(Worker& self) const override { Learners(self, o_).train(); }
 
@@ -337,12 +338,13 @@ class Sma final : public Easgd {
  public:
   Sma() { o_.mu = 0.9; }
 
-  void declare(OptionSet& options) override {
-    options.add_choice("sma", o_.averaging,
-                       {{"flat", SmaAveraging::flat}, {"hierarchical", SmaAveraging::hierarchical}},
-                       "average all learners, or those of a device first");
-    options.add("sma_momentum", o_.mu, "momentum of the average model").symbol("mu").range(0, 1);
-    Easgd::declare(options);
+  void declare(OptionSet& set) override {
+    set.add_choice(
+        "sma", o_.averaging,
+        {{"flat", SmaAveraging::flat}, {"hierarchical", SmaAveraging::hierarchical}},
+        "How learners are averaged. flat: all at once. hierarchical: first those of each device.");
+    set.add("sma_momentum", o_.mu, "Momentum of the average model.").symbol("mu").range(0, 1);
+    Easgd::declare(set);
   }
 };
 
@@ -357,8 +359,7 @@ const bool sma_registered = register_algorithm<Sma>({
     .result = "the central average model z",
     .identities = "alpha 0 = independent sgd runs; momentum 0 = easgd; one learner per device: "
                   "hierarchical = flat; with and without overlap the same to the bit",
-    .replicated_tables_only = "pulls replicas apart and together again, and rows of sharded tables "
-                              "have none",
+    .replicated_tables_only = "corrects replicas, and rows of sharded tables have none",
 });
 
 const bool easgd_registered = register_algorithm<Easgd>({
@@ -370,8 +371,7 @@ const bool easgd_registered = register_algorithm<Easgd>({
     .cost = "one all_reduce of n elements every tau iterations, behind the computation",
     .result = "the central average model z",
     .identities = "alpha 0 = independent sgd runs; tau 1 = sma without momentum",
-    .replicated_tables_only = "pulls replicas apart and together again, and rows of sharded tables "
-                              "have none",
+    .replicated_tables_only = "corrects replicas, and rows of sharded tables have none",
 });
 
 }  // namespace

@@ -2,8 +2,9 @@
 // one global batch and make the same update; or, with central storage, a server makes it and sends
 // the parameters back; or the workers' updates are combined by Adasum.
 //
-// Paper:      000 section 2.2, figure 2 (gradient aggregation) and section 2.3 (mirrored and
-//             central storage); TensorFlow's mirrored strategy, Horovod. 001 (Adasum): adasum.cpp.
+// Paper:      Adaptive SGD (Ma et al. 2021), section 2.2, figure 2 (gradient aggregation) and
+//             section 2.3 (mirrored and central storage); TensorFlow's mirrored strategy, Horovod.
+//             Adasum (Maleki et al. 2021): adasum.cpp.
 //             --overlap: OverlappedSum, below.
 // Implements: mean    g = sum_i (b_i / b) g_i;  w <- w - lr g, or the update of --optimizer.
 //             adasum  d_i = the update that worker i's own optimizer makes of g_i;
@@ -15,8 +16,9 @@
 //             link; adasum: see adasum.cpp. With --overlap as many all_reduces as buckets, which
 //             the backward pass of the layers below hides as far as it lasts.
 // Records:    adasum: event "orthogonality", see adasum.hpp.
-// Deviations: each worker has a batch of its own, as with Horovod in papers 001 and 004. TensorFlow
-//             in paper 000 splits one batch over the workers, which is --per-worker-batch split.
+// Deviations: each worker has a batch of its own, as with Horovod in the papers on Adasum and RNA.
+//             TensorFlow in the paper on Adaptive SGD splits one batch over the workers, which is
+//             --per-worker-batch split.
 //             --overlap is not the default, though Horovod overlaps: it changes no number but
 //             times. The delays that a straggler scenario adds to an iteration come before its
 //             first bucket is sent, so that no communication hides behind them.
@@ -137,24 +139,23 @@ class CentralStore final : public Service<PushGradient, PullParameters> {
 
 class Ssgd final : public Algorithm {
  public:
-  void declare(OptionSet& options) override {
-    batch_.declare(options);
-    options.add_choice("storage", storage_,
-                       {{"mirrored", Storage::mirrored}, {"central", Storage::central}},
-                       "where the parameters are updated: on every worker, or on a server");
-    options.add_choice("reduce", reduce_, {{"mean", Reduce::mean}, {"adasum", Reduce::adasum}},
-                       "how workers are combined: the mean of their gradients, or Adasum of the "
-                       "updates that their optimizers make");
-    options.add("overlap", overlap_,
-                "reduce the gradients of the upper layers while those below are computed: the same "
-                "numbers in less time");
-    options
-        .add("bucket", bucket_,
-             "with --overlap: gradients of neighbouring layers are reduced together up to this "
-             "size, e.g. 64MiB")
+  void declare(OptionSet& set) override {
+    batch_.declare(set);
+    set.add_choice("storage", storage_,
+                   {{"mirrored", Storage::mirrored}, {"central", Storage::central}},
+                   "Where the parameters are updated: on every worker, or on a server.");
+    set.add_choice("reduce", reduce_, {{"mean", Reduce::mean}, {"adasum", Reduce::adasum}},
+                   "How workers are combined: by the mean of their gradients, or by Adasum of "
+                   "their optimizers' updates.");
+    set.add("overlap", overlap_,
+            "Reduce gradients of upper layers while those of lower layers are computed. The result "
+            "is the same, to the bit.");
+    set.add("bucket", bucket_,
+            "Size up to which --overlap reduces the gradients of neighbouring layers together, for "
+            "example 64MiB.")
         .unit("bytes")
         .at_least(1);
-    adasum_.declare(options);
+    adasum_.declare(set);
   }
 
   void check(const Plan& plan) const override {
@@ -225,24 +226,19 @@ class Ssgd final : public Algorithm {
   void check_reduce(const Plan& plan) const {
     if (reduce_ == Reduce::mean) {
       if (adasum_.state == AdasumOptions::State::replicated) return;
-      throw with_hint(usage_error("--optimizer-state: found partitioned with --reduce mean"),
-                      "only Adasum's step partitions the state: add --reduce adasum");
+      refuse("--optimizer-state", "partitioned with --reduce mean", "--reduce adasum");
     }
     if (storage_ == Storage::central) {
-      throw with_hint(
-          usage_error("--storage: found central with --reduce adasum, which combines the updates "
-                      "of the workers' own optimizers; the server has only one"),
-          "use --storage mirrored");
+      refuse("--storage", "central with --reduce adasum",
+             "mirrored: Adasum combines the updates of the workers' own optimizers");
     }
     adasum_.check(plan);
   }
 
   void check_overlap() const {
     if (!overlap_ || (storage_ == Storage::mirrored && reduce_ == Reduce::mean)) return;
-    throw with_hint(
-        usage_error("--overlap: found with {}, expected the mean of mirrored gradients",
-                    reduce_ == Reduce::adasum ? "--reduce adasum" : "--storage central"),
-        "leave out one of the two");
+    refuse("--overlap", reduce_ == Reduce::adasum ? "--reduce adasum" : "--storage central",
+           "--reduce mean with --storage mirrored");
   }
 
   // Exchanged tables are updated by apply(), which a server or Adasum's step replaces.
@@ -254,10 +250,9 @@ class Ssgd final : public Algorithm {
                               : reduce_ == Reduce::adasum    ? "--reduce adasum"
                                                              : nullptr;
     if (!found) return;
-    throw with_hint(usage_error("--tables: found sharded with {}, expected the mean of mirrored "
-                                "gradients",
-                                found),
-                    overlap_ ? "leave out one of the two" : "add --table-exchange served");
+    refuse("--tables", fmt::format("sharded with {}", found),
+           overlap_ ? "replicated there"
+                    : "--reduce mean with --storage mirrored, or --table-exchange served");
   }
 
   // Samples of a global batch of b that this worker's node takes.

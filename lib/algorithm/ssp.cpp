@@ -1,7 +1,7 @@
 // ssp: stale synchronous parallel. As asgd, but a worker may start its next iteration only while
 // the slowest worker is at most s iterations behind; so no gradient is ever older than a bound.
 //
-// Paper:      Ho et al. 2013 (cited in 003 section 2).
+// Paper:      Ho et al. 2013 (cited in ESync, section 2).
 // Implements: worker at clock c (iterations that it has pushed) continues when min_m c_m >= c - s,
 //             and reads then, at the clock boundary; the server applies each push at once.
 // Symbols:    s --staleness, c a worker's clock, m the workers that still train.
@@ -88,8 +88,9 @@ class StaleServer final : public ParameterServer {
 
 class Ssp final : public Algorithm {
  public:
-  void declare(OptionSet& options) override {
-    options.add("staleness", s_, "iterations that a worker may be ahead of the slowest")
+  void declare(OptionSet& set) override {
+    set.add("staleness", s_,
+            "Number of iterations by which a worker may be ahead of the slowest one.")
         .unit("iterations")
         .symbol("s")
         .range(0, kLargestRound);
@@ -103,9 +104,9 @@ class Ssp final : public Algorithm {
     const auto most = static_cast<std::uint64_t>(lead->second.rbegin()->first);
     if (most >= s_) return {};
     return {
-        fmt::format("the bound never acted: nobody was more than {} of {} iterations ahead, as "
-                    "with asgd",
-                    most, s_)};
+        fmt::format("--staleness {} never acted: no worker was more than {} iterations ahead, so "
+                    "the run equals asgd",
+                    s_, most)};
   }
 
   void worker(Worker& self) const override {
@@ -128,9 +129,9 @@ class Ssp final : public Algorithm {
 const bool ssp_registered = register_algorithm<Ssp>({
     .name = "ssp",
     .title = "Stale synchronous parallel",
-    .idea =
-        "As asgd, but a worker that is s iterations ahead of the slowest one waits for it. The age "
-        "of gradients is bounded, and slow moments shorter than s iterations cost nothing.",
+    .idea = "Workers train as in asgd, but one that is s iterations ahead of the slowest waits for "
+            "it. The age of gradients is bounded, and slow moments shorter than s iterations cost "
+            "nothing.",
     .paper = "Ho et al. 2013; ESync, section 2",
     .cost = "n elements to the server and n back per iteration",
     .result = "the server's model, as the measuring worker has just received it",

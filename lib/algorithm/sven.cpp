@@ -3,7 +3,7 @@
 // stale; rows are read up to L + 1 updates late, always the same number, so that a run's result
 // does not depend on its timing.
 //
-// Paper:      004 chapter 6 (Sven).
+// Paper:      Sven (Yang 2022, chapter 6).
 // Implements: figure 6.2 and equations 6.1 and 6.2. For batch k: ids; SFP gather of rows at their
 //             owners; fA2A rows to the requesters; FP, BP dense forward and backward; AR all_reduce
 //             of the dense gradient; opt dense update; bA2A sums of rows' gradients to the owners;
@@ -42,32 +42,34 @@ constexpr std::uint64_t kMostAhead = 8, kPaperAhead = 2;
 
 class Sven final : public Algorithm {
  public:
-  void declare(OptionSet& options) override {
-    options.add_choice(
+  void declare(OptionSet& set) override {
+    set.add_choice(
         "pipeline", pipeline_,
         {{"full", SvenPipeline::full},
          {"input", SvenPipeline::input},
          {"none", SvenPipeline::none}},
-        "stages of neighbouring batches at the same time; only requests ahead of their batch; one "
-        "stage after the other");
-    options
-        .add("lookahead", lookahead_, "batches looked up before the one that is learnt from (full)")
+        "Overlap of stages. full runs stages of neighbouring batches at the same time. input only "
+        "prepares requests ahead. none runs one stage after the other.");
+    set.add("lookahead", lookahead_,
+            "Number of batches whose rows are looked up before the batch in training. It has an "
+            "effect with --pipeline full.")
         .symbol("L")
         .unit("batches")
         .range(0, kMostAhead);
-    options.add_choice("join", joins_data_, {{"stages", false}, {"data", true}},
-                       "a stage ends when worker and communication have done their part (the "
-                       "paper), or the worker waits only for what it needs: the same numbers");
-    options.add_choice("exchange", exchange_,
-                       {{"scatter", Exchange::scatter},
-                        {"blocking", Exchange::blocking},
-                        {"nonblocking", Exchange::nonblocking}},
-                       "all_to_all of rows: by posted messages (the paper), a meeting of all as "
-                       "NCCL's, or messages as MPI_Ialltoallv's");
-    batch_.declare(options);
-    options
-        .add("input_rate", input_rate_,
-             "samples/s that the machines which prepare requests deliver")
+    set.add_choice(
+        "join", joins_data_, {{"stages", false}, {"data", true}},
+        "When a stage ends. stages waits for worker and communication (the paper), and data only "
+        "for what the worker needs. The result is the same, to the bit.");
+    set.add_choice(
+        "exchange", exchange_,
+        {{"scatter", Exchange::scatter},
+         {"blocking", Exchange::blocking},
+         {"nonblocking", Exchange::nonblocking}},
+        "How rows are exchanged. scatter posts messages (the paper), blocking makes a collective "
+        "as NCCL does, and nonblocking sends messages as MPI_Ialltoallv does.");
+    batch_.declare(set);
+    set.add("input_rate", input_rate_,
+            "Throughput of the machines that prepare requests, in samples/s.")
         .above(0)
         .absent("unlimited");
   }
@@ -76,7 +78,7 @@ class Sven final : public Algorithm {
 
   std::vector<std::string> warnings(const Plan&, const Layout&) const override {
     if (pipeline_ != SvenPipeline::full || lookahead_ <= kPaperAhead) return {};
-    return {fmt::format("--lookahead {}: rows are read {} updates late; the paper has {}",
+    return {fmt::format("--lookahead {} reads rows {} updates late, the paper {} updates late",
                         lookahead_, lookahead_ + 1, kPaperAhead + 1)};
   }
 
@@ -179,7 +181,7 @@ const bool sven_registered = register_algorithm<Sven>({
         "without waiting for each other. Exchanges of some batches go on while others are "
         "computed, so that rows are read a fixed number of updates late.",
     .paper = "Sven (Yang 2022, chapter 6)",
-    .cost = "per iteration two all_to_alls of rows, one of their numbers, one all_reduce of the "
+    .cost = "per iteration two all_to_alls of rows, one of row numbers, one all_reduce of the "
             "dense gradient",
     .result = "the common model",
     .identities = "--pipeline none = input, and ssgd with --per-worker-batch full; one worker with "

@@ -42,10 +42,9 @@ DeviceSpec parse_device(std::string_view text, int available) {
     spec.cores = static_cast<int>(parse_integer("--devices cpu:N", parts[1], 1, kMaxCores));
   spec.text = fmt::format("cpu:{}", spec.cores);
   if (spec.cores > available) {
-    throw with_hint(
-        device_error("--devices: {} asks for {} cores, this process may use {}", spec.text,
-                     spec.cores, available),
-        "ask for fewer cores, or widen the affinity mask (taskset, the job's allocation)");
+    refuse("--devices", spec.text,
+           fmt::format("at most the {} cores that this process may use", available),
+           "the affinity mask (taskset, the job's allocation) sets these cores", ExitCode::device);
   }
   return spec;
 }
@@ -56,7 +55,7 @@ std::vector<std::string> all_gpus(std::string_view entry) {
   const CudaPlatform platform = cuda_platform();
   if (platform.gpus.empty()) {
     throw with_hint(device_error("--devices: {}: {}", entry, platform.problem),
-                    "use cpu:N here; `hetsgd devices` lists what there is");
+                    "`hetsgd devices` lists the devices of this machine");
   }
   std::vector<std::string> devices;
   for (const CudaGpu& gpu : platform.gpus) devices.push_back(fmt::format("cuda:{}", gpu.ordinal));
@@ -69,8 +68,8 @@ std::vector<int> gpus_for_all_reduce(const std::vector<DeviceSpec>& devices) {
     if (device.gpu >= 0) gpus.push_back(device.gpu);
   }
   if (gpus.empty()) {
-    refuse("--all-reduce", "one between GPUs, and no worker has a GPU",
-           "GPUs: --devices cuda:0,cuda:1");
+    refuse("--all-reduce", "a method for GPUs where no worker has one",
+           "--devices with GPUs, such as cuda:0,cuda:1");
   }
   return gpus;
 }
@@ -91,7 +90,7 @@ std::vector<std::string> split_devices(const std::vector<std::string>& entries) 
         continue;
       }
       if (times > 1) {
-        refuse("--devices", quote(part), "cuda:all once: it is every GPU");
+        refuse("--devices", quote(part), "cuda:all without a factor, because it means every GPU");
       }
       for (std::string& gpu : all_gpus(text)) devices.push_back(std::move(gpu));
     }
@@ -108,9 +107,8 @@ std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, i
   if (devices.empty()) devices.push_back(parse_device("cpu:1", available));
   const auto p = static_cast<std::size_t>(workers);
   if (devices.size() > p) {
-    throw with_hint(
-        usage_error("--devices: found {} devices for {} workers", devices.size(), workers),
-        fmt::format("set --workers {}", devices.size()));
+    refuse("--devices", fmt::format("{} devices for {} workers", devices.size(), workers),
+           "at most one for each", fmt::format("set --workers {}", devices.size()));
   }
   const DeviceSpec last = devices.back();
   devices.resize(p, last);

@@ -196,7 +196,7 @@ NetworkModel load_network_model(const std::string& name_or_path) {
   network.shared_bus = fields.boolean("shared_bus", false);
   network.all_reduce = static_cast<Topology>(fields.choice("all_reduce", kTopologyNames, 0));
   if (fields.is_null("nodes")) return network;
-  if (network.shared_bus) fields.refuse("nodes", "none on a shared bus, on which all workers are");
+  if (network.shared_bus) fields.refuse("nodes", "none with shared_bus, which joins all workers");
   for (const JsonFields& node : fields.objects("nodes")) network.nodes.push_back(load_node(node));
   return network;
 }

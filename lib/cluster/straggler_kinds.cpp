@@ -24,7 +24,7 @@ OptionRefiner time(OptionSet& set, const std::string& key, Seconds& value, const
 }
 
 OptionRefiner slowdown(OptionSet& set, double& value) {
-  return set.add("factor", value, "compute takes this many times as long")
+  return set.add("factor", value, "Factor by which computations take longer.")
       .range(1, kLargestFactor)
       .required("3");
 }
@@ -56,8 +56,8 @@ class ConstantKind final : public StragglerKind {
 class UniformKind final : public StragglerKind {
  public:
   void declare(OptionSet& set, std::optional<int>) override {
-    time(set, "min", range_.min, "the shortest extra delay of an iteration");
-    time(set, "max", range_.max, "the longest").required("50ms");
+    time(set, "min", range_.min, "Shortest extra delay of an iteration.");
+    time(set, "max", range_.max, "Longest extra delay of an iteration.").required("50ms");
   }
   void check(const KeyValues& values) const override {
     at_least(values, "max", range_.max, range_.min);
@@ -75,13 +75,16 @@ class UniformKind final : public StragglerKind {
 class GroupsKind final : public StragglerKind {
  public:
   void declare(OptionSet& set, std::optional<int> workers) override {
-    set.add("split", split_, "ranks below it are the first group")
+    set.add("split", split_,
+            "First rank of the second group. The ranks below it are the first group.")
         .range(0, workers ? *workers : std::numeric_limits<double>::infinity())
         .required("4");
-    time(set, "min1", first_.min, "the shortest extra delay of an iteration of the first group");
-    time(set, "max1", first_.max, "the longest").required("50ms");
-    time(set, "min2", second_.min, "the shortest of the second group");
-    time(set, "max2", second_.max, "the longest").required("100ms");
+    time(set, "min1", first_.min, "Shortest extra delay of an iteration in the first group.");
+    time(set, "max1", first_.max, "Longest extra delay of an iteration in the first group.")
+        .required("50ms");
+    time(set, "min2", second_.min, "Shortest extra delay of an iteration in the second group.");
+    time(set, "max2", second_.max, "Longest extra delay of an iteration in the second group.")
+        .required("100ms");
   }
   void check(const KeyValues& values) const override {
     at_least(values, "max1", first_.max, first_.min);
@@ -102,8 +105,10 @@ class GroupsKind final : public StragglerKind {
 class LognormalKind final : public StragglerKind {
  public:
   void declare(OptionSet& set, std::optional<int>) override {
-    time(set, "median", median_, "of the extra delay of an iteration").above(0).required("10ms");
-    set.add("sigma", sigma_, "standard deviation of the delay's logarithm").range(0, 10);
+    time(set, "median", median_, "Median of the extra delay of an iteration.")
+        .above(0)
+        .required("10ms");
+    set.add("sigma", sigma_, "Standard deviation of the delay's logarithm.").range(0, 10);
   }
   void apply(Straggler& straggler, const StragglerContext& context) const override {
     straggler.delay = [seed = context.seed, mu = std::log(median_.count()), sigma = sigma_](
@@ -120,10 +125,12 @@ class LognormalKind final : public StragglerKind {
 class ParetoKind final : public StragglerKind {
  public:
   void declare(OptionSet& set, std::optional<int>) override {
-    time(set, "scale", scale_, "of the distribution; it is taken off, so that delays start at 0")
+    time(set, "scale", scale_,
+         "Scale of the distribution. It is subtracted, so that delays start at 0.")
         .required("10ms");
     // Below a shape of 1/2 single draws exceed every scale of time (the smallest uniform is 2^-53).
-    set.add("shape", shape_, "the smaller, the heavier the tail").range(0.5, 1000);
+    set.add("shape", shape_, "Shape of the distribution. A smaller value gives a heavier tail.")
+        .range(0.5, 1000);
   }
   void apply(Straggler& straggler, const StragglerContext& context) const override {
     straggler.delay = [seed = context.seed, scale_s = scale_.count(), shape = shape_](
@@ -141,8 +148,10 @@ class ParetoKind final : public StragglerKind {
 class PeriodicKind final : public StragglerKind {
  public:
   void declare(OptionSet& set, std::optional<int>) override {
-    time(set, "period", period_, "from one slow phase to the next", kShortestPhase).required("10s");
-    time(set, "duration", duration_, "of the slow phase, with which a period begins")
+    time(set, "period", period_, "Time from the start of a slow phase to the start of the next.",
+         kShortestPhase)
+        .required("10s");
+    time(set, "duration", duration_, "Length of the slow phase, with which every period begins.")
         .required("2s");
     slowdown(set, factor_);
   }
@@ -161,8 +170,8 @@ class PeriodicKind final : public StragglerKind {
 class BurstKind final : public StragglerKind {
  public:
   void declare(OptionSet& set, std::optional<int>) override {
-    time(set, "on", on_, "mean length of a slow phase", kShortestPhase).required("1s");
-    time(set, "off", off_, "mean length of a phase between them", kShortestPhase).required("10s");
+    time(set, "on", on_, "Mean length of a slow phase.", kShortestPhase).required("1s");
+    time(set, "off", off_, "Mean length of a normal phase.", kShortestPhase).required("10s");
     slowdown(set, factor_);
   }
   void apply(Straggler& straggler, const StragglerContext& context) const override {
@@ -178,7 +187,8 @@ class TraceKind final : public StragglerKind {
  public:
   void declare(OptionSet& set, std::optional<int>) override {
     set.add("file", file_,
-            "lines rank,iteration,delay_s; rank * is every rank without a line of its own")
+            "CSV file with lines rank,iteration,delay_s. The rank * stands for every rank that has "
+            "no line of its own.")
         .required("delays.csv");
   }
   void apply(Straggler& straggler, const StragglerContext& context) const override {
@@ -192,8 +202,8 @@ class TraceKind final : public StragglerKind {
 class PauseKind final : public StragglerKind {
  public:
   void declare(OptionSet& set, std::optional<int>) override {
-    time(set, "at", at_, "when it begins").required("30s");
-    time(set, "duration", duration_, "how long nothing moves").required("5s");
+    time(set, "at", at_, "Time at which the pause begins.").required("30s");
+    time(set, "duration", duration_, "Length of the pause.").required("5s");
   }
   void apply(Straggler& straggler, const StragglerContext&) const override {
     straggler.pause = Pause{at_.count(), (at_ + duration_).count()};
@@ -220,53 +230,49 @@ const std::vector<RegisteredStraggler>& straggler_kinds() {
   static const std::vector<RegisteredStraggler> all{
       registered<ConstantKind>({.name = "constant",
                                 .title = "Constant factor",
-                                .idea = "Compute takes a fixed number of times as long.",
+                                .idea = "Every computation takes longer by a fixed factor.",
                                 .example = "kind=constant,worker=3,factor=4"}),
-      registered<UniformKind>(
-          {.name = "uniform",
-           .title = "Uniform delays",
-           .idea = "Every iteration ends an extra delay later, drawn evenly between two times; "
-                   "RNA's experiments use 0 to 50 ms.",
-           .example = "kind=uniform,min=0ms,max=50ms"}),
-      registered<GroupsKind>(
-          {.name = "groups",
-           .title = "Uniform delays of two groups",
-           .idea = "As uniform, but ranks below a split draw from one range and the rest from "
-                   "another; the mixed clusters of RNA's experiments.",
-           .example = "kind=groups,split=4,max1=50ms,min2=50ms,max2=100ms"}),
-      registered<LognormalKind>(
-          {.name = "lognormal",
-           .title = "Log-normal delays",
-           .idea = "Every iteration ends an extra delay later whose logarithm is normal: mostly "
-                   "short, sometimes long.",
-           .example = "kind=lognormal,median=10ms,sigma=1"}),
-      registered<ParetoKind>(
-          {.name = "pareto",
-           .title = "Pareto delays",
-           .idea = "Every iteration ends an extra delay later with a heavy tail: rare delays are "
-                   "very long.",
-           .example = "kind=pareto,scale=10ms,shape=2"}),
-      registered<PeriodicKind>(
-          {.name = "periodic",
-           .title = "Periodic slow phases",
-           .idea = "Compute is slow during the first part of every period of the clock, as beside "
-                   "a job that comes and goes.",
-           .example = "kind=periodic,period=10s,duration=2s,factor=3"}),
+      registered<UniformKind>({.name = "uniform",
+                               .title = "Uniform delays",
+                               .idea = "Every iteration takes an extra delay, drawn uniformly "
+                                       "between two times. RNA's experiments use 0 to 50 ms.",
+                               .example = "kind=uniform,min=0ms,max=50ms"}),
+      registered<GroupsKind>({.name = "groups",
+                              .title = "Uniform delays of two groups",
+                              .idea = "Every iteration takes an extra delay, drawn uniformly from "
+                                      "one range on ranks below a split and from another range on "
+                                      "the rest. RNA's experiments use it for mixed clusters.",
+                              .example = "kind=groups,split=4,max1=50ms,min2=50ms,max2=100ms"}),
+      registered<LognormalKind>({.name = "lognormal",
+                                 .title = "Log-normal delays",
+                                 .idea = "Every iteration takes an extra delay whose logarithm is "
+                                         "normally distributed: mostly short, sometimes long.",
+                                 .example = "kind=lognormal,median=10ms,sigma=1"}),
+      registered<ParetoKind>({.name = "pareto",
+                              .title = "Pareto delays",
+                              .idea = "Every iteration takes an extra delay from a heavy-tailed "
+                                      "distribution: rare delays are very long.",
+                              .example = "kind=pareto,scale=10ms,shape=2"}),
+      registered<PeriodicKind>({.name = "periodic",
+                                .title = "Periodic slow phases",
+                                .idea = "Computations are slow during the first part of every "
+                                        "period of the clock, as beside a job that comes and goes.",
+                                .example = "kind=periodic,period=10s,duration=2s,factor=3"}),
       registered<BurstKind>(
           {.name = "burst",
            .title = "Random slow phases",
-           .idea = "Slow and normal phases of exponential lengths take turns, on each rank for "
-                   "itself; at time 0 it is slow with probability on/(on+off).",
+           .idea = "Slow and normal phases of exponentially distributed lengths alternate on each "
+                   "rank. At time 0 a rank is slow with probability on/(on+off).",
            .example = "kind=burst,on=1s,off=10s,factor=3"}),
       registered<TraceKind>(
           {.name = "trace",
            .title = "Delays from a file",
-           .idea = "The extra delay of each rank and iteration stands in a file; no line is no "
-                   "delay, and after the last iteration it begins again.",
+           .idea = "A file gives the extra delay of each rank and iteration. An iteration without "
+                   "a line has no delay, and after the last iteration the file repeats.",
            .example = "kind=trace,file=delays.csv"}),
       registered<PauseKind>({.name = "pause",
                              .title = "Pause",
-                             .idea = "Nothing moves on the worker for a while, once.",
+                             .idea = "The worker stands still once, for a given time.",
                              .example = "kind=pause,worker=0,at=30s,duration=5s"})};
   return all;
 }

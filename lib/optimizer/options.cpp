@@ -16,34 +16,40 @@ void OptimizerOptions::declare(OptionSet& set) {
                   {"adam", OptimizerKind::adam},
                   {"lars", OptimizerKind::lars},
                   {"lamb", OptimizerKind::lamb}},
-                 "how a replica turns a gradient into an update");
-  set.add("momentum", momentum, "share of the last update that the next one keeps")
+                 "Optimizer, which turns a gradient into an update of the parameters.");
+  set.add("momentum", momentum,
+          "Momentum coefficient: share of the last update that the next one keeps.")
       .symbol("mu")
       .range(0, 1)
       .needs("optimizer", {"momentum", "nesterov", "lars"});
   set.add("weight_decay", weight_decay,
-          "L2 penalty on the parameters; lamb and --decoupled-weight-decay shrink them instead")
+          "L2 penalty on the parameters. lamb and --decoupled-weight-decay shrink the parameters "
+          "directly instead.")
       .symbol("lambda")
       .at_least(0);
-  set.add("decoupled_weight_decay", decoupled, "the weight decay leaves the moments alone (AdamW)")
+  set.add("decoupled_weight_decay", decoupled,
+          "Apply --weight-decay to the parameters alone, not to Adam's moments (AdamW).")
       .needs("optimizer", {"adam"});
   set.add("clip_norm", clip_norm,
-          "largest norm of a gradient, longer ones are scaled down; off: none is")
+          "Largest norm of a gradient. A gradient with a larger norm is scaled down to it.")
       .at_least(0)
       .zero_word("off");
-  set.add("beta1", beta1, "memory of the gradient's mean; below 1")
+  set.add("beta1", beta1, "Decay rate of the running mean of gradients, below 1.")
       .symbol("beta_1")
       .range(0, 1)
       .needs("optimizer", {"adam", "lamb"});
-  set.add("beta2", beta2, "memory of the gradient's mean square; below 1")
+  set.add("beta2", beta2, "Decay rate of the running mean of squared gradients, below 1.")
       .symbol("beta_2")
       .range(0, 1)
       .needs("optimizer", {"adam", "lamb"});
-  set.add("epsilon", epsilon, "added to the root of the sum or mean of squares")
+  set.add("epsilon", epsilon,
+          "Constant added to the root of the sum (adagrad) or mean (adam, lamb) of squared "
+          "gradients.")
       .symbol("epsilon")
       .above(0)
       .needs("optimizer", {"adagrad", "adam", "lamb"});
-  set.add("lars_trust", lars_trust, "trust coefficient of a tensor's learning rate")
+  set.add("lars_trust", lars_trust,
+          "Trust coefficient: factor on the learning rate of each tensor.")
       .symbol("eta")
       .above(0)
       .needs("optimizer", {"lars"});
@@ -55,20 +61,18 @@ void OptimizerOptions::declare_tables(OptionSet& set) {
                   {"sgd", TableRule::sgd},
                   {"adagrad", TableRule::adagrad},
                   {"adam", TableRule::adam}},
-                 "how the rows that samples touched are updated; same: by "
-                 "--optimizer, which must be one of the three");
+                 "Optimizer of the embedding rows that samples touched. same: --optimizer, which "
+                 "must then be sgd, adagrad or adam.");
   set.add("table_learning_rate", table_learning_rate,
-          "learning rate of a batch of b_max; auto: --learning-rate")
+          "Learning rate of embedding rows for a mini-batch of --batch-size samples. auto: "
+          "--learning-rate.")
       .above(0);
 }
 
 void OptimizerOptions::validate() const {
   if (decoupled && kind != OptimizerKind::adam) {
-    throw with_hint(
-        usage_error("--decoupled-weight-decay: found without --optimizer adam, the only one with "
-                    "both ways to decay"),
-        "sgd, momentum and nesterov add it to the gradient, lars has it in its norms, lamb "
-        "decouples it always");
+    refuse("--decoupled-weight-decay", "another optimizer than adam", "--optimizer adam",
+           "lamb always decouples weight decay; the others add it to the gradient");
   }
   for (const auto& [name, value] : {std::pair("--beta1", beta1), std::pair("--beta2", beta2)}) {
     if (value >= 1) throw usage_error("{}: found {}, expected a number below 1", name, value);

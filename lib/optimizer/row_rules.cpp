@@ -161,23 +161,18 @@ void check_row_rule(const OptimizerOptions& options, const std::vector<Tensor>& 
   const bool asked = options.table_rule != TableRule::same || options.table_learning_rate;
   if (std::ranges::none_of(tensors, is_table)) {
     if (!asked) return;
-    throw with_hint(usage_error("{}: the model has no embedding table, expected one",
-                                options.table_rule != TableRule::same ? "--table-optimizer"
-                                                                      : "--table-learning-rate"),
-                    "wide_deep, deepfm and dcn have one");
+    refuse(options.table_rule != TableRule::same ? "--table-optimizer" : "--table-learning-rate",
+           "a model without an embedding table", "one such as wide_deep, deepfm or dcn");
   }
   if (!rule_of(options)) {
-    throw with_hint(usage_error("--optimizer: it has no rule for the rows of the model's embedding "
-                                "table, expected sgd, adagrad or adam"),
-                    "or choose that of the table with --table-optimizer");
+    refuse("--optimizer", "one that has no rule for embedding rows", "sgd, adagrad or adam",
+           "--table-optimizer chooses another optimizer for embedding rows");
   }
   if (options.clip_norm > 0 && needs_row_rule(options, tensors)) {
-    throw with_hint(
-        usage_error("--clip-norm: found {} where the embedding table has an update rule "
-                    "of its own, expected 0: no norm spans both",
-                    options.clip_norm),
-        "--optimizer sgd and adagrad without --weight-decay and options of the table "
-        "are one rule for all parameters");
+    refuse("--clip-norm",
+           fmt::format("{} where embedding rows have their own optimizer", options.clip_norm),
+           "off: no norm spans both",
+           "sgd and adagrad update all parameters alike without --weight-decay and table options");
   }
 }
 

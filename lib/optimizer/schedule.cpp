@@ -12,21 +12,24 @@ void Schedule::declare(OptionSet& set) {
                   {"linear", ScheduleKind::linear},
                   {"step", ScheduleKind::step},
                   {"inverse_time", ScheduleKind::inverse_time}},
-                 "how the learning rate changes over the epochs");
-  set.add("warmup_epochs", warmup_epochs, "linear warm-up of the learning rate from 0")
+                 "How the learning rate changes over the epochs.");
+  set.add("warmup_epochs", warmup_epochs,
+          "Length of the linear warm-up of the learning rate from 0.")
       .unit("epochs")
       .at_least(0);
-  set.add("decay_epochs", decay_epochs, "the epoch at which the learning rate is 0")
+  set.add("decay_epochs", decay_epochs, "Epoch at which the learning rate reaches 0.")
       .unit("epochs")
       .at_least(0)
       .needs("schedule", {"linear"});
-  set.add("step_epochs", step_epochs, "epochs at which the factor applies, e.g. 10,15")
+  set.add("step_epochs", step_epochs,
+          "Epochs at which the learning rate is multiplied by --step-factor, for example 10,15.")
       .unit("epochs")
       .needs("schedule", {"step"});
-  set.add("step_factor", step_factor, "factor on the learning rate")
+  set.add("step_factor", step_factor, "Factor on the learning rate at each of --step-epochs.")
       .range(0, 1)
       .needs("schedule", {"step"});
-  set.add("inverse_rate", inverse_rate, "d in lr / (1 + d epoch)")
+  set.add("inverse_rate", inverse_rate,
+          "Decay d per epoch. The learning rate is divided by 1 + d * epoch.")
       .symbol("d")
       .at_least(0)
       .needs("schedule", {"inverse_time"});
@@ -39,8 +42,7 @@ void Schedule::validate() const {
         decay_epochs, warmup_epochs);
   }
   if (kind == ScheduleKind::step && step_epochs.empty()) {
-    throw with_hint(usage_error("--step-epochs: none given for --schedule step"),
-                    "for example --step-epochs 10,15");
+    refuse("--step-epochs", "none", "some for --schedule step, such as --step-epochs 10,15");
   }
 }
 

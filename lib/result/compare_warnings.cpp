@@ -263,6 +263,12 @@ const std::vector<EqualPart>& equal_parts() {
 
 json value_of(const EqualPart& part, const json& result) {
   json found = result.contains(part.place) ? result[part.place] : json(nullptr);
+  // The text `source` explains the numbers of a profile, and makes no difference.
+  const auto forget = [](json& value) {
+    if (value.is_object()) value.erase("source");
+  };
+  forget(found);
+  if (found.is_array()) std::ranges::for_each(found, forget);
   return found == 0 ? json("auto") : found;  // 0 is the spelling of earlier versions
 }
 

@@ -5,53 +5,52 @@
 namespace hetsgd {
 
 void TableOptions::declare(OptionSet& set) {
-  set.add_choice(
-      "tables", sharded, {{"replicated", false}, {"sharded", true}},
-      "every replica has all rows, or each worker some of them, which the others ask for");
-  set.add(
-         "sharding", sharding_text,
-         "row deals the rows of every table to the workers in turn, table "
-         "gives whole tables by their load, column:c gives each of c workers a slice of every row, "
-         "auto: table for the small ones, row for the others")
+  set.add_choice("tables", sharded, {{"replicated", false}, {"sharded", true}},
+                 "Where embedding rows lie. replicated: every replica has all rows. sharded: each "
+                 "worker has some rows, which the others request from it.");
+  set.add("sharding", sharding_text,
+          "Division of sharded tables among workers. row deals the rows of every table in turn, "
+          "and table assigns whole tables by their load. column:c gives each of c workers a slice "
+          "of every row. auto takes table for small tables and row for the others.")
       .needs("tables", {"sharded"});
   set.add("dedup", dedup,
-          "a batch asks once for a row that several of its samples have; the "
-          "same numbers in fewer bytes")
+          "Request a row once per batch, even if several samples need it. Results are the same, "
+          "and fewer bytes are sent.")
       .needs("tables", {"sharded"});
   set.add_choice("table_exchange", exchange,
                  {{"auto", TableExchange::automatic},
                   {"collective", TableExchange::collective},
                   {"served", TableExchange::served}},
-                 "all workers exchange rows together, or each asks their "
-                 "owners for itself, whose companions answer in order of arrival; auto: together "
-                 "where the algorithm's workers make all their steps together")
+                 "How workers get rows. collective: all workers exchange rows at once. served: "
+                 "each worker asks the owners, which answer in order of arrival. auto: collective "
+                 "if the algorithm's workers make all their steps together, else served.")
       .needs("tables", {"sharded"});
   set.add_choice("table_storage", storage,
                  {{"device", TableStorage::device},
                   {"host", TableStorage::host},
                   {"hybrid", TableStorage::hybrid}},
-                 "in whose memory rows lie; hybrid: the hot ones on the "
-                 "device, the others on the host; changes no number but times")
+                 "Memory in which rows lie. hybrid keeps hot rows on the device and the others on "
+                 "the host. The choice changes times, but no other result.")
       .needs("tables", {"sharded"});
   set.add("hot_fraction", hot_fraction,
-          "share of a worker's rows on its device; of memories m_G and "
-          "m_H of device and host, m_G / (m_G + m_H)")
+          "Share of a worker's rows that lies on its device. A device memory m_G and a host memory "
+          "m_H are filled together at m_G / (m_G + m_H).")
       .symbol("alpha")
       .range(0, 1)
       .needs("table_storage", {"hybrid"});
   set.add_choice("hot", hot, {{"frequency", HotRows::frequency}, {"random", HotRows::random}},
-                 "which rows these are: those that the profiled batches look up most often, or any")
+                 "Rows that --table-storage hybrid keeps on the device: the most frequently used "
+                 "ones of --hot-profile batches, or random ones.")
       .needs("table_storage", {"hybrid"});
   set.add("hot_profile", profile_batches,
-          "batches of b_max whose lookups are counted before training, an epoch at most: for --hot "
-          "frequency and --sharding table and auto")
+          "Number of batches of --batch-size samples whose lookups are counted before training, at "
+          "most one epoch. The counts serve --hot frequency and --sharding table or auto.")
       .unit("batches")
       .range(1, 1e9)
       .needs("tables", {"sharded"});
   set.add("hot_replace_every", hot_replace_every,
-          "updates of its rows after which a worker chooses its hot "
-          "rows anew, by what it was asked for of late; rows that change their memory cross the "
-          "host link")
+          "Number of updates after which a worker chooses its hot rows again, by recent lookups. "
+          "Rows that change their memory cross the host link.")
       .unit("updates")
       .at_least(1)
       .absent("never")
@@ -62,16 +61,13 @@ void TableOptions::declare(OptionSet& set) {
 void TableOptions::validate() const {
   sharding();
   if (sharded && replacement.capacity && storage == TableStorage::hybrid) {
-    throw with_hint(usage_error("--table-capacity: found {} with --table-storage hybrid, expected "
-                                "device or host",
-                                *replacement.capacity),
-                    "hot rows are chosen for the whole run, rows under a capacity come and go");
+    refuse("--table-capacity", fmt::format("{} with --table-storage hybrid", *replacement.capacity),
+           "device or host: hot rows stay, but rows under a capacity come and go");
   }
   if (sharded && hot_replace_every && storage != TableStorage::hybrid) {
-    throw with_hint(
-        usage_error("--hot-replace-every: found with --table-storage {}, expected hybrid",
-                    storage == TableStorage::device ? "device" : "host"),
-        "where all rows lie in one memory there is nothing to choose");
+    refuse("--hot-replace-every",
+           storage == TableStorage::device ? "--table-storage device" : "--table-storage host",
+           "--table-storage hybrid, which has hot rows");
   }
   if (sharded) return;
   const TableOptions defaults;
@@ -83,9 +79,7 @@ void TableOptions::validate() const {
                             : replacement.capacity                  ? "--table-capacity"
                                                                     : nullptr;
   if (!found) return;
-  throw with_hint(
-      usage_error("{}: found with --tables replicated, expected --tables sharded", found),
-      "replicated tables are part of every worker's parameters");
+  refuse(found, "--tables replicated", "--tables sharded");
 }
 
 bool TableOptions::needs_loads() const {

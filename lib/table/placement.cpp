@@ -58,8 +58,8 @@ Sharding parse_sharding(const std::string& text) {
     if (text == Sharding{kind}.text()) return {kind};
   }
   if (const auto sharding = parse_column(text)) return *sharding;
-  throw with_hint(usage_error("--sharding: found {}, expected row, table, column:c or auto", text),
-                  "column:2 gives half of every row to each of two ranks");
+  refuse("--sharding", text, "row, table, column:c or auto",
+         "column:2 gives half of every row to each of two ranks");
 }
 
 Placement::Placement(std::vector<Index> first, std::size_t width, int ranks,
@@ -72,14 +72,13 @@ Placement::Placement(std::vector<Index> first, std::size_t width, int ranks,
   HETSGD_CHECK_LT(1U, first_.size());
   const std::size_t quads = (width + kQuad - 1) / kQuad;
   if (ranks % slices_ != 0) {
-    throw usage_error("--sharding: found {} with {} workers, expected a divisor of the workers",
-                      sharding.text(), ranks);
+    refuse("--sharding", fmt::format("{} with {} workers", sharding.text(), ranks),
+           "a number of slices that divides the number of workers");
   }
   if (static_cast<std::size_t>(slices_) > quads) {
-    throw with_hint(usage_error("--sharding: found {} where a row has {} numbers, expected at most "
-                                "{} slices of whole quads",
-                                sharding.text(), width, quads),
-                    "a larger --embedding-dim has more");
+    refuse("--sharding", fmt::format("{} with rows of {} elements", sharding.text(), width),
+           fmt::format("at most {} slices, each of a multiple of four elements", quads),
+           "a larger --embedding-dim allows more");
   }
   owner_.assign(fields(), kCyclic);
   place_fields(sharding, load);

@@ -11,8 +11,8 @@ namespace hetsgd {
 
 void ReplacementOptions::declare(OptionSet& set) {
   set.add("table_capacity", capacity,
-          "rows that all workers keep together; a row that finds no room takes the place of one "
-          "that --evict chooses, whose values are lost; all: one for every row")
+          "Number of rows that all workers keep together. all: every row. If there is no room, a "
+          "new row replaces one that --evict chooses, whose values are lost.")
       .unit("rows")
       .at_least(1)
       .absent("all")
@@ -22,8 +22,8 @@ void ReplacementOptions::declare(OptionSet& set) {
                   {"lru", Evict::lru},
                   {"lfu", Evict::lfu},
                   {"random", Evict::random}},
-                 "the row that goes is the least important, the least recently or least frequently "
-                 "looked up, or any")
+                 "Eviction policy when --table-capacity is full: lowest importance (Sven), least "
+                 "recently used, least frequently used, or random.")
       .needs("table_capacity");
 }
 
@@ -66,10 +66,9 @@ Replacement::Pinned Replacement::pin(Index place) {
     slot_[slots_[slot].place] = kNone;
     ++evicted_;
   } else {
-    throw with_hint(runtime_failure("--table-capacity: the batches under way look up more than the "
-                                    "{} rows that a worker keeps",
-                                    most_),
-                    "a larger capacity, or a smaller --batch-size");
+    refuse("--table-capacity", fmt::format("room for {} rows on a worker", most_),
+           "room for all rows that the batches in flight look up",
+           "a smaller --batch-size needs less", ExitCode::runtime);
   }
   slots_[slot] = {.place = place, .pins = 1};
   slot_[place] = slot;

@@ -236,13 +236,14 @@ TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_by
     bytes += plan_.bytes(ranks[i]) - (gpu_of_entry(i) < 0 ? 0 : plan_.device_bytes(ranks[i]));
   }
   if (bytes > machine_bytes) {
-    throw with_hint(
-        usage_error("--tables: found sharded with {} rows of {} numbers over {} workers, whose "
-                    "shards of this machine need {} of memory, and it has {}",
-                    placement.first().back(), placement.width(), placement.ranks(),
-                    format_bytes(bytes), format_bytes(machine_bytes)),
-        "more machines, a smaller --embedding-dim, a larger --min-frequency or --hash-size need "
-        "less of each");
+    refuse("--tables",
+           fmt::format("sharded with {} rows of {} elements over {} workers, which need {} of this "
+                       "machine's memory",
+                       placement.first().back(), placement.width(), placement.ranks(),
+                       format_bytes(bytes)),
+           "at most " + format_bytes(machine_bytes),
+           "more machines, a smaller --embedding-dim, a larger --min-frequency or a smaller "
+           "--hash-size need less memory on each");
   }
   shards_.resize(at(placement.ranks()));
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -252,10 +253,10 @@ TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_by
       shards_[at(rank)] = std::make_unique<Shard>(plan_, rank, device, threads);
     } catch (const MemoryError& error) {
       throw with_hint(
-          usage_error("--tables: found sharded, by which {} of the rows of worker {} lie on {}: {}",
+          usage_error("--tables: found sharded with {} of rows of worker {} on {}: {}",
                       format_bytes(plan_.device_bytes(rank)), rank, device.name(), error.what()),
-          "--table-storage host, or hybrid with a smaller --hot-fraction, needs less of the "
-          "device");
+          "--table-storage host, or hybrid with a smaller --hot-fraction, needs less device "
+          "memory");
     }
   }
 }

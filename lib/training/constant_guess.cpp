@@ -75,16 +75,16 @@ bool as_high(double loss, double of_guess) { return loss >= 0.99 * of_guess; }
 std::string rise_warning(const CurvePoint& worst, double of_guess) {
   return fmt::format(
       "the training loss rose to {:.3g} before {} samples, {:.3g} times that of a constant guess "
-      "({:.4g}): a smaller --learning-rate, --warmup-epochs or smaller initial weights prevent it",
+      "({:.4g}); try a smaller --learning-rate, --warmup-epochs or smaller initial weights",
       worst.train_loss, worst.samples_count, worst.train_loss / of_guess, of_guess);
 }
 
 std::string collapse_warning(const CurvePoint& last, const MetricValue& accuracy,
                              const ConstantGuess& guess, double accuracy_of_guess) {
   return fmt::format(
-      "the model has learnt nothing, or has collapsed: the training loss of the last {} "
-      "measurements ({:.4g} at the end) is that of a constant guess ({:.4g}), and {} {:.4g} is not "
-      "above that of one ({:.4g}); try a smaller --learning-rate or another initial law",
+      "the model has learnt nothing, or has collapsed: in the last {} evaluations the training "
+      "loss ({:.4g} at the end) is that of a constant guess ({:.4g}). Its {} of {:.4g} is not "
+      "above the {:.4g} of the guess. Try a smaller --learning-rate or another initialisation",
       kCollapsedPoints, last.train_loss, guess.train_loss, accuracy.metric->key(), accuracy.value,
       accuracy_of_guess);
 }

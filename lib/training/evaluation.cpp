@@ -191,7 +191,7 @@ struct Evaluator::Impl {
     try {
       return measure_on_gpu(parameters);
     } catch (const MemoryError& error) {
-      if (options.warn) options.warn(fmt::format("measured on the host: {}", error.what()));
+      if (options.warn) options.warn(fmt::format("evaluated on the host: {}", error.what()));
     }
     gpu.reset();
     options.gpu = -1;
@@ -248,7 +248,7 @@ void check_measured(const std::string& name, const Dataset& train, const Dataset
          fmt::format("{}, but {} is not measured on {} data{}", text, name, to_string(train.task),
                      binary ? "" : fmt::format(" with {} labels", data.label_count)),
          fmt::format("one of {}", fmt::join(names, ", ")),
-         fmt::format("the metric that says most about these data is {}", names.front()));
+         fmt::format("{} says most about these data", names.front()));
 }
 
 Evaluator::Evaluator(const Model& model, DatasetPtr test, EvaluatorOptions options)

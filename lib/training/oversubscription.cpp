@@ -116,8 +116,8 @@ std::vector<HostShare> shares_of(const Cluster& cluster) {
 std::string oversubscription_of(const HostShare& share) {
   if (share.wanted <= share.available) return "";
   return fmt::format(
-      "{}{} workers want {} cores and may use {:.3g}: they take turns, and the times "
-      "of this run are no measurement",
+      "{}{} workers need {} cores and may use {:.3g}, so they take turns, and the times of this "
+      "run are not valid",
       share.host.empty() ? "" : share.host + ": ", share.workers, share.wanted, share.available);
 }
 
@@ -147,8 +147,8 @@ void finish_host_load(const ProcessPlace& here, Record& record) {
   record.load->end = threads_beside(here);
   if (!record.load->slows_down()) return;
   record.warnings.push_back(fmt::format(
-      "other programs ran on this host: {:.1f} threads at the start and {:.1f} at the end, but the "
-      "workers leave {:.3g} cores to them; the times of this run are no measurement",
+      "other programs ran on this host: {:.1f} threads at the start, {:.1f} at the end. The "
+      "workers leave them {:.3g} cores, so the times of this run are not valid",
       record.load->start, record.load->end.value_or(0), record.load->idle_cores));
 }
 

@@ -65,12 +65,11 @@ TablePlan make_table_plan(const TableOptions& options, const Plan& plan, const M
   if (options.needs_loads() || options.needs_counts()) {
     if (sampler.data().whole) {
       const bool loads = options.needs_loads();
-      refuse(
-          loads ? "--sharding" : "--hot",
-          (loads ? sharding.text() : "frequency") +
-              " where every process has a part of the training rows",
-          loads ? "row or column:c" : "random",
-          "--partition shared gives all rows to all processes, which then count the same lookups");
+      refuse(loads ? "--sharding" : "--hot",
+             (loads ? sharding.text() : "frequency") +
+                 " where every process has a part of the training rows",
+             loads ? "row or column:c" : "random",
+             "with --partition shared all processes have all rows and count the same lookups");
     }
     profile = profile_lookups(sampler, options, plan.batch_size);
   }
@@ -97,12 +96,11 @@ void check_devices_hold(const TablePlan& plan, const SimulatedMachine& machine) 
     const DeviceProfile& profile = machine.profile_of(rank);
     const double needed = plan.device_bytes(rank);
     if (needed <= profile.memory_bytes) continue;
-    throw with_hint(
-        usage_error("--table-storage: found {}, by which {} of the rows of worker {} lie "
-                    "on its device ({}), which has {}",
-                    storage_name(plan.tiers.storage), format_bytes(needed), rank, profile.name,
-                    format_bytes(profile.memory_bytes)),
-        "host, hybrid with a smaller --hot-fraction, or more workers need less");
+    refuse("--table-storage",
+           fmt::format("{} with {} of rows on the device of worker {} ({})",
+                       storage_name(plan.tiers.storage), format_bytes(needed), rank, profile.name),
+           "at most " + format_bytes(profile.memory_bytes),
+           "host, hybrid with a smaller --hot-fraction, or more workers need less");
   }
 }
 

@@ -35,7 +35,7 @@ void check_precision(const TrainOptions& options, const OptionSet& set, const De
   refuse("--precision",
          fmt::format("{} with {}", set.to_json()["precision"].get<std::string>(), beside),
          "fp32 where a worker computes on a CPU",
-         "tf32 and bf16 are what a GPU's tensor cores offer: --devices cuda:0");
+         "tf32 and bf16 use the tensor cores of a GPU: --devices cuda:0");
 }
 
 void check_convolutions(const TrainOptions& options, const Devices& devices) {
@@ -48,12 +48,12 @@ void check_convolutions(const TrainOptions& options, const Devices& devices) {
   } else if (!find_model(options.model).info.reads_images) {
     beside = fmt::format("--model {}, which has no convolutions", options.model);
   } else if (options.precision == Precision::bf16) {
-    beside = "--precision bf16, which it does not have for floats";
+    beside = "--precision bf16, which cuDNN lacks for float32";
   } else {
     return;
   }
   refuse("--convolution-library", "cudnn with " + beside, "own there",
-         "cuDNN computes convolutions of networks on GPUs, in fp32 or tf32: --model lenet-5 "
+         "cuDNN computes convolutions on GPUs, in fp32 or tf32, for example --model lenet-5 "
          "--cluster threads --devices cuda:0");
 }
 
@@ -80,7 +80,7 @@ void check_memory_of_workers(const TrainOptions& options, const Plan& plan, cons
   const std::string gpu = first_gpu_in(devices), reason = options.model_factory->cpu_only();
   if (!gpu.empty() && !info.cpu_only.empty()) {
     refuse("--devices", gpu, fmt::format("CPUs: {} {}", info.name, info.cpu_only),
-           "hogbatch and asgd are methods without waiting whose workers may be GPUs");
+           "hogbatch and asgd are asynchronous, too, and their workers may be GPUs");
   }
   if (!info.one_process_only.empty() && plan.workers > 1 && cluster_kind(options.cluster).join) {
     refuse("--cluster", fmt::format("{} with {} workers", options.cluster, plan.workers),
@@ -95,7 +95,7 @@ void check_exchange(const Plan& plan, const AlgorithmInfo& info) {
     if (info.sharded_tables_only.empty()) return;
     refuse("--table-exchange", "served",
            fmt::format("collective: {} {}", info.name, info.sharded_tables_only),
-           "asgd is an algorithm whose tables are served");
+           "asgd works with served tables");
   }
   if (info.lockstep) return;
   std::vector<std::string> names;
@@ -126,15 +126,13 @@ void check_tables(const TrainOptions& options, const Plan& plan, const Devices& 
   const std::string gpu = first_gpu_in(devices);
   if (gpu.empty()) return;
   if (plan.served_tables) {
-    refuse("--devices", gpu + " with tables that are served", "CPUs",
-           "--tables replicated has its tables on the GPU, and so have algorithms whose workers "
-           "exchange rows together (ssgd, sven)");
+    refuse("--devices", gpu + " with served tables", "CPUs",
+           "GPUs hold replicated tables, and sharded ones with --table-exchange collective (ssgd)");
   }
   if (options.tables.hot_replace_every) {
     refuse("--hot-replace-every", fmt::format("{} with {}", *options.tables.hot_replace_every, gpu),
            "CPUs",
-           "rows change their memory in simulated machines alone; on a GPU the choice of the first "
-           "batches stays");
+           "rows change their memory only on simulated machines; on a GPU the first choice stays");
   }
 }
 
@@ -143,9 +141,8 @@ void check_tables(const TrainOptions& options, const Plan& plan, const Devices& 
 void check_charge(const TrainOptions& options, const AlgorithmInfo& info) {
   if (info.one_hidden_layer_only.empty() || options.charge.empty()) return;
   if (!is_network_charge(options.charge)) return;
-  throw with_hint(usage_error("--charge: found {}, a network, but {} {}", options.charge, info.name,
-                              info.one_hidden_layer_only),
-                  "--charge amazon670k has such layers");
+  refuse("--charge", fmt::format("{}, a network", options.charge),
+         fmt::format("amazon670k or delicious200k: {} {}", info.name, info.one_hidden_layer_only));
 }
 
 // The content of the data, and its name for users.
@@ -186,16 +183,17 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
                 const std::vector<std::string>& devices, const AlgorithmInfo& info,
                 const Algorithm& algorithm) {
   if (plan.workers > info.max_workers) {
-    throw with_hint(usage_error("--workers: found {}, but {} runs on at most {}", plan.workers,
-                                info.name, info.max_workers),
-                    "ssgd, asgd and hogwild run on several workers");
+    refuse("--workers", fmt::format("{} with --algorithm {}", plan.workers, info.name),
+           fmt::format("at most {}", info.max_workers),
+           "ssgd, asgd and hogwild run on several workers");
   }
   if (options.speed.size() > at(plan.workers)) {
-    throw usage_error("--speed: found {} speeds for {} workers", options.speed.size(),
-                      plan.workers);
+    refuse("--speed", fmt::format("{} speeds for {} workers", options.speed.size(), plan.workers),
+           "at most one for each");
   }
   if (devices.size() > at(plan.workers)) {
-    throw usage_error("--devices: found {} devices for {} workers", devices.size(), plan.workers);
+    refuse("--devices", fmt::format("{} devices for {} workers", devices.size(), plan.workers),
+           "at most one for each");
   }
   check_optimizer(set, plan, info);
   check_precision(options, set, devices);
@@ -208,33 +206,28 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
 
 void check_sharded(const ModelInfo& info, const Model& model, const OptimizerOptions& optimizer) {
   if (model.table_shape().row() == 0) {
-    throw with_hint(usage_error("--tables: found sharded with --model {}, which has no embedding "
-                                "table",
-                                info.name),
-                    "wide_deep, deepfm and dcn have one");
+    refuse("--tables", "sharded with --model " + info.name,
+           "a model with an embedding table, such as wide_deep, deepfm or dcn");
   }
   if (optimizer.clip_norm == 0) return;
   refuse("--clip-norm", fmt::format("{} with --tables sharded", optimizer.clip_norm),
-         "0: no norm spans the rows of all workers",
+         "off: no norm spans the rows of all workers",
          "--tables replicated clips the whole gradient");
 }
 
 void check_model_reads(const ModelInfo& info, const Dataset& train, const TrainOptions& options) {
   if (options.order == Order::bucketed && train.sequences.numbers == 0) {
-    throw with_hint(usage_error("--order: found bucketed, but the training data have {}, expected "
-                                "sequences, whose lengths differ",
-                                what_is_there(train)),
-                    "generate:video makes some");
+    refuse("--order", fmt::format("bucketed with {} as training data", what_is_there(train)),
+           "sequences, such as generate:video");
   }
   if (options.augment != Augmentation::none && train.images.size() == 0) {
-    throw usage_error("--augment: the training data have {}, expected images",
-                      what_is_there(train));
+    refuse("--augment", what_is_there(train) + " as training data", "images");
   }
   const Readable found = readable_of(train), expected = read_by(info);
   if (found == expected) {
     if (found != Readable::fields || train.task == Task::binary) return;
-    throw usage_error("--model: {} is for binary labels, found {} training data", info.name,
-                      to_string(train.task));
+    refuse("--model", fmt::format("{} with {} training data", info.name, to_string(train.task)),
+           "binary labels there");
   }
   // A network checks for itself which sequences it reads.
   if (found == Readable::sequences && expected == Readable::images) return;
@@ -242,11 +235,11 @@ void check_model_reads(const ModelInfo& info, const Dataset& train, const TrainO
   for (const RegisteredModel& each : models()) {
     if (read_by(each.info) == found) names.push_back(each.info.name);
   }
-  std::string hint = fmt::format("models of such data are {}", fmt::join(names, ", "));
+  std::string hint = fmt::format("models for such data are {}", fmt::join(names, ", "));
   if (expected == Readable::images && found == Readable::sparse) {
-    hint = "--image 1x28x28 makes images of that shape of sparse rows";
+    hint = "--image 1x28x28 makes each sparse row an image of that shape";
   } else if (found == Readable::sequences) {
-    hint = "networks of lstm nodes read them, such as lstm-video?size=16&units=32&classes=5";
+    hint = "networks with lstm nodes read them, such as lstm-video?size=16&units=32&classes=5";
   } else if (names.empty()) {
     hint = "`hetsgd models` lists what each model reads";
   }
@@ -259,12 +252,11 @@ void check_model_reads(const ModelInfo& info, const Dataset& train, const TrainO
 void check_model_fits(const ModelInfo& info, const Layout& layout, double machine_bytes) {
   const double needed = 2 * sizeof(float) * layout.real_size;
   if (needed <= machine_bytes) return;
-  throw with_hint(
-      usage_error("--model: {} has {} parameters of these data and needs at least {} of memory, "
-                  "this machine has {}",
-                  info.name, format_count(layout.real_size), format_bytes(needed),
-                  format_bytes(machine_bytes)),
-      fmt::format("{}; `hetsgd models {}` has its options", info.blocks, info.name));
+  refuse("--model",
+         fmt::format("{} with {} parameters for these data, which need at least {} of memory",
+                     info.name, format_count(layout.real_size), format_bytes(needed)),
+         fmt::format("at most the {} of this machine", format_bytes(machine_bytes)),
+         fmt::format("{}; `hetsgd models {}` has its options", info.blocks, info.name));
 }
 
 }  // namespace hetsgd

@@ -49,7 +49,7 @@ std::vector<Plugin>& plugins() {
 
 std::string bytes_of(const PluginSource& source) {
   try {
-    const char* const elsewhere = "--plugin FILE names where the file is now";
+    const char* const elsewhere = "--plugin FILE tells where the file is now";
     return read_text_file(
         source.path, {.noun = "plugin", .missing = source.expected_hash.empty() ? "" : elsewhere},
         kMostPluginBytes);
@@ -75,7 +75,7 @@ void check_whole(const std::string& bytes, const PluginSource& source) {
   }
   if (bytes.size() >= expected && header.e_ident[EI_CLASS] == ELFCLASS64) return;
   refuse_plugin(source, fmt::format("a plugin of {} bytes", bytes.size()),
-                fmt::format("{}: it was cut off", expected), "copy it again, or build it again");
+                fmt::format("{}, so it was cut off", expected), "copy it again, or build it again");
 }
 
 Stamp stamp_in(const std::string& bytes, const PluginSource& source) {
@@ -218,8 +218,8 @@ void load_plugin(const PluginSource& source, std::string_view stamp) {
   Plugin plugin{.name = "", .path = source.path, .file_hash = content_hash(bytes)};
   if (!source.expected_hash.empty() && plugin.hash_text() != source.expected_hash) {
     refuse_plugin(source, plugin.hash_text(), source.expected_hash + ", the file of that run",
-                  "it was built again since; --plugin FILE runs with the file that it names, as "
-                  "another run");
+                  "the file has changed since; --plugin FILE starts another run with the file that "
+                  "it names");
   }
   if (std::ranges::find(plugins(), plugin.file_hash, &Plugin::file_hash) != plugins().end()) return;
   const Stamp found = stamp_in(bytes, source);

@@ -149,7 +149,7 @@ void RankClient::await(std::unique_lock<std::mutex>& lock, const char* what, Sec
     if (std::chrono::steady_clock::now() - begin > limit) {
       throw with_hint(
           runtime_failure("rank {}: waited {:.3g} s for {}", rank_, limit.count(), what),
-          "where messages take so long, raise --peer-timeout");
+          "if a message can take so long, raise --peer-timeout");
     }
   }
 }

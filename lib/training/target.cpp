@@ -22,7 +22,7 @@ Target parse_target(const std::string& text, const std::string& place) {
   const auto at = text.find_first_of("<>");
   if (at == std::string::npos || at + 1 >= text.size() || text[at + 1] != '=') {
     refuse(place, quote(text), "METRIC>=VALUE or METRIC<=VALUE",
-           "for example p1>=0.6; quote it, since the shell redirects at > and <");
+           "quote it, because the shell redirects at > and <");
   }
   Target target;
   target.metric = std::string(trim(std::string_view(text).substr(0, at)));

@@ -31,21 +31,22 @@ std::vector<std::string> files_of_ranks(const TrainOptions& o,
 
 void declare_data(OptionSet& set, TrainOptions& o) {
   set.group("Data");
-  set.add(
-         "train", o.train,
-         "training file (XC, libSVM or Criteo's text, .gz .bz2 .zst, .hsgd), the name of a fetched "
-         "data set (hetsgd data fetch), or generate:PRESET?scale=S")
+  set.add("train", o.train,
+          "Training data: a file, a data set's name (`hetsgd data fetch`), or synthetic data "
+          "(generate:PRESET?scale=S, for example generate:tiny). Files are XC, libSVM or Criteo "
+          "text (also .gz, .bz2 or .zst), IDX or CIFAR images, or .hsgd.")
       .reads_file(data_files)
       .first();
   set.add("test", o.test,
-          "test file, or the data set's name again; tail:1/7: the last seventh of the training "
-          "rows, which is held out; without it the training data is measured")
+          "Test data: a file, or the same name as for --train, which stands for the test part. "
+          "tail:1/7 holds out the last seventh of the training rows instead. Without test data the "
+          "model is evaluated on the training data.")
       .reads_file(data_files)
       .excludes("validation")
       .first();
   set.add("validation", o.validation,
-          "in place of --test: measure on this share of the training rows, held out from learning; "
-          "the same rows for every algorithm and seed")
+          "Hold out this share of the training rows and evaluate on them instead of --test. The "
+          "same rows are held out for every algorithm and seed.")
       .range(0, 1)
       .excludes("test");
   declare_file_format(set, o.format, o.index_base);
@@ -54,33 +55,36 @@ void declare_data(OptionSet& set, TrainOptions& o) {
   declare_vocabulary(set, o.vocabulary);
   set.group("Data");
   set.add("image", o.image,
-          "sparse rows are images of this shape, CxHxW such as 1x28x28; empty: they are not");
+          "Treat each sparse row as an image of this shape (channels x height x width, for example "
+          "1x28x28).");
   set.add_choice("augment", o.augment,
                  {{"none", Augmentation::none},
                   {"crop", Augmentation::crop},
                   {"flip", Augmentation::flip},
                   {"crop,flip", Augmentation::crop_flip}},
-                 "training images are shifted by up to 4 pixels, mirrored, or both, anew in each "
-                 "epoch");
+                 "Random augmentation of the training images. crop shifts an image by up to 4 "
+                 "pixels, and flip mirrors half of the images.");
   set.add("cache", o.cache,
-          "keep parsed files in a binary cache: in $HETSGD_CACHE_DIR, $XDG_CACHE_HOME/hetsgd or "
-          "~/.cache/hetsgd");
+          "Keep parsed data files in a binary cache, from which later runs load them faster. Its "
+          "directory is $HETSGD_CACHE_DIR, else $XDG_CACHE_HOME/hetsgd, else ~/.cache/hetsgd.");
   set.add_choice(
       "order", o.order,
       {{"shuffled", Order::shuffled},
        {"sequential", Order::sequential},
        {"bucketed", Order::bucketed}},
-      "order of the samples in an epoch; sequential: that of the file, for logs that of time; "
-      "bucketed: shuffled, and sequences of similar length in one batch");
+      "Order of the samples in an epoch. sequential keeps the order of the file (in logs, of "
+      "time). bucketed shuffles, then puts sequences of similar length into one batch.");
   set.add_choice("partition", o.partition,
                  {{"shared", Partition::shared},
                   {"iid", Partition::iid},
                   {"label_sorted", Partition::label_sorted},
                   {"dirichlet", Partition::dirichlet}},
-                 "one pool for all workers; random shards; shards sorted by first label; or shards "
-                 "with a random mix of classes each");
+                 "Division of the training rows among the workers. shared is one pool for all. iid "
+                 "gives random shards, label_sorted shards in order of the first label, and "
+                 "dirichlet shards with random mixes of classes.");
   set.add("dirichlet_alpha", o.dirichlet_alpha,
-          "large: shards alike, near 0: each has classes of its own")
+          "Concentration of the Dirichlet distribution. A large value makes the shards alike, and "
+          "a value near 0 gives each shard its own classes.")
       .symbol("alpha")
       .range(1e-9, 1e9)
       .needs("partition", {"dirichlet"});
@@ -88,7 +92,10 @@ void declare_data(OptionSet& set, TrainOptions& o) {
 
 void declare_model(OptionSet& set, TrainOptions& o) {
   set.group("Model");
-  set.add("model", o.model, "what is trained; `hetsgd models` lists them").reads_file().first();
+  set.add("model", o.model,
+          "Model to train: a name that `hetsgd models` lists, or a network (JSON).")
+      .reads_file()
+      .first();
   set.group(fmt::format("Options of {}", o.model));
   o.model_factory->declare(set);
   set.group("Embedding tables", {{"model", models_with_tables()}});
@@ -98,101 +105,107 @@ void declare_model(OptionSet& set, TrainOptions& o) {
 
 void declare_method(OptionSet& set, TrainOptions& o) {
   set.group("Method");
-  set.add(
-         "plugin", o.plugin,
-         "shared library with more algorithms and models, built with hetsgd_add_plugin; repeat for "
-         "several")
+  set.add("plugin", o.plugin,
+          "Shared library with additional algorithms or models, built by hetsgd_add_plugin. Repeat "
+          "the option for several.")
       .reads_file();
   set.add("algorithm", o.algorithm,
-          "how the workers learn together; `hetsgd algorithms` lists them")
+          "Method by which the workers train together. `hetsgd algorithms` lists the methods.")
       .first();
-  set.add("batch_size", o.batch_size, "largest batch of one worker")
+  set.add("batch_size", o.batch_size,
+          "Mini-batch size of each worker. Methods that adapt batch sizes never exceed it.")
       .unit("samples")
       .symbol("b_max")
       .range(1, kLargestBatch)
       .first();
   set.add("learning_rate", o.learning_rate,
-          "learning rate of a batch of b_max; smaller batches scale linearly; each model has a "
-          "default of its own, which suits plain SGD")
+          "Learning rate of a mini-batch of --batch-size samples. A smaller mini-batch uses a "
+          "proportionally smaller rate. The default depends on the model and suits plain SGD.")
       .symbol("lr")
       .above(0)
       .first();
-  set.add("mega_batch", o.mega_batch, "batches of b_max between merges and between evaluations")
+  set.add("mega_batch", o.mega_batch,
+          "Number of mini-batches of --batch-size samples, over all workers, between two merges of "
+          "elastic and adaptive. Evaluations come as often unless --evaluate-every is given.")
       .unit("batches")
       .range(1, kLargestRound);
-  set.add("seed", o.seed, "seed of everything random");
+  set.add("seed", o.seed, "Seed of all random numbers of the run.");
   o.optimizer.declare(set);
   o.schedule.declare(set);
 }
 
 void declare_workers(OptionSet& set, TrainOptions& o) {
   set.add("cluster", o.cluster,
-          "where workers live: sim (virtual time), threads (real time) or mpi (a process each, the "
-          "default under mpirun and srun)");
-  set.add("workers", o.workers, "number of workers; auto: as many as --devices or MPI ranks, or 1")
+          "Where the workers run: sim (simulated on a virtual clock), threads (a thread per "
+          "worker) or mpi (a process per worker). Under mpirun and srun the default is mpi.");
+  set.add("workers", o.workers,
+          "Number of workers. auto: one per device of --devices or per MPI rank, else 1.")
       .symbol("P")
       .at_least(1)
       .or_zero()
       .first();
-  set.add("devices", o.devices,
-          "threads, mpi: a device per worker, e.g. cpu:2, cuda:0,cuda:1, cuda:0,cpu:1*8 or "
-          "cuda:all; the last "
-          "repeats");
-  set.add_choice("all_reduce", o.all_reduce,
-                 {{"auto", AllReduce::automatic},
-                  {"nccl", AllReduce::nccl},
-                  {"ring", AllReduce::ring},
-                  {"tree", AllReduce::tree},
-                  {"mpi", AllReduce::mpi},
-                  {"host", AllReduce::host}},
-                 "workers on GPUs: how collectives run between them; auto: nccl if every worker "
-                 "has a GPU of its own and the library is there, else ring (threads) or mpi, if it "
-                 "takes pointers to GPU memory (mpi: messages too), else host; ring, mpi and host "
-                 "add in rank order as CPUs do, nccl and tree in another order, always the same");
+  set.add(
+      "devices", o.devices,
+      "Device of each worker with --cluster threads or mpi, for example cpu:2 (two cores each), "
+      "cuda:all, or cuda:0,cpu:1*8 (a GPU and eight cores). The last device repeats.");
+  set.add_choice(
+      "all_reduce", o.all_reduce,
+      {{"auto", AllReduce::automatic},
+       {"nccl", AllReduce::nccl},
+       {"ring", AllReduce::ring},
+       {"tree", AllReduce::tree},
+       {"mpi", AllReduce::mpi},
+       {"host", AllReduce::host}},
+      "How GPUs run collectives. auto takes nccl if NCCL is installed and every worker has its own "
+      "GPU. Else it takes ring with --cluster threads. With --cluster mpi it takes mpi if the MPI "
+      "library accepts pointers to GPU memory (for messages, too), else host. ring, mpi and host "
+      "add in rank order as CPUs do. nccl and tree add in another, fixed order.");
   set.add_choice(
       "precision", o.precision,
       {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
-      "of a GPU's dense products: factors of 24, 11 or 8 bits, sums of 24; a measurement "
-      "is fp32 always");
+      "Input precision of matrix products on GPUs. Accumulation and evaluation are always fp32.");
   set.add_choice("convolution_library", o.convolution_library,
                  {{"own", ConvolutionLibrary::own}, {"cudnn", ConvolutionLibrary::cudnn}},
-                 "of a GPU's convolutions: windows copied out and cuBLAS, or cuDNN, which must be "
-                 "installed and whose other order of additions gives other bits; "
-                 "a measurement takes own always");
+                 "Library for convolutions on GPUs in training. own copies the windows out and "
+                 "multiplies them with cuBLAS. cudnn must be installed. It adds in another order, "
+                 "so results differ in their last bits. Evaluation always uses own.");
 }
 
 // The options about the workers' devices and links, real and simulated.
 void declare_machines(OptionSet& set, TrainOptions& o) {
   set.add("profile", o.profile,
-          "sim: device profile, built-in name or JSON file; or one per worker in the order of "
-          "ranks, "
-          "v100*4,gtx-1080ti: the last repeats. On GPUs the first says by which rates memory of "
-          "networks is planned; where it is not given, the built-in one with the GPU's name")
+          "Device profile of the simulated workers: a built-in name (`hetsgd devices`) or a JSON "
+          "file. A list such as v100*4,gtx-1080ti has one per worker in rank order, and the last "
+          "repeats. On GPUs the first profile sets the rates for memory plans of networks. There "
+          "the default is the built-in profile with the GPU's name.")
       .reads_file(device_profile_names);
   set.add("server_profile", o.server_profile,
-          "device profile of the host that services compute on (parameter servers)")
+          "Device profile of the simulated host on which services such as parameter servers "
+          "compute: a built-in name or a JSON file.")
       .reads_file()
       .needs("cluster", {"sim"});
-  set.add("network", o.network, "network model, built-in name or JSON file")
+  set.add("network", o.network,
+          "Network model of the simulated cluster: a built-in name or a JSON file.")
       .reads_file()
       .needs("cluster", {"sim"});
   set.add("speed", o.speed,
-          "relative speed of each worker, e.g. 1,0.92,0.84,0.76; the last repeats")
+          "Relative compute speed of each worker, for example 1,0.92,0.84,0.76. The last one "
+          "repeats. Real workers can only be slowed down, by speeds below 1.")
       .range(1e-6, 1e6);
   set.add("straggler", o.straggler,
-          "injected delays, e.g. 'kind=uniform,min=0ms,max=50ms'; repeat to combine; none: no "
-          "delays, for rerun and in place of those of --config")
+          "Straggler to inject, for example 'kind=uniform,min=0ms,max=50ms' (`hetsgd stragglers` "
+          "lists the kinds). Repeat the option to combine several. none removes those of a "
+          "--config file or of a result to rerun.")
       .reads_file(straggler_files)
       .absent("none");
   set.add("charge", o.charge,
-          "charge the clock for the full-size data set and model of this preset, for a "
-          "network (resnet-50, vgg-16-cifar?classes=10; lstm-video with videos of unequal "
-          "lengths), or by a fitted charge of the stages of sharded tables: a built-in name or a "
-          "JSON file")
+          "Workload that the simulated clock is charged for instead of the trained one. It is a "
+          "full-size data set (amazon670k, criteo), a network (resnet-50, lstm-video), or fitted "
+          "times of sharded tables (sven-dcn). A JSON file holds a network or fitted times.")
       .reads_file()
       .needs("cluster", {"sim"});
   set.add("charge_batch", o.charge_batch,
-          "samples of the charged network in a batch of --batch-size; auto: as many")
+          "Samples that a batch is charged for if --charge names a network. auto: --batch-size.")
       .unit("samples")
       .range(1, 1e9)
       .needs("charge");
@@ -200,19 +213,18 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
 
 void declare_processes(OptionSet& set, TrainOptions& o) {
   set.add("service_rank", o.service_rank,
-          "the last rank runs the services (servers, schedulers) and no worker")
+          "Reserve the last rank for services (parameter servers, schedulers). It runs no worker.")
       .needs("cluster", {"mpi"});
-  set.add(
-         "peer_timeout", o.peer_timeout,
-         "a rank that does not come to the start, or sends no heartbeat, for so long ends the run, "
-         "and so do ranks that all wait for each other for so long")
+  set.add("peer_timeout", o.peer_timeout,
+          "Time limit for MPI ranks. The run ends if a rank has not started, a rank sends no "
+          "heartbeat, or all ranks wait for each other for so long.")
       .unit("s")
       .above(0)
       .not_in_config()
       .needs("cluster", {"mpi"});
-  set.add(
-         "host_threads", o.host_threads,
-         "host threads for measurements and, in sim, for the workers' mathematics; auto: all cores")
+  set.add("host_threads", o.host_threads,
+          "Threads for evaluation and, with --cluster sim, for the computations of the simulated "
+          "workers. auto: all cores.")
       .range(1, kMostHostThreads)
       .or_zero()
       .not_in_config();
@@ -227,28 +239,33 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
 
 void declare_budget(OptionSet& set, TrainOptions& o) {
   set.group("Budget and targets");
-  set.add("epochs", o.epochs, "passes over the training data")
+  set.add("epochs", o.epochs,
+          "Length of the run in passes over the training data, counted over all workers. A run "
+          "needs --epochs, --max-samples or --max-time.")
       .unit("epochs")
       .range(0, 1e9)
       .zero_word("none")
       .excludes("max_samples")
       .first();
-  set.add("max_samples", o.max_samples, "samples over all workers")
+  set.add("max_samples", o.max_samples,
+          "Length of the run in training samples, counted over all workers.")
       .unit("samples")
       .range(0, kMostSamples)
       .zero_word("none")
       .excludes("epochs");
-  set.add("max_time", o.max_time, "training clock, e.g. 90s")
+  set.add("max_time", o.max_time,
+          "Length of the run on the training clock (no loading, no evaluation), for example 90s.")
       .unit("s")
       .at_least(0)
       .zero_word("none");
-  set.add("target", o.target, "metric to reach, e.g. 'p1>=0.6'; repeat for several").first();
-  set.add(
-         "stop_at_target", o.stop_at_target,
-         "End the run as soon as all targets are held for certain: at three of five evaluations in "
-         "a row.")
+  set.add("target", o.target,
+          "Value of a metric to reach, for example 'p1>=0.6'. The result reports the time to it. "
+          "Repeat the option for several targets.")
+      .first();
+  set.add("stop_at_target", o.stop_at_target,
+          "End the run once all targets are held for certain (at three of five evaluations).")
       .needs("target");
-  set.add("require_target", o.require_target, "exit with 3 when a target was missed")
+  set.add("require_target", o.require_target, "Exit with code 3 if a target was missed.")
       .of_call()
       .needs("target");
   set.add("time_limit", o.time_limit,
@@ -262,61 +279,64 @@ void declare_budget(OptionSet& set, TrainOptions& o) {
 
 void declare_measuring(OptionSet& set, TrainOptions& o) {
   set.group("Measuring");
-  set.add("evaluate_every", o.evaluate_every, "samples between evaluations; auto: one mega-batch")
+  set.add("evaluate_every", o.evaluate_every,
+          "Training samples between two evaluations, over all workers. auto: one mega-batch.")
       .unit("samples")
       .range(1, kMostSamples)
       .or_zero();
-  set.add("evaluate_samples", o.evaluate_samples, "test rows used; auto: all")
+  set.add("evaluate_samples", o.evaluate_samples,
+          "Test rows per evaluation, spread evenly over the test data. auto: all.")
       .unit("samples")
       .at_least(1)
       .or_zero();
   set.add("record_steps", o.record_steps,
-          "record every step (time, rank, samples, loss) as an event");
+          "Record every step (time, rank, samples, loss) as an event of the result.");
   set.add("dump_initial_parameters", o.dump_initial_parameters,
-          "write the initial model here, float32")
+          "File for the initial parameters, as raw float32 values.")
       .writes_file("the initial model");
-  set.add("dump_parameters", o.dump_parameters, "write the last measured model here, float32")
+  set.add("dump_parameters", o.dump_parameters,
+          "File for the last evaluated parameters, as raw float32 values.")
       .writes_file("the model");
-  set.add(
-         "trace", o.trace,
-         "write what each worker did when (steps, messages, collectives, services, evaluations, on "
-         "the run's clock) for chrome://tracing or ui.perfetto.dev, and into the result who waited "
-         "for whom; NVIDIA's profilers see the same ranges")
+  set.add("trace", o.trace,
+          "File for a timeline of the workers' steps, messages, collectives, services and "
+          "evaluations, for chrome://tracing or ui.perfetto.dev. The result then also says which "
+          "worker waited for which. NVIDIA's profilers show the same ranges.")
       .writes_file("the trace");
   set.add("mllog", o.mllog,
-          "write the run here, when it has ended, in the format of MLPerf logging; time_ms is the "
-          "host's, sim: that of the first touch of the training data plus simulated time")
+          "File for the run in MLPerf's log format, written at the end of the run. With --cluster "
+          "sim its time_ms is the first reading of the training data plus simulated time.")
       .writes_file("the log of the run");
   set.add("tensorboard", o.tensorboard,
-          "follow the curve in TensorBoard: an event file in this directory, which exists, with "
-          "losses, metrics, learning rate and samples/s by samples learnt from; wall_time as "
-          "time_ms "
-          "of --mllog")
+          "Existing directory for an event file, by which TensorBoard shows losses, metrics, "
+          "learning rate and samples/s over training samples. Its wall_time is time_ms of --mllog.")
       .writes_file("the event file",
                    [](const std::string& folder) { return std::vector{event_file(folder)}; });
 }
 
 void declare_output(OptionSet& set, TrainOptions& o) {
   set.group("Output");
-  set.add("output", o.output, "result file; - is stdout").writes_file("the result").first();
-  set.add("overwrite", o.overwrite, "replace existing files, but no input").of_call();
-  set.add("resume", o.resume, "skip the run when the output holds its completed result").of_call();
-  set.add("redact", o.redact, "leave host names and paths out of the result").not_in_config();
-  set.add("log_dir", o.log_dir,
-          "write what each rank says to rank_N.log in this directory, after what is there")
+  set.add("output", o.output, "Result file (JSON). - writes the result to stdout.")
+      .writes_file("the result")
+      .first();
+  set.add("overwrite", o.overwrite, "Replace existing output files. No input is ever replaced.")
+      .of_call();
+  set.add("resume", o.resume, "Skip the run if --output already holds its completed result.")
+      .of_call();
+  set.add("redact", o.redact, "Leave host names and paths out of the result.").not_in_config();
+  set.add("log_dir", o.log_dir, "Directory in which each rank appends its messages to rank_N.log.")
       .appends_to_file("the log", [&o](const std::string& text) {
         return files_of_ranks(o, [&](int rank) { return log_file(text, rank); });
       });
-  set.add("progress_every", o.progress_every, "time between progress lines")
+  set.add("progress_every", o.progress_every, "Time between progress lines.")
       .unit("s")
       .above(0)
       .of_call();
-  set.add("quiet", o.quiet, "no progress, no summary").of_call();
+  set.add("quiet", o.quiet, "Print neither progress nor summary.").of_call();
   set.add_choice("color", o.color,
                  {{"auto", ColorMode::automatic},
                   {"always", ColorMode::always},
                   {"never", ColorMode::never}},
-                 "colour on the terminal")
+                 "When messages are coloured. auto: on a terminal.")
       .of_call();
 }
 
@@ -331,10 +351,11 @@ void declare_file_format(OptionSet& set, DataFormat& format, IndexBase& index_ba
                   {"idx", DataFormat::idx},
                   {"cifar10", DataFormat::cifar10},
                   {"cifar100", DataFormat::cifar100}},
-                 "format of the data files");
-  set.add_choice("index_base", index_base,
-                 {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
-                 "smallest feature index of libSVM text");
+                 "Format of the data files. detect recognises it from their content.");
+  set.add_choice(
+      "index_base", index_base,
+      {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
+      "Smallest feature index in libSVM text. detect: 0 if the file has an index 0, else 1.");
 }
 
 std::string event_file(const std::string& folder) { return folder + "/events.out.tfevents.hetsgd"; }
@@ -364,8 +385,7 @@ void TrainOptions::validate() const {
   optimizer.validate();
   tables.validate();
   if (train.empty()) {
-    throw with_hint(usage_error("--train: no training data given"),
-                    "name a file, or generate:tiny for synthetic data");
+    refuse("--train", "no training data", "a file, a data set's name or generate:tiny");
   }
   tail_share(test);
   if (validation > 0 && !test.empty()) {
@@ -373,8 +393,7 @@ void TrainOptions::validate() const {
            "choose options on held-out training rows, then measure on the test file");
   }
   if (epochs == 0 && max_samples == 0 && max_time.count() == 0) {
-    throw with_hint(usage_error("no budget: expected --epochs, --max-samples or --max-time"),
-                    "for example --epochs 5");
+    refuse("--epochs", "no budget", "--epochs, --max-samples or --max-time");
   }
   if (epochs > 0 && max_samples > 0) {
     refuse("--max-samples", fmt::format("{} beside --epochs {}", max_samples, epochs),
@@ -382,20 +401,19 @@ void TrainOptions::validate() const {
   }
   model_factory->validate();
   if ((stop_at_target || require_target) && target.empty()) {
-    throw with_hint(usage_error("{}: no target given",
-                                stop_at_target ? "--stop-at-target" : "--require-target"),
-                    "add --target 'p1>=0.6'");
+    refuse(stop_at_target ? "--stop-at-target" : "--require-target", "no --target",
+           "one such as --target 'p1>=0.6'");
   }
   if (charge.empty() && charge_batch) {
-    throw with_hint(usage_error("--charge-batch: found {} without --charge", *charge_batch),
-                    "add --charge resnet-50");
+    refuse("--charge-batch", fmt::format("{} without --charge", *charge_batch),
+           "a network to charge, such as --charge resnet-50");
   }
   if (!charge.empty() && !is_virtual()) {
     refuse("--charge", fmt::format("{} with --cluster {}", charge, cluster),
            "--cluster sim, whose clock it charges");
   }
   if (service_rank && !cluster_kind(cluster).join) {
-    throw usage_error("--service-rank: found with --cluster {}, expected --cluster mpi", cluster);
+    refuse("--service-rank", "--cluster " + cluster, "--cluster mpi");
   }
 }
 

@@ -353,7 +353,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   parts.interruption.check();
   parts.evaluator.emplace(*model, record.test, evaluation(parts));
   if (parts.evaluator->rows() < record.test->rows()) {
-    record.warnings.push_back(fmt::format("measured on {} of {} test rows (--evaluate-samples)",
+    record.warnings.push_back(fmt::format("evaluated on {} of {} test rows (--evaluate-samples)",
                                           parts.evaluator->rows(), record.test->rows()));
   }
   parts.setup.emplace(setup(parts, hooks.trace != nullptr));

@@ -64,7 +64,8 @@ const Settings kSlow = {{"straggler", "kind=constant,worker=3,factor=4"},
 TEST(Inflation, AdaptiveWarnsOnceOfAModelThatMergesDestroy) {
   const auto warnings = warnings_of(kSlow);
   ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_TRUE(warnings.front().find("merges alone have made the model 2.") != std::string::npos)
+  EXPECT_TRUE(warnings.front().find("merges alone have multiplied the model's norm by 2.") !=
+              std::string::npos)
       << warnings.front();
   for (const char* option : {"--delta 0", "--gamma 0", "--pert-threshold"}) {
     EXPECT_TRUE(warnings.front().find(option) != std::string::npos) << option;

@@ -201,7 +201,7 @@ TEST(Hogbatch, AddingKeepsWhatCpusHaveWrittenMeanwhile) {
 
 TEST(Hogbatch, RefusesWhatMakesNoSense) {
   for (const auto& [more, message] : std::vector<std::pair<Settings, std::string>>{
-           {{{"partition", "iid"}}, "--partition: hogbatch"},
+           {{{"partition", "iid"}}, "shared: hogbatch"},
            {{{"optimizer", "adam"}}, "--optimizer: hogbatch"},
            {{{"cpu_batch_min", "9"}, {"cpu_batch_max", "8"}},
             "--cpu-batch-min: found 9, expected at most --cpu-batch-max 8"},

@@ -102,9 +102,8 @@ TEST(Overlap, AStepIsSlowedOnceHoweverManyPiecesItHas) {
 TEST(Overlap, IsOfMirroredMeansAlone) {
   for (const auto& [key, value] :
        {std::pair{"storage", "central"}, std::pair{"reduce", "adasum"}}) {
-    expect_refused(
-        with(overlapped(kOverlap, "1"), {{key, value}}),
-        fmt::format("--overlap: found with --{} {}, expected the mean of mirrored", key, value));
+    expect_refused(with(overlapped(kOverlap, "1"), {{key, value}}),
+                   fmt::format("--overlap: found --{} {}, expected --reduce mean", key, value));
   }
 }
 

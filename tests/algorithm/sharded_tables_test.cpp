@@ -98,12 +98,12 @@ TEST(ShardedTables, WhatTheyDoNotGoWithSaysWhy) {
       {sharded({{"algorithm", "sgd"}, {"clip_norm", "1"}}),
        "--clip-norm: found 1 with --tables sharded"},
       {sharded({{"algorithm", "sgd"}, {"hot_replace_every", "5"}}),
-       "--hot-replace-every: found with --table-storage device"},
-      {{{"algorithm", "sgd"}, {"sharding", "table"}}, "--sharding: found with --tables replicated"},
+       "--hot-replace-every: found --table-storage device"},
+      {{{"algorithm", "sgd"}, {"sharding", "table"}}, "--sharding: found --tables replicated"},
       {{{"algorithm", "sgd"}, {"table_exchange", "served"}},
-       "--table-exchange: found with --tables replicated"},
+       "--table-exchange: found --tables replicated"},
       {sharded(with(ssgd, {{"workers", "3"}, {"sharding", "column:2"}})),
-       "expected a divisor of the workers"}};
+       "expected a number of slices that divides the number of workers"}};
   for (const std::string algorithm : {"sma", "easgd", "hogwild", "hogbatch"}) {
     refused.push_back({sharded({{"algorithm", algorithm}, {"workers", "2"}}),
                        "expected replicated: " + algorithm});

@@ -45,7 +45,8 @@ TEST(Ssp, ABoundThatNeverActedIsSaid) {
   const Record idle = run_training(equal);
   ASSERT_LT(idle.histograms.at("lead").rbegin()->first, 3);
   ASSERT_EQ(idle.remarks.size(), 1U);
-  EXPECT_TRUE(idle.remarks.front().starts_with("the bound never acted: nobody was more than "));
+  EXPECT_TRUE(
+      idle.remarks.front().starts_with("--staleness 3 never acted: no worker was more than "));
   expect_same_bits(idle, run_training(with(equal, {{"algorithm", "asgd"}})));
   EXPECT_TRUE(run_training(with(equal, {{"speed", "1,1,1,0.05"}})).remarks.empty());
   EXPECT_TRUE(run_training(with(equal, {{"staleness", "0"}})).remarks.empty());

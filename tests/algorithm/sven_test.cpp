@@ -220,7 +220,8 @@ TEST(Sven, FarLookAheadIsAWarning) {
   EXPECT_TRUE(run_sven({{"lookahead", "2"}, {"max_samples", "96"}}).record.warnings.empty());
   const Record far = run_sven({{"lookahead", "3"}, {"max_samples", "96"}}).record;
   ASSERT_EQ(far.warnings.size(), 1U);
-  EXPECT_EQ(far.warnings.front(), "--lookahead 3: rows are read 4 updates late; the paper has 3");
+  EXPECT_EQ(far.warnings.front(),
+            "--lookahead 3 reads rows 4 updates late, the paper 3 updates late");
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ class Mpi(MpiTest):
         process = subprocess.Popen(["taskset", "-c", str(core), "mpirun", "-n", "2", *run], cwd=self.folder, text=True,
                                    env=self.environment({**MPI, "OMPI_MCA_hwloc_base_binding_policy": "none"}), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         host = re.escape(socket.gethostname())
-        warning = "2 workers want 2 cores and may use 1: they take turns, and the times of this run are no measurement"
+        warning = "2 workers need 2 cores and may use 1, so they take turns, and the times of this run are not valid"
         self.assertEqual(len(re.findall(rf"^warning: {host}: {warning}$", self.finished(process, 0), re.M)), 1)
         self.assertIn(f"host 0: {warning}", self.result("r.json")["warnings"])
         # What mpirun sets for every rank has addresses and folders in it.

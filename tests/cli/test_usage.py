@@ -25,7 +25,7 @@ class Refusals(ProgramTest):
 
     def test_of_values(self):
         self.refuse_all(["train", *TINY], (
-            ("", "no budget", "--epochs"),
+            ("", ("--epochs", "no budget")),
             ("--batch-size 0", ("--batch-size", '"0"', "1 to 4194304")),
             ("--seed", "--seed"),
             ("--seed --epochs 3", ("--seed", "--epochs")),

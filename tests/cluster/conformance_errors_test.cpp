@@ -335,7 +335,7 @@ TEST(Registry, UnknownNamesListTheKnownOnes) {
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::device);
-      EXPECT_EQ(error.hint(), "built without MPI: configure with -DHETSGD_MPI=ON");
+      EXPECT_EQ(error.hint(), "configure with -DHETSGD_MPI=ON to build it");
     }
   }
   EXPECT_THROW(make_cluster("threads", options_for(0)), Error);

@@ -171,7 +171,7 @@ TEST(GpuThreads, ADeadlockIsFoundOut) {
 TEST(GpuThreads, RefusesWhatCannotBeDone) {
   ClusterOptions options = options_for(2);
   options.all_reduce = AllReduce::ring;
-  EXPECT_THAT(failure(options, [](Endpoint&) {}), HasSubstr("no worker has a GPU"));
+  EXPECT_THAT(failure(options, [](Endpoint&) {}), HasSubstr("where no worker has one"));
   options = options_for(2);
   options.devices = {"cuda:0"};
   options.all_reduce = AllReduce::nccl;

@@ -133,7 +133,7 @@ TEST(NetworkNodes, ErrorsNameTheNodeAndTheKey) {
             "bytes/s");
   EXPECT_THAT(error(R"([{"worker": 2}])"), HasSubstr("nodes[0]: found key \"worker\", expected"));
   EXPECT_THAT(NetworkFile("[{}]", R"(, "shared_bus": true)").error(),
-              HasSubstr("nodes: found [{}], expected none on a shared bus"));
+              HasSubstr("nodes: found [{}], expected none with shared_bus"));
 }
 
 }  // namespace

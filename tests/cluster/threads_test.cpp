@@ -63,7 +63,8 @@ TEST(ThreadsDevices, BadEntriesSayWhatWasExpected) {
   EXPECT_EQ(parse({"cuda:all*2"}, 1).code, ExitCode::usage);
   const test::Failure many = parse({"cpu:1,cpu:1,cpu:1"}, 2);
   EXPECT_EQ(many.code, ExitCode::usage);
-  EXPECT_EQ(many.message, "--devices: found 3 devices for 2 workers");
+  EXPECT_EQ(many.message,
+            "--devices: found 3 devices for 2 workers, expected at most one for each");
   EXPECT_EQ(many.hint, "set --workers 3");
   EXPECT_EQ(parse({"cuda:x"}, 1).code, ExitCode::usage);
   EXPECT_EQ(parse({"cuda"}, 1).code, ExitCode::usage);
@@ -73,7 +74,8 @@ TEST(ThreadsDevices, BadEntriesSayWhatWasExpected) {
   EXPECT_FALSE(cuda.hint.empty());
   const test::Failure cores = parse({"cpu:3"}, 1);
   EXPECT_EQ(cores.code, ExitCode::device);
-  EXPECT_EQ(cores.message, "--devices: cpu:3 asks for 3 cores, this process may use 2");
+  EXPECT_EQ(cores.message,
+            "--devices: found cpu:3, expected at most the 2 cores that this process may use");
 }
 
 TEST(ThreadsDevices, CoresAreOwnOnesOrNone) {

@@ -287,6 +287,16 @@ TEST(Compare, WarnsOfFewSeedsOtherWorkloadsAndOpenRuns) {
   EXPECT_THAT(warnings, HasSubstr("c: the run is not complete, its status is aborted"));
 }
 
+// The text that explains the numbers of a machine can change, the numbers cannot.
+TEST(Compare, MachinesAreComparedByNumbers) {
+  auto results = results_of({{"ssgd", 4}, {"adaptive", 4}});
+  results[0].json["cluster"]["network"] = {{"latency_s", 1}, {"source", "a paper"}};
+  results[1].json["cluster"]["network"] = {{"latency_s", 1}, {"source", "the same paper"}};
+  EXPECT_THAT(warnings_of(results), Not(HasSubstr("differ in the network")));
+  results[1].json["cluster"]["network"]["latency_s"] = 2;
+  EXPECT_THAT(warnings_of(results), HasSubstr("differ in the network"));
+}
+
 // Eight samples a step against sixteen, under one --batch-size, cause a warning. Changes that a
 // method makes in the course of a run, and values that the user has set, do not.
 TEST(Compare, WarnsWhereStepsHaveOtherNumbersOfSamplesUnasked) {

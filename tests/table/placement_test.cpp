@@ -118,7 +118,7 @@ std::string placement_error(const std::string& sharding, int ranks, std::size_t 
 
 TEST(Placement, RefusesLayoutsThatDoNotFit) {
   EXPECT_THAT(placement_error("column:2", 3, 17),
-              HasSubstr("--sharding: found column:2 with 3 workers, expected a divisor"));
+              HasSubstr("--sharding: found column:2 with 3 workers, expected a number"));
   EXPECT_THAT(placement_error("column:4", 4, 12), HasSubstr("at most 3 slices"));
   for (const char* text : {"rows", "column", "column:0", "column:2x", ""}) {
     EXPECT_THAT(placement_error(text, 2, 17), HasSubstr("expected row, table, column:c or auto"));

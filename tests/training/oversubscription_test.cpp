@@ -19,10 +19,10 @@ using testing::HasSubstr;
 TEST(Oversubscription, SaysHowManyCoresAreMissing) {
   EXPECT_EQ(oversubscription_of({.host = "", .workers = 2, .wanted = 4, .available = 4}), "");
   EXPECT_EQ(oversubscription_of({.host = "red", .workers = 4, .wanted = 8, .available = 2}),
-            "red: 4 workers want 8 cores and may use 2: they take turns, and the times of this run "
-            "are no measurement");
+            "red: 4 workers need 8 cores and may use 2, so they take turns, and the times of this "
+            "run are not valid");
   EXPECT_THAT(oversubscription_of({.host = "", .workers = 2, .wanted = 2, .available = 1.5}),
-              HasSubstr("may use 1.5:"));
+              HasSubstr("may use 1.5,"));
 }
 
 TEST(Oversubscription, IsSeenOnThreads) {

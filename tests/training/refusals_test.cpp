@@ -29,12 +29,13 @@ struct Refusal {
 };
 
 const Refusal kRefusals[] = {
-    {kTwoWorkers, "no budget: expected --epochs, --max-samples or --max-time"},
+    {kTwoWorkers, "--epochs: found no budget, expected --epochs, --max-samples or --max-time"},
     {with(kOneEpoch, {{"validation", "0.1"}}),
      "--validation: found 0.1 beside --test generate:tiny, expected one of the two"},
     {with(kOneEpoch, {{"max_samples", "5"}}),
      "--max-samples: found 5 beside --epochs 1, expected one of the two"},
-    {with(kOneEpoch, {{"algorithm", "sgd"}}), "--workers: found 2, but sgd runs on at most 1"},
+    {with(kOneEpoch, {{"algorithm", "sgd"}}),
+     "--workers: found 2 with --algorithm sgd, expected at most 1"},
     {with(kOneEpoch, {{"per_worker_batch", "split"}, {"batch_size", "1"}}),
      "--batch-size: found 1, expected at least one sample for each of the 2 workers"},
     {with(kOneEpoch, {{"speed", "1,1,1"}}), "--speed: found 3 speeds for 2 workers"},
@@ -57,7 +58,7 @@ const Refusal kRefusals[] = {
                        {"devices", "cuda:0"},
                        {"model", "lenet-5"},
                        {"precision", "bf16"}}),
-     "found cudnn with --precision bf16, which it does not have for floats, expected own there"},
+     "found cudnn with --precision bf16, which cuDNN lacks for float32, expected own there"},
     // Data that the model does not read.
     {of_data(kFewClips),
      "mlp reads sparse features, but the training data have sequences of frames of 4 "
@@ -68,13 +69,13 @@ const Refusal kRefusals[] = {
      "expected images"},
     {of_data(kFewDigits, {{"model", "lstm-video?size=4&classes=3"}}), "reads images of 4x186x1"},
     {of_data(kFewDigits, {{"model", kDigitsNetwork}, {"order", "bucketed"}}),
-     "--order: found bucketed, but the training data have images of 1x12x12"},
+     "--order: found bucketed with images of 1x12x12 as training data"},
     {of_data(kFewDigits, {{"model", kDigitsNetwork}, {"lengths", "packed"}}),
      "--lengths: found packed for images, expected training data of sequences"},
     {of_data("generate:images?size=8&rows_train=20&rows_test=10"),
      "--model: mlp reads sparse features, but the training data have images of 3x8x8"},
     {with(kOneEpoch, {{"augment", "flip"}}),
-     "--augment: the training data have sparse features alone, expected images"},
+     "--augment: found sparse features alone as training data, expected images"},
     {with(kOneEpoch, {{"image", "28x28"}}), "--image"},
 };
 

@@ -62,11 +62,11 @@ class InflationWarning {
     inflation_.merge(std::accumulate(merge.weight.begin(), merge.weight.end(), 0.0));
     if (inflation_.growth() < kInflationBound) return;
     warned_ = true;
-    self.warn(
-        fmt::format("{} merges alone have made the model {:.3g} times as long, {:.2g} % by the "
-                    "last one: perturbed weights add up to more than 1 while updates stay unequal. "
-                    "It may unlearn; see --delta 0, --gamma 0 or a smaller --pert-threshold",
-                    inflation_.merges(), inflation_.growth(), 100 * inflation_.rate()));
+    self.warn(fmt::format(
+        "{} merges alone have multiplied the model's norm by {:.3g}, and the last one added {:.2g} "
+        "%. Perturbed weights add up to more than 1 while updates stay unequal. The model may "
+        "unlearn; try --delta 0, --gamma 0 or a smaller --pert-threshold",
+        inflation_.merges(), inflation_.growth(), 100 * inflation_.rate()));
   }
 
  private:
@@ -95,9 +95,9 @@ class OvershootWarning {
     if (overshoots_ < kInARow) return;
     warned_ = true;
     self.warn(
-        fmt::format("the workers' updates stay unequal, from {} to {}: scaling changes a "
-                    "batch {:.3g} times as much as would make up for it, and settles below "
-                    "{} only; see --beta (below {:.4g}) or a smaller --mega-batch",
+        fmt::format("the workers' updates stay unequal, from {} to {}: scaling changes a batch "
+                    "{:.3g} times as much as needed, and settles only below {} times; try --beta "
+                    "below {:.4g} or a smaller --mega-batch",
                     *least, *most, gain, kStable, beta_ * kStable / gain));
   }
 

@@ -14,19 +14,17 @@ namespace hetsgd {
 // method. So methods differ in how they synchronise and not in how many samples a step learns from.
 class GlobalBatch {
  public:
-  void declare(OptionSet& options) {
-    options.add_choice(
-        "per_worker_batch", split_, {{"full", false}, {"split", true}},
-        "Samples in a worker's batch: full is --batch-size, as for every other method; "
-        "split divides --batch-size by the number of workers.");
+  void declare(OptionSet& set) {
+    set.add_choice("per_worker_batch", split_, {{"full", false}, {"split", true}},
+                   "Mini-batch size of each worker. full is --batch-size, as for every other "
+                   "method, and split is --batch-size divided by the number of workers.");
   }
 
   void check(const Plan& plan) const {
     if (!split_ || plan.batch_size >= static_cast<std::uint64_t>(plan.workers)) return;
-    throw with_hint(usage_error("--batch-size: found {}, expected at least one sample for each of "
-                                "the {} workers",
-                                plan.batch_size, plan.workers),
-                    "use a larger batch or --per-worker-batch full");
+    refuse("--batch-size", fmt::format("{}", plan.batch_size),
+           fmt::format("at least one sample for each of the {} workers", plan.workers),
+           "--per-worker-batch full gives each worker --batch-size samples");
   }
 
   bool split() const { return split_; }

@@ -79,33 +79,36 @@ int LearnerTuner::change_to(int learners, double before, double here, bool climb
 
 void SmaOptions::declare(OptionSet& set) {
   set.add("alpha", alpha,
-          "share of a replica's difference to the average that is corrected per averaging; auto: "
-          "1/k, k the number of learners")
+          "Share of its difference to the average model by which a replica is corrected at an "
+          "averaging. auto: 1 / number of learners.")
       .symbol("alpha")
       .range(0, 1);
-  set.add("tau", tau, "iterations from one averaging to the next")
+  set.add("tau", tau, "Number of iterations between two averagings.")
       .unit("iterations")
       .symbol("tau")
       .range(1, kLargestRound);
-  set.add("overlap", overlap, "average while the batches of the same iteration are computed");
+  set.add("overlap", overlap,
+          "Average replicas while the mini-batches of the same iteration are computed.");
   set.add("learners_per_device", learners_per_device,
-          "learners that share a worker's device, or auto: one at first, then by its throughput")
+          "Number of learners that share a worker's device. auto: one at first, then adapted to "
+          "the measured throughput.")
       .unit("learners")
       .symbol("l")
       .range(1, 1024);
   set.add_choice(
       "tuner", tuner.kind,
       {{"robust", TunerKind::robust}, {"literal", TunerKind::literal}, {"stop", TunerKind::stop}},
-      "learners-per-device auto: decide by medians of several measurements, by single "
-      "ones, or by single ones until the first removal");
-  set.add("tuner_every", tuner_every, "iterations over which the tuner measures the throughput")
+      "How --learners-per-device auto decides. robust takes medians of several measurements, "
+      "literal single ones, and stop single ones until the first removal.");
+  set.add("tuner_every", tuner_every,
+          "Number of iterations over which --learners-per-device auto measures the throughput.")
       .unit("iterations")
       .range(1, kLargestRound);
   set.add_choice(
       "restart", restart,
       {{"on_plateau", Restart::on_plateau}, {"always", Restart::always}, {"never", Restart::never}},
-      "begin anew at the average model at a step of the learning rate (--schedule step): if the "
-      "measured accuracy has not risen since the step before, or in any case");
+      "When replicas restart from the average model at a step of --schedule step. on_plateau: only "
+      "if the accuracy has not risen since the previous step.");
 }
 
 }  // namespace hetsgd

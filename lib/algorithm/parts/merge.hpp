@@ -52,9 +52,9 @@ inline std::vector<std::string> rare_merge_warnings(const Plan& plan, std::uint6
   const auto p = static_cast<std::uint64_t>(plan.workers);
   const std::uint64_t quarter = std::max<std::uint64_t>(1, plan.rows / 4 / (p * plan.batch_size));
   return {fmt::format(
-      "the replicas are merged once in {:.3g} epochs, after {} samples of {} training rows, which "
-      "may be too rare to learn together; --mega-batch {} merges after a quarter of an epoch, a "
-      "smaller --batch-size after fewer samples",
+      "the replicas are merged once in {:.3g} epochs ({} samples of {} training rows), which may "
+      "be too rare; --mega-batch {} merges after a quarter of an epoch, a smaller --batch-size "
+      "after fewer samples",
       epochs, samples, plan.rows, quarter * p)};
 }
 

@@ -21,11 +21,10 @@ double PartialReplica::vectors(const LocalRules& rules) {
          std::min(2 * static_cast<double>(rules.ahead), 2 * static_cast<double>(rules.keep) + 1);
 }
 
-void declare_staging(OptionSet& options, bool& staging) {
-  options.add(
-      "staging", staging,
-      "sim: reductions are the hosts' work, so that contributions are copied to host memory "
-      "and sums back, over the link of the device's profile, if it has one");
+void declare_staging(OptionSet& set, bool& staging) {
+  set.add("staging", staging,
+          "Charge for reductions in host memory with --cluster sim. Contributions and sums then "
+          "cross the host link of the device profile, if it has one.");
 }
 
 void PartialReplica::compute(Worker& self, Activation& activation) {

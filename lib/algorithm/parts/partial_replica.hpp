@@ -84,7 +84,7 @@ struct LocalRules {
 };
 
 // Declares --staging, for both methods.
-void declare_staging(OptionSet& options, bool& staging);
+void declare_staging(OptionSet& set, bool& staging);
 
 class PartialReplica;
 

@@ -72,19 +72,22 @@ Retrieval SlideState::take_retrieval() {
 
 void SlideOptions::declare(OptionSet& set) {
   set.add_choice("active", active.all, {{"tables", false}, {"all", true}},
-                 "labels that a sample scores: those that tables lead to, or all");
-  set.add("active_min", active.least, "active labels of a sample at least, filled at random")
+                 "Labels that a training sample scores. tables: those that the hash tables return. "
+                 "all: every label.");
+  set.add("active_min", active.least,
+          "Smallest number of active labels of a sample. Random labels fill up to it.")
       .unit("labels")
       .range(0, 4e9);
   set.add_choice("fill", active.fill, {{"batch", LabelFill::batch}, {"sample", LabelFill::sample}},
-                 "random labels are drawn once for a batch, or for each sample");
+                 "How often the random labels of --active-min are drawn: once for a batch, or for "
+                 "each sample.");
   set.add_choice("lazy", lazy,
                  {{"catch_up", Lazy::catch_up}, {"touched", Lazy::touched}, {"dense", Lazy::dense}},
-                 "what adam does to rows without a gradient: moves them when they are next read, "
-                 "nothing, moves them in every batch");
+                 "When adam updates a row without a gradient. catch_up: when the row is next read. "
+                 "touched: never. dense: in every batch.");
   set.add("probe", probe,
-          "test samples whose best labels are looked for in the tables at every evaluation, off "
-          "the clock")
+          "Number of test samples for which every evaluation measures the recall of the hash "
+          "tables, off the training clock.")
       .unit("samples")
       .range(0, 1e6);
 }

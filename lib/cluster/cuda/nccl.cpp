@@ -23,7 +23,7 @@ const Nccl& Nccl::get() {
 void Nccl::check(ncclResult_t result, std::string_view call) const {
   if (result == ncclSuccess || result == ncclInProgress) return;
   throw with_hint(device_error("{}: {}", call, error_string(result)),
-                  "NCCL_DEBUG=WARN tells more; --all-reduce host does without NCCL");
+                  "NCCL_DEBUG=WARN shows more; --all-reduce host works without NCCL");
 }
 
 }  // namespace hetsgd::cuda

@@ -82,9 +82,8 @@ class MpiCluster final : public Cluster {
     // The constructor is called on every rank, and throws the same errors there.
     check_speeds(options_, "mpi");
     if (options.all_reduce == AllReduce::ring || options.all_reduce == AllReduce::tree) {
-      throw with_hint(usage_error("--all-reduce: found one between GPUs of a single process, and "
-                                  "every rank of --cluster mpi is a process of its own"),
-                      "between ranks: auto, nccl, mpi or host");
+      refuse("--all-reduce", "a method between GPUs of one process, with --cluster mpi",
+             "auto, nccl, mpi or host");
     }
     if (options.all_reduce == AllReduce::nccl || options.all_reduce == AllReduce::mpi) {
       gpus_for_all_reduce(devices_);
@@ -127,10 +126,11 @@ class MpiCluster final : public Cluster {
              "start with mpirun -n 2 or more: the last rank runs no worker");
     }
     if (options_.workers + extra == size) return options_.workers;
-    throw with_hint(
-        usage_error("--workers: found {}, but MPI started {} rank{}{}", options_.workers, size,
-                    size == 1 ? "" : "s", extra ? ", one of them for the services" : ""),
-        fmt::format("start with mpirun -n {}, or leave --workers away", options_.workers + extra));
+    refuse("--workers",
+           fmt::format("{}, but MPI started {} rank{}{}", options_.workers, size,
+                       size == 1 ? "" : "s", extra ? ", one of them for the services" : ""),
+           "a worker per rank",
+           fmt::format("start with mpirun -n {}, or omit --workers", options_.workers + extra));
   }
 
   const ClusterOptions options_;

@@ -95,8 +95,8 @@ Environment::Environment(Seconds peer_timeout) {
                        : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
                                                          : "MPI_THREAD_SINGLE"),
            "MPI_THREAD_MULTIPLE",
-           "use a library built with thread support; with MPICH_ASYNC_PROGRESS or "
-           "I_MPI_THREAD_LEVEL_DEFAULT some give more",
+           "use a library built with thread support; some offer it if MPICH_ASYNC_PROGRESS or "
+           "I_MPI_THREAD_LEVEL_DEFAULT is set",
            ExitCode::device);
   }
   // The error handler is inherited by every communicator that is made from it: errors come back as
@@ -178,7 +178,7 @@ void Environment::compare_within(const std::vector<Fact>& facts, Seconds peer_ti
     }
     const std::string text = by_rank.empty() ? "" : difference(by_rank);
     if (text.empty()) return;
-    throw with_hint(usage_error("the ranks are not alike: {}", text),
+    throw with_hint(usage_error("the ranks differ: {}", text),
                     "start every rank with the same program, options, HETSGD_ variables and files");
   });
 }
@@ -225,7 +225,7 @@ void Environment::library_all_reduce(std::span<float> x) {
 void Environment::library_all_to_all(std::span<const float> send, std::span<float> receive) {
   constexpr std::size_t kMost = std::numeric_limits<int>::max();
   if (send.size() > kMost) {
-    throw usage_error("MPI_Alltoallv: found {} numbers, expected at most {}", send.size(), kMost);
+    throw usage_error("MPI_Alltoallv: found {} elements, expected at most {}", send.size(), kMost);
   }
   const std::vector<int> counts(places_.size(), static_cast<int>(send.size() / places_.size()));
   std::vector<int> first(counts.size(), 0);

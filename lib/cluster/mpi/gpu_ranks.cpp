@@ -27,7 +27,7 @@ bool GpuRanks::can_use_nccl(std::span<const cuda::RankGpu> ranks) const {
   const std::string problem = cuda::nccl_problem(ranks);
   if (!problem.empty() && method_ == AllReduce::nccl) {
     throw with_hint(device_error("--all-reduce nccl: {}", problem),
-                    "--all-reduce auto does without NCCL where it cannot work");
+                    "--all-reduce auto takes another method where NCCL cannot work");
   }
   return problem.empty();
 }

@@ -187,8 +187,8 @@ void Run::prepare(Process& me) {
   if (placement_.seat.device.gpu < 0 || gives_gpu_memory_ || options_.all_reduce != AllReduce::mpi)
     return;
   throw with_hint(
-      device_error("--all-reduce mpi: this MPI library takes no pointers to GPU memory"),
-      "use --all-reduce auto, or an MPI library built with CUDA (mpirun hetsgd doctor tells)");
+      device_error("--all-reduce mpi: this MPI library does not accept pointers to GPU memory"),
+      "use --all-reduce auto, or an MPI library with CUDA support (see mpirun hetsgd doctor)");
 }
 
 // Copies between processes that take turns on one GPU cost a turn each, and the way through the

@@ -165,8 +165,8 @@ StartState state_of_start() {
   }
   const char* const all_here =
       here > 0 && here == all
-          ? "all run on this host and have begun, but do not answer each other in that time"
-          : "those of this host have, look at the other hosts";
+          ? "all run on this host and have begun, but did not answer each other in that time"
+          : "those of this host have joined, so look at the other hosts";
   state.missing = missing.empty() ? all_here : fmt::format("{}", fmt::join(missing, ", "));
   return state;
 }
@@ -220,9 +220,10 @@ void StartWatch::watch(std::stop_token stop, Seconds limit) {
   // missing (Environment::leave).
   start_log(detect_terminal());
   log(LogLevel::error,
-      fmt::format("not all ranks have come within {} of the start: {}\nhint: every rank has to run "
-                  "the same command; --peer-timeout sets the time that is waited",
-                  format_seconds(limit), state.missing));
+      fmt::format(
+          "not all ranks have joined within {} of the start: {}\nhint: every rank has to run the "
+          "same command; --peer-timeout sets the time limit",
+          format_seconds(limit), state.missing));
   _exit(static_cast<int>(ExitCode::runtime));
 }
 

@@ -92,7 +92,7 @@ Tags::Tags() {
   bits_ = std::bit_width(limit + 1) - 1;
   if (bits_ < 2 + kUserBits + 4) {
     throw device_error(
-        "--cluster mpi: found an MPI library with message tags up to {}, expected {} at least",
+        "--cluster mpi: found an MPI library with message tags up to {}, expected at least {}",
         limit, (1 << (2 + kUserBits + 4)) - 1);
   }
 }

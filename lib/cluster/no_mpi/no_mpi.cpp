@@ -10,7 +10,7 @@ const bool no_mpi_registered = register_cluster(
     {.name = "mpi",
      .help = "",
      .join = [](Seconds) -> ProcessGroup& { throw runtime_failure("built without MPI"); },
-     .missing = "built without MPI: configure with -DHETSGD_MPI=ON"});
+     .missing = "configure with -DHETSGD_MPI=ON to build it"});
 
 }  // namespace
 

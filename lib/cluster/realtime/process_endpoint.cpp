@@ -257,10 +257,9 @@ void check_speeds(const ClusterOptions& options, std::string_view cluster) {
     // Written so that NaN fails, too.
     if (!(speed > 0)) throw usage_error("--speed: found {}, expected numbers above 0", speed);
     if (speed > 1) {
-      throw with_hint(
-          usage_error("--speed: found {}; --cluster {} can slow a worker down, not speed it up",
-                      speed, cluster),
-          "divide all speeds by the largest");
+      refuse("--speed", fmt::format("{} with --cluster {}", speed, cluster),
+             "at most 1, because real workers can only be slowed down",
+             "divide all speeds by the largest");
     }
   }
 }

@@ -77,7 +77,7 @@ StackPool::Stack StackPool::take() {
     if (memory != MAP_FAILED) munmap(memory, bytes_ + guard);
     throw with_hint(
         runtime_failure("no stack for simulated process {}: {}", mapped_ + 1, std::strerror(error)),
-        "each takes two memory mappings: raise vm.max_map_count, or use fewer workers");
+        "a stack takes two memory mappings: raise vm.max_map_count, or use fewer workers");
   }
   ++mapped_;
   // The list gets room for one more in advance, so that give_back cannot fail.

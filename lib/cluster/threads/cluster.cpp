@@ -208,8 +208,7 @@ class ThreadsCluster final : public Cluster {
       return;
     }
     if (options_.all_reduce == AllReduce::mpi) {
-      refuse("--all-reduce mpi", "--cluster threads", "mpi",
-             "between GPUs of one process: nccl, ring or tree");
+      refuse("--all-reduce", "mpi with --cluster threads", "auto, nccl, ring, tree or host");
     }
     const std::vector<int> gpus = gpus_for_all_reduce(devices_);
     if (options_.all_reduce != AllReduce::nccl) return;

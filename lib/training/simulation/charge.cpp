@@ -90,9 +90,8 @@ bool is_network_file(const std::string& path) {
   const JsonFields fields = find_json_file("--charge", "charge", path, {});
   const bool network = !fields.is_null("nodes"), fitted = !fields.is_null("stages_s");
   if (network != fitted) return network;
-  throw with_hint(data_error("{}: found {} of the keys nodes and stages_s, expected one of them",
-                             path, network ? "both" : "none"),
-                  "nodes are those of a network, stages_s the times of a fitted charge");
+  refuse(path, fmt::format("{} of the keys nodes and stages_s", network ? "both" : "none"),
+         "nodes for a network, or stages_s for a fitted charge", "", ExitCode::data);
 }
 
 // Completes a charge by a model with the fields that all kinds have. `facts` holds those of its
@@ -114,7 +113,7 @@ Charge network_charge(const TrainOptions& options, const Dataset& data, const Mo
   }
   if (video && options.charge_batch) {
     refuse("--charge-batch", fmt::format("{} with --charge {}", *options.charge_batch, name),
-           "none: its times are those of batches of 32",
+           "none, because its times are those of batches of 32",
            "lstm-video?steps=186 is charged by its work");
   }
   const Graph graph = find_graph("--charge", name);
@@ -143,11 +142,8 @@ Charge network_charge(const TrainOptions& options, const Dataset& data, const Mo
 
 Charge fitted_charge(const std::string& name, const Model& real, bool sharded) {
   if (!sharded) {
-    throw with_hint(
-        usage_error("--charge: found {}, a charge of the stages of sharded tables, with "
-                    "--tables replicated",
-                    name),
-        "add --tables sharded");
+    refuse("--charge", name + " with --tables replicated",
+           "--tables sharded, whose stages it charges");
   }
   Charge charge;
   const FittedCharge& fitted = charge.fitted.emplace(load_fitted(name));
@@ -236,15 +232,13 @@ Charge make_charge(const TrainOptions& options, const Dataset& data, const Model
   const ModelFactory& factory = *options.model_factory;
   if (is_one_of(click_preset_names(), name)) {
     if (clicks) return click_charge(name, data, factory, real, sharded);
-    throw usage_error("--charge: found {}, click data, and training data of sparse features", name);
+    refuse("--charge", name + ", click data, with training data of sparse features", "click data");
   }
   if (is_fitted(name)) return fitted_charge(name, real, sharded);
   if (!is_one_of(generator_preset_names(), name)) refuse_name(name, clicks);
   if (!clicks) return sparse_charge(name, data, factory, real);
-  throw usage_error(
-      "--charge: found {}, a data set of sparse features, and training data with {} "
-      "fields of categories",
-      name, data.fields.count());
+  refuse("--charge", name + ", a data set of sparse features, with click data as training data",
+         "a data set of clicks, such as criteo");
 }
 
 Seconds mean_step(const Charge* charge, Seconds of_work) {

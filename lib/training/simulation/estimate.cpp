@@ -74,7 +74,7 @@ Point middle_of(const Record& record, const Point& end) {
 json times_of(const Record& trial, const TrainOptions& options, std::uint64_t max_samples,
               double every, double rows, double trial_rows) {
   const Point end = end_of(trial);
-  if (end.samples == 0 || end.time_s == 0) return {{"no_time", "the trial came to no step"}};
+  if (end.samples == 0 || end.time_s == 0) return {{"no_time", "the trial made no step"}};
   const Point whole = extend(middle_of(trial, end), end, max_samples, options.max_time.count());
   const double measured = static_cast<double>(trial.curve.size()) * trial_rows;
   const double evaluations = 1 + std::ceil(whole.samples / every);

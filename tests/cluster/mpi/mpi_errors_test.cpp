@@ -195,7 +195,7 @@ TEST(MpiAgreement, RanksThatDifferSayInWhat) {
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_THAT(error.what(), HasSubstr("the ranks are not alike: --seed is 1 on rank"));
+    EXPECT_THAT(error.what(), HasSubstr("the ranks differ: --seed is 1 on rank"));
     EXPECT_THAT(error.what(), HasSubstr(fmt::format("2 on rank {}", last())));
   }
 }

@@ -58,8 +58,8 @@ void DeadlockVote::on_blocked(int from, std::span<const std::byte> bytes) {
   }
   errors_.fail_all({.code = static_cast<int>(ExitCode::runtime),
                     .text = std::move(text),
-                    .hint = fmt::format("all have waited for {:.0f} s; over a network on which one "
-                                        "message takes so long, raise --peer-timeout",
+                    .hint = fmt::format("all have waited for {:.0f} s; if a single message takes "
+                                        "so long, raise --peer-timeout",
                                         timeout_.count())});
 }
 

@@ -47,12 +47,11 @@ class Heartbeats {
     for (int peer = root ? 1 : 0; peer < end; ++peer) {
       const Seconds silence = silence_(peer);
       if (silence < timeout() || errors_.lost()) continue;  // one loss ends the run
-      errors_.lose_a_rank(
-          {.code = static_cast<int>(ExitCode::runtime),
-           .text = fmt::format("rank {} ({}) has sent no heartbeat for {:.0f} s", peer,
-                               places_[at(peer)].host, silence.count()),
-           .hint =
-               "look for its end in its host's log; --peer-timeout sets the time that is waited"});
+      errors_.lose_a_rank({.code = static_cast<int>(ExitCode::runtime),
+                           .text = fmt::format("rank {} ({}) has sent no heartbeat for {:.0f} s",
+                                               peer, places_[at(peer)].host, silence.count()),
+                           .hint = "the log of that host may say why the rank ended; "
+                                   "--peer-timeout sets the time limit"});
     }
   }
 

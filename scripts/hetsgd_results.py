@@ -267,7 +267,7 @@ def from_files(paths, notes):
         except ResultError as error:
             if not hasattr(error, "kind"):
                 raise
-            notes.append(f"{path}: skipped, it is a {error.kind} and no result")
+            notes.append(f"{path}: skipped, because it is a {error.kind} and not a result")
     return loaded
 
 

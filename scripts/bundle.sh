@@ -21,7 +21,7 @@ cd "$(dirname "$0")/.."
 march=x86-64-v3 architectures="" cuda=ON mpi=ON build="" jobs=$(nproc) folder=""
 tests=false with_libc=false check_only=false
 usage() { echo "bundle.sh: $1" >&2; exit 2; }
-need() { [[ $# -ge 2 ]] || usage "$1: expected a value"; }
+need() { [[ $# -ge 2 ]] || usage "$1: found nothing, expected a value"; }
 while (($#)); do
   case "$1" in
     --march) need "$@"; march=$2; shift ;;

@@ -24,7 +24,7 @@ while (($#)); do
     -h|--help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --) shift; arguments=("$@"); break ;;
   esac
-  [[ $# -ge 2 ]] || usage "$1: expected a value; --help lists the options"
+  [[ $# -ge 2 ]] || usage "$1: found nothing, expected a value; --help lists the options"
   case "$1" in
     --hosts) hosts=$2 ;;
     --ranks) ranks=$2 ;;

@@ -182,7 +182,7 @@ int run_sweep(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,
   for (const FailedRun& failure : sweep.failures()) names += "\n  " + failure.run.name();
   throw with_hint(runtime_failure("{} run{} failed:{}", sweep.failures().size(),
                                   sweep.failures().size() == 1 ? "" : "s", names),
-                  "their .log files have their messages; the same command runs them again");
+                  "a .log file has the messages of each; the same command runs them again");
 }
 
 int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,

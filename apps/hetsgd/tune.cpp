@@ -82,7 +82,8 @@ class Tune final : public Command {
            "alone. auto: as many as cores.")
         .range(1, kMostHostThreads);
     set.add("launch", launch_,
-            "Command that starts the processes of a trial with --cluster mpi: mpirun -n {ranks}.");
+            "Command that starts the processes of trials with --cluster mpi, such as mpirun -n "
+            "{ranks}.");
     options_.declare(set);
     declare_algorithms(set);
   }

@@ -66,8 +66,10 @@ class CollectiveCommand final : public BenchCommand {
         .symbol("P")
         .range(1, 1 << 16)
         .or_zero();
-    set.add("cluster", cluster_,
-            "Cluster: threads (real time), sim (virtual time) or mpi (the default under mpirun).");
+    set.add(
+        "cluster", cluster_,
+        "Where the workers run: threads (real time), sim (virtual time) or mpi (a process each, "
+        "the default under mpirun).");
     set.add("devices", devices_,
             "Device of each worker, e.g. cpu:1, cuda:0,cuda:1 or cuda:all. The last one repeats. "
             "It has an effect with --cluster threads and mpi.");

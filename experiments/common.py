@@ -33,7 +33,7 @@ def write_section(name, title, lines):
 def delicious():
     folder = os.environ.get("HETSGD_DATA_DIR")
     if not folder:
-        sys.exit("HETSGD_DATA_DIR is not set: name the folder with delicious_train.txt and delicious_test.txt")
+        sys.exit("HETSGD_DATA_DIR: found nothing, expected the folder with delicious_train.txt and delicious_test.txt")
     return [text for part in ("train", "test") for text in (f"--{part}", f"{folder}/delicious_{part}.txt")]
 
 
@@ -49,7 +49,7 @@ def hetsgd(command, options, good=(0,), launch=(HETSGD,)):
     call = [*launch, command, *map(str, options)]
     done = subprocess.run(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=mpi_environment())
     if done.returncode not in good:
-        sys.exit(f"{' '.join(call)}\nended with {done.returncode}:\n{done.stderr}")
+        sys.exit(f"{' '.join(call)}\nended with exit code {done.returncode}:\n{done.stderr}")
     return done.stdout
 
 
@@ -65,7 +65,7 @@ def time_to(result, metric, value):
     for target in result["time_to_accuracy"]:
         if target["metric"] == metric and target["value"] == value:
             return math.inf if target["time_s"] is None else target["time_s"]
-    raise ValueError(f"the run had no target {metric}>={value}")
+    raise ValueError(f"found no target {metric}>={value} in the result, expected a run with --target")
 
 
 def median(values):

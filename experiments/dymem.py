@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Chapter 4 of Yang's dissertation (Dymem) beside plans of `hetsgd memory`: every table and figure, with both prefetch windows.
+"""Compares every table and figure of Dymem's chapter (Yang 2022, chapter 4) with plans of `hetsgd memory`, with both prefetch windows.
 
     experiments/dymem.py            # half a minute; writes results/dymem.md and the pictures of results/dymem/
 
-A plan is a pure function of its options: the page comes out the same on any machine. What the paper says, what agreement
-means and why a number is out of reach stands beside each row; the machine is the profile titan-x-maxwell, MB are MiB.
+A plan is a pure function of its options, so the page is the same on any machine. Each row says what the paper reports, what
+counts as agreement, and why a number is out of reach. The machine is the profile titan-x-maxwell, and MB are MiB.
 """
 import common
 import dymem_memory

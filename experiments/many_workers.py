@@ -1,17 +1,17 @@
 #!/usr/bin/python3
-"""How far a simulation scales: every algorithm with many simulated workers, its memory and its host time.
+"""Measures how far a simulation scales: memory and wall-clock time of every algorithm with many simulated workers.
 
     HETSGD_DATA_DIR=... experiments/many_workers.py delicious [--workers 256] [--iterations 40]
     experiments/many_workers.py growth [--few 1000] [--many 8000] [--most 10000] [ALGORITHM...]
 
-delicious: MLP with H = 128, batches of 16 on simulated V100 with 0-50 ms of extra delay per iteration. Every worker makes
-about `iterations` steps. Needs an idle machine for the times.
+delicious trains an MLP with H = 128 and batches of 16 on simulated V100, with a delay of 0 to 50 ms per iteration. Every worker
+makes about --iterations steps. The times need an idle machine.
 
-growth: what a merge (elastic, adaptive), a round (rna, eager) or a step of every worker (all others) costs with `many`
-workers over `few`, with a tiny model. Seconds of the processor on one host thread, the difference of a run and one half as
-long, so that what a run costs once does not count. Beside it a run of ten merges or rounds with `most` workers.
+growth compares the cost of a merge (elastic, adaptive), of a round (rna, eager) or of a step of every worker (all others) with
+--many workers and with --few workers, on a tiny model. The cost is in processor seconds of one host thread: the difference of a
+run and one half as long, which removes the cost of set-up. It also makes a run of ten merges or rounds with --most workers.
 
-Each writes the table of its section of results/many_workers.md.
+Each part writes the table of its section of results/many_workers.md.
 """
 import argparse
 import json
@@ -64,7 +64,7 @@ class Run:
         talk = process.stderr.read()
         _, status, usage = os.wait4(process.pid, 0)
         if status != 0:
-            sys.exit(f"{' '.join(command)}\nended with {os.waitstatus_to_exitcode(status)}:\n{talk}")
+            sys.exit(f"{' '.join(command)}\nended with exit code {os.waitstatus_to_exitcode(status)}:\n{talk}")
         self.host_s = time.monotonic() - start
         self.processor_s = usage.ru_utime + usage.ru_stime
         self.peak_bytes = 1024 * usage.ru_maxrss
@@ -132,14 +132,14 @@ def main():
     parts = parser.add_subparsers(required=True)
     part = parts.add_parser("delicious")
     part.set_defaults(run=delicious)
-    part.add_argument("--workers", type=int, default=256)
-    part.add_argument("--iterations", type=int, default=40)
+    part.add_argument("--workers", type=int, default=256, help="number of workers (default: 256)")
+    part.add_argument("--iterations", type=int, default=40, help="steps of each worker (default: 40)")
     part = parts.add_parser("growth")
     part.set_defaults(run=growth)
-    part.add_argument("--few", type=int, default=1000)
-    part.add_argument("--many", type=int, default=8000)
-    part.add_argument("--most", type=int, default=10000)
-    part.add_argument("algorithm", nargs="*", help="these rows alone, to the terminal")
+    part.add_argument("--few", type=int, default=1000, help="smaller number of workers (default: 1000)")
+    part.add_argument("--many", type=int, default=8000, help="larger number of workers (default: 8000)")
+    part.add_argument("--most", type=int, default=10000, help="number of workers of the run of ten rounds (default: 10000)")
+    part.add_argument("algorithm", nargs="*", help="measure only these algorithms and write no section (default: all)")
     arguments = parser.parse_args()
     arguments.run(arguments)
 

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""Every algorithm with 1, 2, 3 and 4 MPI ranks beside the same run in `sim`: does it learn the same?
+"""Compares every algorithm with 1, 2, 3 and 4 MPI ranks with the same run in `sim`: does it learn the same?
 
     HETSGD_DATA_DIR=... experiments/mpi_ranks.py [--epochs 6] [--ranks 1,2,3,4]
 
-Methods whose updates do not depend on timing must give the losses of `sim`; the table shows the largest relative difference of
-a test loss over the curve. The others see other orders of events; the table shows the difference, in points, of the P@1 that
-they reach: the largest median of five evaluations in a row (CROSSBOW), since the momentum of a merge makes single evaluations
-of adaptive swing by ten points. Below it stands what adaptive reaches in `sim` with three workers of unequal speed, as processes
-on fewer cores are. Works with more ranks than cores. Runs that are there are kept. Writes the tables of results/mpi_ranks.md.
+Methods whose updates do not depend on timing must give the losses of `sim`. For them the table shows the largest relative
+difference of a test loss over the curve. For all other methods it shows the difference, in points, of the P@1 that they reach:
+the largest median of five evaluations in a row (as in CROSSBOW), because the momentum of a merge makes single evaluations of
+adaptive swing by ten points. A second table shows what adaptive reaches in `sim` with three workers of unequal speed, like
+processes on fewer cores. It works with more ranks than cores. Existing runs are kept. It writes the tables of results/mpi_ranks.md.
 """
 import argparse
 import json
@@ -47,8 +47,8 @@ def unequal_workers(base, runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--ranks", default="1,2,3,4")
+    parser.add_argument("--epochs", type=int, default=6, help="epochs of each run (default: 6)")
+    parser.add_argument("--ranks", default="1,2,3,4", help="numbers of ranks, separated by commas (default: 1,2,3,4)")
     arguments = parser.parse_args()
     ranks = [int(number) for number in arguments.ranks.split(",")]
     names = [each["name"] for each in json.loads(common.hetsgd("algorithms", ["--format", "json"]))]
@@ -80,7 +80,7 @@ def main():
         lines.append(f"| {name} | {'test losses' if name in SAME_UPDATES else 'P@1, points (mpi)'} | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
     common.write_tables("mpi_ranks.md", [*lines, "", *unequal_workers(base, runs)])
-    print("\n".join(["further apart than 1e-5 or 2 points:", *far]) if far else "all within 1e-5, or 2 points")
+    print("\n".join(["differ by more than 1e-5 or 2 points:", *far]) if far else "all differ by at most 1e-5 or 2 points")
 
 
 if __name__ == "__main__":

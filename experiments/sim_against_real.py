@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Predicted against measured time: the same scenario in a real cluster (two workers on two cores) and in `sim`.
+"""Compares predicted with measured times: the same scenarios in `sim` and in a real cluster (two workers on two cores).
 
     HETSGD_DATA_DIR=... experiments/sim_against_real.py --cluster mpi [--epochs 12] [--repeat 5]
 
-`hetsgd calibrate` fits a profile of one core and `hetsgd calibrate network` a model of the cluster's messages; `sim` then
-predicts each run under both, `threads` or `mpi` measures it: the time of all epochs, and the time to P@1 0.60. Also reported:
-how exactly the injected delays were achieved. Needs an idle machine with two cores. Runs that are there are kept.
-Writes the table of results/sim_against_CLUSTER.md.
+`hetsgd calibrate` fits a profile of one core, and `hetsgd calibrate network` a model of the cluster's messages. With both, `sim`
+predicts each run, and `threads` or `mpi` measures it: the time of all epochs, and the time to P@1 0.60. The table also shows
+how exactly the injected delays were achieved. It needs an idle machine with two cores. Existing runs are kept.
+It writes the table of results/sim_against_CLUSTER.md.
 """
 import argparse
 import json
@@ -65,9 +65,9 @@ def row(scenario, algorithm, sim, real):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cluster", choices=["threads", "mpi"], required=True)
-    parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--cluster", choices=["threads", "mpi"], required=True, help="cluster to compare with sim")
+    parser.add_argument("--epochs", type=int, default=12, help="epochs of each run (default: 12)")
+    parser.add_argument("--repeat", type=int, default=5, help="number of measurements of each run (default: 5)")
     arguments = parser.parse_args()
     runs = common.ROOT / "runs" / f"sim_against_{arguments.cluster}"
     runs.mkdir(parents=True, exist_ok=True)

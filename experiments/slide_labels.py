@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""From how many labels on slide pays: samples per second, accuracy and memory beside dense sgd over the number of labels.
+"""Finds from how many labels on slide pays: samples per second, accuracy and memory compared with dense sgd.
 
     experiments/slide_labels.py goals [--devices cpu:2]
     experiments/slide_labels.py speed [--labels 1000,4000,...] [--devices cpu:2]
@@ -7,16 +7,18 @@
     experiments/slide_labels.py accuracy [--labels ...] [--samples 32768]
     experiments/slide_labels.py memory
 
-Data of Amazon-670k's shape, made up (`generate:amazon670k`), with as many labels as asked for; an MLP with H = 128, batches
-of 128, one worker. slide: K 6, L 50, filled to 1,000 active labels, Adam. sgd: the whole softmax.
+One worker trains an MLP with H = 128 and batches of 128 on synthetic data of Amazon-670k's shape (`generate:amazon670k`) with
+the number of labels of --labels. slide has K 6, L 50, Adam, and fills up to 1,000 active labels. sgd has the whole softmax.
 
-goals: samples per second of five shapes beside what they must reach, by the clock and by the processor's seconds of all cores,
-rehashes included. speed: processor seconds of one core, with rehashes and without what a run does once, so that a busy machine
-will do. delicious: P@1 on its test set after eight epochs over the seeds. accuracy: P@1 after as many samples of each, the
-best of three learning rates. memory: the largest resident set of a run of few batches at Amazon-670k's full shape
-(135,909 features, 670,091 labels) with two rehashes, of which the data and the initial model are a part.
+goals      samples per second of five shapes and the rates that they must reach, by the wall clock and by the processor
+           seconds of all cores, with rehashes
+speed      samples per processor second of one core, with rehashes and without set-up, so that the machine may be busy
+delicious  P@1 on Delicious's test set after eight epochs, over the seeds
+accuracy   P@1 after the same number of samples, at the best of three learning rates; its seconds need an idle machine
+memory     the largest resident set of a run of few batches with two rehashes at Amazon-670k's full shape (135,909
+           features, 670,091 labels), including the data and the initial model
 
-Each writes its section of results/slide.md; the seconds of `accuracy` need an idle machine.
+Each part writes its section of results/slide.md.
 """
 import argparse
 import json
@@ -66,7 +68,7 @@ def run(options):
     talk = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     if status != 0:
-        sys.exit(f"{' '.join(command)}\nended with {os.waitstatus_to_exitcode(status)}:\n{talk}")
+        sys.exit(f"{' '.join(command)}\nended with exit code {os.waitstatus_to_exitcode(status)}:\n{talk}")
     return json.loads(OUTPUT.read_text()), usage.ru_utime, 1024 * usage.ru_maxrss
 
 
@@ -172,11 +174,13 @@ def memory(arguments):
 def main():
     parts = {"goals": goals, "speed": speed, "delicious": p1_on_delicious, "accuracy": accuracy, "memory": memory}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=parts)
-    parser.add_argument("--labels", type=lambda text: [int(each) for each in text.split(",")], default=LABELS)
-    parser.add_argument("--devices", default="cpu:2")
-    parser.add_argument("--samples", type=int, default=32768)
-    parser.add_argument("--seeds", type=lambda text: [int(each) for each in text.split(",")], default="1,2,3,4,5")
+    parser.add_argument("part", choices=parts, help="part to run (see above)")
+    parser.add_argument("--labels", type=lambda text: [int(each) for each in text.split(",")], default=LABELS,
+                        help="numbers of labels for speed and accuracy, separated by commas")
+    parser.add_argument("--devices", default="cpu:2", help="device of the worker, except for speed (default: cpu:2)")
+    parser.add_argument("--samples", type=int, default=32768, help="training samples for accuracy (default: 32768)")
+    parser.add_argument("--seeds", type=lambda text: [int(each) for each in text.split(",")], default="1,2,3,4,5",
+                        help="seeds for delicious, separated by commas (default: 1,2,3,4,5)")
     arguments = parser.parse_args()
     parts[arguments.part](arguments)
 

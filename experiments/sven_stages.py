@@ -1,14 +1,15 @@
 #!/usr/bin/python3
-"""Predicted against measured stages of sven: threads on one core each, and `sim` under this machine's calibrated profile.
+"""Compares predicted with measured stages of sven: `sim` with this machine's calibrated profile, and threads on one core each.
 
     experiments/sven_stages.py [--repeat 5] [--samples 40960] [--workers 1,2] [--clock wall|processor]
 
-`hetsgd calibrate --model deepfm` fits a profile of one core to steps of a click model, `hetsgd calibrate network` a model of the
-threads' messages; `sim` then predicts the seconds of each stage (workers[].stages of the result) of `--pipeline none`, in which
-the stages follow each other, and `threads` measures them. The models have the size of the public benchmarks on generated Criteo,
-1,024 samples per worker. Needs an idle machine with two cores; on a busy one `--clock processor` measures one worker by the
-processor time of its process, as calibrate does, which others cannot stretch (but by taking its caches). Says what load it found.
-Calibrations and runs that are there are kept. Writes the table of results/sim_against_stages.md.
+`hetsgd calibrate --model deepfm` fits a profile of one core to steps of a click-through model, and `hetsgd calibrate network` a
+model of the threads' messages. `sim` then predicts the seconds of each stage (workers[].stages of the result) with
+`--pipeline none`, in which the stages follow each other, and `threads` measures them. The models have the size of the public
+benchmarks on synthetic Criteo data, with 1,024 samples per worker. It needs an idle machine with two cores. On a busy machine
+`--clock processor` measures one worker by the processor time of its process, as calibrate does; other processes can lengthen it
+only by taking its caches. The page reports the load. Existing calibrations and runs are kept. It writes the table of
+results/sim_against_stages.md.
 """
 import argparse
 import json
@@ -134,13 +135,14 @@ def table(machine, arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--samples", type=int, default=40960, help="of each worker")
-    parser.add_argument("--workers", default="1,2")
-    parser.add_argument("--clock", choices=["wall", "processor"], default="wall")
+    parser.add_argument("--repeat", type=int, default=5, help="number of measurements of each run (default: 5)")
+    parser.add_argument("--samples", type=int, default=40960, help="training samples of each worker (default: 40960)")
+    parser.add_argument("--workers", default="1,2", help="numbers of workers, separated by commas (default: 1,2)")
+    parser.add_argument("--clock", choices=["wall", "processor"], default="wall",
+                        help="clock of the measurements; processor needs --workers 1 (default: wall)")
     arguments = parser.parse_args()
     if arguments.clock == "processor" and arguments.workers != "1":
-        parser.error("--clock processor: found several workers, expected --workers 1: they would share a clock")
+        parser.error(f"--workers: found {arguments.workers}, expected 1 with --clock processor, because several workers share that clock")
     load = os.getloadavg()
     machine = Machine(common.ROOT / "runs" / "sven_stages", arguments.clock, arguments.workers == "1")
     lines = table(machine, arguments)

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Specifications and the picture of the benchmark of record. scripts/benchmark.sh runs all of it.
+"""Writes specifications and the plot of the benchmark of record. scripts/benchmark.sh calls it and runs the benchmark.
 
     scripts/benchmark.py entry SPEC -o FILE [--name NAME] [--plugin FILE] ALGORITHM [--OPTION VALUE ...]
-    scripts/benchmark.py tiny SPEC -o FILE               # SPEC with made-up data, whose numbers mean nothing
+    scripts/benchmark.py tiny SPEC -o FILE               # SPEC with tiny synthetic data, whose numbers mean nothing
     scripts/benchmark.py plot STANDING.json -o FILE.svg  # performance profiles, from hetsgd score --format json
 
-`entry` writes the specification of an entry, as JSON: SPEC's rules with one case. Nothing is computed here.
+`entry` writes the specification of an entry as JSON: the rules of SPEC with one case. It runs nothing.
 """
 import argparse
 import json
@@ -53,7 +53,7 @@ def settings_of(words):
 
 def entry(arguments, words):
     if not words or words[0].startswith("-"):
-        sys.exit("benchmark.py: expected the name of an algorithm, and then its options")
+        sys.exit(f"benchmark.py: found {words[0] if words else 'nothing'}, expected the name of an algorithm, and then its options")
     spec, settings = read_spec(arguments.spec), settings_of(words[1:])
     name = arguments.name or " ".join([words[0], *(f"{key}={value}" for key, value in settings.items())])
     if name in {case["name"] for case in spec["cases"]}:
@@ -105,15 +105,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      allow_abbrev=False)
     parser.add_argument("action", choices=["entry", "tiny", "plot"])
-    parser.add_argument("spec")
-    parser.add_argument("-o", "--output", required=True)
-    parser.add_argument("--name")
-    parser.add_argument("--plugin", action="append")
+    parser.add_argument("spec", help="specification of the benchmark; for plot, JSON of hetsgd score")
+    parser.add_argument("-o", "--output", required=True, help="file to write")
+    parser.add_argument("--name", help="name of the entry (default: the algorithm with its options)")
+    parser.add_argument("--plugin", action="append", help="shared library with the algorithm; repeat the option for several")
     arguments, words = parser.parse_known_args()
     if arguments.action == "entry":
         return entry(arguments, words)
     if words:
-        parser.error(f"found {words[0]}, expected nothing more")
+        parser.error(f"found {words[0]}, expected no further argument")
     return (tiny if arguments.action == "tiny" else plot)(arguments)
 
 

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Runs what is missing of the benchmark of record and shows where all methods stand.
+# Runs the missing runs of the benchmark of record and prints the ranking of all methods.
 #
-#   scripts/benchmark.sh                                               the methods of record alone
-#   scripts/benchmark.sh [--name NAME] adaptive --delta 0.2            and an entry: an algorithm with its options
-#   scripts/benchmark.sh --plugin libaveraging.so averaging --keep 0.25   and one from a plugin
-#   scripts/benchmark.sh --smoke [...]                                 on tiny data: whether it runs, no number means anything
-#   scripts/benchmark.sh --jobs N, --results FOLDER                    runs side by side; FOLDER gets table, JSON and plot
-#   scripts/benchmark.sh --version 1                                   an earlier version of the benchmark (2)
+#   scripts/benchmark.sh                                               ranks the methods of record
+#   scripts/benchmark.sh [--name NAME] adaptive --delta 0.2            adds an entry: an algorithm with its options
+#   scripts/benchmark.sh --plugin libaveraging.so averaging --keep 0.25   adds an entry from a plugin
+#   scripts/benchmark.sh --smoke [...]                                 runs on tiny data to test the script; its numbers mean nothing
+#   scripts/benchmark.sh --jobs N, --results FOLDER                    N runs at the same time; table, JSON and plot go to FOLDER
+#   scripts/benchmark.sh --version 1                                   an earlier version of the benchmark (default: 2)
 #
-# The rules are in experiments/benchmark/README.md. Runs go to runs/benchmark/v2, so that a call goes on where another was cut off,
-# and entries of earlier calls stand in the table too. Exit code 2: not an entry by the rules.
+# The rules are in experiments/benchmark/README.md. Runs are written to runs/benchmark/v2. The same command resumes an interrupted
+# call, and the table also ranks entries of earlier calls. Exit code 2: the entry breaks a rule.
 #
-# Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt, a9a and a9a.t; not for --smoke
-#              HETSGD           the program (build/release/apps/hetsgd/hetsgd)
+# Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt, a9a and a9a.t; not needed with --smoke
+#              HETSGD           the program (default: build/release/apps/hetsgd/hetsgd)
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -23,10 +23,10 @@ jobs=$(nproc)
 smoke=false version=2 results= chosen=() talk=()
 while (($#)); do
   case "$1" in
-    --jobs) jobs=${2:?"--jobs needs a number"}; shift ;;
-    --results) results=${2:?"--results needs a folder"}; shift ;;
-    --name|--plugin) chosen+=("$1" "${2:?"$1 needs a value"}"); shift ;;
-    --version) version=${2:?"--version needs a number"}; shift ;;
+    --jobs) jobs=${2:?"--jobs: found nothing, expected a number"}; shift ;;
+    --results) results=${2:?"--results: found nothing, expected a folder"}; shift ;;
+    --name|--plugin) chosen+=("$1" "${2:?"$1: found nothing, expected a value"}"); shift ;;
+    --version) version=${2:?"--version: found nothing, expected a number"}; shift ;;
     --smoke) smoke=true ;;
     -h|--help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "benchmark.sh: found option \"$1\", expected --jobs, --name, --plugin, --results, --smoke, --version or an algorithm" >&2; exit 2 ;;
@@ -35,7 +35,7 @@ while (($#)); do
   shift
 done
 if ((${#chosen[@]} && $# == 0)); then
-  echo "benchmark.sh: found ${chosen[0]} without an algorithm" >&2
+  echo "benchmark.sh: ${chosen[0]}: found no algorithm, expected the one of the entry" >&2
   exit 2
 fi
 

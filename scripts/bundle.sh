@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# Makes a folder with hetsgd and all shared libraries that a bare machine lacks: copy it anywhere, run bin/hetsgd.
-# The other machine needs Linux's C library (README.txt says from which version on) and, for GPUs, the driver and cuBLAS.
+# Makes a folder with hetsgd and its shared libraries. Copy it to any machine, without installing packages, and run bin/hetsgd.
+# That machine needs Linux's C library (README.txt names the oldest version) and, for GPUs, the driver and cuBLAS.
 #
-#   ./scripts/bundle.sh [options] FOLDER    builds, makes FOLDER and checks it
-#   ./scripts/bundle.sh --check FOLDER      checks a bundle that is there
+#   ./scripts/bundle.sh [options] FOLDER    builds hetsgd, makes FOLDER and checks it
+#   ./scripts/bundle.sh --check FOLDER      checks an existing bundle
 #
-#   --march NAME               processors that it is for (x86-64-v3: AVX2 and FMA, from 2013 on; native: this one's)
-#   --cuda-architectures LIST  GPUs that it has code for, as CMAKE_CUDA_ARCHITECTURES (default: all; 90 builds quicker)
-#   --without-cuda, --without-mpi
-#   --with-libc                with the C library too: for machines with an older one than this one's
-#   --tests                    with the GPU tests, benchmarks and scripts/gpu-check.sh
-#   --build-dir DIR            takes what is built in DIR and builds nothing (default: builds in build/bundle)
-#   --jobs N                   compilers at a time (default: the cores)
+#   --march NAME               processor type of the target machines (default: x86-64-v3, with AVX2 and FMA, from 2013 on; native: this one's)
+#   --cuda-architectures LIST  GPU architectures to build code for, as CMAKE_CUDA_ARCHITECTURES (default: all; 90 alone builds faster)
+#   --without-cuda, --without-mpi  build without support for GPUs, or without MPI
+#   --with-libc                add the C library, for target machines whose C library is older than this one's
+#   --tests                    add the GPU tests, the benchmarks and scripts/gpu-check.sh
+#   --build-dir DIR            take the programs from the build in DIR (default: build them in build/bundle)
+#   --jobs N                   number of compilers at the same time (default: the number of cores)
 #
-# The bundle has a whole Open MPI of its own (bin/mpirun). A cluster's Open MPI 4 or 5 that stands in LD_LIBRARY_PATH
-# goes before it. The check runs the bundle in an empty root folder, where it has the right to do so.
+# The bundle has its own Open MPI (bin/mpirun). If LD_LIBRARY_PATH names a cluster's Open MPI 4 or 5, that one is used instead.
+# The check runs the bundle in an empty root folder if it has the right to change the root folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 march=x86-64-v3 architectures="" cuda=ON mpi=ON build="" jobs=$(nproc) folder=""
 tests=false with_libc=false check_only=false
 usage() { echo "bundle.sh: $1" >&2; exit 2; }
-need() { [[ $# -ge 2 ]] || usage "$1: expected a value"; }
+need() { [[ $# -ge 2 ]] || usage "$1: found nothing, expected a value"; }
 while (($#)); do
   case "$1" in
     --march) need "$@"; march=$2; shift ;;
@@ -34,12 +34,12 @@ while (($#)); do
     --tests) tests=true ;;
     --check) check_only=true ;;
     -h|--help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    -*) usage "found option \"$1\"; --help lists them" ;;
+    -*) usage "found option \"$1\", expected one of --help" ;;
     *) [[ -z $folder ]] || usage "found a second folder \"$1\", expected one"; folder=$1 ;;
   esac
   shift
 done
-[[ -n $folder ]] || usage "expected a folder to make; --help tells more"
+[[ -n $folder ]] || usage "found no folder, expected the folder to make; --help lists the options"
 
 # The C library, which every Linux has.
 readonly of_the_machine='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil)\.so'
@@ -74,7 +74,7 @@ copy_libraries() {
     while read -r name path; do
       [[ $name =~ $of_cuda ]] && continue
       [[ $name =~ $of_the_machine ]] && ! { $with_libc && [[ $name == lib[cmdpr]* && $path == /* ]]; } && continue
-      [[ $path == /* ]] || { echo "bundle.sh: $name, which the program needs, is not on this machine" >&2; exit 1; }
+      [[ $path == /* ]] || { echo "bundle.sh: found no $name on this machine, expected it because the program needs it" >&2; exit 1; }
       [[ $path == "$(realpath "$folder")"/* ]] || cp -nL "$path" "$folder/lib/$name"
     done
 }
@@ -224,7 +224,7 @@ check_libraries() {
     while read -r line; do
       read -r name _ path _ <<<"$line"
       [[ $(basename "$name") =~ $of_the_machine || $name =~ $of_cuda || $path == "$root"/* ]] && continue
-      echo "bundle.sh: $file: $line: not from the bundle" >&2
+      echo "bundle.sh: $file: found $line, expected a library of the bundle" >&2
       bad=1
     done < <(env -u LD_LIBRARY_PATH ldd "$(realpath "$file")" | sed 's/^[[:space:]]*//' | grep -v 'statically linked')
   done < <(elf_files "$folder")
@@ -264,16 +264,16 @@ END
 }
 
 check() {
-  [[ -x $folder/bin/hetsgd ]] || { echo "bundle.sh: $folder: no bundle: found no bin/hetsgd" >&2; return 1; }
+  [[ -x $folder/bin/hetsgd ]] || { echo "bundle.sh: $folder: found no bin/hetsgd, expected a bundle" >&2; return 1; }
   check_libraries || return 1
   local root code=0
   root=$(mktemp -d)
   run_in_empty_root "$root" || code=$?
   rm -rf "$root"
   case $code in
-    0) echo "bundle: $folder runs in an empty root" ;;
-    77) echo "bundle: every library of $folder is in it; no right to change the root folder, so it was not run in an empty one" ;;
-    *) echo "bundle.sh: $folder: does not run in an empty root (exit code $code)" >&2; return 1 ;;
+    0) echo "bundle: $folder runs in an empty root folder" ;;
+    77) echo "bundle: $folder contains every library; it was not run in an empty root folder, because this needs root" ;;
+    *) echo "bundle.sh: $folder: does not run in an empty root folder (exit code $code)" >&2; return 1 ;;
   esac
 }
 
@@ -284,9 +284,9 @@ if $check_only; then
   check
   exit
 fi
-[[ ! -e $folder ]] || usage "$folder: exists; expected a new folder"
+[[ ! -e $folder ]] || usage "$folder: found an existing folder, expected a new one"
 [[ -n $build ]] || configure_and_build
-[[ -x $build/apps/hetsgd/hetsgd ]] || usage "--build-dir: $build holds no apps/hetsgd/hetsgd"
+[[ -x $build/apps/hetsgd/hetsgd ]] || usage "--build-dir: found no apps/hetsgd/hetsgd in $build, expected a build of hetsgd"
 mkdir -p "$folder"/{bin,lib}
 cp "$build/apps/hetsgd/hetsgd" "$folder/bin/"
 if $tests; then copy_tests; fi
@@ -297,4 +297,4 @@ set_search_path
 if $with_libc; then start_with_own_libc; fi
 write_readme
 check
-echo "bundle: $folder, $(du -sh "$folder" | cut -f1); README.txt says how to use it"
+echo "bundle: $folder, $(du -sh "$folder" | cut -f1); README.txt explains its use"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A network link with a delay, in user space, for kernels without netem (scripts/netns-hosts.sh).
 
-    delay_link.py relay DEVICE DEVICE SECONDS   carries frames between two devices, each SECONDS later, until killed
-    delay_link.py plain DEVICE                  turns the device's offloads off: frames as they would go over a wire
+    delay_link.py relay DEVICE DEVICE SECONDS   carries frames between two devices, each with a delay of SECONDS, until killed
+    delay_link.py plain DEVICE                  turns off the device's offloads, so that frames are as on a wire
 """
 
 import collections

@@ -1,29 +1,29 @@
 #!/usr/bin/env python3
-"""GPU tests, sanitizers and benchmarks of hetsgd, with one JSON as the result (scripts/gpu-check.sh).
+"""Runs GPU tests, sanitizers and benchmarks of hetsgd and writes one JSON file (scripts/gpu-check.sh).
 
-Parts, in this order; each runs whatever became of the others:
+Parts, in this order. Each runs even if others failed:
   devices       hetsgd devices, hetsgd doctor
-  test/NAME     every GPU test program, memcheck/NAME and racecheck/NAME: the same under compute-sanitizer
-  training/NAME runs with sharded embedding tables and with networks of images, their rows and memory on the GPU:
-                the summary of the result
-  placement/NAME hot rows on the GPU against any rows there, over their share and the drift of ids: summaries, and
-                of the second of two runs how many times as many samples per second the first one makes
-  lookup        hetsgd bench lookup: stages of sharded tables; gather and update beside a copy (gather_share,
+  test/NAME     every GPU test program; memcheck/NAME and racecheck/NAME run it under compute-sanitizer
+  training/NAME runs with sharded embedding tables and with networks of images, whose rows and memory are on the GPU.
+                Measured: the summary of the result
+  placement/NAME training with the most frequently used rows on the GPU, and with random rows there, over their share
+                and the drift of ids. Measured: summaries, and how many times as many samples per second hot rows give
+  lookup        hetsgd bench lookup: stages of sharded tables, with gather and update relative to a copy (gather_share,
                 update_share)
-  ctr_step      time per step of click-through models beside PyTorch in eager mode (peers/compare_ctr_step_time.py)
-  network/NAME  ResNet-50 in less memory than its liveness peak: seconds of an iteration, measured over planned by the
-                rates of hetsgd calibrate
-  step_time     time per step at the Amazon-670k shape beside PyTorch and the floor (peers/compare_step_time.py)
-  all_reduce    hetsgd bench all_reduce over all GPUs, or over two workers that share the only one
+  ctr_step      time per step of click-through models, compared with PyTorch in eager mode (peers/compare_ctr_step_time.py)
+  network/NAME  ResNet-50 in less memory than its liveness peak. Measured: seconds of an iteration over the seconds that
+                were planned by the rates of hetsgd calibrate
+  step_time     time per step at the Amazon-670k shape, compared with PyTorch and the floor (peers/compare_step_time.py)
+  all_reduce    hetsgd bench all_reduce over all GPUs, or over two workers that share a single GPU
   kernels       the kernel benchmarks (cuda_bench)
 
-The JSON:
+The JSON file has these keys:
   schema_version 1, started_at (UTC), seconds, device, hetsgd (hetsgd --version --json), status
-  parts[]: name, command (list), status (passed, failed, skipped), reason (why skipped or failed, else null),
-           exit_code (null: not run), seconds, figures (what the part measured, as its program printed it; null: nothing),
+  parts[]: name, command (list), status (passed, failed, skipped), reason (why it was skipped or failed, else null),
+           exit_code (null: not run), seconds, figures (the measurements as the program printed them; null: none),
            output (its last lines)
-The file is written after every part. A part that fails leaves its reason; a part whose program, sanitizer, GPU or
-PyTorch is missing is skipped and says so. Exit code: 0 nothing failed, 1 something failed, 77 there is no GPU.
+The file is written after every part. A part is skipped, with a reason, if its program, the sanitizer, the GPU or PyTorch
+is missing. Exit code: 0 no part failed, 1 a part failed, 77 there is no GPU.
 """
 
 import argparse
@@ -46,16 +46,17 @@ SKIPPED = 77
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", default="gpu-check.json", help="the JSON (default gpu-check.json)")
-    parser.add_argument("--build-dir", help="of a build tree (default build/release; a bundle needs none)")
+    parser.add_argument("-o", "--output", default="gpu-check.json", help="JSON file to write (default: gpu-check.json)")
+    parser.add_argument("--build-dir", help="build folder with the programs (default: build/release; a bundle needs none)")
     parser.add_argument("--device", default="cuda",
-                        help="cuda, or cpu: the parts that a CPU can do, small, to try this script out")
-    parser.add_argument("--small", action="store_true", help="small sizes also on GPUs, as emulated ones need")
-    parser.add_argument("--python", default=default_python(), help="the Python that has torch, if any")
+                        help="cuda, or cpu to try out this script: small versions of the parts that a CPU can run (default: cuda)")
+    parser.add_argument("--small", action="store_true", help="use small sizes on GPUs, too, for emulated GPUs")
+    parser.add_argument("--python", default=default_python(),
+                        help="Python interpreter that can import torch (default: this one, or /usr/bin/python3)")
     parser.add_argument("--only", nargs="+", metavar="PART",
-                        help="devices, test, memcheck, racecheck, training, placement, lookup, ctr_step, "
-                             "network, step_time, all_reduce, kernels")
-    parser.add_argument("--timeout", type=float, default=900, help="seconds for one part (900)")
+                        help="run only these parts: devices, test, memcheck, racecheck, training, placement, lookup, ctr_step, "
+                             "network, step_time, all_reduce, kernels (default: all)")
+    parser.add_argument("--timeout", type=float, default=900, help="time limit of one part, in seconds (default: 900)")
     return parser.parse_args()
 
 
@@ -164,7 +165,7 @@ def launcher():
 
 def run_tests(check, tests, gpu):
     if not tests:
-        check.skip("test", "found no GPU test program: build the tests, or bundle.sh --tests")
+        check.skip("test", "found no GPU test program, expected those of HETSGD_TESTS=ON or of bundle.sh --tests")
     starts = {program: launcher() if program.endswith("_mpi_test") else [] for program in tests}
     for program in [program for program, start in starts.items() if start is None]:
         check.skip("test/" + os.path.basename(program), "found no mpirun", [program])
@@ -227,7 +228,7 @@ def run_all_reduce(check, hetsgd, gpus, large):
 def run_kernels(check, benchmarks, gpu, large):
     name = "cuda_bench" if gpu else "kernels_bench"
     if name not in benchmarks:
-        check.skip("kernels", f"found no {name}: configure with -DHETSGD_BENCHMARKS=ON, or bundle.sh --tests")
+        check.skip("kernels", f"found no {name}, expected that of HETSGD_BENCHMARKS=ON or of bundle.sh --tests")
         return
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "kernels.json")
@@ -246,7 +247,7 @@ def main():
     options = parse_arguments()
     hetsgd, tests, benchmarks = find_programs(options)
     if not os.path.exists(hetsgd):
-        print(f"gpu-check.sh: found no {hetsgd}; build it, or name the build with --build-dir", file=sys.stderr)
+        print(f"gpu-check.sh: found no {hetsgd}, expected hetsgd to be built; --build-dir names another build", file=sys.stderr)
         return 1
     gpus, problem = (0, "") if options.device == "cpu" else gpu_count(hetsgd)
     if options.device != "cpu" and gpus == 0:

@@ -242,7 +242,7 @@ def read_index(path, notes):
             line = json.loads(text)
             lines[str(line["id"])] = line
         except (ValueError, KeyError, TypeError):
-            notes.append(f"{path}:{count}: skipped, it is no line of an index with an id")
+            notes.append(f"{path}:{count}: skipped, because it is not a line of an index with an id")
     return lines
 
 
@@ -267,7 +267,7 @@ def from_files(paths, notes):
         except ResultError as error:
             if not hasattr(error, "kind"):
                 raise
-            notes.append(f"{path}: skipped, it is a {error.kind} and no result")
+            notes.append(f"{path}: skipped, because it is a {error.kind} and not a result")
     return loaded
 
 
@@ -294,7 +294,7 @@ def load(*sources):
     for source in sources:
         for name, document, listed in gather(source, notes):
             if name in loaded:
-                notes.append(f"{name}: named more than once, taken once")
+                notes.append(f"{name}: named more than once, but used once")
             loaded.setdefault(name, (name, document, listed))
     if not loaded:
         raise ResultError(f"{', '.join(map(str, sources))}: found no result, expected at least one")
@@ -331,4 +331,4 @@ def summarise(frame, value, by=("group",)):
 
 
 if __name__ == "__main__":
-    sys.exit("hetsgd_results.py: a module to import; scripts/results.md has examples")
+    sys.exit("hetsgd_results.py: this is a module to import; scripts/results.md has examples")

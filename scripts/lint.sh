@@ -4,11 +4,11 @@
 #
 #   ./scripts/lint.sh [--build DIR] [--seconds N] [REVISION]
 #
-#   REVISION      what to compare the files with (default: where the branch left origin/main, or HEAD~1)
-#   --build DIR   a build of these sources, which knows the flags (default: build/release)
-#   --seconds N   no new file is begun after so long (default: 60); what was left out is named
+#   REVISION      revision to compare the files with (default: the last common one with origin/main, or HEAD~1)
+#   --build DIR   build of these sources, whose compiler flags are used (default: build/release)
+#   --seconds N   time after which no further file is checked (default: 60); files that were left out are named
 #
-# A header counts through the .cpp file of its name. Exit code 1: something was found; 77: no clang-tidy-14, or no revision to compare with.
+# A changed header is checked through the .cpp file of its name. Exit code 1: there are findings; 77: no clang-tidy-14, or no revision.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +16,7 @@ build=build/release seconds=60 base=""
 while (($#)); do
   case "$1" in
     --build|--seconds)
-      [[ $# -ge 2 ]] || { echo "lint.sh: $1: expected a value" >&2; exit 2; }
+      [[ $# -ge 2 ]] || { echo "lint.sh: $1: found nothing, expected a value" >&2; exit 2; }
       declare "${1#--}=$2"; shift ;;
     -h|--help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "lint.sh: found option \"$1\", expected --build, --seconds or a revision" >&2; exit 2 ;;
@@ -27,13 +27,13 @@ done
 ./scripts/lint_comments.py || exit 1
 [[ -f $build/compile_commands.json ]] || { echo "lint.sh: found no $build/compile_commands.json, expected a build: cmake --preset release" >&2; exit 2; }
 
-command -v clang-tidy-14 >/dev/null || { echo "lint.sh: found no clang-tidy-14, skipped; setup-debian.sh installs it"; exit 77; }
+command -v clang-tidy-14 >/dev/null || { echo "lint.sh: skipped, because there is no clang-tidy-14; setup-debian.sh installs it"; exit 77; }
 head=$(git rev-parse --verify -q HEAD || true)
 if [[ -z $base ]]; then
   base=$(git merge-base HEAD origin/main 2>/dev/null || true)
   [[ -n $base && $base != "$head" ]] || base=$(git rev-parse --verify -q HEAD~1 || true)
 fi
-[[ -n $base ]] || { echo "lint.sh: found no revision to compare with, skipped"; exit 77; }
+[[ -n $base ]] || { echo "lint.sh: skipped, because there is no revision to compare with"; exit 77; }
 
 mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- 'lib/*.cpp' 'apps/*.cpp' 'lib/*.hpp' 'apps/*.hpp' |
   sed 's/\.hpp$/.cpp/' | sort -u | while read -r file; do [[ -f $file ]] && echo "$file"; done)
@@ -59,7 +59,7 @@ END
 # What clang 14 itself does not understand is no finding: parts of the ranges of GCC 12's library.
 export commands deadline=$((EPOCHSECONDS + seconds))
 printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -I{} bash -c '
-  if ((EPOCHSECONDS >= deadline)); then echo "$1: left out, the time is up"; exit 0; fi
+  if ((EPOCHSECONDS >= deadline)); then echo "$1: left out, because the time is over"; exit 0; fi
   found=$(clang-tidy-14 --quiet -p "$commands" --extra-arg=-Wno-everything "$1" 2>/dev/null |
           grep -A 5 -e ",-warnings-as-errors\]$" | grep -v clang-diagnostic)
   [[ -z $found ]] || { printf "%s\n" "$found"; exit 1; }' _ {} || exit 1

@@ -2,7 +2,7 @@
 """Finds comments that break two rules of how hetsgd speaks: lint_comments.py [FILE...]
 
 A comment names its subject: it does not open with "Of", "Who", "Whose", "Those" or "What" in place of one. A line with a
-comment has at most 100 columns. Without files: all C++ and CUDA sources of lib, apps and tests. Exit code 1: something was found.
+comment has at most 100 columns. Without FILE it checks all C++ and CUDA sources of lib, apps and tests. Exit code 1: it found a fault.
 """
 
 import pathlib
@@ -26,7 +26,7 @@ def problems(name, text):
         words = comment[1] if comment else ""
         opening = OPENING.match(words)
         if opening and not (whole and in_comment):
-            found.append(f'{name}:{number}: a comment opens with "{opening[1]}", expected its subject')
+            found.append(f'{name}:{number}: found a comment that opens with "{opening[1]}", expected its subject')
         if words and len(line) > COLUMNS and not re.search(r"NOLINT|https?:", line):
             found.append(f"{name}:{number}: found {len(line)} columns, expected at most {COLUMNS}")
         in_comment = bool(whole and words)

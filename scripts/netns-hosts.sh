@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Several hosts on one machine: network namespaces with a host name, an address and a cable each, joined by a bridge,
-# and mpirun over TCP between them, one of the cables as slow as wished. Needs root, iproute2, Open MPI; cleans up.
+# Emulates several hosts on one machine: network namespaces, each with a host name, an address and a cable to a common bridge.
+# mpirun connects them over TCP, and the cable of the last host is delayed. Needs root, iproute2 and Open MPI; cleans up.
 #
-#   ./scripts/netns-hosts.sh [options]                     runs ssgd and asgd without and with the delay, and shows who
-#                                                          computed, communicated and waited for how long
+#   ./scripts/netns-hosts.sh [options]                     runs ssgd and asgd without and with the delay, and shows how long
+#                                                          each rank computed, communicated and waited
 #   ./scripts/netns-hosts.sh [options] -- train ...        runs hetsgd with these arguments on all hosts
-#   ./scripts/netns-hosts.sh [options] -- PROGRAM train ...  the same, as mpirun takes it: for `launch` of a sweep
+#   ./scripts/netns-hosts.sh [options] -- PROGRAM train ...  runs PROGRAM likewise, for the key `launch` of a sweep
 #
-#   --hosts N           hosts (2)
-#   --ranks N           ranks per host (1)
-#   --delay 10ms        of each direction of the last host's cable (10ms; 0ms: none)
-#   --hetsgd PATH       the program (build/release/apps/hetsgd/hetsgd)
-#   -o FOLDER           keeps the results of the runs there
+#   --hosts N           number of hosts (default: 2)
+#   --ranks N           number of ranks per host (default: 1)
+#   --delay 10ms        delay of the last host's cable, in each direction (default: 10ms; 0ms: no delay)
+#   --hetsgd PATH       the program (default: build/release/apps/hetsgd/hetsgd)
+#   -o FOLDER           folder for the results (default: they are deleted)
 #
-# The delay is the kernel's netem, or, where the kernel has none, a relay in user space (scripts/delay_link.py).
+# The delay comes from the kernel's netem. If the kernel has none, a relay in user space delays messages (scripts/delay_link.py).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -24,24 +24,24 @@ while (($#)); do
     -h|--help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --) shift; arguments=("$@"); break ;;
   esac
-  [[ $# -ge 2 ]] || usage "$1: expected a value; --help lists the options"
+  [[ $# -ge 2 ]] || usage "$1: found nothing, expected a value; --help lists the options"
   case "$1" in
     --hosts) hosts=$2 ;;
     --ranks) ranks=$2 ;;
     --delay) delay=$2 ;;
     --hetsgd) hetsgd=$2 ;;
     -o) results=$2 ;;
-    *) usage "found option \"$1\"; --help lists them" ;;
+    *) usage "found option \"$1\", expected one of --help" ;;
   esac
   shift 2
 done
 [[ $delay =~ ^[0-9]+(\.[0-9]+)?ms$ ]] || usage "--delay: found $delay, expected milliseconds, for example 10ms"
-[[ $hosts =~ ^[1-9][0-9]?$ && $ranks =~ ^[1-9][0-9]*$ ]] || usage "--hosts, --ranks: expected numbers from 1 on"
+[[ $hosts =~ ^[1-9][0-9]?$ && $ranks =~ ^[1-9][0-9]*$ ]] || usage "--hosts, --ranks: found $hosts and $ranks, expected whole numbers of at least 1, and at most 99 hosts"
 if [[ ${arguments[0]:-} == */* ]]; then
   hetsgd=${arguments[0]}
   arguments=("${arguments[@]:1}")
 fi
-[[ -x $hetsgd ]] || usage "--hetsgd: found no $hetsgd"
+[[ -x $hetsgd ]] || usage "--hetsgd: found no program $hetsgd, expected one"
 hetsgd=$(realpath "$hetsgd")
 skip() { echo "skipped: $1"; exit 77; }
 ((EUID == 0)) || skip "needs root"
@@ -182,7 +182,7 @@ print(1000 * r["summary"]["elapsed_s"] / max(w["steps"] for w in r["workers"]))'
 make_network
 if ((${#arguments[@]})); then
   set_delay "$delay"
-  echo "$hosts hosts, last one: $how" >&2
+  echo "$hosts hosts; cable of the last one: $how" >&2
   on_hosts "${arguments[@]}" &  # a signal need not wait for its end: what asks for one may soon kill
   wait $!
   exit
@@ -202,6 +202,6 @@ for each in 0ms "$delay"; do
 done
 table "${shown[@]}"
 if ! awk -v step="$(step_ms "$results/ssgd-$delay.json")" -v delay="${delay%ms}" 'BEGIN { exit !(step >= delay) }'; then
-  echo "netns-hosts.sh: a step of ssgd with the delay takes less than $delay" >&2
+  echo "netns-hosts.sh: found a step of ssgd shorter than the delay, expected at least $delay" >&2
   exit 1
 fi

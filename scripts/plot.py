@@ -1,18 +1,19 @@
 #!/usr/bin/python3
-"""Plots results of `hetsgd train` and folders of `hetsgd sweep`: accuracy, time to target, batch sizes, utilisation; and
-plans of `hetsgd memory`: used bytes over steps, peak and minimum, images/s over batch, parts of an iteration, capacities.
+"""Plots results of `hetsgd train` and folders of `hetsgd sweep`: accuracy, time to target, batch sizes, utilisation. It also
+plots plans of `hetsgd memory`: used bytes over steps, peak and minimum, images/s over batch size, parts of an iteration, capacities.
 
   scripts/plot.py runs/*.json -o plots --metric p3 --targets 0.55 --format pdf --title Delicious
   scripts/plot.py runs/rates --over learning_rate --figures time_to_target,final_p1
   scripts/plot.py runs/*.json --x time,epochs,bytes --width 3.3in --format pdf
-  scripts/plot.py m.json -o plots                                                # of hetsgd memory; or t.json: addresses
+  scripts/plot.py m.json -o plots      # m.json: plans of hetsgd memory (-o); a file of its --trace gives a map of addresses
 
-Runs that differ in the seed only become one line (the median) with a band, or one bar with a 95 % bootstrap interval; options
+Runs that differ only in the seed become one line (the median) with a band, or one bar with a 95 % bootstrap interval. Options
 that differ name the lines, as in `hetsgd compare`. More than eight lines become several panels. It writes, for each format,
-  accuracy_over_AXIS (time and samples, or what --x names), time_to_target (or what --figures names),
+  accuracy_over_AXIS (for time and samples, or the axes of --x), time_to_target (or the figures of --figures),
   batch_size (if the runs record merges), utilisation
-or, with --over, FIGURE_over_OPTION alone, and prints the paths. A missed target is drawn beyond all others, never left out.
-Exit codes: 0 done, 2 wrong option or a picture that cannot be drawn (the others are), 4 a file that is not a result.
+or, with --over, only FIGURE_over_OPTION, and prints the paths. A missed target is drawn beyond all others, never left out.
+Exit codes: 0 done; 1 a file cannot be read or written; 2 wrong option, or a picture that cannot be drawn (the others are drawn);
+4 a file that is not a result.
 """
 
 import argparse
@@ -115,7 +116,7 @@ def draw(pictures, options):
             if picture:
                 paths += save(picture, options.output, name, options.format)
             elif name == "batch_size":
-                say("no run recorded merges: no plot of batch sizes")
+                say("there is no plot of batch sizes, because no run recorded merges")
     return paths, refused
 
 
@@ -149,25 +150,27 @@ def width(text):
 
 def parser():
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    result.add_argument("results", nargs="+", metavar="RESULT", help="results, folders of results, a sweep's folder or index")
-    result.add_argument("-o", "--output", default="plots", metavar="DIR", help="where to write (default: plots)")
-    result.add_argument("--metric", choices=list(METRICS), help="default: the first that the runs have")
-    result.add_argument("--targets", type=number_list, metavar="X,...", help="default: the runs' own targets")
+    result.add_argument("results", nargs="+", metavar="RESULT", help="result files, folders of results, or the folder or index of a sweep")
+    result.add_argument("-o", "--output", default="plots", metavar="DIR", help="folder for the pictures (default: plots)")
+    result.add_argument("--metric", choices=list(METRICS), help="metric to plot (default: the first one that the runs have)")
+    result.add_argument("--targets", type=number_list, metavar="X,...", help="values of the metric to use as targets (default: the targets of the runs)")
     result.add_argument("--x", type=list_of(AXES), default=[], metavar="AXIS,...",
-                        help=f"{', '.join(AXES)} (default: time,samples; none with --over)")
-    result.add_argument("--over", metavar="OPTION", help="figures over this option instead of bars, such as learning_rate")
+                        help=f"horizontal axes of accuracy plots: {', '.join(AXES)} (default: time,samples; none with --over)")
+    result.add_argument("--over", metavar="OPTION", help="draw figures over this option, such as learning_rate, instead of bars")
     result.add_argument("--figures", type=words, metavar="NAME,...",
-                        help="time_to_target (the default), first_crossing, samples_to_target, updates_to_target, or a "
+                        help="figures to draw: time_to_target (default), first_crossing, samples_to_target, updates_to_target, or a "
                         "number of each run such as samples_per_s, computing_ratio, final_p1")
     result.add_argument("--group-by", type=words, default=[], metavar="OPTION,...",
-                        help="options that tell lines apart beside the algorithm (default: those in which its runs differ)")
-    result.add_argument("--panels", metavar="OPTION", 
-                        help="one panel for each of its values (default: if lines are more than eight)")
-    result.add_argument("--format", type=list_of(["png", "svg", "pdf"]), default=["png", "svg"], metavar="png,svg,pdf")
-    result.add_argument("--width", type=width, default=DEFAULT_WIDTH_IN, metavar="3.3in", help="of the pictures (default: 6.2in)")
-    result.add_argument("--title", default="")
-    result.add_argument("--log-time", action="store_true", help="logarithmic time axis")
-    result.add_argument("--band", choices=["minmax", "iqr"], default="minmax", help="over seeds (default: minmax)")
+                        help="options that separate lines, besides the algorithm (default: those in which its runs differ)")
+    result.add_argument("--panels", metavar="OPTION",
+                        help="option with one panel for each of its values (default: chosen if there are more than eight lines)")
+    result.add_argument("--format", type=list_of(["png", "svg", "pdf"]), default=["png", "svg"], metavar="png,svg,pdf",
+                        help="formats of the pictures (default: png,svg)")
+    result.add_argument("--width", type=width, default=DEFAULT_WIDTH_IN, metavar="3.3in", help="width of the pictures (default: 6.2in)")
+    result.add_argument("--title", default="", help="title of the pictures (default: none)")
+    result.add_argument("--log-time", action="store_true", help="make the time axis logarithmic")
+    result.add_argument("--band", choices=["minmax", "iqr"], default="minmax",
+                        help="band of the seeds around a line: their range, or their middle half (default: minmax)")
     return result
 
 

@@ -23,7 +23,7 @@ def with_axis(data, x):
             raise PlotError("--x mega_batches: found runs without mega_batch and batch_size, expected both")
         return curve.assign(mega_batches=curve.samples_count / curve.run.map(sizes))
     if column not in curve:
-        raise PlotError(f"--x {x}: found no {column} in the curve, expected it")
+        raise PlotError(f"--x {x}: found no {column} in the curve, expected runs that have it")
     return curve
 
 

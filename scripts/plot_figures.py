@@ -22,7 +22,7 @@ def table_of(data, figure, targets=None):
     if figure in TARGET_FIGURES:
         column, label = TARGET_FIGURES[figure]
         if data.targets.empty:
-            raise PlotError(f"{figure}: found no target in the runs, expected --target of hetsgd train")
+            raise PlotError(f"{figure}: found no target in the runs, expected runs of hetsgd train --target")
         chosen = data.targets if targets is None else data.targets[data.targets.value.isin(targets)]
         if chosen.empty:
             raise PlotError(f"{figure}: found no target of --targets, expected one that the runs were given")
@@ -88,7 +88,7 @@ def plot_bars(data, lines, figure, targets=None, title="", width_in=DEFAULT_WIDT
     """A bar per line, its median with the bootstrap interval over seeds; a panel per target."""
     if len(lines) > MOST_BARS:
         raise PlotError(f"{figure}: found {len(lines)} lines, expected at most {MOST_BARS} bars; --over OPTION draws "
-                        "over an option")
+                        "lines over an option instead")
     tables = table_of(data, figure, targets)
     name_of = {run: i for i, line in enumerate(lines) for run in line.runs}
     names = [wrapped(line.name(), 0.38 * width_in) for line in lines]
@@ -157,7 +157,7 @@ def plot_over(data, lines, key, figure, targets=None, title="", width_in=DEFAULT
     panels, without = panels_of(joined, by)
     if len(tables) > 1 and len(panels) > 1:
         raise PlotError(f"{figure} over {key}: found {len(tables)} targets and {len(panels)} panels, expected one of them; "
-                        "--targets chooses a target")
+                        "--targets selects a target")
     looks, alike = looks_of(panels, without)
     option = data.runs.set_index("run")[key]
     cells = [(heading, rows, label, members, title_) for heading, rows, label in tables for title_, members in panels.items()]

@@ -92,7 +92,7 @@ def lines_of(data, group_by=()):
         parts = {key: row[key] for key in keys}
         lines.setdefault(tuple((key, text(value)) for key, value in parts.items()), Line(parts)).runs.append(row.run)
     seeds = data.runs.set_index("run").seed
-    notes = [f"{line.name()}: the same seed more than once; if the runs differ in an option, name it with --group-by"
+    notes = [f"{line.name()}: found the same seed more than once; if these runs differ in an option, name it with --group-by"
              for line in lines.values() if seeds[line.runs].duplicated().any()]
     notes += shorten(list(lines.values()))
     algorithms = list(dict.fromkeys(data.runs.algorithm))
@@ -120,7 +120,7 @@ def panels_of(lines, by=None):
         if len(panels) <= MOST_PANELS and max(map(len, panels.values())) <= MOST_LINES:
             return panels, (key,)
     raise PlotError(f"found {len(lines)} lines, expected at most {MOST_LINES} in a panel and {MOST_PANELS} panels; --over OPTION "
-                    "draws over one of their options, --panels OPTION chooses the panels, fewer files are fewer lines")
+                    "draws over one of their options, --panels OPTION chooses the panels, and fewer files give fewer lines")
 
 
 def looks_of(panels, without):

@@ -99,7 +99,7 @@ def panels(plans, key):
     for plan in plans:
         groups.setdefault(key(plan), []).append(plan)
     if len(groups) > MOST_PANELS:
-        raise PlotError(f"{len(groups)} networks and batches, expected at most {MOST_PANELS} in a picture")
+        raise PlotError(f"found {len(groups)} networks and batches, expected at most {MOST_PANELS} in a picture")
     return groups
 
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# From a fresh Debian 12 to a first comparison: installs what is missing, builds, generates a small data set, trains
-# three algorithms on four simulated GPUs of unequal speed, and shows who reaches the target when.
+# From a fresh Debian 12 to a first comparison: installs missing packages, builds hetsgd, generates a small data set, trains
+# three algorithms on four simulated GPUs of unequal speed, and shows when each of them reaches the target.
 #
 #   ./scripts/quickstart.sh [--cuda] [--no-setup]
 #
-#   --cuda       build the code for GPUs, too, where no driver is (it needs nvcc; where a driver is, it is built anyway)
-#   --no-setup   do not look at the Debian packages
+#   --cuda       build the GPU code even if there is no driver (needs nvcc; if there is a driver, it is built anyway)
+#   --no-setup   neither check nor install Debian packages
 #
-# Results and plots go to runs/quickstart; calling it again goes on where it stopped. HETSGD_SEEDS="1 2 3" chooses other
-# seeds than 1 to 5.
+# Results and plots are written to runs/quickstart. The same command resumes an interrupted run. The environment variable
+# HETSGD_SEEDS="1 2 3" chooses the seeds (default: 1 to 5).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +28,7 @@ folder=runs/quickstart
 read -ra seeds <<<"${HETSGD_SEEDS:-1 2 3 4 5}"
 heading() { printf '\n=== %s\n' "$*"; }
 
-echo "This takes about 5 minutes on two cores besides the download of packages: most is the build, less than a minute the training."
+echo "This takes about 5 minutes on two cores, and the download of packages. Most of it is the build; training takes less than a minute."
 if $setup; then
   heading "Debian packages"
   ./scripts/setup-debian.sh program plots
@@ -41,7 +41,7 @@ cmake --build --preset release --target hetsgd -j "$(nproc)"
 hetsgd=build/release/apps/hetsgd/hetsgd
 "$hetsgd" --version
 
-heading "Data: made-up sparse multi-label rows that a model can learn"
+heading "Data: synthetic sparse multi-label rows that a model can learn"
 mkdir -p "$folder"
 if [[ ! -f $folder/tiny_test.txt ]]; then
   "$hetsgd" data generate tiny --scale 5 --overwrite "$folder/tiny"
@@ -72,13 +72,13 @@ heading "Time to accuracy"
 heading "Plots"
 /usr/bin/python3 scripts/plot.py "${results[@]}" -o "$folder/plots" --title "Quickstart" --log-time
 
-heading "Done in $SECONDS s. Where everything lies"
+heading "Done in $SECONDS s. Files"
 cat <<END
   program   $hetsgd  (--help; train --help)
   data      $folder/tiny_train.txt, tiny_test.txt
   results   $folder/ALGORITHM-SEED.json  ($hetsgd validate FILE checks one)
   plots     $folder/plots/*.png and *.svg
-One run with its progress:
+To see the progress of one run:
   $hetsgd train --train generate:tiny --test generate:tiny --algorithm adaptive --workers 4 \\
       --speed 1,0.92,0.84,0.76 --epochs 10 --target 'p1>=0.5' -o runs/mine.json
 END

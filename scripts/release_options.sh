@@ -9,12 +9,12 @@ release_options() {
   local cache=build/release/CMakeCache.txt cuda=OFF architectures=90
   if nvidia-smi -L >/dev/null 2>&1; then
     cuda=ON architectures=native
-    echo "CUDA: a driver is here, so code for its GPUs is built if nvcc is found"
+    echo "CUDA: this machine has a driver, so code for its GPUs is built if nvcc is found"
   elif [[ ${1:-} == --cuda ]] || grep -qs '^HETSGD_CUDA:STRING=ON$' "$cache"; then
     cuda=ON
-    echo "CUDA: no driver is here; code for GPUs is built all the same if nvcc is found"
+    echo "CUDA: this machine has no driver; code for GPUs is built all the same if nvcc is found"
   else
-    echo "CUDA: no driver is here, so the program is built without GPUs (quickstart.sh --cuda builds it with them)"
+    echo "CUDA: this machine has no driver, so the program is built without GPUs (quickstart.sh --cuda builds it with them)"
   fi
   release_options=("-DHETSGD_CUDA=$cuda")
   if [[ $cuda == ON ]] && ! grep -qs '^CMAKE_CUDA_ARCHITECTURES:' "$cache"; then

@@ -1,15 +1,15 @@
 #!/usr/bin/python3
-"""Verdicts, tables and plots of the papers' figures, from the runs of `hetsgd sweep`. scripts/reproduce.sh runs all of it.
+"""Makes verdicts, tables and plots of the papers' figures from the runs of `hetsgd sweep`. scripts/reproduce.sh calls it.
 
-    scripts/reproduce.py list                       # ids, times, titles
-    scripts/reproduce.py show a6 r3 [--runs DIR]    # results/ID/, expected beside found on stdout, and the pages
-    scripts/reproduce.py pages                      # the tables of results/fidelity.md and results/README.md, and results/sven.md
-    scripts/reproduce.py bench d1                   # the benchmark of a specification that has one in place of runs
-    scripts/reproduce.py smoke OUT                  # every specification, tiny, as OUT/ID.json
+    scripts/reproduce.py list                       # prints the IDs with their running times and titles
+    scripts/reproduce.py show a6 r3 [--runs DIR]    # writes results/ID/ and the pages, and prints the verdicts
+    scripts/reproduce.py pages                      # writes the tables of results/fidelity.md and results/README.md, and results/sven.md
+    scripts/reproduce.py bench d1                   # runs the benchmark of a specification that has one in place of runs
+    scripts/reproduce.py smoke OUT                  # writes every specification with tiny data as OUT/ID.json
 
-`show` writes results/ID/README.md, verdicts.json and the plots from the runs that exist. A claim without runs is "not run". A page
+`show` writes results/ID/README.md, verdicts.json and the plots. It uses the runs that exist; claims without runs are "not run". A page
 opens with the finding of the specification and its first plot, then says how it was made, then has all claims, plots and tables, and
-ends with the exceptions. A verdict changes no exit code.
+ends with the exceptions. A claim that does not hold changes no exit code.
 """
 import argparse
 import json
@@ -264,7 +264,7 @@ def flags(settings):
 
 def run_bench(figure):
     if not figure.benches:
-        sys.exit(f"{figure.path}: found no [bench], expected one")
+        sys.exit(f"{figure.path}: found no table [bench], expected one")
     figure.folder.mkdir(parents=True, exist_ok=True)
     for setup, settings in figure.benches.items():
         options = {key: value for key, value in settings.items() if key not in ("collective", "launch")}
@@ -327,17 +327,19 @@ def write_tiny(figures, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["list", "show", "pages", "bench", "smoke"])
-    parser.add_argument("names", nargs="*", metavar="ID", help="of show and bench; all of them without any. smoke: the folder")
+    parser.add_argument("names", nargs="*", metavar="ID", help="IDs for list, show and bench (default: all); for smoke, the folder to write to")
     parser.add_argument("--experiments", type=pathlib.Path, default=reproduce_runs.EXPERIMENTS,
-                        help="folder of the specifications")
-    parser.add_argument("--runs", type=pathlib.Path, default=reproduce_runs.ROOT / "runs" / "figures", help="what sweep wrote")
-    parser.add_argument("--results", type=pathlib.Path, default=reproduce_runs.ROOT / "results")
+                        help="folder of the specifications (default: experiments)")
+    parser.add_argument("--runs", type=pathlib.Path, default=reproduce_runs.ROOT / "runs" / "figures",
+                        help="folder of the runs of hetsgd sweep (default: runs/figures)")
+    parser.add_argument("--results", type=pathlib.Path, default=reproduce_runs.ROOT / "results",
+                        help="folder for the pages (default: results)")
     arguments = parser.parse_args()
     paths = specifications(arguments.experiments)
     asked = list(paths) if arguments.command == "smoke" else arguments.names or list(paths)
     unknown = [name for name in asked if name not in paths]
     if unknown:
-        sys.exit(f"found {', '.join(unknown)}, expected of {', '.join(paths)}")
+        sys.exit(f"reproduce.py: found {', '.join(unknown)}, expected IDs among {', '.join(paths)}")
     figures = {name: reproduce_runs.Figure(path, arguments.runs) for name, path in paths.items()
                if name in asked or arguments.command in ("show", "pages")}
     if arguments.command == "list":

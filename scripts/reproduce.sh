@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Runs the papers' figures and shows what was found beside what the papers say.
+# Runs the experiments behind the papers' figures and compares the findings with the papers' claims.
 #
-#   scripts/reproduce.sh [--jobs N] ID...|all      e.g. scripts/reproduce.sh a6 r3
-#   scripts/reproduce.sh --smoke                   all of them on tiny data: whether they run, no number means anything
-#   scripts/reproduce.sh --list                    ids, times, titles
+#   scripts/reproduce.sh [--jobs N] ID...|all      runs these experiments, N runs at the same time, e.g. scripts/reproduce.sh a6 r3
+#   scripts/reproduce.sh --smoke                   runs all of them on tiny data as a test; their numbers mean nothing
+#   scripts/reproduce.sh --list                    prints the IDs with their running times and titles
 #
-# Each ID is a specification, experiments/ID.toml. Runs go to runs/figures, where figures share them; what is done is not run
-# again, so that a call goes on where another was cut off. Writes results/ID/ (claims, plots, tables), results/fidelity.md and the
-# index in results/README.md. A verdict changes no exit code; a run that fails does.
+# Each ID is a specification, experiments/ID.toml. Runs are written to runs/figures and shared by the figures. The same command
+# resumes an interrupted call. It writes results/ID/ (claims, plots, tables), results/fidelity.md and the index in
+# results/README.md. The exit code is 1 if a run fails; a claim that does not hold is no failure.
 #
-# Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt (hetsgd data fetch delicious); not for --smoke
-#              HETSGD           the program (build/release/apps/hetsgd/hetsgd)
+# Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt (hetsgd data fetch delicious); not needed with --smoke
+#              HETSGD           the program (default: build/release/apps/hetsgd/hetsgd)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,7 +22,7 @@ smoke=false
 ids=()
 while (($#)); do
   case "$1" in
-    --jobs) jobs=${2:?"--jobs needs a number"}; shift ;;
+    --jobs) jobs=${2:?"--jobs: found nothing, expected a number"}; shift ;;
     --smoke) smoke=true ;;
     --list) exec "${figures[@]}" list ;;
     -h|--help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
@@ -46,7 +46,7 @@ if [[ ${ids[*]} == all ]]; then mapfile -t ids < <("${figures[@]}" --experiments
 failed=()
 for id in "${ids[@]}"; do
   spec=$(ls "$specs/$id".{toml,json} 2>/dev/null || true)
-  [[ $spec ]] || { echo "reproduce.sh: found \"$id\", expected an id of --list" >&2; exit 2; }
+  [[ $spec ]] || { echo "reproduce.sh: found \"$id\", expected an ID of --list" >&2; exit 2; }
   if grep -q -e '^\[bench\]' -e '^ "bench"' "$spec"; then
     "${figures[@]}" --experiments "$specs" --runs "$runs" bench "$id" || failed+=("$id")
   else
@@ -55,7 +55,7 @@ for id in "${ids[@]}"; do
   fi
 done
 "${figures[@]}" --experiments "$specs" --runs "$runs" --results "$results" show "${ids[@]}"
-if $smoke && grep -l '"verdict": "not run"' "$results"/*/verdicts.json; then failed+=("claims without runs"); fi
+if $smoke && grep -l '"verdict": "not run"' "$results"/*/verdicts.json; then failed+=("some claims have no runs"); fi
 if ((${#failed[@]})); then
   echo "reproduce.sh: failed: ${failed[*]}" >&2
   exit 1

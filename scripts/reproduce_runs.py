@@ -32,7 +32,7 @@ def hetsgd(*options, launch=""):
     call = [*launch.split(), HETSGD, *map(str, options)]
     done = subprocess.run(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
-        sys.exit(f"{' '.join(call)}\nended with {done.returncode}:\n{done.stderr}")
+        sys.exit(f"{' '.join(call)}\nended with exit code {done.returncode}:\n{done.stderr}")
     return done.stdout
 
 

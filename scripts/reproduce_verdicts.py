@@ -47,11 +47,11 @@ def check(figure):
         for setup, case in ((claim["setup"], claim["case"]),
                             (claim.get("reference_setup", claim["setup"]), claim.get("reference", claim["case"]))):
             if case not in figure.pairs.get(setup, []):
-                refuse(claim, f"found no case {case} under a setup {setup}")
+                refuse(claim, f"found no case {case} under a setup {setup}, expected one of the specification")
         if claim.get("measure", "final") not in MEASURES or claim.get("reading", "contributors") not in reproduce_runs.READINGS:
-            refuse(claim, "found an unknown measure or reading")
+            refuse(claim, f"found {claim.get('measure', claim.get('reading'))}, expected a known measure or reading")
         if claim["side"] not in SIDES or (claim["side"] == "at_most" and "at_most" not in claim):
-            refuse(claim, f"expected a side of {', '.join(SIDES)}, with at_most the number")
+            refuse(claim, f"found the side {claim['side']}, expected one of {', '.join(SIDES)}, and for at_most its number")
 
 
 def bench_ratio(figure, claim):

@@ -2,18 +2,18 @@
 """Compares the simulated results of two binaries: same_results.py OLD NEW [--jobs N] [--only REGEX] [--new-options OPTIONS] [--new-keys KEYS]
 
 Runs every configuration below (each algorithm with stragglers, optimizers, schedules, partitions, models,
-networks, profiles and options of its own; all short, on small made-up data) with both binaries and compares
+networks, profiles and options of its own; all short, on small synthetic data) with both binaries and compares
 curve, events, histograms, workers, summary, time to accuracy, status, warnings and the final parameters, to
-the byte. Prints a row for each configuration that differs, with the first difference of each part.
+the byte. Prints each configuration that differs, with the first difference of each part.
 
---new-options: what the new binary gets besides, where an option that the old one lacks restores the old
-results; {profile} stands for the configuration's device profile. Services that compute on the workers' devices,
-as before there was --server-profile: --new-options='--server-profile {profile}'.
+--new-options: options that only the new binary gets. They are for options that the old binary lacks, with values that
+restore the old results. {profile} stands for the configuration's device profile. For example,
+--new-options='--server-profile {profile}' lets services compute on the workers' devices.
 
---new-keys: keys, separated by commas, that results of the new binary have in places where the old ones lack them, such
-as bytes_sent at the points of the curve; there they are not compared.
+--new-keys: keys, separated by commas, that only results of the new binary have, such as bytes_sent at the points of
+the curve. They are not compared in places where the old results lack them.
 
-Exit code 0: all equal; 1: something differs; 2: a binary is missing, or no configuration matches --only.
+Exit code 0: all are equal; 1: a configuration differs; 2: a binary is missing, or no configuration matches --only.
 """
 
 import argparse
@@ -263,13 +263,13 @@ def compare(arguments_):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("old")
-    parser.add_argument("new")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at the same time (default 2)")
-    parser.add_argument("--only", default="", metavar="REGEX", help="configurations whose name matches")
-    parser.add_argument("--new-options", default="", metavar="OPTIONS", help="for the new binary alone; see above")
-    parser.add_argument("--new-keys", default="", metavar="KEYS", help="of the new binary alone; see above")
-    parser.add_argument("--list", action="store_true", help="print the configurations and end")
+    parser.add_argument("old", help="path of the old binary")
+    parser.add_argument("new", help="path of the new binary")
+    parser.add_argument("--jobs", type=int, default=2, help="number of runs at the same time (default: 2)")
+    parser.add_argument("--only", default="", metavar="REGEX", help="run only configurations whose name matches (default: all)")
+    parser.add_argument("--new-options", default="", metavar="OPTIONS", help="options that only the new binary gets (see above)")
+    parser.add_argument("--new-keys", default="", metavar="KEYS", help="keys that only results of the new binary have (see above)")
+    parser.add_argument("--list", action="store_true", help="print the configurations and run nothing")
     options = parser.parse_args()
     chosen = [(name, text) for name, text in configurations() if re.search(options.only, name)]
     if options.list:
@@ -279,10 +279,10 @@ def main():
     binaries = [pathlib.Path(path).resolve() for path in (options.old, options.new)]
     for binary in binaries:
         if not binary.is_file():
-            print(f"same_results.py: {binary}: no such file", file=sys.stderr)
+            print(f"same_results.py: found no file {binary}, expected a hetsgd binary", file=sys.stderr)
             return 2
     if not chosen:
-        print(f"same_results.py: --only {options.only}: no configuration matches; see --list", file=sys.stderr)
+        print(f"same_results.py: --only: found {options.only}, expected a regular expression for a name of --list", file=sys.stderr)
         return 2
     different = refused = 0
     with tempfile.TemporaryDirectory() as temporary:
@@ -296,7 +296,7 @@ def main():
             for name, text, old, lines in pool.map(compare, work):
                 if "stderr" in old:
                     refused += 1
-                    print(f"{name}\n    the old binary refuses it: {old['stderr'][:300]}")
+                    print(f"{name}\n    the old binary refuses this configuration: {old['stderr'][:300]}")
                 if not lines:
                     continue
                 different += 1
@@ -305,7 +305,7 @@ def main():
                 for line in lines:
                     print("    " + line, flush=True)
     print(f"{len(chosen)} configurations: {len(chosen) - different} equal, {different} differ"
-          + (f"; {refused} compared nothing but a refusal" if refused else ""))
+          + (f"; {refused} were refused by the old binary, so only the refusals were compared" if refused else ""))
     return 1 if different else 0
 
 

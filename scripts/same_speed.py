@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Is one build slower than another? Their benchmarks in turns, on an idle machine.
+"""Tests whether one build is slower than another. It runs their benchmarks alternately and needs an idle machine.
 
     scripts/same_speed.py OLD NEW [--rounds 9] [--filter REGEX] [--min-time 0.3] [--bound 0.02]
 
-OLD and NEW are build folders (build/release). Every benchmark that both have runs in each of them,
-one after the other, --rounds times; which of the two comes first changes from round to round, so
-that a drift of the host's clock meets both alike. Per benchmark: the times (medians), new/old of the
-best times (what an undisturbed host takes), the median of new/old over the rounds with its 95 %
-interval by the sign test, and `slower` where the whole interval lies above 1 + bound. mpi_bench runs under mpirun with two ranks; its best times count.
+OLD and NEW are build folders (build/release). Every benchmark that both have runs --rounds times in
+each of them. The order of the two changes from round to round, so that a drift of the host's clock
+affects both alike. For each benchmark it prints the median times, new/old of the best times (those
+of an undisturbed host), and the median of new/old over the rounds with its 95 % interval by the sign
+test. A benchmark is `slower` if the whole interval lies above 1 + bound. mpi_bench runs under mpirun
+with two ranks and reports its best times.
 
-Exit code: 7 if anything is slower, else 0.
+Exit code: 7 if a benchmark is slower, else 0.
 """
 import argparse
 import json
@@ -68,18 +69,18 @@ def report(name, old, new, bound):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("old", type=pathlib.Path)
-    parser.add_argument("new", type=pathlib.Path)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--filter", default=".")
-    parser.add_argument("--min-time", type=float, default=0.3)
-    parser.add_argument("--bound", type=float, default=0.02)
+    parser.add_argument("old", type=pathlib.Path, help="build folder of the old build")
+    parser.add_argument("new", type=pathlib.Path, help="build folder of the new build")
+    parser.add_argument("--rounds", type=int, default=9, help="number of rounds (default: 9)")
+    parser.add_argument("--filter", default=".", help="regular expression for the names of benchmarks (default: all)")
+    parser.add_argument("--min-time", type=float, default=0.3, help="least seconds of one benchmark in a round (default: 0.3)")
+    parser.add_argument("--bound", type=float, default=0.02, help="slowdown that is allowed (default: 0.02, which is 2 %%)")
     args = parser.parse_args()
     builds = [folder / "tests" / "bench" for folder in (args.old, args.new)]
     for program in [build / name for build in builds for name in [*BENCHMARKS, "mpi_bench"]]:
         if not program.is_file():
-            parser.error(f"{program}: no such program; OLD and NEW are folders of builds with HETSGD_BENCHMARKS=ON and "
-                         "HETSGD_MPI=ON, as build/release")
+            parser.error(f"found no {program}, expected OLD and NEW to be folders of builds with HETSGD_BENCHMARKS=ON and "
+                         "HETSGD_MPI=ON, such as build/release")
     print(f"{'benchmark':44} {'old us':>12} {'new us':>12}    best  median  95 % interval of {args.rounds} rounds")
     slower = False
     for bench in BENCHMARKS:

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that hetsgd needs. Safe to run again: what is there is skipped.
+# Installs the Debian 12 packages that hetsgd needs. It may be run again: installed packages are skipped.
 #
 #   ./scripts/setup-debian.sh [--list] [GROUP...]
 #
-#   program      the program itself; quickstart.sh takes this group and plots
-#   plots        plot.py, reproduce.sh and the data frames of hetsgd_results.py
-#   tests        test.sh, which takes program and plots as well
-#   all-tests    test.sh --all besides: benchmarks, fuzzers, clang-format and clang-tidy
-#   peers        the comparison with PyTorch in scripts/peers (large)
+#   program      packages for the program itself (quickstart.sh takes program and plots)
+#   plots        packages for plot.py, reproduce.sh and the data frames of hetsgd_results.py
+#   tests        packages for test.sh (which also takes program and plots)
+#   all-tests    further packages for test.sh --all: benchmarks, fuzzers, clang-format and clang-tidy
+#   peers        packages for the comparison with PyTorch in scripts/peers (large)
 #   --list       print the packages and install nothing
 #
-# Without a group: all of them.
+# Without a group it installs all groups.
 set -euo pipefail
 
 declare -A group=(
@@ -46,7 +46,7 @@ if $list_only; then
 fi
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-  echo "setup-debian.sh: found no apt-get, expected Debian 12; install the equivalents of:" >&2
+  echo "setup-debian.sh: found no apt-get, expected Debian 12; on other systems install packages like these:" >&2
   printf '  %s\n' "${packages[@]}" >&2
   exit 1
 fi
@@ -63,7 +63,7 @@ fi
 as_root=()
 if ((EUID != 0)); then
   if ! command -v sudo >/dev/null; then
-    echo "setup-debian.sh: not root and found no sudo; as root: apt-get install ${missing[*]}" >&2
+    echo "setup-debian.sh: found neither root rights nor sudo, expected one of them; as root: apt-get install ${missing[*]}" >&2
     exit 1
   fi
   as_root=(sudo)

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs tests. The exit code is 0 only if every part passed.
+# Installs missing packages, builds hetsgd, and runs its tests. The exit code is 0 only if every part passed.
 #
 #   ./scripts/test.sh [--all] [--no-setup]
 #
-#   --all        clang-tidy, emulated GPUs, sanitizers and fuzzers, too, and CUDA code where nvcc is (what .ci/run calls);
-#                without it the release build and its tests: what to run after a change
-#   --no-setup   do not look at the Debian packages
+#   --all        also run clang-tidy, emulated GPUs, sanitizers and fuzzers, and build CUDA code if nvcc is found (.ci/run uses it).
+#                Without it: the release build and its tests, which is what to run after a change
+#   --no-setup   neither check nor install Debian packages
 #
-# Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt, a9a, a9a.t: tests on real data (else skipped)
-#              HETSGD_FUZZ_SECONDS  seconds for each fuzzer (5; longer runs are for who changes a parser)
+# Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt, a9a and a9a.t; without it tests on real data are skipped
+#              HETSGD_FUZZ_SECONDS  seconds for each fuzzer (default: 5; take more after a change of a parser)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -56,7 +56,7 @@ run_tests() {
   local preset=$1 jobs=$2 code=0 costs=build/$1/Testing/Temporary/CTestCostData.txt
   shift 2
   ctest --preset "$preset" -j "$jobs" "$@" || code=$?
-  awk -v limit="$longest_test_s" '/^---/ { exit } $3 > limit { print "note: longer than", limit, "s, cut it:", $1, $3, "s" }' "$costs"
+  awk -v limit="$longest_test_s" '/^---/ { exit } $3 > limit { print "note: the test", $1, "took", $3, "s, expected at most", limit, "s; make it shorter" }' "$costs"
   return $code
 }
 
@@ -85,10 +85,10 @@ fuzz() {
 }
 
 if $all; then
-  echo "This takes about 25 minutes on two cores; ./scripts/test.sh alone, the release build and its tests, about 10."
+  echo "This takes about 25 minutes on two cores. Without --all, the release build and its tests take about 10."
   groups=(program plots tests all-tests) cuda=(--cuda) benchmarks=ON
 else
-  echo "This takes about 10 minutes on two cores; --all adds clang-tidy, emulated GPUs, sanitizers and fuzzers: about 25."
+  echo "This takes about 10 minutes on two cores. With --all (clang-tidy, emulated GPUs, sanitizers, fuzzers) it takes about 25."
   groups=(program plots tests) cuda=() benchmarks=OFF
 fi
 if $setup; then part "Debian packages" ./scripts/setup-debian.sh "${groups[@]}" || true; fi

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Puts the tables of `hetsgd algorithms --format markdown` and `hetsgd stragglers --format markdown` between their markers in
+# Writes the tables of `hetsgd algorithms --format markdown` and `hetsgd stragglers --format markdown` between their markers in
 # README.md and lib/cluster/stragglers.md.
 #
-#   scripts/update-readme.sh [HETSGD [FILE BLOCK]]     FILE's BLOCK alone, algorithms or stragglers
+#   scripts/update-readme.sh [HETSGD [FILE BLOCK]]     with FILE and BLOCK (algorithms or stragglers) only this table
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 hetsgd=${1:-$root/build/release/apps/hetsgd/hetsgd}
@@ -17,7 +17,7 @@ renew() {  # FILE BLOCK
     END { exit begins == 1 && ends == 1 ? 0 : 1 }
   ' "$1" > "$1.new" || {
     rm -f "$1.new"
-    echo "$1: expected one pair of the markers <!-- $2: begin --> and <!-- $2: end -->" >&2
+    echo "$1: found none or several, expected one pair of the markers <!-- $2: begin --> and <!-- $2: end -->" >&2
     exit 1
   }
   mv "$1.new" "$1"

@@ -185,16 +185,23 @@ class Calibrate final : public Command {
   }
 
   void declare(OptionSet& set) override {
-    set.add("device", device_, "cpu:N, N cores, or cuda:N, GPU N");
+    set.add("device", device_,
+            "Device to measure: cpu:N is N cores, cuda:N is the GPU with number N.");
     set.add("model", model_,
-            "whose steps are measured: mlp on sparse rows, or a model of click data, forward pass, "
-            "backward pass and update apart, with two hidden layers");
-    set.add("batch_size", batch_sizes_, "batch sizes to measure")
+            "Model whose training steps are measured: mlp on sparse rows, or a click-through model "
+            "with two hidden layers. Its forward pass, backward pass and update are measured "
+            "separately.");
+    set.add("batch_size", batch_sizes_, "Batch sizes to measure, separated by commas.")
         .unit("samples")
         .range(1, kLargestBatch);
-    set.add("hidden", hidden_, "hidden layers to measure").unit("units").range(1, 1 << 20);
-    set.add("point_time", point_time_, "time per measured point").above(0);
-    set.add("name", name_, "name of the profile; default: the device");
+    set.add("hidden", hidden_, "Sizes of hidden layers to measure, separated by commas.")
+        .unit("units")
+        .range(1, 1 << 20);
+    set.add("point_time", point_time_,
+            "Least measuring time for each combination of data, --hidden and --batch-size.")
+        .unit("s")
+        .above(0);
+    set.add("name", name_, "Name of the profile. Default: the device.");
     printer_.declare_output(set, "the profile");
   }
 
@@ -217,8 +224,7 @@ class Calibrate final : public Command {
     const RegisteredModel& model = find_model(model_);
     if (model.info.reads_fields) return measure_clicks(target, model);
     if (model_ == kDefaultModel) return measure_sparse(target);
-    refuse("--model", model_, "mlp or a model of click data",
-           "hetsgd models lists what each reads");
+    refuse("--model", model_, "mlp or a click-through model", "hetsgd models lists all models");
   }
 
   // Calls points_of(hidden, batch_size) for all combinations of the options.

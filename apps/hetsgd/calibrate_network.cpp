@@ -23,37 +23,41 @@ namespace {
 class CalibrateNetwork final : public Command {
  public:
   CommandInfo info() const override {
-    return {.name = "calibrate network",
-            .summary = "fit a network model for --network to measured collectives and calls",
-            .examples = {
-                "hetsgd calibrate network --workers 2 -o threads.json",
-                "mpirun -n 4 hetsgd calibrate network -o mpi.json",
-                "hetsgd train --profile here.json --network mpi.json --workers 4 --cluster sim"}};
+    return {
+        .name = "calibrate network",
+        .summary = "fit a network model for --network to measured collectives and service calls",
+        .examples = {
+            "hetsgd calibrate network --workers 2 -o threads.json",
+            "mpirun -n 4 hetsgd calibrate network -o mpi.json",
+            "hetsgd train --profile here.json --network mpi.json --workers 4 --cluster sim"}};
   }
 
   bool runs_together() const override { return hetsgd::runs_together(cluster_); }
 
   void declare(OptionSet& set) override {
-    set.add("cluster", cluster_, "threads or mpi; under mpirun mpi");
-    set.add("workers", wanted_workers_, "number of workers; auto: 2, under mpirun its ranks")
+    set.add("cluster", cluster_, "Cluster to measure: threads, or mpi under mpirun.");
+    set.add("workers", wanted_workers_,
+            "Number of workers. auto: 2, or under mpirun as many as ranks.")
         .range(1, 4096)
         .or_zero();
-    set.add("sizes", sizes_, "bytes of vectors and payloads, e.g. 4K,1M");
-    set.add("point_time", point_time_, "time per size and kind of call").above(0);
-    set.add("name", name_, "name of the model; default: the cluster and its workers");
+    set.add("sizes", sizes_, "Sizes of vectors and payloads, separated by commas, e.g. 4K,1M.")
+        .unit("bytes");
+    set.add("point_time", point_time_, "Measuring time for each size and kind of call.")
+        .unit("s")
+        .above(0);
+    set.add("name", name_, "Name of the model. Default: the cluster and its number of workers.");
     printer_.declare_output(set, "the model");
   }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
     if (cluster_kind(cluster_).is_virtual) {
-      throw with_hint(
-          usage_error("--cluster: found {}, whose network is a model already", cluster_),
-          "threads and mpi can be measured");
+      refuse("--cluster", cluster_ + ", whose network is a model already", "threads or mpi");
     }
     ProcessGroup& processes = processes_of(cluster_);
     workers_ = wanted_workers_.value_or(processes.control() != nullptr ? processes.size() : 2);
     if (workers_ < 2) {
-      refuse("--workers", std::to_string(workers_), "at least 2: one alone sends nothing");
+      refuse("--workers", std::to_string(workers_),
+             "at least 2, because one worker alone sends nothing");
     }
     ClusterOptions options;
     options.workers = workers_;

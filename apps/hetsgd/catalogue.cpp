@@ -51,7 +51,7 @@ std::string defaults_of(const AlgorithmInfo& info) {
     option.name = name;
     texts.push_back(fmt::format("{} {}", option.flag(), value));
   }
-  return texts.empty() ? "those of every run" : fmt::format("{}", fmt::join(texts, ", "));
+  return texts.empty() ? "the general ones" : fmt::format("{}", fmt::join(texts, ", "));
 }
 
 std::string optimizers_of(const AlgorithmInfo& info) {
@@ -81,7 +81,7 @@ Described described(const RegisteredAlgorithm& registered) {
   const bool any_number = info.max_workers >= AlgorithmInfo().max_workers;
   one.facts.both("Paper", "paper", info.paper)
       .show("Kind", info.synchronous ? "synchronous: all workers go from round to round together"
-                                     : "asynchronous: every worker at its own pace")
+                                     : "asynchronous: every worker goes at its own pace")
       .keep("synchronous", info.synchronous)
       .both("Result", "result", info.result)
       .both("Cost", "cost", info.cost)
@@ -126,7 +126,7 @@ Described described(const RegisteredStraggler& registered) {
   one.keys = true;
   one.facts.show("Example", fmt::format("--straggler '{}'", info.example))
       .keep("example", info.example)
-      .show("Workers", "workers=0-3;5 or worker=2 chooses ranks; without it all are meant");
+      .show("Workers", "workers=0-3;5 or worker=2 chooses workers; default: all of them");
   return one;
 }
 
@@ -247,7 +247,9 @@ class Catalogue final : public Command {
   void declare(OptionSet& set) override {
     if (has_plugins_) {
       set.add("plugin", plugins_,
-              fmt::format("with the {} of this shared library; repeat for several", info_.name))
+              fmt::format("Shared library whose {} are listed, too. Repeat the option for several "
+                          "libraries.",
+                          info_.name))
           .reads_file();
     }
     printer_.declare_format(set, {PrintFormat::text, PrintFormat::markdown, PrintFormat::json});
@@ -290,13 +292,13 @@ class Catalogue final : public Command {
 
 const bool algorithms_registered = register_command<Catalogue<RegisteredAlgorithm>>(
     CommandGroup::catalogues, 1, "algorithms",
-    "the synchronisation methods, or one of them in detail", "adaptive", &algorithms,
+    "list the synchronisation methods, or explain one of them", "adaptive", &algorithms,
     &find_algorithm, true);
 const bool models_registered = register_command<Catalogue<RegisteredModel>>(
-    CommandGroup::catalogues, 2, "models", "what can be trained, or one of the models in detail",
-    "mlp", &models, &find_model, true);
+    CommandGroup::catalogues, 2, "models", "list the models, or explain one of them", "mlp",
+    &models, &find_model, true);
 const bool stragglers_registered = register_command<Catalogue<RegisteredStraggler>>(
-    CommandGroup::catalogues, 3, "stragglers", "the kinds of --straggler, or one of them in detail",
+    CommandGroup::catalogues, 3, "stragglers", "list the kinds of --straggler, or explain one",
     "uniform", &straggler_kinds, &find_straggler_kind, false);
 
 }  // namespace hetsgd

@@ -94,11 +94,11 @@ void check_operands(const CommandInfo& info, const std::vector<std::string>& ope
   const auto [least, most] = operand_counts(info.operands);
   if (operands.size() > most) {
     refuse(info.name, quote(operands[most]), info.operands.empty() ? "options only" : info.operands,
-           fmt::format("hetsgd {} --help shows how", info.name));
+           fmt::format("hetsgd {} --help shows the usage", info.name));
   }
   if (operands.size() < least) {
-    throw with_hint(usage_error("{}: expected {}", info.name, info.operands),
-                    info.examples.empty() ? "" : "for example " + info.examples.front());
+    refuse(info.name, "too few operands", info.operands,
+           info.examples.empty() ? "" : "for example " + info.examples.front());
   }
 }
 
@@ -187,7 +187,7 @@ int run_alone(Command& command, const std::vector<std::string>& arguments) {
 
 std::string_view to_string(CommandGroup group) {
   static constexpr std::string_view kNames[] = {
-      "Train", "Read results", "Prepare data", "Look up what there is", "Plan and measure machines",
+      "Train", "Read results", "Prepare data", "Explore", "Plan and measure machines",
       "Set up"};
   return kNames[static_cast<std::size_t>(group)];
 }

@@ -19,7 +19,7 @@ class Compare final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "compare",
-            .summary = "time to accuracy of several results, and what it is made of",
+            .summary = "compare times to accuracy, and the factors that they are made of",
             .examples = {"hetsgd compare ssgd.json adaptive.json --target 'p1>=0.6'",
                          "hetsgd compare results/*.json --reference ssgd --format latex",
                          "hetsgd compare runs/fair --reference adaptive",
@@ -30,8 +30,8 @@ class Compare final : public Command {
 
   void declare(OptionSet& set) override {
     set.add("target", targets_,
-            "metric to reach, e.g. 'p1>=0.6'; repeat for several; "
-            "without it, the targets that the files name");
+            "Target that the results are judged by, e.g. 'p1>=0.6'. Repeat the option for several "
+            "targets. Default: the targets of the results.");
     set.add(
         "reference", reference_,
         "Group that the others are compared with: its label, its case in a sweep, its algorithm, "
@@ -43,12 +43,13 @@ class Compare final : public Command {
          {"algoperf", RunClock::algoperf},
          {"mlperf", RunClock::mlperf},
          {"dawnbench", RunClock::dawnbench}},
-        "of the times to targets: the run's own clock; that and the making of the "
-        "measured models; host time since the first touch of the training data; loading, "
-        "initialisation and the run's own clock");
+        "Clock of the times to targets. training: the run's own clock. algoperf: the run's own "
+        "clock and the time to make the evaluated models. mlperf: wall-clock time since the "
+        "training data were first read. dawnbench: loading, initialisation and the run's own "
+        "clock.");
     printer_.declare_format(set, {PrintFormat::text, PrintFormat::markdown, PrintFormat::latex,
                                   PrintFormat::csv, PrintFormat::json});
-    set.add("runs", runs_, "one row per file instead of one per group of seeds");
+    set.add("runs", runs_, "Print one row per file instead of one row per group of seeds.");
     set.add("fail_if_slower", fail_if_slower_,
             "Exit with 7 when a group needs more than this many times the reference's time. The "
             "default reference is then the group of the first result.")
@@ -81,7 +82,7 @@ class Compare final : public Command {
   // Setups of a sweep are machines or workloads, and each has its own table. Results outside of
   // sweeps are compared as given, with a warning if their workloads differ.
   static std::vector<Workload> workloads_of(std::vector<LoadedResult> results) {
-    if (results.empty()) throw usage_error("compare: found no result files, expected at least one");
+    if (results.empty()) refuse("compare", "no result files", "at least one");
     const bool setups = std::any_of(results.begin(), results.end(), [&](const LoadedResult& each) {
       return each.setup != results.front().setup;
     });
@@ -127,8 +128,9 @@ class Compare final : public Command {
     for (const Workload& each : workloads) worst = std::max(worst, each.comparison.worst_ratio());
     if (!fail_if_slower_ || !(worst > *fail_if_slower_)) return 0;
     log(LogLevel::error,
-        fmt::format("slower than the reference by a factor of {:.3f} (--fail-if-slower {})", worst,
-                    *fail_if_slower_));
+        fmt::format("a group is slower than the reference by a factor of {:.3f} (--fail-if-slower "
+                    "{})",
+                    worst, *fail_if_slower_));
     return static_cast<int>(ExitCode::regression);
   }
 

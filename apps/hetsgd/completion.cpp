@@ -103,13 +103,15 @@ class Completion final : public Command {
   void look_ahead(const std::vector<std::string>& arguments) override { load_plugins(arguments); }
 
   void declare(OptionSet& set) override {
-    set.add("plugin", plugins_, "with the algorithms of this shared library; repeat for several")
+    set.add("plugin", plugins_,
+            "Shared library whose algorithms and models are completed, too. Repeat the option for "
+            "several libraries.")
         .reads_file();
   }
 
   int run(OptionSet&, const std::vector<std::string>& operands) override {
     if (operands[0] != "bash" && operands[0] != "zsh") {
-      throw usage_error("completion: found {}, expected bash or zsh", quote(operands[0]));
+      refuse("completion", quote(operands[0]), "bash or zsh");
     }
     // zsh can run bash completions.
     if (operands[0] == "zsh") {

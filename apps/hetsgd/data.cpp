@@ -36,13 +36,15 @@ class ReadingCommand : public Command {
     declare_file_format(set, options_.format, options_.index_base);
     declare_vocabulary(set, options_.vocabulary);
     set.add("image", image_,
-            "sparse rows are images of this shape, CxHxW such as 1x28x28; empty: they are not");
+            "Treat each sparse row as an image of this shape (channels x height x width, for "
+            "example 1x28x28).");
     set.add_choice("part", options_.part, {{"train", DataPart::train}, {"test", DataPart::test}},
-                   "which part of generate:...");
-    set.add_choice("cache", options_.cache, {{"use", CacheMode::use}, {"off", CacheMode::off}},
-                   "the binary cache of parsed files: in $HETSGD_CACHE_DIR, $XDG_CACHE_HOME/hetsgd "
-                   "or ~/.cache/hetsgd");
-    set.add("threads", options_.threads, "parsing threads; auto: all cores")
+                   "Part of synthetic data (generate:...) that is read.");
+    set.add_choice(
+        "cache", options_.cache, {{"use", CacheMode::use}, {"off", CacheMode::off}},
+        "Whether parsed files are read from a binary cache and kept there. Its directory "
+        "is $HETSGD_CACHE_DIR, $XDG_CACHE_HOME/hetsgd or ~/.cache/hetsgd.");
+    set.add("threads", options_.threads, "Number of parsing threads. auto: all cores.")
         .range(1, kMostHostThreads)
         .or_zero();
   }
@@ -61,7 +63,7 @@ class DataInfo final : public ReadingCommand {
  public:
   CommandInfo info() const override {
     return {.name = "data info",
-            .summary = "what a data file holds",
+            .summary = "describe a data file: rows, features, labels",
             .examples = {"hetsgd data info train.txt", "hetsgd data info --json train.svm.gz",
                          "hetsgd data info 'generate:amazon670k?scale=0.01'",
                          "hetsgd data info --min-frequency 1 'generate:criteo?scale=0.01'",
@@ -95,7 +97,7 @@ class DataVerify final : public ReadingCommand {
   CommandInfo info() const override {
     return {
         .name = "data verify",
-        .summary = "read a data file completely and check what it promises",
+        .summary = "read a data file completely and check that it is consistent",
         .examples = {"hetsgd data verify train.txt", "hetsgd data verify --cache off train.hsgd"},
         .operands = "FILE..."};
   }
@@ -106,10 +108,10 @@ class DataVerify final : public ReadingCommand {
       const LoadedData loaded = load_dataset(path, reading());
       const std::vector<std::string> broken = verify(*loaded.data);
       for (const std::string& text : broken) say("{}: {}\n", path, text);
-      if (broken.empty()) say("{}: {} rows, all right\n", path, loaded.data->rows());
+      if (broken.empty()) say("{}: {} rows, no fault found\n", path, loaded.data->rows());
       findings += broken.size();
     }
-    if (findings > 0) throw data_error("found {} broken promises", findings);
+    if (findings > 0) throw data_error("data verify: found {} faults, expected none", findings);
     return 0;
   }
 };
@@ -129,13 +131,13 @@ class DataConvert final : public ReadingCommand {
     set.add_choice(
         "to", to_,
         {{"hsgd", FileFormat::hsgd}, {"xc", FileFormat::xc}, {"libsvm", FileFormat::libsvm}},
-        "format to write; hsgd is binary and loads without parsing");
+        "Format to write. hsgd is binary and loads without parsing.");
     set.add_choice("to_index_base", to_base_, {{"0", IndexBase::zero}, {"1", IndexBase::one}},
-                   "smallest feature index of the libSVM text to write");
+                   "Smallest feature index to write. It has an effect with --to libsvm.");
     set.add("vocabulary", vocabulary_,
-            "click data: the training data whose vocabulary counts, of which FROM is a test file")
+            "Training data whose vocabulary is used if FROM is a test file of click data.")
         .reads_file(files_of_dataset);
-    set.add("overwrite", overwrite_, "replace an existing file");
+    set.add("overwrite", overwrite_, "Replace an existing file.");
     declare_reading(set);
   }
   void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const override {
@@ -176,23 +178,27 @@ class DataGenerate final : public Command {
   CommandInfo info() const override {
     return {.name = "data generate",
             .summary =
-                "write made-up data that a model can learn: sparse multi-label data as XC "
-                "text, click data as Criteo's",
+                "write synthetic data that a model can learn: sparse multi-label data as XC "
+                "text, click data as Criteo text",
             .examples = {"hetsgd data generate tiny tiny",
                          "hetsgd data generate amazon670k --scale 0.1 --seed 2 amazon-small",
                          "hetsgd data generate criteo --scale 0.001 clicks"},
             .operands = fmt::format("{} PREFIX", fmt::join(preset_names(), "|"))};
   }
   void declare(OptionSet& set) override {
-    set.add("scale", scale_, "multiplies rows, features and labels; of click data the rows")
+    set.add("scale", scale_,
+            "Factor on the numbers of rows, features and labels. For click data it multiplies only "
+            "the rows.")
         .above(0);
     set.add_choice(
         "format", format_,
         {{"auto", DataFormat::detect}, {"xc", DataFormat::xc}, {"criteo", DataFormat::criteo}},
-        "text format to write; auto: the one that the data have");
-    set.add("seed", seed_, "seed of everything random");
-    set.add("threads", threads_, "auto: all cores").range(1, kMostHostThreads).or_zero();
-    set.add("overwrite", overwrite_, "replace existing files");
+        "Text format to write. auto: criteo for click data, xc for all others.");
+    set.add("seed", seed_, "Seed of all random numbers.");
+    set.add("threads", threads_, "Number of generating threads. auto: all cores.")
+        .range(1, kMostHostThreads)
+        .or_zero();
+    set.add("overwrite", overwrite_, "Replace existing files.");
   }
   void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const override {
     for (const char* ending : {kTrain, kTest}) {
@@ -255,16 +261,17 @@ class DataFetch final : public Command {
   CommandInfo info() const override {
     return {
         .name = "data fetch",
-        .summary = "bring a data set here, checked; --train NAME then reads it",
+        .summary = "download a data set and check it; --train NAME then reads it",
         .examples = {"hetsgd data fetch a9a", "hetsgd data fetch amazon-670k --from ~/Downloads",
                      "HETSGD_DATASETS_DIR=/data hetsgd data fetch my-data.json"},
         .operands = fmt::format("{}|MANIFEST.json", fmt::join(manifest_names(), "|"))};
   }
   void declare(OptionSet& set) override {
     set.add("from", options_.from,
-            "take the files here, a file or a folder, and download nothing; repeat for several");
-    set.add("overwrite", options_.overwrite, "fetch again what is here");
-    set.add("threads", options_.threads, "reading threads; auto: all cores")
+            "File, or folder with the files, to take instead of downloading. Repeat the option for "
+            "several.");
+    set.add("overwrite", options_.overwrite, "Fetch files again that are already here.");
+    set.add("threads", options_.threads, "Number of reading threads. auto: all cores.")
         .range(1, kMostHostThreads);
   }
   int run(OptionSet&, const std::vector<std::string>& operands) override {

@@ -98,7 +98,7 @@ std::string cuda_text(const CudaPlatform& platform) {
         clock_text(details[i].memory));
   }
   const std::string driver = cuda_driver_version();
-  text += fmt::format("  built with CUDA {}, the driver{} knows {}\n", platform.runtime,
+  text += fmt::format("  built with CUDA {}, the driver{} supports {}\n", platform.runtime,
                       driver.empty() ? "" : " " + driver, platform.driver);
   for (const CudaLibrary& library : cuda_libraries()) {
     text += fmt::format("  {:<8} {} ({})\n", library.name,
@@ -187,7 +187,7 @@ class Devices final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "devices",
-            .summary = "devices of this machine, simulated devices and networks",
+            .summary = "list the devices of this machine, simulated devices and networks",
             .examples = {"hetsgd devices", "hetsgd devices v100", "hetsgd devices --json"},
             .operands = "[NAME]"};
   }

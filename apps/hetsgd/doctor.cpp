@@ -84,7 +84,7 @@ Check check_load() {
   const auto cores = static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
   return {
       "load", load < 0.5 * cores ? Verdict::ok : Verdict::warning,
-      fmt::format("{:.2f} over the last minute; `threads` measures well on an idle machine", load)};
+      fmt::format("{:.2f} over the last minute; --cluster threads needs an idle machine", load)};
 }
 
 Check check_memory() {
@@ -167,7 +167,7 @@ Check check_device(const std::string& name, Device& device) {
   }
   const double operations = 2.0 * static_cast<double>(n * n * n);
   return {name, right ? Verdict::ok : Verdict::broken,
-          fmt::format("{}: dense product {}, {:.3g} GFLOP/s", device.name(),
+          fmt::format("{}: matrix product {}, {:.3g} GFLOP/s", device.name(),
                       right ? "right" : "wrong", operations / time.count() / 1e9)};
 }
 
@@ -190,13 +190,14 @@ Check check_peers(const CudaPlatform& platform, const std::vector<CudaGpuDetails
     }
   }
   if (missing.empty()) return {"gpu peers", Verdict::ok, "every GPU reaches the others' memory"};
-  return {"gpu peers", Verdict::warning, "copies go through the host: " + missing};
+  return {"gpu peers", Verdict::warning,
+          "copies between these GPUs go through the host: " + missing};
 }
 
 Check check_library(const CudaLibrary& library) {
   if (!library.file.empty()) return {library.name, Verdict::ok, library.file};
   return {library.name, library.needed ? Verdict::broken : Verdict::warning,
-          fmt::format("not found, for {}: {}", library.purpose, library.problem)};
+          fmt::format("not found; it is used for {}: {}", library.purpose, library.problem)};
 }
 
 // Checks each GPU and its requirements. Without a GPU it tells the reason.
@@ -237,7 +238,7 @@ class Doctor final : public Command {
   void declare(OptionSet& set) override {
     printer_.declare_json(set);
     set.add("devices", devices_,
-            "under mpirun: the devices that ranks shall compute on, as of train");
+            "Devices of the ranks, as --devices of train. It has an effect only under mpirun.");
   }
   bool runs_together() const override { return launched(); }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <map>
 
 #include "core/version.hpp"
@@ -19,22 +20,27 @@ std::string row(const std::string& left, const std::string& right) {
 }
 
 // The explanation of an option: help, unit, symbol, range, default, and the conditions under which
-// it has an effect.
+// it has an effect: "Largest batch of one worker. Unit: samples; default: 256".
 std::string explained(const Option& option) {
-  std::string text = option.help;
-  if (!option.unit.empty()) text += fmt::format(" [{}]", option.unit);
-  if (!option.symbol.empty()) text += fmt::format(" (paper: {})", option.symbol);
-  if (const std::string range = option.range_text(); !range.empty()) {
-    text += option.choices.empty() ? fmt::format(" in {}", range) : fmt::format(": {}", range);
+  std::string facts;
+  const auto add = [&](std::string_view name, const std::string& value) {
+    if (!value.empty()) facts += fmt::format("{}{}: {}", facts.empty() ? "" : "; ", name, value);
+  };
+  add("unit", option.unit);
+  add("paper", option.symbol);
+  add(option.choices.empty() ? "range" : "choices", option.range_text());
+  if (!option.required.empty()) {
+    add("required", "yes");
+  } else if (option.default_text != "false") {
+    add("default", option.default_text);
   }
-  if (!option.required.empty()) return text + " (required)";
-  const bool plain = option.default_text.empty() || option.default_text == "false";
-  if (!plain) text += fmt::format(" (default {})", option.default_text);
-  if (!option.needs.empty()) text += fmt::format("; acts with {}", option.needs.back().text());
-  return text;
+  if (!option.needs.empty()) add("has an effect with", option.needs.back().text());
+  if (facts.empty()) return option.help;
+  facts.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(facts.front())));
+  return fmt::format("{}{} {}", option.help, option.help.ends_with('.') ? "" : ".", facts);
 }
 
-constexpr const char* kFirstOptions = "First of all";
+constexpr const char* kFirstOptions = "Main options";
 
 // One heading with its options. Options whose condition is not met are listed by name, one line per
 // condition.
@@ -107,8 +113,8 @@ std::string command_help(const CommandInfo& info, const OptionSet& set, HelpExte
     if (!options.empty()) text += group_help(heading, options, set, extent);
   }
   if (some_idle && extent == HelpExtent::acting) {
-    text += fmt::format("\nhetsgd {} --help-all explains the options without effect here, too.\n",
-                        info.name);
+    text += fmt::format(
+        "\nhetsgd {} --help-all also explains the options that have no effect here.\n", info.name);
   }
   return text;
 }
@@ -123,7 +129,7 @@ std::string family_help(const std::string& word, const Commands& commands) {
   if (rows.empty()) return "";
   return fmt::format(
       "Usage: hetsgd {0} COMMAND [options]\n\nCommands:\n{1}\n"
-      "hetsgd {0} COMMAND --help says more.\n",
+      "hetsgd {0} COMMAND --help lists the options of a command.\n",
       word, rows);
 }
 
@@ -143,11 +149,13 @@ std::string program_help(const Commands& commands) {
     group = command->group();
     text += row("  " + command->info().name, command->info().summary);
   }
-  text += row("  --version [--json]", "what this binary is made of");
+  text += row("  --version [--json]",
+              "print the version, the compiler and the features of this binary");
   return text +
-         "\nhetsgd COMMAND --help says more. Every option can also come from the environment\n"
-         "(HETSGD_BATCH_SIZE) or, in train, from a JSON file (--config, key batch_size);\n"
-         "a flag beats the environment, which beats the file.\n";
+         "\nhetsgd COMMAND --help lists the options of a command. Options of train and tune can "
+         "also\n"
+         "be set by environment variables (HETSGD_BATCH_SIZE) or in a JSON file (--config, key\n"
+         "batch_size). A flag overrides the environment, and the environment overrides the file.\n";
 }
 
 }  // namespace hetsgd

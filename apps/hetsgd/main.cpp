@@ -49,17 +49,19 @@ std::size_t words_matched(const Command& command, const std::vector<std::string>
   return words.size();
 }
 
-Error unknown_command(const Commands& commands, const std::vector<std::string>& arguments) {
+[[noreturn]] void refuse_command(const Commands& commands,
+                                 const std::vector<std::string>& arguments) {
   std::vector<std::string> names, beginnings;
   for (const auto& command : commands) {
     names.push_back(command->info().name);
     if (names.back().starts_with(arguments[0] + " ")) beginnings.push_back(names.back());
   }
   if (!beginnings.empty()) {
-    return usage_error("{}: expected one of {}", arguments[0], fmt::join(beginnings, ", "));
+    refuse(arguments[0], arguments.size() > 1 ? quote(arguments[1]) : "nothing",
+           fmt::format("one of {}", fmt::join(beginnings, ", ")));
   }
   const auto best = nearest(arguments[0], names);
-  return with_hint(
+  throw with_hint(
       usage_error("{}: unknown command", quote(arguments[0])),
       best ? fmt::format("did you mean {}?", *best) : "hetsgd --help lists the commands");
 }
@@ -81,7 +83,7 @@ int dispatch(const std::vector<std::string>& arguments) {
   // The longest name wins, so that `network` in `calibrate network` is no operand of `calibrate`.
   const auto words = [&](const auto& command) { return words_matched(*command, arguments); };
   const auto best = std::ranges::max_element(commands, {}, words);
-  if (words(*best) == 0) throw unknown_command(commands, arguments);
+  if (words(*best) == 0) refuse_command(commands, arguments);
   return run_command(
       **best, {arguments.begin() + static_cast<std::ptrdiff_t>(words(*best)), arguments.end()});
 }
@@ -114,8 +116,8 @@ std::string whose_bug() {
 int kept(int code) {
   const auto elsewhere = kept_elsewhere();
   for (const auto& [asked, found] : elsewhere) {
-    log(LogLevel::error, fmt::format("{}: another process has made this file meanwhile; what this "
-                                     "one has written is {}",
+    log(LogLevel::error, fmt::format("{}: another process has created this file meanwhile; the "
+                                     "output of this process is in {}",
                                      asked, found));
   }
   return code == 0 && !elsewhere.empty() ? static_cast<int>(ExitCode::runtime) : code;
@@ -129,11 +131,10 @@ int run(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     return report(error.what(), "", ExitCode::usage);
   } catch (const std::bad_alloc&) {
-    return report("out of memory", "a smaller --batch-size, --hidden or --workers needs less",
-                  ExitCode::runtime);
+    return report("out of memory", "reduce --batch-size, --hidden or --workers", ExitCode::runtime);
   } catch (const std::filesystem::filesystem_error& error) {  // a bad name or link
     return report(fmt::format("{}: {}", quote(error.path1().string()), error.code().message()),
-                  "give another path", ExitCode::runtime);
+                  "name another path", ExitCode::runtime);
   } catch (const std::exception& error) {
     return report(error.what(), whose_bug(), ExitCode::runtime);
   } catch (...) {

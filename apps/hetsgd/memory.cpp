@@ -31,7 +31,7 @@ class Memory final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "memory",
-            .summary = "plan the memory of a network's training step: Dymem and others",
+            .summary = "plan the memory of a network's training step by Dymem and other policies",
             .examples = {"hetsgd memory resnet-50 --batch 100",
                          "hetsgd memory 'inception-v4?bn=0' --policy dymem,vdnn-all --memory 4G",
                          "hetsgd memory vgg-16 -o m.json --memory-curve 12",
@@ -40,60 +40,94 @@ class Memory final : public Command {
   }
 
   void declare(OptionSet& set) override {
-    set.add("batch", batches_, "batch sizes, separated by commas").range(1, 1e6).unit("samples");
-    set.add("steps", steps_, "of the sequences that lstm nodes read; auto: the network's")
+    set.add("batch", batches_, "Batch sizes to plan for, separated by commas.")
+        .range(1, 1e6)
+        .unit("samples");
+    set.add(
+           "steps", steps_,
+           "Number of steps of the sequences that lstm nodes read. auto: the network's own number.")
         .range(1, 1e5);
     set.add("policy", policies_,
-            fmt::format("policies, separated by commas: {}", fmt::join(policy_names(), ", ")));
-    set.add("profile", profile_, "device profile, built-in name or JSON file").reads_file();
+            fmt::format("Memory policies to compare, separated by commas, among {}.",
+                        fmt::join(policy_names(), ", ")));
+    set.add("profile", profile_,
+            "Device profile that gives memory and speed: a built-in name or a JSON file.")
+        .reads_file();
     set.add("memory", memory_,
-            "device (the profile's, less the parameters), minimum, or bytes such as 12G");
+            "Memory for the plan: a number of bytes such as 12G, device (the profile's memory "
+            "without parameters, gradients and optimizer buffers), or minimum (the least memory of "
+            "each policy).");
     set.add_choice(
         "convolution", request_.convolution,
         {{"memory", ConvolutionMode::memory},
          {"performance", ConvolutionMode::performance},
          {"dynamic", ConvolutionMode::dynamic}},
-        "convolution algorithms: none with workspace, the fastest, the fastest that fits");
-    set.add("prefetch_convs", request_.prefetch_convs, "dymem: convolutions in its window")
+        "Convolution algorithm: memory takes one without workspace, performance the fastest, "
+        "dynamic the fastest whose workspace fits.");
+    set.add("prefetch_convs", request_.prefetch_convs,
+            "Number of convolutions in the prefetch window of policy dymem.")
         .at_least(1);
-    set.add("best_fit", request_.best_fit, "dymem: best fit in place of its arenas");
+    set.add("best_fit", request_.best_fit,
+            "Place the tensors of policy dymem by best fit instead of in arenas.");
     set.add_choice(
         "on_shortage", request_.on_shortage,
         {{"cancel", OnShortage::cancel}, {"restart", OnShortage::restart}},
-        "dymem: the forward pass waits and the backward pass drops prefetches, or the iteration "
-        "starts again with --beta more");
+        "What policy dymem does when memory runs short. cancel: the forward pass waits, and the "
+        "backward pass drops prefetches. restart: the iteration starts again with --beta more "
+        "memory.");
     set.add("main_initial", main_initial_,
-            "dymem: main space of the first iteration, which is then cut to what it used and "
-            "--beta; auto: --memory is the size")
+            "Size of the main space of policy dymem in the first iteration. Later iterations get "
+            "the space that it used, and --beta more. auto: --memory sets the size.")
         .unit("bytes");
-    set.add("beta", beta_, "dymem: what is added to the space that was used").unit("bytes");
-    set.add("iterations", iterations_, "iterations, each with jitter of its own").range(1, 1000000);
+    set.add("beta", beta_,
+            "Memory that policy dymem adds to the used space of the first iteration, and again for "
+            "each restart.")
+        .unit("bytes");
+    set.add("iterations", iterations_,
+            "Number of iterations to plan, each with its own jitter. Their failures and restarts "
+            "are written to --output.")
+        .range(1, 1000000);
     set.add_choice("tensor_cache", request_.tensor_cache,
                    {{"off", TensorCache::off}, {"lru", TensorCache::lru}},
-                   "superneurons: lru moves maps only when memory runs short");
-    set.add_choice("recompute", request_.recompute,
-                   {{"none", Recomputation::none}, {"cost", Recomputation::cost}},
-                   "superneurons: cost drops the maps between checkpoints (conv, fc, add, concat, "
-                   "forks) and computes them again, once where they fit together");
+                   "Feature maps that policy superneurons moves. off: the outputs of convolutions. "
+                   "lru: the least recently used ones, and only when memory runs short.");
+    set.add_choice(
+        "recompute", request_.recompute,
+        {{"none", Recomputation::none}, {"cost", Recomputation::cost}},
+        "Recomputation by policy superneurons. cost: the forward pass drops the feature "
+        "maps between checkpoints (conv, fc, lstm, add, concat, forks), and the backward "
+        "pass computes them again, once if they fit together. none: they are kept.");
     set.add_choice("backward_needs", lifetime_.needs,
                    {{"cudnn", BackwardNeeds::cudnn}, {"minimal", BackwardNeeds::minimal}},
-                   "what the backward pass keeps");
+                   "Tensors that are kept for the backward pass. cudnn: the arguments of cuDNN's "
+                   "calls. minimal: only what the mathematics needs.");
     set.add_choice("fork", fork_, {{"share", Fork::share}, {"copy", Fork::copy}},
-                   "what several nodes read: one map, or a copy for each but the first");
-    set.add("input_gradient", lifetime_.input_gradient, "the gradient of the input, too");
-    set.add("optimizer_buffers", optimizer_buffers_, "buffers of the size of the parameters")
+                   "Storage of a feature map that several nodes read. share: one map. copy: a copy "
+                   "for each node but the first.");
+    set.add("input_gradient", lifetime_.input_gradient,
+            "Compute the gradient of the network's input, too.");
+    set.add("optimizer_buffers", optimizer_buffers_,
+            "Number of optimizer buffers, each as large as the parameters. It has an effect with "
+            "--memory device.")
         .range(0, 8);
     set.add("allocation_order", request_.allocation_order,
-            "seed that shuffles allocations within a step; auto: as written");
-    set.add("jitter", request_.jitter, "sigma of a lognormal factor on every time").range(0, 2);
-    set.add("jitter_seed", request_.jitter_seed, "of these factors");
-    set.add("memory_curve", curve_, "capacities from minimum to peak at which to plan")
+            "Seed that shuffles the allocations within a step. auto: the order of the network.");
+    set.add("jitter", request_.jitter,
+            "Sigma of a lognormal random factor on every time. 0 leaves times unchanged.")
+        .range(0, 2);
+    set.add("jitter_seed", request_.jitter_seed, "Seed of the random factors of --jitter.");
+    set.add("memory_curve", curve_,
+            "Number of capacities, from the minimum to the peak, whose iteration times are written "
+            "to --output.")
         .range(0, 1000);
-    set.add("largest_batch", largest_batch_, "search the largest batch that fits");
-    set.add("print_network", print_network_, "print the network as a file and end").not_in_config();
-    set.add("output", output_, "JSON file to write; - is stdout").writes_file("the plans");
-    set.add("trace", trace_, "trace file of the first network and policy").writes_file("the trace");
-    set.add("overwrite", overwrite_, "replace existing files").not_in_config();
+    set.add("largest_batch", largest_batch_, "Search the largest batch that fits.");
+    set.add("print_network", print_network_, "Print the network as a JSON file instead of a plan.")
+        .not_in_config();
+    set.add("output", output_, "JSON file for the plans; - is stdout.").writes_file("the plans");
+    set.add("trace", trace_,
+            "Timeline of the plan of the first network and policy, for chrome://tracing.")
+        .writes_file("the trace");
+    set.add("overwrite", overwrite_, "Replace existing files.").not_in_config();
   }
 
   int run(OptionSet& set, const std::vector<std::string>& operands) override {
@@ -131,9 +165,10 @@ class Memory final : public Command {
 
   Graph at_steps(const Graph& graph) const {
     if (const std::optional<int> bound = step_bound_node(graph)) {
-      throw with_hint(usage_error("--steps: found {}, but node {} of {} is for one number of steps",
-                                  *steps_, graph.node(*bound).name, graph.name()),
-                      "lstm-video reads sequences of any length");
+      refuse("--steps", std::to_string(*steps_),
+             fmt::format("none, because node {} of {} is for one number of steps",
+                         graph.node(*bound).name, graph.name()),
+             "lstm-video reads sequences of any length");
     }
     return with_steps(graph, static_cast<std::int64_t>(*steps_));
   }
@@ -162,8 +197,9 @@ class Memory final : public Command {
     const StepTimes times = step_times(training, rates_);
     log_info("{}", heading(training));
     if (!step_bound_node(graph)) {
-      log_info("  sequences of {} steps: Dymem plans fixed shapes, other lengths are other plans",
-               graph.node(0).shape.height);
+      log_info(
+          "  sequences of {} steps; Dymem plans fixed shapes, so other lengths need other plans",
+          graph.node(0).shape.height);
     }
     Table table({"policy", "peak", "minimum", "fragmentation", "moved", "overlap", "iteration",
                  "images/s", "largest batch"});

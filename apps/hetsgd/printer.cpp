@@ -59,12 +59,12 @@ void Printer::declare_format(OptionSet& set, const std::vector<PrintFormat>& for
     choices.emplace_back(kNames[static_cast<std::size_t>(each)], each);
   }
   format_ = formats.front();
-  set.add_choice("format", format_, std::move(choices), "how to print");
+  set.add_choice("format", format_, std::move(choices), "Format of the output.");
 }
 
 void Printer::declare_output(OptionSet& set, const std::string& what) {
-  set.add("output", output_, "file to write; - is stdout").writes_file(what);
-  set.add("overwrite", overwrite_, "replace an existing file");
+  set.add("output", output_, "Output file; - is stdout.").writes_file(what);
+  set.add("overwrite", overwrite_, "Replace an existing output file.");
 }
 
 TableFormat Printer::table_format() const {

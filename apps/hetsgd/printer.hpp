@@ -78,7 +78,7 @@ class Printer {
   // Declares --format with these choices. The first one is the default.
   void declare_format(OptionSet& set, const std::vector<PrintFormat>& formats);
   // Declares --json instead of --format. The default is text.
-  void declare_json(OptionSet& set) { set.add("json", json_, "print JSON"); }
+  void declare_json(OptionSet& set) { set.add("json", json_, "Print JSON instead of text."); }
   // Declares --output and --overwrite. `what` names the file in messages: "the table". Without this
   // call the command prints to stdout.
   void declare_output(OptionSet& set, const std::string& what);

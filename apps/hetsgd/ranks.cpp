@@ -21,7 +21,7 @@ void start_log_file(const TrainOptions& options, int rank) {
   const std::string& folder = options.log_dir;
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
-  if (failed) throw runtime_failure("--log-dir: cannot make {}: {}", folder, failed.message());
+  if (failed) throw runtime_failure("--log-dir: cannot create {}: {}", folder, failed.message());
   const std::string file = log_file(folder, rank);
   if (options.overwrite) std::filesystem::remove(file, failed);  // a failure is reported below
   start_logging_to(file);

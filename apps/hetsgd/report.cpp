@@ -19,7 +19,7 @@ class Report final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "report",
-            .summary = "results as one page with tables and charts, which needs no server",
+            .summary = "write results as one page with tables and charts, which needs no server",
             .examples = {"hetsgd report runs -o report.html",
                          "hetsgd report sweep --target 'p1>=0.6' --reference ssgd --overwrite",
                          "hetsgd report runs --format json -o - | jq .workloads[0].groups"},
@@ -27,22 +27,22 @@ class Report final : public Command {
   }
 
   void declare(OptionSet& set) override {
-    set.add("output", output_, "file to write; - is stdout").writes_file("the report");
-    set.add("overwrite", overwrite_, "replace an existing file");
+    set.add("output", output_, "Output file; - is stdout.").writes_file("the report");
+    set.add("overwrite", overwrite_, "Replace an existing output file.");
     set.add(
         "title", title_,
         "Heading of the page. Default: the name of the sweep that all results belong to, else the "
         "folders and files, or the first of many.");
     set.add("target", targets_,
-            "metric to reach, e.g. 'p1>=0.6'; repeat for several; "
-            "without it, the targets that the results name");
+            "Target that the results are judged by, e.g. 'p1>=0.6'. Repeat the option for several "
+            "targets. Default: the targets of the results.");
     set.add(
         "reference", reference_,
         "Group that the others of its workload are compared with: its label, its case in a sweep, "
         "its algorithm, or one of its files. Default: the first group that reached the targets, in "
         "the order of the sweep's specification or of the files.");
     set.add_choice("format", format_, {{"html", ReportFormat::page}, {"json", ReportFormat::data}},
-                   "the page, or the numbers that it shows");
+                   "html writes the page, json the numbers that it shows.");
   }
 
   // All inputs of the report are registered, so that the report cannot replace one of them.

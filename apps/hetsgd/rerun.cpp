@@ -13,7 +13,7 @@ class Rerun final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "rerun",
-            .summary = "repeat the run of a result file; flags change what they name",
+            .summary = "repeat the run of a result file; flags replace its options",
             .examples = {"hetsgd rerun result.json -o again.json",
                          "hetsgd rerun result.json --seed 2 -o seed2.json"},
             .operands = "RESULT"};
@@ -55,8 +55,8 @@ class Rerun final : public Command {
   // The environment is ignored, because it would change the result.
   void settle(OptionSet& set) override {
     if (path_.empty()) {
-      throw with_hint(usage_error("rerun: found an option first, expected the result file"),
-                      "for example hetsgd rerun result.json -o again.json");
+      refuse("rerun", "an option first", "the result file",
+             "for example hetsgd rerun result.json -o again.json");
     }
     session_.read_config(set, config_, path_);
   }

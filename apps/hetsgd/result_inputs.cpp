@@ -210,7 +210,7 @@ ResultInputs read_result_inputs(const std::vector<std::string>& operands) {
     const bool given = std::find(operands.begin(), operands.end(), path) != operands.end();
     try {
       if (const std::string kind = other_kind(read_json(path)); !kind.empty()) {
-        log_info("{}: skipped, it is a {} and no result", path, kind);
+        log_info("{}: skipped, because it is a {} and not a result", path, kind);
         continue;
       }
       const auto found = places.find(spelling(path));

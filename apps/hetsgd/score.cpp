@@ -14,7 +14,7 @@ class ScoreCommand final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "score",
-            .summary = "where methods stand in a benchmark, by performance profiles",
+            .summary = "rank the methods of a benchmark by performance profiles",
             .examples = {"hetsgd score v1.toml --runs runs/benchmark/v1",
                          "hetsgd score v1.toml --runs runs/benchmark/v1 --format json",
                          "hetsgd score v1.toml --check entry.json",
@@ -23,15 +23,15 @@ class ScoreCommand final : public Command {
   }
 
   void declare(OptionSet& set) override {
-    set.add(
-        "runs", runs_,
-        "folder of the sweeps: of SPEC itself and of entries, which differ in their cases alone");
+    set.add("runs", runs_,
+            "Folder with the sweep of SPEC and the sweeps of entries. An entry differs from SPEC "
+            "only in its cases.");
     printer_.declare_format(
         set, {PrintFormat::text, PrintFormat::markdown, PrintFormat::csv, PrintFormat::json});
     set.add("check", check_,
-            "only say whether this specification is an entry to the benchmark, before it is run")
+            "Specification to check instead of ranking: whether it is an entry to the benchmark.")
         .reads_file();
-    set.add("schema", schema_, "print the JSON Schema (draft 7) of --format json instead");
+    set.add("schema", schema_, "Print the JSON Schema (draft 7) of --format json.");
   }
 
   int run(OptionSet&, const std::vector<std::string>& operands) override {
@@ -39,7 +39,7 @@ class ScoreCommand final : public Command {
       fmt::print("{}", standing_schema());
       return 0;
     }
-    if (operands.empty()) throw usage_error("score: expected SPEC or --schema");
+    if (operands.empty()) refuse("score", "no operand", "SPEC or --schema");
     const SweepSpec spec = read_sweep_spec(operands.front());
     if (!check_.empty()) return check_entry(spec);
     const Benchmark benchmark = read_benchmark(spec, runs_);
@@ -52,7 +52,7 @@ class ScoreCommand final : public Command {
   int check_entry(const SweepSpec& spec) const {
     check_benchmark(spec);
     const std::string reason = why_no_entry(spec, read_sweep_spec(check_).written);
-    if (!reason.empty()) throw usage_error("{}: no entry to {}: {}", check_, spec.name, reason);
+    if (!reason.empty()) throw usage_error("{}: not an entry to {}: {}", check_, spec.name, reason);
     say("{}: an entry to {}\n", check_, spec.name);
     return 0;
   }

@@ -21,7 +21,7 @@ class SweepCommand final : public Command {
   CommandInfo info() const override {
     return {
         .name = "sweep",
-        .summary = "run all points of a specification, and go on where it was cut off",
+        .summary = "run all points of a specification; the same command resumes it",
         .examples = {"hetsgd sweep a6.toml --dry-run", "hetsgd sweep a6.toml -o runs --jobs 4",
                      "hetsgd sweep a6.toml -o /shared/runs --shard 3/16   # one of 16 processes",
                      "hetsgd sweep a6.toml --print-commands | parallel -j 4",
@@ -32,38 +32,42 @@ class SweepCommand final : public Command {
   void declare(OptionSet& set) override {
     set.group("Running");
     set.add("output", folder_,
-            "folder of the results; several sweeps may share one, and with it equal runs");
+            "Folder of the results. Several sweeps may share a folder; runs that are equal are "
+            "then run once.");
     set.add("jobs", jobs_,
-            "simulated runs side by side, which share the cores (those in real time go one at a "
-            "time); auto: as many as cores")
+            "Number of simulated runs at the same time, which share the cores. Runs in real time "
+            "always run alone. auto: as many as cores.")
         .range(1, kMostHostThreads);
-    set.add("retry", options_.retry, "how often a run that failed is run again").range(0, 1000);
+    set.add("retry", options_.retry, "How many times a failed run is repeated.").range(0, 1000);
     set.add("fail_fast", options_.fail_fast,
-            "the first run that fails ends the sweep; without, the others go on");
+            "End the sweep at the first failed run. Without this flag the other runs go on.");
     set.add("max_wall", max_wall_,
-            "host time after which the sweep stops, to go on another time; auto: that of the "
-            "specification")
+            "Wall-clock time after which the sweep stops. The same command resumes it later. auto: "
+            "the limit of the specification, if it has one.")
         .unit("s")
         .above(0);
     set.add("shard", shard_,
-            "I/N, I from 0: this process runs every N-th final run, and helps with the trials; for "
-            "job arrays");
+            "Share of this process in a job array: I/N, with I from 0 to N-1. It runs every N-th "
+            "final run, and all processes share the tuning trials.");
     set.add("extend", extend_,
-            "the folder has a sweep of this name with another specification: go on with this one");
-    set.add("yes", yes_, "run more than a million runs");
-    set.add("redact", options_.redact, "leave host names and paths out of the results");
-    set.add("quiet", quiet_, "no progress, no summary");
+            "Replace the specification of a sweep with the same name in this folder. Runs that "
+            "both specifications have are kept.");
+    set.add("yes", yes_, "Allow more than a million runs.");
+    set.add("redact", options_.redact, "Leave host names and paths out of the results.");
+    set.add("quiet", quiet_, "Print no progress and no summary.");
     set.group("Instead of running");
     set.add("dry_run", dry_run_,
-            "print the plan: runs by setup and case, what is done, host time and disk");
+            "Print the plan: runs by setup and case, how many are done, and estimates of "
+            "wall-clock time and disk space.");
     set.add("print_commands", print_commands_,
-            "print a command for each run that is left, for GNU parallel or any scheduler; with a "
-            "tuning first those of its trials, and those of the final runs when called again");
-    set.add("schema", schema_, "print the JSON Schema (draft 7) of specifications");
+            "Print a command for each remaining run, for GNU parallel or any scheduler. If there "
+            "is a tuning, the first call prints its trials, and a later call the final runs.");
+    set.add("schema", schema_, "Print the JSON Schema (draft 7) of specifications.");
   }
 
   std::string about_unknown(const std::string& flag) const override {
-    return flag == "--keep-going" ? "it is what happens without --fail-fast" : "";
+    return flag == "--keep-going" ? "a sweep goes on after failed runs unless --fail-fast is given"
+                                  : "";
   }
 
   int run(OptionSet&, const std::vector<std::string>& operands) override {
@@ -71,17 +75,17 @@ class SweepCommand final : public Command {
       fmt::print("{}", sweep_schema());
       return 0;
     }
-    if (operands.empty()) throw usage_error("sweep: expected SPEC or --schema");
+    if (operands.empty()) refuse("sweep", "no operand", "SPEC or --schema");
     if (launched()) {
-      throw with_hint(usage_error("sweep: found a launcher (mpirun, srun) around it"),
-                      "start it alone; launch = \"mpirun -n {ranks}\" in the specification starts "
-                      "its runs, --shard I/N divides them");
+      refuse("sweep", "a launcher (mpirun, srun) that started it", "a start without launcher",
+             "launch = \"mpirun -n {ranks}\" in the specification starts its runs; --shard I/N "
+             "divides them");
     }
     LogOptions log = detect_terminal();
     log.quiet = quiet_;
     start_log(log);
     if (const auto variables = variables_of_options(); !variables.empty()) {
-      warn("{}: no effect on the runs of a sweep, whose options stand in its specification",
+      warn("{}: no effect on the runs of a sweep; set options in the specification",
            fmt::join(variables, ", "));
     }
     const SweepSpec spec = read_sweep_spec(operands.front());
@@ -102,9 +106,7 @@ class SweepCommand final : public Command {
     options_.max_wall = max_wall_ ? max_wall_ : spec.max_wall;
     if (shard_.empty()) return;
     const auto parts = split(shard_, '/');
-    if (parts.size() != 2) {
-      throw usage_error("--shard: found {}, expected I/N such as 0/4", quote(shard_));
-    }
+    if (parts.size() != 2) refuse("--shard", quote(shard_), "I/N such as 0/4");
     options_.shards = static_cast<std::size_t>(parse_integer("--shard", parts[1], 1, 1'000'000));
     options_.shard = static_cast<std::size_t>(
         parse_integer("--shard", parts[0], 0, static_cast<std::int64_t>(options_.shards) - 1));

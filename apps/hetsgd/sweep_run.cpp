@@ -65,8 +65,8 @@ void warn_of_edges(const Sweep& sweep, const SweepSpec& spec) {
   for (const CellTuning& tuning : sweep.tunings()) {
     if (tuning.edges.empty()) continue;
     const std::string title = spec.title(tuning.cell);
-    warn("{}{}the best {} lies at the edge of its list; a wider one may have a better", title,
-         title.empty() ? "" : ": ", fmt::join(tuning.edges, " and "));
+    warn("{}{}the best {} lies at the edge of its values; a wider range may have a better one",
+         title, title.empty() ? "" : ": ", fmt::join(tuning.edges, " and "));
   }
 }
 
@@ -174,16 +174,15 @@ int run_sweep(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,
   log_info("index: {}", folder.index_file());
   if (end == SweepEnd::aborted) return 128 + received_signal();
   if (end == SweepEnd::time_limit) {
-    log(LogLevel::error, "max_wall has ended the sweep; the same command goes on with it");
+    log(LogLevel::error, "the sweep has reached max_wall; the same command resumes it");
     return static_cast<int>(ExitCode::time_limit);
   }
   if (sweep.failures().empty()) return 0;
   std::string names;
   for (const FailedRun& failure : sweep.failures()) names += "\n  " + failure.run.name();
-  throw with_hint(
-      runtime_failure("{} run{} failed:{}", sweep.failures().size(),
-                      sweep.failures().size() == 1 ? "" : "s", names),
-      "what each of them said stands in its .log file; the same command runs them again");
+  throw with_hint(runtime_failure("{} run{} failed:{}", sweep.failures().size(),
+                                  sweep.failures().size() == 1 ? "" : "s", names),
+                  "a .log file has the messages of each; the same command runs them again");
 }
 
 int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,
@@ -219,7 +218,7 @@ int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& fol
     left += trial.runs - trial.done + last.runs - last.done;
   }
   print_text(table.format(TableFormat::text));
-  say("{} runs are left, about {} with {} job{}, about {} in {}\n", left,
+  say("{} runs are left: about {} with {} job{}, and about {} of disk space in {}\n", left,
       std::isnan(host_s) ? "?" : format_seconds(Seconds(host_s / options.jobs)), options.jobs,
       options.jobs == 1 ? "" : "s",
       format_bytes(static_cast<double>(left) * mean_result_bytes(folder)), folder.path());
@@ -243,7 +242,7 @@ int print_sweep_commands(Sweep& sweep, const SweepPlan& plan) {
   };
   if (print(plan.trials()) > 0) {
     log_info(
-        "these are the trials; the final runs follow from them: call it again when they are done");
+        "these are the tuning trials; when they are done, the same command prints the final runs");
     return 0;
   }
   sweep.conclude_tuning();

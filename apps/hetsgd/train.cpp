@@ -38,7 +38,9 @@ class Train final : public Command {
 
   void declare(OptionSet& set) override {
     set.group("Configuration");
-    set.add("config", config_path_, "JSON file of options, or a result whose config to take")
+    set.add("config", config_path_,
+            "JSON file with options, or a result whose options are repeated. Flags and environment "
+            "variables override them.")
         .reads_file()
         .not_in_config();
     session_.declare(set);

@@ -40,7 +40,7 @@ std::string progress_text(const Progress& p, bool bar) {
   const double share = p.share_done();
   std::string text = bar ? bar_text(share) : "";
   text += fmt::format("{:.0f}%", 100 * share);
-  if (p.measuring_s > 0) text += "  measuring";
+  if (p.measuring_s > 0) text += "  evaluating";
   if (const auto remaining = p.remaining()) {
     text += fmt::format("  ETA {}", format_seconds(*remaining));
   }
@@ -96,14 +96,14 @@ void print_summary(const Outcome& outcome, const std::string& output) {
   print_targets(summary, RunStart::of(record));
   for (const std::string& remark : remarks_of(record, summary)) log_info("{}", remark);
   if (!summary.constant_guess.empty()) {
-    log_info("a constant guess has{}", metrics_text(summary.constant_guess));
+    log_info("a constant guess reaches{}", metrics_text(summary.constant_guess));
   }
-  log_info("{}{} after {:.4g} epochs, {} of {} time ({} of host time)", to_string(record.status),
-           metrics_text(summary.final_metrics), summary.last.epoch_num,
+  log_info("{}{} after {:.4g} epochs, {} of {} time ({} of wall-clock time)",
+           to_string(record.status), metrics_text(summary.final_metrics), summary.last.epoch_num,
            time_text(summary.elapsed_s), record.virtual_time ? "simulated" : "training",
            time_text(record.phases.total_s));
   if (output.empty()) {
-    log_info("no result was kept: name a file with -o");
+    log_info("the result was not written; -o FILE writes it");
   } else if (output != "-") {
     log_info("result: {}", kept_as(output));
   }

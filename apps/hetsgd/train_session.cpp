@@ -75,17 +75,17 @@ void TrainSession::declare(OptionSet& set) {
   set.group(fmt::format("Options of {}", info_.name));
   declare_options(*algorithm_, info_, set);
   set.group("Tuning");
-  set.add("tuned", tuned_, "take the learning rate from this file of `hetsgd tune`")
+  set.add("tuned", tuned_, "File of `hetsgd tune` from which the learning rate is taken.")
       .reads_file()
       .not_in_config();
   set.group("Instead of running");
-  set.add("print_config", print_config_, "print every option, its value and where it came from")
+  set.add("print_config", print_config_,
+          "Print every option with its value and where the value came from.")
       .not_in_config();
   set.add("dry_run", dry_run_,
-          "load the data and print the plan as JSON, with an estimate of memory and, from a trial "
-          "of "
-          "at most two mega-batches and 10 s, of time: train_s on the training clock with messages "
-          "and stragglers, host_s of the host")
+          "Load the data and print the plan as JSON, with estimates of memory and time. Times come "
+          "from a trial of at most two mega-batches and 10 s: train_s on the training clock with "
+          "messages and stragglers, host_s on the wall clock.")
       .not_in_config();
 }
 
@@ -132,17 +132,16 @@ void TrainSession::read_config(OptionSet& set, const nlohmann::json& config,
     throw with_hint(usage_error("{}: unknown option", place), hint);
   }
   if (!foreign.empty()) {
-    left_out_.push_back(fmt::format("{}: left out, as options of {} that {} does not have: {}",
-                                    path, algorithm, info_.name, fmt::join(foreign, ", ")));
+    left_out_.push_back(fmt::format("{}: ignored options of {}, which {} does not have: {}", path,
+                                    algorithm, info_.name, fmt::join(foreign, ", ")));
   }
   if (!of_other_models.empty()) {
-    left_out_.push_back(fmt::format("{}: left out, as options that the model {} does not have: {}",
+    left_out_.push_back(fmt::format("{}: ignored options, which the model {} does not have: {}",
                                     path, options_.model, fmt::join(of_other_models, ", ")));
   }
   if (!excluded.empty()) {
-    left_out_.push_back(
-        fmt::format("{}: left out, as they do not go with the flags that were given: {}", path,
-                    fmt::join(excluded, ", ")));
+    left_out_.push_back(fmt::format("{}: ignored options, which flags exclude: {}", path,
+                                    fmt::join(excluded, ", ")));
   }
 }
 
@@ -166,7 +165,7 @@ void load_plugins_again(const OptionSet& first, const nlohmann::json& result,
                   build_stamp());
     } else if (std::ranges::find(loaded_plugins(), hash, &Plugin::hash_text) ==
                loaded_plugins().end()) {
-      warn("{}: that run had the plugin {} with {}, which is not among those of --plugin", path,
+      warn("{}: the run used the plugin {} with {}, which --plugin does not name", path,
            plugin["name"].get<std::string>(), hash);
     }
   }
@@ -207,8 +206,8 @@ void TrainSession::take_tuned(OptionSet& set) {
   const Option& tuned = *set.find("tuned");
   const Option& rate = *set.find("learning_rate");
   if (rate.source != OptionSource::default_value && rate.source >= tuned.source) {
-    throw usage_error("{}: found beside {}, which names the learning rate, expected one of the two",
-                      rate.place, tuned.place);
+    refuse(rate.place, tuned.place + " as well, which also sets the learning rate",
+           "one of the two");
   }
   nlohmann::json config = Training(spec(set)).record().config;
   if (options_.redact) redact_paths(config);  // as in the results of trials

@@ -59,26 +59,30 @@ class Tune final : public Command {
 
   void declare(OptionSet& set) override {
     set.group("Configuration");
-    set.add("config", config_path_, "JSON file of options, or a result whose config to take")
+    set.add("config", config_path_,
+            "JSON file with options, or a result whose options are repeated. Flags and environment "
+            "variables override them.")
         .reads_file();
     set.group("Tuning");
     set.add("algorithms", algorithms_,
-            "algorithms to tune, comma-separated; default: that of --algorithm");
+            "Algorithms to tune, separated by commas. Default: the one of --algorithm.");
     set.add("grid", grid_,
-            "learning rates, the same for every algorithm: 0.03,0.1,0.3 or FROM:TO:COUNT with "
-            "equal ratios, such as 0.01:1:5");
-    set.add("tune_seeds", seeds_, "seeds of the trials; medians over them decide");
+            "Learning rates to try, the same for every algorithm: a list such as 0.03,0.1,0.3, or "
+            "FROM:TO:COUNT with equal ratios, such as 0.01:1:5.");
+    set.add("tune_seeds", seeds_,
+            "Seeds of the trials, separated by commas. The median over them decides.");
+    set.add("goal", goal_,
+            "Criterion for the choice: the final value of a metric (p1), or the time to a target "
+            "(p1>=0.6). If times are equal or the target is missed, the final value decides. "
+            "Default: the final value of the main metric of the data (p1, accuracy).");
     set.add(
-        "goal", goal_,
-        "what decides: the final value of a metric (p1), or the time to a target (p1>=0.6) "
-        "and, where that is equal or missed, its final value; default: the first of p1, accuracy "
-        "that the data have");
-    set.add("jobs", jobs_,
-            "trials side by side where time is simulated (those in real time go one at a time); "
-            "auto: as many as cores")
+           "jobs", jobs_,
+           "Number of trials at the same time if time is simulated. Trials in real time always run "
+           "alone. auto: as many as cores.")
         .range(1, kMostHostThreads);
     set.add("launch", launch_,
-            "what trials whose workers are processes are started with: mpirun -n {ranks}");
+            "Command that starts the processes of trials with --cluster mpi, such as mpirun -n "
+            "{ranks}.");
     options_.declare(set);
     declare_algorithms(set);
   }
@@ -101,8 +105,8 @@ class Tune final : public Command {
 
   int run(OptionSet& set, const std::vector<std::string>&) override {
     if (launched()) {
-      throw with_hint(usage_error("tune: found a launcher (mpirun, srun) around it"),
-                      "start it alone; --launch 'mpirun -n {ranks}' starts its trials");
+      refuse("tune", "a launcher (mpirun, srun) that started it", "a start without launcher",
+             "--launch 'mpirun -n {ranks}' starts its trials");
     }
     start_log_as(options_);
     SweepOptions sweep{.redact = options_.redact};
@@ -117,13 +121,14 @@ class Tune final : public Command {
   // Options of several algorithms may share a name and differ in type and range, so they stay texts
   // here. Each algorithm parses them when its trials are set up.
   void declare_algorithms(OptionSet& set) {
-    set.group("Options of the algorithms, for those that know them");
+    set.group("Options of the tuned algorithms");
     const std::vector<ForeignOption> all = options_of_all_algorithms();
     for (const ForeignOption& foreign : all) {
       const Option& option = foreign.option;
       const bool wanted = std::find(names_.begin(), names_.end(), foreign.owner) != names_.end();
       if (!wanted || set.find(option.name) != nullptr) continue;
-      const std::string help = fmt::format("{} ({})", option.help, owners_of(all, option.flag()));
+      const std::string help =
+          fmt::format("For {}: {}", owners_of(all, option.flag()), option.help);
       if (option.type == OptionType::boolean) {
         set.add(option.name, switches_[option.name], help);
       } else {
@@ -177,13 +182,12 @@ class Tune final : public Command {
       throw with_hint(usage_error("{}: not an option of tune", option.flag()), instead);
     }
     if (options_.validation <= 0) {
-      throw usage_error(
-          "--validation: found 0, expected a share above 0: learning rates are chosen "
-          "on held-out rows");
+      refuse("--validation", "0",
+             "a share above 0, because learning rates are chosen on held-out rows");
     }
     if (!options_.test.empty())
-      log_info("--test {} is not used: held-out rows decide", options_.test);
-    if (seeds_.empty()) throw usage_error("--tune-seeds: expected at least one seed");
+      log_info("--test {} is not used, because held-out rows decide", options_.test);
+    if (seeds_.empty()) refuse("--tune-seeds", "none", "at least one seed");
   }
 
   // The specification of a sweep without final runs, with one case per algorithm.
@@ -200,7 +204,7 @@ class Tune final : public Command {
     spec.setups.push_back({.goal = goal(spec.settings), .tuning = std::move(tuning)});
     for (const std::string& name : names_) {
       if (std::ranges::count(names_, name) > 1) {
-        throw usage_error("--algorithms: found {} twice", name);
+        refuse("--algorithms", name + " twice", "each algorithm once");
       }
       spec.cells.push_back({.setup = 0, .method = spec.cases.size()});
       spec.cases.push_back(

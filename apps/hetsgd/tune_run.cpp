@@ -45,9 +45,9 @@ class TrialFolder : NonCopyable {
     const fs::path parent = fs::temp_directory_path(failed);
     std::string name = (parent / "hetsgd-trials-XXXXXX").string();
     if (!failed && ::mkdtemp(name.data()) != nullptr) return name;
-    throw with_hint(runtime_failure("{}: cannot make a folder for trials: {}", name,
+    throw with_hint(runtime_failure("{}: cannot create a folder for trials: {}", name,
                                     failed ? failed.message() : std::strerror(errno)),
-                    "TMPDIR names another place; -o FILE keeps them beside the choice");
+                    "set TMPDIR to another folder, or keep the trials beside -o FILE");
   }
   void remove() const {
     std::error_code ignored;
@@ -114,10 +114,11 @@ void print_choices(const Tuning& tuning) {
   }
   log_table(table);
   log_info(
-      "{}, median over {} seed{}, by learning rate{}; the last three columns: cost of the trials",
+      "{}, median over {} seed{}, by learning rate{}; the last three columns are the trials' cost",
       tuning.goal.target ? "time to " + tuning.goal.text() : "final " + tuning.goal.metric,
       tuning.seeds.size(), tuning.seeds.size() == 1 ? "" : "s",
-      tuning.goal.target ? fmt::format(" (missed: final {})", tuning.goal.metric) : "");
+      tuning.goal.target ? fmt::format(" (in brackets, if missed: final {})", tuning.goal.metric)
+                         : "");
 }
 
 // Warns about facts that a user should know before relying on the choice.
@@ -132,7 +133,7 @@ void warn_about(const Tuning& tuning) {
     }
     const std::optional<Choice> choice = choose(tuning, algorithm);
     if (!choice) {
-      warn("{}: no trial ended well, there is no choice; try smaller learning rates",
+      warn("{}: every trial diverged or failed, so there is no choice; try smaller learning rates",
            algorithm.algorithm);
     }
     if (choice && choice->edge_of_grid) {
@@ -192,7 +193,7 @@ int run_tuning(const SweepSpec& spec, const SweepOptions& options, const TrainOp
   const SweepEnd end = run_trials(sweep, plan, *spec.setups.front().goal);
   const bool has_ended = end == SweepEnd::completed || end == SweepEnd::failed;
   if (!has_ended) {
-    log_info("the choice waits for all trials; the same command goes on with them");
+    log_info("there is no choice until all trials have ended; the same command resumes them");
     if (end == SweepEnd::aborted) return 128 + received_signal();
     return static_cast<int>(ExitCode::time_limit);
   }
@@ -200,7 +201,7 @@ int run_tuning(const SweepSpec& spec, const SweepOptions& options, const TrainOp
   print_choices(tuning);
   warn_about(tuning);
   if (training.output.empty()) {
-    log_info("no choice was kept: name a file with -o");
+    log_info("the choice was not written; -o FILE writes it");
   } else {
     json args(arguments);
     if (training.redact) redact_paths(args);
@@ -208,9 +209,10 @@ int run_tuning(const SweepSpec& spec, const SweepOptions& options, const TrainOp
     if (training.output != "-") log_info("choice: {}", training.output);
   }
   if (sweep.failures().empty()) return 0;
-  throw with_hint(runtime_failure("{} of {} trials failed, the first: {}", sweep.failures().size(),
-                                  plan.trials().size(), sweep.failures().front().reason),
-                  "the same command with --resume runs them again");
+  throw with_hint(
+      runtime_failure("{} of {} trials failed; the first one: {}", sweep.failures().size(),
+                      plan.trials().size(), sweep.failures().front().reason),
+      "the same command with --resume runs them again");
 }
 
 }  // namespace hetsgd

@@ -19,14 +19,14 @@ class Validate final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "validate",
-            .summary = "check files of train and tune, and specifications of sweeps (TOML)",
+            .summary = "check files that train and tune wrote, and specifications of sweeps (TOML)",
             .examples = {"hetsgd validate result.json", "hetsgd validate results/*.json",
                          "hetsgd validate --schema > result.schema.json"},
             .operands = "[RESULT...]"};
   }
 
   void declare(OptionSet& set) override {
-    set.add("schema", schema_, "print the JSON Schema (draft 7) instead");
+    set.add("schema", schema_, "Print the JSON Schema (draft 7) of results.");
   }
 
   int run(OptionSet&, const std::vector<std::string>& paths) override {
@@ -34,7 +34,7 @@ class Validate final : public Command {
       fmt::print("{}", result_schema());
       return 0;
     }
-    if (paths.empty()) throw usage_error("validate: expected RESULT... or --schema");
+    if (paths.empty()) refuse("validate", "no operand", "RESULT... or --schema");
     std::size_t bad = 0;
     for (const std::string& path : paths) {
       const std::vector<Finding> findings = findings_of(path);

@@ -69,7 +69,7 @@ struct OptionNeed {
 // One declared option, with its value behind type-erased accessors.
 struct Option {
   std::string name;    // snake_case
-  std::string help;    // whole sentences, or a noun phrase that names the value and a full stop
+  std::string help;    // whole sentences or a noun phrase, clear without the option above
   std::string group;   // heading in --help
   std::string unit;    // "samples", "batches", "" ...
   std::string symbol;  // the paper's symbol, "" if none

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# hetsgd on one machine, a process per core (or per GPU), each kept on cores of its own:
+# Runs hetsgd on one machine, with one process per core (or per GPU), each bound to its own cores:
 #
 #   ./scripts/examples/one-node.sh --train train.txt --test test.txt --algorithm esync --epochs 5 -o result.json
 #
-# RANKS=4 starts that many, --devices cuda:auto gives each a GPU; HETSGD names the program.
+# RANKS=4 starts four processes. --devices cuda:auto gives each a GPU. HETSGD names the program.
 set -euo pipefail
 hetsgd=${HETSGD:-$(dirname "$0")/../../build/release/apps/hetsgd/hetsgd}
 ranks=${RANKS:-$(nproc)}

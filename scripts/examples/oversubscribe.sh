@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# More ranks than cores, to try something out: they take turns on the cores, so their times mean nothing.
+# Runs more ranks than the machine has cores, as a trial. The ranks take turns on the cores, so their times mean nothing.
 #
 #   RANKS=8 ./scripts/examples/oversubscribe.sh --train generate:tiny --test generate:tiny --algorithm asgd --epochs 2
 #

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# hetsgd on the machines of a hostfile, which ssh reaches without a password:
+# Runs hetsgd on the machines of a hostfile. ssh must reach them without a password:
 #
 #   HOSTFILE=hosts ./scripts/examples/several-nodes.sh --train train.txt --test test.txt --algorithm rna --epochs 5 -o result.json
 #
-# The hostfile has a line per machine, with the number of ranks that it takes:
+# The hostfile has a line per machine, with its number of ranks:
 #
 #   node1 slots=4
 #   node2 slots=4
 #
-# Program and data lie under the same path everywhere (a shared folder, or a bundle copied to each machine: bundle.sh).
-# NETWORK=10.0.0.0/24 chooses the network when the machines have several; HETSGD names the program.
+# Program and data have the same path on every machine (in a shared folder, or in a bundle copied to each machine: bundle.sh).
+# NETWORK=10.0.0.0/24 chooses the network if the machines have several. HETSGD names the program.
 set -euo pipefail
 hetsgd=$(realpath "${HETSGD:-$(dirname "$0")/../../build/release/apps/hetsgd/hetsgd}")
-: "${HOSTFILE:?names the hostfile}"
+: "${HOSTFILE:?found nothing, expected the name of the hostfile}"
 
 network=()
 if [[ -n ${NETWORK:-} ]]; then

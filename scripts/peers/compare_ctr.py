@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Click-through models of hetsgd beside PyTorch's, alternately in one run.
+"""Compares the speed of hetsgd's click-through models with PyTorch's, alternately in one run.
 
     scripts/peers/compare_ctr.py build/release/tests/bench/ctr_bench --json ctr.json
 
@@ -38,9 +38,9 @@ CASES = [{"part": part, "model": model, "batch_size": size, "cores": cores}
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("ctr_bench", help="the benchmark program, from the build's tests/bench folder")
-    parser.add_argument("--form", default="auto", help="PyTorch's form of the table, or auto: the fastest")
-    peer_rates.add_options(parser, "run the cases whose name contains this text")
+    parser.add_argument("ctr_bench", help="benchmark program ctr_bench, in tests/bench of the build folder")
+    parser.add_argument("--form", default="auto", help="form of PyTorch's table; auto takes the fastest (default: auto)")
+    peer_rates.add_options(parser, "run only cases whose name contains this text (default: all)")
     return parser.parse_args()
 
 
@@ -93,7 +93,7 @@ def main():
     options = parse_arguments()
     cases = [case for case in CASES if not options.only or options.only in name_of(case)]
     if not cases:
-        sys.exit(f"--only {options.only}: no such case; there are " + ", ".join(map(name_of, CASES)))
+        sys.exit(f"--only: found {options.only}, expected a part of one of " + ", ".join(map(name_of, CASES)))
     all_kernels = blas_kernels(options.python)
     best, runs = [], []
     for case in cases:  # the trial that was fastest is PyTorch's first round

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Time per step of click-through models on a GPU, beside PyTorch in eager mode.
+"""Compares the time per step of click-through models on a GPU with PyTorch in eager mode.
 
     scripts/peers/compare_ctr_step_time.py build/release/apps/hetsgd/hetsgd --json steps.json
 
-hetsgd trains with plain SGD on made-up Criteo data whose tables have the 4 million rows of pytorch_ctr.py, with
+hetsgd trains with plain SGD on synthetic Criteo data whose tables have the 4 million rows of pytorch_ctr.py, with
 replicated tables and with sharded ones of one worker; what counts is the training clock between two evaluations,
 the median of those after the first. PyTorch runs at its best of three forms of the table, its batches on the GPU
 before the clock starts; hetsgd's come from host memory in each step.
@@ -26,16 +26,17 @@ ROWS_OF_A_FIELD = 4_000_000 // 26
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("hetsgd", help="the program")
-    parser.add_argument("--device", default="cuda:0", help="cuda:N, or cpu:N for N cores")
-    parser.add_argument("--model", nargs="+", default=["wide_deep", "deepfm", "dcn"])
-    parser.add_argument("--batch-size", type=int, nargs="+", default=[8192, 65536])
-    parser.add_argument("--data", default="generate:criteo?scale=0.02", help="what hetsgd trains on")
-    parser.add_argument("--hidden", help="of hetsgd; default: the models'")
-    parser.add_argument("--steps", type=int, default=40, help="hetsgd's, between two evaluations")
-    parser.add_argument("--seconds", type=float, default=5.0, help="PyTorch's, per measurement")
-    parser.add_argument("--python", default=sys.executable, help="the Python that has torch")
-    parser.add_argument("--json", help="write everything here too")
+    parser.add_argument("hetsgd", help="path of the program hetsgd")
+    parser.add_argument("--device", default="cuda:0", help="cuda:N, or cpu:N for N cores (default: cuda:0)")
+    parser.add_argument("--model", nargs="+", default=["wide_deep", "deepfm", "dcn"], help="models (default: wide_deep deepfm dcn)")
+    parser.add_argument("--batch-size", type=int, nargs="+", default=[8192, 65536], help="batch sizes (default: 8192 65536)")
+    parser.add_argument("--data", default="generate:criteo?scale=0.02",
+                        help="training data of hetsgd (default: generate:criteo?scale=0.02)")
+    parser.add_argument("--hidden", help="hidden layers of hetsgd's models (default: each model's own)")
+    parser.add_argument("--steps", type=int, default=40, help="steps of hetsgd between two evaluations (default: 40)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of each measurement of PyTorch (default: 5)")
+    parser.add_argument("--python", default=sys.executable, help="Python interpreter that can import torch (default: this one)")
+    parser.add_argument("--json", help="JSON file for all measurements (default: none)")
     return parser.parse_args()
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Networks of images of hetsgd beside PyTorch's, alternately in one run.
+"""Compares the speed of hetsgd's networks of images with PyTorch's, alternately in one run.
 
     scripts/peers/compare_images.py build/release/apps/hetsgd/hetsgd --json images.json
 
@@ -28,9 +28,9 @@ TRAINING = "generate:images?size=28&channels=1&rows_train=4000&rows_test=100"
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("hetsgd", help="the program")
-    parser.add_argument("--batch-size", type=int, default=64)
-    peer_rates.add_options(parser, "run the cases of this model")
+    parser.add_argument("hetsgd", help="path of the program hetsgd")
+    parser.add_argument("--batch-size", type=int, default=64, help="batch size (default: 64)")
+    peer_rates.add_options(parser, "run only the cases of this model (default: all)")
     return parser.parse_args()
 
 

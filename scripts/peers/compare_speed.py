@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""hetsgd's `step` beside PyTorch's, alternately in one run on one pinned core.
+"""Compares the speed of hetsgd's `step` with PyTorch's, alternately in one run on one pinned core.
 
     scripts/peers/compare_speed.py build/release/tests/bench/model_bench --data-dir DIR --json speed.json
 
@@ -37,16 +37,18 @@ SHAPES = [
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model_bench", help="the benchmark program, from the build's tests/bench folder")
+    parser.add_argument("model_bench", help="benchmark program model_bench, in tests/bench of the build folder")
     parser.add_argument("--data-dir", default=os.environ.get("HETSGD_DATA_DIR"),
-                        help="folder with delicious_train.txt; without it rows of the same shape")
-    parser.add_argument("--python", default="/usr/bin/python3", help="the Python that has torch")
-    parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0, help="per measurement")
-    parser.add_argument("--only", help="run the shapes whose name/batch contains this text")
-    parser.add_argument("--json", help="write everything here too (- for standard output)")
-    parser.add_argument("--require", action="store_true", help="exit code 7 when a goal is missed")
+                        help="folder with delicious_train.txt (default: HETSGD_DATA_DIR; without it, synthetic rows of the same shape)")
+    parser.add_argument("--python", default="/usr/bin/python3",
+                        help="Python interpreter that can import torch (default: /usr/bin/python3)")
+    parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)),
+                        help="number of the core that both programs run on (default: the last one)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default: 5)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of each measurement (default: 3)")
+    parser.add_argument("--only", help="run only shapes whose name/batch contains this text (default: all)")
+    parser.add_argument("--json", help="JSON file for all measurements; - is standard output (default: none)")
+    parser.add_argument("--require", action="store_true", help="exit with code 7 if a ratio is below its goal")
     return parser.parse_args()
 
 
@@ -145,7 +147,7 @@ def main():
     shapes = [s for s in SHAPES
               if not options.only or options.only in f"{s['name']}/{s['batch_size']}"]
     if not shapes:
-        sys.exit(f"--only {options.only}: no such shape; there are "
+        sys.exit(f"--only: found {options.only}, expected a part of one of "
                  + ", ".join(f"{s['name']}/{s['batch_size']}" for s in SHAPES))
     best = [best_pytorch(shape, options) for shape in shapes]
     runs = [([], []) for _ in shapes]

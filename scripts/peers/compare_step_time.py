@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Time per training step of hetsgd on one device, beside PyTorch's on the same and beside the floor.
+"""Compares the time per training step of hetsgd on one device with PyTorch's on the same device and with the floor.
 
     scripts/peers/compare_step_time.py build/release/apps/hetsgd/hetsgd --device cuda:0 --json step_time.json
 
 One worker with sgd learns the Amazon-670k shape (135,909 features, 670,091 labels, 76 nonzeros, H = 128):
-made-up rows, written once and read by both. hetsgd's time per step is that of `hetsgd train` between the
+synthetic rows, written once and read by both. hetsgd's time per step is that of `hetsgd train` between the
 evaluations after the first one: sampling, copying and updating are in it. PyTorch's (pytorch_mlp.py, the
 fastest of three forms of the loss) begins with batches that lie on the device.
 
@@ -30,16 +30,17 @@ SPEC = "generate:amazon670k?rows_train={rows}&rows_test=64"
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("hetsgd", help="the program")
-    parser.add_argument("--device", default="cuda:0", help="cuda:N, or cpu:N for N cores")
-    parser.add_argument("--batch-size", type=int, nargs="+", default=[256, 1024])
-    parser.add_argument("--precision", nargs="+", choices=["fp32", "tf32"], help="default: fp32 and, on GPUs, tf32")
-    parser.add_argument("--scale", type=float, default=1.0, help="multiplies features and labels")
-    parser.add_argument("--steps", type=int, default=60, help="hetsgd's, between two evaluations")
-    parser.add_argument("--seconds", type=float, default=5.0, help="PyTorch's, per measurement")
-    parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--python", default=sys.executable, help="the Python that has torch")
-    parser.add_argument("--json", help="write everything here too")
+    parser.add_argument("hetsgd", help="path of the program hetsgd")
+    parser.add_argument("--device", default="cuda:0", help="cuda:N, or cpu:N for N cores (default: cuda:0)")
+    parser.add_argument("--batch-size", type=int, nargs="+", default=[256, 1024], help="batch sizes (default: 256 1024)")
+    parser.add_argument("--precision", nargs="+", choices=["fp32", "tf32"],
+                        help="input precisions of matrix products (default: fp32 and, on GPUs, tf32)")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the numbers of features and labels (default: 1)")
+    parser.add_argument("--steps", type=int, default=60, help="steps of hetsgd between two evaluations (default: 60)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of each measurement of PyTorch (default: 5)")
+    parser.add_argument("--hidden", type=int, default=128, help="units of the hidden layer (default: 128)")
+    parser.add_argument("--python", default=sys.executable, help="Python interpreter that can import torch (default: this one)")
+    parser.add_argument("--json", help="JSON file for all measurements (default: none)")
     return parser.parse_args()
 
 

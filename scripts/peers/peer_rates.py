@@ -11,12 +11,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def add_options(parser, only):
-    parser.add_argument("--python", default="/usr/bin/python3", help="the Python that has torch")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0, help="per measurement")
+    parser.add_argument("--python", default="/usr/bin/python3",
+                        help="Python interpreter that can import torch (default: /usr/bin/python3)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default: 5)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of each measurement (default: 3)")
     parser.add_argument("--only", help=only)
-    parser.add_argument("--json", help="write everything here too")
-    parser.add_argument("--require", action="store_true", help="exit code 7 when a goal is missed")
+    parser.add_argument("--json", help="JSON file for all measurements (default: none)")
+    parser.add_argument("--require", action="store_true", help="exit with code 7 if a ratio is below its goal")
 
 
 def run_on_cores(command, cores, **variables):

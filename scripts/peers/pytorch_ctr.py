@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Click-through models of hetsgd in PyTorch: the yardstick for ctr_bench and, on a GPU, for hetsgd train.
+"""Times hetsgd's click-through models in PyTorch, as the yardstick for ctr_bench and, on a GPU, for hetsgd train.
 
 13 dense columns, 26 fields, one table of 4 million rows of D = 16 (and a weight u each for models with a
 linear part), log-uniform categories, plain SGD with sparse gradients of the table. The batches are built
@@ -29,13 +29,15 @@ LEARNING_RATE = 0.01
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=["step", "lookup"], default="step")
-    parser.add_argument("--model", choices=sorted(HIDDEN), default="deepfm")
-    parser.add_argument("--form", choices=["auto"] + FORMS, default="auto")
-    parser.add_argument("--batch-size", type=int, default=1024)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--part", choices=["step", "lookup"], default="step",
+                        help="time whole steps, or gather and update of the table alone (default: step)")
+    parser.add_argument("--model", choices=sorted(HIDDEN), default="deepfm", help="model (default: deepfm)")
+    parser.add_argument("--form", choices=["auto"] + FORMS, default="auto",
+                        help="form of the table; auto takes the fastest (default: auto)")
+    parser.add_argument("--batch-size", type=int, default=1024, help="batch size (default: 1024)")
+    parser.add_argument("--threads", type=int, default=1, help="number of threads (default: 1)")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda:N (default: cpu)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of the measurement (default: 5)")
     return parser.parse_args()
 
 

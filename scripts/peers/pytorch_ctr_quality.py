@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What PyTorch's wide_deep, deepfm and dcn learn of click data: AUC and log loss on the test part after each epoch.
+"""Trains PyTorch's wide_deep, deepfm or dcn on click data and prints AUC and log loss on the test part after each epoch.
 
 The same rows, numbers and categories as hetsgd's, in its binary form, and of hetsgd no more than that:
 
@@ -31,16 +31,17 @@ MAGIC, VERSION, ALIGNMENT = b"HSGDDATA", 3, 64
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("train")
-    parser.add_argument("test")
-    parser.add_argument("--model", choices=sorted(pytorch_ctr.HIDDEN), default="deepfm")
-    parser.add_argument("--hidden", default="256,128", help="widths of the hidden layers")
-    parser.add_argument("--batch-size", type=int, default=1024)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--table-adam", choices=["sparse", "dense"], default="sparse")
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("train", help="training data in the binary form of hetsgd data convert")
+    parser.add_argument("test", help="test data in the same form")
+    parser.add_argument("--model", choices=sorted(pytorch_ctr.HIDDEN), default="deepfm", help="model (default: deepfm)")
+    parser.add_argument("--hidden", default="256,128", help="units of the hidden layers, separated by commas (default: 256,128)")
+    parser.add_argument("--batch-size", type=int, default=1024, help="batch size (default: 1024)")
+    parser.add_argument("--learning-rate", type=float, default=1e-3, help="learning rate of Adam (default: 0.001)")
+    parser.add_argument("--table-adam", choices=["sparse", "dense"], default="sparse",
+                        help="Adam of the table: sparse changes only touched rows, dense all rows (default: sparse)")
+    parser.add_argument("--epochs", type=int, default=1, help="number of epochs (default: 1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random numbers (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, help="number of threads (default: 1)")
     return parser.parse_args()
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Networks of images of hetsgd in PyTorch: the yardstick of compare_images.py.
+"""Times hetsgd's networks of images in PyTorch, as the yardstick of compare_images.py.
 
 Random images that are in memory before the clock starts, SGD with momentum: what is timed is forward,
 backward and update. Channels-last and plain layouts are tried briefly, the faster one counts.
@@ -32,10 +32,10 @@ MODELS = {"lenet-5": lenet_5, "lenet-002": lenet_002}
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", choices=sorted(MODELS), default="lenet-5")
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--model", choices=sorted(MODELS), default="lenet-5", help="network (default: lenet-5)")
+    parser.add_argument("--batch-size", type=int, default=64, help="batch size (default: 64)")
+    parser.add_argument("--threads", type=int, default=1, help="number of threads (default: 1)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of the measurement (default: 5)")
     return parser.parse_args()
 
 

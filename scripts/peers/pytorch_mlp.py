@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The sparse MLP of hetsgd in PyTorch: the yardstick for `step`.
+"""Times hetsgd's sparse MLP in PyTorch, as the yardstick for `step`.
 
 features -> EmbeddingBag (sum of weighted rows) + bias -> ReLU -> Linear -> softmax over the labels,
 target 1/|Y| on each true label, mean over the batch, plain SGD with a row-sparse first layer.
@@ -32,22 +32,24 @@ import torch.nn.functional as F
 
 def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", help="XC-repository text file; without it the data are synthetic")
-    parser.add_argument("--features", type=int, default=13591, help="synthetic: features")
-    parser.add_argument("--labels", type=int, default=67009, help="synthetic: labels")
-    parser.add_argument("--nonzeros", type=int, default=76, help="synthetic: features per row")
-    parser.add_argument("--labels-per-row", type=int, default=5, help="synthetic: true labels per row")
-    parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--learning-rate", type=float, default=0.1)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
-    parser.add_argument("--precision", choices=["fp32", "tf32"], default="fp32", help="of a GPU's products")
-    parser.add_argument("--peaks", action="store_true", help="measure a large product and a large copy too")
-    parser.add_argument("--seconds", type=float, default=5.0, help="time to measure, after the warm-up")
-    parser.add_argument("--loss", choices=["auto", "dense", "gather", "manual"], default="auto")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--batches", type=int, default=64, help="distinct batches to cycle through")
+    parser.add_argument("--data", help="XC-repository text file (default: synthetic data)")
+    parser.add_argument("--features", type=int, default=13591, help="number of features of synthetic data (default: 13591)")
+    parser.add_argument("--labels", type=int, default=67009, help="number of labels of synthetic data (default: 67009)")
+    parser.add_argument("--nonzeros", type=int, default=76, help="features per row of synthetic data (default: 76)")
+    parser.add_argument("--labels-per-row", type=int, default=5, help="true labels per row of synthetic data (default: 5)")
+    parser.add_argument("--hidden", type=int, default=128, help="units of the hidden layer (default: 128)")
+    parser.add_argument("--batch-size", type=int, default=256, help="batch size (default: 256)")
+    parser.add_argument("--learning-rate", type=float, default=0.1, help="learning rate (default: 0.1)")
+    parser.add_argument("--threads", type=int, default=1, help="number of threads (default: 1)")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda:N (default: cpu)")
+    parser.add_argument("--precision", choices=["fp32", "tf32"], default="fp32",
+                        help="input precision of matrix products on a GPU (default: fp32)")
+    parser.add_argument("--peaks", action="store_true", help="also measure a large matrix product and a large copy")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of the measurement after the warm-up (default: 5)")
+    parser.add_argument("--loss", choices=["auto", "dense", "gather", "manual"], default="auto",
+                        help="form of the loss; auto takes the fastest (default: auto)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random numbers (default: 1)")
+    parser.add_argument("--batches", type=int, default=64, help="number of distinct batches, used in turn (default: 64)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     return parser.parse_args(argv)
 

@@ -37,7 +37,7 @@ class Inputs(FilesTest):
         for command in self.commands():
             text = self.run_program(*command.split(), "--help-all").stdout
             for option, about in re.findall(r"^ +(?:-\w, )?(--[a-z-]+) TEXT(.*(?:\n {20,}.*)*)", text, re.M):
-                if re.search(r"\bfile\b|\bwrite\b|\bdirectory\b", about):
+                if re.search(r"\bfile\b|\bwrite\b|\bdirectory\b", about, re.I):
                     self.assertIn(option, READ | WRITTEN | NO_FILES, f"{command}: {about}")
 
     def test_by_other_names(self):

@@ -144,7 +144,7 @@ class Help(ProgramTest):
 
     def explained(self, *arguments):
         text = self.run_program("train", *arguments).stdout
-        return re.findall(r"^(?:  -\w, | {6})(--[a-z0-9-]+)", text.split("First of all:")[1], re.M)
+        return re.findall(r"^(?:  -\w, | {6})(--[a-z0-9-]+)", text.split("Main options:")[1], re.M)
 
     def test_train_explains_few_options_and_the_first_ones_first(self):
         shown = self.explained("--help")

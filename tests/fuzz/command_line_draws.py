@@ -86,9 +86,9 @@ def options_of(help_text):
         elif options and line.startswith(" " * 30):
             options[-1]["text"] += " " + line.strip()
     for option in options:
-        choices = re.search(r": ([^\s:()|]+(?:\|[^\s:()|]+)+)(?: \(|$)", option["text"])
+        choices = re.search(r"[Cc]hoices: ([^\s;]+)", option["text"])
         option["choices"] = choices[1].split("|") if choices and option["type"] == "NAME" else []
-        bounds = re.search(r" in [\[(]([^\s,]+), ([^\s\])]+)[\])]", option["text"])
+        bounds = re.search(r"[Rr]ange: [\[(]([^\s,]+), ([^\s\])]+)[\])]", option["text"])
         option["low"], option["high"] = (float(bounds[1]), float(bounds[2])) if bounds else (-math.inf, math.inf)
     return [option for option in options if option["name"] not in ("help", "log-level")]
 

@@ -92,7 +92,7 @@ class Benchmark(unittest.TestCase):
         script = ROOT / "scripts/benchmark.sh"
         self.assertIn('found option "--quick"', self.call(script, "--quick", code=2).stderr)
         self.assertIn('--version: found "7", expected one of v1.toml v2.toml', self.call(script, "--version", "7", code=2).stderr)
-        self.assertIn("found --plugin without an algorithm", self.call(script, "--plugin", "x.so", code=2).stderr)
+        self.assertIn("--plugin: found no algorithm", self.call(script, "--plugin", "x.so", code=2).stderr)
 
     def test_all_of_it_on_tiny_data(self):
         script, results = ROOT / "scripts/benchmark.sh", self.folder / "results"

@@ -38,4 +38,4 @@ if scripts/bundle.sh --check "$folder/bundle" 2>"$folder/errors"; then
   echo "a bundle without libfmt passed the check"
   exit 1
 fi
-grep -q 'libfmt.*not from the bundle' "$folder/errors" || { cat "$folder/errors"; exit 1; }
+grep -q 'found libfmt.*expected a library of the bundle' "$folder/errors" || { cat "$folder/errors"; exit 1; }

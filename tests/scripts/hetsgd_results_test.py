@@ -96,14 +96,14 @@ class Frames(Folder):
     def test_a_run_that_is_named_twice_counts_once(self):
         path = self.write("r.json", result())
         data = hetsgd_results.load(path, path)
-        self.assertEqual((len(data.runs), data.notes), (1, [f"{path}: named more than once, taken once"]))
+        self.assertEqual((len(data.runs), data.notes), (1, [f"{path}: named more than once, but used once"]))
 
     def test_other_files_are_noted_and_broken_ones_are_errors(self):
         self.write("r.json", result())
         self.write("choice.json", {"kind": "tuning"})
         data = hetsgd_results.load(self.folder)
         self.assertEqual(len(data.runs), 1)
-        self.assertTrue(data.notes[0].endswith("choice.json: skipped, it is a tuning and no result"), data.notes)
+        self.assertTrue(data.notes[0].endswith("choice.json: skipped, because it is a tuning and not a result"), data.notes)
         broken = self.write("broken.json", "{")
         with self.assertRaisesRegex(hetsgd_results.ResultError, f"{broken}: not JSON"):
             hetsgd_results.load(self.folder)

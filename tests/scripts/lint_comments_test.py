@@ -23,7 +23,7 @@ class Comments(unittest.TestCase):
 
     def test_a_message_names_the_line(self):
         self.assertEqual(lint_comments.problems("a.cpp", "int a;\n// Who asks.\n"),
-                         ['a.cpp:2: a comment opens with "Who", expected its subject'])
+                         ['a.cpp:2: found a comment that opens with "Who", expected its subject'])
 
 
 if __name__ == "__main__":

@@ -264,7 +264,7 @@ class Program(unittest.TestCase):
         code, _, err = self.call(*paths, "-o", self.folder.name, "--format", "svg")
         self.assertEqual(code, 0, err)
         for name, (_, kind) in others.items():
-            self.assertIn(f"{name}: skipped, it is a {kind} and no result\n", err)
+            self.assertIn(f"{name}: skipped, because it is a {kind} and not a result\n", err)
         self.assertEqual(self.call(paths[0], "-o", self.folder.name)[0], 4)
 
     def test_a_file_that_is_not_a_result_is_named(self):

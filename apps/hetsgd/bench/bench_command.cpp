@@ -9,8 +9,8 @@ namespace hetsgd {
 
 void BenchCommand::declare(OptionSet& set) {
   declare_own(set);
-  set.add("iterations", iterations_, "timed iterations of each row").range(1, 1e6);
-  set.add("warmup", warmup_, "iterations before them, off the clock").range(0, 1e6);
+  set.add("iterations", iterations_, "Number of timed iterations for each row.").range(1, 1e6);
+  set.add("warmup", warmup_, "Number of untimed warm-up iterations for each row.").range(0, 1e6);
   printer_.declare_format(
       set, {PrintFormat::text, PrintFormat::markdown, PrintFormat::csv, PrintFormat::json});
   printer_.declare_output(set, "the table");
@@ -37,7 +37,7 @@ int BenchCommand::run(OptionSet&, const std::vector<std::string>&) {
     }
   }
   if (report.wrong == 0) return 0;
-  log(LogLevel::error, fmt::format("{} numbers are wrong", report.wrong));
+  log(LogLevel::error, fmt::format("{} elements of the results are wrong", report.wrong));
   return static_cast<int>(ExitCode::runtime);
 }
 

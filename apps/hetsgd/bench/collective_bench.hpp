@@ -58,7 +58,7 @@ struct BenchCollective {
   // For collectives with several operators: the option that names them, and the text in its help
   // about the default.
   std::string option = "op";
-  std::string default_operators = "sum and adasum, on GPUs all of theirs";
+  std::string default_operators = "sum and adasum, on GPUs also every gpu operator";
 };
 
 // all_reduce, all_gather, reduce_scatter, broadcast (from rank 0), all_to_all.

@@ -54,28 +54,35 @@ class CollectiveCommand final : public BenchCommand {
   void declare_own(OptionSet& set) override {
     if (has_operators()) declare_operators(set);
     set.add("min_bytes", min_bytes_,
-            "smallest buffer of one worker, of all_gather the gathered one, e.g. 4K")
+            "Smallest buffer of one worker, e.g. 4K. For all_gather it is the gathered buffer.")
         .unit("bytes");
-    set.add("max_bytes", max_bytes_, "largest buffer").unit("bytes");
-    set.add("factor", factor_, "between one size and the next").at_least(2);
-    set.add("check", check_, "compare the result with that of one process");
+    set.add("max_bytes", max_bytes_,
+            "Largest buffer of one worker, e.g. 64M. For all_gather it is the gathered buffer.")
+        .unit("bytes");
+    set.add("factor", factor_, "Factor between one buffer size and the next.").at_least(2);
+    set.add("check", check_, "Compare the results with a computation in one process.");
     set.add("workers", wanted_workers_,
-            "number of workers; auto: as many as --devices or MPI ranks, or 2")
+            "Number of workers. auto: as many as MPI ranks, or else as --devices, at least 2.")
         .symbol("P")
         .range(1, 1 << 16)
         .or_zero();
-    set.add("cluster", cluster_,
-            "threads (real time), sim (virtual time) or mpi (the default under mpirun)");
+    set.add(
+        "cluster", cluster_,
+        "Where the workers run: threads (real time), sim (virtual time) or mpi (a process each, "
+        "the default under mpirun).");
     set.add("devices", devices_,
-            "threads, mpi: a device per worker, e.g. cpu:1, cuda:0,cuda:1 or cuda:all; the last "
-            "repeats");
+            "Device of each worker, e.g. cpu:1, cuda:0,cuda:1 or cuda:all. The last one repeats. "
+            "It has an effect with --cluster threads and mpi.");
     set.add("profile", profile_,
-            "sim: device profile, built-in name or JSON file, or a list of them")
+            "Device profile of simulated workers: a built-in name, a JSON file, or a list of them, "
+            "one per worker. It has an effect with --cluster sim.")
         .reads_file(device_profile_names);
-    set.add("network", network_, "sim: network model, built-in name or JSON file").reads_file();
+    set.add("network", network_,
+            "Network model: a built-in name or a JSON file. It has an effect with --cluster sim.")
+        .reads_file();
     set.add("straggler", stragglers_,
-            "delays of workers before each call, e.g. 'kind=uniform,worker=0,min=0ms,max=2ms'; "
-            "repeat to combine")
+            "Delay of workers before each call, e.g. 'kind=uniform,worker=0,min=0ms,max=2ms'. "
+            "Repeat the option to combine several delays.")
         .reads_file(straggler_files)
         .absent("none");
   }
@@ -100,7 +107,8 @@ class CollectiveCommand final : public BenchCommand {
       names.push_back(op.name + ": " + op.help);
     }
     set.add(collective_.option, ops_,
-            fmt::format("operators, separated by commas; empty: {}, under MPI beside its own; {}",
+            fmt::format("Operators to time, separated by commas. Default: {}, and under MPI also "
+                        "its own. {}.",
                         collective_.default_operators, fmt::join(names, "; ")));
   }
 
@@ -158,11 +166,10 @@ class CollectiveCommand final : public BenchCommand {
   }
 
   void check_place(const BenchOperator& op) const {
-    const auto needs = [&](bool there, std::string_view where, std::string_view hint) {
+    const auto needs = [&](bool there, std::string_view where, std::string hint) {
       if (there) return;
-      throw with_hint(
-          usage_error("--{}: found {}, which is for {}", collective_.option, op.name, where),
-          std::string(hint));
+      refuse("--" + collective_.option, op.name, fmt::format("it only with {}", where),
+             std::move(hint));
     };
     constexpr const char* kRanks = "start it with mpirun -n 4";
     switch (op.place) {
@@ -187,7 +194,7 @@ class CollectiveCommand final : public BenchCommand {
     const std::uint64_t first = parse_bytes("--min-bytes", min_bytes_);
     const std::uint64_t last = parse_bytes("--max-bytes", max_bytes_);
     if (first < sizeof(float)) {
-      refuse("--min-bytes", quote(min_bytes_), "at least one number of 4 bytes");
+      refuse("--min-bytes", quote(min_bytes_), "at least one element of 4 bytes");
     }
     if (last < first || last > kLargest) {
       refuse("--max-bytes", quote(max_bytes_),
@@ -227,13 +234,13 @@ class CollectiveCommand final : public BenchCommand {
     const int here = ranks_ ? 1 : workers_;
     const double all = (check_ ? 4.0 : 3.0) * here * static_cast<double>(largest);
     require_memory(all, "--max-bytes " + max_bytes_, fmt::format("the buffers of {} workers", here),
-                   MemoryLimit::available, "a smaller --max-bytes, or fewer --workers");
+                   MemoryLimit::available, "reduce --max-bytes or --workers");
     if (ranks_ || all < kMuch) return;
     warn(
         "this process fills, moves and compares the buffers of all {} workers, {} of memory, {} "
-        "times per size: that can take minutes{}",
+        "times per size; that can take minutes{}",
         workers_, format_bytes(all), iterations() + warmup(),
-        check_ ? "; --check false leaves the comparison out" : "");
+        check_ ? "; --no-check skips the comparison" : "");
   }
 
   // The lower limits for collectives of a size, on real clusters.
@@ -300,17 +307,17 @@ class CollectiveCommand final : public BenchCommand {
     std::vector<std::string> texts;
     if (!stragglers_.empty()) {
       texts.emplace_back(
-          "time: from the barrier, with the delays, of the last worker; in call: from a worker's "
-          "own arrival, mean over the workers");
+          "time: from the barrier to the return of the last worker, including the delays; in call: "
+          "from a worker's arrival to its return, mean over the workers");
     }
     if (real_ && gpus_) {
       texts.emplace_back(
-          "floor: what every GPU sends at least, busbw/algbw of the bytes, at the rate at which "
-          "pairs of GPUs exchange buffers of this size");
+          "floor: time to send the bytes that every GPU must send (size x busbw/algbw) at the rate "
+          "at which pairs of GPUs exchange buffers of this size");
     } else if (real_) {
       texts.emplace_back(
-          "floor: every worker adds 1 to its buffer, all at the same time: one read and one write "
-          "of it");
+          "floor: time in which all workers together add 1 to every element of their buffers, one "
+          "read and one write each");
     }
     return texts;
   }

@@ -25,22 +25,25 @@ class LookupCommand final : public BenchCommand {
 
  protected:
   void declare_own(OptionSet& set) override {
-    set.add("rows", o_.rows, "rows of all tables, equally many of each field")
+    set.add("rows", o_.rows, "Rows of all tables together, divided equally among the fields.")
         .unit("rows")
         .range(1, 4294967295.0);
-    set.add("fields", o_.fields, "fields of a sample").unit("fields").range(1, 4096);
-    set.add("embedding_dim", o_.embedding, "numbers of a category's embedding")
+    set.add("fields", o_.fields, "Number of fields of a sample.").unit("fields").range(1, 4096);
+    set.add("embedding_dim", o_.embedding, "Number of elements of an embedding.")
         .symbol("D")
         .range(1, 4096);
     set.add("own_weight", o_.own_weight,
-            "a row has one number more, as in wide_deep and deepfm; without it as in dcn");
-    set.add("zipf", o_.zipf, "exponent of the popularity of ids; 0: uniform").range(0, 10);
-    set.add("dedup", o_.dedup, "a batch asks once for a row that several of its samples have");
-    set.add("batch_size", batches_, "samples of a batch, comma-separated")
+            "Give each row one more element, as wide_deep and deepfm do. dcn does not.");
+    set.add("zipf", o_.zipf,
+            "Exponent of the Zipf distribution of the ids. 0 makes the distribution uniform.")
+        .range(0, 10);
+    set.add("dedup", o_.dedup, "Request a row once per batch, even if several samples have it.");
+    set.add("batch_size", batches_, "Batch sizes to time, separated by commas.")
         .unit("samples")
         .range(1, kLargestBatch);
-    set.add("cores", o_.cores, "cores of the worker").range(1, 1024);
-    set.add("gpu", o_.gpu, "number of the GPU that has the rows and computes")
+    set.add("cores", o_.cores, "Number of cores of the worker.").range(1, 1024);
+    set.add("gpu", o_.gpu,
+            "Number of the GPU that holds the rows and computes. cores: no GPU does.")
         .range(0, 1024)
         .absent("cores");
   }
@@ -111,10 +114,10 @@ class LookupCommand final : public BenchCommand {
                          format_bytes(rate));
     }
     return fmt::format(
-        "gather: cache lines of rows per second, and its share of the {}/s at which {} core{} "
-        "read{} lines at random; of reads, of copies: the time of as many such reads, and of "
-        "copies from such places, among the stages, over that of look_up; update/floor: sum and "
-        "update over the time of their bytes at that rate",
+        "gather: bytes of cache lines of rows per second, and their share of the {}/s at which {} "
+        "core{} read{} lines at random; of reads, of copies: the time of as many random reads, and "
+        "of as many random copies, over the time of look_up; update/floor: the time of sum and "
+        "update over the time that their bytes take at that rate",
         format_bytes(rate), o_.cores, o_.cores == 1 ? "" : "s", o_.cores == 1 ? "s" : "");
   }
 

@@ -157,7 +157,7 @@ void require_room(const LookupBenchOptions& o, std::uint64_t batch_size) {
   const auto row = static_cast<double>(o.embedding) * sizeof(float);
   require_memory(lookups * (kBatches * sizeof(Index) + 2 * row),
                  fmt::format("--batch-size {}", batch_size), "the batches", MemoryLimit::available,
-                 "a smaller --batch-size, --fields or --embedding-dim");
+                 "reduce --batch-size, --fields or --embedding-dim");
 }
 
 }  // namespace

@@ -148,14 +148,14 @@ std::vector<BenchOperator> all_reduce_operators() {
                  kGpus = BenchPlace::gpus;
   return {
       {"sum", "the cluster's own all_reduce", make_sum<own>, sum_of, true, kAnywhere},
-      {"nccl", "GPUs: by NCCL", make_sum<own>, sum_of, true, kGpus, AllReduce::nccl},
-      {"gpu-ring", "GPUs: multi-stream, around a ring", make_sum<own>, sum_of, true, kGpus,
+      {"nccl", "NCCL, between GPUs", make_sum<own>, sum_of, true, kGpus, AllReduce::nccl},
+      {"gpu-ring", "a multi-stream ring, between GPUs", make_sum<own>, sum_of, true, kGpus,
        AllReduce::ring},
-      {"gpu-tree", "GPUs: multi-stream, along trees", make_sum<own>, sum_of, true, kGpus,
+      {"gpu-tree", "multi-stream trees, between GPUs", make_sum<own>, sum_of, true, kGpus,
        AllReduce::tree},
-      {"gpu-mpi", "GPUs of ranks: by an MPI library that takes pointers to their memory",
+      {"gpu-mpi", "an MPI library that takes pointers to GPU memory, between GPUs of ranks",
        make_sum<own>, sum_of, true, kGpus, AllReduce::mpi},
-      {"gpu-host", "GPUs: through host memory", make_sum<own>, sum_of, true, kGpus,
+      {"gpu-host", "through host memory, between GPUs", make_sum<own>, sum_of, true, kGpus,
        AllReduce::host},
       {"mpi", "MPI_Allreduce itself", make_sum<native>, sum_of, true, BenchPlace::mpi},
       {"ring", "a sum over messages, around a ring", make_sum<ring>, sum_of, true, kHost},
@@ -170,9 +170,9 @@ std::vector<BenchOperator> all_reduce_operators() {
 
 std::vector<BenchOperator> all_to_all_operators() {
   return {
-      {"blocking", "the cluster's own all_to_all, a meeting of all",
+      {"blocking", "the cluster's own all_to_all, which waits for all workers",
        make_exchange<Exchange::blocking>, transposed, true, BenchPlace::anywhere},
-      {"scatter", "by posted messages, which wait for nobody's arrival",
+      {"scatter", "posted messages, which do not wait for late workers",
        make_exchange<Exchange::scatter>, transposed, true, BenchPlace::anywhere},
       {"mpi", "MPI_Alltoallv itself", make_library_exchange, transposed, true, BenchPlace::mpi}};
 }

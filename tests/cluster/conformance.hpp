@@ -60,15 +60,20 @@ inline ClusterReport run_on(const std::string& cluster, int workers,
 
 // The error that the run ends with.
 template <class ErrorType>
-std::string failure_of(const std::string& cluster, int workers,
+std::string failure_of(const std::string& cluster, const ClusterOptions& options,
                        const std::function<void(Endpoint&)>& worker) {
   try {
-    run_on(cluster, workers, worker);
+    make_cluster(cluster, options)->run(worker);
   } catch (const ErrorType& error) {
     return error.what();
   }
   ADD_FAILURE() << "the run did not fail";
   return "";
+}
+template <class ErrorType>
+std::string failure_of(const std::string& cluster, int workers,
+                       const std::function<void(Endpoint&)>& worker) {
+  return failure_of<ErrorType>(cluster, options_for(workers), worker);
 }
 
 // The text of the run's error when a worker throws `text`: with several processes it names the
@@ -81,6 +86,26 @@ inline std::string of_rank(const std::string& cluster, int rank, const std::stri
 class OnEveryCluster : public testing::TestWithParam<std::string> {
  protected:
   const std::string& cluster() const { return GetParam(); }
+};
+
+// Errors that all clusters see alike, under mpirun with the rank's number before them.
+class ErrorsOnEveryCluster : public OnEveryCluster {
+ protected:
+  // The last rank is the one that differs or fails.
+  const int size_ = size_to_test(3), last_ = size_ - 1;
+  template <class ErrorType>
+  std::string failure(const std::function<void(Endpoint&)>& worker) const {
+    return failure_of<ErrorType>(cluster(), size_, worker);
+  }
+  std::string of_last(const std::string& text) const { return of_rank(cluster(), last_, text); }
+};
+
+// The same of several ranks.
+class ErrorsOfRanks : public ErrorsOnEveryCluster {
+ protected:
+  void SetUp() override {
+    if (size_ == 1) GTEST_SKIP() << "needs two ranks";
+  }
 };
 
 // Tests over clusters and numbers of workers.

@@ -12,16 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class ProcessErrorsOf : public OnEveryCluster {
- protected:
-  // The last rank is the one that fails.
-  const int size_ = size_to_test(3), last_ = size_ - 1;
-  template <class ErrorType>
-  std::string failure(const std::function<void(Endpoint&)>& worker) const {
-    return failure_of<ErrorType>(cluster(), size_, worker);
-  }
-  std::string of_last(const std::string& text) const { return of_rank(cluster(), last_, text); }
-};
+class ProcessErrorsOf : public ErrorsOnEveryCluster {};
 HETSGD_ON_EVERY_CLUSTER(ProcessErrorsOf);
 // Deadlocks that one process sees: those across ranks are in mpi/mpi_errors_test.cpp.
 class ProcessErrorsOn : public OnEveryCluster {};
@@ -46,6 +37,11 @@ TEST_P(ProcessErrorsOf, ExceptionOfOneWorkerEndsTheRunAndUnwindsTheOthers) {
              endpoint.comm().receive(kAnySource, 1, std::span(x));
            },
            [](Endpoint& endpoint) { endpoint.sleep(Seconds(100)); },
+           [](Endpoint& endpoint) {
+             endpoint.background_task("idle", [](Endpoint& self) { self.sleep(Seconds(100)); });
+             const auto busy = [] { std::this_thread::sleep_for(1ms); };
+             while (true) endpoint.compute({.operations = 1e6}, ComputeKind::step, busy);
+           },
            [](Endpoint& endpoint) { serve<Gather>(endpoint, "gather", 100).call({1}); },
            [](Endpoint& endpoint) { endpoint.while_paused_together([] {}); },
        }) {
@@ -259,49 +255,76 @@ TEST_P(ProcessErrorsOf, AtRandomPlaces) {
 
 // --- deadlocks -----------------------------------------------------------------------------------
 
-TEST_P(ProcessErrorsOn, DeadlockOfAReceiveWithoutASend) {
-  const auto text = failure_of<Error>(cluster(), 3, [](Endpoint& endpoint) {
-    int x = 0;
-    if (endpoint.rank() == 1) endpoint.comm().receive(2, 7, std::span(&x, 1));
-    if (endpoint.rank() == 2) endpoint.comm().receive(kAnySource, 9, std::span(&x, 1));
-    if (endpoint.rank() == 0) endpoint.comm().receive(1, 0, std::span(&x, 1));
-  });
-  EXPECT_THAT(text, HasSubstr("deadlock: no process can go on"));
-  EXPECT_THAT(text, HasSubstr("worker 0: receives from 1, tag 0 (since 0.00"));
-  EXPECT_THAT(text, HasSubstr("worker 1: receives from 2, tag 7 (since 0.00"));
-  EXPECT_THAT(text, HasSubstr("worker 2: receives from any, tag 9 (since 0.00"));
+struct Deadlock {
+  int workers;
+  std::function<void(Endpoint&)> worker;
+  std::vector<std::string> texts;  // parts of the error
+};
+
+std::vector<Deadlock> deadlocks() {
+  return {
+      {3,
+       [](Endpoint& endpoint) {
+         int x = 0;
+         if (endpoint.rank() == 1) endpoint.comm().receive(2, 7, std::span(&x, 1));
+         if (endpoint.rank() == 2) endpoint.comm().receive(kAnySource, 9, std::span(&x, 1));
+         if (endpoint.rank() == 0) endpoint.comm().receive(1, 0, std::span(&x, 1));
+       },
+       {"worker 0: receives from 1, tag 0 (since 0.00",
+        "worker 1: receives from 2, tag 7 (since 0.00",
+        "worker 2: receives from any, tag 9 (since 0.00"}},
+      {4,
+       [](Endpoint& endpoint) {
+         float x = 0;
+         if (endpoint.rank() != 3) endpoint.comm().all_reduce(std::span(&x, 1));
+       },
+       {"worker 0: waits in all_reduce (3 of 4 arrived)",
+        "worker 2: waits in all_reduce (3 of 4 arrived)"}},
+      {3,
+       [](Endpoint& endpoint) {
+         float x = 0;
+         if (endpoint.rank() != 2) endpoint.comm().start(all_reduce(std::span(&x, 1))).wait();
+       },
+       {"worker 0: waits for its started all_reduce"}},
+      {3,
+       [](Endpoint& endpoint) {
+         std::vector<float> x(10), y(10);
+         const int peer = (endpoint.rank() + 1) % 3;  // around in a circle: no partner calls
+         endpoint.comm().sendrecv<float>(peer, 5, x, y);
+       },
+       {"tag 5"}},
+      {2,
+       [](Endpoint& endpoint) { serve<Gather>(endpoint, "scheduler", 3).call({endpoint.rank()}); },
+       {"worker 0: waits for service \"scheduler\"", "worker 1: waits for service \"scheduler\""}},
+      {2,
+       [](Endpoint& endpoint) {
+         auto reply = serve<Gather>(endpoint, "scheduler", endpoint.size() + 1).post({1});
+         endpoint.compute({}, ComputeKind::vector, [] {});
+         reply.wait();
+       },
+       {"worker 0: waits for "}},
+      {1,
+       [](Endpoint& endpoint) {
+         auto channel = std::make_shared<Channel>(endpoint);
+         endpoint.background_task("comm", [channel](Endpoint&) {
+           const std::lock_guard lock(*channel->monitor);
+           channel->monitor->wait([&] { return channel->closed; }, "the end of training");
+         });
+         endpoint.sleep(Seconds(1e-3));
+         const std::lock_guard lock(*channel->monitor);
+         channel->monitor->wait([&] { return !channel->items.empty(); }, "a gradient");
+       },
+       {"worker 0: waits: a gradient",
+        "background task \"comm\" of worker 0: waits: the end of training"}},
+  };
 }
 
-TEST_P(ProcessErrorsOn, DeadlockOfACollectiveWithAMissingRank) {
-  const auto text = failure_of<Error>(cluster(), 4, [](Endpoint& endpoint) {
-    float x = 0;
-    if (endpoint.rank() != 3) endpoint.comm().all_reduce(std::span(&x, 1));
-  });
-  EXPECT_THAT(text, HasSubstr("worker 0: waits in all_reduce (3 of 4 arrived)"));
-  EXPECT_THAT(text, HasSubstr("worker 2: waits in all_reduce (3 of 4 arrived)"));
-}
-
-TEST_P(ProcessErrorsOn, DeadlockOfAServiceThatNeverAnswers) {
-  const auto text = failure_of<Error>(cluster(), 2, [](Endpoint& endpoint) {
-    serve<Gather>(endpoint, "scheduler", 3).call({endpoint.rank()});
-  });
-  EXPECT_THAT(text, HasSubstr("worker 0: waits for service \"scheduler\""));
-  EXPECT_THAT(text, HasSubstr("worker 1: waits for service \"scheduler\""));
-}
-
-TEST_P(ProcessErrorsOn, DeadlockOfMonitors) {
-  const auto text = failure_of<Error>(cluster(), 1, [](Endpoint& endpoint) {
-    auto channel = std::make_shared<Channel>(endpoint);
-    endpoint.background_task("comm", [channel](Endpoint&) {
-      const std::lock_guard lock(*channel->monitor);
-      channel->monitor->wait([&] { return channel->closed; }, "the end of training");
-    });
-    endpoint.sleep(Seconds(1e-3));
-    const std::lock_guard lock(*channel->monitor);
-    channel->monitor->wait([&] { return !channel->items.empty(); }, "a gradient");
-  });
-  EXPECT_THAT(text, HasSubstr("worker 0: waits: a gradient"));
-  EXPECT_THAT(text, HasSubstr("background task \"comm\" of worker 0: waits: the end of training"));
+TEST_P(ProcessErrorsOn, DeadlocksNameWhoWaitsForWhat) {
+  for (const Deadlock& each : deadlocks()) {
+    const auto text = failure_of<Error>(cluster(), each.workers, each.worker);
+    EXPECT_THAT(text, HasSubstr("deadlock: no process can go on"));
+    for (const std::string& part : each.texts) EXPECT_THAT(text, HasSubstr(part));
+  }
 }
 
 TEST_P(ProcessErrorsOn, DeadlockOfTwoLocksTakenCrosswise) {

@@ -174,54 +174,19 @@ TEST_P(ProcessesOn, BackgroundTaskAndMonitorPassEveryItemInOrder) {
   }
 }
 
-// Bytes that a background task sends count as its worker's.
-TEST_P(ProcessesOn, BackgroundTasksBytesAreTheirWorkers) {
-  if (size() == 1) GTEST_SKIP() << "nobody to send to";
-  const ClusterReport report = run_on(cluster(), size(), [](Endpoint& endpoint) {
-    const std::shared_ptr<Comm> comm = endpoint.comm().split(0, endpoint.rank());
-    endpoint.background_task("sender", [comm](Endpoint& self) {
-      std::vector<float> x(1000);
-      if (self.rank() == 0) comm->send(1, 7, std::span<const float>(x), Traffic::gradients);
-      if (self.rank() == 1) comm->receive(0, 7, std::span(x));
-    });
-  });
-  if (!is_here(cluster(), 0)) return;
-  const auto gradients = static_cast<std::size_t>(Traffic::gradients);
-  EXPECT_EQ(report.workers[0].breakdown.bytes_sent[gradients], 4000);
-  EXPECT_EQ(report.workers[1].breakdown.bytes_received[gradients], 4000);
-}
-
-// Collectives of background tasks run on a duplicate of the group, while the workers use the group.
-TEST_P(ProcessesOn, BackgroundTasksHaveCollectivesOfTheirOwn) {
-  run_on(cluster(), size(), [](Endpoint& endpoint) {
-    std::shared_ptr<Comm> comm = endpoint.comm().split(0, endpoint.rank());
-    endpoint.background_task("reduce", [comm](Endpoint& self) {
-      for (int i = 0; i < 20; ++i) {
-        std::int64_t x = self.rank() + i;
-        comm->all_reduce(std::span(&x, 1));
-        EXPECT_EQ(x, self.size() * (self.size() - 1) / 2 + self.size() * i);
-      }
-    });
-    for (int i = 0; i < 20; ++i) {
-      std::int64_t x = i;
-      endpoint.comm().all_reduce(std::span(&x, 1), ReduceOp::max);
-      EXPECT_EQ(x, i);
-    }
-  });
-}
-
 TEST_P(ProcessesOn, ComputeCountsStepsAndTime) {
   const auto report = run_on(cluster(), size(), [](Endpoint& endpoint) {
     double sum = 0;
     const Seconds before = endpoint.now();
-    for (int i = 0; i < 10; ++i) {
+    const int steps = 10 + endpoint.rank();
+    for (int i = 0; i < steps; ++i) {
       endpoint.compute({.operations = 1e6, .bytes = 0, .launches = 1}, ComputeKind::step, [&] {
         for (int k = 0; k < 1000; ++k) sum += std::sqrt(k);
       });
     }
     endpoint.compute({.operations = 1e6, .bytes = 0, .launches = 1}, ComputeKind::vector,
                      [&] { sum += 1; });
-    EXPECT_NEAR(sum, 10 * 21065.8 + 1, 1);
+    EXPECT_NEAR(sum, steps * 21065.8 + 1, 1);
     EXPECT_GE(endpoint.now() - before, endpoint.time_breakdown().compute * 0.999);
   });
   if (!is_here(cluster(), 0)) return;
@@ -229,30 +194,41 @@ TEST_P(ProcessesOn, ComputeCountsStepsAndTime) {
   for (int r = 0; r < size(); ++r) {
     const auto& worker = report.workers[static_cast<std::size_t>(r)];
     EXPECT_EQ(worker.rank, r);
-    EXPECT_EQ(worker.breakdown.steps, 10U);
+    EXPECT_EQ(worker.breakdown.steps, static_cast<std::uint64_t>(10 + r));
     EXPECT_GT(worker.breakdown.compute, Seconds(0));
     EXPECT_LE(worker.breakdown.compute, report.elapsed * 1.001);
   }
 }
 
-TEST_P(ProcessesOn, BytesAreThoseOfARing) {
+// Collectives count as a ring, messages by whatever call they are sent where they begin and end,
+// and those of a background task as its worker's.
+TEST_P(ProcessesOn, BytesCountOnBothSides) {
   if (size() != 2) GTEST_SKIP() << "for two workers";
   constexpr std::size_t kElements = 64000;  // 256,000 bytes: two slices of 128,000
   const auto report = run_on(cluster(), size(), [](Endpoint& endpoint) {
+    const bool first = endpoint.rank() == 0;
     std::vector<float> x(kElements), all(2 * kElements);
     endpoint.comm().all_reduce(std::span(x), ReduceOp::sum, Traffic::gradients);
     endpoint.comm().broadcast(std::span(x), 0, Traffic::parameters);
     endpoint.comm().all_gather(x, std::span(all));
     endpoint.comm().reduce_scatter(std::span(x));
-    if (endpoint.rank() == 0) endpoint.comm().send(1, 0, std::span(x), Traffic::parameters);
-    if (endpoint.rank() == 1) endpoint.comm().receive(0, 0, std::span(x));
+    if (first) endpoint.comm().send(1, 0, std::span(x), Traffic::parameters);
+    if (!first) endpoint.comm().receive(0, 0, std::span(x));
+    const std::vector<float> out(first ? 1000 : 500);
+    std::vector<float> in(first ? 500 : 1000);
+    endpoint.comm().sendrecv<float>(1 - endpoint.rank(), 0, out, in, Traffic::rows);
+    endpoint.background_task("sender", [first](Endpoint& self) {
+      std::vector<float> y(100);
+      if (first) self.comm().post(1, 7, std::span<const float>(y), Traffic::ids);
+      if (!first) self.comm().receive(0, 7, std::span(y));
+    });
   });
   if (!is_here(cluster(), 0)) return;
-  using Bytes = TrafficBytes;  // parameters, gradients, control
-  EXPECT_EQ(report.workers[0].breakdown.bytes_sent, (Bytes{512000, 256000, 384000}));
-  EXPECT_EQ(report.workers[0].breakdown.bytes_received, (Bytes{0, 256000, 384000}));
-  EXPECT_EQ(report.workers[1].breakdown.bytes_sent, (Bytes{0, 256000, 384000}));
-  EXPECT_EQ(report.workers[1].breakdown.bytes_received, (Bytes{512000, 256000, 384000}));
+  using Bytes = TrafficBytes;  // parameters, gradients, control, rows, ids
+  EXPECT_EQ(report.workers[0].breakdown.bytes_sent, (Bytes{512000, 256000, 384000, 4000, 400}));
+  EXPECT_EQ(report.workers[0].breakdown.bytes_received, (Bytes{0, 256000, 384000, 2000, 0}));
+  EXPECT_EQ(report.workers[1].breakdown.bytes_sent, (Bytes{0, 256000, 384000, 2000, 0}));
+  EXPECT_EQ(report.workers[1].breakdown.bytes_received, (Bytes{512000, 256000, 384000, 4000, 400}));
 }
 
 // --- the pause -----------------------------------------------------------------------------------

@@ -13,6 +13,8 @@
 namespace hetsgd::conformance {
 namespace {
 
+using testing::HasSubstr;
+
 constexpr std::size_t kCounts[] = {0, 1, 100, 10000};
 
 template <class T>
@@ -277,39 +279,47 @@ TEST_P(CommOn, SplitByColourAndKeyNested) {
   });
 }
 
-class CommErrorsOn : public OnEveryCluster {};
-HETSGD_ON_EVERY_CLUSTER(CommErrorsOn);
+class CommErrorsOf : public ErrorsOfRanks {};
+HETSGD_ON_EVERY_CLUSTER(CommErrorsOf);
 
-TEST_P(CommErrorsOn, MismatchedCollectivesNameBothRanks) {
-  const auto lengths = failure_of<CheckFailure>(cluster(), 3, [](Endpoint& endpoint) {
-    std::vector<float> x(endpoint.rank() == 2 ? 20 : 10);
-    endpoint.comm().all_reduce(std::span(x));
-  });
-  EXPECT_THAT(lengths,
-              testing::ContainsRegex("rank 2 calls all_reduce .sum. of 20 float32 as control"));
-  EXPECT_THAT(lengths,
-              testing::ContainsRegex("rank [01] calls all_reduce .sum. of 10 float32 as control"));
-  const auto kinds = failure_of<CheckFailure>(cluster(), 2, [](Endpoint& endpoint) {
+TEST_P(CommErrorsOf, MismatchedCollectivesNameBothRanks) {
+  for (const std::size_t n : {std::size_t{10}, std::size_t{100'000}}) {
+    const auto lengths = failure<CheckFailure>([&](Endpoint& endpoint) {
+      std::vector<float> x(endpoint.rank() == last_ ? 2 * n : n);
+      endpoint.comm().all_reduce(std::span(x));
+    });
+    EXPECT_THAT(lengths, HasSubstr(fmt::format("rank {} calls all_reduce (sum) of {} float32",
+                                               last_, 2 * n)));
+    EXPECT_THAT(lengths, HasSubstr(fmt::format("calls all_reduce (sum) of {} float32", n)));
+  }
+  const auto kinds = failure<CheckFailure>([](Endpoint& endpoint) {
     float x = 0;
     if (endpoint.rank() == 0) return endpoint.comm().barrier();
     endpoint.comm().broadcast(std::span(&x, 1), 1);
+    while (true) endpoint.comm().barrier();
   });
-  EXPECT_THAT(kinds, testing::HasSubstr("rank 0 calls barrier"));
-  EXPECT_THAT(kinds, testing::HasSubstr("rank 1 calls broadcast from 1 of 4 bytes"));
+  EXPECT_THAT(kinds, HasSubstr("rank 0 calls barrier"));
+  EXPECT_THAT(kinds, HasSubstr("calls broadcast from 1 of 4 bytes"));
 }
 
-TEST_P(CommErrorsOn, MessageOfTheWrongSize) {
-  for (const bool receiver_waits : {false, true}) {
-    failure_of<CheckFailure>(cluster(), 2, [&](Endpoint& endpoint) {
-      std::vector<float> x(endpoint.rank() == 0 ? 4 : 5);
-      if (endpoint.rank() == 0) {
-        if (receiver_waits) endpoint.sleep(Seconds(1e-2));
-        endpoint.comm().send(1, 0, std::span<const float>(x));
-      } else {
-        if (!receiver_waits) endpoint.sleep(Seconds(1e-2));
-        endpoint.comm().receive(0, 0, std::span(x));
-      }
-    });
+TEST_P(CommErrorsOf, MessagesOfTheWrongSize) {
+  for (const auto& [sent, expected] : {std::pair<std::size_t, std::size_t>{4, 5},
+                                       {5, 4},
+                                       {4, 500'000},
+                                       {500'000, 4},
+                                       {500'000, 400'000}}) {
+    for (const int late : {0, 1}) {
+      const auto text = failure<CheckFailure>([&, s = sent, e = expected](Endpoint& endpoint) {
+        std::vector<std::byte> x(endpoint.rank() == 0 ? s : e);
+        if (endpoint.rank() == late) endpoint.sleep(Seconds(1e-2));
+        if (endpoint.rank() == 0) endpoint.comm().send(1, 7, std::span<const std::byte>(x));
+        if (endpoint.rank() == 1) endpoint.comm().receive(0, 7, std::span(x));
+        endpoint.comm().barrier();
+      });
+      EXPECT_THAT(text, HasSubstr("tag 7"));
+      EXPECT_THAT(text, HasSubstr(fmt::format("{} bytes", sent)));
+      EXPECT_THAT(text, HasSubstr(fmt::format("{} bytes", expected)));
+    }
   }
 }
 

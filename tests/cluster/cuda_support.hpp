@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "cluster/cluster.hpp"
+#include "cluster/conformance.hpp"
 #include "core/random.hpp"
 
 namespace hetsgd::conformance {
@@ -94,6 +94,43 @@ inline std::vector<float> random_collectives(Endpoint& endpoint, std::uint64_t s
     take(content);
   }
   return results;
+}
+
+// Numbers of a run on GPUs and of the same calls on cores. NCCL and trees add in other orders.
+inline void expect_alike(const std::vector<float>& results, const std::vector<float>& expected,
+                         bool exact) {
+  ASSERT_EQ(results.size(), expected.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    ASSERT_NEAR(results[i], expected[i], exact ? 0 : 1e-5) << "at " << i;
+  }
+}
+
+// Pairs of ranks swap vectors: every pair if the ranks are a power of two.
+inline void check_exchanges(Endpoint& endpoint) {
+  const int p = endpoint.size();
+  for (const std::size_t n : {0U, 1U, 300U, 100'001U}) {
+    for (int distance = 1; distance < ((p & (p - 1)) == 0 ? p : 2); ++distance) {
+      const int peer = endpoint.rank() ^ distance;
+      Vector out(endpoint, random_numbers(n, static_cast<std::uint64_t>(endpoint.rank())));
+      Vector in(endpoint, std::vector<float>(n));
+      endpoint.comm().sendrecv<float>(peer, 1, out.span(), in.span());
+      EXPECT_EQ(in.content(), random_numbers(n, static_cast<std::uint64_t>(peer)));
+    }
+  }
+}
+
+// Ranks get complete data even while a device still writes it: the sum of rank + i over p ranks is
+// p (p-1)/2 + i p.
+inline void check_order_with_kernels(Endpoint& endpoint) {
+  constexpr std::size_t kElements = 100'000;
+  const int p = endpoint.size();
+  Vector x(endpoint, std::vector<float>(kElements));
+  for (int i = 0; i < 5; ++i) {
+    endpoint.device().fill(kElements, static_cast<float>(endpoint.rank() + i), x.span().data());
+    endpoint.comm().all_reduce(x.span());
+    endpoint.device().axpby(kElements, 2.0F, x.span().data(), 0.0F, x.span().data());
+    EXPECT_EQ(x.content().back(), static_cast<float>(p * (p - 1) + 2 * i * p));
+  }
 }
 
 }  // namespace hetsgd::conformance

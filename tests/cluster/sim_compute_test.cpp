@@ -268,31 +268,5 @@ TEST(SimTimeBreakdown, TimesAddUpToTheRun) {
   }
 }
 
-// Until its main process ends, a worker computes at each instant at which one of its processes
-// does; else it communicates if one does. Here the main process ends before the background task
-// sends.
-TEST(SimTimeBreakdown, ABackgroundTasksBytesAndTimeAreItsWorkers) {
-  const auto report = run(slow_machine(2), [](Endpoint& endpoint) {
-    endpoint.background_task("comm", [](Endpoint& self) {
-      const std::vector<float> v(16);
-      std::vector<float> w(16);
-      self.compute(work_of(3), ComputeKind::vector, nothing);
-      self.comm().send<float>(1 - self.rank(), 0, v, Traffic::gradients);
-      self.comm().receive<float>(1 - self.rank(), 0, w);
-      EXPECT_EQ(self.time_breakdown().compute.count(), 3.0);
-      EXPECT_EQ(self.time_breakdown().communicate.count(), 1.25);
-      EXPECT_EQ(self.time_breakdown().bytes_sent[kGradients], 0U);
-    });
-    endpoint.compute(work_of(1), ComputeKind::step, nothing);
-  });
-  for (int r = 0; r < 2; ++r) {
-    EXPECT_EQ(breakdown(report, r).compute.count(), 4.0);
-    EXPECT_EQ(breakdown(report, r).communicate.count(), 0.0);
-    EXPECT_EQ(breakdown(report, r).bytes_sent[kGradients], 64U);
-    EXPECT_EQ(breakdown(report, r).bytes_received[kGradients], 64U);
-  }
-  EXPECT_EQ(report.elapsed.count(), 4.25);  // background tasks count for the end of the run
-}
-
 }  // namespace
 }  // namespace hetsgd::sim

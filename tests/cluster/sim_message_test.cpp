@@ -242,18 +242,5 @@ TEST(SimMessage, OfAnotherSizeThanExpected) {
             "rank 2 receives 40 bytes from 1, tag 7: the message has 80 bytes");
 }
 
-TEST(SimMessage, NamesAreThoseOfTheGroup) {
-  run(slow_machine(4), [](Endpoint& endpoint) {
-    const auto odd = endpoint.comm().split(endpoint.rank() % 2, -endpoint.rank());  // reversed
-    EXPECT_EQ(odd->size(), 2);
-    EXPECT_EQ(odd->rank(), endpoint.rank() < 2 ? 1 : 0);
-    const Seconds begin = endpoint.now();
-    if (odd->rank() == 0) return odd->send<std::byte>(1, 0, Bytes(64));
-    Bytes data(64);
-    EXPECT_EQ(odd->receive<std::byte>(0, 0, data).source, 0);
-    EXPECT_DOUBLE_EQ((endpoint.now() - begin).count(), 1.25);
-  });
-}
-
 }  // namespace
 }  // namespace hetsgd::sim

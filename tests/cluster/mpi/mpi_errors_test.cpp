@@ -1,6 +1,5 @@
-// Failures of runs that need several ranks: every rank throws the same error, no rank hangs, and
-// the next run works as any other. ../conformance_errors_test.cpp tests failures that are the same
-// on every cluster.
+// Failures that only runs of several processes have, and agreements between the processes. The
+// conformance suite tests the failures that are the same on every cluster.
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -21,32 +20,6 @@ std::string of_rank(int rank, const std::string& text) {
   return conformance::of_rank("mpi", rank, text);
 }
 
-template <class ErrorType>
-std::string failure(const std::function<void(Endpoint&)>& worker) {
-  return conformance::failure_of<ErrorType>("mpi", size(), worker);
-}
-
-TEST(MpiErrors, ExchangesThatDiffer) {
-  if (size() < 2) GTEST_SKIP() << "needs two ranks";
-  const auto text = failure<CheckFailure>([](Endpoint& endpoint) {
-    if (endpoint.rank() > 1) return endpoint.comm().barrier();
-    const std::vector<float> out(1000);
-    std::vector<float> in(endpoint.rank() == 0 ? 1000 : 999);
-    endpoint.comm().sendrecv<float>(1 - endpoint.rank(), 4, out, in);
-  });
-  EXPECT_THAT(text, HasSubstr("bytes with tag 4 with rank"));
-}
-
-TEST(MpiErrors, OfTheOneOutsideOfAnExchange) {
-  if (size() < 3) GTEST_SKIP() << "needs three ranks";
-  const auto text = failure<Error>([](Endpoint& endpoint) {
-    if (endpoint.rank() == last()) throw runtime_failure("no partner");
-    std::vector<float> x(300000), y(300000);
-    while (true) endpoint.comm().sendrecv<float>(last(), 1, x, y);
-  });
-  EXPECT_EQ(text, of_rank(last(), "no partner"));
-}
-
 // Whichever rank sees a signal first: it is a signal on every rank, not an error of that one.
 TEST(MpiErrors, AnInterruptionIsOneOnEveryRank) {
   for (const int signal : {SIGTERM, 0}) {
@@ -64,46 +37,6 @@ TEST(MpiErrors, AnInterruptionIsOneOnEveryRank) {
       EXPECT_EQ(interrupted.signal(), signal);
       EXPECT_STREQ(interrupted.what(), "from outside");
     }
-  }
-}
-
-TEST(MpiErrors, CollectivesThatDifferNameBothRanks) {
-  if (size() < 2) GTEST_SKIP() << "needs two ranks";
-  for (const std::size_t n : {std::size_t{10}, std::size_t{100000}}) {
-    const auto lengths = failure<CheckFailure>([n](Endpoint& endpoint) {
-      std::vector<float> x(endpoint.rank() == last() ? 2 * n : n);
-      endpoint.comm().all_reduce(std::span(x));
-    });
-    EXPECT_THAT(lengths, HasSubstr(fmt::format("rank {} calls all_reduce (sum) of {} float32",
-                                               last(), 2 * n)));
-    EXPECT_THAT(lengths, HasSubstr(fmt::format("calls all_reduce (sum) of {} float32", n)));
-  }
-  const auto kinds = failure<CheckFailure>([](Endpoint& endpoint) {
-    float x = 0;
-    if (endpoint.rank() == 0) return endpoint.comm().barrier();
-    endpoint.comm().broadcast(std::span(&x, 1), 1);
-    while (true) endpoint.comm().barrier();
-  });
-  EXPECT_THAT(kinds, HasSubstr("rank 0 calls barrier"));
-  EXPECT_THAT(kinds, HasSubstr("calls broadcast from 1 of 4 bytes"));
-}
-
-TEST(MpiErrors, MessagesOfTheWrongSize) {
-  if (size() < 2) GTEST_SKIP() << "needs two ranks";
-  for (const auto& [sent, expected] : {std::pair<std::size_t, std::size_t>{4, 5},
-                                       {5, 4},
-                                       {4, 500000},
-                                       {500000, 4},
-                                       {500000, 400000}}) {
-    const auto text = failure<CheckFailure>([&, s = sent, e = expected](Endpoint& endpoint) {
-      std::vector<std::byte> x(endpoint.rank() == 0 ? s : e);
-      if (endpoint.rank() == 0) endpoint.comm().send(1, 0, std::span<const std::byte>(x));
-      if (endpoint.rank() == 1) endpoint.comm().receive(0, 0, std::span(x));
-      endpoint.comm().barrier();
-    });
-    EXPECT_THAT(text, HasSubstr(fmt::format("receives {} bytes with tag 0 from rank 0, which sent "
-                                            "{} bytes",
-                                            expected, sent)));
   }
 }
 
@@ -136,9 +69,6 @@ TEST(MpiAgreement, IsWhatRank0Says) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(ranks().agree([i] { return i + 100.0 * ranks().rank(); }), i);
   }
-}
-
-TEST(MpiAgreement, IsOfAnyPlainType) {
   struct Plan {
     int steps = 0;
     bool warm = false;

@@ -5,7 +5,6 @@
 
 #include "cluster/conformance.hpp"
 #include "cluster/devices.hpp"
-#include "core/byte_stream.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
@@ -152,25 +151,6 @@ TEST(MpiServiceRank, FailsWithTheErrorOfAWorkerOrAService) {
                                       : std::string("rank 0: broken"));
     }
   }
-}
-
-TEST(MpiRanks, TravelWhole) {
-  ProcessPlace rank{.rank = 3,
-                    .local_rank = 1,
-                    .local_size = 4,
-                    .host = std::string(1000, 'h'),
-                    .pid = std::int64_t{1} << 40,
-                    .cores = {},
-                    .host_cores = 5000};
-  for (int core = 0; core < 5000; ++core) rank.cores.push_back(core);
-  const ProcessPlace got = from_bytes<ProcessPlace>(to_bytes(rank), "a place");
-  EXPECT_EQ(got.rank, 3);
-  EXPECT_EQ(got.local_rank, 1);
-  EXPECT_EQ(got.local_size, 4);
-  EXPECT_EQ(got.host, rank.host);
-  EXPECT_EQ(got.pid, rank.pid);
-  EXPECT_EQ(got.cores, rank.cores);
-  EXPECT_EQ(got.host_cores, 5000);
 }
 
 // --- devices -------------------------------------------------------------------------------------

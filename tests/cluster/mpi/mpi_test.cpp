@@ -45,22 +45,6 @@ TEST(MpiRanks, WorkersMustBeAsMany) {
   }
 }
 
-TEST(MpiReport, IsCompleteOnRank0) {
-  const auto report = run([](Endpoint& endpoint) {
-    endpoint.compute({}, ComputeKind::step, [] {});
-    for (int i = 0; i < endpoint.rank(); ++i) endpoint.compute({}, ComputeKind::step, [] {});
-  });
-  if (!is_root()) return;
-  ASSERT_EQ(report.workers.size(), static_cast<std::size_t>(size()));
-  for (int r = 0; r < size(); ++r) {
-    const WorkerReport& worker = report.workers[static_cast<std::size_t>(r)];
-    EXPECT_EQ(worker.rank, r);
-    EXPECT_EQ(worker.breakdown.steps, static_cast<std::uint64_t>(1 + r));
-    EXPECT_THAT(worker.device, testing::StartsWith("cpu:1"));
-    EXPECT_FALSE(worker.host.empty());
-  }
-}
-
 // --- messages ------------------------------------------------------------------------------------
 
 // Every length around the places where a message is cut: all ranks send before they receive.

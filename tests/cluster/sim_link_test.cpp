@@ -299,26 +299,5 @@ TEST(SimLink, ManyCollectivesFollowTheRule) {
   }
 }
 
-// Pairs that begin at 0, 1, ... and take 2 s alone, each at half speed, as long as the collective
-// of all is on their links: each ends after 4 s. The collective of all, 2 (p-1)/p n/64 alone, is at
-// half speed until the last of n pairs ends at n + 3.
-TEST(SimLink, ManySmallCollectivesBesideALargeOne) {
-  constexpr int kPairs = 100, kWorkers = 2 * kPairs;
-  run(no_latency(kWorkers), [&](Endpoint& endpoint) {
-    const int pair = endpoint.rank() / 2;
-    const std::shared_ptr<Comm> two = endpoint.comm().split(pair, 0);
-    endpoint.background_task("pair", [=](Endpoint& self) {
-      self.sleep(Seconds(100 + pair) - self.now());
-      all_reduce(*two, 2);
-      EXPECT_NEAR(now(self), 100 + pair + 4, 1e-9);
-    });
-    endpoint.sleep(Seconds(100) - endpoint.now());
-    std::vector<float> v(16 * kWorkers);
-    endpoint.comm().all_reduce(std::span(v));
-    const double alone = 2.0 * (kWorkers - 1);
-    EXPECT_NEAR(now(endpoint), 100 + alone + (kPairs + 3) / 2.0, 1e-6);
-  });
-}
-
 }  // namespace
 }  // namespace hetsgd::sim

@@ -107,16 +107,6 @@ TEST(SimService, ServicesComputeOnTheHost) {
   });
 }
 
-TEST(SimService, SlowerWorkerLinkSetsTheTimeOfATransfer) {
-  ClusterOptions options = slow_machine(1);
-  options.network.bytes_per_s = 8;  // the services' link has 32
-  Counter::Log log;
-  run(options, [&](Endpoint& endpoint) {
-    serve<Counter>(endpoint, "counter", &log).call({});
-    EXPECT_EQ(now(endpoint), 2 * (kLatency + 0.5));
-  });
-}
-
 // Both ends of the services' link and the server serialise. The lowest rank wins ties, in any order
 // of calls.
 TEST(SimService, SimultaneousRequestsAreServedByRank) {

@@ -82,6 +82,12 @@ inline std::string of_rank(const std::string& cluster, int rank, const std::stri
   return processes_of(cluster).size() == 1 ? text : fmt::format("rank {}: {}", rank, text);
 }
 
+// Its neighbours in the ring of all ranks.
+inline int next_of(const Endpoint& endpoint) { return (endpoint.rank() + 1) % endpoint.size(); }
+inline int previous_of(const Endpoint& endpoint) {
+  return (endpoint.rank() + endpoint.size() - 1) % endpoint.size();
+}
+
 // Tests over all clusters that this binary has.
 class OnEveryCluster : public testing::TestWithParam<std::string> {
  protected:
@@ -146,6 +152,11 @@ class Gather final : public Service<Ask, Answer> {
   int workers_;
   int sum_ = 0;
   std::vector<Waiting> waiting_;
+};
+
+// Never answers, and keeps nothing.
+class Forgetful final : public Service<Ask, Answer> {
+  void handle(int, const Ask&, std::span<const float>, Responder<Answer>) override {}
 };
 
 // State that a worker shares with its background task.

@@ -143,9 +143,6 @@ class Failing final : public Service<Ask, Answer> {
     throw runtime_failure("the server gives up");
   }
 };
-class Forgetful final : public Service<Ask, Answer> {
-  void handle(int, const Ask&, std::span<const float>, Responder<Answer>) override {}
-};
 
 TEST_P(ProcessErrorsOf, OfServices) {
   EXPECT_EQ(
@@ -235,8 +232,7 @@ TEST_P(ProcessErrorsOf, AtRandomPlaces) {
     EXPECT_EQ(failure<Error>([&](Endpoint& endpoint) {
                 auto gather = serve<Gather>(endpoint, "gather", endpoint.size());
                 std::vector<float> x(20000, 1.0F), y(x.size());
-                const int next = (endpoint.rank() + 1) % endpoint.size();
-                const int previous = (endpoint.rank() + endpoint.size() - 1) % endpoint.size();
+                const int next = next_of(endpoint), previous = previous_of(endpoint);
                 for (int i = 0;; ++i) {
                   if (endpoint.rank() == failing && i == when / 2) {
                     if (when % 2 == 1) endpoint.sleep(Seconds(1e-3));

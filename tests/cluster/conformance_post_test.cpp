@@ -104,10 +104,6 @@ TEST_P(PostOn, TheWorkerGoesOnMeanwhile) {
 class PostErrorsOf : public ErrorsOnEveryCluster {};
 HETSGD_ON_EVERY_CLUSTER(PostErrorsOf);
 
-class Forgetful final : public Service<Ask, Answer> {
-  void handle(int, const Ask&, std::span<const float>, Responder<Answer>) override {}
-};
-
 TEST_P(PostErrorsOf, ADroppedRequestIsACheckFailure) {
   EXPECT_THAT(failure<CheckFailure>([](Endpoint& endpoint) {
                 serve<Forgetful>(endpoint, "forgetful").post({}).wait();

@@ -3,7 +3,7 @@
 #include <deque>
 
 #include "cluster/conformance.hpp"
-#include "core/random.hpp"
+#include "support/random_numbers.hpp"
 
 namespace hetsgd::conformance {
 namespace {
@@ -14,10 +14,7 @@ constexpr std::size_t kLengths[] = {0, 1, 100, 30'000};
 
 // Numbers whose sum depends on the order.
 std::vector<float> numbers(int rank, std::size_t n) {
-  RandomStream random(7, Purpose::test, static_cast<std::uint64_t>(rank));
-  std::vector<float> x(n);
-  for (float& value : x) value = static_cast<float>(random.normal());
-  return x;
+  return test::normal_numbers(n, static_cast<std::uint64_t>(rank));
 }
 
 class StartedOn : public OnEverySize {};

@@ -7,16 +7,11 @@
 #include <vector>
 
 #include "cluster/conformance.hpp"
-#include "core/random.hpp"
+#include "support/random_numbers.hpp"
 
 namespace hetsgd::conformance {
 
-inline std::vector<float> random_numbers(std::size_t n, std::uint64_t stream) {
-  RandomStream random(5, Purpose::test, stream);
-  std::vector<float> x(n);
-  for (float& number : x) number = static_cast<float>(random.uniform(-1, 1));
-  return x;
-}
+using test::uniform_numbers;
 
 // A vector in the memory of the node's device.
 class Vector {
@@ -52,7 +47,7 @@ inline std::vector<float> random_collectives(Endpoint& endpoint, std::uint64_t s
   for (int i = 0; i < calls; ++i) {
     Comm& comm = *groups[common.below(groups.size())];
     const std::size_t n = common.below(4) == 0 ? common.below(40'000) : common.below(300);
-    const auto mine = random_numbers(n, static_cast<std::uint64_t>(endpoint.rank() + 100 * i));
+    const auto mine = uniform_numbers(n, static_cast<std::uint64_t>(endpoint.rank() + 100 * i));
     const auto op = static_cast<ReduceOp>(common.below(3));
     const int root = static_cast<int>(common.below(8)) % comm.size();
     const std::uint64_t what = common.below(7);
@@ -111,10 +106,10 @@ inline void check_exchanges(Endpoint& endpoint) {
   for (const std::size_t n : {0U, 1U, 300U, 100'001U}) {
     for (int distance = 1; distance < ((p & (p - 1)) == 0 ? p : 2); ++distance) {
       const int peer = endpoint.rank() ^ distance;
-      Vector out(endpoint, random_numbers(n, static_cast<std::uint64_t>(endpoint.rank())));
+      Vector out(endpoint, uniform_numbers(n, static_cast<std::uint64_t>(endpoint.rank())));
       Vector in(endpoint, std::vector<float>(n));
       endpoint.comm().sendrecv<float>(peer, 1, out.span(), in.span());
-      EXPECT_EQ(in.content(), random_numbers(n, static_cast<std::uint64_t>(peer)));
+      EXPECT_EQ(in.content(), uniform_numbers(n, static_cast<std::uint64_t>(peer)));
     }
   }
 }

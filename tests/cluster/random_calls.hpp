@@ -53,7 +53,7 @@ inline void call_at_random(Endpoint& endpoint, std::uint64_t seed, int calls) {
     }
   });
   RandomStream common(seed, Purpose::test, 2);
-  const int next = (endpoint.rank() + 1) % endpoint.size();
+  const int next = next_of(endpoint);
   for (int i = 0; i < calls; ++i) {
     std::vector<float> x(common.below(6000), static_cast<float>(endpoint.rank()));
     switch (common.below(8)) {

@@ -12,8 +12,6 @@
 namespace hetsgd::sim {
 namespace {
 
-// Takes `seconds` on the slow machine at speed 1.
-
 // --- compute -------------------------------------------------------------------------------------
 
 TEST(SimCompute, TakesTheProfilesTimeDividedBySpeed) {
@@ -135,12 +133,6 @@ TEST(SimCompute, AComputationThatEndsAsItsTokenIsRaisedIsComplete) {
   });
 }
 
-// --- the time breakdown --------------------------------------------------------------------------
-
-class Null final : public Service<int, int> {
-  void handle(int, const int&, std::span<const float>, Responder<int> reply) override { reply(0); }
-};
-
 // --- a device of several processes ---------------------------------------------------------------
 
 // Runs `work` on the only worker, beside a background task that computes vectors, one after the
@@ -247,7 +239,7 @@ TEST(SimDevice, BelongsToOneWorker) {
 
 TEST(SimTimeBreakdown, TimesAddUpToTheRun) {
   const auto report = run(slow_machine(3), [](Endpoint& endpoint) {
-    auto service = serve<Null>(endpoint, "null");
+    auto service = serve<Echo>(endpoint, "echo");
     std::vector<float> v(100);
     for (int i = 0; i < 10; ++i) {
       endpoint.compute(work_of(1 + endpoint.rank()), ComputeKind::step, nothing);
@@ -256,7 +248,7 @@ TEST(SimTimeBreakdown, TimesAddUpToTheRun) {
       const int to = (endpoint.rank() + 1) % 3, from = (endpoint.rank() + 2) % 3;
       endpoint.comm().send<float>(to, i, v);
       endpoint.comm().receive<float>(from, i, v);
-      service.call(i);
+      service.call({i});
       endpoint.sleep(Seconds(0.25));
     }
     endpoint.comm().barrier();

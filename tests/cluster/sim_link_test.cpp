@@ -200,25 +200,11 @@ TEST(SimLink, WhoStandsStillKeepsItsShare) {
   EXPECT_EQ(end_of_a, 8.5);
 }
 
-struct Number {
-  std::int32_t number;
-};
-class SendsBack final : public Service<Number, Number> {
- public:
-  void handle(int, const Number& question, std::span<const float> x,
-              Responder<Number> reply) override {
-    reply({question.number}, x);
-  }
-  Work work(const Number&, std::size_t) const override {
-    return {.operations = 0, .bytes = 0, .launches = 0};
-  }
-};
-
 // 64 bytes take 1 s of the worker's link and 2 s of the services', each way: the request is on the
 // worker's link from 0 to 1, the reply from 2 to 3.
 TEST(SimLink, RequestsAndRepliesHoldCollectivesUp) {
   run(no_latency(2), [](Endpoint& endpoint) {
-    auto echo = serve<SendsBack>(endpoint, "echo");
+    auto echo = serve<Echo>(endpoint, "echo");
     const std::vector<float> x(15);
     std::vector<float> y(15);
     std::optional<PendingReply<Number>> reply;

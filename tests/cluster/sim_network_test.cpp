@@ -97,26 +97,13 @@ TEST(SimNodes, AreInTheOrderOfRanksAndTheLastRepeats) {
   EXPECT_EQ(trips(options, {{1, 2}, {3, 4}, {5, 6}}), (Trips{{1, 1.25}, {1, 1.25}, {1, 1.25}}));
 }
 
-struct Ping {
-  std::int32_t number;
-};
-class PingService final : public Service<Ping, Ping> {
- public:
-  void handle(int, const Ping& ping, std::span<const float>, Responder<Ping> reply) override {
-    reply(ping);
-  }
-  Work work(const Ping&, std::size_t) const override {
-    return {.operations = 0, .bytes = 0, .launches = 0};
-  }
-};
-
 // 4 bytes: 1/16 s or 1/4 s of the worker's link, 1/8 s of the services', one behind the other each
 // way; latencies of 1/8 s, of the far worker 2 s.
 TEST(SimNodes, ServicesAreBehindTheNodesLink) {
   const auto options = machine_of(3, {{}, {.bytes_per_s = 16}, {.latency = Seconds(2)}});
   for (int caller = 0; caller < 3; ++caller) {
     run(options, [&](Endpoint& endpoint) {
-      auto service = serve<PingService>(endpoint, "ping");
+      auto service = serve<Echo>(endpoint, "echo");
       if (endpoint.rank() != caller) return;
       service.call({1});
       EXPECT_EQ(now(endpoint), caller == 0   ? 2 * (0.125 + 0.125)

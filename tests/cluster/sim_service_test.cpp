@@ -62,8 +62,8 @@ TEST(SimService, AFactoryThatFailedLeavesNothingBehind) {
   });
 }
 
-// Echoes the payload.
-class Echo final : public Service<Ask, Answer> {
+// Sends the payload back, for a launch and 16 bytes per number.
+class CostlyEcho final : public Service<Ask, Answer> {
  public:
   void handle(int, const Ask&, std::span<const float> payload, Responder<Answer> reply) override {
     reply({}, payload, Traffic::parameters);
@@ -78,7 +78,7 @@ TEST(SimService, PayloadsAndTheirWorkAreChargedAtFullSize) {
   options.payload_scale = 2;
   options.work_scale = 3;
   const auto report = run(options, [&](Endpoint& endpoint) {
-    auto echo = serve<Echo>(endpoint, "echo");
+    auto echo = serve<CostlyEcho>(endpoint, "echo");
     const std::vector<float> x{1, 2, 3};
     std::vector<float> y(3);
     echo.call({}, x, y, Traffic::gradients);
@@ -136,7 +136,7 @@ TEST(SimService, ItsLinkSerialisesRequestsAndReplies) {
   options.profiles[0].launch_overhead_s = 0;
   options.profiles[0].bytes_per_s = 1e30;
   run(options, [&](Endpoint& endpoint) {
-    auto echo = serve<Echo>(endpoint, "echo");
+    auto echo = serve<CostlyEcho>(endpoint, "echo");
     std::vector<float> x(15);  // 64 bytes with the struct: 2 s each way
     echo.call({}, x, x);
     done[static_cast<std::size_t>(endpoint.rank())] = now(endpoint);

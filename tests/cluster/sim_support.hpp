@@ -10,8 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/cluster.hpp"
-#include "core/error.hpp"
+#include "cluster/conformance.hpp"
 
 namespace hetsgd::sim {
 
@@ -40,13 +39,7 @@ inline ClusterReport run(const ClusterOptions& options,
 template <class ErrorType>
 std::string failure_of(const ClusterOptions& options,
                        const std::function<void(Endpoint&)>& worker) {
-  try {
-    run(options, worker);
-  } catch (const ErrorType& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "the run did not fail";
-  return "";
+  return conformance::failure_of<ErrorType>("sim", options, worker);
 }
 
 inline double now(Endpoint& endpoint) { return endpoint.now().count(); }
@@ -56,6 +49,21 @@ inline Work work_of(double seconds) {
   return {.operations = 8 * seconds, .bytes = 0, .launches = 0};
 }
 inline constexpr auto nothing = [] {};
+
+// Sends number and payload back, at no cost on the host.
+struct Number {
+  std::int32_t number = 0;
+};
+class Echo final : public Service<Number, Number> {
+ public:
+  void handle(int, const Number& number, std::span<const float> x,
+              Responder<Number> reply) override {
+    reply(number, x);
+  }
+  Work work(const Number&, std::size_t) const override {
+    return {.operations = 0, .bytes = 0, .launches = 0};
+  }
+};
 
 inline const TimeBreakdown& breakdown(const ClusterReport& report, int rank) {
   return report.workers[static_cast<std::size_t>(rank)].breakdown;

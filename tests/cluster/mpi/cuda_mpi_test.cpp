@@ -11,8 +11,8 @@ namespace hetsgd::mpi {
 namespace {
 
 using conformance::options_for;
-using conformance::random_numbers;
 using conformance::Vector;
+using test::uniform_numbers;
 using testing::HasSubstr;
 
 constexpr std::size_t kLarge = 100'000;
@@ -100,11 +100,10 @@ TEST(GpuMpi, MessagesBetweenGpusAndHosts) {
     make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {
       for (const std::size_t n :
            {std::size_t{0}, std::size_t{300}, std::size_t{5000}, kLarge, 11 * kLarge}) {
-        const int to = (endpoint.rank() + 1) % endpoint.size(),
-                  from = (endpoint.rank() + last()) % endpoint.size();
+        const int to = conformance::next_of(endpoint), from = conformance::previous_of(endpoint);
         for (const int way : {0, 1, 2, 3}) {
-          const auto mine = random_numbers(n, static_cast<std::uint64_t>(endpoint.rank()));
-          const auto theirs = random_numbers(n, static_cast<std::uint64_t>(from));
+          const auto mine = uniform_numbers(n, static_cast<std::uint64_t>(endpoint.rank()));
+          const auto theirs = uniform_numbers(n, static_cast<std::uint64_t>(from));
           Vector out(endpoint, mine), in(endpoint, std::vector<float>(n));
           std::vector<float> host_in(n);
           const bool from_host = way % 2 == 1, to_host = way / 2 == 1;
@@ -123,10 +122,10 @@ TEST(GpuMpi, GathersBetweenGpusAndHosts) {
       const auto p = static_cast<std::size_t>(endpoint.size());
       std::vector<float> expected;
       for (std::size_t r = 0; r < p; ++r) {
-        const auto part = random_numbers(kLarge, r);
+        const auto part = uniform_numbers(kLarge, r);
         expected.insert(expected.end(), part.begin(), part.end());
       }
-      const auto mine = random_numbers(kLarge, static_cast<std::uint64_t>(endpoint.rank()));
+      const auto mine = uniform_numbers(kLarge, static_cast<std::uint64_t>(endpoint.rank()));
       for (const int way : {0, 1, 2, 3}) {
         Vector in(endpoint, mine), out(endpoint, std::vector<float>(p * kLarge));
         std::vector<float> host_out(p * kLarge);

@@ -50,8 +50,7 @@ TEST(MpiRanks, WorkersMustBeAsMany) {
 // Every length around the places where a message is cut: all ranks send before they receive.
 TEST(MpiMessages, OfEveryFormArriveWhole) {
   run([](Endpoint& endpoint) {
-    const int p = endpoint.size(), next = (endpoint.rank() + 1) % p,
-              previous = (endpoint.rank() + p - 1) % p;
+    const int next = conformance::next_of(endpoint), previous = conformance::previous_of(endpoint);
     for (const std::size_t n : {0UL, 1UL, 3999UL, 4000UL, 4001UL, 4016UL, 20384UL, 20385UL, 65536UL,
                                 1000003UL, std::size_t{16} << 20}) {
       std::vector<unsigned char> x(n), y(n);
@@ -93,7 +92,7 @@ TEST(MpiMessages, OfTwoProcessesDoNotMix) {
 TEST(MpiMessages, StayInTheirRun) {
   for (int i = 0; i < 3; ++i) {
     run([i](Endpoint& endpoint) {
-      const int next = (endpoint.rank() + 1) % endpoint.size();
+      const int next = conformance::next_of(endpoint);
       const std::vector<int> x(30000, i);
       std::vector<int> y(x.size());
       for (int k = 0; k < 2; ++k) endpoint.comm().send(next, 4, std::span(x));

@@ -3,7 +3,6 @@
 #include <map>
 
 #include "cluster/conformance.hpp"
-#include "cluster/random_calls.hpp"
 
 namespace hetsgd::conformance {
 namespace {

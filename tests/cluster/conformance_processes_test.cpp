@@ -231,6 +231,35 @@ TEST_P(ProcessesOn, BytesCountOnBothSides) {
   EXPECT_EQ(report.workers[1].breakdown.bytes_received, (Bytes{512000, 256000, 384000, 4000, 400}));
 }
 
+// From its arrival at the all_reduce to that of rank 0, rank 1 waits, but not in the pause. Rank 0's
+// arrival bounds the wait from below; only the time after it can be communication.
+TEST_P(ProcessesOn, WaitIsTheTimeForOthers) {
+  if (size() < 2 || size() != size_to_test(2)) GTEST_SKIP() << "for two workers";
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
+    std::vector<float> x(100'000);
+    endpoint.comm().barrier();
+    if (endpoint.rank() == 0) {
+      endpoint.compute({.operations = 1e8}, ComputeKind::step,
+                       [] { std::this_thread::sleep_for(100ms); });
+      EXPECT_GE(endpoint.time_breakdown().compute, 100ms);
+      endpoint.while_paused([] { std::this_thread::sleep_for(400ms); });
+    }
+    const TimeBreakdown before = endpoint.time_breakdown();
+    const double come_s = endpoint.now().count();
+    endpoint.comm().all_reduce(std::span(x));
+    const double gone_s = endpoint.now().count();
+    const Seconds wait = endpoint.time_breakdown().wait - before.wait;
+    const Seconds communicate = endpoint.time_breakdown().communicate - before.communicate;
+    std::vector<double> come(static_cast<std::size_t>(endpoint.size()));
+    endpoint.comm().all_gather(std::span<const double>(&come_s, 1), std::span(come));
+    const Seconds slack = 1ms;  // of the clocks of two ranks, and between two of its readings
+    if (endpoint.rank() != 1) return;
+    EXPECT_GE(wait, Seconds(come[0] - come[1]) - slack);
+    EXPECT_LE(wait, Seconds(gone_s - come_s) + slack);
+    EXPECT_LE(communicate, Seconds(gone_s - std::max(come[0], come[1])) + slack);
+  });
+}
+
 // --- the pause -----------------------------------------------------------------------------------
 
 // The time by which the host's clock has moved ahead of the training clock since construction.

@@ -2,7 +2,6 @@
 #include <numeric>
 
 #include "cluster/conformance.hpp"
-#include "cluster/random_calls.hpp"
 
 namespace hetsgd::conformance {
 namespace {

@@ -2,7 +2,6 @@
 // network has no latency here unless a test says so: an all_reduce of n bytes on two workers takes
 // 2 (p-1)/p n/64 = n/64 s, a message of n bytes n/64 s.
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "cluster/sim_support.hpp"
@@ -17,12 +16,6 @@ ClusterOptions no_latency(int workers) {
   return options;
 }
 
-// An all_reduce that takes `seconds` alone on its link, on two workers.
-void all_reduce(Comm& comm, double seconds) {
-  std::vector<float> v(static_cast<std::size_t>(seconds * 16));
-  comm.all_reduce(std::span(v));
-}
-
 void send(Comm& comm, int to, double seconds) {
   const std::vector<std::byte> data(static_cast<std::size_t>(seconds * 64));
   comm.send<std::byte>(to, 0, data);
@@ -30,32 +23,6 @@ void send(Comm& comm, int to, double seconds) {
 void receive(Comm& comm, int from, double seconds) {
   std::vector<std::byte> data(static_cast<std::size_t>(seconds * 64));
   comm.receive<std::byte>(from, 0, data);
-}
-
-// A collective of two: it begins `at` and takes `seconds` alone.
-struct Pair {
-  std::array<int, 2> workers;
-  double at, seconds;
-};
-
-// When each of them ends. All are in groups of their own, each member in a background task.
-std::vector<double> ends(const ClusterOptions& options, const std::vector<Pair>& pairs) {
-  std::vector<double> end(pairs.size());
-  run(options, [&](Endpoint& endpoint) {
-    const int rank = endpoint.rank();
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-      const Pair& pair = pairs[i];
-      const bool mine = rank == pair.workers[0] || rank == pair.workers[1];
-      const std::shared_ptr<Comm> comm = endpoint.comm().split(mine ? 0 : -1, rank);
-      if (!mine) continue;
-      endpoint.background_task("pair", [&, comm, i](Endpoint& self) {
-        self.sleep(Seconds(100 + pairs[i].at) - self.now());
-        all_reduce(*comm, pairs[i].seconds);
-        end[i] = now(self) - 100;
-      });
-    }
-  });
-  return end;
 }
 
 using Ends = std::vector<double>;
@@ -235,9 +202,9 @@ TEST(SimLink, StarsMeetAtTheServicesLink) {
 
 // The rule of transfer.hpp from one change to the next, everything worked out anew each time:
 // when collectives of two workers with latencies of 0.5 s in all end.
-std::vector<double> ends_by_the_rule(int workers, const std::vector<Pair>& pairs) {
+std::vector<double> ends_by_the_rule(int workers, const std::vector<Meeting>& pairs) {
   std::vector<double> end(pairs.size(), -1), left;
-  for (const Pair& pair : pairs) left.push_back(0.5 + pair.seconds);
+  for (const Meeting& pair : pairs) left.push_back(0.5 + pair.seconds);
   const auto share = [&](std::size_t i) { return pairs[i].seconds / (0.5 + pairs[i].seconds); };
   for (double now = 0;;) {
     const auto active = [&](std::size_t i) { return pairs[i].at <= now && end[i] < 0; };
@@ -270,7 +237,7 @@ TEST(SimLink, ManyCollectivesFollowTheRule) {
   constexpr int kWorkers = 6;
   RandomStream random(3, Purpose::test, 0);
   for (int trial = 0; trial < 20; ++trial) {
-    std::vector<Pair> pairs;
+    std::vector<Meeting> pairs;
     for (int i = 0; i < 25; ++i) {
       const int first = static_cast<int>(random.below(kWorkers));
       const int second = (first + 1 + static_cast<int>(random.below(kWorkers - 1))) % kWorkers;

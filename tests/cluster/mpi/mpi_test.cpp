@@ -1,5 +1,4 @@
 // Promises of the mpi cluster beyond the conformance suite. Every rank runs every test.
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -8,7 +7,6 @@
 #include <thread>
 
 #include "cluster/conformance.hpp"
-#include "cluster/random_calls.hpp"
 
 namespace hetsgd::mpi {
 namespace {
@@ -128,33 +126,6 @@ TEST(MpiClock, RanksAgreeAfterManyPauses) {
   });
 }
 
-TEST(MpiClock, WaitIsTheTimeForOthers) {
-  if (size() < 2) GTEST_SKIP() << "needs two ranks";
-  // From its arrival at the all_reduce to that of rank 0, rank 1 waits. Rank 0's arrival bounds the
-  // wait from below; only the time after it can be communication.
-  run([](Endpoint& endpoint) {
-    std::vector<float> x(100000);
-    endpoint.comm().barrier();
-    if (endpoint.rank() == 0) {
-      endpoint.compute({}, ComputeKind::step, [] { std::this_thread::sleep_for(100ms); });
-      EXPECT_GE(endpoint.time_breakdown().compute, 100ms);
-    }
-    const TimeBreakdown before = endpoint.time_breakdown();
-    const double come_s = endpoint.now().count();
-    endpoint.comm().all_reduce(std::span(x));
-    const double gone_s = endpoint.now().count();
-    const TimeBreakdown& after = endpoint.time_breakdown();
-    const Seconds wait = after.wait - before.wait;
-    const Seconds communicate = after.communicate - before.communicate;
-    std::vector<double> come(static_cast<std::size_t>(endpoint.size()));
-    endpoint.comm().all_gather(std::span<const double>(&come_s, 1), std::span(come));
-    const Seconds slack = 1ms;  // of the clocks of two ranks, and between two of its readings
-    if (endpoint.rank() != 1) return;
-    EXPECT_GE(wait, Seconds(come[0] - come[1]) - slack);
-    EXPECT_LE(communicate, Seconds(gone_s - std::max(come[0], come[1])) + slack);
-  });
-}
-
 // --- control messages ----------------------------------------------------------------------------
 
 // Kept for the whole program: handlers are never removed.
@@ -189,16 +160,6 @@ TEST(MpiControl, MessagesArriveInOrderAndWaitForTheirHandler) {
   std::vector<int> expected(kMessages);
   std::iota(expected.begin(), expected.end(), 0);
   for (const auto& got : inbox->got) EXPECT_EQ(got, expected);
-}
-
-// --- order under stress --------------------------------------------------------------------------
-
-void random_run(std::uint64_t seed) {
-  run([seed](Endpoint& endpoint) { conformance::call_at_random(endpoint, seed, 10); });
-}
-
-TEST(MpiStress, TwoHundredRandomRunsEnd) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) random_run(seed);
 }
 
 }  // namespace

@@ -154,6 +154,17 @@ class Gather final : public Service<Ask, Answer> {
   std::vector<Waiting> waiting_;
 };
 
+// Gives the payload back, `number` times.
+class Scale final : public Service<Ask, Answer> {
+ public:
+  void handle(int from, const Ask& ask, std::span<const float> payload,
+              Responder<Answer> reply) override {
+    std::vector<float> x(payload.begin(), payload.end());
+    for (float& value : x) value *= static_cast<float>(ask.number);
+    reply({ask.number, from}, x);
+  }
+};
+
 // Never answers, and keeps nothing.
 class Forgetful final : public Service<Ask, Answer> {
   void handle(int, const Ask&, std::span<const float>, Responder<Answer>) override {}

@@ -29,17 +29,6 @@ TEST_P(PostOn, SeveralRequestsOfOneWorkerAreUnderWay) {
   });
 }
 
-// Gives the payload back, `number` times.
-class Scale final : public Service<Ask, Answer> {
- public:
-  void handle(int from, const Ask& ask, std::span<const float> payload,
-              Responder<Answer> reply) override {
-    std::vector<float> x(payload.begin(), payload.end());
-    for (float& value : x) value *= static_cast<float>(ask.number);
-    reply({ask.number, from}, x);
-  }
-};
-
 // The call that is given up settles before its reply's memory goes.
 TEST_P(PostOn, APendingReplyMayTakeThePlaceOfAnother) {
   run_on(cluster(), size(), [](Endpoint& endpoint) {

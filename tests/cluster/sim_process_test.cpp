@@ -9,6 +9,8 @@
 namespace hetsgd::sim {
 namespace {
 
+using conformance::Channel;
+
 // --- monitors ------------------------------------------------------------------------------------
 
 TEST(SimMonitor, LockIsHandedOnInTheOrderOfCalls) {
@@ -28,22 +30,17 @@ TEST(SimMonitor, LockIsHandedOnInTheOrderOfCalls) {
 
 TEST(SimMonitor, WaitEndsWhenReadyAndNotBefore) {
   run(slow_machine(1), [](Endpoint& endpoint) {
-    struct Shared {
-      std::unique_ptr<Monitor> monitor;
-      int count = 0;
-    };
-    auto shared = std::make_shared<Shared>();
-    shared->monitor = endpoint.make_monitor();
-    endpoint.background_task("counts", [shared](Endpoint& self) {
+    auto channel = std::make_shared<Channel>(endpoint);
+    endpoint.background_task("counts", [channel](Endpoint& self) {
       for (int i = 0; i < 5; ++i) {
         self.sleep(1s);
-        const std::lock_guard lock(*shared->monitor);
-        ++shared->count;
-        shared->monitor->notify_all();
+        const std::lock_guard lock(*channel->monitor);
+        channel->items.push_back(i);
+        channel->monitor->notify_all();
       }
     });
-    const std::lock_guard lock(*shared->monitor);
-    shared->monitor->wait([&] { return shared->count == 3; }, "three");
+    const std::lock_guard lock(*channel->monitor);
+    channel->monitor->wait([&] { return channel->items.size() == 3; }, "three");
     EXPECT_EQ(now(endpoint), 3.0);
     EXPECT_EQ(endpoint.time_breakdown().wait.count(), 3.0);
   });
@@ -62,26 +59,21 @@ TEST(SimMonitor, WorkOfABackgroundTaskIsInItsWorkersAccount) {
       endpoint.comm().receive_bytes(0, 7, data);
       return;
     }
-    struct Shared {
-      std::unique_ptr<Monitor> monitor;
-      bool done = false;
-    };
-    auto shared = std::make_shared<Shared>();
-    shared->monitor = endpoint.make_monitor();
-    endpoint.background_task("works", [shared](Endpoint& self) {
+    auto channel = std::make_shared<Channel>(endpoint);
+    endpoint.background_task("works", [channel](Endpoint& self) {
       self.compute(work_of(4), ComputeKind::part, nothing);
       self.comm().send_bytes(1, 7, std::vector<std::byte>(128), Traffic::control);
       self.sleep(Seconds(12 - now(self)));
       {
-        const std::lock_guard lock(*shared->monitor);
-        shared->done = true;
-        shared->monitor->notify_all();
+        const std::lock_guard lock(*channel->monitor);
+        channel->closed = true;
+        channel->monitor->notify_all();
       }
       self.compute(work_of(50), ComputeKind::part, nothing);  // after its worker's end
     });
     endpoint.compute(work_of(2), ComputeKind::part, nothing);
-    const std::lock_guard lock(*shared->monitor);
-    shared->monitor->wait([&] { return shared->done; }, "the task");
+    const std::lock_guard lock(*channel->monitor);
+    channel->monitor->wait([&] { return channel->closed; }, "the task");
     EXPECT_EQ(endpoint.time_breakdown().compute.count(), 2);
     EXPECT_EQ(endpoint.account().compute.count(), 4);
   });

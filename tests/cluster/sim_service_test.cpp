@@ -1,8 +1,4 @@
 // Services in virtual time: links, queues, service times, deferral.
-#include <cstring>
-#include <numeric>
-#include <tuple>
-
 #include "cluster/sim_support.hpp"
 
 namespace hetsgd::sim {
@@ -177,29 +173,16 @@ TEST(SimService, DeferralIsWaiting) {
   EXPECT_EQ(breakdown(report, 1).communicate.count(), 2 * kThere + kOnServerLink);
 }
 
-class Keeper final : public Service<Ask, Answer> {
- public:
-  explicit Keeper(std::vector<float>* seen) : seen_(seen) {}
-  void handle(int, const Ask&, std::span<const float> payload, Responder<Answer> reply) override {
-    seen_->assign(payload.begin(), payload.end());
-    reply({});
-  }
-
- private:
-  std::vector<float>* seen_;
-};
-
 TEST(SimService, RequestIsWhatItWasWhenTheCallWasMade) {
-  std::vector<float> seen;
-  run(slow_machine(1), [&](Endpoint& endpoint) {
-    std::vector<float> x{1, 2, 3};
+  run(slow_machine(1), [](Endpoint& endpoint) {
+    std::vector<float> x{1, 2, 3}, y(3);
     endpoint.background_task("overwrites", [&](Endpoint& self) {
       self.sleep(Seconds(0.01));
       x.assign(3, -1.0F);
     });
-    serve<Keeper>(endpoint, "keeper", &seen).call({}, x);
+    serve<Echo>(endpoint, "echo").call({}, x, y);
+    EXPECT_EQ(y, (std::vector<float>{1, 2, 3}));
   });
-  EXPECT_EQ(seen, (std::vector<float>{1, 2, 3}));
 }
 
 TEST(SimService, TwoServicesWorkSideBySideBehindOneLink) {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/cluster.hpp"
+#include "cluster/conformance.hpp"
 #include "collective/combine.hpp"
 #include "collective/gradients.hpp"
 #include "collective/plain_cluster.hpp"
@@ -154,7 +154,7 @@ std::size_t count_differences(const Vector& x, const Vector& expected, int worke
   return differences;
 }
 
-class AdasumOn : public testing::TestWithParam<std::string> {
+class AdasumOn : public conformance::OnEveryCluster {
  protected:
   std::vector<Vector> reduce(std::vector<Vector> g, const Bounds& bounds, AdasumShape shape) {
     const auto cluster = make_cluster(GetParam(), options_for(static_cast<int>(g.size())));
@@ -166,8 +166,7 @@ class AdasumOn : public testing::TestWithParam<std::string> {
     return g;
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, AdasumOn, testing::ValuesIn(local_cluster_names()),
-                         [](const auto& test) { return test.param; });
+HETSGD_ON_EVERY_CLUSTER(AdasumOn);
 
 TEST_P(AdasumOn, IsTheOperatorAppliedAtOnePlace) {
   std::size_t numbers = 0, differences = 0;

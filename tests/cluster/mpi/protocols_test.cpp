@@ -17,7 +17,6 @@
 #include "cluster/mpi/protocol/first_error.hpp"
 #include "cluster/mpi/protocol/group_numbers.hpp"
 #include "cluster/mpi/protocol/heartbeats.hpp"
-#include "cluster/mpi/protocol/service_directory.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
@@ -101,26 +100,6 @@ TEST(Agreement, WhoIsLostIsNotWaitedFor) {
 
 // --- heartbeats
 
-TEST(Heartbeats, ASilentRankIsNamedToAll) {
-  Network network(3);
-  Errors errors(network);
-  std::vector<ProcessPlace> places(3);
-  places[2].host = "blue";
-  Heartbeats watch(network[0], errors[0], places,
-                   [](int rank) { return Seconds(rank == 2 ? 9.0 : 0.1); });
-  watch.set_timeout(Seconds(10));
-  watch.look();
-  EXPECT_FALSE(errors[0].lost());
-  watch.set_timeout(Seconds(5));
-  watch.look();
-  network.deliver();
-  EXPECT_TRUE(errors[0].lost());
-  for (const auto& seen : errors.seen) {
-    ASSERT_EQ(seen.size(), 1U);
-    EXPECT_THAT(seen[0], HasSubstr("rank 2 (blue)"));
-  }
-}
-
 TEST(Heartbeats, OtherRanksListenToRank0Alone) {
   Network network(3);
   Errors errors(network);
@@ -176,43 +155,6 @@ TEST(GroupNumbers, AreNeverTheSame) {
   EXPECT_THAT((std::array{*first.take(), *second.take(), *second.take()}),
               testing::UnorderedElementsAre(1, 2, 3));
   EXPECT_FALSE(second.take().has_value());
-}
-
-// --- services
-
-class Host final : public ServiceHost {
- public:
-  void left(int rank) override { events.push_back("left " + std::to_string(rank)); }
-  bool has(const std::string& name) const override { return name == "there"; }
-  void make(const std::string& name, const SerialisedFactory& serialised_factory) override {
-    events.push_back(name + " by " + serialised_factory.key + " of " +
-                     std::to_string(serialised_factory.arguments.size()) + " bytes");
-  }
-  std::vector<std::string> events;
-};
-
-// One of two openers sends its factory; for a service that exists already neither does.
-TEST(ServiceDirectory, CarriesTheFirstOpenersFactoryToTheHost) {
-  Network network(3);
-  ServiceDirectory opener(network[0]), other(network[1]), host(network[2]);
-  Host run;
-  host.attach(&run);
-  opener.ask(2, "server");
-  other.ask(2, "server");
-  other.ask(2, "there");
-  EXPECT_FALSE(opener.take_wanted("server").has_value());
-  network.deliver();
-  EXPECT_FALSE(opener.take_wanted("other").has_value());
-  EXPECT_EQ(opener.take_wanted("server"), true);
-  EXPECT_EQ(other.take_wanted("server"), false);
-  EXPECT_EQ(other.take_wanted("there"), false);
-  opener.send_factory(2, "server", {.key = "Server", .arguments = {std::byte{1}, std::byte{2}}});
-  opener.worker_left(2);
-  network.deliver();
-  host.attach(nullptr);
-  opener.worker_left(2);
-  network.deliver();
-  EXPECT_THAT(run.events, testing::ElementsAre("server by Server of 2 bytes", "left 0"));
 }
 
 }  // namespace

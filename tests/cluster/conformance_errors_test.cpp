@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "cluster/conformance.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd::conformance {
 namespace {
 
+using test::Failure;
 using testing::HasSubstr;
 
 class ProcessErrorsOf : public ErrorsOnEveryCluster {};
@@ -46,7 +48,7 @@ TEST_P(ProcessErrorsOf, ExceptionOfOneWorkerEndsTheRunAndUnwindsTheOthers) {
            [](Endpoint& endpoint) { endpoint.while_paused_together([] {}); },
        }) {
     std::atomic<int> alive = 0;
-    try {
+    const Failure failure = test::failure_of([&] {
       run_on(cluster(), size_, [&](Endpoint& endpoint) {
         const Counted counted(alive);
         endpoint.comm().barrier();
@@ -57,11 +59,9 @@ TEST_P(ProcessErrorsOf, ExceptionOfOneWorkerEndsTheRunAndUnwindsTheOthers) {
           ADD_FAILURE() << "an algorithm must not see " << error.what();
         }
       });
-      ADD_FAILURE() << "the run did not fail";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::data);
-      EXPECT_EQ(error.what(), of_last("train.txt:7:3: broken"));
-    }
+    });
+    EXPECT_EQ(failure.code, ExitCode::data);
+    EXPECT_EQ(failure.message, of_last("train.txt:7:3: broken"));
     EXPECT_EQ(alive, 0);
   }
 }
@@ -193,7 +193,7 @@ TEST_P(ProcessErrorsOf, AbortFromOutside) {
       made->abort(std::make_exception_ptr(Error(ExitCode::time_limit, "interrupted")));
     });
   }
-  try {
+  const Failure failure = test::failure_of([&] {
     made->run([&](Endpoint& endpoint) {
       started = true;
       while (true) {
@@ -201,11 +201,9 @@ TEST_P(ProcessErrorsOf, AbortFromOutside) {
         endpoint.comm().barrier();
       }
     });
-    ADD_FAILURE() << "the run did not fail";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::time_limit);
-    EXPECT_EQ(error.what(), of_last("interrupted"));
-  }
+  });
+  EXPECT_EQ(failure.code, ExitCode::time_limit);
+  EXPECT_EQ(failure.message, of_last("interrupted"));
   if (outside.joinable()) outside.join();
 }
 
@@ -214,14 +212,12 @@ TEST_P(ProcessErrorsOf, AbortBeforeTheRunEndsItAtOnce) {
   if (is_here(cluster(), last_)) {
     made->abort(std::make_exception_ptr(data_error("no such file")));
   }
-  try {
-    made->run([](Endpoint& endpoint) {
-      while (true) endpoint.sleep(Seconds(1e-4));
-    });
-    ADD_FAILURE() << "the run did not fail";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.what(), of_last("no such file"));
-  }
+  EXPECT_EQ(test::failure_of([&] {
+              made->run([](Endpoint& endpoint) {
+                while (true) endpoint.sleep(Seconds(1e-4));
+              });
+            }).message,
+            of_last("no such file"));
 }
 
 // Failures at random places end the run with the first error, and no process touches memory of one
@@ -339,25 +335,17 @@ TEST_P(ProcessErrorsOn, DeadlockOfTwoLocksTakenCrosswise) {
 // --- the registry --------------------------------------------------------------------------------
 
 TEST(Registry, UnknownNamesListTheKnownOnes) {
-  try {
-    make_cluster("thread", options_for(1));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_THAT(error.what(), HasSubstr("threads (a thread per worker, real time)"));
-    EXPECT_THAT(error.hint(), HasSubstr("threads"));
+  const auto failure = [](const char* name, int workers) {
+    return test::failure_of([&] { make_cluster(name, options_for(workers)); });
+  };
+  EXPECT_EQ(failure("thread", 1).code, ExitCode::usage);
+  EXPECT_THAT(failure("thread", 1).message, HasSubstr("threads (a thread per worker, real time)"));
+  EXPECT_THAT(failure("thread", 1).hint, HasSubstr("threads"));
+  if (std::ranges::count(cluster_names(), "mpi") == 0) {
+    EXPECT_EQ(failure("mpi", 1).code, ExitCode::device);
+    EXPECT_THAT(failure("mpi", 1).hint, HasSubstr("-DHETSGD_MPI=ON"));
   }
-  const auto names = cluster_names();
-  if (std::ranges::find(names, "mpi") == names.end()) {
-    try {
-      make_cluster("mpi", options_for(1));
-      FAIL();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::device);
-      EXPECT_EQ(error.hint(), "built without MPI: configure with -DHETSGD_MPI=ON");
-    }
-  }
-  EXPECT_THROW(make_cluster("threads", options_for(0)), Error);
+  EXPECT_NE(failure("threads", 0).code, ExitCode::ok);
   EXPECT_THAT(cluster_names(), testing::Contains("threads"));
 }
 

@@ -262,11 +262,16 @@ TEST_P(ProcessesOn, PauseIsOffTheClock) {
     const OffTheClock off_the_clock(endpoint);
     endpoint.comm().barrier();
     if (endpoint.rank() == 0) {
+      endpoint.sleep(5ms);
       endpoint.while_paused([&] {
         const Seconds inside = endpoint.now();
         std::this_thread::sleep_for(200ms);
         EXPECT_EQ(endpoint.now(), inside);  // the clock stands
       });
+    } else {  // a sleep continues after the pause
+      const Seconds before = endpoint.now();
+      endpoint.sleep(20ms);
+      EXPECT_GE(endpoint.now() - before, 20ms - 1ns);
     }
     endpoint.comm().barrier();
     EXPECT_GE(off_the_clock.so_far(), 199ms);

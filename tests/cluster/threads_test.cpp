@@ -169,24 +169,6 @@ TEST(ThreadsDelays, ScenarioIsAchievedUpToOneCall) {
   }
 }
 
-TEST(ThreadsDelays, SleepGoesOnAfterAPause) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto report = make_cluster("threads", options_for(2))->run([](Endpoint& endpoint) {
-    endpoint.comm().barrier();
-    if (endpoint.rank() == 0) {
-      const Seconds before = endpoint.now();
-      endpoint.sleep(20ms);
-      EXPECT_GE(endpoint.now() - before, 20ms);
-    } else {
-      endpoint.sleep(5ms);
-      endpoint.while_paused([] { std::this_thread::sleep_for(400ms); });
-    }
-  });
-  // The host's clock is ahead of the training clock by the pause, and more.
-  EXPECT_GE(std::chrono::steady_clock::now() - begin - report.elapsed, 400ms);
-  EXPECT_GE(report.paused, 400ms);
-}
-
 // --- misuse --------------------------------------------------------------------------------------
 
 TEST(ThreadsMisuse, AForeignThread) {

@@ -6,11 +6,13 @@
 #include <thread>
 
 #include "cluster/conformance.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd::mpi {
 namespace {
 
 using conformance::options_for;
+using test::Failure;
 using testing::HasSubstr;
 
 ProcessGroup& ranks() { return processes_of("mpi"); }
@@ -45,21 +47,19 @@ TEST(MpiErrors, ADeadlockAcrossRanksNamesWhoWaitsForWhat) {
   auto options = options_for(size());
   options.peer_timeout = Seconds(1);
   const auto begin = std::chrono::steady_clock::now();
-  try {
+  const Failure failure = test::failure_of([&] {
     make_cluster("mpi", options)->run([](Endpoint& endpoint) {
       if (endpoint.rank() == 0) endpoint.sleep(Seconds(1.5));  // long, but no wait
       float x = 0;
       endpoint.comm().receive((endpoint.rank() + 1) % endpoint.size(), 9, std::span(&x, 1));
     });
-    ADD_FAILURE() << "the run did not fail";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::runtime);
-    EXPECT_THAT(error.what(), HasSubstr("deadlock: no rank can go on"));
-    for (int r = 0; r < size(); ++r) {
-      EXPECT_THAT(error.what(), HasSubstr(fmt::format("rank {}: worker {} receives", r, r)));
-    }
-    EXPECT_THAT(error.hint(), HasSubstr("--peer-timeout"));
+  });
+  EXPECT_EQ(failure.code, ExitCode::runtime);
+  EXPECT_THAT(failure.message, HasSubstr("deadlock: no rank can go on"));
+  for (int r = 0; r < size(); ++r) {
+    EXPECT_THAT(failure.message, HasSubstr(fmt::format("rank {}: worker {} receives", r, r)));
   }
+  EXPECT_THAT(failure.hint, HasSubstr("--peer-timeout"));
   const Seconds taken = std::chrono::steady_clock::now() - begin;
   EXPECT_GE(taken, Seconds(2.5));
   EXPECT_LT(taken, Seconds(10));
@@ -93,15 +93,11 @@ TEST(MpiAgreement, TheErrorOfTheLowestRankIsThatOfAll) {
       if (ranks().rank() < lowest) return 0;
       throw with_hint(data_error("part {} is broken", ranks().rank()), "mend it");
     };
-    try {
-      ranks().agree(fails);
-      ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::data);
-      EXPECT_EQ(error.hint(), "mend it");
-      const auto text = fmt::format("part {} is broken", lowest);
-      EXPECT_EQ(error.what(), lowest == 0 ? text : of_rank(lowest, text));
-    }
+    const Failure failure = test::failure_of([&] { ranks().agree(fails); });
+    EXPECT_EQ(failure.code, ExitCode::data);
+    EXPECT_EQ(failure.hint, "mend it");
+    const auto text = fmt::format("part {} is broken", lowest);
+    EXPECT_EQ(failure.message, lowest == 0 ? text : of_rank(lowest, text));
   }
 }
 
@@ -120,14 +116,11 @@ TEST(MpiAgreement, WhoIsBusyForLongerThanThePeerTimeoutIsAlive) {
 TEST(MpiAgreement, RanksThatDifferSayInWhat) {
   ranks().compare({{"--seed", "1"}});
   if (size() == 1) return;
-  try {
+  const std::string text = test::usage_error_of([] {
     ranks().compare({{"--seed", ranks().rank() == last() ? "2" : "1"}});
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_THAT(error.what(), HasSubstr("the ranks are not alike: --seed is 1 on rank"));
-    EXPECT_THAT(error.what(), HasSubstr(fmt::format("2 on rank {}", last())));
-  }
+  });
+  EXPECT_THAT(text, HasSubstr("the ranks are not alike: --seed is 1 on rank"));
+  EXPECT_THAT(text, HasSubstr(fmt::format("2 on rank {}", last())));
 }
 
 // The last test of its program: rank 1 never continues, so that MPI can only be aborted. It is not
@@ -137,20 +130,18 @@ TEST(MpiLost, RankIsNamedWithinTheTimeout) {
   auto options = options_for(size());
   options.peer_timeout = Seconds(2);
   const auto begin = std::chrono::steady_clock::now();
-  try {
+  const Failure failure = test::failure_of([&] {
     make_cluster("mpi", options)->run([](Endpoint& endpoint) {
       endpoint.comm().barrier();
       if (endpoint.rank() == 1) std::raise(SIGSTOP);
       endpoint.comm().barrier();
     });
-    ADD_FAILURE() << "the run did not fail";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                HasSubstr(fmt::format("rank 1 ({}) has sent no heartbeat", ranks().place().host)));
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
-    // The launcher shows this line; its exit code is that of the aborted rank.
-    if (ranks().rank() == 0 && !HasFailure()) fmt::print("rank 1 was missed\n");
-  }
+  });
+  EXPECT_THAT(failure.message,
+              HasSubstr(fmt::format("rank 1 ({}) has sent no heartbeat", ranks().place().host)));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+  // The launcher shows this line; its exit code is that of the aborted rank.
+  if (ranks().rank() == 0 && !HasFailure()) fmt::print("rank 1 was missed\n");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cluster/conformance.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd::mpi {
 namespace {
@@ -34,13 +35,8 @@ TEST(MpiRanks, AreThoseOfTheLauncher) {
 }
 
 TEST(MpiRanks, WorkersMustBeAsMany) {
-  try {
-    make_cluster("mpi", options_for(size() + 1));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_THAT(error.what(), testing::HasSubstr(fmt::format("MPI started {} rank", size())));
-  }
+  EXPECT_THAT(test::usage_error_of([] { make_cluster("mpi", options_for(size() + 1)); }),
+              testing::HasSubstr(fmt::format("MPI started {} rank", size())));
 }
 
 // --- messages ------------------------------------------------------------------------------------

@@ -33,21 +33,6 @@ TEST_P(ProcessesOn, ServiceAnswersEachCallerWithItsPayload) {
   });
 }
 
-TEST_P(ProcessesOn, ServiceDefersItsReplyUntilAllHaveAsked) {
-  std::atomic<int> asked = 0;
-  run_on(cluster(), size(), [&](Endpoint& endpoint) {
-    auto gather = serve<Gather>(endpoint, "gather", endpoint.size());
-    for (int round = 1; round <= 20; ++round) {
-      ++asked;
-      const Answer answer = gather.call({endpoint.rank() + round});
-      EXPECT_GE(asked, round * ranks_here(cluster(), endpoint.size()));
-      EXPECT_EQ(answer.number,
-                endpoint.size() * (endpoint.size() - 1) / 2 + endpoint.size() * round);
-      EXPECT_EQ(answer.from, endpoint.rank());
-    }
-  });
-}
-
 // Ask 0 waits until ask 2 has come, which is answered first; ask 1: does ask 0 wait?
 class Crossing final : public Service<Ask, Answer> {
  public:

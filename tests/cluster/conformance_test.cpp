@@ -161,17 +161,26 @@ TEST_P(CommOn, BarrierIsPassedAfterAllHaveCome) {
   });
 }
 
+// Every length around the places where a message is cut: all ranks send before they receive.
 TEST_P(CommOn, RingPass) {
-  run_on(cluster(), size(), [](Endpoint& endpoint) {
-    const int next = next_of(endpoint), previous = previous_of(endpoint);
-    for (const std::size_t n : kCounts) {
-      const auto mine = input<float>(n, endpoint.rank());
-      std::vector<float> x(n, -1.0F);
-      endpoint.comm().send(next, 5, std::span(mine), Traffic::parameters);
-      const Envelope envelope = endpoint.comm().receive(previous, 5, std::span(x));
-      EXPECT_EQ(x, input<float>(n, previous));
-      EXPECT_EQ(envelope.source, previous);
-      EXPECT_EQ(envelope.bytes, n * sizeof(float));
+  std::vector<std::size_t> lengths{0, 1, 100, 3999, 4000, 4001, 4016, 20384, 20385, 65536, 1000003};
+  if (launched()) lengths.push_back(std::size_t{16} << 20);
+  const auto content = [](std::size_t n, int rank) {
+    std::vector<unsigned char> x(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      x[i] = static_cast<unsigned char>(i * 7 + i / 251 + static_cast<std::size_t>(rank));
+    }
+    return x;
+  };
+  run_on(cluster(), size(), [&](Endpoint& endpoint) {
+    for (const std::size_t n : lengths) {
+      const auto mine = content(n, endpoint.rank());
+      std::vector<unsigned char> x(n);
+      endpoint.comm().send(next_of(endpoint), 5, std::span(mine), Traffic::parameters);
+      const Envelope envelope = endpoint.comm().receive(previous_of(endpoint), 5, std::span(x));
+      EXPECT_TRUE(x == content(n, previous_of(endpoint))) << n << " bytes";
+      EXPECT_EQ(envelope.source, previous_of(endpoint));
+      EXPECT_EQ(envelope.bytes, n);
     }
   });
 }

@@ -17,7 +17,6 @@ using conformance::run_on;
 
 ProcessGroup& ranks() { return processes_of("mpi"); }
 int size() { return ranks().size(); }
-bool is_root() { return ranks().rank() == 0; }
 
 ClusterReport run(const std::function<void(Endpoint&)>& worker) {
   return run_on("mpi", size(), worker);
@@ -40,27 +39,6 @@ TEST(MpiRanks, WorkersMustBeAsMany) {
 }
 
 // --- messages ------------------------------------------------------------------------------------
-
-// Every length around the places where a message is cut: all ranks send before they receive.
-TEST(MpiMessages, OfEveryFormArriveWhole) {
-  run([](Endpoint& endpoint) {
-    const int next = conformance::next_of(endpoint), previous = conformance::previous_of(endpoint);
-    for (const std::size_t n : {0UL, 1UL, 3999UL, 4000UL, 4001UL, 4016UL, 20384UL, 20385UL, 65536UL,
-                                1000003UL, std::size_t{16} << 20}) {
-      std::vector<unsigned char> x(n), y(n);
-      for (std::size_t i = 0; i < n; ++i) {
-        x[i] =
-            static_cast<unsigned char>(i * 7 + i / 251 + static_cast<std::size_t>(endpoint.rank()));
-      }
-      endpoint.comm().send(next, 1, std::span<const unsigned char>(x));
-      endpoint.comm().receive(previous, 1, std::span(y));
-      for (std::size_t i = 0; i < n; ++i) {
-        x[i] = static_cast<unsigned char>(i * 7 + i / 251 + static_cast<std::size_t>(previous));
-      }
-      EXPECT_TRUE(n == 0 || std::memcmp(x.data(), y.data(), n) == 0) << n << " bytes";
-    }
-  });
-}
 
 // Two processes of a rank send and receive long messages with one tag at the same time.
 TEST(MpiMessages, OfTwoProcessesDoNotMix) {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/error.hpp"
 #include "core/random.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
@@ -118,14 +118,8 @@ TEST(Calibrate, ProportionalColumnsAreToldApartByNothing) {
 
 TEST(Calibrate, RefusesUselessSamples) {
   const auto samples = samples_of(device(1e-6, 1e10, 1e10));
-  const auto message = [](std::vector<CalibrationSample> bad) -> std::string {
-    try {
-      fit_device_profile(bad);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::runtime);
-      return error.what();
-    }
-    return "no error";
+  const auto message = [](const std::vector<CalibrationSample>& bad) {
+    return test::error_of([&] { fit_device_profile(bad); }, ExitCode::runtime);
   };
   EXPECT_EQ(message({samples[0], samples[1]}), "calibration: found 2 samples, expected at least 3");
   auto bad = samples;

@@ -60,15 +60,20 @@ inline ClusterReport run_on(const std::string& cluster, int workers,
 
 // The error that the run ends with.
 template <class ErrorType>
-std::string failure_of(const std::string& cluster, int workers,
+std::string failure_of(const std::string& cluster, const ClusterOptions& options,
                        const std::function<void(Endpoint&)>& worker) {
   try {
-    run_on(cluster, workers, worker);
+    make_cluster(cluster, options)->run(worker);
   } catch (const ErrorType& error) {
     return error.what();
   }
   ADD_FAILURE() << "the run did not fail";
   return "";
+}
+template <class ErrorType>
+std::string failure_of(const std::string& cluster, int workers,
+                       const std::function<void(Endpoint&)>& worker) {
+  return failure_of<ErrorType>(cluster, options_for(workers), worker);
 }
 
 // The text of the run's error when a worker throws `text`: with several processes it names the
@@ -77,10 +82,36 @@ inline std::string of_rank(const std::string& cluster, int rank, const std::stri
   return processes_of(cluster).size() == 1 ? text : fmt::format("rank {}: {}", rank, text);
 }
 
+// Its neighbours in the ring of all ranks.
+inline int next_of(const Endpoint& endpoint) { return (endpoint.rank() + 1) % endpoint.size(); }
+inline int previous_of(const Endpoint& endpoint) {
+  return (endpoint.rank() + endpoint.size() - 1) % endpoint.size();
+}
+
 // Tests over all clusters that this binary has.
 class OnEveryCluster : public testing::TestWithParam<std::string> {
  protected:
   const std::string& cluster() const { return GetParam(); }
+};
+
+// Errors that all clusters see alike, under mpirun with the rank's number before them.
+class ErrorsOnEveryCluster : public OnEveryCluster {
+ protected:
+  // The last rank is the one that differs or fails.
+  const int size_ = size_to_test(3), last_ = size_ - 1;
+  template <class ErrorType>
+  std::string failure(const std::function<void(Endpoint&)>& worker) const {
+    return failure_of<ErrorType>(cluster(), size_, worker);
+  }
+  std::string of_last(const std::string& text) const { return of_rank(cluster(), last_, text); }
+};
+
+// The same of several ranks.
+class ErrorsOfRanks : public ErrorsOnEveryCluster {
+ protected:
+  void SetUp() override {
+    if (size_ == 1) GTEST_SKIP() << "needs two ranks";
+  }
 };
 
 // Tests over clusters and numbers of workers.
@@ -121,6 +152,22 @@ class Gather final : public Service<Ask, Answer> {
   int workers_;
   int sum_ = 0;
   std::vector<Waiting> waiting_;
+};
+
+// Gives the payload back, `number` times.
+class Scale final : public Service<Ask, Answer> {
+ public:
+  void handle(int from, const Ask& ask, std::span<const float> payload,
+              Responder<Answer> reply) override {
+    std::vector<float> x(payload.begin(), payload.end());
+    for (float& value : x) value *= static_cast<float>(ask.number);
+    reply({ask.number, from}, x);
+  }
+};
+
+// Never answers, and keeps nothing.
+class Forgetful final : public Service<Ask, Answer> {
+  void handle(int, const Ask&, std::span<const float>, Responder<Answer>) override {}
 };
 
 // State that a worker shares with its background task.

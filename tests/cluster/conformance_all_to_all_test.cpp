@@ -3,7 +3,6 @@
 #include <map>
 
 #include "cluster/conformance.hpp"
-#include "cluster/random_calls.hpp"
 
 namespace hetsgd::conformance {
 namespace {
@@ -118,57 +117,51 @@ TEST_P(AllToAllOn, CountsItsBytesEachWay) {
   }
 }
 
-// --- errors: with the rank's number under mpirun, hence substrings
+// --- errors
 
-std::string differ(const std::string& cluster, std::size_t expected_by_last, std::size_t n) {
-  const int p = size_to_test(4);
-  return failure_of<CheckFailure>(cluster, p, [=](Endpoint& endpoint) {
-    std::vector<std::size_t> counts(static_cast<std::size_t>(p), n), expected = counts;
-    if (endpoint.rank() == p - 1) expected[0] = expected_by_last;
-    const std::vector<float> send(AllToAll::sum(counts));
-    std::vector<float> receive(AllToAll::sum(expected));
-    endpoint.comm().all_to_all<float>(send, counts, receive, expected);
-    endpoint.comm().barrier();
-  });
-}
-
-class AllToAllErrorsOf : public OnEveryCluster {};
+class AllToAllErrorsOf : public ErrorsOfRanks {
+ protected:
+  // Of a call in which all send n elements to each, and the last rank expects another number from 0.
+  std::string differ(std::size_t expected_by_last, std::size_t n) const {
+    return failure<CheckFailure>([&](Endpoint& endpoint) {
+      std::vector<std::size_t> counts(static_cast<std::size_t>(size_), n), expected = counts;
+      if (endpoint.rank() == last_) expected[0] = expected_by_last;
+      const std::vector<float> send(AllToAll::sum(counts));
+      std::vector<float> receive(AllToAll::sum(expected));
+      endpoint.comm().all_to_all<float>(send, counts, receive, expected);
+      endpoint.comm().barrier();
+    });
+  }
+};
 HETSGD_ON_EVERY_CLUSTER(AllToAllErrorsOf);
 
 TEST_P(AllToAllErrorsOf, LengthsThatDifferAreFoundOut) {
-  if (size_to_test(2) == 1) GTEST_SKIP() << "needs two ranks";
-  const int last = size_to_test(4) - 1;
   for (const std::size_t n : {10U, 50'000U}) {
     EXPECT_THAT(
-        differ(cluster(), n - 1, n),
+        differ(n - 1, n),
         HasSubstr(fmt::format("ranks 0 and {} differ in an all_to_all: rank 0 sends {} bytes "
                               "to rank {}, which expects {}",
-                              last, 4 * n, last, 4 * n - 4)));
+                              last_, 4 * n, last_, 4 * n - 4)));
   }
-  EXPECT_THAT(differ(cluster(), 3, 0), HasSubstr("rank 0 sends 0 bytes"));
+  EXPECT_THAT(differ(3, 0), HasSubstr("rank 0 sends 0 bytes"));
 }
 
 TEST_P(AllToAllErrorsOf, CountsMustDescribeTheVectors) {
-  const int p = size_to_test(3);
+  const auto ranks = static_cast<std::size_t>(size_);
   const auto text = [&](std::size_t counts, std::size_t elements) {
-    return failure_of<CheckFailure>(cluster(), p, [=](Endpoint& endpoint) {
+    return failure<CheckFailure>([=](Endpoint& endpoint) {
       const std::vector<float> send(elements);
-      std::vector<float> receive(static_cast<std::size_t>(p));
-      const std::vector<std::size_t> send_counts(counts, 1),
-          receive_counts(static_cast<std::size_t>(p), 1);
-      endpoint.comm().all_to_all<float>(send, send_counts, receive, receive_counts);
+      std::vector<float> receive(ranks);
+      endpoint.comm().all_to_all<float>(send, std::vector<std::size_t>(counts, 1), receive,
+                                        std::vector<std::size_t>(ranks, 1));
     });
   };
-  const auto ranks = static_cast<std::size_t>(p);
-  EXPECT_THAT(text(ranks + 1, ranks + 1), HasSubstr(fmt::format("its {} counts", p + 1)));
-  EXPECT_THAT(text(ranks, ranks + 2),
-              HasSubstr(fmt::format("sends {} elements in an all_to_all of {} ranks", p + 2, p)));
+  EXPECT_THAT(text(ranks + 1, ranks + 1), HasSubstr(fmt::format("its {} counts", ranks + 1)));
+  EXPECT_THAT(text(ranks, ranks + 2), HasSubstr(fmt::format("sends {} elements", ranks + 2)));
 }
 
 TEST_P(AllToAllErrorsOf, CallsThatDifferAreFoundOut) {
-  const int p = size_to_test(3);
-  if (p == 1) GTEST_SKIP() << "needs two ranks";
-  const auto text = failure_of<CheckFailure>(cluster(), p, [](Endpoint& endpoint) {
+  const auto text = failure<CheckFailure>([](Endpoint& endpoint) {
     if (endpoint.rank() == 0) return check<double>(endpoint.comm(), shapes().at("one each"));
     check<float>(endpoint.comm(), shapes().at("one each"));
   });

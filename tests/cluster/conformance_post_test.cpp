@@ -29,17 +29,6 @@ TEST_P(PostOn, SeveralRequestsOfOneWorkerAreUnderWay) {
   });
 }
 
-// Gives the payload back, `number` times.
-class Scale final : public Service<Ask, Answer> {
- public:
-  void handle(int from, const Ask& ask, std::span<const float> payload,
-              Responder<Answer> reply) override {
-    std::vector<float> x(payload.begin(), payload.end());
-    for (float& value : x) value *= static_cast<float>(ask.number);
-    reply({ask.number, from}, x);
-  }
-};
-
 // The call that is given up settles before its reply's memory goes.
 TEST_P(PostOn, APendingReplyMayTakeThePlaceOfAnother) {
   run_on(cluster(), size(), [](Endpoint& endpoint) {
@@ -101,45 +90,23 @@ TEST_P(PostOn, TheWorkerGoesOnMeanwhile) {
 
 // --- errors
 
-int few() { return size_to_test(2); }
-
-class PostErrorsOf : public OnEveryCluster {};
+class PostErrorsOf : public ErrorsOnEveryCluster {};
 HETSGD_ON_EVERY_CLUSTER(PostErrorsOf);
 
-// Errors on clusters of one process: ranks in other processes see them in other words, and later.
-class PostErrorsOn : public OnEveryCluster {};
-HETSGD_ON_EVERY_CLUSTER(PostErrorsOn);
-
-TEST_P(PostErrorsOn, DeadlockOfAServiceThatNeverAnswers) {
-  const auto text = failure_of<Error>(cluster(), few(), [](Endpoint& endpoint) {
-    auto reply = serve<Gather>(endpoint, "scheduler", endpoint.size() + 1).post({1});
-    endpoint.compute({}, ComputeKind::vector, [] {});
-    reply.wait();
-  });
-  EXPECT_THAT(text, HasSubstr("deadlock: no process can go on"));
-  EXPECT_THAT(text, HasSubstr("worker 0: waits for "));
-}
-
-class Forgetful final : public Service<Ask, Answer> {
-  void handle(int, const Ask&, std::span<const float>, Responder<Answer>) override {}
-};
-
 TEST_P(PostErrorsOf, ADroppedRequestIsACheckFailure) {
-  EXPECT_THAT(failure_of<CheckFailure>(cluster(), few(),
-                                       [](Endpoint& endpoint) {
-                                         serve<Forgetful>(endpoint, "forgetful").post({}).wait();
-                                         endpoint.comm().barrier();
-                                       }),
+  EXPECT_THAT(failure<CheckFailure>([](Endpoint& endpoint) {
+                serve<Forgetful>(endpoint, "forgetful").post({}).wait();
+                endpoint.comm().barrier();
+              }),
               HasSubstr("forgetful"));
 }
 
 TEST_P(PostErrorsOf, AnExceptionBeforeTheReplyIsTheErrorOfTheRun) {
-  const int last = few() - 1;
-  const auto text = failure_of<Error>(cluster(), few(), [last](Endpoint& endpoint) {
+  const auto text = failure<Error>([this](Endpoint& endpoint) {
     std::vector<float> x(50'000);
     auto gather = serve<Gather>(endpoint, "gather", endpoint.size() + 1);
     const auto reply = gather.post({1}, x);
-    if (endpoint.rank() == last) throw runtime_failure("no more data");
+    if (endpoint.rank() == last_) throw runtime_failure("no more data");
     endpoint.comm().barrier();
   });
   EXPECT_THAT(text, HasSubstr("no more data"));

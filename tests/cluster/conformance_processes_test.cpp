@@ -18,51 +18,17 @@ HETSGD_ON_EVERY_SIZE(ProcessesOn);
 
 // --- services ----------------------------------------------------------------------------------
 
-// Doubles the number and the payload. Counts without a lock: handlers run one at a time.
-class Doubler final : public Service<Ask, Answer> {
- public:
-  explicit Doubler(int* calls) : calls_(calls) {}
-  void handle(int from, const Ask& ask, std::span<const float> payload,
-              Responder<Answer> reply) override {
-    ++*calls_;
-    doubled_.assign(payload.begin(), payload.end());
-    for (float& x : doubled_) x *= 2;
-    reply({2 * ask.number, from}, doubled_);
-  }
-
- private:
-  int* calls_;
-  std::vector<float> doubled_;
-};
-
 TEST_P(ProcessesOn, ServiceAnswersEachCallerWithItsPayload) {
-  int calls = 0;
-  run_on(cluster(), size(), [&](Endpoint& endpoint) {
-    auto doubler = serve<Doubler>(endpoint, "doubler", &calls);
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
+    auto scale = serve<Scale>(endpoint, "scale");
     for (int i = 0; i < 50; ++i) {
       const std::size_t n = i % 5 == 0 ? 3000 : static_cast<std::size_t>(i % 3);
       const std::vector<float> x(n, static_cast<float>(100 * endpoint.rank() + i));
       std::vector<float> y(n);
-      const Answer answer = doubler.call({i}, x, y);
-      EXPECT_EQ(answer.number, 2 * i);
+      const Answer answer = scale.call({i}, x, y);
+      EXPECT_EQ(answer.number, i);
       EXPECT_EQ(answer.from, endpoint.rank());
-      EXPECT_EQ(y, std::vector<float>(n, static_cast<float>(2 * (100 * endpoint.rank() + i))));
-    }
-  });
-  EXPECT_EQ(calls, is_here(cluster(), 0) ? 50 * size() : 0);
-}
-
-TEST_P(ProcessesOn, ServiceDefersItsReplyUntilAllHaveAsked) {
-  std::atomic<int> asked = 0;
-  run_on(cluster(), size(), [&](Endpoint& endpoint) {
-    auto gather = serve<Gather>(endpoint, "gather", endpoint.size());
-    for (int round = 1; round <= 20; ++round) {
-      ++asked;
-      const Answer answer = gather.call({endpoint.rank() + round});
-      EXPECT_GE(asked, round * ranks_here(cluster(), endpoint.size()));
-      EXPECT_EQ(answer.number,
-                endpoint.size() * (endpoint.size() - 1) / 2 + endpoint.size() * round);
-      EXPECT_EQ(answer.from, endpoint.rank());
+      EXPECT_EQ(y, std::vector<float>(n, static_cast<float>(i * (100 * endpoint.rank() + i))));
     }
   });
 }
@@ -174,54 +140,19 @@ TEST_P(ProcessesOn, BackgroundTaskAndMonitorPassEveryItemInOrder) {
   }
 }
 
-// Bytes that a background task sends count as its worker's.
-TEST_P(ProcessesOn, BackgroundTasksBytesAreTheirWorkers) {
-  if (size() == 1) GTEST_SKIP() << "nobody to send to";
-  const ClusterReport report = run_on(cluster(), size(), [](Endpoint& endpoint) {
-    const std::shared_ptr<Comm> comm = endpoint.comm().split(0, endpoint.rank());
-    endpoint.background_task("sender", [comm](Endpoint& self) {
-      std::vector<float> x(1000);
-      if (self.rank() == 0) comm->send(1, 7, std::span<const float>(x), Traffic::gradients);
-      if (self.rank() == 1) comm->receive(0, 7, std::span(x));
-    });
-  });
-  if (!is_here(cluster(), 0)) return;
-  const auto gradients = static_cast<std::size_t>(Traffic::gradients);
-  EXPECT_EQ(report.workers[0].breakdown.bytes_sent[gradients], 4000);
-  EXPECT_EQ(report.workers[1].breakdown.bytes_received[gradients], 4000);
-}
-
-// Collectives of background tasks run on a duplicate of the group, while the workers use the group.
-TEST_P(ProcessesOn, BackgroundTasksHaveCollectivesOfTheirOwn) {
-  run_on(cluster(), size(), [](Endpoint& endpoint) {
-    std::shared_ptr<Comm> comm = endpoint.comm().split(0, endpoint.rank());
-    endpoint.background_task("reduce", [comm](Endpoint& self) {
-      for (int i = 0; i < 20; ++i) {
-        std::int64_t x = self.rank() + i;
-        comm->all_reduce(std::span(&x, 1));
-        EXPECT_EQ(x, self.size() * (self.size() - 1) / 2 + self.size() * i);
-      }
-    });
-    for (int i = 0; i < 20; ++i) {
-      std::int64_t x = i;
-      endpoint.comm().all_reduce(std::span(&x, 1), ReduceOp::max);
-      EXPECT_EQ(x, i);
-    }
-  });
-}
-
 TEST_P(ProcessesOn, ComputeCountsStepsAndTime) {
   const auto report = run_on(cluster(), size(), [](Endpoint& endpoint) {
     double sum = 0;
     const Seconds before = endpoint.now();
-    for (int i = 0; i < 10; ++i) {
+    const int steps = 10 + endpoint.rank();
+    for (int i = 0; i < steps; ++i) {
       endpoint.compute({.operations = 1e6, .bytes = 0, .launches = 1}, ComputeKind::step, [&] {
         for (int k = 0; k < 1000; ++k) sum += std::sqrt(k);
       });
     }
     endpoint.compute({.operations = 1e6, .bytes = 0, .launches = 1}, ComputeKind::vector,
                      [&] { sum += 1; });
-    EXPECT_NEAR(sum, 10 * 21065.8 + 1, 1);
+    EXPECT_NEAR(sum, steps * 21065.8 + 1, 1);
     EXPECT_GE(endpoint.now() - before, endpoint.time_breakdown().compute * 0.999);
   });
   if (!is_here(cluster(), 0)) return;
@@ -229,30 +160,70 @@ TEST_P(ProcessesOn, ComputeCountsStepsAndTime) {
   for (int r = 0; r < size(); ++r) {
     const auto& worker = report.workers[static_cast<std::size_t>(r)];
     EXPECT_EQ(worker.rank, r);
-    EXPECT_EQ(worker.breakdown.steps, 10U);
+    EXPECT_EQ(worker.breakdown.steps, static_cast<std::uint64_t>(10 + r));
     EXPECT_GT(worker.breakdown.compute, Seconds(0));
     EXPECT_LE(worker.breakdown.compute, report.elapsed * 1.001);
   }
 }
 
-TEST_P(ProcessesOn, BytesAreThoseOfARing) {
+// Collectives count as a ring, messages by whatever call they are sent where they begin and end,
+// and those of a background task as its worker's.
+TEST_P(ProcessesOn, BytesCountOnBothSides) {
   if (size() != 2) GTEST_SKIP() << "for two workers";
   constexpr std::size_t kElements = 64000;  // 256,000 bytes: two slices of 128,000
   const auto report = run_on(cluster(), size(), [](Endpoint& endpoint) {
+    const bool first = endpoint.rank() == 0;
     std::vector<float> x(kElements), all(2 * kElements);
     endpoint.comm().all_reduce(std::span(x), ReduceOp::sum, Traffic::gradients);
     endpoint.comm().broadcast(std::span(x), 0, Traffic::parameters);
     endpoint.comm().all_gather(x, std::span(all));
     endpoint.comm().reduce_scatter(std::span(x));
-    if (endpoint.rank() == 0) endpoint.comm().send(1, 0, std::span(x), Traffic::parameters);
-    if (endpoint.rank() == 1) endpoint.comm().receive(0, 0, std::span(x));
+    if (first) endpoint.comm().send(1, 0, std::span(x), Traffic::parameters);
+    if (!first) endpoint.comm().receive(0, 0, std::span(x));
+    const std::vector<float> out(first ? 1000 : 500);
+    std::vector<float> in(first ? 500 : 1000);
+    endpoint.comm().sendrecv<float>(1 - endpoint.rank(), 0, out, in, Traffic::rows);
+    endpoint.background_task("sender", [first](Endpoint& self) {
+      std::vector<float> y(100);
+      if (first) self.comm().post(1, 7, std::span<const float>(y), Traffic::ids);
+      if (!first) self.comm().receive(0, 7, std::span(y));
+    });
   });
   if (!is_here(cluster(), 0)) return;
-  using Bytes = TrafficBytes;  // parameters, gradients, control
-  EXPECT_EQ(report.workers[0].breakdown.bytes_sent, (Bytes{512000, 256000, 384000}));
-  EXPECT_EQ(report.workers[0].breakdown.bytes_received, (Bytes{0, 256000, 384000}));
-  EXPECT_EQ(report.workers[1].breakdown.bytes_sent, (Bytes{0, 256000, 384000}));
-  EXPECT_EQ(report.workers[1].breakdown.bytes_received, (Bytes{512000, 256000, 384000}));
+  using Bytes = TrafficBytes;  // parameters, gradients, control, rows, ids
+  EXPECT_EQ(report.workers[0].breakdown.bytes_sent, (Bytes{512000, 256000, 384000, 4000, 400}));
+  EXPECT_EQ(report.workers[0].breakdown.bytes_received, (Bytes{0, 256000, 384000, 2000, 0}));
+  EXPECT_EQ(report.workers[1].breakdown.bytes_sent, (Bytes{0, 256000, 384000, 2000, 0}));
+  EXPECT_EQ(report.workers[1].breakdown.bytes_received, (Bytes{512000, 256000, 384000, 4000, 400}));
+}
+
+// From its arrival at the all_reduce to that of rank 0, rank 1 waits, but not in the pause. Rank 0's
+// arrival bounds the wait from below; only the time after it can be communication.
+TEST_P(ProcessesOn, WaitIsTheTimeForOthers) {
+  if (size() < 2 || size() != size_to_test(2)) GTEST_SKIP() << "for two workers";
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
+    std::vector<float> x(100'000);
+    endpoint.comm().barrier();
+    if (endpoint.rank() == 0) {
+      endpoint.compute({.operations = 1e8}, ComputeKind::step,
+                       [] { std::this_thread::sleep_for(100ms); });
+      EXPECT_GE(endpoint.time_breakdown().compute, 100ms);
+      endpoint.while_paused([] { std::this_thread::sleep_for(400ms); });
+    }
+    const TimeBreakdown before = endpoint.time_breakdown();
+    const double come_s = endpoint.now().count();
+    endpoint.comm().all_reduce(std::span(x));
+    const double gone_s = endpoint.now().count();
+    const Seconds wait = endpoint.time_breakdown().wait - before.wait;
+    const Seconds communicate = endpoint.time_breakdown().communicate - before.communicate;
+    std::vector<double> come(static_cast<std::size_t>(endpoint.size()));
+    endpoint.comm().all_gather(std::span<const double>(&come_s, 1), std::span(come));
+    const Seconds slack = 1ms;  // of the clocks of two ranks, and between two of its readings
+    if (endpoint.rank() != 1) return;
+    EXPECT_GE(wait, Seconds(come[0] - come[1]) - slack);
+    EXPECT_LE(wait, Seconds(gone_s - come_s) + slack);
+    EXPECT_LE(communicate, Seconds(gone_s - std::max(come[0], come[1])) + slack);
+  });
 }
 
 // --- the pause -----------------------------------------------------------------------------------
@@ -276,11 +247,16 @@ TEST_P(ProcessesOn, PauseIsOffTheClock) {
     const OffTheClock off_the_clock(endpoint);
     endpoint.comm().barrier();
     if (endpoint.rank() == 0) {
+      endpoint.sleep(5ms);
       endpoint.while_paused([&] {
         const Seconds inside = endpoint.now();
         std::this_thread::sleep_for(200ms);
         EXPECT_EQ(endpoint.now(), inside);  // the clock stands
       });
+    } else {  // a sleep continues after the pause
+      const Seconds before = endpoint.now();
+      endpoint.sleep(20ms);
+      EXPECT_GE(endpoint.now() - before, 20ms - 1ns);
     }
     endpoint.comm().barrier();
     EXPECT_GE(off_the_clock.so_far(), 199ms);

@@ -3,7 +3,7 @@
 #include <deque>
 
 #include "cluster/conformance.hpp"
-#include "core/random.hpp"
+#include "support/random_numbers.hpp"
 
 namespace hetsgd::conformance {
 namespace {
@@ -14,10 +14,7 @@ constexpr std::size_t kLengths[] = {0, 1, 100, 30'000};
 
 // Numbers whose sum depends on the order.
 std::vector<float> numbers(int rank, std::size_t n) {
-  RandomStream random(7, Purpose::test, static_cast<std::uint64_t>(rank));
-  std::vector<float> x(n);
-  for (float& value : x) value = static_cast<float>(random.normal());
-  return x;
+  return test::normal_numbers(n, static_cast<std::uint64_t>(rank));
 }
 
 class StartedOn : public OnEverySize {};
@@ -147,18 +144,11 @@ TEST_P(StartedOn, CountsItsBytesAndItsWaitingAsThatOfTheWorker) {
 
 // --- errors
 
-int a_few() { return size_to_test(3); }
-
-class StartedErrorsOf : public OnEveryCluster {
- protected:
-  void SetUp() override {
-    if (a_few() == 1) GTEST_SKIP() << "needs two ranks";
-  }
-};
+class StartedErrorsOf : public ErrorsOfRanks {};
 HETSGD_ON_EVERY_CLUSTER(StartedErrorsOf);
 
 TEST_P(StartedErrorsOf, CallsThatDifferAreFoundOut) {
-  const auto text = failure_of<CheckFailure>(cluster(), a_few(), [](Endpoint& endpoint) {
+  const auto text = failure<CheckFailure>([](Endpoint& endpoint) {
     std::vector<float> x(endpoint.rank() == 0 ? 99 : 100);
     Pending sum = endpoint.comm().start(all_reduce(std::span(x)));
     endpoint.sleep(Seconds(1e-3));
@@ -169,43 +159,27 @@ TEST_P(StartedErrorsOf, CallsThatDifferAreFoundOut) {
 }
 
 TEST_P(StartedErrorsOf, LengthsThatDifferAreFoundOut) {
-  const int last = a_few() - 1;
-  const auto text = failure_of<CheckFailure>(cluster(), a_few(), [last](Endpoint& endpoint) {
+  const auto text = failure<CheckFailure>([this](Endpoint& endpoint) {
     const auto p = static_cast<std::size_t>(endpoint.size());
     const std::vector<std::size_t> out(p, 5);
     std::vector<std::size_t> in(p, 5);
-    if (endpoint.rank() == last) in[0] = 6;
+    if (endpoint.rank() == last_) in[0] = 6;
     const std::vector<double> x(AllToAll::sum(out));
     std::vector<double> y(AllToAll::sum(in));
     endpoint.comm().start(all_to_all<double>(x, out, y, in)).wait();
     endpoint.comm().barrier();
   });
   EXPECT_THAT(text,
-              HasSubstr(fmt::format("rank 0 sends 40 bytes to rank {}, which expects 48", last)));
-}
-
-// Errors on clusters of one process: ranks in other processes see them in other words, and later.
-class StartedErrorsOn : public OnEveryCluster {};
-HETSGD_ON_EVERY_CLUSTER(StartedErrorsOn);
-
-TEST_P(StartedErrorsOn, DeadlockOfACallThatSomeHaveNotStarted) {
-  const int last = a_few() - 1;
-  const auto text = failure_of<Error>(cluster(), a_few(), [last](Endpoint& endpoint) {
-    float x = 0;
-    if (endpoint.rank() != last) endpoint.comm().start(all_reduce(std::span(&x, 1))).wait();
-  });
-  EXPECT_THAT(text, HasSubstr("deadlock: no process can go on"));
-  EXPECT_THAT(text, HasSubstr("worker 0: waits for its started all_reduce"));
+              HasSubstr(fmt::format("rank 0 sends 40 bytes to rank {}, which expects 48", last_)));
 }
 
 // The buffers of a call in flight are freed by then: no process may touch them, and the error is
 // this one.
 TEST_P(StartedErrorsOf, AnExceptionBetweenStartAndWaitIsTheErrorOfTheRun) {
-  const int last = a_few() - 1;
   for (const bool others_start : {true, false}) {
-    const auto text = failure_of<Error>(cluster(), a_few(), [=](Endpoint& endpoint) {
+    const auto text = failure<Error>([=, this](Endpoint& endpoint) {
       std::vector<float> x(100'000);
-      if (endpoint.rank() == last) {
+      if (endpoint.rank() == last_) {
         const Pending first = endpoint.comm().start(all_reduce(std::span(x)));
         const Pending second = endpoint.comm().start(all_reduce(std::span(x).first(1)));
         throw runtime_failure("no more data");
@@ -218,11 +192,10 @@ TEST_P(StartedErrorsOf, AnExceptionBetweenStartAndWaitIsTheErrorOfTheRun) {
 }
 
 TEST_P(StartedErrorsOf, AnErrorElsewhereEndsCallsUnderWay) {
-  const int last = a_few() - 1;
   for (const bool waits : {true, false}) {
-    const auto text = failure_of<Error>(cluster(), a_few(), [=](Endpoint& endpoint) {
+    const auto text = failure<Error>([=, this](Endpoint& endpoint) {
       std::vector<float> x(100'000);
-      if (endpoint.rank() == last) {
+      if (endpoint.rank() == last_) {
         endpoint.sleep(Seconds(2e-3));
         throw runtime_failure("no more data");
       }

@@ -13,6 +13,8 @@
 namespace hetsgd::conformance {
 namespace {
 
+using testing::HasSubstr;
+
 constexpr std::size_t kCounts[] = {0, 1, 100, 10000};
 
 template <class T>
@@ -159,18 +161,26 @@ TEST_P(CommOn, BarrierIsPassedAfterAllHaveCome) {
   });
 }
 
+// Every length around the places where a message is cut: all ranks send before they receive.
 TEST_P(CommOn, RingPass) {
-  run_on(cluster(), size(), [](Endpoint& endpoint) {
-    const int p = endpoint.size(), next = (endpoint.rank() + 1) % p,
-              previous = (endpoint.rank() + p - 1) % p;
-    for (const std::size_t n : kCounts) {
-      const auto mine = input<float>(n, endpoint.rank());
-      std::vector<float> x(n, -1.0F);
-      endpoint.comm().send(next, 5, std::span(mine), Traffic::parameters);
-      const Envelope envelope = endpoint.comm().receive(previous, 5, std::span(x));
-      EXPECT_EQ(x, input<float>(n, previous));
-      EXPECT_EQ(envelope.source, previous);
-      EXPECT_EQ(envelope.bytes, n * sizeof(float));
+  std::vector<std::size_t> lengths{0, 1, 100, 3999, 4000, 4001, 4016, 20384, 20385, 65536, 1000003};
+  if (launched()) lengths.push_back(std::size_t{16} << 20);
+  const auto content = [](std::size_t n, int rank) {
+    std::vector<unsigned char> x(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      x[i] = static_cast<unsigned char>(i * 7 + i / 251 + static_cast<std::size_t>(rank));
+    }
+    return x;
+  };
+  run_on(cluster(), size(), [&](Endpoint& endpoint) {
+    for (const std::size_t n : lengths) {
+      const auto mine = content(n, endpoint.rank());
+      std::vector<unsigned char> x(n);
+      endpoint.comm().send(next_of(endpoint), 5, std::span(mine), Traffic::parameters);
+      const Envelope envelope = endpoint.comm().receive(previous_of(endpoint), 5, std::span(x));
+      EXPECT_TRUE(x == content(n, previous_of(endpoint))) << n << " bytes";
+      EXPECT_EQ(envelope.source, previous_of(endpoint));
+      EXPECT_EQ(envelope.bytes, n);
     }
   });
 }
@@ -199,8 +209,7 @@ TEST_P(CommOn, AnySourceTakesEachMessageOnce) {
 // One pair, one tag: in the order sent, small and large ones mixed; other tags overtake.
 TEST_P(CommOn, MessagesKeepTheirOrderPerTag) {
   run_on(cluster(), size(), [](Endpoint& endpoint) {
-    const int p = endpoint.size(), next = (endpoint.rank() + 1) % p,
-              previous = (endpoint.rank() + p - 1) % p;
+    const int next = next_of(endpoint), previous = previous_of(endpoint);
     const auto length = [](int i) { return std::size_t{1} + (i % 3 == 0 ? 5000U : 0U); };
     for (int i = 0; i < 50; ++i) {
       const std::vector<int> x(length(i), i);
@@ -260,7 +269,7 @@ TEST_P(CommOn, SplitByColourAndKeyNested) {
     EXPECT_EQ(count, half->size());
     EXPECT_EQ(half->size(), 2 * parity->rank() < members ? (members + 1) / 2 : members / 2);
 
-    const auto rest = endpoint.comm().split(r == 0 ? -1 : 0, r);
+    const auto rest = endpoint.comm().split(r == 0 ? -1 : 0, 7);  // equal keys: by the old ranks
     EXPECT_EQ(rest == nullptr, r == 0);
     if (rest) {
       int from_last = r;
@@ -277,39 +286,47 @@ TEST_P(CommOn, SplitByColourAndKeyNested) {
   });
 }
 
-class CommErrorsOn : public OnEveryCluster {};
-HETSGD_ON_EVERY_CLUSTER(CommErrorsOn);
+class CommErrorsOf : public ErrorsOfRanks {};
+HETSGD_ON_EVERY_CLUSTER(CommErrorsOf);
 
-TEST_P(CommErrorsOn, MismatchedCollectivesNameBothRanks) {
-  const auto lengths = failure_of<CheckFailure>(cluster(), 3, [](Endpoint& endpoint) {
-    std::vector<float> x(endpoint.rank() == 2 ? 20 : 10);
-    endpoint.comm().all_reduce(std::span(x));
-  });
-  EXPECT_THAT(lengths,
-              testing::ContainsRegex("rank 2 calls all_reduce .sum. of 20 float32 as control"));
-  EXPECT_THAT(lengths,
-              testing::ContainsRegex("rank [01] calls all_reduce .sum. of 10 float32 as control"));
-  const auto kinds = failure_of<CheckFailure>(cluster(), 2, [](Endpoint& endpoint) {
+TEST_P(CommErrorsOf, MismatchedCollectivesNameBothRanks) {
+  for (const std::size_t n : {std::size_t{10}, std::size_t{100'000}}) {
+    const auto lengths = failure<CheckFailure>([&](Endpoint& endpoint) {
+      std::vector<float> x(endpoint.rank() == last_ ? 2 * n : n);
+      endpoint.comm().all_reduce(std::span(x));
+    });
+    EXPECT_THAT(lengths, HasSubstr(fmt::format("rank {} calls all_reduce (sum) of {} float32",
+                                               last_, 2 * n)));
+    EXPECT_THAT(lengths, HasSubstr(fmt::format("calls all_reduce (sum) of {} float32", n)));
+  }
+  const auto kinds = failure<CheckFailure>([](Endpoint& endpoint) {
     float x = 0;
     if (endpoint.rank() == 0) return endpoint.comm().barrier();
     endpoint.comm().broadcast(std::span(&x, 1), 1);
+    while (true) endpoint.comm().barrier();
   });
-  EXPECT_THAT(kinds, testing::HasSubstr("rank 0 calls barrier"));
-  EXPECT_THAT(kinds, testing::HasSubstr("rank 1 calls broadcast from 1 of 4 bytes"));
+  EXPECT_THAT(kinds, HasSubstr("rank 0 calls barrier"));
+  EXPECT_THAT(kinds, HasSubstr("calls broadcast from 1 of 4 bytes"));
 }
 
-TEST_P(CommErrorsOn, MessageOfTheWrongSize) {
-  for (const bool receiver_waits : {false, true}) {
-    failure_of<CheckFailure>(cluster(), 2, [&](Endpoint& endpoint) {
-      std::vector<float> x(endpoint.rank() == 0 ? 4 : 5);
-      if (endpoint.rank() == 0) {
-        if (receiver_waits) endpoint.sleep(Seconds(1e-2));
-        endpoint.comm().send(1, 0, std::span<const float>(x));
-      } else {
-        if (!receiver_waits) endpoint.sleep(Seconds(1e-2));
-        endpoint.comm().receive(0, 0, std::span(x));
-      }
-    });
+TEST_P(CommErrorsOf, MessagesOfTheWrongSize) {
+  for (const auto& [sent, expected] : {std::pair<std::size_t, std::size_t>{4, 5},
+                                       {5, 4},
+                                       {4, 500'000},
+                                       {500'000, 4},
+                                       {500'000, 400'000}}) {
+    for (const int late : {0, 1}) {
+      const auto text = failure<CheckFailure>([&, s = sent, e = expected](Endpoint& endpoint) {
+        std::vector<std::byte> x(endpoint.rank() == 0 ? s : e);
+        if (endpoint.rank() == late) endpoint.sleep(Seconds(1e-2));
+        if (endpoint.rank() == 0) endpoint.comm().send(1, 7, std::span<const std::byte>(x));
+        if (endpoint.rank() == 1) endpoint.comm().receive(0, 7, std::span(x));
+        endpoint.comm().barrier();
+      });
+      EXPECT_THAT(text, HasSubstr("tag 7"));
+      EXPECT_THAT(text, HasSubstr(fmt::format("{} bytes", sent)));
+      EXPECT_THAT(text, HasSubstr(fmt::format("{} bytes", expected)));
+    }
   }
 }
 

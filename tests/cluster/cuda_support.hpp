@@ -6,17 +6,12 @@
 #include <memory>
 #include <vector>
 
-#include "cluster/cluster.hpp"
-#include "core/random.hpp"
+#include "cluster/conformance.hpp"
+#include "support/random_numbers.hpp"
 
 namespace hetsgd::conformance {
 
-inline std::vector<float> random_numbers(std::size_t n, std::uint64_t stream) {
-  RandomStream random(5, Purpose::test, stream);
-  std::vector<float> x(n);
-  for (float& number : x) number = static_cast<float>(random.uniform(-1, 1));
-  return x;
-}
+using test::uniform_numbers;
 
 // A vector in the memory of the node's device.
 class Vector {
@@ -52,7 +47,7 @@ inline std::vector<float> random_collectives(Endpoint& endpoint, std::uint64_t s
   for (int i = 0; i < calls; ++i) {
     Comm& comm = *groups[common.below(groups.size())];
     const std::size_t n = common.below(4) == 0 ? common.below(40'000) : common.below(300);
-    const auto mine = random_numbers(n, static_cast<std::uint64_t>(endpoint.rank() + 100 * i));
+    const auto mine = uniform_numbers(n, static_cast<std::uint64_t>(endpoint.rank() + 100 * i));
     const auto op = static_cast<ReduceOp>(common.below(3));
     const int root = static_cast<int>(common.below(8)) % comm.size();
     const std::uint64_t what = common.below(7);
@@ -94,6 +89,43 @@ inline std::vector<float> random_collectives(Endpoint& endpoint, std::uint64_t s
     take(content);
   }
   return results;
+}
+
+// Numbers of a run on GPUs and of the same calls on cores. NCCL and trees add in other orders.
+inline void expect_alike(const std::vector<float>& results, const std::vector<float>& expected,
+                         bool exact) {
+  ASSERT_EQ(results.size(), expected.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    ASSERT_NEAR(results[i], expected[i], exact ? 0 : 1e-5) << "at " << i;
+  }
+}
+
+// Pairs of ranks swap vectors: every pair if the ranks are a power of two.
+inline void check_exchanges(Endpoint& endpoint) {
+  const int p = endpoint.size();
+  for (const std::size_t n : {0U, 1U, 300U, 100'001U}) {
+    for (int distance = 1; distance < ((p & (p - 1)) == 0 ? p : 2); ++distance) {
+      const int peer = endpoint.rank() ^ distance;
+      Vector out(endpoint, uniform_numbers(n, static_cast<std::uint64_t>(endpoint.rank())));
+      Vector in(endpoint, std::vector<float>(n));
+      endpoint.comm().sendrecv<float>(peer, 1, out.span(), in.span());
+      EXPECT_EQ(in.content(), uniform_numbers(n, static_cast<std::uint64_t>(peer)));
+    }
+  }
+}
+
+// Ranks get complete data even while a device still writes it: the sum of rank + i over p ranks is
+// p (p-1)/2 + i p.
+inline void check_order_with_kernels(Endpoint& endpoint) {
+  constexpr std::size_t kElements = 100'000;
+  const int p = endpoint.size();
+  Vector x(endpoint, std::vector<float>(kElements));
+  for (int i = 0; i < 5; ++i) {
+    endpoint.device().fill(kElements, static_cast<float>(endpoint.rank() + i), x.span().data());
+    endpoint.comm().all_reduce(x.span());
+    endpoint.device().axpby(kElements, 2.0F, x.span().data(), 0.0F, x.span().data());
+    EXPECT_EQ(x.content().back(), static_cast<float>(p * (p - 1) + 2 * i * p));
+  }
 }
 
 }  // namespace hetsgd::conformance

@@ -40,10 +40,8 @@ void expect_like_cores(const ClusterOptions& options, std::uint64_t seed, bool e
   const auto expected = results_of(options_for(options.workers), seed);
   const auto results = results_of(options, seed);
   for (std::size_t r = 0; r < expected.size(); ++r) {
-    ASSERT_EQ(results[r].size(), expected[r].size());
-    for (std::size_t i = 0; i < expected[r].size(); ++i) {
-      ASSERT_NEAR(results[r][i], expected[r][i], exact ? 0 : 1e-5) << "rank " << r << " at " << i;
-    }
+    SCOPED_TRACE(r);
+    expect_alike(results[r], expected[r], exact);
   }
 }
 
@@ -82,32 +80,12 @@ TEST(GpuThreads, SomeRanksMayBringHostMemory) {
 
 TEST(GpuThreads, ExchangesBetweenGpus) {
   for (const AllReduce method : {AllReduce::automatic, AllReduce::host}) {
-    make_cluster("threads", on_gpus(4, method))->run([](Endpoint& endpoint) {
-      for (const std::size_t n : {0U, 1U, 300U, 100'001U}) {
-        for (const int distance : {1, 2, 3}) {
-          const int peer = endpoint.rank() ^ distance;
-          Vector out(endpoint, random_numbers(n, static_cast<std::uint64_t>(endpoint.rank())));
-          Vector in(endpoint, std::vector<float>(n));
-          endpoint.comm().sendrecv<float>(peer, 1, out.span(), in.span());
-          EXPECT_EQ(in.content(), random_numbers(n, static_cast<std::uint64_t>(peer)));
-        }
-      }
-    });
+    make_cluster("threads", on_gpus(4, method))->run(check_exchanges);
   }
 }
 
-// Ranks get complete data even while a device still writes it.
 TEST(GpuThreads, WaitsForTheKernelsBefore) {
-  make_cluster("threads", on_gpus(2))->run([](Endpoint& endpoint) {
-    Vector x(endpoint, std::vector<float>(50'000));
-    for (int i = 0; i < 5; ++i) {
-      endpoint.device().fill(x.span().size(), static_cast<float>(endpoint.rank() + i),
-                             x.span().data());
-      endpoint.comm().all_reduce(x.span());
-      endpoint.device().axpby(x.span().size(), 2.0F, x.span().data(), 0.0F, x.span().data());
-      EXPECT_EQ(x.content().back(), 2.0F * static_cast<float>(1 + 2 * i));
-    }
-  });
+  make_cluster("threads", on_gpus(2))->run(check_order_with_kernels);
 }
 
 TEST(GpuThreads, BytesAndTimeAreInTheTimeBreakdown) {
@@ -129,13 +107,7 @@ TEST(GpuThreads, BytesAndTimeAreInTheTimeBreakdown) {
 // --- errors --------------------------------------------------------------------------------------
 
 std::string failure(const ClusterOptions& options, const std::function<void(Endpoint&)>& worker) {
-  try {
-    make_cluster("threads", options)->run(worker);
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "the run did not fail";
-  return "";
+  return failure_of<std::exception>("threads", options, worker);
 }
 
 TEST(GpuThreads, AnErrorOfOneRankEndsTheOthers) {

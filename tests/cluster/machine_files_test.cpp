@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "cluster/profile.hpp"
@@ -37,11 +35,10 @@ TEST(ProfileList, IsInTheOrderOfRanks) {
 TEST(ProfileList, NamesItsFiles) {
   EXPECT_THAT(device_profile_names("v100*3,mine.json,cpu"),
               ElementsAre("v100", "mine.json", "cpu"));
-  const std::string odd = testing::TempDir() + "one,two*3.json";
-  std::ofstream(odd) << to_json_text(load_device_profile("k80"));
+  const TemporaryFolder folder;
+  const std::string odd = folder.write("one,two*3.json", to_json_text(load_device_profile("k80")));
   EXPECT_THAT(device_profile_names(odd), ElementsAre(odd));
   EXPECT_THAT(names_of_profiles(odd, 1), ElementsAre("k80"));
-  std::filesystem::remove(odd);
 }
 
 TEST(ProfileList, ErrorsNameWhatIsWrong) {

@@ -18,7 +18,6 @@ namespace {
 using test::Failure;
 using test::failure_of;
 using testing::Contains;
-using testing::HasSubstr;
 
 struct File : test::TemporaryFile {
   explicit File(const std::string& text) : TemporaryFile("profile", text) {}
@@ -161,10 +160,9 @@ TEST(DeviceProfile, UnknownNamesGetASuggestion) {
               testing::StartsWith("--profile: found \"v10\", expected a100, cpu, "));
   EXPECT_THAT(failure.message, testing::EndsWith(" or a JSON file"));
   EXPECT_EQ(failure.hint, "did you mean \"v100\"?");
-  EXPECT_EQ(failure_of([] { load_device_profile("/none/p.json"); }).message,
-            "/none/p.json: cannot open the JSON file for --profile: No such file or directory");
-  EXPECT_EQ(failure_of([] { load_device_profile("/"); }).message,
-            "/: found a directory, expected a JSON file for --profile");
+  EXPECT_EQ(failure_of([] { load_network_model("pci3"); }).hint, "did you mean \"pcie3\"?");
+  EXPECT_THAT(failure_of([] { load_device_profile("/none/p.json"); }).message,
+              testing::StartsWith("/none/p.json: cannot open the JSON file for --profile: "));
 }
 
 TEST(DeviceProfile, ErrorsNameFileKeyFoundAndExpected) {
@@ -176,36 +174,21 @@ TEST(DeviceProfile, ErrorsNameFileKeyFoundAndExpected) {
     EXPECT_EQ(failure.message, file.path() + message);
     EXPECT_EQ(failure.hint, hint);
   };
-  const std::string good =
-      "\"name\":\"x\",\"launch_overhead_s\":0,\"bytes_per_s\":1,\"memory_bytes\":1";
-  expect("", ":1:1: found the end of the file, expected more JSON");
-  expect("{\n  \"name\": }", ":2:11: found \"}\", expected JSON");
   expect("[1]", ": found [1], expected a JSON object");
   expect("{}", ": name: found nothing, expected a text");
-  expect("{" + good + "}",
-         ": operations_per_s: found nothing, expected a number from 1 to 1e+30 operations/s");
-  expect("{" + good + ",\"operations_per_s\":\"1e12\"}",
-         ": operations_per_s: found \"1e12\", expected a number from 1 to 1e+30 operations/s");
-  expect("{" + good + ",\"operations_per_s\":0}",
-         ": operations_per_s: found 0, expected a number from 1 to 1e+30 operations/s");
-  expect("{" + good + ",\"operations_per_s\":1,\"saturation\":[]}",
-         ": saturation: found [], expected a list of numbers from 1e-06 to 1000000");
-  expect("{\"name\":\"x\",\"launch_overhead_s\":-1}",
-         ": launch_overhead_s: found -1, expected a number from 0 to 1000000 s");
+  expect("{\"name\":\"x\"}",
+         ": launch_overhead_s: found nothing, expected a number from 0 to 1000000 s");
   expect("{\"operation_per_s\":1}",
          ": found key \"operation_per_s\", expected name, source, launch_overhead_s, "
          "operations_per_s, bytes_per_s, memory_bytes, saturation, host_link_bytes_per_s, "
          "host_link_latency_s, gather_bytes_per_s, host_gather_bytes_per_s or convolution",
          "did you mean \"operations_per_s\"?");
-  const std::size_t number = good.size() + 22;
-  expect("{" + good + ",\"operations_per_s\":1e999}",
-         ":1:" + std::to_string(number) +
-             ": found \"1e999\", a number too large for a double, expected JSON");
 }
 
 // Costs at the edge of double would become infinite, or nothing, somewhere on the way.
-TEST(DeviceProfile, EveryNumberHasItsRangeAndUnit) {
-  const auto message = [](const std::string& key, const std::string& value, bool network) {
+TEST(DeviceProfile, EveryValueHasItsRangeAndUnit) {
+  const auto expect = [](bool network, const char* key, const char* value,
+                         const std::string& expected) {
     nlohmann::json json =
         nlohmann::json::parse(network ? to_json_text(load_network_model("pcie3"))
                                       : to_json_text(load_device_profile("v100")));
@@ -218,32 +201,26 @@ TEST(DeviceProfile, EveryNumberHasItsRangeAndUnit) {
         load_device_profile(file.path());
       }
     });
-    return failure.message.substr(std::min(failure.message.size(), file.path().size()));
+    EXPECT_EQ(failure.message, fmt::format("{}: {}: found {}, expected {}", file.path(), key,
+                                           json[key].dump(), expected));
   };
+  const std::string rate = "a number from 1 to 1e+30 ";
   for (const char* edge : {"1e308", "1e-308", "-1"}) {
-    const std::string found =
-        ": found " + nlohmann::json::parse(edge).dump() + ", expected a number from 1 to 1e+30 ";
-    for (const char* key : {"operations_per_s", "bytes_per_s"}) {
-      EXPECT_THAT(message(key, edge, false), testing::StartsWith(": " + std::string(key) + found));
-    }
-    for (const char* key : {"bytes_per_s", "server_bytes_per_s"}) {
-      EXPECT_EQ(message(key, edge, true), ": " + std::string(key) + found + "bytes/s");
-    }
-    EXPECT_EQ(message("saturation", "[1," + std::string(edge) + "]", false),
-              ": saturation: found [1," + nlohmann::json::parse(edge).dump() +
-                  "], expected a list of numbers from 1e-06 to 1000000");
+    expect(false, "operations_per_s", edge, rate + "operations/s");
+    for (const bool network : {false, true}) expect(network, "bytes_per_s", edge, rate + "bytes/s");
+    expect(true, "server_bytes_per_s", edge, rate + "bytes/s");
+    expect(false, "saturation", ("[1," + std::string(edge) + "]").c_str(),
+           "a list of numbers from 1e-06 to 1000000");
   }
-  EXPECT_EQ(message("launch_overhead_s", "1e7", false),
-            ": launch_overhead_s: found 10000000.0, expected a number from 0 to 1000000 s");
-  EXPECT_EQ(message("host_link_bytes_per_s", "0", false),
-            ": host_link_bytes_per_s: found 0, expected a number from 1 to 1e+30 bytes/s");
-  EXPECT_EQ(message("memory_bytes", "1e19", false),
-            ": memory_bytes: found 1e+19, expected a number from 0 to 1e+18 bytes");
-  for (const char* key : {"latency_s", "server_latency_s"}) {
-    EXPECT_EQ(message(key, "1e308", true), ": " + std::string(key) +
-                                               ": found 1e+308, expected a number from 0 to "
-                                               "1000000 s");
-  }
+  expect(false, "operations_per_s", "\"1e12\"", rate + "operations/s");
+  expect(false, "saturation", "[]", "a list of numbers from 1e-06 to 1000000");
+  expect(false, "launch_overhead_s", "1e7", "a number from 0 to 1000000 s");
+  expect(false, "host_link_bytes_per_s", "0", rate + "bytes/s");
+  expect(false, "memory_bytes", "1e19", "a number from 0 to 1e+18 bytes");
+  expect(true, "latency_s", "1e308", "a number from 0 to 1000000 s");
+  expect(true, "server_latency_s", "1e308", "a number from 0 to 1000000 s");
+  expect(true, "all_reduce", "\"rings\"", "ring, tree, halving_doubling, star or two_level");
+  expect(true, "shared_bus", "1", "true or false");
 }
 
 NetworkModel network(Topology topology, bool shared_bus = false) {
@@ -362,22 +339,6 @@ TEST(NetworkModel, BuiltinOnesAreComplete) {
   EXPECT_LT(load_network_model("ideal").all_reduce_cost(1000, 1e9).count(), 1e-8);
   EXPECT_EQ(load_network_model("pcie3").bytes_per_s, 12e9);
   EXPECT_EQ(load_network_model("pcie3").latency, 10us);
-}
-
-TEST(NetworkModel, ErrorsNameWhatIsWrong) {
-  EXPECT_EQ(failure_of([] { load_network_model("pci3"); }).hint, "did you mean \"pcie3\"?");
-  const File file(
-      "{\"name\":\"n\",\"latency_s\":0,\"bytes_per_s\":1,\"server_latency_s\":0,"
-      "\"server_bytes_per_s\":1,\"all_reduce\":\"rings\"}");
-  EXPECT_EQ(failure_of([&] { load_network_model(file.path()); }).message,
-            file.path() +
-                ": all_reduce: found \"rings\", expected ring, tree, halving_doubling, star or "
-                "two_level");
-  const File bus(
-      "{\"name\":\"n\",\"latency_s\":0,\"bytes_per_s\":1,\"server_latency_s\":0,"
-      "\"server_bytes_per_s\":1,\"shared_bus\":1}");
-  EXPECT_THAT(failure_of([&] { load_network_model(bus.path()); }).message,
-              HasSubstr(": shared_bus: found 1, expected true or false"));
 }
 
 }  // namespace

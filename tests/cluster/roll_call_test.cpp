@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include "cluster/process_group.hpp"
-#include "core/byte_stream.hpp"
 
 namespace hetsgd {
 namespace {
@@ -44,17 +43,6 @@ TEST(RollCall, ShowsTheFirstFewAndCountsTheRest) {
   const std::string text = difference({zeros, ones});
   EXPECT_NE(text.find("--o3 is 0 on rank 0, 1 on rank 1; and 2 more"), std::string::npos) << text;
   EXPECT_EQ(text.find("--o4"), std::string::npos) << text;
-}
-
-TEST(RollCall, FactsArriveAsTheyLeft) {
-  const std::vector<Fact> sent = facts("a b\n\xff", "", "=");
-  const std::vector<Fact> got = from_bytes<std::vector<Fact>>(to_bytes(sent), "facts");
-  ASSERT_EQ(got.size(), sent.size());
-  for (std::size_t i = 0; i < sent.size(); ++i) {
-    EXPECT_EQ(got[i].name, sent[i].name);
-    EXPECT_EQ(got[i].value, sent[i].value);
-    EXPECT_EQ(got[i].decides_others, sent[i].decides_others);
-  }
 }
 
 }  // namespace

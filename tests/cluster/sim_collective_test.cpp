@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "cluster/sim_support.hpp"
-#include "support/effort.hpp"
 
 namespace hetsgd::sim {
 namespace {
@@ -154,18 +153,6 @@ TEST(SimCollective, AllToAllTakesTheTimeOfTheBusiestRank) {
   }
 }
 
-TEST(SimCollective, OfOneIsFree) {
-  const auto report = run(slow_machine(1), [](Endpoint& endpoint) {
-    std::vector<float> v{1, 2}, w(2);
-    endpoint.comm().all_reduce(std::span(v));
-    endpoint.comm().all_gather(std::span<const float>(v), std::span(w));
-    endpoint.comm().barrier();
-    EXPECT_EQ(w, v);
-  });
-  EXPECT_EQ(report.elapsed.count(), 0.0);
-  EXPECT_EQ(breakdown(report, 0).bytes_sent[kControl], 0U);
-}
-
 // A collective sees all changes that a rank makes to its buffer before it arrives, in any order of
 // arrival.
 TEST(SimCollective, MovesDataAtTheLastArrival) {
@@ -232,37 +219,6 @@ TEST(SimCollective, BackgroundTaskOnTheWorkersCommIsACheckFailure) {
       "rank 1 calls barrier in background task \"comm\" of worker 1 while its barrier goes on in "
       "worker 1: give "
       "a background task a Comm of its own (split)");
-}
-
-TEST(SimCollective, ThousandRanksOfAModelEach) {
-  constexpr int kRanks = test::effort(1000, 100, 100);
-  constexpr std::size_t n = 190'000;
-  ClusterOptions options = slow_machine(kRanks);
-  run(options, [&](Endpoint& endpoint) {
-    std::vector<float> v(n);
-    for (std::size_t i = 0; i < n; ++i)
-      v[i] = static_cast<float>((i + static_cast<std::size_t>(endpoint.rank())) % 8);
-    endpoint.comm().all_reduce(std::span(v));
-    // Eight consecutive ranks hold each of 0 ... 7 once.
-    for (std::size_t i = 0; i < n; i += 997) {
-      float sum = kRanks / 8 * 28.0F;
-      for (std::size_t r = kRanks / 8 * 8; r < kRanks; ++r) sum += static_cast<float>((i + r) % 8);
-      ASSERT_EQ(v[i], sum);
-    }
-  });
-}
-
-TEST(SimCollective, GroupsComeAndGo) {
-  run(slow_machine(4), [](Endpoint& endpoint) {
-    for (int i = 0; i < 100; ++i) {
-      const auto half = endpoint.comm().split(endpoint.rank() / 2, endpoint.rank());
-      const auto quarter = half->split(half->rank() == 0 ? 0 : -1, 0);
-      EXPECT_EQ(quarter == nullptr, half->rank() == 1);
-      std::int64_t x = endpoint.rank();
-      half->all_reduce(std::span(&x, 1));
-      EXPECT_EQ(x, endpoint.rank() < 2 ? 1 : 5);
-    }
-  });
 }
 
 }  // namespace

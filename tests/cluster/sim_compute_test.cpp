@@ -12,8 +12,6 @@
 namespace hetsgd::sim {
 namespace {
 
-// Takes `seconds` on the slow machine at speed 1.
-
 // --- compute -------------------------------------------------------------------------------------
 
 TEST(SimCompute, TakesTheProfilesTimeDividedBySpeed) {
@@ -135,12 +133,6 @@ TEST(SimCompute, AComputationThatEndsAsItsTokenIsRaisedIsComplete) {
   });
 }
 
-// --- the time breakdown --------------------------------------------------------------------------
-
-class Null final : public Service<int, int> {
-  void handle(int, const int&, std::span<const float>, Responder<int> reply) override { reply(0); }
-};
-
 // --- a device of several processes ---------------------------------------------------------------
 
 // Runs `work` on the only worker, beside a background task that computes vectors, one after the
@@ -247,7 +239,7 @@ TEST(SimDevice, BelongsToOneWorker) {
 
 TEST(SimTimeBreakdown, TimesAddUpToTheRun) {
   const auto report = run(slow_machine(3), [](Endpoint& endpoint) {
-    auto service = serve<Null>(endpoint, "null");
+    auto service = serve<Echo>(endpoint, "echo");
     std::vector<float> v(100);
     for (int i = 0; i < 10; ++i) {
       endpoint.compute(work_of(1 + endpoint.rank()), ComputeKind::step, nothing);
@@ -256,7 +248,7 @@ TEST(SimTimeBreakdown, TimesAddUpToTheRun) {
       const int to = (endpoint.rank() + 1) % 3, from = (endpoint.rank() + 2) % 3;
       endpoint.comm().send(to, i, v);
       endpoint.comm().receive<float>(from, i, v);
-      service.call(i);
+      service.call({i});
       endpoint.sleep(Seconds(0.25));
     }
     endpoint.comm().barrier();
@@ -266,32 +258,6 @@ TEST(SimTimeBreakdown, TimesAddUpToTheRun) {
     EXPECT_NEAR((l.compute + l.communicate + l.wait).count(), report.elapsed.count(), 1e-9);
     EXPECT_DOUBLE_EQ(l.compute.count(), 10 * (1.5 + r));
   }
-}
-
-// Until its main process ends, a worker computes at each instant at which one of its processes
-// does; else it communicates if one does. Here the main process ends before the background task
-// sends.
-TEST(SimTimeBreakdown, ABackgroundTasksBytesAndTimeAreItsWorkers) {
-  const auto report = run(slow_machine(2), [](Endpoint& endpoint) {
-    endpoint.background_task("comm", [](Endpoint& self) {
-      const std::vector<float> v(16);
-      std::vector<float> w(16);
-      self.compute(work_of(3), ComputeKind::vector, nothing);
-      self.comm().send(1 - self.rank(), 0, v, Traffic::gradients);
-      self.comm().receive<float>(1 - self.rank(), 0, w);
-      EXPECT_EQ(self.time_breakdown().compute.count(), 3.0);
-      EXPECT_EQ(self.time_breakdown().communicate.count(), 1.25);
-      EXPECT_EQ(self.time_breakdown().bytes_sent[kGradients], 0U);
-    });
-    endpoint.compute(work_of(1), ComputeKind::step, nothing);
-  });
-  for (int r = 0; r < 2; ++r) {
-    EXPECT_EQ(breakdown(report, r).compute.count(), 4.0);
-    EXPECT_EQ(breakdown(report, r).communicate.count(), 0.0);
-    EXPECT_EQ(breakdown(report, r).bytes_sent[kGradients], 64U);
-    EXPECT_EQ(breakdown(report, r).bytes_received[kGradients], 64U);
-  }
-  EXPECT_EQ(report.elapsed.count(), 4.25);  // background tasks count for the end of the run
 }
 
 }  // namespace

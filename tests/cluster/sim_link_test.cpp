@@ -2,7 +2,6 @@
 // network has no latency here unless a test says so: an all_reduce of n bytes on two workers takes
 // 2 (p-1)/p n/64 = n/64 s, a message of n bytes n/64 s.
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "cluster/sim_support.hpp"
@@ -17,12 +16,6 @@ ClusterOptions no_latency(int workers) {
   return options;
 }
 
-// An all_reduce that takes `seconds` alone on its link, on two workers.
-void all_reduce(Comm& comm, double seconds) {
-  std::vector<float> v(static_cast<std::size_t>(seconds * 16));
-  comm.all_reduce(std::span(v));
-}
-
 void send(Comm& comm, int to, double seconds) {
   const std::vector<std::byte> data(static_cast<std::size_t>(seconds * 64));
   comm.send(to, 0, data);
@@ -30,32 +23,6 @@ void send(Comm& comm, int to, double seconds) {
 void receive(Comm& comm, int from, double seconds) {
   std::vector<std::byte> data(static_cast<std::size_t>(seconds * 64));
   comm.receive<std::byte>(from, 0, data);
-}
-
-// A collective of two: it begins `at` and takes `seconds` alone.
-struct Pair {
-  std::array<int, 2> workers;
-  double at, seconds;
-};
-
-// When each of them ends. All are in groups of their own, each member in a background task.
-std::vector<double> ends(const ClusterOptions& options, const std::vector<Pair>& pairs) {
-  std::vector<double> end(pairs.size());
-  run(options, [&](Endpoint& endpoint) {
-    const int rank = endpoint.rank();
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-      const Pair& pair = pairs[i];
-      const bool mine = rank == pair.workers[0] || rank == pair.workers[1];
-      const std::shared_ptr<Comm> comm = endpoint.comm().split(mine ? 0 : -1, rank);
-      if (!mine) continue;
-      endpoint.background_task("pair", [&, comm, i](Endpoint& self) {
-        self.sleep(Seconds(100 + pairs[i].at) - self.now());
-        all_reduce(*comm, pairs[i].seconds);
-        end[i] = now(self) - 100;
-      });
-    }
-  });
-  return end;
 }
 
 using Ends = std::vector<double>;
@@ -200,25 +167,11 @@ TEST(SimLink, WhoStandsStillKeepsItsShare) {
   EXPECT_EQ(end_of_a, 8.5);
 }
 
-struct Number {
-  std::int32_t number;
-};
-class SendsBack final : public Service<Number, Number> {
- public:
-  void handle(int, const Number& question, std::span<const float> x,
-              Responder<Number> reply) override {
-    reply({question.number}, x);
-  }
-  Work work(const Number&, std::size_t) const override {
-    return {.operations = 0, .bytes = 0, .launches = 0};
-  }
-};
-
 // 64 bytes take 1 s of the worker's link and 2 s of the services', each way: the request is on the
 // worker's link from 0 to 1, the reply from 2 to 3.
 TEST(SimLink, RequestsAndRepliesHoldCollectivesUp) {
   run(no_latency(2), [](Endpoint& endpoint) {
-    auto echo = serve<SendsBack>(endpoint, "echo");
+    auto echo = serve<Echo>(endpoint, "echo");
     const std::vector<float> x(15);
     std::vector<float> y(15);
     std::optional<PendingReply<Number>> reply;
@@ -249,9 +202,9 @@ TEST(SimLink, StarsMeetAtTheServicesLink) {
 
 // The rule of transfer.hpp from one change to the next, everything worked out anew each time:
 // when collectives of two workers with latencies of 0.5 s in all end.
-std::vector<double> ends_by_the_rule(int workers, const std::vector<Pair>& pairs) {
+std::vector<double> ends_by_the_rule(int workers, const std::vector<Meeting>& pairs) {
   std::vector<double> end(pairs.size(), -1), left;
-  for (const Pair& pair : pairs) left.push_back(0.5 + pair.seconds);
+  for (const Meeting& pair : pairs) left.push_back(0.5 + pair.seconds);
   const auto share = [&](std::size_t i) { return pairs[i].seconds / (0.5 + pairs[i].seconds); };
   for (double now = 0;;) {
     const auto active = [&](std::size_t i) { return pairs[i].at <= now && end[i] < 0; };
@@ -284,7 +237,7 @@ TEST(SimLink, ManyCollectivesFollowTheRule) {
   constexpr int kWorkers = 6;
   RandomStream random(3, Purpose::test, 0);
   for (int trial = 0; trial < 20; ++trial) {
-    std::vector<Pair> pairs;
+    std::vector<Meeting> pairs;
     for (int i = 0; i < 25; ++i) {
       const int first = static_cast<int>(random.below(kWorkers));
       const int second = (first + 1 + static_cast<int>(random.below(kWorkers - 1))) % kWorkers;
@@ -297,27 +250,6 @@ TEST(SimLink, ManyCollectivesFollowTheRule) {
       EXPECT_NEAR(found[i], expected[i], 1e-6) << trial << " " << i;
     }
   }
-}
-
-// Pairs that begin at 0, 1, ... and take 2 s alone, each at half speed, as long as the collective
-// of all is on their links: each ends after 4 s. The collective of all, 2 (p-1)/p n/64 alone, is at
-// half speed until the last of n pairs ends at n + 3.
-TEST(SimLink, ManySmallCollectivesBesideALargeOne) {
-  constexpr int kPairs = 100, kWorkers = 2 * kPairs;
-  run(no_latency(kWorkers), [&](Endpoint& endpoint) {
-    const int pair = endpoint.rank() / 2;
-    const std::shared_ptr<Comm> two = endpoint.comm().split(pair, 0);
-    endpoint.background_task("pair", [=](Endpoint& self) {
-      self.sleep(Seconds(100 + pair) - self.now());
-      all_reduce(*two, 2);
-      EXPECT_NEAR(now(self), 100 + pair + 4, 1e-9);
-    });
-    endpoint.sleep(Seconds(100) - endpoint.now());
-    std::vector<float> v(16 * kWorkers);
-    endpoint.comm().all_reduce(std::span(v));
-    const double alone = 2.0 * (kWorkers - 1);
-    EXPECT_NEAR(now(endpoint), 100 + alone + (kPairs + 3) / 2.0, 1e-6);
-  });
 }
 
 }  // namespace

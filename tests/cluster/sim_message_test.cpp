@@ -71,22 +71,6 @@ TEST(SimMessage, ThatIsPostedTakesItsTurnOnTheLink) {
   EXPECT_EQ(breakdown(report, 0).bytes_sent[kControl], 192U);
 }
 
-TEST(SimMessage, EgressOfOneWorkerSerialises) {
-  run(slow_machine(3), [](Endpoint& endpoint) {
-    if (endpoint.rank() == 0) {
-      endpoint.background_task("sender", [](Endpoint& self) {
-        send(self, 2, 64);
-        EXPECT_EQ(now(self), 2.0);  // after the main process's 64 bytes
-      });
-      send(endpoint, 1, 64);
-      EXPECT_EQ(now(endpoint), 1.0);
-    } else {
-      receive(endpoint, 0, 64);
-      EXPECT_EQ(now(endpoint), endpoint.rank() == 1 ? 1.25 : 2.25);
-    }
-  });
-}
-
 TEST(SimMessage, IngressOfOneWorkerSerialises) {
   run(slow_machine(3), [](Endpoint& endpoint) {
     if (endpoint.rank() > 0) {
@@ -194,19 +178,6 @@ TEST(SimMessage, EqualArrivalsComeLowestRankFirst) {
   EXPECT_EQ(received, (std::vector<int>{1, 2, 3}));
 }
 
-TEST(SimMessage, AnySourceTakesTheEarliestArrival) {
-  run(slow_machine(3), [](Endpoint& endpoint) {
-    if (endpoint.rank() == 1) return send(endpoint, 0, 640);
-    if (endpoint.rank() == 2) {
-      endpoint.sleep(Seconds(10.5));
-      return send(endpoint, 0, 0, Traffic::control, 1);
-    }
-    endpoint.sleep(20s);
-    EXPECT_EQ(receive(endpoint, kAnySource, 0, 1), 2);
-    EXPECT_EQ(receive(endpoint, kAnySource, 640), 1);
-  });
-}
-
 TEST(SimMessage, PollTurnsTrueOnArrival) {
   run(slow_machine(2), [](Endpoint& endpoint) {
     if (endpoint.rank() == 0) return send(endpoint, 1, 64, Traffic::control, 3);
@@ -240,19 +211,6 @@ TEST(SimMessage, OfAnotherSizeThanExpected) {
                                          receive(endpoint, kAnySource, 40, 7);
                                      }),
             "rank 2 receives 40 bytes from 1, tag 7: the message has 80 bytes");
-}
-
-TEST(SimMessage, NamesAreThoseOfTheGroup) {
-  run(slow_machine(4), [](Endpoint& endpoint) {
-    const auto odd = endpoint.comm().split(endpoint.rank() % 2, -endpoint.rank());  // reversed
-    EXPECT_EQ(odd->size(), 2);
-    EXPECT_EQ(odd->rank(), endpoint.rank() < 2 ? 1 : 0);
-    const Seconds begin = endpoint.now();
-    if (odd->rank() == 0) return odd->send(1, 0, Bytes(64));
-    Bytes data(64);
-    EXPECT_EQ(odd->receive<std::byte>(0, 0, data).source, 0);
-    EXPECT_DOUBLE_EQ((endpoint.now() - begin).count(), 1.25);
-  });
 }
 
 }  // namespace

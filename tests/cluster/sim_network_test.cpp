@@ -97,26 +97,13 @@ TEST(SimNodes, AreInTheOrderOfRanksAndTheLastRepeats) {
   EXPECT_EQ(trips(options, {{1, 2}, {3, 4}, {5, 6}}), (Trips{{1, 1.25}, {1, 1.25}, {1, 1.25}}));
 }
 
-struct Ping {
-  std::int32_t number;
-};
-class PingService final : public Service<Ping, Ping> {
- public:
-  void handle(int, const Ping& ping, std::span<const float>, Responder<Ping> reply) override {
-    reply(ping);
-  }
-  Work work(const Ping&, std::size_t) const override {
-    return {.operations = 0, .bytes = 0, .launches = 0};
-  }
-};
-
 // 4 bytes: 1/16 s or 1/4 s of the worker's link, 1/8 s of the services', one behind the other each
 // way; latencies of 1/8 s, of the far worker 2 s.
 TEST(SimNodes, ServicesAreBehindTheNodesLink) {
   const auto options = machine_of(3, {{}, {.bytes_per_s = 16}, {.latency = Seconds(2)}});
   for (int caller = 0; caller < 3; ++caller) {
     run(options, [&](Endpoint& endpoint) {
-      auto service = serve<PingService>(endpoint, "ping");
+      auto service = serve<Echo>(endpoint, "echo");
       if (endpoint.rank() != caller) return;
       service.call({1});
       EXPECT_EQ(now(endpoint), caller == 0   ? 2 * (0.125 + 0.125)
@@ -247,32 +234,13 @@ TEST(SimNodes, AnAllToAllTakesTheLaterOfTheTwoLevels) {
   EXPECT_DOUBLE_EQ(seconds(1024), 0.125 + 1024 / 128.0);
 }
 
-// When two collectives that begin together end, each an all_reduce of 256 bytes.
-std::pair<double, double> ends_of_two(const ClusterOptions& options, const std::vector<int>& first,
-                                      const std::vector<int>& second) {
-  std::pair<double, double> ends;
-  run(options, [&](Endpoint& endpoint) {
-    const auto comm_of = [&](const std::vector<int>& ranks) -> std::shared_ptr<Comm> {
-      const bool member = std::ranges::count(ranks, endpoint.rank()) > 0;
-      return endpoint.comm().split(member ? 0 : -1, 0);
-    };
-    const auto a = comm_of(first), b = comm_of(second);
-    const double begin = now(endpoint);
-    const auto reduce = [begin](const std::shared_ptr<Comm>& comm, double& end) {
-      return [begin, comm, &end](Endpoint& self) {
-        if (!comm) return;
-        std::vector<float> v(64);
-        comm->all_reduce(std::span(v));
-        end = now(self) - begin;
-      };
-    };
-    endpoint.background_task("first", reduce(a, ends.first));
-    endpoint.background_task("second", reduce(b, ends.second));
-  });
-  return ends;
+// Two all_reduces of 256 bytes that begin together.
+std::vector<double> ends_of_two(const ClusterOptions& options, const std::vector<int>& first,
+                                const std::vector<int>& second) {
+  return ends(options, {{first, 0, 4}, {second, 0, 4}});
 }
 
-using Two = std::pair<double, double>;
+using Two = std::vector<double>;
 
 // An all_reduce of two workers without latencies: 256 / 64 = 4 s between nodes, 256 / 128 = 2 s
 // inside.
@@ -289,9 +257,9 @@ TEST(SimNodes, CollectivesMeetOnTheLinksThatTheyShare) {
 TEST(SimNodes, AFastLinkIsTakenInPart) {
   ClusterOptions options = pairs(4);
   without_latencies(options);
-  const auto [pair, all] = ends_of_two(options, {0, 1}, {0, 1, 2, 3});
-  EXPECT_NEAR(pair, 3, 1e-9);
-  EXPECT_NEAR(all, 7, 1e-9);
+  const Two found = ends_of_two(options, {0, 1}, {0, 1, 2, 3});
+  EXPECT_NEAR(found[0], 3, 1e-9);
+  EXPECT_NEAR(found[1], 7, 1e-9);
 }
 
 TEST(SimProfiles, EveryWorkerHasItsOwn) {

@@ -1,5 +1,4 @@
 // Monitors, pauses, failures and numbers of processes in virtual time.
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -9,6 +8,8 @@
 
 namespace hetsgd::sim {
 namespace {
+
+using conformance::Channel;
 
 // --- monitors ------------------------------------------------------------------------------------
 
@@ -29,22 +30,17 @@ TEST(SimMonitor, LockIsHandedOnInTheOrderOfCalls) {
 
 TEST(SimMonitor, WaitEndsWhenReadyAndNotBefore) {
   run(slow_machine(1), [](Endpoint& endpoint) {
-    struct Shared {
-      std::unique_ptr<Monitor> monitor;
-      int count = 0;
-    };
-    auto shared = std::make_shared<Shared>();
-    shared->monitor = endpoint.make_monitor();
-    endpoint.background_task("counts", [shared](Endpoint& self) {
+    auto channel = std::make_shared<Channel>(endpoint);
+    endpoint.background_task("counts", [channel](Endpoint& self) {
       for (int i = 0; i < 5; ++i) {
         self.sleep(1s);
-        const std::lock_guard lock(*shared->monitor);
-        ++shared->count;
-        shared->monitor->notify_all();
+        const std::lock_guard lock(*channel->monitor);
+        channel->items.push_back(i);
+        channel->monitor->notify_all();
       }
     });
-    const std::lock_guard lock(*shared->monitor);
-    shared->monitor->wait([&] { return shared->count == 3; }, "three");
+    const std::lock_guard lock(*channel->monitor);
+    channel->monitor->wait([&] { return channel->items.size() == 3; }, "three");
     EXPECT_EQ(now(endpoint), 3.0);
     EXPECT_EQ(endpoint.time_breakdown().wait.count(), 3.0);
   });
@@ -63,26 +59,21 @@ TEST(SimMonitor, WorkOfABackgroundTaskIsInItsWorkersAccount) {
       endpoint.comm().receive_bytes(0, 7, data);
       return;
     }
-    struct Shared {
-      std::unique_ptr<Monitor> monitor;
-      bool done = false;
-    };
-    auto shared = std::make_shared<Shared>();
-    shared->monitor = endpoint.make_monitor();
-    endpoint.background_task("works", [shared](Endpoint& self) {
+    auto channel = std::make_shared<Channel>(endpoint);
+    endpoint.background_task("works", [channel](Endpoint& self) {
       self.compute(work_of(4), ComputeKind::part, nothing);
       self.comm().send_bytes(1, 7, std::vector<std::byte>(128), Traffic::control);
       self.sleep(Seconds(12 - now(self)));
       {
-        const std::lock_guard lock(*shared->monitor);
-        shared->done = true;
-        shared->monitor->notify_all();
+        const std::lock_guard lock(*channel->monitor);
+        channel->closed = true;
+        channel->monitor->notify_all();
       }
       self.compute(work_of(50), ComputeKind::part, nothing);  // after its worker's end
     });
     endpoint.compute(work_of(2), ComputeKind::part, nothing);
-    const std::lock_guard lock(*shared->monitor);
-    shared->monitor->wait([&] { return shared->done; }, "the task");
+    const std::lock_guard lock(*channel->monitor);
+    channel->monitor->wait([&] { return channel->closed; }, "the task");
     EXPECT_EQ(endpoint.time_breakdown().compute.count(), 2);
     EXPECT_EQ(endpoint.account().compute.count(), 4);
   });
@@ -91,6 +82,7 @@ TEST(SimMonitor, WorkOfABackgroundTaskIsInItsWorkersAccount) {
   EXPECT_GT(account.communicate.count(), 1.9);
   EXPECT_LT(account.communicate.count(), 2.6);
   EXPECT_EQ((account.compute + account.communicate + account.wait).count(), 12);
+  EXPECT_EQ(report.elapsed.count(), 62);  // background tasks count for the end of the run
 }
 
 TEST(SimMonitor, MisuseIsACheckFailure) {
@@ -191,40 +183,6 @@ TEST(SimFailure, DeadlockNamesEveryProcessInOrder) {
       "  worker 3: waits in all_reduce (2 of 5 arrived) (since 1.500 s)\n"
       "  worker 4: waits for service \"scheduler\" (since 2.000 s)\n"
       "  worker 0: has ended (since 0.000 s)");
-}
-
-TEST(SimFailure, FirstExceptionEndsTheRunWithComputationsUnderWay) {
-  std::atomic<int> alive = 0, ended = 0;
-  struct Counted {
-    std::atomic<int>& count;
-    explicit Counted(std::atomic<int>& c) : count(c) { ++count; }
-    ~Counted() { --count; }
-  };
-  for (const int threads : {1, 3}) {
-    ClusterOptions options = slow_machine(20);
-    options.host_threads = threads;
-    EXPECT_EQ(failure_of<Error>(options,
-                                [&](Endpoint& endpoint) {
-                                  const Counted counted(alive);
-                                  endpoint.background_task("idle", [&](Endpoint& self) {
-                                    const Counted other(alive);
-                                    self.sleep(100s);
-                                    ++ended;
-                                  });
-                                  if (endpoint.rank() == 7) {
-                                    endpoint.sleep(1s);
-                                    throw data_error("first");
-                                  }
-                                  endpoint.compute(work_of(10), ComputeKind::step, [] {
-                                    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                                  });
-                                  ++ended;
-                                  throw data_error("later");
-                                }),
-              "first");
-    EXPECT_EQ(alive, 0);
-    EXPECT_EQ(ended, 0);
-  }
 }
 
 TEST(SimFailure, CallsInDestructorsReturnWhileTheRunIsTornDown) {

@@ -150,12 +150,6 @@ TEST(StragglerSpecification, ErrorsNameWhatWasFoundAndExpected) {
   expect("kind=uniform,mx=1s", ": found key \"mx\", expected min, max or workers",
          "did you mean \"max\"?");
   expect("max=1s", ": found no kind, expected kind=NAME");
-  expect("", ": found \"\", expected key=value pairs such as kind=uniform,min=0ms,max=50ms");
-  expect("uniform",
-         ": found \"uniform\", expected key=value pairs such as kind=uniform,min=0ms,max=50ms");
-  expect("kind=uniform,max=1s,max=2s", ": found \"max\" twice, expected it once");
-  expect("kind=uniform", ": found no max, expected one such as max=50ms");
-  expect("kind=uniform,max=5x", ": max: found \"5x\", expected a time such as 90s, 50ms or 1.5h");
   expect("kind=uniform,min=50ms,max=10ms",
          ": max: found \"10ms\", expected a time of at least 50 ms");
   expect("kind=constant,factor=0.5",

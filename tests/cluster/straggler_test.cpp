@@ -29,72 +29,45 @@ TEST(Straggler, ConstantMultiplies) {
   EXPECT_EQ(s.stretched(1, 5, 9s, 0.5s), 1s);
 }
 
-TEST(Straggler, UniformHasItsMoments) {
-  const Scenario s = scenario({"kind=uniform,min=10ms,max=50ms,workers=1;3"});
-  constexpr int n = 100'000;
-  double sum = 0, squares = 0;
-  for (int i = 0; i < n; ++i) {
-    const double d = delay(s, 1, static_cast<std::uint64_t>(i));
-    ASSERT_GE(d, 0.010);
-    ASSERT_LT(d, 0.050);
-    sum += d;
-    squares += d * d;
+// P(delay < x) of each kind by its distribution function F, within 5 standard errors of a share.
+struct Distribution {
+  const char* specification;
+  int rank;
+  std::vector<std::pair<double, double>> points;  // x in seconds, F(x)
+};
+
+TEST(Straggler, DelaysHaveTheirDistribution) {
+  const double median_of_pareto = 0.010 * (std::pow(2.0, 1 / 1.5) - 1);
+  const Distribution distributions[] = {
+      {"kind=uniform,min=10ms,max=50ms", 1, {{0.01, 0}, {0.02, 0.25}, {0.04, 0.75}, {0.05, 1}}},
+      {"kind=groups,split=1,max1=50ms,min2=50ms,max2=100ms", 0, {{0.025, 0.5}, {0.05, 1}}},
+      {"kind=groups,split=1,max1=50ms,min2=50ms,max2=100ms",
+       1,
+       {{0.05, 0}, {0.075, 0.5}, {0.1, 1}}},
+      // z = -2, 0 and 1.
+      {"kind=lognormal,median=20ms,sigma=0.5",
+       0,
+       {{0.02 * std::exp(-1.0), 0.02275}, {0.02, 0.5}, {0.02 * std::exp(0.5), 0.84134}}},
+      {"kind=pareto,scale=10ms,shape=1.5", 0, {{0, 0}, {median_of_pareto, 0.5}, {0.03, 7.0 / 8}}},
+  };
+  constexpr int n = 50'000;
+  for (const auto& [specification, rank, points] : distributions) {
+    const Scenario s = scenario({specification});
+    for (const auto& [x, share] : points) {
+      int below = 0;
+      for (std::uint64_t i = 0; i < n; ++i) below += delay(s, rank, i) < x;
+      EXPECT_NEAR(below, n * share, 5 * std::sqrt(n * share * (1 - share)))
+          << specification << " below " << x;
+    }
   }
-  const double variance = 0.04 * 0.04 / 12;
-  EXPECT_NEAR(sum / n, 0.03, 5 * std::sqrt(variance / n));
-  // Var of the square of U(a,b) bounds the error of the second moment.
-  const double second = 0.03 * 0.03 + variance;
-  const double fourth = (std::pow(0.05, 5) - std::pow(0.01, 5)) / (5 * 0.04);
-  EXPECT_NEAR(squares / n, second, 5 * std::sqrt((fourth - second * second) / n));
+}
+
+TEST(Straggler, ADelayBelongsToAnIterationOfARank) {
+  const Scenario s = scenario({"kind=uniform,min=10ms,max=50ms,workers=1;3"});
   EXPECT_EQ(delay(s, 0, 0), 0.0);
   EXPECT_NE(delay(s, 1, 0), delay(s, 3, 0));
   EXPECT_EQ(s.stretched(1, 7, 5s, 1s).count(), 1.0 + delay(s, 1, 7));
   EXPECT_EQ(s.stretched(1, std::nullopt, 5s, 1s), 1s);  // more of an iteration that has had it
-}
-
-TEST(Straggler, GroupsDrawFromTheirOwnRange) {
-  const Scenario s = scenario({"kind=groups,split=1,max1=50ms,min2=50ms,max2=100ms"});
-  constexpr int n = 20'000;
-  double sum[2] = {0, 0};
-  for (std::uint64_t i = 0; i < n; ++i) {
-    const double fast = delay(s, 0, i), slow = delay(s, 1, i);
-    ASSERT_LT(fast, 0.050);
-    ASSERT_GE(slow, 0.050);
-    ASSERT_LT(slow, 0.100);
-    sum[0] += fast;
-    sum[1] += slow;
-  }
-  const double error = 5 * 0.05 / std::sqrt(12.0 * n);
-  EXPECT_NEAR(sum[0] / n, 0.025, error);
-  EXPECT_NEAR(sum[1] / n, 0.075, error);
-}
-
-TEST(Straggler, LognormalHasItsMedianAndSpread) {
-  const Scenario s = scenario({"kind=lognormal,median=20ms,sigma=0.5"});
-  constexpr int n = 50'000;
-  double sum = 0, squares = 0;
-  for (std::uint64_t i = 0; i < n; ++i) {
-    const double x = std::log(delay(s, 0, i));
-    sum += x;
-    squares += x * x;
-  }
-  const double mean = sum / n, variance = squares / n - mean * mean;
-  EXPECT_NEAR(mean, std::log(0.02), 5 * 0.5 / std::sqrt(n));
-  EXPECT_NEAR(variance, 0.25, 5 * 0.25 * std::sqrt(2.0 / n));
-}
-
-TEST(Straggler, ParetoStartsAtZeroAndHasItsTail) {
-  const Scenario s = scenario({"kind=pareto,scale=10ms,shape=1.5"});
-  constexpr int n = 50'000;
-  int above = 0, above_median = 0;
-  for (std::uint64_t i = 0; i < n; ++i) {
-    const double d = delay(s, 0, i);
-    ASSERT_GE(d, 0.0);
-    above += d > 0.030;  // Pareto above 4 * scale: probability (1/4)^1.5 = 1/8
-    above_median += d > 0.010 * (std::pow(2.0, 1 / 1.5) - 1);
-  }
-  EXPECT_NEAR(above, n / 8.0, 5 * std::sqrt(n * 7.0 / 64));
-  EXPECT_NEAR(above_median, n / 2.0, 5 * std::sqrt(n / 4.0));
 }
 
 TEST(Straggler, PeriodicIntegratesOverTheStep) {
@@ -158,57 +131,24 @@ TEST(Straggler, SlowPhasesDoNotStretchDelays) {
   EXPECT_DOUBLE_EQ(s.stretched(0, 0, 0s, 0.01s).count(), 5.0);
 }
 
+// On 2 s, off 6 s on average: the stationary share is 1/4, and two instants that lie d apart are both
+// on with share (share + (1 - share) exp(-lambda d)), lambda = 1/2 + 1/6.
 TEST(Straggler, BurstIsTheTwoStateMarkovChain) {
-  // on 2 s, off 6 s: stationary share 1/4, autocovariance share (1-share) exp(-lambda d), lambda =
-  // 1/2+1/6.
   const Scenario s = scenario({"kind=burst,on=2s,off=6s,factor=5"});
-  constexpr double kLambda = 1.0 / 2 + 1.0 / 6, kShare = 0.25, kApart = 1.5;
+  constexpr double kLambda = 1.0 / 2 + 1.0 / 6, kShare = 0.25;
   constexpr int n = 20'000;
-  int on = 0, both = 0;
-  for (int i = 0; i < n; ++i) {
-    const double time = 40.0 * i;  // e^-26: independent samples
-    const double now = factor_at(s, 0, time), later = factor_at(s, 0, time + kApart);
-    ASSERT_TRUE(now == 1.0 || now == 5.0) << now;
-    on += now == 5.0;
-    both += now == 5.0 && later == 5.0;
-  }
-  EXPECT_NEAR(on, n * kShare, 5 * std::sqrt(n * kShare * (1 - kShare)));
-  const double expected = kShare * (kShare + (1 - kShare) * std::exp(-kLambda * kApart));
-  EXPECT_NEAR(both, n * expected, 5 * std::sqrt(n * expected * (1 - expected)));
-}
-
-TEST(Straggler, BurstPhasesAreExponential) {
-  const Scenario s = scenario({"kind=burst,on=1s,off=3s,factor=2"});
-  // Phase lengths from a scan on a grid of 1/64 s.
-  constexpr double kStep = 1.0 / 64;
-  std::vector<double> lengths[2];
-  double begin = 0;
-  bool on = factor_at(s, 0, 0) > 1;
-  for (int i = 1; i < 64 * 20'000; ++i) {
-    const double time = i * kStep;
-    const bool now = factor_at(s, 0, time) > 1;
-    if (now == on) continue;
-    lengths[on ? 1 : 0].push_back(time - begin);
-    begin = time;
-    on = now;
-  }
-  const double means[2] = {3, 1};
-  for (const int state : {0, 1}) {
-    const auto& x = lengths[state];
-    double sum = 0;
-    int long_ones = 0;
-    for (const double length : x) {
-      sum += length;
-      long_ones += length > means[state];
+  for (const double apart : {0.25, 1.5, 4.0}) {
+    int on = 0, both = 0;
+    for (int i = 0; i < n; ++i) {
+      const double time = 40.0 * i;  // e^-26: independent samples
+      const double now = factor_at(s, 0, time), later = factor_at(s, 0, time + apart);
+      ASSERT_TRUE(now == 1.0 || now == 5.0) << now;
+      on += now == 5.0;
+      both += now == 5.0 && later == 5.0;
     }
-    const double n = static_cast<double>(x.size());
-    ASSERT_GT(n, 4000);
-    // The grid misses phases shorter than a step now and then, which joins their neighbours: about
-    // step / (mean of the other state) of all.
-    const double missed = kStep / means[1 - state];
-    EXPECT_NEAR(sum / n, means[state], means[state] * (5 / std::sqrt(n) + 2 * missed));
-    const double share = std::exp(-1.0);
-    EXPECT_NEAR(long_ones / n, share, 5 * std::sqrt(share * (1 - share) / n) + 2 * missed);
+    EXPECT_NEAR(on, n * kShare, 5 * std::sqrt(n * kShare * (1 - kShare)));
+    const double expected = kShare * (kShare + (1 - kShare) * std::exp(-kLambda * apart));
+    EXPECT_NEAR(both, n * expected, 5 * std::sqrt(n * expected * (1 - expected)));
   }
 }
 

@@ -1,25 +1,15 @@
-// Promises of the threads cluster alone: devices and cores, precise delays, a clock without pauses,
-// honest bytes, and order among threads under stress.
-#include <array>
-#include <atomic>
+// Promises of the threads cluster alone: devices and cores, precise delays, and who may call.
 #include <chrono>
-#include <cmath>
-#include <numeric>
 #include <thread>
 #include <vector>
 
 #include "cluster/conformance.hpp"
 #include "cluster/devices.hpp"
-#include "cluster/random_calls.hpp"
-#include "core/random.hpp"
 #include "support/failure.hpp"
 
 namespace hetsgd::threads {
 namespace {
 
-using conformance::Answer;
-using conformance::Ask;
-using conformance::Channel;
 using conformance::failure_of;
 using conformance::Gather;
 using conformance::options_for;
@@ -53,21 +43,17 @@ TEST(ThreadsDevices, BadEntriesSayWhatWasExpected) {
   EXPECT_EQ(kind.message,
             "--devices: found \"gpu:0\", expected cpu:N (N cores), cuda:N or cuda:all");
   EXPECT_THAT(parse({"cpi:1"}, 1).hint, HasSubstr("cpu"));
-  EXPECT_EQ(parse({"cpu:0"}, 1).code, ExitCode::usage);
-  EXPECT_EQ(parse({"cpu:x"}, 1).code, ExitCode::usage);
-  EXPECT_EQ(parse({"cpu:1:2"}, 1).code, ExitCode::usage);
-  EXPECT_EQ(parse({"cpu:1,,cpu:1"}, 4).code, ExitCode::usage);
-  EXPECT_EQ(parse({"cpu:1*0"}, 1).code, ExitCode::usage);
+  for (const char* bad :
+       {"cpu:0", "cpu:x", "cpu:1:2", "cpu:1,,cpu:1", "cpu:1*0", "cuda:all*2", "cuda:x", "cuda"}) {
+    EXPECT_EQ(parse({bad}, 4).code, ExitCode::usage) << bad;
+  }
   EXPECT_EQ(parse({"cpu:1*x"}, 1).message,
             "--devices DEVICE*N: found \"x\", expected a whole number from 1 to 65536");
-  EXPECT_EQ(parse({"cuda:all*2"}, 1).code, ExitCode::usage);
   const test::Failure many = parse({"cpu:1,cpu:1,cpu:1"}, 2);
   EXPECT_EQ(many.code, ExitCode::usage);
   EXPECT_EQ(many.message,
             "--devices: found 3 devices for 2 workers, expected at most one for each");
   EXPECT_EQ(many.hint, "set --workers 3");
-  EXPECT_EQ(parse({"cuda:x"}, 1).code, ExitCode::usage);
-  EXPECT_EQ(parse({"cuda"}, 1).code, ExitCode::usage);
   const test::Failure cuda = parse({"cuda:1000"}, 1);
   EXPECT_EQ(cuda.code, ExitCode::device);
   EXPECT_THAT(cuda.message, HasSubstr("--devices: cuda:1000: "));
@@ -185,46 +171,6 @@ TEST(ThreadsDelays, ScenarioIsAchievedUpToOneCall) {
   }
 }
 
-TEST(ThreadsDelays, SleepGoesOnAfterAPause) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto report = make_cluster("threads", options_for(2))->run([](Endpoint& endpoint) {
-    endpoint.comm().barrier();
-    if (endpoint.rank() == 0) {
-      const Seconds before = endpoint.now();
-      endpoint.sleep(20ms);
-      EXPECT_GE(endpoint.now() - before, 20ms);
-    } else {
-      endpoint.sleep(5ms);
-      endpoint.while_paused([] { std::this_thread::sleep_for(400ms); });
-    }
-  });
-  // The host's clock is ahead of the training clock by the pause, and more.
-  EXPECT_GE(std::chrono::steady_clock::now() - begin - report.elapsed, 400ms);
-  EXPECT_GE(report.paused, 400ms);
-}
-
-// --- clock and breakdown -------------------------------------------------------------------------
-
-TEST(ThreadsTimeBreakdown, WaitIsTheTimeForOthersWithoutPauses) {
-  std::array<Seconds, 2> come;
-  const auto begin = std::chrono::steady_clock::now();
-  const auto report = make_cluster("threads", options_for(2))->run([&](Endpoint& endpoint) {
-    if (endpoint.rank() == 0) {
-      endpoint.compute({}, ComputeKind::step, [] { std::this_thread::sleep_for(30ms); });
-      endpoint.while_paused([] { std::this_thread::sleep_for(400ms); });
-    }
-    come[static_cast<std::size_t>(endpoint.rank())] = endpoint.now();
-    endpoint.comm().barrier();
-  });
-  EXPECT_GE(report.workers[0].breakdown.compute, 30ms);
-  // It waits from when it comes to when the other one does, and not in the pause; the rest of the
-  // barrier is short of what a pause would add.
-  EXPECT_GE(report.workers[1].breakdown.wait, come[0] - come[1] - 1ms);
-  EXPECT_LE(report.workers[1].breakdown.wait, report.elapsed);
-  EXPECT_GE(std::chrono::steady_clock::now() - begin - report.elapsed, 400ms);
-  EXPECT_GE(report.paused, 400ms);
-}
-
 // --- misuse --------------------------------------------------------------------------------------
 
 TEST(ThreadsMisuse, AForeignThread) {
@@ -250,20 +196,6 @@ TEST(ThreadsMisuse, IdleServicesAndEndedWorkersAreInADeadlockReport) {
   EXPECT_THAT(text, HasSubstr("worker 0: waits for service \"scheduler\""));
   EXPECT_THAT(text, HasSubstr("worker 1: has ended"));
   EXPECT_THAT(text, HasSubstr("service \"scheduler\": idle"));
-}
-
-// --- order under stress
-
-void random_run(std::uint64_t seed) {
-  RandomStream shape(seed, Purpose::test, 0);
-  const int p = 1 + static_cast<int>(shape.below(5));
-  make_cluster("threads", options_for(p))->run([seed](Endpoint& endpoint) {
-    conformance::call_at_random(endpoint, seed, 40);
-  });
-}
-
-TEST(ThreadsStress, RandomRunsEnd) {
-  for (std::uint64_t seed = 0; seed < 100; ++seed) random_run(seed);
 }
 
 }  // namespace

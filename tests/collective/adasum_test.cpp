@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "cluster/cluster.hpp"
+#include "cluster/conformance.hpp"
 #include "collective/combine.hpp"
+#include "collective/gradients.hpp"
 #include "collective/plain_cluster.hpp"
-#include "core/random.hpp"
 
 namespace hetsgd {
 namespace {
@@ -25,13 +25,6 @@ using Bounds = std::vector<std::size_t>;
 
 constexpr int kAdasumTag = 5;
 constexpr AdasumShape kShapes[] = {AdasumShape::tree, AdasumShape::linear};
-
-Vector random_vector(std::size_t n, std::uint64_t stream) {
-  RandomStream random(7, Purpose::test, stream);
-  Vector x(n);
-  for (float& number : x) number = static_cast<float>(random.uniform(-1, 1));
-  return x;
-}
 
 double dot(const Vector& x, const Vector& y) {
   double sum = 0;
@@ -58,8 +51,8 @@ Vector adasum_whole(const std::vector<Vector>& g, AdasumShape shape) {
 TEST(Adasum, NormIdentity) {
   for (const float lean : {-3.0F, -0.5F, 0.0F, 0.1F, 1.0F, 10.0F}) {
     for (const float length : {0.01F, 1.0F, 30.0F}) {
-      const Vector a = random_vector(1001, 1);
-      Vector b = random_vector(1001, 2);
+      const Vector a = test::uniform_numbers(1001, 1);
+      Vector b = test::uniform_numbers(1001, 2);
       for (std::size_t i = 0; i < b.size(); ++i) b[i] = length * (b[i] + lean * a[i]);
       const Vector y = adasum_two(a, b);
       const double aa = dot(a, a), bb = dot(b, b), c = dot(a, b) / std::sqrt(aa * bb);
@@ -70,7 +63,7 @@ TEST(Adasum, NormIdentity) {
 }
 
 TEST(Adasum, OfZeroAndAVectorIsTheVector) {
-  const Vector zero(33), b = random_vector(33, 1);
+  const Vector zero(33), b = test::uniform_numbers(33, 1);
   EXPECT_EQ(adasum_two(zero, b), b);
   EXPECT_EQ(adasum_two(b, zero), b);
   EXPECT_EQ(adasum_two(zero, zero), zero);
@@ -94,7 +87,7 @@ TEST(Adasum, ParallelScalars) {
 
 // AS(g, g) = (1 - 1/2) g + (1 - 1/2) g, exactly; of orthogonal vectors every factor is 1.
 TEST(Adasum, EqualVectorsAreAveragedAndOrthogonalOnesAdded) {
-  const Vector g = random_vector(37, 1);
+  const Vector g = test::uniform_numbers(37, 1);
   for (const AdasumShape shape : kShapes) {
     for (std::size_t p = 1; p <= 9; ++p) {
       EXPECT_EQ(adasum_whole(std::vector(p, g), shape), g) << p;
@@ -107,7 +100,7 @@ TEST(Adasum, EqualVectorsAreAveragedAndOrthogonalOnesAdded) {
 }
 
 TEST(Adasum, EveryTensorByItself) {
-  const Vector a = random_vector(50, 1), b = random_vector(50, 2);
+  const Vector a = test::uniform_numbers(50, 1), b = test::uniform_numbers(50, 2);
   Vector y(50);
   adasum(Bounds{0, 0, 7, 8, 50, 50}, a, b, y);
   const auto part = [](const Vector& x, std::size_t from, std::size_t to) {
@@ -120,7 +113,8 @@ TEST(Adasum, EveryTensorByItself) {
 }
 
 TEST(Adasum, ResultMayReplaceAnInput) {
-  const Vector a = random_vector(50, 1), b = random_vector(50, 2), y = adasum_two(a, b);
+  const Vector a = test::uniform_numbers(50, 1), b = test::uniform_numbers(50, 2),
+               y = adasum_two(a, b);
   Vector first = a, second = b;
   adasum(Bounds{0, 50}, first, b, first);
   adasum(Bounds{0, 50}, a, second, second);
@@ -129,9 +123,10 @@ TEST(Adasum, ResultMayReplaceAnInput) {
 }
 
 TEST(Adasum, WhatIsNotANumberShows) {
-  Vector a = random_vector(9, 1);
+  Vector a = test::uniform_numbers(9, 1);
   a[4] = std::numeric_limits<float>::quiet_NaN();
-  for (const float number : adasum_two(a, random_vector(9, 2))) EXPECT_TRUE(std::isnan(number));
+  for (const float number : adasum_two(a, test::uniform_numbers(9, 2)))
+    EXPECT_TRUE(std::isnan(number));
 }
 
 // --- the collective ------------------------------------------------------------------------------
@@ -148,16 +143,6 @@ std::vector<Bounds> tilings(std::size_t n) {
   return {{0, n}, many};
 }
 
-std::vector<Vector> inputs(int workers, std::size_t n) {
-  std::vector<Vector> g;
-  for (int r = 0; r < workers; ++r) {
-    g.push_back(random_vector(n, static_cast<std::uint64_t>(r)));
-    // Common parts, so that the vectors are neither parallel nor orthogonal.
-    for (std::size_t i = 0; i < n; ++i) g.back()[i] += static_cast<float>(i % 3) * 0.5F;
-  }
-  return g;
-}
-
 // How many numbers differ. Each of the log2 p <= 4 levels (linear: p - 1) may add one unit in the
 // last place of a number of the size of the inputs.
 std::size_t count_differences(const Vector& x, const Vector& expected, int workers) {
@@ -169,7 +154,7 @@ std::size_t count_differences(const Vector& x, const Vector& expected, int worke
   return differences;
 }
 
-class AdasumOn : public testing::TestWithParam<std::string> {
+class AdasumOn : public conformance::OnEveryCluster {
  protected:
   std::vector<Vector> reduce(std::vector<Vector> g, const Bounds& bounds, AdasumShape shape) {
     const auto cluster = make_cluster(GetParam(), options_for(static_cast<int>(g.size())));
@@ -181,8 +166,7 @@ class AdasumOn : public testing::TestWithParam<std::string> {
     return g;
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, AdasumOn, testing::ValuesIn(local_cluster_names()),
-                         [](const auto& test) { return test.param; });
+HETSGD_ON_EVERY_CLUSTER(AdasumOn);
 
 TEST_P(AdasumOn, IsTheOperatorAppliedAtOnePlace) {
   std::size_t numbers = 0, differences = 0;
@@ -263,7 +247,7 @@ TEST_P(AdasumOn, ReduceScatterAddsInRankOrder) {
   make_cluster(GetParam(), options_for(4))->run([&](Endpoint& endpoint) {
     const auto r = static_cast<std::size_t>(endpoint.rank());
     const Bounds bounds = {0, 10, 200, 201, kElements};
-    Vector x = random_vector(kElements, r), y = x, scratch;
+    Vector x = test::uniform_numbers(kElements, r), y = x, scratch;
     reduce_scatter_slices(endpoint.comm(), kAdasumTag, std::span(x), bounds, scratch);
     endpoint.comm().all_reduce(std::span(y));
     for (std::size_t i = bounds[r]; i < bounds[r + 1]; ++i) EXPECT_EQ(x[i], y[i]) << i;

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "cluster/conformance.hpp"
 #include "collective/operation_queue.hpp"
 #include "collective/plain_cluster.hpp"
-#include "core/error.hpp"
 
 namespace hetsgd {
 namespace {
@@ -173,21 +173,21 @@ TEST(OperationQueue, HidesWhatGoesOnBehindAComputation) {
 // An operation that fails ends the run with its error, for the worker that waits for it as well.
 TEST(OperationQueue, AnErrorOfAnOperationIsTheRuns) {
   for (const std::string& cluster : local_cluster_names()) {
-    try {
-      make_cluster(cluster, plain_cluster(3))->run([](Endpoint& endpoint) {
-        OperationQueue queue(endpoint, "communication");
-        const bool fails = endpoint.rank() == 1;
-        const auto ticket = queue.add([fails](Endpoint&, Comm& comm) {
-          if (fails) throw runtime_failure("the cable is out");
-          comm.barrier();
-        });
-        queue.wait(ticket);
-        queue.close();
-      });
-      ADD_FAILURE() << cluster << ": the run did not fail";
-    } catch (const Error& error) {
-      EXPECT_STREQ(error.what(), "the cable is out");
-    }
+    EXPECT_EQ(conformance::failure_of<Error>(cluster, plain_cluster(3),
+                                             [](Endpoint& endpoint) {
+                                               OperationQueue queue(endpoint, "communication");
+                                               const bool fails = endpoint.rank() == 1;
+                                               const auto ticket =
+                                                   queue.add([fails](Endpoint&, Comm& comm) {
+                                                     if (fails)
+                                                       throw runtime_failure("the cable is out");
+                                                     comm.barrier();
+                                                   });
+                                               queue.wait(ticket);
+                                               queue.close();
+                                             }),
+              "the cable is out")
+        << cluster;
   }
 }
 

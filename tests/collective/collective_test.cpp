@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "cluster/cluster.hpp"
+#include "cluster/conformance.hpp"
 #include "collective/message_collectives.hpp"
 #include "collective/plain_cluster.hpp"
 
@@ -16,17 +16,6 @@ namespace hetsgd {
 namespace {
 
 constexpr int kTag = 17;
-
-// The barrier that NetworkModel::barrier_cost charges for, made of messages (Hensgen, Finkel,
-// Manber, IJPP 1988). In step k rank r sends to r + 2^k modulo p and receives from r - 2^k. So
-// after ceil(log2 p) steps each rank has heard, directly or not, from all others.
-void dissemination_barrier(Comm& comm, int tag) {
-  const int p = comm.size(), r = comm.rank();
-  for (int distance = 1; distance < p; distance <<= 1) {
-    comm.send_bytes((r + distance) % p, tag, {}, Traffic::control);
-    comm.receive_bytes((r - distance + p) % p, tag, {});
-  }
-}
 
 template <class T>
 using AllReduce = std::function<void(Comm&, int, std::span<T>, std::vector<T>&, ReduceOp)>;
@@ -64,23 +53,18 @@ std::vector<T> inputs(std::size_t n, int rank, int size) {
   return x;
 }
 
-class CollectiveOn : public testing::TestWithParam<std::tuple<std::string, int, std::size_t>> {
+constexpr std::size_t kCounts[] = {0, 1, 100, 10'000};
+
+class CollectiveOn : public conformance::OnEverySize {
  protected:
-  int size() const { return std::get<1>(GetParam()); }
-  std::size_t count() const { return std::get<2>(GetParam()); }
-  void run(const std::function<void(Endpoint&)>& worker) {
-    make_cluster(std::get<0>(GetParam()), plain_cluster(size()))->run(worker);
+  // The worker for each number of elements.
+  void run(const std::function<void(Endpoint&, std::size_t)>& worker) const {
+    conformance::run_on(cluster(), size(), [&](Endpoint& endpoint) {
+      for (const std::size_t n : kCounts) worker(endpoint, n);
+    });
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, CollectiveOn,
-                         testing::Combine(testing::ValuesIn(local_cluster_names()),
-                                          testing::Values(1, 2, 3, 4, 7, 8),
-                                          testing::Values(0U, 1U, 100U, 10'000U)),
-                         [](const auto& test) {
-                           return std::get<0>(test.param) + "_" +
-                                  std::to_string(std::get<1>(test.param)) + "_" +
-                                  std::to_string(std::get<2>(test.param));
-                         });
+HETSGD_ON_EVERY_SIZE(CollectiveOn);
 
 template <class T>
 void expect_reduced(const std::vector<T>& x, int size, ReduceOp op) {
@@ -103,25 +87,25 @@ void check_all_reduces(Endpoint& endpoint, std::size_t n) {
 }
 
 TEST_P(CollectiveOn, AllReduces) {
-  run([&](Endpoint& endpoint) {
-    check_all_reduces<float>(endpoint, count());
-    check_all_reduces<double>(endpoint, count());
-    check_all_reduces<std::int64_t>(endpoint, count());
+  run([&](Endpoint& endpoint, std::size_t n) {
+    check_all_reduces<float>(endpoint, n);
+    check_all_reduces<double>(endpoint, n);
+    check_all_reduces<std::int64_t>(endpoint, n);
   });
 }
 
 TEST_P(CollectiveOn, RingReduceScatterAndAllGather) {
-  run([&](Endpoint& endpoint) {
+  run([&](Endpoint& endpoint, std::size_t n) {
     Comm& comm = endpoint.comm();
-    std::vector<float> x = inputs<float>(count(), endpoint.rank(), size()), scratch;
+    std::vector<float> x = inputs<float>(n, endpoint.rank(), size()), scratch;
     ring_reduce_scatter(comm, kTag, std::span(x), scratch);
-    const auto mine = comm.block_of(endpoint.rank(), count());
+    const auto mine = comm.block_of(endpoint.rank(), n);
     for (std::size_t j = mine.begin; j < mine.end; ++j) {
       ASSERT_EQ(x[j], static_cast<float>(reduced(j, size(), ReduceOp::sum)));
     }
-    EXPECT_LE(scratch.size(), count() / static_cast<std::size_t>(size()) + 1);
+    EXPECT_LE(scratch.size(), n / static_cast<std::size_t>(size()) + 1);
     // The blocks of other ranks are wiped, so that all_gather must bring them.
-    for (std::size_t j = 0; j < count(); ++j) {
+    for (std::size_t j = 0; j < n; ++j) {
       if (j < mine.begin || j >= mine.end) x[j] = -1;
     }
     ring_all_gather(comm, kTag, std::span(x));
@@ -130,12 +114,12 @@ TEST_P(CollectiveOn, RingReduceScatterAndAllGather) {
 }
 
 TEST_P(CollectiveOn, BroadcastFromEveryRoot) {
-  run([&](Endpoint& endpoint) {
+  run([&](Endpoint& endpoint, std::size_t n) {
     for (int root = 0; root < size(); ++root) {
-      std::vector<float> x(count(), -1);
-      if (endpoint.rank() == root) x = inputs<float>(count(), root, size());
+      std::vector<float> x(n, -1);
+      if (endpoint.rank() == root) x = inputs<float>(n, root, size());
       binomial_broadcast(endpoint.comm(), kTag, std::span(x), root);
-      ASSERT_EQ(x, inputs<float>(count(), root, size()));
+      ASSERT_EQ(x, inputs<float>(n, root, size()));
     }
   });
 }
@@ -144,14 +128,14 @@ TEST_P(CollectiveOn, BroadcastFromEveryRoot) {
 TEST_P(CollectiveOn, AllRanksGetTheSameBits) {
   std::vector<std::vector<float>> results(static_cast<std::size_t>(size()));
   for (const auto& one : all_reduces<float>()) {
-    run([&](Endpoint& endpoint) {
-      std::vector<float>& x = results[static_cast<std::size_t>(endpoint.rank())];
-      std::vector<float> scratch;
-      x.assign(count(), 0);
+    run([&](Endpoint& endpoint, std::size_t n) {
+      std::vector<float> x(n), scratch;
       for (std::size_t j = 0; j < x.size(); ++j) {
         x[j] = 1.0F / static_cast<float>(j + 1 + static_cast<std::size_t>(endpoint.rank()));
       }
       one.second(endpoint.comm(), kTag, x, scratch, ReduceOp::sum);
+      auto& mine = results[static_cast<std::size_t>(endpoint.rank())];
+      mine.insert(mine.end(), x.begin(), x.end());
     });
     for (const auto& x : results) EXPECT_EQ(x, results.front()) << one.first;
   }
@@ -245,7 +229,7 @@ void broadcast_in_slices(Endpoint& endpoint, int p) {
   ring_all_gather(comm, kTag, std::span(x));
 }
 
-TEST(CollectiveTime, ScatterGatherAndBarrierAreTheirAnalyticCosts) {
+TEST(CollectiveTime, ScatterAndGatherAreTheirAnalyticCosts) {
   for (const int p : {1, 2, 3, 4, 7, 8}) {
     const NetworkModel model = plain_cluster(p).network;
     const double scatter = time_of(p, [](Endpoint& endpoint) {
@@ -258,9 +242,6 @@ TEST(CollectiveTime, ScatterGatherAndBarrierAreTheirAnalyticCosts) {
       ring_all_gather(endpoint.comm(), kTag, std::span(x));
     });
     EXPECT_LE(relative(gather, model.all_gather_cost(p, kBytes / p).count()), 1e-12) << p;
-    const double barrier =
-        time_of(p, [](Endpoint& endpoint) { dissemination_barrier(endpoint.comm(), kTag); });
-    EXPECT_LE(relative(barrier, model.barrier_cost(p).count()), 1e-12) << p;
   }
 }
 
@@ -285,44 +266,6 @@ TEST(CollectiveTime, BroadcastIsTheFasterOfItsTwoWays) {
     EXPECT_LE(relative(many, (model.broadcast_cost(p, bytes) + model.barrier_cost(p)).count()),
               1e-12)
         << p;
-  }
-}
-
-// The breakdown of the message-level functions agrees with what Comm's own collectives book.
-TEST(CollectiveTime, BytesAreThoseOfTheStandardCollectives) {
-  const auto bytes = [](int p, const std::function<void(Endpoint&)>& worker) {
-    std::vector<std::uint64_t> sent;
-    for (const auto& worker_report : make_cluster("sim", plain_cluster(p))->run(worker).workers) {
-      sent.push_back(
-          worker_report.breakdown.bytes_sent[static_cast<std::size_t>(Traffic::control)]);
-    }
-    return sent;
-  };
-  for (const int p : {2, 3, 4, 7, 8}) {
-    EXPECT_EQ(bytes(p,
-                    [](Endpoint& endpoint) {
-                      std::vector<float> x(kElements), scratch;
-                      ring_all_reduce(endpoint.comm(), kTag, std::span(x), scratch);
-                    }),
-              bytes(p, [](Endpoint& endpoint) {
-                std::vector<float> x(kElements);
-                endpoint.comm().all_reduce(std::span(x));
-              }));
-    EXPECT_EQ(bytes(p,
-                    [p](Endpoint& endpoint) {
-                      std::vector<float> x(1);
-                      binomial_broadcast(endpoint.comm(), kTag, std::span(x), p - 1);
-                    }),
-              bytes(p, [p](Endpoint& endpoint) {
-                std::vector<float> x(1);
-                endpoint.comm().broadcast(std::span(x), p - 1);
-              }));
-    if (p < 3) continue;
-    EXPECT_EQ(bytes(p, [p](Endpoint& endpoint) { broadcast_in_slices(endpoint, p); }),
-              bytes(p, [](Endpoint& endpoint) {
-                std::vector<float> x(kMany);
-                endpoint.comm().broadcast(std::span(x), 0);
-              }));
   }
 }
 

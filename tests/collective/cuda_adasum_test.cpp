@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "collective/adasum.hpp"
+#include "collective/gradients.hpp"
 #include "collective/plain_cluster.hpp"
-#include "core/random.hpp"
 #include "support/gpu.hpp"
 
 namespace hetsgd {
@@ -19,18 +19,6 @@ ClusterOptions on_gpus(int workers) {
   const int gpus = static_cast<int>(cuda_platform().gpus.size());
   for (int r = 0; r < workers; ++r) options.devices.push_back("cuda:" + std::to_string(r % gpus));
   return options;
-}
-
-// Neither parallel nor orthogonal.
-std::vector<Vector> inputs(int workers, std::size_t n) {
-  std::vector<Vector> g(static_cast<std::size_t>(workers), Vector(n));
-  for (std::size_t r = 0; r < g.size(); ++r) {
-    RandomStream random(7, Purpose::test, r);
-    for (std::size_t i = 0; i < n; ++i) {
-      g[r][i] = static_cast<float>(random.uniform(-1, 1) + static_cast<double>(i % 3) * 0.5);
-    }
-  }
-  return g;
 }
 
 std::vector<Vector> reduce(const ClusterOptions& options, std::vector<Vector> g,

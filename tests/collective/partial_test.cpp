@@ -11,26 +11,19 @@
 #include <tuple>
 #include <vector>
 
-#include "cluster/cluster.hpp"
+#include "cluster/conformance.hpp"
 #include "collective/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {
 
-class PartialOn : public testing::TestWithParam<std::tuple<std::string, int>> {
+class PartialOn : public conformance::OnEverySize {
  protected:
-  int size() const { return std::get<1>(GetParam()); }
-  ClusterReport run(const std::function<void(Endpoint&)>& worker) {
-    return make_cluster(std::get<0>(GetParam()), plain_cluster(size()))->run(worker);
+  ClusterReport run(const std::function<void(Endpoint&)>& worker) const {
+    return conformance::run_on(cluster(), size(), worker);
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, PartialOn,
-                         testing::Combine(testing::ValuesIn(local_cluster_names()),
-                                          testing::Values(1, 2, 3, 4, 7, 8)),
-                         [](const auto& test) {
-                           return std::get<0>(test.param) + "_" +
-                                  std::to_string(std::get<1>(test.param));
-                         });
+HETSGD_ON_EVERY_SIZE(PartialOn);
 
 // In call k the ranks r with r % (k + 1) == 0 contribute (r + 1) 2^j in place j.
 TEST_P(PartialOn, SumsTheContributions) {

@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "core/input_file.hpp"
 #include "core/options.hpp"
 #include "core/output_file.hpp"
 #include "support/failure.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
 namespace {
@@ -22,19 +22,15 @@ namespace fs = std::filesystem;
 class Files : public ::testing::Test {
  protected:
   Files() {
-    char name[] = "/tmp/hetsgd-registry-XXXXXX";
-    folder_ = ::mkdtemp(name);
-    std::ofstream(at("in.txt")) << "input";
-    std::ofstream(at("old.json")) << "{}";
+    folder_.write("in.txt", "input");
+    folder_.write("old.json", "{}");
     fs::create_directory(at("sub"));
-    fs::create_symlink(folder_, at("folder-link"));
+    fs::create_symlink(folder_.path(), at("folder-link"));
     fs::create_symlink("in.txt", at("link"));
     fs::create_symlink("new.json", at("dangling"));
     fs::create_hard_link(at("in.txt"), at("hard"));
   }
-  ~Files() override { fs::remove_all(folder_); }
-
-  std::string at(const std::string& name) const { return folder_ + "/" + name; }
+  std::string at(const std::string& name) const { return folder_ / name; }
 
   // The message of the refusal; "": none.
   static std::string refusal(const FileRegistry& files, const Replacing& replacing = {}) {
@@ -50,7 +46,7 @@ class Files : public ::testing::Test {
     files.add_output("--output", b, "the result", FileRegistry::Output::main);
     return refusal(files, {.overwrite = true});
   }
-  std::string folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(Files, NoInputIsReplacedWhateverItsSpelling) {
@@ -97,7 +93,7 @@ TEST_F(Files, WhatExistsIsReplacedOnDemandOnly) {
   // --resume takes a run up: no result, no run
   EXPECT_EQ(refusal(files, {.resume = true, .can_resume = true}),
             at("old.json") + ": the file exists");
-  std::ofstream(at("r.json")) << "{}";
+  folder_.write("r.json", "{}");
   FileRegistry again;
   again.add_output("--trace", at("old.json"), "the trace");
   again.add_output("--output", at("r.json"), "the result", FileRegistry::Output::main);
@@ -146,21 +142,16 @@ TEST_F(Files, AFileThatAnotherProcessMadeMeanwhileStays) {
   write("second");  // it is ours now
   EXPECT_EQ(kept_as(path), path);
   EXPECT_TRUE(kept_elsewhere().empty());
-  const auto content = [](const std::string& name) {
-    std::string text;
-    std::ifstream(name) >> text;
-    return text;
-  };
-  EXPECT_EQ(content(path), "second");
+  EXPECT_EQ(read_file(path), "second");
   fs::remove(path);
   EXPECT_EQ(refusal(files), "");
-  std::ofstream(path) << "another";
+  write_file(path, "another");
   for (const char* text : {"ours", "later"}) {
     write(text);
-    EXPECT_EQ(content(path), "another");
+    EXPECT_EQ(read_file(path), "another");
     EXPECT_EQ(kept_elsewhere().at(path), kept_as(path));
     EXPECT_NE(kept_as(path), path);
-    EXPECT_EQ(content(kept_as(path)), text);
+    EXPECT_EQ(read_file(kept_as(path)), text);
   }
 }
 
@@ -195,9 +186,7 @@ TEST_F(Files, PipesDevicesAndDescriptorsAreNoFilesToReplace) {
     output.commit();
   }
   ::close(file);
-  std::string text;
-  std::ifstream(at("old.json")) >> text;
-  EXPECT_EQ(text, "{}[]");  // after what is there, as its owner asked for
+  EXPECT_EQ(read_file(at("old.json")), "{}[]");  // after what is there, as its owner asked for
 }
 
 TEST_F(Files, ALinkToNothingYetStaysALink) {

@@ -9,6 +9,7 @@
 
 #include "core/input_file.hpp"
 #include "support/failure.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
 namespace {
@@ -58,11 +59,8 @@ TEST(JsonFile, ErrorsNamePlaceAndFound) {
 }
 
 struct InputFileTest : ::testing::Test {
-  InputFileTest() { std::filesystem::create_directory(folder); }
-  ~InputFileTest() override { std::filesystem::remove_all(folder); }
-  std::string path(const std::string& name) const { return folder + "/" + name; }
-
-  std::string folder = testing::TempDir() + "input_file_test_" + std::to_string(getpid());
+  std::string path(const std::string& name) const { return folder / name; }
+  TemporaryFolder folder;
 };
 
 std::string read_error(const std::string& path, std::uint64_t most = 100) {
@@ -70,7 +68,7 @@ std::string read_error(const std::string& path, std::uint64_t most = 100) {
 }
 
 TEST_F(InputFileTest, WhatIsNoFileIsRefusedAtOnce) {
-  EXPECT_EQ(read_error(folder), folder + ": found a directory, expected a trace");
+  EXPECT_EQ(read_error(folder.string()), folder.string() + ": found a directory, expected a trace");
   EXPECT_EQ(read_error("/dev/zero"), "/dev/zero: found a device, expected a trace");
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   EXPECT_EQ(read_error(path("pipe")),
@@ -90,7 +88,7 @@ TEST_F(InputFileTest, APipeWithAWriterIsRead) {
 }
 
 TEST_F(InputFileTest, TooMuchIsRefused) {
-  std::ofstream(path("long")) << std::string(101, ' ');
+  folder.write("long", std::string(101, ' '));
   EXPECT_EQ(read_error(path("long")),
             path("long") + ": found 101 B or more, expected a trace of at most 100 B");
   EXPECT_EQ(read_error(path("long"), 101), "");
@@ -101,7 +99,7 @@ TEST_F(InputFileTest, TooMuchIsRefused) {
 
 // A file that shrinks or changes after it was opened is an error, the same one for every reader.
 TEST_F(InputFileTest, ChangesWhileReadingAreErrors) {
-  std::ofstream(path("data")) << std::string(10'000, 'x');
+  folder.write("data", std::string(10'000, 'x'));
   const InputFile file(path("data"), {.noun = "data file"});
   ASSERT_TRUE(file.has_size());
   std::string bytes(5'000, ' ');

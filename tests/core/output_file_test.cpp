@@ -5,30 +5,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
+
+#include "support/temporary_file.hpp"
 
 namespace hetsgd::test {
 namespace {
 
-std::string temporary_in(const std::string& folder) {
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+std::string temporary_in(const TemporaryFolder& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     if (entry.path().extension() == ".tmp") return entry.path().string();
   }
   return "";
 }
 
 TEST(TemporaryWriter, IsAliveWhileItRunsAlone) {
-  std::string folder = std::filesystem::temp_directory_path() / "hetsgd-output-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const TemporaryFolder folder;
   {
-    const OutputFile own(folder + "/own.json");
+    const OutputFile own(folder / "own.json");
     EXPECT_EQ(writer_of(temporary_in(folder)), TemporaryWriter::alive);
   }
   const pid_t child = fork();
   if (child == 0) {
-    const OutputFile left(folder + "/left.json");
+    const OutputFile left(folder / "left.json");
     _exit(0);
   }
   siginfo_t ended;
@@ -38,7 +38,6 @@ TEST(TemporaryWriter, IsAliveWhileItRunsAlone) {
   EXPECT_EQ(writer_of(left), TemporaryWriter::dead);
   waitpid(child, nullptr, 0);
   EXPECT_EQ(writer_of(left), TemporaryWriter::dead);
-  std::filesystem::remove_all(folder);
 }
 
 TEST(TemporaryWriter, IsReadFromTheNameAlone) {

@@ -100,19 +100,6 @@ TEST(Random, DistributionsHaveTheirMoments) {
   }
 }
 
-TEST(Random, ParetoHasItsTail) {
-  // P(X > 4) = (1/4)^1.5 = 1/8 for scale 1 and shape 1.5, whose variance does not exist.
-  RandomStream stream(5, Purpose::test);
-  constexpr int n = 100'000;
-  int above = 0;
-  for (int i = 0; i < n; ++i) {
-    const double x = stream.pareto(1, 1.5);
-    EXPECT_GE(x, 1.0);
-    above += x > 4.0;
-  }
-  EXPECT_NEAR(above, n / 8.0, 5 * std::sqrt(n * 0.125 * 0.875));
-}
-
 TEST(Random, BelowIsUnbiased) {
   RandomStream stream(3, Purpose::test);
   constexpr int n = 70'000;

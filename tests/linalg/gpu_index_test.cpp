@@ -1,13 +1,9 @@
-// The index arithmetic of the CUDA kernels, on the host: every element has exactly one thread.
+// The index arithmetic of the CUDA kernels on the host, at sizes that no test of kernels has.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <numeric>
-#include <vector>
 
-#include "core/random.hpp"
 #include "linalg/cuda/index.hpp"
 
 namespace hetsgd::test {
@@ -29,26 +25,6 @@ TEST(CudaIndex, GridsCoverAllTasksAndEmptyOnesHaveNoBlock) {
   EXPECT_EQ(ceil_divide(std::numeric_limits<std::size_t>::max(), 2), std::size_t{1} << 63);
   EXPECT_EQ(round_up(0, 128), 0U);
   EXPECT_EQ(round_up(129, 128), 256U);
-}
-
-TEST(CudaIndex, TilesCoverEveryColumnOfEveryRowOnce) {
-  constexpr std::size_t rows = 3;
-  for (const std::size_t columns : kIndexSizes) {
-    for (const std::size_t width : {32UL, 512UL, 4096UL}) {
-      std::vector<int> seen(rows * columns);
-      const std::size_t tasks = rows * ceil_divide(columns, width);
-      for (std::size_t task = 0; task < tasks; ++task) {
-        const Tile tile = tile_of(task, columns, width);
-        ASSERT_LT(tile.row, rows);
-        ASSERT_LE(tile.columns.end, columns);
-        ASSERT_LE(tile.columns.size(), width);
-        for (std::size_t c = tile.columns.begin; c < tile.columns.end; ++c) {
-          ++seen[tile.row * columns + c];
-        }
-      }
-      EXPECT_EQ(std::ranges::count(seen, 1), std::ssize(seen)) << columns << " by " << width;
-    }
-  }
 }
 
 TEST(CudaIndex, RowGroupsCoverAllRowsAndAreNotTooSmall) {
@@ -89,22 +65,6 @@ TEST(CudaIndex, PartialSumsAreBoundedByTheirRoom) {
   EXPECT_EQ(partial_sums(0), 0U);
   EXPECT_EQ(partial_sums(1), 1U);
   EXPECT_EQ(partial_sums(std::size_t{1} << 40), kMostPartials);
-}
-
-TEST(CudaIndex, LowerBoundAgreesWithTheStandardOne) {
-  RandomStream random(3, Purpose::test, 5);
-  for (const std::size_t n : {0UL, 1UL, 2UL, 7UL, 100UL}) {
-    std::vector<std::uint32_t> values(n + 4, 7);  // the searched part begins and ends inside
-    for (std::size_t i = 0; i < n; ++i) {
-      values[2 + i] = static_cast<std::uint32_t>(random.below(50));
-    }
-    std::sort(values.begin() + 2, values.end() - 2);
-    for (std::uint64_t least = 0; least < 52; ++least) {
-      const auto expected = std::lower_bound(values.begin() + 2, values.end() - 2, least);
-      EXPECT_EQ(lower_bound(values.data(), 2, 2 + n, least),
-                static_cast<std::uint64_t>(expected - values.begin()));
-    }
-  }
 }
 
 TEST(CudaIndex, KeysTellAllColumnsApart) {
@@ -179,70 +139,6 @@ TEST(CudaIndex, LayerPlansCoverAllLabelsWithinTheBudget) {
   const LayerPlan plan = plan_layer(1024, 670'091, 4, std::size_t{2} << 30, kBlockBytes);
   EXPECT_GT(plan.kept, plan.blocks / 4);
   EXPECT_LT(plan.kept, plan.blocks);
-}
-
-// --- top-k ---------------------------------------------------------------------------------------
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-std::vector<float> scores_with_ties(std::size_t n, std::uint64_t seed) {
-  RandomStream random(seed, Purpose::test, 6);
-  std::vector<float> z(n);
-  for (float& x : z) {
-    const std::uint64_t kind = random.below(20);
-    x = kind == 0   ? kNan
-        : kind == 1 ? kInfinity
-        : kind == 2 ? -kInfinity
-                    : static_cast<float>(random.below(9));
-  }
-  return z;
-}
-
-std::vector<std::uint32_t> best_by_sorting(const std::vector<float>& z, std::size_t k) {
-  std::vector<std::uint32_t> order(z.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::ranges::stable_sort(order, [&](std::uint32_t i, std::uint32_t j) {
-    if (std::isnan(z[i]) || std::isnan(z[j])) return !std::isnan(z[i]) && std::isnan(z[j]);
-    return z[i] > z[j];
-  });
-  order.resize(k);
-  return order;
-}
-
-// As the kernels do it: threads take every 8th number, then lists join pairwise.
-template <int K>
-std::vector<std::uint32_t> best_in_pieces(const std::vector<float>& z) {
-  std::vector<Best<float, K>> lists(8);
-  for (auto& list : lists) list.clear(kNan);
-  for (std::size_t i = 0; i < z.size(); ++i) {
-    lists[i % lists.size()].insert(z[i], static_cast<std::uint32_t>(i));
-  }
-  for (std::size_t half = lists.size() / 2; half > 0; half /= 2) {
-    for (std::size_t t = 0; t < half; ++t) {
-      for (int i = 0; i < K; ++i)
-        lists[t].insert(lists[t + half].score[i], lists[t + half].label[i]);
-    }
-  }
-  return {lists[0].label, lists[0].label + K};
-}
-
-template <int K>
-void check_best() {
-  for (const std::size_t n : {1UL, 5UL, 16UL, 17UL, 300UL}) {
-    for (std::uint64_t seed = 0; seed < 20; ++seed) {
-      const std::vector<float> z = scores_with_ties(n, seed);
-      std::vector<std::uint32_t> expected = best_by_sorting(z, std::min<std::size_t>(K, n));
-      expected.resize(K, kNoLabel);
-      EXPECT_EQ(best_in_pieces<K>(z), expected) << n << " numbers, seed " << seed;
-    }
-  }
-}
-
-TEST(CudaIndex, BestListsAgreeWithSortingInWhateverPieces) {
-  check_best<1>();
-  check_best<5>();
-  check_best<16>();
 }
 
 }  // namespace

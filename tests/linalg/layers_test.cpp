@@ -186,10 +186,12 @@ TYPED_TEST(Layers, TopKSortsByScoreThenLabelAndPutsNaNLast) {
     auto z = random_vector<Real>(rows * n, 12);
     for (Real& each : z) each = std::round(each * 20);  // many ties
     for (std::size_t i = 0; i < z.size(); i += 11) z[i] = std::numeric_limits<Real>::quiet_NaN();
+    for (std::size_t i = 5; i < z.size(); i += 23) z[i] = Real(i % 2 ? INFINITY : -INFINITY);
     std::vector<std::vector<std::uint32_t>> order(rows, std::vector<std::uint32_t>(n));
     for (std::size_t r = 0; r < rows; ++r) {
       const auto key = [&](std::uint32_t l) {
-        return std::isnan(z[r * n + l]) ? -INFINITY : double(z[r * n + l]);
+        const Real x = z[r * n + l];
+        return std::pair(!std::isnan(x), std::isnan(x) ? Real(0) : x);
       };
       std::iota(order[r].begin(), order[r].end(), 0U);
       std::ranges::stable_sort(order[r], [&](auto a, auto b) { return key(a) > key(b); });

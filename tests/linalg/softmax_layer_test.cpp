@@ -78,14 +78,24 @@ TYPED_TEST(SoftmaxLayerTest, SameBitsWhateverScratchIsLeftBehind) {
 // scores to the last tie. Several pieces of a block, and several blocks.
 TYPED_TEST(SoftmaxLayerTest, EqualScoresRankByLabel) {
   using Real = TypeParam;
-  for (const LayerShape& s :
-       {LayerShape{0, 3, 20}, {20, 3, 3000}, {33, 7, 4097}, {5, 6, 40'000}, {1030, 3, 9000}}) {
+  for (const LayerShape& s : {LayerShape{0, 3, 20},
+                              {1, 1, 1},
+                              {5, 7, 9},
+                              {17, 128, 33},
+                              {70, 600, 128},
+                              {1, 5, 1025},
+                              {20, 3, 3000},
+                              {33, 7, 4097},
+                              {40, 300, 2500},
+                              {5, 6, 40'000},
+                              {1030, 3, 9000}}) {
     SCOPED_TRACE(::testing::Message() << s.rows << "x" << s.inputs << "x" << s.outputs);
     LayerProblem<Real> p(s);
     for (auto* const each : {&p.A, &p.W, &p.b}) {
       for (Real& x : *each) x = std::round(3 * x);
     }
-    for (const std::size_t k : {5UL, 16UL}) {
+    for (const std::size_t k : {1UL, 5UL, 16UL}) {
+      if (k > s.outputs) continue;
       const auto expected = p.rank_all_at_once(k);
       on_devices<Real>([&](auto& side) {
         const auto found = p.rank(side, k);

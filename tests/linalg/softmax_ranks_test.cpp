@@ -1,5 +1,5 @@
-// Measuring the output layer block of labels by block, against the products, losses and rankings
-// that need all scores.
+// Limits of measuring the output layer block of labels by block. softmax_layer_test.cpp holds the
+// losses and rankings against those of all scores.
 #include <sys/resource.h>
 
 #include "linalg/softmax_problem.hpp"
@@ -19,40 +19,6 @@ class SoftmaxRanks : public ::testing::Test {
   }
 };
 TYPED_TEST_SUITE(SoftmaxRanks, RealTypes);
-
-// One block of labels, which 128 are on any machine in either precision, gives the same bits. The
-// scores of many blocks have them too, so the ranking is the same to the last tie.
-TYPED_TEST(SoftmaxRanks, AreThoseOfAllScores) {
-  struct Case {
-    LayerShape shape;
-    std::size_t k;
-  };
-  for (const auto& [s, k] : {Case{{0, 8, 20}, 5},
-                             {{1, 1, 1}, 1},
-                             {{5, 7, 9}, 3},
-                             {{16, 128, 33}, 5},
-                             {{17, 33, 100}, 16},
-                             {{70, 600, 128}, 5},
-                             {{1, 5, 1025}, 16},
-                             {{33, 7, 4097}, 5},
-                             {{40, 300, 2500}, 3}}) {
-    for (const double spread : {1.0, 40.0}) {
-      SCOPED_TRACE(::testing::Message() << s.rows << "x" << s.inputs << "x" << s.outputs);
-      const LayerProblem<TypeParam> problem(s, spread);
-      const auto expected = problem.rank_all_at_once(k), actual = this->rank(problem, k),
-                 shared = this->rank(problem, k, 3);
-      if (s.outputs <= 128) {
-        EXPECT_EQ(actual.loss, expected.loss);
-      } else {
-        EXPECT_NEAR(actual.loss, expected.loss,
-                    kTolerance<TypeParam> * std::max(1.0, expected.loss));
-      }
-      EXPECT_EQ(actual.top, expected.top);
-      EXPECT_EQ(shared.loss, actual.loss);
-      EXPECT_EQ(shared.top, actual.top);
-    }
-  }
-}
 
 TYPED_TEST(SoftmaxRanks, HugeScoresAreSafeAndNaNShows) {
   using Real = TypeParam;

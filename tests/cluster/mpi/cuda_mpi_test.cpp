@@ -11,8 +11,8 @@ namespace hetsgd::mpi {
 namespace {
 
 using conformance::options_for;
-using conformance::random_numbers;
 using conformance::Vector;
+using test::uniform_numbers;
 using testing::HasSubstr;
 
 constexpr std::size_t kLarge = 100'000;
@@ -42,13 +42,7 @@ std::vector<AllReduce> methods() {
 }
 
 std::string failure(const ClusterOptions& options, const std::function<void(Endpoint&)>& worker) {
-  try {
-    make_cluster("mpi", options)->run(worker);
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "the run did not fail";
-  return "";
+  return conformance::failure_of<std::exception>("mpi", options, worker);
 }
 
 void expect_like_cores(const ClusterOptions& options, std::uint64_t seed, bool exact) {
@@ -106,11 +100,10 @@ TEST(GpuMpi, MessagesBetweenGpusAndHosts) {
     make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {
       for (const std::size_t n :
            {std::size_t{0}, std::size_t{300}, std::size_t{5000}, kLarge, 11 * kLarge}) {
-        const int to = (endpoint.rank() + 1) % endpoint.size(),
-                  from = (endpoint.rank() + last()) % endpoint.size();
+        const int to = conformance::next_of(endpoint), from = conformance::previous_of(endpoint);
         for (const int way : {0, 1, 2, 3}) {
-          const auto mine = random_numbers(n, static_cast<std::uint64_t>(endpoint.rank()));
-          const auto theirs = random_numbers(n, static_cast<std::uint64_t>(from));
+          const auto mine = uniform_numbers(n, static_cast<std::uint64_t>(endpoint.rank()));
+          const auto theirs = uniform_numbers(n, static_cast<std::uint64_t>(from));
           Vector out(endpoint, mine), in(endpoint, std::vector<float>(n));
           std::vector<float> host_in(n);
           const bool from_host = way % 2 == 1, to_host = way / 2 == 1;
@@ -129,10 +122,10 @@ TEST(GpuMpi, GathersBetweenGpusAndHosts) {
       const auto p = static_cast<std::size_t>(endpoint.size());
       std::vector<float> expected;
       for (std::size_t r = 0; r < p; ++r) {
-        const auto part = random_numbers(kLarge, r);
+        const auto part = uniform_numbers(kLarge, r);
         expected.insert(expected.end(), part.begin(), part.end());
       }
-      const auto mine = random_numbers(kLarge, static_cast<std::uint64_t>(endpoint.rank()));
+      const auto mine = uniform_numbers(kLarge, static_cast<std::uint64_t>(endpoint.rank()));
       for (const int way : {0, 1, 2, 3}) {
         Vector in(endpoint, mine), out(endpoint, std::vector<float>(p * kLarge));
         std::vector<float> host_out(p * kLarge);
@@ -148,31 +141,13 @@ TEST(GpuMpi, GathersBetweenGpusAndHosts) {
 TEST(GpuMpi, ExchangesBetweenGpus) {
   if (size() % 2 != 0) GTEST_SKIP() << "needs pairs";
   for (const AllReduce method : methods()) {
-    make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {
-      for (const std::size_t n : {std::size_t{1}, std::size_t{5000}, kLarge}) {
-        const int peer = endpoint.rank() ^ 1;
-        Vector out(endpoint, random_numbers(n, static_cast<std::uint64_t>(endpoint.rank())));
-        Vector in(endpoint, std::vector<float>(n));
-        endpoint.comm().sendrecv<float>(peer, 1, out.span(), in.span());
-        EXPECT_EQ(in.content(), random_numbers(n, static_cast<std::uint64_t>(peer)));
-      }
-    });
+    make_cluster("mpi", on_gpus(method))->run(conformance::check_exchanges);
   }
 }
 
-// Ranks get complete data even while a device still writes it.
 TEST(GpuMpi, WaitsForTheKernelsBefore) {
   for (const AllReduce method : methods()) {
-    make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {
-      Vector x(endpoint, std::vector<float>(kLarge));
-      const int ranks = endpoint.size();
-      for (int i = 0; i < 5; ++i) {
-        endpoint.device().fill(kLarge, static_cast<float>(endpoint.rank() + i), x.span().data());
-        endpoint.comm().all_reduce(x.span());
-        endpoint.device().axpby(kLarge, 2.0F, x.span().data(), 0.0F, x.span().data());
-        EXPECT_EQ(x.content().back(), static_cast<float>(ranks * (ranks - 1) + 2 * i * ranks));
-      }
-    });
+    make_cluster("mpi", on_gpus(method))->run(conformance::check_order_with_kernels);
   }
 }
 

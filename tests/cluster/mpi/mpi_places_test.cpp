@@ -1,11 +1,10 @@
 // The rank that runs services, and the devices on which ranks compute.
 #include <atomic>
+#include <numeric>
 #include <set>
-#include <thread>
 
 #include "cluster/conformance.hpp"
 #include "cluster/devices.hpp"
-#include "core/byte_stream.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
@@ -21,27 +20,17 @@ bool is_root() { return ranks().rank() == 0; }
 
 // --- services ------------------------------------------------------------------------------------
 
-// Arguments of a service that the test gets back in its answers.
-struct Parts {
-  std::vector<double> numbers;
-  std::string text;
-  static constexpr auto members() { return std::tuple(&Parts::numbers, &Parts::text); }
-};
-enum class Mode { slow, fast };
+// Tells its arguments and the rank on which it runs.
 struct Told {
   double sum = 0;
-  std::int64_t letters = 0;
-  std::int32_t mode = 0, rank = 0;
+  std::int32_t letters = 0, rank = 0;
 };
 class Teller final : public Service<Ask, Told> {
  public:
-  Teller(const Parts& parts, std::span<const float> more, Mode mode, bool flag)
-      : told_{.letters = static_cast<std::int64_t>(parts.text.size()),
-              .mode = static_cast<std::int32_t>(mode) + (flag ? 10 : 0),
-              .rank = ranks().rank()} {
-    for (const double x : parts.numbers) told_.sum += x;
-    for (const float x : more) told_.sum += static_cast<double>(x);
-  }
+  Teller(std::span<const float> numbers, const std::string& text)
+      : told_{.sum = std::accumulate(numbers.begin(), numbers.end(), 0.0),
+              .letters = static_cast<std::int32_t>(text.size()),
+              .rank = ranks().rank()} {}
   void handle(int, const Ask&, std::span<const float>, Responder<Told> reply) override {
     reply(told_);
   }
@@ -50,16 +39,13 @@ class Teller final : public Service<Ask, Told> {
   Told told_;
 };
 
-Told ask_teller(Endpoint& endpoint, const std::string& name) {
-  const std::vector<float> more{0.5F, 0.25F};
-  return serve<Teller>(endpoint, name, Parts{{1, 2, 3}, "four"}, std::span(more), Mode::fast, true)
-      .call({});
-}
-
-void expect_told(const Told& told, int rank) {
+void expect_teller_on(int rank, Endpoint& endpoint) {
+  const std::vector<float> numbers{6, 0.5F, 0.25F};
+  const Told told =
+      serve<Teller>(endpoint, "teller", std::span<const float>(numbers), std::string("four"))
+          .call({});
   EXPECT_EQ(told.sum, 6.75);
   EXPECT_EQ(told.letters, 4);
-  EXPECT_EQ(told.mode, 11);
   EXPECT_EQ(told.rank, rank);
 }
 
@@ -67,7 +53,7 @@ void expect_told(const Told& told, int rank) {
 TEST(MpiServices, MayBeOpenedByOthersOnly) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
   conformance::run_on("mpi", size(), [](Endpoint& endpoint) {
-    if (endpoint.rank() > 0) expect_told(ask_teller(endpoint, "teller"), 0);
+    if (endpoint.rank() > 0) expect_teller_on(0, endpoint);
     endpoint.comm().barrier();
   });
 }
@@ -86,7 +72,7 @@ TEST(MpiServiceRank, RunsServicesAndNoWorker) {
       ++workers;
       EXPECT_EQ(endpoint.size(), services);
       EXPECT_LT(endpoint.rank(), services);
-      expect_told(ask_teller(endpoint, "teller"), services);
+      expect_teller_on(services, endpoint);
       auto gather = serve<conformance::Gather>(endpoint, "gather", endpoint.size());
       for (int k = 1; k < 20; ++k) {
         EXPECT_EQ(gather.call({k}).number, k * endpoint.size());
@@ -104,29 +90,25 @@ TEST(MpiServiceRank, RunsServicesAndNoWorker) {
   }
 }
 
+// The error of a run with a service rank beside the workers.
+template <class ErrorType>
+std::string failure(const std::function<void(Endpoint&)>& worker) {
+  auto options = options_for(size() - 1);
+  options.service_rank = true;
+  return conformance::failure_of<ErrorType>("mpi", options, worker);
+}
+
 TEST(MpiServiceRank, ArgumentsThatDoNotTravelAreAnError) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
   class Local final : public Service<Ask, Answer> {
    public:
-    explicit Local(int* number) : number_(number) {}
-    void handle(int, const Ask&, std::span<const float>, Responder<Answer> reply) override {
-      reply({*number_, 0});
-    }
-
-   private:
-    int* number_;
+    explicit Local(int*) {}
+    void handle(int, const Ask&, std::span<const float>, Responder<Answer>) override {}
   };
-  auto options = options_for(size() - 1);
-  options.service_rank = true;
-  try {
-    make_cluster("mpi", options)->run([](Endpoint& endpoint) {
-      int number = 7;
-      serve<Local>(endpoint, "local", &number).call({});
-    });
-    ADD_FAILURE() << "no error";
-  } catch (const CheckFailure& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("its arguments do not travel"));
-  }
+  int number = 7;
+  EXPECT_THAT(failure<CheckFailure>(
+                  [&](Endpoint& endpoint) { serve<Local>(endpoint, "local", &number).call({}); }),
+              testing::HasSubstr("its arguments do not travel"));
 }
 
 TEST(MpiServiceRank, FailsWithTheErrorOfAWorkerOrAService) {
@@ -136,41 +118,15 @@ TEST(MpiServiceRank, FailsWithTheErrorOfAWorkerOrAService) {
       throw runtime_failure("the server gives up");
     }
   };
-  auto options = options_for(size() - 1);
-  options.service_rank = true;
   for (const bool service : {false, true}) {
-    try {
-      make_cluster("mpi", options)->run([service](Endpoint& endpoint) {
-        auto failing = serve<Failing>(endpoint, "failing");
-        if (!service && endpoint.rank() == 0) throw data_error("broken");
-        if (service) failing.call({});
-        endpoint.comm().receive(kAnySource, 1, std::span<int>());
-      });
-      ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.what(), service ? fmt::format("rank {}: the server gives up", size() - 1)
-                                      : std::string("rank 0: broken"));
-    }
+    EXPECT_EQ(failure<Error>([service](Endpoint& endpoint) {
+                auto failing = serve<Failing>(endpoint, "failing");
+                if (!service && endpoint.rank() == 0) throw data_error("broken");
+                if (service) failing.call({});
+                endpoint.comm().receive(kAnySource, 1, std::span<int>());
+              }),
+              service ? fmt::format("rank {}: the server gives up", size() - 1) : "rank 0: broken");
   }
-}
-
-TEST(MpiRanks, TravelWhole) {
-  ProcessPlace rank{.rank = 3,
-                    .local_rank = 1,
-                    .local_size = 4,
-                    .host = std::string(1000, 'h'),
-                    .pid = std::int64_t{1} << 40,
-                    .cores = {},
-                    .host_cores = 5000};
-  for (int core = 0; core < 5000; ++core) rank.cores.push_back(core);
-  const ProcessPlace got = from_bytes<ProcessPlace>(to_bytes(rank), "a place");
-  EXPECT_EQ(got.rank, 3);
-  EXPECT_EQ(got.local_rank, 1);
-  EXPECT_EQ(got.local_size, 4);
-  EXPECT_EQ(got.host, rank.host);
-  EXPECT_EQ(got.pid, rank.pid);
-  EXPECT_EQ(got.cores, rank.cores);
-  EXPECT_EQ(got.host_cores, 5000);
 }
 
 // --- devices -------------------------------------------------------------------------------------

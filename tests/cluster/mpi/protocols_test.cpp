@@ -1,5 +1,6 @@
-// The protocols between the ranks of the mpi cluster, each alone (that of the clock's pause:
-// clock_pause_test.cpp).
+// The protocols between the ranks of the mpi cluster, each alone, in orders of messages that a run
+// seldom has (clock_pause_test.cpp has that of the clock's pause). What they do in a run, the
+// conformance suite and mpi_errors_test.cpp show.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,8 +17,6 @@
 #include "cluster/mpi/protocol/first_error.hpp"
 #include "cluster/mpi/protocol/group_numbers.hpp"
 #include "cluster/mpi/protocol/heartbeats.hpp"
-#include "cluster/mpi/protocol/rank_barrier.hpp"
-#include "cluster/mpi/protocol/service_directory.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
@@ -87,125 +86,19 @@ TEST(FirstError, BetweenRunsIsTheNextOnes) {
   EXPECT_EQ(errors[0].end_epoch()->text, "rank 1: early");
 }
 
-// --- barrier
-
-TEST(RankBarrier, EndsWhenAllHaveComeAndKeepsWhatTheyBrought) {
-  Network network(3);
-  Errors errors(network);
-  std::vector<std::unique_ptr<RankBarrier>> barriers;
-  std::atomic<int> told = 0;
-  for (int rank = 0; rank < 3; ++rank) {
-    barriers.push_back(std::make_unique<RankBarrier>(
-        network[rank], errors[rank], [&told](RankBarrier::Point, int epoch, std::int64_t at) {
-          EXPECT_EQ(epoch, 1);
-          EXPECT_GT(at, 0);
-          ++told;
-        }));
-  }
-  network.run_all([&](int rank) {
-    RankBarrier& barrier = *barriers[static_cast<std::size_t>(rank)];
-    const auto mine = static_cast<std::byte>(10 + rank);
-    for (const auto point : {RankBarrier::Point::begin, RankBarrier::Point::ended}) {
-      barrier.come(point, std::span(&mine, 1));
-      EXPECT_TRUE(barrier.await(point));
-    }
-  });
-  EXPECT_EQ(told, 6);
-  const auto contents = barriers[0]->take_contents();
-  ASSERT_EQ(contents.size(), 3U);
-  EXPECT_EQ(contents[2], std::vector{std::byte{12}});
-}
-
-TEST(RankBarrier, AnErrorEndsTheWait) {
-  Network network(2);
-  Errors errors(network);
-  RankBarrier barrier(network[0], errors[0], [](auto...) {});
-  network.run_all([&](int rank) {
-    if (rank == 1) return errors[1].fail(error("broken"));
-    barrier.come(RankBarrier::Point::begin);
-    EXPECT_FALSE(barrier.await(RankBarrier::Point::begin));
-  });
-}
-
 // --- agreement
-
-struct Agreements {
-  explicit Agreements(Network& network) : errors(network) {
-    for (int rank = 0; rank < network.size(); ++rank) {
-      each.push_back(std::make_unique<Agreement>(network[rank], errors[rank]));
-    }
-  }
-  Agreement::Result agree(int rank, std::string_view answer, const char* fails = nullptr) {
-    std::optional<Failure> failure;
-    if (fails) failure = Failure::of(error(fails), rank, 1);
-    return each[static_cast<std::size_t>(rank)]->agree(std::as_bytes(std::span(answer)), failure);
-  }
-  Errors errors;
-  std::vector<std::unique_ptr<Agreement>> each;
-};
-
-std::string text_of(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-TEST(Agreement, IsWhatRank0Says) {
-  Network network(3);
-  Agreements agreements(network);
-  network.run_all([&](int rank) {
-    for (const char* answer : {"one", "", "three"}) {
-      const auto result =
-          agreements.agree(rank, rank == 0 ? std::string(answer) : "not " + std::to_string(rank));
-      EXPECT_EQ(result.failed, -1);
-      EXPECT_EQ(text_of(result.answer), answer);
-      if (rank > 0) continue;
-      ASSERT_EQ(result.answers.size(), 3U);
-      EXPECT_EQ(text_of(result.answers[2]), "not 2");
-    }
-  });
-}
-
-TEST(Agreement, TheFailureOfTheLowestRankIsThatOfAll) {
-  Network network(4);
-  Agreements agreements(network);
-  network.run_all([&](int rank) {
-    const auto result = agreements.agree(rank, "x", rank % 2 == 1 ? "odd" : nullptr);
-    EXPECT_EQ(result.failed, 1);
-    EXPECT_EQ(result.failure.text, "odd");
-    EXPECT_TRUE(result.answers.empty());
-    EXPECT_EQ(agreements.agree(rank, "y").failed, -1);  // the next one knows nothing of it
-  });
-}
 
 TEST(Agreement, WhoIsLostIsNotWaitedFor) {
   Network network(2);
-  Agreements agreements(network);
+  Errors errors(network);
+  Agreement mine(network[0], errors[0]), other(network[1], errors[1]);
   network.run_all([&](int rank) {
-    if (rank == 1) return agreements.errors[0].lose_a_rank({.text = "rank 1 is lost"});
-    EXPECT_EQ(agreements.agree(0, "x").failure.text, "rank 1 is lost");
+    if (rank == 1) return errors[0].lose_a_rank({.text = "rank 1 is lost"});
+    EXPECT_EQ(mine.agree({}, {}).failure.text, "rank 1 is lost");
   });
 }
 
 // --- heartbeats
-
-TEST(Heartbeats, ASilentRankIsNamedToAll) {
-  Network network(3);
-  Errors errors(network);
-  std::vector<ProcessPlace> places(3);
-  places[2].host = "blue";
-  Heartbeats watch(network[0], errors[0], places,
-                   [](int rank) { return Seconds(rank == 2 ? 9.0 : 0.1); });
-  watch.set_timeout(Seconds(10));
-  watch.look();
-  EXPECT_FALSE(errors[0].lost());
-  watch.set_timeout(Seconds(5));
-  watch.look();
-  network.deliver();
-  EXPECT_TRUE(errors[0].lost());
-  for (const auto& seen : errors.seen) {
-    ASSERT_EQ(seen.size(), 1U);
-    EXPECT_THAT(seen[0], HasSubstr("rank 2 (blue)"));
-  }
-}
 
 TEST(Heartbeats, OtherRanksListenToRank0Alone) {
   Network network(3);
@@ -262,43 +155,6 @@ TEST(GroupNumbers, AreNeverTheSame) {
   EXPECT_THAT((std::array{*first.take(), *second.take(), *second.take()}),
               testing::UnorderedElementsAre(1, 2, 3));
   EXPECT_FALSE(second.take().has_value());
-}
-
-// --- services
-
-class Host final : public ServiceHost {
- public:
-  void left(int rank) override { events.push_back("left " + std::to_string(rank)); }
-  bool has(const std::string& name) const override { return name == "there"; }
-  void make(const std::string& name, const SerialisedFactory& serialised_factory) override {
-    events.push_back(name + " by " + serialised_factory.key + " of " +
-                     std::to_string(serialised_factory.arguments.size()) + " bytes");
-  }
-  std::vector<std::string> events;
-};
-
-// One of two openers sends its factory; for a service that exists already neither does.
-TEST(ServiceDirectory, CarriesTheFirstOpenersFactoryToTheHost) {
-  Network network(3);
-  ServiceDirectory opener(network[0]), other(network[1]), host(network[2]);
-  Host run;
-  host.attach(&run);
-  opener.ask(2, "server");
-  other.ask(2, "server");
-  other.ask(2, "there");
-  EXPECT_FALSE(opener.take_wanted("server").has_value());
-  network.deliver();
-  EXPECT_FALSE(opener.take_wanted("other").has_value());
-  EXPECT_EQ(opener.take_wanted("server"), true);
-  EXPECT_EQ(other.take_wanted("server"), false);
-  EXPECT_EQ(other.take_wanted("there"), false);
-  opener.send_factory(2, "server", {.key = "Server", .arguments = {std::byte{1}, std::byte{2}}});
-  opener.worker_left(2);
-  network.deliver();
-  host.attach(nullptr);
-  opener.worker_left(2);
-  network.deliver();
-  EXPECT_THAT(run.events, testing::ElementsAre("server by Server of 2 bytes", "left 0"));
 }
 
 }  // namespace

@@ -1,18 +1,16 @@
-// Every call of the vocabulary at random, for tests that nothing hangs and no sum is wrong.
-#pragma once
-
-#include <gtest/gtest.h>
-
+// Every call of the vocabulary at random on every cluster: nothing hangs, and no sum is wrong.
 #include <memory>
 #include <vector>
 
 #include "cluster/conformance.hpp"
 #include "core/random.hpp"
+#include "support/effort.hpp"
 
 namespace hetsgd::conformance {
+namespace {
 
 // Rank r sends (r + s) % 3 times n elements to rank s.
-inline void all_to_all_at_random(Endpoint& endpoint, std::size_t n) {
+void all_to_all_at_random(Endpoint& endpoint, std::size_t n) {
   std::vector<std::size_t> counts;
   for (int r = 0; r < endpoint.size(); ++r) {
     counts.push_back(n * static_cast<std::size_t>((endpoint.rank() + r) % 3));
@@ -27,8 +25,8 @@ inline void all_to_all_at_random(Endpoint& endpoint, std::size_t n) {
 }
 
 // Two sums and a request that run behind a barrier or a computation.
-inline void behind_others(Endpoint& endpoint, ServiceClient<Ask, Answer>& gather,
-                          std::vector<float>& x, bool barrier) {
+void behind_others(Endpoint& endpoint, ServiceClient<Ask, Answer>& gather, std::vector<float>& x,
+                   bool barrier) {
   std::vector<float> ones(x.size() / 2 + 1, 1);
   const Pending largest = endpoint.comm().start(all_reduce(std::span(x), ReduceOp::max));
   Pending sum = endpoint.comm().start(all_reduce(std::span(ones)));
@@ -41,7 +39,7 @@ inline void behind_others(Endpoint& endpoint, ServiceClient<Ask, Answer>& gather
 
 // Each worker makes `calls` calls in an order that all ranks draw alike from `seed`, with pauses
 // between them. A background task makes half as many all_reduces of its own.
-inline void call_at_random(Endpoint& endpoint, std::uint64_t seed, int calls) {
+void call_at_random(Endpoint& endpoint, std::uint64_t seed, int calls) {
   auto gather = serve<Gather>(endpoint, "gather", endpoint.size());
   std::shared_ptr<Comm> own = endpoint.comm().split(0, endpoint.rank());
   endpoint.background_task("reduce", [own, seed, calls](Endpoint& self) {
@@ -53,7 +51,7 @@ inline void call_at_random(Endpoint& endpoint, std::uint64_t seed, int calls) {
     }
   });
   RandomStream common(seed, Purpose::test, 2);
-  const int next = (endpoint.rank() + 1) % endpoint.size();
+  const int next = next_of(endpoint);
   for (int i = 0; i < calls; ++i) {
     std::vector<float> x(common.below(6000), static_cast<float>(endpoint.rank()));
     switch (common.below(8)) {
@@ -87,4 +85,16 @@ inline void call_at_random(Endpoint& endpoint, std::uint64_t seed, int calls) {
   }
 }
 
+class RandomCallsOn : public OnEverySize {};
+HETSGD_ON_EVERY_SIZE(RandomCallsOn);
+
+TEST_P(RandomCallsOn, End) {
+  const std::uint64_t seeds = launched() ? 200 : test::random_runs(20);
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    run_on(cluster(), size(),
+           [seed](Endpoint& endpoint) { call_at_random(endpoint, seed, launched() ? 10 : 40); });
+  }
+}
+
+}  // namespace
 }  // namespace hetsgd::conformance

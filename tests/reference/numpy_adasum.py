@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Independent NumPy reference for ssgd with --reduce adasum: losses and orthogonality, by paper 001.
+"""Independent NumPy reference for ssgd with --reduce adasum: losses and orthogonality, by Maleki et al. (Adasum).
 
     numpy_adasum.py HETSGD
 """

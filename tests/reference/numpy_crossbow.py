@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Independent NumPy references for sma and easgd: algorithm 1 of paper 002, flat and hierarchical, with restarts and the tuner.
+"""Independent NumPy references for sma and easgd: algorithm 1 of CROSSBOW, flat and hierarchical, with restarts and the tuner.
 
     numpy_crossbow.py HETSGD
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Independent NumPy references for esync: losses of algorithm 1 and decisions of algorithm 2 of paper 003.
+"""Independent NumPy references for esync: losses of algorithm 1 and decisions of algorithm 2 of ESync.
 
     numpy_esync.py HETSGD
 

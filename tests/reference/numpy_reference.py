@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Independent NumPy references for sgd, ssgd, elastic and adaptive: their losses, and algorithms 1 and 2 of paper 000.
+"""Independent NumPy references for sgd, ssgd, elastic and adaptive: their losses, and algorithms 1 and 2 of Adaptive SGD.
 
     numpy_reference.py HETSGD
 """

@@ -178,7 +178,7 @@ TEST(ShardedTables, RowsOnDevicesMustFit) {
   std::ofstream(path) << R"({"name": "small", "launch_overhead_s": 0, "operations_per_s": 1e12,
                              "bytes_per_s": 1e11, "memory_bytes": 1000})";
   const Settings small = sharded({{"algorithm", "sgd"}, {"profile", path.string()}});
-  expect_tables_refused(small, "--table-storage: found device, by which");
+  expect_tables_refused(small, "--table-storage: found device with 96.3 KiB of rows");
   expect_tables_refused(with(small, {{"table_storage", "host"}}), "no error");
   std::filesystem::remove(path);
 }

@@ -50,7 +50,7 @@ class Writing(ProgramTest):
         lines = [line for line in done.stderr.splitlines() if "samples/s" in line]
         self.assertGreaterEqual(len(lines), 1)
         for line in lines:  # one that comes while a measurement is under way says so
-            self.assertRegex(line, r"^\d+%(  measuring)?(  ETA \S+ \S+)?  epoch [\d.]+  step \d+  samples \S+  "
+            self.assertRegex(line, r"^\d+%(  evaluating)?(  ETA \S+ \S+)?  epoch [\d.]+  step \d+  samples \S+  "
                                    r"loss [\d.]+  p1 [01]\.\d+  \S+ samples/s")
         self.assertNotIn("\033", done.stderr)
         self.assertNotIn("\r", done.stderr)

@@ -148,7 +148,7 @@ class Plugin(MpiTest):
         (self.folder / "mine.so").rename(self.folder / "moved.so")
         self.refused(["rerun", "first.json", "-o", "r.json"], "first.json: plugins: mine.so", code=4)
         self.assertNotIn("warning", self.run_program("rerun", "first.json", "--plugin", "moved.so", "-o", "r.json").stderr)
-        self.assertIn("first.json: that run had the plugin averaging",
+        self.assertIn("first.json: the run used the plugin averaging",
                       self.run_program("rerun", "first.json", "--plugin", other, "-o", "r2.json").stderr)
         (self.folder / other).rename(self.folder / "mine.so")
         self.refused(["rerun", "first.json", "-o", "r3.json"], ("first.json: plugins: mine.so", "found xxh3:"))

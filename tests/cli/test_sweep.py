@@ -255,7 +255,7 @@ class Sweep(ProgramTest):
         self.specify(SPEC + TUNING)
         done = self.sweep("--dry-run")
         self.assertRegex(done.stdout, r"ssp +6 +0 +4 +0 ")
-        self.assertIn("18 runs are left, about ", done.stdout)
+        self.assertIn("18 runs are left: about ", done.stdout)
         self.assertFalse((self.folder / "runs").exists())
         self.sweep()
         self.assertIn("0 runs are left", self.sweep("--dry-run").stdout)

@@ -66,7 +66,7 @@ class Tune(ProgramTest):
         done = self.run_program(*TUNE, "--grid", "0.01,0.02", "--algorithms", "ssgd", "--per-worker-batch", "split")
         self.assertRegex(done.stderr, "warning: ssgd: .* 0.02,? ")
         done = self.run_program(*TUNE, "--grid", "1e30", "--algorithms", "ssgd", "--overwrite")
-        self.assertIn("warning: ssgd: no trial", done.stderr)
+        self.assertIn("warning: ssgd: every trial diverged or failed", done.stderr)
 
     def test_the_goal_is_the_first_metric_of_the_data(self):
         self.write("two.txt", "".join(f"{'+1' if i % 2 else '-1'} {i % 7 + 1}:1\n" for i in range(90)))

@@ -110,7 +110,7 @@ TEST(Criteo, SaysWhereAndWhatIsWrong) {
   EXPECT_THAT(message("\n"), HasSubstr("f:2:1: found 1 columns, expected 40"));
   const std::string good = criteo_line({});
   EXPECT_THAT(message(good.substr(0, good.size() - 1) + "\t\n"), HasSubstr("found 41 columns"));
-  EXPECT_THAT(error_of([] { parse_criteo("", "f", 1); }), HasSubstr("f: no data"));
+  EXPECT_THAT(error_of([] { parse_criteo("", "f", 1); }), HasSubstr("f: found an empty file"));
 }
 
 // If several threads find mistakes, the first one in the file is reported.

@@ -297,7 +297,7 @@ TEST(Tables, ShardsThatDoNotFitNameOptionAndBytes) {
   const std::vector<int> here = {0, 1};
   EXPECT_THAT(
       usage_error_of([&] { TableSet(plan_of("row", 2, true, OptimizerKind::adam), here, 1000); }),
-      testing::StartsWith("--tables: found sharded with 65 rows of 17 numbers"));
+      testing::StartsWith("--tables: found sharded with 65 rows of 17 elements"));
 }
 
 // 65 rows of 17 numbers, stored as 20: with adam's two vectors of state 65 * 20 * 3 * 4 bytes.

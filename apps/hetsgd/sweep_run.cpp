@@ -61,13 +61,16 @@ class SweepStatus {
   bool shown_ = false;
 };
 
-void warn_of_edges(const Sweep& sweep, const SweepSpec& spec) {
-  for (const CellTuning& tuning : sweep.tunings()) {
-    if (tuning.edges.empty()) continue;
-    const std::string title = spec.title(tuning.cell);
-    warn("{}{}the best {} lies at the edge of its values; a wider range may have a better one",
-         title, title.empty() ? "" : ": ", fmt::join(tuning.edges, " and "));
+// Warns about facts that a user should know before relying on a cell's choice.
+void warn_about(const CellTuning& tuning, const SweepSpec& spec) {
+  const std::string title = spec.title(tuning.cell);
+  const std::string what = title.empty() ? "the tuning" : title;
+  if (tuning.best) {
+    warn_of_missed_target(*spec.setup_of(tuning.cell).goal, tuning.trials[*tuning.best], what);
   }
+  if (tuning.edges.empty()) return;
+  warn("{}: the best {} lies at the edge of its values; a wider range may have a better one", what,
+       fmt::join(tuning.edges, " and "));
 }
 
 // Wall-clock seconds of one run of a cell and stage.
@@ -167,7 +170,7 @@ int run_sweep(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,
   hooks.signal = &catch_signals();
   const SweepEnd end = sweep.run(hooks);
   show_status("");
-  warn_of_edges(sweep, plan.spec());
+  for (const CellTuning& tuning : sweep.tunings()) warn_about(tuning, plan.spec());
   log_info("{}: {} runs in {}, {} job{}", plan.spec().name, sweep.runs_done(),
            format_seconds(Seconds(seconds_since(start))), options.jobs,
            options.jobs == 1 ? "" : "s");

@@ -136,6 +136,9 @@ void warn_about(const Tuning& tuning) {
       warn("{}: every trial diverged or failed, so there is no choice; try smaller learning rates",
            algorithm.algorithm);
     }
+    if (choice) {
+      warn_of_missed_target(tuning.goal, algorithm.trials[choice->place], algorithm.algorithm);
+    }
     if (choice && choice->edge_of_grid) {
       warn(
           "{}: the best learning rate, {}, lies at the edge of the grid; a wider grid may have a "

@@ -12,6 +12,7 @@
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/json_file.hpp"
+#include "core/logging.hpp"
 #include "core/text.hpp"
 #include "data/source.hpp"
 #include "experiment/search_space.hpp"
@@ -158,6 +159,17 @@ std::optional<std::size_t> best_of(const Goal& goal, std::span<const Score> scor
     if (better) best = i;
   }
   return best;
+}
+
+void warn_of_missed_target(const Goal& goal, std::span<const TrialOutcome> chosen,
+                           std::string_view what) {
+  const Score score = score_of(goal, chosen);
+  if (!goal.target || std::isfinite(score.time_to_target_s)) return;
+  warn(
+      "{}: no choice reaches {} (median over the seeds), so the best final {}, {:.4g}, decided; "
+      "use "
+      "an easier target or more epochs",
+      what, goal.text(), goal.metric, score.value);
 }
 
 TuningCost& TuningCost::operator+=(const TuningCost& other) {

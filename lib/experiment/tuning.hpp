@@ -59,6 +59,10 @@ Score score_of(const Goal& goal, std::span<const TrialOutcome> trials);
 // The index of the best score, by time to the target and then by final value; the first of equal
 // ones. None if no value is finite.
 std::optional<std::size_t> best_of(const Goal& goal, std::span<const Score> scores);
+// Warns if the trials of a choice miss the target of the goal, so that their final values decided.
+// `what` names what was tuned.
+void warn_of_missed_target(const Goal& goal, std::span<const TrialOutcome> chosen,
+                           std::string_view what);
 
 struct TuningCost {
   std::uint64_t trials = 0;

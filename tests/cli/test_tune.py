@@ -63,8 +63,9 @@ class Tune(ProgramTest):
             self.assertIn("launch", self.refused([*TUNE, "--overwrite", *flags], "", env=env))
 
     def test_the_edge_of_the_grid_is_a_warning(self):
-        done = self.run_program(*TUNE, "--grid", "0.01,0.02", "--algorithms", "ssgd", "--per-worker-batch", "split")
+        done = self.run_program(*TUNE, "--grid", "0.01,0.02", "--algorithms", "ssgd", "--per-worker-batch", "split", "--goal", "p1>=0.99")
         self.assertRegex(done.stderr, "warning: ssgd: .* 0.02,? ")
+        self.assertIn("warning: ssgd: no choice reaches p1>=0.99", done.stderr)
         done = self.run_program(*TUNE, "--grid", "1e30", "--algorithms", "ssgd", "--overwrite")
         self.assertIn("warning: ssgd: every trial diverged or failed", done.stderr)
 

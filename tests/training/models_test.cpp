@@ -205,7 +205,7 @@ TEST(ClickModels, AndOthersRefuseDataThatTheyDoNotRead) {
   for (const auto& [model, option, value, what] :
        {std::tuple("deepfm", "charge", "amazon670k", "--charge"),
         {"dcn", "optimizer", "momentum", "--optimizer"},
-        {"mlp", "table_optimizer", "adam", "no embedding"}}) {
+        {"mlp", "table_optimizer", "adam", "without an embedding table"}}) {
     EXPECT_NE(usage_error_of([&] {
                 run_model(with(settings, {{option, value}}), model);
               }).find(what),

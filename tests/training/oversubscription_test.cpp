@@ -31,7 +31,7 @@ TEST(Oversubscription, IsSeenOnThreads) {
   options.workers = cores + 1;
   const auto oversubscribed = oversubscription_warnings(*make_cluster("threads", options));
   ASSERT_EQ(oversubscribed.size(), 1U);
-  EXPECT_THAT(oversubscribed[0], HasSubstr(fmt::format("{0} workers want {0} cores", cores + 1)));
+  EXPECT_THAT(oversubscribed[0], HasSubstr(fmt::format("{0} workers need {0} cores", cores + 1)));
   if (cpu_quota() < 1) return;
   options.workers = 1;
   EXPECT_TRUE(oversubscription_warnings(*make_cluster("threads", options)).empty());

@@ -152,19 +152,6 @@ TEST(Fiber, FibersResumeFibers) {
   EXPECT_EQ(trace, "1234");
 }
 
-TEST(StackPool, ReusesStacks) {
-  StackPool stacks(10'000);
-  const auto first = stacks.take();
-  EXPECT_GE(first.bytes, 10'000U);
-  stacks.give_back(first);
-  const auto second = stacks.take();
-  EXPECT_EQ(first.bottom, second.bottom);
-  const auto third = stacks.take();
-  EXPECT_NE(second.bottom, third.bottom);
-  stacks.give_back(second);
-  stacks.give_back(third);
-}
-
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(StackPoolDeathTest, BelowTheStackLiesAGuard) {
   StackPool stacks;

@@ -66,6 +66,7 @@ TEST_F(OptionsTest, OneNameHasThreeSpellings) {
   EXPECT_EQ(option.environment(), "HETSGD_BATCH_SIZE");
   EXPECT_EQ(option.name, "batch_size");
   EXPECT_EQ(set.find("batch-size"), nullptr);
+  EXPECT_THROW(set.add("batch_size", values.delta, "again"), CheckFailure);
 }
 
 TEST_F(OptionsTest, CountsOfBytesScaleByPowersOfTwo) {
@@ -83,7 +84,7 @@ TEST_F(OptionsTest, CountsOfBytesScaleByPowersOfTwo) {
 TEST_F(OptionsTest, EveryTypeParsesItsText) {
   flag("overwrite", {"true"});
   flag("cache", {"off"});
-  flag("workers", {"8"});
+  flag("workers", {"2", "8"});  // the last counts
   flag("batch_size", {"10K"});
   flag("delta", {"2.5e-1"});
   flag("max_time", {"50ms"});
@@ -103,11 +104,6 @@ TEST_F(OptionsTest, EveryTypeParsesItsText) {
   EXPECT_THAT(values.speed, ElementsAre(1, 0.5, 0.25));
   EXPECT_THAT(values.hidden, ElementsAre(128u, 64u));
   EXPECT_THAT(values.straggler, ElementsAre("kind=uniform,min=0ms", "kind=pause"));
-}
-
-TEST_F(OptionsTest, OfRepeatedScalarsTheLastCounts) {
-  flag("workers", {"2", "3"});
-  EXPECT_EQ(values.workers, 3);
 }
 
 TEST_F(OptionsTest, ErrorsNamePlaceFoundAndExpected) {
@@ -163,9 +159,6 @@ TEST_F(OptionsTest, EnvironmentIsReadAndUnknownNamesComeBack) {
   EXPECT_EQ(set.find("delta")->source, OptionSource::default_value);
   EXPECT_THAT(unknown, ::testing::Contains("HETSGD_BATCHSIZE"));
   EXPECT_THAT(unknown, ::testing::Not(::testing::Contains("HETSGD_BATCH_SIZE")));
-}
-
-TEST_F(OptionsTest, EnvironmentErrorsNameTheVariable) {
   ::setenv("HETSGD_WORKERS", "many", 1);
   EXPECT_THAT(test::usage_error_of([&] { set.read_environment(); }),
               HasSubstr("HETSGD_WORKERS: found \"many\""));
@@ -256,10 +249,6 @@ TEST_F(OptionsTest, DescribeNamesEachSource) {
   EXPECT_THAT(text, ::testing::ContainsRegex("batch_size +64 +flag --batch-size\n"));
   EXPECT_THAT(text, ::testing::ContainsRegex("delta +0.1 +default\n"));
   EXPECT_THAT(text, ::testing::ContainsRegex("straggler +\"\" +default\n"));
-}
-
-TEST_F(OptionsTest, OneNameIsDeclaredOnce) {
-  EXPECT_THROW(set.add("delta", values.delta, "again"), CheckFailure);
 }
 
 // Options with values that the program chooses unless the user sets them.

@@ -116,7 +116,7 @@ TEST(StateServer, QueriesThatAnotherOvertookChangeNothing) {
 
 // --- the algorithm
 
-const Settings kEsync = tiny_steps("esync", {{"max_samples", "6400"}, {"evaluate_every", "1280"}});
+const Settings kEsync = tiny_steps("esync", "--max-samples 6400 --evaluate-every 1280");
 
 // Equal workers: at the first query after an iteration the slowest is the asking worker itself, or
 // is ready, or has less time left than an iteration takes. So each makes exactly one iteration per
@@ -128,11 +128,9 @@ TEST(Esync, EqualWorkersAreSsgd) {
   for (const char* profile : {HETSGD_TEST_DATA "/latency_only_profile.json", "v100"}) {
     for (const char* network : {HETSGD_TEST_DATA "/latency_only_network.json", "pcie3"}) {
       SCOPED_TRACE(std::string(profile) + ", " + network);
-      const Settings base =
-          with(kEsync, {{"workers", "4"}, {"network", network}, {"profile", profile}});
+      const Settings base = with(kEsync, "--workers 4 --network {} --profile {}", network, profile);
       const Record esync = run_training(base);
-      const Record ssgd =
-          run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
+      const Record ssgd = run_with(base, "--algorithm ssgd --per-worker-batch full");
       EXPECT_EQ(esync.histograms.at("local_steps"),
                 (std::map<std::int64_t, std::uint64_t>{{1, 200}}));
       expect_close(step_losses(esync), step_losses(ssgd), 1e-5);
@@ -144,9 +142,8 @@ TEST(Esync, EqualWorkersAreSsgd) {
 // Four times as fast: about four iterations while the slowest makes one, with an answer on the way
 // after each; the slowest makes exactly one.
 TEST(Esync, LocalStepsFollowSpeed) {
-  const Settings base = with(kEsync, {{"workers", "3"},
-                                      {"speed", "1,1,0.25"},
-                                      {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
+  const Settings base =
+      with(kEsync, "--workers 3 --speed 1,1,0.25 --profile @compute_only_profile");
   const Record run = run_training(base);
   std::map<std::pair<int, int>, int> steps;  // by rank and round
   for (const auto& event : run.events) {
@@ -171,15 +168,12 @@ TEST(Esync, LocalStepsFollowSpeed) {
 // The fast workers wait for about one of their own iterations per round (5 % of it), and for the
 // differences in nonzeros of the slowest worker's batches.
 TEST(Esync, FastWorkersHardlyWait) {
-  const Settings base = with(kEsync, {{"workers", "3"},
-                                      {"speed", "1,1,0.05"},
-                                      {"max_samples", "32000"},
-                                      {"evaluate_every", "32000"},
-                                      {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
+  const Settings base = with(kEsync,
+                             "--workers 3 --speed 1,1,0.05 --max-samples 32000 --evaluate-every "
+                             "32000 --profile @compute_only_profile");
   for (const char* ack : {"immediate", "delayed"}) {
-    const Record esync = run_training(with(base, {{"ack", ack}}));
-    const Record ssgd =
-        run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
+    const Record esync = run_with(base, {{"ack", ack}});
+    const Record ssgd = run_with(base, "--algorithm ssgd --per-worker-batch full");
     EXPECT_GT(ssgd.workers[0].report.breakdown.wait / ssgd.elapsed, 0.8);
     EXPECT_LT(esync.workers[0].report.breakdown.wait / esync.elapsed, 0.15) << ack;
   }
@@ -187,9 +181,8 @@ TEST(Esync, FastWorkersHardlyWait) {
 
 TEST(Esync, RoundsEndTheRunWithAMeasuredModel) {
   for (const char* cluster : {"sim", "threads"}) {
-    const Record run = run_training(
-        with(kEsync,
-             {{"cluster", cluster}, {"workers", "3"}, {"rounds", "7"}, {"max_samples", "999999"}}));
+    const Record run =
+        run_with(kEsync, "--cluster {} --workers 3 --rounds 7 --max-samples 999999", cluster);
     EXPECT_EQ(run.status, Status::completed);
     EXPECT_EQ(observations(run, "local_steps"), 7U * 3U);  // exactly T
     EXPECT_EQ(run.curve.back().samples_count, 32U * step_losses(run).size());
@@ -199,13 +192,11 @@ TEST(Esync, RoundsEndTheRunWithAMeasuredModel) {
 // A round trip of 10 s: the answer to the first query of the slowest worker comes when all have
 // made many more iterations, which count.
 TEST(Esync, DelayedAnswersLetWorkersTrainOn) {
-  const Settings base = with(kEsync, {{"workers", "2"},
-                                      {"rounds", "4"},
-                                      {"max_samples", "999999"},
-                                      {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                                      {"network", HETSGD_TEST_DATA "/latency_only_network.json"}});
+  const Settings base = with(kEsync,
+                             "--workers 2 --rounds 4 --max-samples 999999 --profile "
+                             "@latency_only_profile --network @latency_only_network");
   const Record immediate = run_training(base);
-  const Record delayed = run_training(with(base, {{"ack", "delayed"}}));
+  const Record delayed = run_with(base, "--ack delayed");
   EXPECT_EQ(immediate.histograms.at("local_steps").rbegin()->first, 1);
   EXPECT_GE(delayed.histograms.at("local_steps").begin()->first, 2);
   EXPECT_EQ(delayed.workers[0].report.breakdown.wait.count(), 0.0);
@@ -217,14 +208,12 @@ TEST(Esync, DelayedAnswersLetWorkersTrainOn) {
 TEST(Esync, AServerAddsWhatAnAllReduceAdds) {
   for (const char* weight : {"equal", "steps"}) {
     for (const char* workers : {"1", "4"}) {
-      const Settings base =
-          with(kEsync, {{"workers", workers},
-                        {"weight", weight},
-                        {"update_scale", "0.9"},
-                        {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                        {"network", "ethernet-1g"}});
+      const Settings base = with(kEsync,
+                                 "--workers {} --weight {} --update-scale 0.9 --profile "
+                                 "@latency_only_profile --network ethernet-1g",
+                                 workers, weight);
       const Record ring = run_training(base);
-      const Record server = run_training(with(base, {{"aggregate", "server"}}));
+      const Record server = run_with(base, "--aggregate server");
       expect_same_bits(ring, server);
       EXPECT_GT(server.elapsed, ring.elapsed);
     }
@@ -234,10 +223,9 @@ TEST(Esync, AServerAddsWhatAnAllReduceAdds) {
 // A delayed answer is exact in virtual time: the same bytes whatever the number of host threads.
 TEST(Esync, DelayedAnswersAreReproducible) {
   const Settings base =
-      with(kEsync,
-           {{"workers", "4"}, {"ack", "delayed"}, {"straggler", "kind=uniform,min=0ms,max=5ms"}});
-  const Record one = run_training(with(base, {{"host_threads", "1"}}));
-  const Record two = run_training(with(base, {{"host_threads", "2"}}));
+      with(kEsync, "--workers 4 --ack delayed --straggler kind=uniform,min=0ms,max=5ms");
+  const Record one = run_with(base, "--host-threads 1");
+  const Record two = run_with(base, "--host-threads 2");
   expect_same_bits(one, two);
   EXPECT_EQ(one.events, two.events);
 }

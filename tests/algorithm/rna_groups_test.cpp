@@ -13,8 +13,7 @@ namespace hetsgd::test {
 namespace {
 
 // Every step takes the same time, whatever the nonzeros of its batch.
-const Settings kRnaGroups =
-    tiny_steps("rna", {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
+const Settings kRnaGroups = tiny_steps("rna", "--profile @latency_only_profile");
 
 std::vector<WorkerPace> exact_paces(const std::vector<double>& times) {
   std::vector<WorkerPace> paces;
@@ -105,21 +104,16 @@ TEST(RnaGroups, GapSplitsTheMixedScenario) {
 // The same in a run; and equal workers stay together.
 TEST(RnaGroups, AutomaticGroupsByGap) {
   const Settings mixed =
-      with(kRnaGroups, {{"workers", "8"},
-                        {"network", "ideal"},
-                        {"straggler", "kind=uniform,workers=0-3,min=0ms,max=50ms"},
-                        {"straggler", "kind=uniform,workers=4-7,min=50ms,max=100ms"},
-                        {"hierarchical", "true"},
-                        {"trigger", "fresh"},
-                        {"group_after", "20"},
-                        {"max_samples", "12800"}});
+      with(kRnaGroups,
+           "--workers 8 --network ideal --straggler kind=uniform,workers=0-3,min=0ms,max=50ms "
+           "--straggler kind=uniform,workers=4-7,min=50ms,max=100ms --hierarchical --trigger fresh "
+           "--group-after 20 --max-samples 12800");
   const auto groups = [&](const std::string& rule) {
-    return events_of(run_training(with(mixed, {{"group_by", rule}})), "groups").at(0)["groups"];
+    return events_of(run_with(mixed, {{"group_by", rule}}), "groups").at(0)["groups"];
   };
   EXPECT_EQ(groups("gap"), nlohmann::json({{0, 1, 2, 3}, {4, 5, 6, 7}}));
-  const Settings equal = with(kRnaGroups, {{"workers", "4"}, {"group_by", "gap"}});
-  expect_same_bits(run_training(equal),
-                   run_training(with(equal, {{"hierarchical", "true"}, {"group_after", "3"}})));
+  const Settings equal = with(kRnaGroups, "--workers 4 --group-by gap");
+  expect_same_bits(run_training(equal), run_with(equal, "--hierarchical --group-after 3"));
 }
 
 TEST(RnaGroups, GroupsByHandAreRead) {
@@ -133,17 +127,15 @@ TEST(RnaGroups, GroupsByHandAreRead) {
   EXPECT_EQ(message("0:1", 3),
             "--groups: worker 2 of 3 is in none of \"0:1\", expected every worker once");
   EXPECT_NE(message("0-9", 3).find("--groups"), std::string::npos);
-  EXPECT_THROW(run_training(with(kRnaGroups, {{"workers", "4"}, {"groups", "0-1:2-3"}})), Error);
+  EXPECT_THROW(run_with(kRnaGroups, {{"workers", "4"}, {"groups", "0-1:2-3"}}), Error);
 }
 
 // Two paces: the groups form themselves, and the fast group is not held up by the slow one.
 TEST(RnaGroups, AutomaticGroupsSeparateTwoPaces) {
-  const Settings paces = with(kRnaGroups, {{"workers", "6"},
-                                           {"network", "ideal"},
-                                           {"straggler", "kind=constant,workers=1;4,factor=20"},
-                                           {"hierarchical", "true"},
-                                           {"group_after", "5"},
-                                           {"max_samples", "12800"}});
+  const Settings paces =
+      with(kRnaGroups,
+           "--workers 6 --network ideal --straggler kind=constant,workers=1;4,factor=20 "
+           "--hierarchical --group-after 5 --max-samples 12800");
   const Record run = run_training(paces);
   ASSERT_EQ(events_of(run, "groups").size(), 1U);
   EXPECT_EQ(events_of(run, "groups")[0]["groups"], nlohmann::json({{0, 2, 3, 5}, {1, 4}}));
@@ -157,10 +149,9 @@ TEST(RnaGroups, AutomaticGroupsSeparateTwoPaces) {
 // With equal workers in equal groups that exchange after every round the first exchanges follow
 // the formula: checked in NumPy. Here: H sets how often.
 TEST(RnaGroups, ExchangeEveryH) {
-  const Settings base =
-      with(kRnaGroups, {{"workers", "4"}, {"hierarchical", "true"}, {"groups", "0;2:1;3"}});
+  const Settings base = with(kRnaGroups, "--workers 4 --hierarchical --groups 0;2:1;3");
   for (const int every : {1, 3}) {
-    const Record run = run_training(with(base, {{"exchange_every", std::to_string(every)}}));
+    const Record run = run_with(base, {{"exchange_every", std::to_string(every)}});
     const auto exchanges = events_of(run, "exchange");
     ASSERT_GE(exchanges.size(), 10U);
     std::map<int, int> next = {{0, every - 1}, {1, every - 1}};
@@ -246,25 +237,21 @@ TEST(RnaGroups, TheGroupServerReturnsALoneGroupsModel) {
 // that never has its gradient. (With two probes of two no worker waits for it there either.)
 TEST(RnaGroups, AFrozenGroupHoldsNobodyBack) {
   const Settings base =
-      with(kRnaGroups, {{"workers", "2"}, {"straggler", "kind=constant,worker=1,factor=100000"}});
+      with(kRnaGroups, "--workers 2 --straggler kind=constant,worker=1,factor=100000");
   const Record flat = run_training(base);
-  const Record groups = run_training(with(base, {{"hierarchical", "true"}, {"groups", "0:1"}}));
+  const Record groups = run_with(base, "--hierarchical --groups 0:1");
   expect_close(step_losses(flat), step_losses(groups), 1e-5);
 }
 
 // The schedule follows the work of all groups: one that is five times as fast is not five times
 // as far in it.
 TEST(RnaGroups, GroupsShareTheSchedule) {
-  const Settings base = with(kRnaGroups, {{"train", "generate:tiny?rows_train=320&rows_test=32"},
-                                          {"test", "generate:tiny?rows_train=320&rows_test=32"},
-                                          {"workers", "2"},
-                                          {"straggler", "kind=constant,worker=1,factor=5"},
-                                          {"hierarchical", "true"},
-                                          {"groups", "0:1"},
-                                          {"evaluate_every", "160"},
-                                          {"schedule", "step"},
-                                          {"step_epochs", "5"},
-                                          {"step_factor", "0"}});
+  const Settings base =
+      with(kRnaGroups,
+           "--train generate:tiny?rows_train=320&rows_test=32 --test "
+           "generate:tiny?rows_train=320&rows_test=32 --workers 2 --straggler "
+           "kind=constant,worker=1,factor=5 --hierarchical --groups 0:1 --evaluate-every 160 "
+           "--schedule step --step-epochs 5 --step-factor 0");
   const Record run = run_training(base);
   ASSERT_GE(run.curve.size(), 15U);
   for (std::size_t i = 1; i + 1 < run.curve.size(); ++i) {
@@ -282,19 +269,12 @@ TEST(RnaGroups, EndsWhileGroupsForm) {
   for (int factor = 5; factor <= 30; ++factor) {
     for (int batches = 6; batches <= 8; ++batches) {
       SCOPED_TRACE(fmt::format("factor {}, {} batches", factor, batches));
-      const Record run = run_training(
-          with(kRnaGroups, {{"train", data},
-                            {"test", data},
-                            {"workers", "3"},
-                            {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                            {"network", HETSGD_TEST_DATA "/latency_only_network.json"},
-                            {"straggler", fmt::format("kind=constant,worker=1,factor={}", factor)},
-                            {"hierarchical", "true"},
-                            {"bound", "age"},
-                            {"eta", "1"},
-                            {"group_after", "3"},
-                            {"evaluate_every", "32"},
-                            {"max_samples", std::to_string(32 * batches)}}));
+      const Record run = run_with(
+          kRnaGroups,
+          "--train {0} --test {0} --workers 3 --profile @latency_only_profile --network "
+          "@latency_only_network --straggler kind=constant,worker=1,factor={1} --hierarchical "
+          "--bound age --eta 1 --group-after 3 --evaluate-every 32 --max-samples {2}",
+          data, factor, 32 * batches);
       EXPECT_EQ(run.status, Status::completed);
     }
   }

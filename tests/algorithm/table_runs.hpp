@@ -10,19 +10,10 @@
 
 namespace hetsgd::test {
 
-inline const Settings kClicks = {{"train", "generate:ctr-tiny"},
-                                 {"test", "generate:ctr-tiny"},
-                                 {"min_frequency", "5"},
-                                 {"cache", "false"},
-                                 {"model", "deepfm"},
-                                 {"embedding_dim", "16"},
-                                 {"embedding_init_std", "0.1"},
-                                 {"hidden", "16,8"},
-                                 {"batch_size", "96"},
-                                 {"learning_rate", "0.2"},
-                                 {"max_samples", "1920"},
-                                 {"evaluate_every", "960"},
-                                 {"record_steps", "true"}};
+inline const Settings kClicks =
+    "--train generate:ctr-tiny --test generate:ctr-tiny --min-frequency 5 --cache false --model "
+    "deepfm --embedding-dim 16 --embedding-init-std 0.1 --hidden 16,8 --batch-size 96 "
+    "--learning-rate 0.2 --max-samples 1920 --evaluate-every 960 --record-steps";
 
 struct TableOutcome {
   Record record;
@@ -49,7 +40,7 @@ inline TableOutcome run_clicks(const Settings& more) {
   return outcome;
 }
 
-inline Settings sharded(const Settings& more) { return with({{"tables", "sharded"}}, more); }
+inline Settings sharded(const Settings& more) { return with("--tables sharded", more); }
 
 inline void expect_same_run(const TableOutcome& a, const TableOutcome& b) {
   EXPECT_EQ(step_losses(a.record), step_losses(b.record));
@@ -90,9 +81,8 @@ inline bool learnt(const Record& record) {
 }
 
 inline Settings tiered(const std::string& profile, const Settings& more) {
-  return sharded(with({{"algorithm", "ssgd"},
-                       {"workers", "4"},
-                       {"profile", std::string(HETSGD_TEST_DATA) + "/" + profile + ".json"}},
+  return sharded(with(fmt::format("--algorithm ssgd --workers 4 --profile {}",
+                                  std::string(HETSGD_TEST_DATA) + "/" + profile + ".json"),
                       more));
 }
 

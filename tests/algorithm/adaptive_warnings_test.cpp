@@ -85,19 +85,5 @@ TEST(Overshoot, AdaptiveWarnsOnceWhereUpdatesStayUnequal) {
   EXPECT_EQ(warnings_of(with(two, "--mega-batch 40 --beta 3")).size(), 1U);
 }
 
-// The README's first experiment: perturbed at times, and healthy.
-TEST(Inflation, AdaptiveDoesNotWarnInTheFirstExperiment) {
-  const Record run =
-      run_training(tiny("adaptive",
-                        "--hidden 32 --workers 4 --speed 1,0.92,0.84,0.76 --mega-batch 40 "
-                        "--learning-rate 0.3 --max-samples 20000 --charge amazon670k"));
-  double sums = 1;
-  for (const auto& merge : merges(run)) sums *= merge["weight_sum"].get<double>();
-  EXPECT_GT(sums, 1.01);
-  for (const std::string& warning : run.warnings) {
-    EXPECT_EQ(warning.find("merges alone"), std::string::npos) << warning;
-  }
-}
-
 }  // namespace
 }  // namespace hetsgd::test

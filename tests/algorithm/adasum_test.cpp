@@ -85,18 +85,5 @@ TEST(AdasumStep, RefusesWhatMakesNoSense) {
   expect_refused(with(nodes, {{"reduce", "mean"}}), "--optimizer-state");
 }
 
-TEST(AdasumStep, LearnsInNodes) {
-  for (const char* cluster : {"sim", "threads"}) {
-    for (const char* state : {"replicated", "partitioned"}) {
-      const Record run = run_with(kAdasum,
-                                  "--cluster {} --workers 8 --node-size 4 --optimizer momentum "
-                                  "--optimizer-state {} --max-samples 24000",
-                                  cluster, state);
-      EXPECT_EQ(run.status, Status::completed);
-      EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace hetsgd::test

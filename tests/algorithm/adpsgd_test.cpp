@@ -8,16 +8,6 @@ namespace {
 
 const Settings kAdpsgd = tiny_steps("adpsgd");
 
-// Two workers with the same gradients every time (a learning rate so small that no gradient counts)
-// stay at the common initial model: the mean of equal replicas is that replica, to the bit.
-TEST(AdPsgd, AveragingEqualReplicasChangesNothing) {
-  const Record run = run_with(kAdpsgd, "--workers 4 --learning-rate 1e-30");
-  ASSERT_GE(events_of(run, "average").size(), 20U);
-  for (const CurvePoint& point : run.curve) {
-    EXPECT_EQ(point.test_loss(), run.curve.front().test_loss());
-  }
-}
-
 // Every iteration of an even rank averages once, with an odd rank; every update counts.
 TEST(AdPsgd, EvenRanksAverageOncePerIteration) {
   for (const std::string workers : {"2", "3", "8"}) {

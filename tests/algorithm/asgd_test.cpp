@@ -18,13 +18,6 @@ TEST(Asgd, StalenessOfEqualWorkersIsOneLessThanTheirNumber) {
   EXPECT_EQ(staleness.rbegin()->first, 3);
 }
 
-// A worker k times as slow as the others misses about k (P - 1) updates.
-TEST(Asgd, AStragglersGradientsAreStale) {
-  const Record run = run_with(
-      kAsgd, "--workers 4 --speed 1,1,1,0.1 --learning-rate 0.1 --profile @compute_only_profile");
-  EXPECT_GE(run.histograms.at("staleness").rbegin()->first, 20);
-}
-
 // A push costs as many parameter-sized messages as it should: n gradients up, n parameters down.
 TEST(Asgd, CountsBytesByKind) {
   const Record run = run_with(kAsgd, "--workers 2");

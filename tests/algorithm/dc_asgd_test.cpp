@@ -20,16 +20,6 @@ TEST(DcAsgd, LambdaZeroIsAsgdToTheBit) {
   }
 }
 
-// The one backup of the server is the model before the last update, so even one worker's gradient
-// is "compensated" for its own last step.
-TEST(DcAsgd, TheServersBackupDiffersEvenWithOneWorker) {
-  const auto asgd = step_losses(run_with(kDcAsgd, "--algorithm asgd"));
-  const auto dc = step_losses(run_with(kDcAsgd, "--dc-backup server --lambda 7"));
-  EXPECT_EQ(asgd[0], dc[0]);
-  EXPECT_EQ(asgd[1], dc[1]);  // before the first update there is none to compensate for
-  EXPECT_NE(asgd[2], dc[2]);
-}
-
 TEST(DcAsgd, RefusesOtherOptimizers) {
   expect_refused(with(kDcAsgd, {{"optimizer", "momentum"}}),
                  "--optimizer: dc-asgd has an update rule of its own");

@@ -6,11 +6,6 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kEager = tiny_steps("sgd");
-
-// Every step takes the same time, whatever the nonzeros of its batch.
-const Settings kEqualEager = "--profile @latency_only_profile";
-
 Settings eager(const std::string& kind, const Settings& more) {
   return tiny_steps("eager-" + kind, more);
 }
@@ -18,7 +13,7 @@ Settings eager(const std::string& kind, const Settings& more) {
 // Equal workers are all ready; at most the last round, when they leave, is smaller.
 TEST(Eager, AllContributeWhereAllAreReady) {
   for (const std::string kind : {"solo", "majority"}) {
-    const Record run = run_training(eager(kind, with(kEqualEager, "--workers 4")));
+    const Record run = run_training(eager(kind, "--workers 4 --profile @latency_only_profile"));
     const auto& contributors = run.histograms.at("contributors");
     EXPECT_EQ(contributors.rbegin()->first, 4);
     EXPECT_LE(contributors.size(), 2U);

@@ -46,25 +46,6 @@ class Server {
   StateServer server_;
 };
 
-TEST(StateServer, EverybodyMakesOneIterationAndNobodyIsReadyBeforeAllHaveAsked) {
-  Server server(3);
-  EXPECT_EQ(server.ask(1, 0, {0, 0, 1.0, 1}), StateRule::first_iteration);
-  EXPECT_EQ(server.ask(1, 2, {0, 0, 9.0, 1}), StateRule::first_iteration);  // the slowest, too
-  // Worker 1 has not asked yet: it counts as the slowest.
-  EXPECT_EQ(server.ask(2, 0, {0, 1, 1.0, 2}), StateRule::slowest_not_begun);
-  EXPECT_EQ(server.slowest, 1);
-}
-
-TEST(StateServer, ReadyWhenAnotherIterationDoesNotFit) {
-  Server server(2, 0.5);
-  server.ask(0, 0, {0, 0, 1.0, 0});
-  server.ask(0, 1, {0, 0, 3.0, 0});                                              // ready at 3
-  EXPECT_EQ(server.ask(1.5, 0, {0, 1, 1.0, 1.5}), StateRule::time_for_another);  // 1 + 0.5 = 1.5
-  EXPECT_EQ(server.slowest, 1);
-  EXPECT_EQ(server.ask(1.6, 0, {0, 2, 1.0, 1.6}), StateRule::no_time_for_another);  // > 1.4
-  EXPECT_EQ(server.ask(3, 1, {0, 1, 3.0, 3}), StateRule::is_slowest);
-}
-
 TEST(StateServer, SlowestIsFoundAnewAtEveryQueryAndTiesGoToTheLowestRank) {
   Server server(3);
   for (int r = 0; r < 3; ++r) server.ask(0, r, {0, 0, 2.0, 0});
@@ -88,18 +69,6 @@ TEST(StateServer, SlowestIsTheFirstOfTheLargest) {
     server.ask(i, static_cast<int>(rank), {i, 0, c[rank], 0});
     EXPECT_EQ(server.slowest, std::ranges::max_element(c) - c.begin());
   }
-}
-
-TEST(StateServer, NobodyIsReadyWhileTheSlowestIsInTheRoundBefore) {
-  Server server(2);
-  server.ask(0, 0, {0, 0, 1, 0});
-  server.ask(0, 1, {0, 0, 4, 0});
-  server.ask(4, 1, {0, 1, 4, 4});
-  server.ask(4, 0, {0, 4, 1, 4});
-  EXPECT_EQ(server.ask(5, 0, {1, 0, 1, 5}), StateRule::first_iteration);
-  EXPECT_EQ(server.ask(6, 0, {1, 1, 1, 6}), StateRule::slowest_not_begun);
-  EXPECT_EQ(server.ask(6, 1, {1, 0, 4, 6}), StateRule::first_iteration);
-  EXPECT_EQ(server.ask(7, 0, {1, 2, 1, 7}), StateRule::time_for_another);
 }
 
 TEST(StateServer, QueriesThatAnotherOvertookChangeNothing) {
@@ -136,46 +105,6 @@ TEST(Esync, EqualWorkersAreSsgd) {
       expect_close(step_losses(esync), step_losses(ssgd), 1e-5);
       expect_close_curves(esync, ssgd, 1e-5);
     }
-  }
-}
-
-// Four times as fast: about four iterations while the slowest makes one, with an answer on the way
-// after each; the slowest makes exactly one.
-TEST(Esync, LocalStepsFollowSpeed) {
-  const Settings base =
-      with(kEsync, "--workers 3 --speed 1,1,0.25 --profile @compute_only_profile");
-  const Record run = run_training(base);
-  std::map<std::pair<int, int>, int> steps;  // by rank and round
-  for (const auto& event : run.events) {
-    if (event["type"] != "query" || !event["ready"].get<bool>()) continue;
-    steps[{event["rank"].get<int>(), event["round"].get<int>()}] = event["k"].get<int>();
-  }
-  EXPECT_EQ(steps.size(), observations(run, "local_steps"));
-  int fast = 0, rounds = 0;
-  for (const auto& [key, n] : steps) {
-    EXPECT_GE(n, 1);
-    EXPECT_LE(n, 6);
-    if (key.first == 2) {
-      EXPECT_EQ(n, 1) << "round " << key.second;
-      ++rounds;
-    } else {
-      fast += n;
-    }
-  }
-  EXPECT_NEAR(static_cast<double>(fast) / (2 * rounds), 4.0, 1.0);
-}
-
-// The fast workers wait for about one of their own iterations per round (5 % of it), and for the
-// differences in nonzeros of the slowest worker's batches.
-TEST(Esync, FastWorkersHardlyWait) {
-  const Settings base = with(kEsync,
-                             "--workers 3 --speed 1,1,0.05 --max-samples 32000 --evaluate-every "
-                             "32000 --profile @compute_only_profile");
-  for (const char* ack : {"immediate", "delayed"}) {
-    const Record esync = run_with(base, {{"ack", ack}});
-    const Record ssgd = run_with(base, "--algorithm ssgd --per-worker-batch full");
-    EXPECT_GT(ssgd.workers[0].report.breakdown.wait / ssgd.elapsed, 0.8);
-    EXPECT_LT(esync.workers[0].report.breakdown.wait / esync.elapsed, 0.15) << ack;
   }
 }
 
@@ -218,16 +147,6 @@ TEST(Esync, AServerAddsWhatAnAllReduceAdds) {
       EXPECT_GT(server.elapsed, ring.elapsed);
     }
   }
-}
-
-// A delayed answer is exact in virtual time: the same bytes whatever the number of host threads.
-TEST(Esync, DelayedAnswersAreReproducible) {
-  const Settings base =
-      with(kEsync, "--workers 4 --ack delayed --straggler kind=uniform,min=0ms,max=5ms");
-  const Record one = run_with(base, "--host-threads 1");
-  const Record two = run_with(base, "--host-threads 2");
-  expect_same_bits(one, two);
-  EXPECT_EQ(one.events, two.events);
 }
 
 }  // namespace

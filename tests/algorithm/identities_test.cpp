@@ -164,15 +164,19 @@ std::vector<Identity> identities() {
   }
   // All gradients ready: lr (P/P) times the mean of P contributions = ssgd with b_max per worker.
   // The factor 1/P comes before the sum in rank order, as in ssgd.
-  for (const std::string algorithm : {"eager-solo", "eager-majority", "rna"}) {
+  // No worker is late: there are no leftovers that `fresh` and --eta 0 could treat differently.
+  for (const auto& [name, algorithm] :
+       {std::pair<std::string, std::string>{"eager_solo", "eager-solo"},
+        {"eager_majority", "eager-majority"},
+        {"rna", "rna"},
+        {"rna_fresh", "rna --trigger fresh --local sum"},
+        {"rna_any", "rna --trigger any --bound age --eta 0"}}) {
     for (const std::string workers : {"2", "3", "8"}) {
       for (const std::string network : {"pcie3", "ethernet-1g", "ideal"}) {
-        all.push_back(
-            {algorithm + workers + "_ready_on_" + network + "_is_ssgd",
-             steps_of(algorithm, with(kEqual, "--workers {} --network {} --max-samples 6400",
-                                      workers, network)),
-             {},
-             kSsgd});
+        all.push_back({name + workers + "_ready_on_" + network + "_is_ssgd",
+                       steps_of("sgd", with(kEqual, "--workers {} --network {} --max-samples 6400",
+                                            workers, network)),
+                       "--algorithm " + algorithm, kSsgd});
       }
     }
   }
@@ -215,20 +219,6 @@ TEST(Identities, SsgdWithPWorkersIsSgdOnTheGlobalBatch) {
       EXPECT_NEAR(sgd.curve[i].test_loss(), ssgd.curve[i].test_loss(),
                   1e-5 * sgd.curve[i].test_loss());
     }
-  }
-}
-
-TEST(Identities, AdaptiveOnEqualWorkersKeepsEqualBatches) {
-  const Record run =
-      run_with(kIdentities,
-               "--algorithm adaptive --workers 4 --mega-batch 20 --profile @latency_only_profile");
-  const auto events = merges(run);
-  ASSERT_GE(events.size(), 5U);
-  for (const auto& event : events) {
-    EXPECT_EQ(event["batch_size"], nlohmann::json({32, 32, 32, 32}));
-    EXPECT_EQ(event["updates"], nlohmann::json({5, 5, 5, 5}));
-    EXPECT_EQ(event["weight"], nlohmann::json({0.25, 0.25, 0.25, 0.25}));
-    EXPECT_FALSE(event["perturbed"].get<bool>());
   }
 }
 

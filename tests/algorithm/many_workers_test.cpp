@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-#include <map>
 #include <set>
 
 #include "cluster/trace/trace.hpp"
@@ -36,12 +35,6 @@ std::vector<Settings> every_way() {
   return ways;
 }
 
-std::string label_of(const Settings& way) {
-  std::string name;
-  for (const auto& [key, value] : way) name += key + " " + value + " ";
-  return name;
-}
-
 Settings rounds_of(int workers, int rounds) {
   return fmt::format("--workers {0} --mega-batch {0} --max-samples {1}", workers, workers * rounds);
 }
@@ -49,7 +42,7 @@ Settings rounds_of(int workers, int rounds) {
 // all_gather would leave P parts with each of P workers. Algorithms agree on a result of the parts.
 TEST(ManyWorkers, NobodyGathersWhatAllKnow) {
   for (const Settings& way : every_way()) {
-    SCOPED_TRACE(label_of(way));
+    SCOPED_TRACE(describe_settings(way));
     Trace trace;
     TrainHooks hooks;
     hooks.trace = &trace;
@@ -90,7 +83,7 @@ TEST(ManyWorkers, AWorkersMemoryDoesNotGrowWithTheirNumber) {
     const double quarter = bytes_of(way, P / 4), half = bytes_of(way, P / 2),
                  all = bytes_of(way, P);
     const double early = (half - quarter) / (P / 4), late = (all - half) / (P / 2);
-    EXPECT_LT(late, early + 3 * kLeastC * P / 4) << label_of(way);
+    EXPECT_LT(late, early + 3 * kLeastC * P / 4) << describe_settings(way);
   }
 }
 

@@ -1,12 +1,7 @@
 // Hierarchical RNA: how groups are made, the server between them, and runs in groups.
 // Its losses are checked against tests/reference/numpy_decentralised.py.
 
-#include <cmath>
-#include <numeric>
-
 #include "algorithm/parts/groups.hpp"
-#include "algorithm/parts/rna_hierarchical.hpp"
-#include "core/random.hpp"
 #include "runs.hpp"
 
 namespace hetsgd::test {
@@ -65,55 +60,22 @@ TEST(RnaGroups, GroupsByGap) {
             (Groups{{0}, {1}}));
 }
 
-// Times of 10 iterations with a delay between 0 and 50 ms above a computation of X ms, of the slow
-// ones between 50 and 100: zeta is about 50 and v = X + 50. The text has two groups; spread makes
-// them by chance at most, gap always, and none of equal workers.
-TEST(RnaGroups, GapSplitsTheMixedScenario) {
-  const Groups halves = {{0, 1, 2, 3}, {4, 5, 6, 7}};
-  const Groups one = {{0, 1, 2, 3, 4, 5, 6, 7}};
-  constexpr int kRuns = 200;
-  for (const double x_ms : {11.0, 40.0, 150.0}) {
-    int split = 0, split_by_spread = 0, equal_split = 0;
-    for (std::uint64_t seed = 1; seed <= kRuns; ++seed) {
-      RandomStream random(seed, Purpose::test);
-      const auto paces = [&](double slow_ms) {
-        std::vector<WorkerPace> all(8);
-        for (std::size_t rank = 0; rank < all.size(); ++rank) {
-          std::vector<double> times(10);
-          for (double& t : times) t = x_ms + (rank < 4 ? 0 : slow_ms) + random.uniform(0, 50);
-          const double mean = std::accumulate(times.begin(), times.end(), 0.0) / 10;
-          double squares = 0;
-          for (const double t : times) squares += (t - mean) * (t - mean);
-          all[rank] = {.time_s = mean, .error_s = std::sqrt(squares / 9 / 10)};
-        }
-        return all;
-      };
-      const std::vector<WorkerPace> mixed = paces(50);
-      split += groups_by_pace(GroupBy::gap, mixed) == halves;
-      split_by_spread += groups_by_pace(GroupBy::spread, mixed) != one;
-      equal_split += groups_by_pace(GroupBy::gap, paces(0)) != one;
-    }
-    EXPECT_GE(split, kRuns * 98 / 100) << x_ms;
-    EXPECT_LE(equal_split, kRuns * 2 / 100) << x_ms;
-    if (x_ms > 20) {
-      EXPECT_EQ(split_by_spread, 0) << x_ms;
-    }
-  }
-}
-
-// The same in a run; and equal workers stay together.
+// Delays of 0 to 50 ms and of 50 to 100 ms make two groups. Equal workers stay together, by either
+// rule.
 TEST(RnaGroups, AutomaticGroupsByGap) {
   const Settings mixed =
       with(kRnaGroups,
            "--workers 8 --network ideal --straggler kind=uniform,workers=0-3,min=0ms,max=50ms "
            "--straggler kind=uniform,workers=4-7,min=50ms,max=100ms --hierarchical --trigger fresh "
-           "--group-after 20 --max-samples 12800");
-  const auto groups = [&](const std::string& rule) {
-    return events_of(run_with(mixed, {{"group_by", rule}}), "groups").at(0)["groups"];
-  };
-  EXPECT_EQ(groups("gap"), nlohmann::json({{0, 1, 2, 3}, {4, 5, 6, 7}}));
-  const Settings equal = with(kRnaGroups, "--workers 4 --group-by gap");
-  expect_same_bits(run_training(equal), run_with(equal, "--hierarchical --group-after 3"));
+           "--group-after 20 --max-samples 12800 --group-by gap");
+  EXPECT_EQ(events_of(run_training(mixed), "groups").at(0)["groups"],
+            nlohmann::json({{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  for (const char* rule : {"gap", "spread"}) {
+    const Settings equal = with(kRnaGroups, "--workers 4 --group-by {}", rule);
+    const Record grouped = run_with(equal, "--hierarchical --group-after 3");
+    expect_same_bits(run_training(equal), grouped);
+    EXPECT_EQ(events_of(grouped, "groups").at(0)["groups"], nlohmann::json({{0, 1, 2, 3}}));
+  }
 }
 
 TEST(RnaGroups, GroupsByHandAreRead) {
@@ -144,93 +106,6 @@ TEST(RnaGroups, AutomaticGroupsSeparateTwoPaces) {
   EXPECT_GE(exchanges[0], 10 * exchanges[1]);
   EXPECT_GE(exchanges[1], 3);
   EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
-}
-
-// With equal workers in equal groups that exchange after every round the first exchanges follow
-// the formula: checked in NumPy. Here: H sets how often.
-TEST(RnaGroups, ExchangeEveryH) {
-  const Settings base = with(kRnaGroups, "--workers 4 --hierarchical --groups 0;2:1;3");
-  for (const int every : {1, 3}) {
-    const Record run = run_with(base, {{"exchange_every", std::to_string(every)}});
-    const auto exchanges = events_of(run, "exchange");
-    ASSERT_GE(exchanges.size(), 10U);
-    std::map<int, int> next = {{0, every - 1}, {1, every - 1}};
-    for (const auto& e : exchanges) {
-      int& expected = next[e["group"].get<int>()];
-      EXPECT_EQ(e["round"].get<int>(), expected);
-      expected += every;
-      EXPECT_EQ(e["rank"].get<int>() % 2, e["group"].get<int>());
-    }
-  }
-}
-
-// The server between groups, called directly, with its answers to pushes.
-class GroupPushes {
- public:
-  GroupPushes(GroupRule rule, const std::vector<int>& sizes)
-      : server_(rule, sizes, std::vector<float>{0}, 100) {}
-
-  // Group g has moved by `step` since its last pull; it pulls. Returns x.
-  float gain(int g, float step) {
-    float& x_g = x_[g];
-    x_g += step;
-    const PushGroup push{.group = g, .gradients = 3};
-    server_.handle(g, push, std::span(&x_g, 1),
-                   Responder<PullGroups>(std::make_unique<Answer>(x_g, gradients_)));
-    return x_g;
-  }
-  std::int64_t gradients() const { return gradients_; }
-
- private:
-  struct Answer final : ReplyToken {
-    Answer(float& x_to, std::int64_t& gradients_to) : x(x_to), gradients(gradients_to) {}
-    void answer(std::span<const std::byte> reply, std::span<const float> payload,
-                Traffic) override {
-      ASSERT_EQ(payload.size(), 1U);
-      x = payload.front();
-      ASSERT_EQ(reply.size(), sizeof(PullGroups));
-      std::memcpy(&gradients, reply.data(), sizeof(PullGroups));
-    }
-    float& x;
-    std::int64_t& gradients;
-  };
-
-  GroupServer server_;
-  std::map<int, float> x_;
-  std::int64_t gradients_ = 0;
-};
-
-// A constant gradient: every step is 1. The server adds up all of the groups' work, weighted by
-// their sizes, whatever their paces: s_f n_f + s_s n_s. (All numbers are exact.)
-TEST(RnaGroups, TheGroupServerAddsUpAllProgress) {
-  for (const auto& sizes : {std::vector{4, 4}, std::vector{7, 1}}) {
-    const double fast = sizes[0] / 8.0, slow = sizes[1] / 8.0;
-    for (const int pace : {1, 2, 10, 70, 1000}) {
-      SCOPED_TRACE(fmt::format("{} + {}, pace {}", sizes[0], sizes[1], pace));
-      GroupPushes increment(GroupRule::increment, sizes), last(GroupRule::last, sizes);
-      for (int n = 1; n <= 20; ++n) {
-        double kept = 0;
-        for (int k = 0; k < pace; ++k) {
-          increment.gain(0, 1);
-          kept = last.gain(0, 1);
-        }
-        EXPECT_EQ(increment.gain(1, 1), fast * pace * n + slow * n);
-        // The mean of the last pushes: the fast group gets at most s_f / s_s steps ahead of the
-        // slow group's last push.
-        const double before = last.gain(1, 0);
-        EXPECT_LE(kept, before + fast / slow);
-        last.gain(1, 1);
-      }
-      EXPECT_EQ(increment.gradients(), 100 + 3 * 20 * (pace + 1));
-    }
-  }
-}
-
-TEST(RnaGroups, TheGroupServerReturnsALoneGroupsModel) {
-  for (const GroupRule rule : {GroupRule::increment, GroupRule::last}) {
-    GroupPushes alone(rule, {3});
-    for (int n = 1; n <= 10; ++n) EXPECT_EQ(alone.gain(0, 0.5F), 0.5F * static_cast<float>(n));
-  }
 }
 
 // A group that never comes costs its share and no more: x - lr s_g g, as in flat RNA with a worker

@@ -9,24 +9,6 @@ namespace {
 // Every step takes the same time, whatever the nonzeros of its batch.
 const Settings kRnaReadings = tiny_steps("rna", "--profile @latency_only_profile");
 
-// No worker is late: there are no leftovers that `fresh` and --eta 0 could treat differently.
-TEST(RnaReadings, AllReadyIsSsgdWhateverTheTrigger) {
-  for (const Settings& reading :
-       {Settings("--trigger fresh --local sum"), Settings("--trigger any --bound age --eta 0")}) {
-    for (const std::string workers : {"2", "3", "8"}) {
-      SCOPED_TRACE(reading[0].second + ", " + workers + " workers");
-      const Settings base = with(kRnaReadings, {{"workers", workers}});
-      const Record ssgd = run_with(base, "--algorithm ssgd --per-worker-batch full");
-      const Record rna = run_with(base, reading);
-      expect_same_bits(ssgd, rna);
-      EXPECT_EQ(rna.histograms.at("contributors").rbegin()->first, std::stoi(workers));
-      EXPECT_EQ(rna.histograms.at("staleness"),
-                (std::map<std::int64_t, std::uint64_t>{{0, observations(rna, "staleness")}}));
-      EXPECT_FALSE(rna.histograms.contains("dropped"));
-    }
-  }
-}
-
 // Computing takes 29 to 49 ms, probes and answers 20 ms, an all_reduce 60 ms: every round leaves
 // gradients behind, and the next one can begin before there are new ones.
 const Settings kRnaLeftovers =
@@ -133,34 +115,6 @@ TEST(RnaReadings, LocalTrainingChangesNothingWhereEveryGradientIsReduced) {
   for (const Settings& base : {with(kRnaLeftovers, "--ahead 1"), with(kRnaReadings, "--ahead 1")}) {
     const Record without = run_training(base);
     expect_same_bits(without, run_with(base, "--local-training"));
-  }
-}
-
-// The first round takes 80 ms, a step 9 and a local one 1. Until the first model comes every worker
-// makes steps of its own, each at its share of the learning rate. With the whole data set in each
-// batch these are sgd at lr/P. Without local training all its gradients are of one model.
-TEST(RnaReadings, LocalTrainingIsSgdAtAWorkersShareOfTheRate) {
-  const std::string data = "generate:tiny?rows_train=32&rows_test=8";
-  const Settings base =
-      with(kRnaReadings,
-           "--network @latency_only_network --train {0} --test {0} --order sequential", data);
-  const auto first = [](std::vector<double> losses) {
-    losses.resize(6);
-    return losses;
-  };
-  const std::vector<double> sgd =
-      first(step_losses(run_with(base, "--algorithm sgd --learning-rate 0.125")));
-  const Settings four = with(base, "--workers 4 --learning-rate 0.5");
-  const Record local = run_with(four, "--local-training");
-  const Record ahead = run_with(four, "--ahead 0");
-  for (int rank = 0; rank < 4; ++rank) {
-    const std::vector<double> got = first(losses_of(local, rank));
-    const std::vector<double> same = first(losses_of(ahead, rank));
-    for (std::size_t i = 0; i < 6; ++i) {
-      EXPECT_NEAR(got[i], sgd[i], 1e-5 * sgd[i]) << "rank " << rank << ", step " << i;
-      EXPECT_EQ(same[i], same[0]);
-    }
-    EXPECT_LT(got[5], got[0]);
   }
 }
 

@@ -8,18 +8,8 @@ namespace {
 
 const Settings kRna = tiny_steps("rna");
 
-// Every step takes the same time, whatever the nonzeros of its batch.
-const Settings kEqualRna = "--profile @latency_only_profile";
-
-// One group by hand is no group: the same bits as flat. Equal workers are one group by time, too.
-TEST(Rna, OneGroupIsFlat) {
-  const Settings base = with(with(kRna, kEqualRna), "--workers 4");
-  const Record flat = run_training(base);
-  const Record automatic = run_with(base, "--hierarchical --group-after 3");
-  expect_same_bits(flat, automatic);
-  ASSERT_EQ(events_of(automatic, "groups").size(), 1U);
-  EXPECT_EQ(events_of(automatic, "groups")[0]["groups"], nlohmann::json({{0, 1, 2, 3}}));
-}
+// The same of equal steps, whatever the nonzeros of a batch.
+const Settings kEqualRna = with(kRna, "--profile @latency_only_profile");
 
 // More probes find a faster initiator: rounds take less time (figure 5.7), and contributors get
 // fewer.
@@ -64,9 +54,8 @@ TEST(Rna, ProbesCostMessages) {
 
 // The straggler's gradients are late by the rounds that passed meanwhile, and never delayed others.
 TEST(Rna, StragglersContributeLate) {
-  const Settings slow =
-      with(with(kRna, kEqualRna),
-           "--workers 4 --straggler kind=constant,worker=2,factor=9 --max-samples 12800");
+  const Settings slow = with(
+      kEqualRna, "--workers 4 --straggler kind=constant,worker=2,factor=9 --max-samples 12800");
   const Record count = run_training(slow);
   EXPECT_GE(count.histograms.at("staleness").rbegin()->first, 5);
   EXPECT_FALSE(count.histograms.contains("dropped"));
@@ -81,7 +70,7 @@ TEST(Rna, StragglersContributeLate) {
 // A fast worker that does not wait continues at the model that it has (figure 5.1, w_1 at t + 2).
 // Its contribution then holds several gradients, at most eta; older ones are dropped and counted.
 TEST(Rna, AheadAccumulatesUpToEta) {
-  const Settings base = with(with(kRna, kEqualRna),
+  const Settings base = with(kEqualRna,
                              "--workers 2 --probes 1 --straggler kind=constant,worker=1,factor=9 "
                              "--max-samples 6400 --network ideal");
   const auto most = [](const Record& run) {

@@ -5,19 +5,8 @@
 namespace hetsgd::test {
 namespace {
 
-// More negatives than generate:tiny has labels.
-constexpr const char* kAllNegatives = "100000";
-
 Settings sampled(const std::string& algorithm, const char* negatives) {
   return with(tiny_steps(algorithm), "--objective sampled --negatives {}", negatives);
-}
-
-TEST(SampledObjectiveRuns, AllLabelsDrawnIsTheWholeSoftmax) {
-  for (const char* optimizer : {"sgd", "momentum"}) {
-    const Settings rule = fmt::format("--optimizer {} --learning-rate 0.1", optimizer);
-    expect_close(step_losses(run_with(tiny_steps("sgd"), rule)),
-                 step_losses(run_with(sampled("sgd", kAllNegatives), rule)), 1e-4);
-  }
 }
 
 // Only the rows of drawn labels are read and moved, which hogwild's snapshot must know.
@@ -48,13 +37,6 @@ TEST(SampledObjectiveRuns, EveryAlgorithmLearns) {
         algorithm.info.name == "hogwild" || algorithm.info.name == "hogbatch";
     if (!shares_a_model) expect_learns(algorithm.info, "hashed");
   }
-}
-
-// All labels are active, whatever the tables hold.
-TEST(HashedObjectiveRuns, AllLabelsAreTheWholeSoftmax) {
-  const Settings base = with(tiny_steps("ssgd"), "--workers 2");
-  const Settings all = fmt::format("--objective hashed --negatives {}", kAllNegatives);
-  expect_close(step_losses(run_training(base)), step_losses(run_with(base, all)), 1e-4);
 }
 
 TEST(SampledObjectiveRuns, RefusesWhatItCannotDo) {

@@ -169,14 +169,12 @@ TEST(ShardedTables, EqualTiersMakeTheChoiceOfHotRowsFree) {
 }
 
 TEST(ShardedTables, RowsOnDevicesMustFit) {
-  const auto path = std::filesystem::temp_directory_path() /
-                    fmt::format("hetsgd_small_profile_{}.json", getpid());
-  std::ofstream(path) << R"({"name": "small", "launch_overhead_s": 0, "operations_per_s": 1e12,
-                             "bytes_per_s": 1e11, "memory_bytes": 1000})";
-  const Settings small = sharded(fmt::format("--algorithm sgd --profile {}", path.string()));
+  const TemporaryFile profile("small",
+                              R"({"name": "small", "launch_overhead_s": 0, "operations_per_s": 1e12,
+                                  "bytes_per_s": 1e11, "memory_bytes": 1000})");
+  const Settings small = sharded(fmt::format("--algorithm sgd --profile {}", profile.path()));
   expect_tables_refused(small, "--table-storage: found device, by which");
   expect_tables_refused(with(small, "--table-storage host"), "no error");
-  std::filesystem::remove(path);
 }
 
 // ctr-tiny has 2,327 rows; a global batch of 96 samples looks up some 240 of them.

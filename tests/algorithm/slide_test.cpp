@@ -135,16 +135,6 @@ TEST(Slide, StalenessOfEqualWorkersIsOneLessThanTheirNumber) {
   for (int late = 0; late < 3; ++late) EXPECT_EQ(staleness.at(late), 1U);
 }
 
-TEST(Slide, SeveralWorkersInSimGiveTheSameBitsEachTime) {
-  for (const char* lazy : {"catch_up", "touched", "dense"}) {
-    const Settings base = with(kSharedSlide, "--lazy {} --speed 1,0.8,0.6,0.3", lazy);
-    const Record one = run_training(base), again = run_training(base);
-    expect_same_bits(one, again);
-    EXPECT_EQ(one.elapsed, again.elapsed);
-    EXPECT_EQ(one.histograms, again.histograms);
-  }
-}
-
 // Rehashes follow the count of the model's batches over all workers: after 0, 10, 20 ... The four
 // workers overrun the budget by the batches in flight.
 TEST(Slide, SeveralWorkersRehashByTheModelsBatches) {
@@ -159,28 +149,22 @@ TEST(Slide, SeveralWorkersRehashByTheModelsBatches) {
   for (std::size_t i = 0; i < rehashes.size(); ++i) EXPECT_EQ(rehashes[i]["rehash"], i + 1);
 }
 
-TEST(Slide, SeveralWorkersLearnWhateverTheCluster) {
+// With several cores a worker's cores share its labels while another worker's do, on the same rows.
+TEST(Slide, LearnsOnBothClusters) {
+  std::vector<std::string> runs = {"--cluster threads --workers 2 --devices cpu:2"};
   for (const std::string& cluster : learning_clusters()) {
     for (const char* workers : {"1", "2", "4"}) {
-      const Record run =
-          run_with(kSharedSlide, "--cluster {} --workers {} --max-samples {} --record-steps false",
-                   cluster, workers, learning_samples(19'200));
-      EXPECT_EQ(run.status, Status::completed);
-      if (kSanitized) continue;
-      EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3) << cluster << workers;
+      runs.push_back(fmt::format("--cluster {} --workers {}", cluster, workers));
     }
   }
-}
-
-// A worker's cores share its labels while another worker's do, on the same rows.
-TEST(Slide, SeveralWorkersOfSeveralCoresOnThreads) {
-  const Record run = run_with(kSharedSlide,
-                              "--cluster threads --workers 2 --devices cpu:2 --max-samples {} "
-                              "--record-steps false",
-                              learning_samples(12'800));
-  EXPECT_EQ(run.status, Status::completed);
-  if (kSanitized) return;
-  EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
+  for (const std::string& each : runs) {
+    SCOPED_TRACE(each);
+    const Record run = run_with(with(kSharedSlide, each), "--max-samples {} --record-steps false",
+                                learning_samples(19'200));
+    EXPECT_EQ(run.status, Status::completed);
+    if (kSanitized) continue;
+    EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
+  }
 }
 
 // One worker replaces the old tables by new ones; with several the others use the old ones
@@ -219,6 +203,7 @@ TEST(Slide, OneWorkerHasOneSetOfTables) {
   }
 }
 
+// A model is refused when it is loaded.
 TEST(Slide, RefusesWhatItCannotDo) {
   const std::string kHidden = "--model: found one without exactly one hidden layer";
   for (const auto& [more, message] : std::vector<std::pair<Settings, std::string>>{
@@ -231,16 +216,6 @@ TEST(Slide, RefusesWhatItCannotDo) {
            {{{"objective", "full"}}, "--objective: found full, expected hashed"},
            {{{"objective", "sampled"}}, "--objective: found sampled, expected hashed"}}) {
     expect_refused(with(kSlide, more), message);
-  }
-}
-
-// Before anything is trained or warned about.
-TEST(Slide, RefusesAModelWhenItIsLoaded) {
-  for (const Settings& more : {Settings{{"model", "linear"}}, Settings{{"bin", "17"}}}) {
-    const Configuration configuration(with(with(kSlide, {{"active_min", "100000"}}), more));
-    Training training(configuration.spec());
-    EXPECT_THROW(training.load(), Error);
-    EXPECT_TRUE(training.record().warnings.empty());
   }
 }
 

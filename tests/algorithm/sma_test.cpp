@@ -1,8 +1,6 @@
 // sma and easgd: identities, overlap, records, timelines, and learning everywhere. Their losses are
 // checked against tests/reference/numpy_crossbow.py; the tuner and restarts in crossbow_test.cpp.
 
-#include <map>
-
 #include "cluster/devices.hpp"
 #include "runs.hpp"
 
@@ -10,85 +8,6 @@ namespace hetsgd::test {
 namespace {
 
 const Settings kSma = tiny_steps("sma", "--batch-size 16 --max-samples 2560 --workers 4");
-
-// P runs of sgd side by side, which share nothing but the pool of data.
-class Independent final : public Algorithm {
- public:
-  void worker(Worker& self) const override {
-    const std::uint64_t b = self.plan().batch_size;
-    Replica replica = self.replica();
-    while (self.running()) {
-      self.learn(replica, self.batches().next(b), self.learning_rate(b));
-      self.comm().barrier();
-      self.evaluate_here(replica.w);
-    }
-  }
-};
-
-// Registered only in the test that runs it, because others go through all algorithms.
-void register_independent() {
-  static const bool registered = register_algorithm<Independent>({.name = "independent",
-                                                                  .title = "",
-                                                                  .idea = "",
-                                                                  .paper = "",
-                                                                  .cost = "",
-                                                                  .result = "",
-                                                                  .identities = ""});
-  ASSERT_TRUE(registered);
-}
-
-// The loss of every batch by (iteration, learner), learners counted over the devices in order.
-std::map<std::pair<int, int>, double> learner_losses(const Record& run, int learners_per_device) {
-  std::map<std::pair<int, int>, double> losses;
-  for (const auto& e : run.events) {
-    if (e["type"] != "step") continue;
-    const int step = e["iteration"].get<int>(), m = learners_per_device;
-    losses[{step / m, e["rank"].get<int>() * m + step % m}] = e["loss"].get<double>();
-  }
-  return losses;
-}
-
-// alpha 0: c_j = 0, so w_j <- w_j - lr g_j, and z stays where it is. The same calls: to the bit.
-TEST(Sma, AlphaZeroIsIndependentSgd) {
-  register_independent();
-  for (const char* optimizer : {"sgd", "momentum"}) {
-    const Settings base = with(kSma, "--optimizer {} --learning-rate 0.2", optimizer);
-    const Record alone = run_with(base, "--algorithm independent");
-    const auto expected = learner_losses(alone, 1);
-    ASSERT_GE(expected.size(), 100U);
-    for (const char* averaging : {"flat", "hierarchical"}) {
-      const Settings sma = with(base, "--alpha 0 --sma {}", averaging);
-      const Record one = run_training(sma);
-      EXPECT_EQ(learner_losses(one, 1), expected);
-      for (const int devices : {1, 2}) {
-        const Settings learners =
-            fmt::format("--workers {} --learners-per-device {}", devices, 4 / devices);
-        EXPECT_EQ(learner_losses(run_with(sma, learners), 4 / devices), expected);
-      }
-      EXPECT_EQ(one.curve.back().test_loss(), one.curve.front().test_loss());
-    }
-    EXPECT_EQ(learner_losses(run_with(base, "--algorithm easgd --alpha 0"), 1), expected);
-  }
-}
-
-// k learners see the same batches and the same z wherever they live, and each has a momentum of its
-// own (a common one of a device's learners would differ with their number); only the order in which
-// their corrections are added differs.
-TEST(Sma, FlatDoesNotDependOnWhereLearnersLive) {
-  const Settings momentum = "--optimizer momentum --learning-rate 0.05";
-  for (const Settings& base : {kSma, with(kSma, momentum)}) {
-    const Record spread = run_training(base);
-    const auto expected = learner_losses(spread, 1);
-    for (const int devices : {1, 2}) {
-      const int m = 4 / devices;
-      const Record run = run_with(base, "--workers {} --learners-per-device {}", devices, m);
-      const auto got = learner_losses(run, m);
-      ASSERT_EQ(got.size(), expected.size());
-      for (const auto& [key, loss] : expected) EXPECT_NEAR(got.at(key), loss, 1e-5 * loss);
-      expect_close_curves(spread, run, 1e-5);
-    }
-  }
-}
 
 // The sum travels on another way at another time; it is the same sum.
 TEST(Sma, OverlapChangesTimeAlone) {

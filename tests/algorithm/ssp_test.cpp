@@ -47,16 +47,5 @@ TEST(Ssp, ABoundThatNeverActedIsSaid) {
   EXPECT_TRUE(run_with(equal, "--staleness 0").remarks.empty());
 }
 
-// The fast workers have pushed s more than the straggler when they wait for it: their waiting
-// shows.
-TEST(Ssp, FastWorkersWait) {
-  const Settings slow = with(kSsp, "--speed 1,1,1,0.05 --profile @compute_only_profile");
-  const Record ssp = run_training(slow);
-  const Record asgd = run_with(slow, "--algorithm asgd");
-  EXPECT_GT(ssp.workers[0].report.breakdown.wait.count(), 0.5 * ssp.elapsed.count());
-  EXPECT_LT(asgd.workers[0].report.breakdown.wait.count(), 0.1 * asgd.elapsed.count());
-  EXPECT_LE(ssp.workers[0].updates, ssp.workers[3].updates + 3 + 1);
-}
-
 }  // namespace
 }  // namespace hetsgd::test

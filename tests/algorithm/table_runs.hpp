@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runs.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd::test {
 
@@ -23,10 +24,9 @@ struct TableOutcome {
 // The data are generated once for all runs.
 inline TableOutcome run_clicks(const Settings& more) {
   static DataCache cache;
-  const auto path = std::filesystem::temp_directory_path() /
-                    fmt::format("hetsgd_sharded_tables_{}.f32", getpid());
-  const Configuration configuration(
-      with(with(kClicks, {{"dump_parameters", path.string()}}), more));
+  const TemporaryFolder folder;
+  const std::string path = folder / "parameters.f32";
+  const Configuration configuration(with(with(kClicks, {{"dump_parameters", path}}), more));
   Training training(configuration.spec());
   training.load(&cache);
   training.run({});
@@ -36,7 +36,6 @@ inline TableOutcome run_clicks(const Settings& more) {
   outcome.parameters.resize(std::filesystem::file_size(path) / sizeof(float));
   file.read(reinterpret_cast<char*>(outcome.parameters.data()),
             static_cast<std::streamsize>(outcome.parameters.size() * sizeof(float)));
-  std::filesystem::remove(path);
   return outcome;
 }
 
@@ -63,12 +62,6 @@ inline void expect_close_run(const TableOutcome& a, const TableOutcome& b, float
   }
 }
 
-inline std::string describe_settings(const Settings& settings) {
-  std::string text;
-  for (const auto& [key, value] : settings) text += fmt::format(" --{} {}", key, value);
-  return text;
-}
-
 // The sum of a count over all workers.
 inline std::uint64_t total_of(const TableOutcome& run, std::uint64_t LookupCounts::*count) {
   std::uint64_t sum = 0;
@@ -81,9 +74,7 @@ inline bool learnt(const Record& record) {
 }
 
 inline Settings tiered(const std::string& profile, const Settings& more) {
-  return sharded(with(fmt::format("--algorithm ssgd --workers 4 --profile {}",
-                                  std::string(HETSGD_TEST_DATA) + "/" + profile + ".json"),
-                      more));
+  return sharded(with(fmt::format("--algorithm ssgd --workers 4 --profile @{}", profile), more));
 }
 
 }  // namespace hetsgd::test

@@ -36,14 +36,20 @@ struct Settings : std::vector<std::pair<std::string, std::string>> {
   }
 };
 
+inline std::string describe_settings(const Settings& settings) {
+  std::string text;
+  for (const auto& [key, value] : settings) text += fmt::format(" --{} {}", key, value);
+  return text;
+}
+
 // `base` with some settings replaced or added.
 inline Settings with(Settings base, const Settings& more) {
   base.insert(base.end(), more.begin(), more.end());
   return base;
 }
 template <class... Values>
-  requires(sizeof...(Values) > 0)
-Settings with(Settings base, fmt::format_string<const Values&...> flags, const Values&... values) {
+requires(sizeof...(Values) > 0) Settings
+    with(Settings base, fmt::format_string<const Values&...> flags, const Values&... values) {
   return with(std::move(base), fmt::format(flags, values...));
 }
 
@@ -59,6 +65,10 @@ inline Settings tiny(const std::string& algorithm, const Settings& more = {}) {
 // The same for 100 batches with every step in the record, measured after each 20.
 inline Settings tiny_steps(const std::string& algorithm, const Settings& more = {}) {
   return with(tiny(algorithm, "--max-samples 3200 --record-steps --evaluate-every 640"), more);
+}
+
+inline bool may_serve_tables(const AlgorithmInfo& info) {
+  return info.replicated_tables_only.empty() && info.sharded_tables_only.empty();
 }
 
 inline bool is_option_of_a_model(const std::string& key) {
@@ -128,9 +138,9 @@ inline Record run_with(const Settings& base, const Settings& more) {
   return run_training(with(base, more));
 }
 template <class... Values>
-  requires(sizeof...(Values) > 0)
-Record run_with(const Settings& base, fmt::format_string<const Values&...> flags,
-                const Values&... values) {
+requires(sizeof...(Values) > 0) Record
+    run_with(const Settings& base, fmt::format_string<const Values&...> flags,
+             const Values&... values) {
   return run_training(with(base, flags, values...));
 }
 

@@ -37,29 +37,21 @@ TEST(Inflation, MomentumMultipliesIt) {
   }
 }
 
-const Settings kFour = {{"train", "generate:tiny?rows_train=2560&rows_test=32"},
-                        {"test", "generate:tiny?rows_train=2560&rows_test=32"},
-                        {"cache", "false"},
-                        {"algorithm", "adaptive"},
-                        {"workers", "4"},
-                        {"hidden", "8"},
-                        {"batch_size", "16"},
-                        {"mega_batch", "40"},
-                        {"max_samples", "12800"},
-                        {"learning_rate", "0.1"},
-                        {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                        {"network", "ideal"}};
+const Settings kFour =
+    "--train generate:tiny?rows_train=2560&rows_test=32 --test "
+    "generate:tiny?rows_train=2560&rows_test=32 --cache false --algorithm adaptive --workers 4 "
+    "--hidden 8 --batch-size 16 --mega-batch 40 --max-samples 12800 --learning-rate 0.1 --profile "
+    "@latency_only_profile --network ideal";
 
 std::vector<std::string> warnings_of(const Settings& more) {
-  const Record run = run_training(with(kFour, more));
+  const Record run = run_with(kFour, more);
   EXPECT_EQ(run.status, Status::completed);
   EXPECT_GE(merges(run).size(), 20U);
   return run.warnings;
 }
 
 // One worker of four is four times slower, whatever its batch, and no model reaches the norm.
-const Settings kSlow = {{"straggler", "kind=constant,worker=3,factor=4"},
-                        {"pert_norm", "l2_over_n"}};
+const Settings kSlow = "--straggler kind=constant,worker=3,factor=4 --pert-norm l2_over_n";
 
 TEST(Inflation, AdaptiveWarnsOnceOfAModelThatMergesDestroy) {
   const auto warnings = warnings_of(kSlow);
@@ -74,45 +66,24 @@ TEST(Inflation, AdaptiveWarnsOnceOfAModelThatMergesDestroy) {
 
 TEST(Inflation, AdaptiveDoesNotWarnWhereNothingGrows) {
   EXPECT_TRUE(warnings_of({}).empty());  // equal workers
-  EXPECT_TRUE(warnings_of(with(kSlow, {{"delta", "0"}})).empty());
-  EXPECT_TRUE(warnings_of(with(kSlow, {{"gamma", "0"}})).empty());
-  EXPECT_TRUE(warnings_of(with(kSlow, {{"pert_norm", "rms"}, {"pert_threshold", "0.01"}})).empty());
+  EXPECT_TRUE(warnings_of(with(kSlow, "--delta 0")).empty());
+  EXPECT_TRUE(warnings_of(with(kSlow, "--gamma 0")).empty());
+  EXPECT_TRUE(warnings_of(with(kSlow, "--pert-norm rms --pert-threshold 0.01")).empty());
 }
 
 // Two workers of unequal speed, batches of at most 16 that take times proportional to their size:
 // 80 batches make mu 40, and beta 1 a gain of 40 / 16 = 2.5; 40 batches half of it.
 TEST(Overshoot, AdaptiveWarnsOnceWhereUpdatesStayUnequal) {
-  const Settings two = {{"workers", "2"},
-                        {"train", "generate:tiny?rows_train=12560&rows_test=32"},
-                        {"mega_batch", "80"},
-                        {"max_samples", "32000"},
-                        {"speed", "1,0.9"},
-                        {"delta", "0"},
-                        {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}};
+  const Settings two =
+      "--workers 2 --train generate:tiny?rows_train=12560&rows_test=32 --mega-batch 80 "
+      "--max-samples 32000 --speed 1,0.9 --delta 0 --profile @compute_only_profile";
   const auto overshoots = warnings_of(two);
   ASSERT_EQ(overshoots.size(), 1U);
   EXPECT_NE(overshoots.front().find("updates stay unequal"), std::string::npos)
       << overshoots.front();
-  EXPECT_TRUE(warnings_of(with(two, {{"beta", "0.2"}})).empty());
-  EXPECT_TRUE(warnings_of(with(two, {{"mega_batch", "40"}})).empty());
-  EXPECT_EQ(warnings_of(with(two, {{"mega_batch", "40"}, {"beta", "3"}})).size(), 1U);
-}
-
-// The README's first experiment: perturbed at times, and healthy.
-TEST(Inflation, AdaptiveDoesNotWarnInTheFirstExperiment) {
-  const Record run = run_training(tiny("adaptive", {{"hidden", "32"},
-                                                    {"workers", "4"},
-                                                    {"speed", "1,0.92,0.84,0.76"},
-                                                    {"mega_batch", "40"},
-                                                    {"learning_rate", "0.3"},
-                                                    {"max_samples", "20000"},
-                                                    {"charge", "amazon670k"}}));
-  double sums = 1;
-  for (const auto& merge : merges(run)) sums *= merge["weight_sum"].get<double>();
-  EXPECT_GT(sums, 1.01);
-  for (const std::string& warning : run.warnings) {
-    EXPECT_EQ(warning.find("merges alone"), std::string::npos) << warning;
-  }
+  EXPECT_TRUE(warnings_of(with(two, "--beta 0.2")).empty());
+  EXPECT_TRUE(warnings_of(with(two, "--mega-batch 40")).empty());
+  EXPECT_EQ(warnings_of(with(two, "--mega-batch 40 --beta 3")).size(), 1U);
 }
 
 }  // namespace

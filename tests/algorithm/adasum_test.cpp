@@ -7,12 +7,12 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kSsgd = tiny_steps("ssgd", {{"per_worker_batch", "split"}});
-const Settings kAdasum = with(kSsgd, {{"reduce", "adasum"}});
+const Settings kSsgd = tiny_steps("ssgd", "--per-worker-batch split");
+const Settings kAdasum = with(kSsgd, "--reduce adasum");
 
 // Every worker's batch is the whole of the data, in an order of its own: equal gradients.
-const Settings kEqualGradients = {
-    {"train", "generate:tiny?rows_train=64"}, {"batch_size", "64"}, {"per_worker_batch", "full"}};
+const Settings kEqualGradients =
+    "--train generate:tiny?rows_train=64 --batch-size 64 --per-worker-batch full";
 
 std::vector<nlohmann::json> orthogonality(const Record& record) {
   return events_of(record, "orthogonality");
@@ -25,13 +25,12 @@ TEST(AdasumStep, PartitionedStateIsReplicatedState) {
        {std::pair{"4", "2"}, {"6", "3"}, {"6", "2"}, {"8", "8"}}) {
     for (const char* optimizer : {"momentum", "adam", "lamb"}) {
       SCOPED_TRACE(fmt::format("{} workers in nodes of {}, {}", workers, node_size, optimizer));
-      const Settings replicated = with(kAdasum, {{"workers", workers},
-                                                 {"node_size", node_size},
-                                                 {"optimizer", optimizer},
-                                                 {"learning_rate", "0.05"},
-                                                 {"orthogonality_every", "10"}});
+      const Settings replicated = with(kAdasum,
+                                       "--workers {} --node-size {} --optimizer {} --learning-rate "
+                                       "0.05 --orthogonality-every 10",
+                                       workers, node_size, optimizer);
       const Record a = run_training(replicated);
-      const Record b = run_training(with(replicated, {{"optimizer_state", "partitioned"}}));
+      const Record b = run_with(replicated, "--optimizer-state partitioned");
       expect_close(step_losses(a), step_losses(b), 1e-5);
       expect_close_curves(a, b, 1e-5);
       ASSERT_EQ(orthogonality(a).size(), 10U);
@@ -49,9 +48,9 @@ TEST(AdasumStep, PartitionedStateIsReplicatedState) {
 // A linear model is one layer, its weight with its bias. So layers are the model, to the bit, and
 // tensors are something else. With two layers both differ from the model.
 TEST(AdasumStep, ALayerIsItsWeightAndItsBias) {
-  const Settings base = with(kAdasum, {{"workers", "4"}, {"per_worker_batch", "full"}});
+  const Settings base = with(kAdasum, "--workers 4 --per-worker-batch full");
   const auto run = [&](const char* model, const char* scope) {
-    return run_training(with(base, {{"model", model}, {"adasum_scope", scope}}));
+    return run_with(base, "--model {} --adasum-scope {}", model, scope);
   };
   expect_same_bits(run("linear", "layer"), run("linear", "model"));
   EXPECT_NE(step_losses(run("linear", "layer")), step_losses(run("linear", "tensor")));
@@ -60,7 +59,7 @@ TEST(AdasumStep, ALayerIsItsWeightAndItsBias) {
 }
 
 TEST(AdasumStep, OrthogonalityIsRecordedWhenAsked) {
-  const Settings base = with(kAdasum, {{"workers", "4"}, {"max_samples", "32000"}});
+  const Settings base = with(kAdasum, "--workers 4 --max-samples 32000");
   const auto events = orthogonality(run_training(base));
   ASSERT_EQ(events.size(), 10U);  // every 100 of 1000 iterations
   for (std::size_t i = 0; i < events.size(); ++i) {
@@ -71,7 +70,7 @@ TEST(AdasumStep, OrthogonalityIsRecordedWhenAsked) {
       EXPECT_LT(value.get<double>(), 1.3);
     }
   }
-  EXPECT_TRUE(orthogonality(run_training(with(base, {{"orthogonality_every", "0"}}))).empty());
+  EXPECT_TRUE(orthogonality(run_with(base, "--orthogonality-every 0")).empty());
 }
 
 TEST(AdasumStep, RefusesWhatMakesNoSense) {
@@ -84,21 +83,6 @@ TEST(AdasumStep, RefusesWhatMakesNoSense) {
   expect_refused(with(nodes, {{"adasum_scope", "model"}}), "--adasum-scope");
   expect_refused(with(nodes, {{"clip_norm", "1"}}), "--clip-norm");
   expect_refused(with(nodes, {{"reduce", "mean"}}), "--optimizer-state");
-}
-
-TEST(AdasumStep, LearnsInNodes) {
-  for (const char* cluster : {"sim", "threads"}) {
-    for (const char* state : {"replicated", "partitioned"}) {
-      const Record run = run_training(with(kAdasum, {{"cluster", cluster},
-                                                     {"workers", "8"},
-                                                     {"node_size", "4"},
-                                                     {"optimizer", "momentum"},
-                                                     {"optimizer_state", state},
-                                                     {"max_samples", "24000"}}));
-      EXPECT_EQ(run.status, Status::completed);
-      EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
-    }
-  }
 }
 
 }  // namespace

@@ -8,21 +8,11 @@ namespace {
 
 const Settings kAdpsgd = tiny_steps("adpsgd");
 
-// Two workers with the same gradients every time (a learning rate so small that no gradient counts)
-// stay at the common initial model: the mean of equal replicas is that replica, to the bit.
-TEST(AdPsgd, AveragingEqualReplicasChangesNothing) {
-  const Record run = run_training(with(kAdpsgd, {{"workers", "4"}, {"learning_rate", "1e-30"}}));
-  ASSERT_GE(events_of(run, "average").size(), 20U);
-  for (const CurvePoint& point : run.curve) {
-    EXPECT_EQ(point.test_loss(), run.curve.front().test_loss());
-  }
-}
-
 // Every iteration of an even rank averages once, with an odd rank; every update counts.
 TEST(AdPsgd, EvenRanksAverageOncePerIteration) {
   for (const std::string workers : {"2", "3", "8"}) {
-    const Record run = run_training(
-        with(kAdpsgd, {{"workers", workers}, {"straggler", "kind=uniform,min=0ms,max=5ms"}}));
+    const Record run =
+        run_with(kAdpsgd, "--workers {} --straggler kind=uniform,min=0ms,max=5ms", workers);
     std::map<int, int> averagings, iterations, peers;
     for (const auto& e : events_of(run, "average")) {
       const int active = e["active"].get<int>();
@@ -50,14 +40,12 @@ TEST(AdPsgd, EvenRanksAverageOncePerIteration) {
 
 // A slow worker holds no other up: the others make as many iterations as without it.
 TEST(AdPsgd, AStragglerHoldsNobodyUp) {
-  const Settings base = with(kAdpsgd, {{"workers", "4"},
-                                       {"max_samples", "0"},
-                                       {"max_time", "400ms"},
-                                       {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
+  const Settings base =
+      with(kAdpsgd, "--workers 4 --max-samples 0 --max-time 400ms --profile @latency_only_profile");
   const Record equal = run_training(base);
   for (const std::string slow : {"2", "3"}) {
     const Record run =
-        run_training(with(base, {{"straggler", "kind=constant,worker=" + slow + ",factor=20"}}));
+        run_with(base, {{"straggler", "kind=constant,worker=" + slow + ",factor=20"}});
     for (std::size_t rank = 0; rank < 4; ++rank) {
       if (std::to_string(rank) == slow) {
         EXPECT_LE(run.workers[rank].updates, 4U);

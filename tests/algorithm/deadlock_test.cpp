@@ -4,18 +4,17 @@
 // failed, or 1-1000 after a change of how workers wait.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "core/text.hpp"
 #include "support/clicks.hpp"
 #include "support/effort.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -45,12 +44,9 @@ class Dice {
 };
 
 std::string trace_file() {
-  static const std::string path = [] {
-    std::string name = fmt::format("{}/hetsgd_deadlock_{}.csv", testing::TempDir(), getpid());
-    std::ofstream(name) << "rank,iteration,delay_s\n0,0,0.004\n*,1,0.0001\n*,2,0.003\n0,3,0\n";
-    return name;
-  }();
-  return path;
+  static const TemporaryFolder folder;
+  return folder.write("delays.csv",
+                      "rank,iteration,delay_s\n0,0,0.004\n*,1,0.0001\n*,2,0.003\n0,3,0\n");
 }
 
 // `scale` shortens times, for clusters in which they are real.
@@ -123,6 +119,9 @@ std::string random_groups(Dice& dice, int workers) {
   return fmt::format("{}", fmt::join(groups, ":"));
 }
 
+constexpr const char* kData =
+    "generate:tiny?rows_train=64&rows_test=8&features=30&labels=6&nonzeros=5";
+
 // The settings with which algorithms with sharded tables train.
 Settings random_tables(Settings settings, Dice& dice, int workers) {
   std::erase_if(settings, [](const auto& s) { return s.first == "optimizer"; });
@@ -142,8 +141,8 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
   const int workers = std::min(dice.between(1, 6), algorithm.info.max_workers);
   const int batch = dice.between(6, 12);
   Settings settings = {
-      {"train", "generate:tiny?rows_train=64&rows_test=8&features=30&labels=6&nonzeros=5"},
-      {"test", "generate:tiny?rows_train=64&rows_test=8&features=30&labels=6&nonzeros=5"},
+      {"train", kData},
+      {"test", kData},
       {"cache", "false"},
       {"hidden", "4"},
       {"learning_rate", "0.001"},  // a starved host lets others make a thousand local steps
@@ -201,12 +200,6 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
   return settings;
 }
 
-std::string describe(const Settings& settings) {
-  std::string text;
-  for (const auto& [key, value] : settings) text += fmt::format(" --{} {}", key, value);
-  return text;
-}
-
 // False: the algorithm refuses this combination of options.
 bool run_one(const Settings& settings, bool traced) {
   try {
@@ -214,20 +207,20 @@ bool run_one(const Settings& settings, bool traced) {
     TrainHooks hooks;
     if (traced) hooks.trace = &trace;
     const Record run = run_training(settings, hooks);
-    EXPECT_EQ(run.status, Status::completed) << run.status_reason << describe(settings);
-    EXPECT_GE(run.curve.size(), 2U) << describe(settings);
+    EXPECT_EQ(run.status, Status::completed) << run.status_reason << describe_settings(settings);
+    EXPECT_GE(run.curve.size(), 2U) << describe_settings(settings);
     for (const WorkerRecord& worker : run.workers) {
       if (!worker.waited_for) continue;
       for (const WaitedFor& each : *worker.waited_for) {
-        EXPECT_NE(each.rank, worker.report.rank) << describe(settings);
+        EXPECT_NE(each.rank, worker.report.rank) << describe_settings(settings);
       }
     }
     return true;
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage) << error.what() << "\n" << describe(settings);
+    EXPECT_EQ(error.code(), ExitCode::usage) << error.what() << "\n" << describe_settings(settings);
     return false;
   } catch (const std::exception& error) {
-    ADD_FAILURE() << error.what() << "\n" << describe(settings);
+    ADD_FAILURE() << error.what() << "\n" << describe_settings(settings);
     return true;
   }
 }
@@ -253,45 +246,36 @@ void run_seeds(const RegisteredAlgorithm& algorithm, const std::string& cluster,
   EXPECT_GE(2 * ran, last - first + 1) << "too many combinations were refused";
 }
 
-class Deadlock : public testing::TestWithParam<std::string> {};
+struct Kind {
+  std::string algorithm;
+  bool served;  // with tables that companions serve
+};
 
-TEST_P(Deadlock, NoneInSim) { run_seeds(find_algorithm(GetParam()), "sim", 250); }
-TEST_P(Deadlock, NoneOnThreads) { run_seeds(find_algorithm(GetParam()), "threads", 30); }
+class Deadlock : public testing::TestWithParam<Kind> {};
 
-std::vector<std::string> names() {
-  std::vector<std::string> all;
-  for (const RegisteredAlgorithm& algorithm : algorithms()) all.push_back(algorithm.info.name);
+TEST_P(Deadlock, NoneInSim) {
+  const auto& [algorithm, served] = GetParam();
+  run_seeds(find_algorithm(algorithm), "sim", served ? 40 : 250, served);
+}
+TEST_P(Deadlock, NoneOnThreads) {
+  const auto& [algorithm, served] = GetParam();
+  run_seeds(find_algorithm(algorithm), "threads", served ? 20 : 30, served);
+}
+
+std::vector<Kind> kinds() {
+  std::vector<Kind> all;
+  for (const RegisteredAlgorithm& algorithm : algorithms()) {
+    all.push_back({algorithm.info.name, false});
+    if (may_serve_tables(algorithm.info)) all.push_back({algorithm.info.name, true});
+  }
   return all;
 }
 
-std::string test_name(const testing::TestParamInfo<std::string>& test) {
-  std::string name = test.param;
+INSTANTIATE_TEST_SUITE_P(Every, Deadlock, testing::ValuesIn(kinds()), [](const auto& test) {
+  std::string name = test.param.algorithm + (test.param.served ? "_served" : "");
   std::ranges::replace(name, '-', '_');
   return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Every, Deadlock, testing::ValuesIn(names()), test_name);
-
-// The same with tables that companions serve.
-class ServedDeadlock : public testing::TestWithParam<std::string> {};
-
-TEST_P(ServedDeadlock, NoneInSim) { run_seeds(find_algorithm(GetParam()), "sim", 40, true); }
-TEST_P(ServedDeadlock, NoneOnThreads) {
-  run_seeds(find_algorithm(GetParam()), "threads", 20, true);
-}
-
-std::vector<std::string> with_served_tables() {
-  std::vector<std::string> some;
-  for (const RegisteredAlgorithm& algorithm : algorithms()) {
-    const AlgorithmInfo& info = algorithm.info;
-    if (info.replicated_tables_only.empty() && info.sharded_tables_only.empty()) {
-      some.push_back(info.name);
-    }
-  }
-  return some;
-}
-
-INSTANTIATE_TEST_SUITE_P(Every, ServedDeadlock, testing::ValuesIn(with_served_tables()), test_name);
+});
 
 }  // namespace
 }  // namespace hetsgd::test

@@ -6,11 +6,6 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kEager = tiny_steps("sgd");
-
-// Every step takes the same time, whatever the nonzeros of its batch.
-const Settings kEqualEager = {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}};
-
 Settings eager(const std::string& kind, const Settings& more) {
   return tiny_steps("eager-" + kind, more);
 }
@@ -18,7 +13,7 @@ Settings eager(const std::string& kind, const Settings& more) {
 // Equal workers are all ready; at most the last round, when they leave, is smaller.
 TEST(Eager, AllContributeWhereAllAreReady) {
   for (const std::string kind : {"solo", "majority"}) {
-    const Record run = run_training(eager(kind, with(kEqualEager, {{"workers", "4"}})));
+    const Record run = run_training(eager(kind, "--workers 4 --profile @latency_only_profile"));
     const auto& contributors = run.histograms.at("contributors");
     EXPECT_EQ(contributors.rbegin()->first, 4);
     EXPECT_LE(contributors.size(), 2U);
@@ -28,11 +23,10 @@ TEST(Eager, AllContributeWhereAllAreReady) {
 
 // Solo does not wait for the straggler, whose gradients come late: with --late drop they are lost.
 TEST(Eager, LateGradientsAreAddedOrDropped) {
-  const Settings slow = {{"workers", "4"},
-                         {"straggler", "kind=constant,worker=2,factor=5"},
-                         {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}};
+  const Settings slow =
+      "--workers 4 --straggler kind=constant,worker=2,factor=5 --profile @latency_only_profile";
   const Record kept = run_training(eager("solo", slow));
-  const Record dropped = run_training(eager("solo", with(slow, {{"late", "drop"}})));
+  const Record dropped = run_training(eager("solo", with(slow, "--late drop")));
   EXPECT_FALSE(kept.histograms.contains("dropped"));
   EXPECT_GE(kept.histograms.at("staleness").rbegin()->first, 2);
   EXPECT_GE(kept.histograms.at("contributors").at(3), 5U);
@@ -53,10 +47,9 @@ TEST(Eager, MajorityHasMoreContributorsThanSolo) {
     }
     return sum / count;
   };
-  const Settings random = {{"workers", "8"},
-                           {"straggler", "kind=uniform,min=0ms,max=50ms"},
-                           {"max_samples", "25600"},
-                           {"record_steps", "false"}};
+  const Settings random =
+      "--workers 8 --straggler kind=uniform,min=0ms,max=50ms --max-samples 25600 --record-steps "
+      "false";
   const double solo = mean_contributors(run_training(eager("solo", random)));
   const double majority = mean_contributors(run_training(eager("majority", random)));
   EXPECT_GT(majority, 4.0);

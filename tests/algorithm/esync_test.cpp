@@ -46,25 +46,6 @@ class Server {
   StateServer server_;
 };
 
-TEST(StateServer, EverybodyMakesOneIterationAndNobodyIsReadyBeforeAllHaveAsked) {
-  Server server(3);
-  EXPECT_EQ(server.ask(1, 0, {0, 0, 1.0, 1}), StateRule::first_iteration);
-  EXPECT_EQ(server.ask(1, 2, {0, 0, 9.0, 1}), StateRule::first_iteration);  // the slowest, too
-  // Worker 1 has not asked yet: it counts as the slowest.
-  EXPECT_EQ(server.ask(2, 0, {0, 1, 1.0, 2}), StateRule::slowest_not_begun);
-  EXPECT_EQ(server.slowest, 1);
-}
-
-TEST(StateServer, ReadyWhenAnotherIterationDoesNotFit) {
-  Server server(2, 0.5);
-  server.ask(0, 0, {0, 0, 1.0, 0});
-  server.ask(0, 1, {0, 0, 3.0, 0});                                              // ready at 3
-  EXPECT_EQ(server.ask(1.5, 0, {0, 1, 1.0, 1.5}), StateRule::time_for_another);  // 1 + 0.5 = 1.5
-  EXPECT_EQ(server.slowest, 1);
-  EXPECT_EQ(server.ask(1.6, 0, {0, 2, 1.0, 1.6}), StateRule::no_time_for_another);  // > 1.4
-  EXPECT_EQ(server.ask(3, 1, {0, 1, 3.0, 3}), StateRule::is_slowest);
-}
-
 TEST(StateServer, SlowestIsFoundAnewAtEveryQueryAndTiesGoToTheLowestRank) {
   Server server(3);
   for (int r = 0; r < 3; ++r) server.ask(0, r, {0, 0, 2.0, 0});
@@ -90,18 +71,6 @@ TEST(StateServer, SlowestIsTheFirstOfTheLargest) {
   }
 }
 
-TEST(StateServer, NobodyIsReadyWhileTheSlowestIsInTheRoundBefore) {
-  Server server(2);
-  server.ask(0, 0, {0, 0, 1, 0});
-  server.ask(0, 1, {0, 0, 4, 0});
-  server.ask(4, 1, {0, 1, 4, 4});
-  server.ask(4, 0, {0, 4, 1, 4});
-  EXPECT_EQ(server.ask(5, 0, {1, 0, 1, 5}), StateRule::first_iteration);
-  EXPECT_EQ(server.ask(6, 0, {1, 1, 1, 6}), StateRule::slowest_not_begun);
-  EXPECT_EQ(server.ask(6, 1, {1, 0, 4, 6}), StateRule::first_iteration);
-  EXPECT_EQ(server.ask(7, 0, {1, 2, 1, 7}), StateRule::time_for_another);
-}
-
 TEST(StateServer, QueriesThatAnotherOvertookChangeNothing) {
   Server server(2);
   server.ask(0, 0, {0, 0, 1, 0});
@@ -116,7 +85,7 @@ TEST(StateServer, QueriesThatAnotherOvertookChangeNothing) {
 
 // --- the algorithm
 
-const Settings kEsync = tiny_steps("esync", {{"max_samples", "6400"}, {"evaluate_every", "1280"}});
+const Settings kEsync = tiny_steps("esync", "--max-samples 6400 --evaluate-every 1280");
 
 // Equal workers: at the first query after an iteration the slowest is the asking worker itself, or
 // is ready, or has less time left than an iteration takes. So each makes exactly one iteration per
@@ -128,11 +97,9 @@ TEST(Esync, EqualWorkersAreSsgd) {
   for (const char* profile : {HETSGD_TEST_DATA "/latency_only_profile.json", "v100"}) {
     for (const char* network : {HETSGD_TEST_DATA "/latency_only_network.json", "pcie3"}) {
       SCOPED_TRACE(std::string(profile) + ", " + network);
-      const Settings base =
-          with(kEsync, {{"workers", "4"}, {"network", network}, {"profile", profile}});
+      const Settings base = with(kEsync, "--workers 4 --network {} --profile {}", network, profile);
       const Record esync = run_training(base);
-      const Record ssgd =
-          run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
+      const Record ssgd = run_with(base, "--algorithm ssgd --per-worker-batch full");
       EXPECT_EQ(esync.histograms.at("local_steps"),
                 (std::map<std::int64_t, std::uint64_t>{{1, 200}}));
       expect_close(step_losses(esync), step_losses(ssgd), 1e-5);
@@ -141,55 +108,10 @@ TEST(Esync, EqualWorkersAreSsgd) {
   }
 }
 
-// Four times as fast: about four iterations while the slowest makes one, with an answer on the way
-// after each; the slowest makes exactly one.
-TEST(Esync, LocalStepsFollowSpeed) {
-  const Settings base = with(kEsync, {{"workers", "3"},
-                                      {"speed", "1,1,0.25"},
-                                      {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
-  const Record run = run_training(base);
-  std::map<std::pair<int, int>, int> steps;  // by rank and round
-  for (const auto& event : run.events) {
-    if (event["type"] != "query" || !event["ready"].get<bool>()) continue;
-    steps[{event["rank"].get<int>(), event["round"].get<int>()}] = event["k"].get<int>();
-  }
-  EXPECT_EQ(steps.size(), observations(run, "local_steps"));
-  int fast = 0, rounds = 0;
-  for (const auto& [key, n] : steps) {
-    EXPECT_GE(n, 1);
-    EXPECT_LE(n, 6);
-    if (key.first == 2) {
-      EXPECT_EQ(n, 1) << "round " << key.second;
-      ++rounds;
-    } else {
-      fast += n;
-    }
-  }
-  EXPECT_NEAR(static_cast<double>(fast) / (2 * rounds), 4.0, 1.0);
-}
-
-// The fast workers wait for about one of their own iterations per round (5 % of it), and for the
-// differences in nonzeros of the slowest worker's batches.
-TEST(Esync, FastWorkersHardlyWait) {
-  const Settings base = with(kEsync, {{"workers", "3"},
-                                      {"speed", "1,1,0.05"},
-                                      {"max_samples", "32000"},
-                                      {"evaluate_every", "32000"},
-                                      {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
-  for (const char* ack : {"immediate", "delayed"}) {
-    const Record esync = run_training(with(base, {{"ack", ack}}));
-    const Record ssgd =
-        run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
-    EXPECT_GT(ssgd.workers[0].report.breakdown.wait / ssgd.elapsed, 0.8);
-    EXPECT_LT(esync.workers[0].report.breakdown.wait / esync.elapsed, 0.15) << ack;
-  }
-}
-
 TEST(Esync, RoundsEndTheRunWithAMeasuredModel) {
   for (const char* cluster : {"sim", "threads"}) {
-    const Record run = run_training(
-        with(kEsync,
-             {{"cluster", cluster}, {"workers", "3"}, {"rounds", "7"}, {"max_samples", "999999"}}));
+    const Record run =
+        run_with(kEsync, "--cluster {} --workers 3 --rounds 7 --max-samples 999999", cluster);
     EXPECT_EQ(run.status, Status::completed);
     EXPECT_EQ(observations(run, "local_steps"), 7U * 3U);  // exactly T
     EXPECT_EQ(run.curve.back().samples_count, 32U * step_losses(run).size());
@@ -199,13 +121,11 @@ TEST(Esync, RoundsEndTheRunWithAMeasuredModel) {
 // A round trip of 10 s: the answer to the first query of the slowest worker comes when all have
 // made many more iterations, which count.
 TEST(Esync, DelayedAnswersLetWorkersTrainOn) {
-  const Settings base = with(kEsync, {{"workers", "2"},
-                                      {"rounds", "4"},
-                                      {"max_samples", "999999"},
-                                      {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                                      {"network", HETSGD_TEST_DATA "/latency_only_network.json"}});
+  const Settings base = with(kEsync,
+                             "--workers 2 --rounds 4 --max-samples 999999 --profile "
+                             "@latency_only_profile --network @latency_only_network");
   const Record immediate = run_training(base);
-  const Record delayed = run_training(with(base, {{"ack", "delayed"}}));
+  const Record delayed = run_with(base, "--ack delayed");
   EXPECT_EQ(immediate.histograms.at("local_steps").rbegin()->first, 1);
   EXPECT_GE(delayed.histograms.at("local_steps").begin()->first, 2);
   EXPECT_EQ(delayed.workers[0].report.breakdown.wait.count(), 0.0);
@@ -217,29 +137,16 @@ TEST(Esync, DelayedAnswersLetWorkersTrainOn) {
 TEST(Esync, AServerAddsWhatAnAllReduceAdds) {
   for (const char* weight : {"equal", "steps"}) {
     for (const char* workers : {"1", "4"}) {
-      const Settings base =
-          with(kEsync, {{"workers", workers},
-                        {"weight", weight},
-                        {"update_scale", "0.9"},
-                        {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                        {"network", "ethernet-1g"}});
+      const Settings base = with(kEsync,
+                                 "--workers {} --weight {} --update-scale 0.9 --profile "
+                                 "@latency_only_profile --network ethernet-1g",
+                                 workers, weight);
       const Record ring = run_training(base);
-      const Record server = run_training(with(base, {{"aggregate", "server"}}));
+      const Record server = run_with(base, "--aggregate server");
       expect_same_bits(ring, server);
       EXPECT_GT(server.elapsed, ring.elapsed);
     }
   }
-}
-
-// A delayed answer is exact in virtual time: the same bytes whatever the number of host threads.
-TEST(Esync, DelayedAnswersAreReproducible) {
-  const Settings base =
-      with(kEsync,
-           {{"workers", "4"}, {"ack", "delayed"}, {"straggler", "kind=uniform,min=0ms,max=5ms"}});
-  const Record one = run_training(with(base, {{"host_threads", "1"}}));
-  const Record two = run_training(with(base, {{"host_threads", "2"}}));
-  expect_same_bits(one, two);
-  EXPECT_EQ(one.events, two.events);
 }
 
 }  // namespace

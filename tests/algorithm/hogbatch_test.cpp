@@ -7,7 +7,7 @@
 namespace hetsgd::test::hogbatch {
 namespace {
 
-const Settings kHogbatch = tiny_steps("hogbatch", {{"network", "ideal"}});
+const Settings kHogbatch = tiny_steps("hogbatch", "--network ideal");
 constexpr const char* kCpuProfile = HETSGD_TEST_DATA "/compute_only_profile.json";
 constexpr const char* kGpuProfile = HETSGD_TEST_DATA "/compute_only_gpu_profile.json";
 
@@ -18,9 +18,9 @@ std::string machine(int cpus, int gpus) {
 // Batches of hogwild's size in hogwild's order.
 TEST(Hogbatch, OneCpuWithFixedBatchesIsHogwildToTheBit) {
   for (const char* cluster : {"sim", "threads"}) {
-    const Settings base = with(kHogbatch, {{"cluster", cluster}, {"profile", "cpu"}});
-    const Record hogwild = run_training(with(base, {{"algorithm", "hogwild"}}));
-    const Record hogbatch = run_training(with(base, {{"adapt", "fixed"}, {"cpu_batch_min", "32"}}));
+    const Settings base = with(kHogbatch, "--cluster {} --profile cpu", cluster);
+    const Record hogwild = run_with(base, "--algorithm hogwild");
+    const Record hogbatch = run_with(base, "--adapt fixed --cpu-batch-min 32");
     expect_same_bits(hogwild, hogbatch);
     EXPECT_EQ(hogbatch.histograms, hogwild.histograms);
   }
@@ -31,10 +31,9 @@ TEST(Hogbatch, OneCpuWithFixedBatchesIsHogwildToTheBit) {
 TEST(Hogbatch, OneGpuIsSgdToTheBit) {
   for (const char* how : {"add", "overwrite"}) {
     for (const char* model : {"mlp", "linear", "fm"}) {
-      const Settings base =
-          with(kHogbatch, {{"profile", "v100"}, {"model", model}, {"learning_rate", "0.1"}});
-      const Record gpu = run_training(with(base, {{"gpu_update", how}}));
-      expect_same_bits(run_training(with(base, {{"algorithm", "sgd"}})), gpu);
+      const Settings base = with(kHogbatch, "--profile v100 --model {} --learning-rate 0.1", model);
+      const Record gpu = run_with(base, {{"gpu_update", how}});
+      expect_same_bits(run_with(base, "--algorithm sgd"), gpu);
       EXPECT_EQ(gpu.histograms.at("staleness"), (std::map<std::int64_t, std::uint64_t>{{0, 100}}));
     }
   }
@@ -43,13 +42,12 @@ TEST(Hogbatch, OneGpuIsSgdToTheBit) {
 // A profile whose launches take 1 ms and whose link 1 us per byte: a step of 9 launches, and two
 // copies of 4 n bytes, each with the latency of its start.
 TEST(Hogbatch, AGpuIsChargedForItsLinkAndACpuIsNot) {
-  const Settings base = with(
-      kHogbatch, {{"profile", HETSGD_TEST_DATA "/host_link_profile.json"}, {"max_samples", "320"}});
+  const Settings base = with(kHogbatch, "--profile @host_link_profile --max-samples 320");
   const Record gpu = run_training(base);
   const TimeBreakdown& spent = gpu.workers[0].report.breakdown;
   const auto pulled = spent.bytes_received[static_cast<std::size_t>(Traffic::parameters)];
   const auto added = spent.bytes_sent[static_cast<std::size_t>(Traffic::gradients)];
-  const Record server = run_training(with(base, {{"algorithm", "asgd"}}));
+  const Record server = run_with(base, "--algorithm asgd");
   const TimeBreakdown& pushes = server.workers[0].report.breakdown;
   EXPECT_EQ(added, pulled);
   EXPECT_EQ(added, pushes.bytes_sent[static_cast<std::size_t>(Traffic::gradients)]);
@@ -58,19 +56,16 @@ TEST(Hogbatch, AGpuIsChargedForItsLinkAndACpuIsNot) {
   EXPECT_NEAR(spent.compute.count(), 10 * 9e-3, 1e-9);
   EXPECT_NEAR(gpu.elapsed.count(), copies + 10 * 9e-3, 1e-6);
 
-  const Record cpu = run_training(with(
-      base, {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}, {"cpu_batch_min", "32"}}));
+  const Record cpu = run_with(base, "--profile @latency_only_profile --cpu-batch-min 32");
   EXPECT_NEAR(cpu.elapsed.count(), 10 * 9e-3, 1e-6);
 }
 
 // The model is charged at its full size.
 TEST(Hogbatch, ChargedCopiesAreThoseOfTheFullModel) {
   const auto copied = [](const Settings& more) {
-    return run_training(with(with(kHogbatch, {{"max_samples", "320"}}), more))
-        .workers[0]
-        .report.breakdown;
+    return run_with(with(kHogbatch, "--max-samples 320"), more).workers[0].report.breakdown;
   };
-  const TimeBreakdown own = copied({}), full = copied({{"charge", "amazon670k"}});
+  const TimeBreakdown own = copied({}), full = copied("--charge amazon670k");
   constexpr auto kGradients = static_cast<std::size_t>(Traffic::gradients);
   EXPECT_GT(full.bytes_sent[kGradients], 1000 * own.bytes_sent[kGradients]);
   EXPECT_NEAR(full.communicate.count(),
@@ -103,11 +98,9 @@ Rates rates(const Settings& settings, int cpus) {
   return rates;
 }
 
-const Settings kKinds = with(kHogbatch, {{"batch_size", "256"},
-                                         {"learning_rate", "0.1"},
-                                         {"evaluate_every", "64K"},
-                                         {"evaluate_samples", "16"},
-                                         {"max_samples", "64K"}});
+const Settings kKinds = with(kHogbatch,
+                             "--batch-size 256 --learning-rate 0.1 --evaluate-every 64K "
+                             "--evaluate-samples 16 --max-samples 64K");
 
 // CPUs and GPUs whose speeds are 1:8 make as many updates, up to the factor by which sizes move.
 TEST(Hogbatch, BothKindsMakeAsManyUpdatesWhereNoBoundHolds) {
@@ -115,10 +108,8 @@ TEST(Hogbatch, BothKindsMakeAsManyUpdatesWhereNoBoundHolds) {
     for (const auto& [cpus, gpus, speed] : {std::tuple(1, 1, "1,8"), std::tuple(4, 2, "1,1,1,1,8"),
                                             std::tuple(8, 1, "1,1,1,1,1,1,1,1,8")}) {
       SCOPED_TRACE(fmt::format("{} CPUs, {} GPUs, alpha {}", cpus, gpus, alpha));
-      const Rates r = rates(with(kKinds, {{"workers", std::to_string(cpus + gpus)},
-                                          {"profile", machine(cpus, gpus)},
-                                          {"speed", speed},
-                                          {"alpha", alpha}}),
+      const Rates r = rates(with(kKinds, "--workers {} --profile {} --speed {} --alpha {}",
+                                 cpus + gpus, machine(cpus, gpus), speed, alpha),
                             cpus);
       EXPECT_LE(std::max(r.cpu, r.gpu), std::stod(alpha) * std::min(r.cpu, r.gpu));
     }
@@ -127,22 +118,19 @@ TEST(Hogbatch, BothKindsMakeAsManyUpdatesWhereNoBoundHolds) {
 
 // CPUs that are as fast as the GPU: both kinds come to their bounds and stay.
 TEST(Hogbatch, SizesStayInTheirBounds) {
-  const Settings base =
-      with(kKinds, {{"workers", "5"}, {"profile", machine(4, 1)}, {"speed", "8,8,8,8,1"}});
+  const Settings base = with(kKinds, "--workers 5 --profile {} --speed 8,8,8,8,1", machine(4, 1));
   const Rates r = rates(base, 4);
   EXPECT_EQ(r.cpu_batch, 64U);
   EXPECT_EQ(r.gpu_batch, 16U);
-  const Rates narrow = rates(with(base, {{"cpu_batch_max", "24"}, {"gpu_batch_min", "200"}}), 4);
+  const Rates narrow = rates(with(base, "--cpu-batch-max 24 --gpu-batch-min 200"), 4);
   EXPECT_EQ(narrow.cpu_batch, 24U);
   EXPECT_EQ(narrow.gpu_batch, 200U);
 }
 
 TEST(Hogbatch, FixedSizesAreTheFirstOnes) {
-  const Settings base = with(kKinds, {{"workers", "2"},
-                                      {"profile", machine(1, 1)},
-                                      {"adapt", "fixed"},
-                                      {"cpu_batch_min", "5"},
-                                      {"max_samples", "16K"}});
+  const Settings base =
+      with(kKinds, "--workers 2 --profile {} --adapt fixed --cpu-batch-min 5 --max-samples 16K",
+           machine(1, 1));
   const Record run = run_training(base);
   for (const auto& step : events_of(run, "step")) {
     EXPECT_EQ(step["samples"].get<int>(), step["rank"].get<int>() == 0 ? 5 : 256);
@@ -152,10 +140,8 @@ TEST(Hogbatch, FixedSizesAreTheFirstOnes) {
 
 // A CPU's update counts as a quarter: CPUs make four times as many.
 TEST(Hogbatch, BetaIsWhatACpusUpdateCounts) {
-  const Rates r = rates(
-      with(kKinds,
-           {{"workers", "3"}, {"profile", machine(2, 1)}, {"speed", "1,1,4"}, {"beta", "0.25"}}),
-      2);
+  const Rates r =
+      rates(with(kKinds, "--workers 3 --profile {} --speed 1,1,4 --beta 0.25", machine(2, 1)), 2);
   EXPECT_GE(r.cpu, 2 * r.gpu);
   EXPECT_LE(r.cpu, 8 * r.gpu);
 }
@@ -163,8 +149,7 @@ TEST(Hogbatch, BetaIsWhatACpusUpdateCounts) {
 // Every change is by alpha or to a bound, in the direction of the updates; of a kind of four
 // workers at most one in four of its requests.
 TEST(Hogbatch, ChangesOfSizeAreRecorded) {
-  const Record run = run_training(
-      with(kKinds, {{"workers", "5"}, {"profile", machine(4, 1)}, {"speed", "1,1,1,1,8"}}));
+  const Record run = run_with(kKinds, "--workers 5 --profile {} --speed 1,1,1,1,8", machine(4, 1));
   std::map<std::string, std::uint64_t> size{{"cpu", 1}, {"gpu", 256}};
   std::uint64_t cpu_changes = 0, cpu_steps = 0;
   for (const auto& event : events_of(run, "batch_size")) {
@@ -185,15 +170,12 @@ TEST(Hogbatch, ChangesOfSizeAreRecorded) {
 // While the slow GPU makes a step the CPUs write. Its update overwrites their writes, or adds to
 // them.
 TEST(Hogbatch, AddingKeepsWhatCpusHaveWrittenMeanwhile) {
-  const Settings base = with(kHogbatch, {{"workers", "4"},
-                                         {"profile", machine(3, 1)},
-                                         {"learning_rate", "0.3"},
-                                         {"adapt", "fixed"},
-                                         {"cpu_batch_min", "4"},
-                                         {"max_samples", "12800"},
-                                         {"evaluate_every", "12800"}});
+  const Settings base = with(kHogbatch,
+                             "--workers 4 --profile {} --learning-rate 0.3 --adapt fixed "
+                             "--cpu-batch-min 4 --max-samples 12800 --evaluate-every 12800",
+                             machine(3, 1));
   const Record adds = run_training(base);
-  const Record overwrites = run_training(with(base, {{"gpu_update", "overwrite"}}));
+  const Record overwrites = run_with(base, "--gpu-update overwrite");
   EXPECT_EQ(adds.histograms, overwrites.histograms);
   EXPECT_GE(adds.histograms.at("staleness").rbegin()->first, 3 * (32 / 4 - 1));
   EXPECT_LT(adds.curve.back().test_loss(), overwrites.curve.back().test_loss());
@@ -222,8 +204,7 @@ TEST(Hogbatch, LearnsOnBothClusters) {
   for (const std::string& cluster : learning_clusters()) {
     SCOPED_TRACE(cluster);
     const std::string profile = cluster == "sim" ? "cpu*3,v100" : "cpu";
-    const Record run =
-        run_training(with(base, {{"cluster", cluster}, {"workers", "4"}, {"profile", profile}}));
+    const Record run = run_with(base, "--cluster {} --workers 4 --profile {}", cluster, profile);
     EXPECT_EQ(run.status, Status::completed);
     if (kSanitized) continue;
     EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);

@@ -8,11 +8,10 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kLocalSgd = tiny_steps("local-sgd", {{"batch_size", "16"}, {"max_samples", "2560"}});
+const Settings kLocalSgd = tiny_steps("local-sgd", "--batch-size 16 --max-samples 2560");
 
 TEST(LocalSgd, RoundsAreFixedAndTheLastOneEndsWithTheBudget) {
-  const Record run = run_training(
-      with(kLocalSgd, {{"workers", "2"}, {"local_steps", "7"}, {"max_samples", "640"}}));
+  const Record run = run_with(kLocalSgd, "--workers 2 --local-steps 7 --max-samples 640");
   // 640 samples are 20 steps of two workers with 16 each: 7 + 7 + 6.
   EXPECT_EQ(run.histograms.at("local_steps"),
             (std::map<std::int64_t, std::uint64_t>{{6, 2}, {7, 4}}));

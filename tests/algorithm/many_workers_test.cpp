@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-#include <map>
 #include <set>
 
 #include "cluster/trace/trace.hpp"
@@ -14,23 +13,18 @@ namespace hetsgd::test {
 namespace {
 
 // A model of 30 parameters: a worker's own memory is small, so memory for the other workers shows.
-const Settings kSmall = {
-    {"train", "generate:tiny?rows_train=64&rows_test=16&features=8&labels=4&nonzeros=3"},
-    {"test", "generate:tiny?rows_train=64&rows_test=16&features=8&labels=4&nonzeros=3"},
-    {"cache", "false"},
-    {"hidden", "2"},
-    {"batch_size", "1"},
-    {"learning_rate", "0.01"},
-    {"host_threads", "1"},
-    {"straggler", "kind=uniform,min=0ms,max=50ms"}};
+const Settings kSmall =
+    "--train generate:tiny?rows_train=64&rows_test=16&features=8&labels=4&nonzeros=3 --test "
+    "generate:tiny?rows_train=64&rows_test=16&features=8&labels=4&nonzeros=3 --cache false "
+    "--hidden 2 --batch-size 1 --learning-rate 0.01 --host-threads 1 --straggler "
+    "kind=uniform,min=0ms,max=50ms";
 
 // Every algorithm, and the options under which workers exchange more information.
 std::vector<Settings> every_way() {
-  std::vector<Settings> ways = {
-      {{"algorithm", "esync"}, {"weight", "steps"}},
-      {{"algorithm", "sma"}, {"learners_per_device", "auto"}, {"tuner_every", "1"}},
-      {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}, {"storage", "central"}},
-      {{"algorithm", "rna"}, {"hierarchical", "true"}, {"group_after", "1"}}};
+  std::vector<Settings> ways = {"--algorithm esync --weight steps",
+                                "--algorithm sma --learners-per-device auto --tuner-every 1",
+                                "--algorithm ssgd --per-worker-batch full --storage central",
+                                "--algorithm rna --hierarchical --group-after 1"};
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (algorithm.info.max_workers == 1) continue;
     if (!algorithm.info.sharded_tables_only.empty()) continue;
@@ -41,22 +35,14 @@ std::vector<Settings> every_way() {
   return ways;
 }
 
-std::string label_of(const Settings& way) {
-  std::string name;
-  for (const auto& [key, value] : way) name += key + " " + value + " ";
-  return name;
-}
-
 Settings rounds_of(int workers, int rounds) {
-  return {{"workers", std::to_string(workers)},
-          {"mega_batch", std::to_string(workers)},
-          {"max_samples", std::to_string(workers * rounds)}};
+  return fmt::format("--workers {0} --mega-batch {0} --max-samples {1}", workers, workers * rounds);
 }
 
 // all_gather would leave P parts with each of P workers. Algorithms agree on a result of the parts.
 TEST(ManyWorkers, NobodyGathersWhatAllKnow) {
   for (const Settings& way : every_way()) {
-    SCOPED_TRACE(label_of(way));
+    SCOPED_TRACE(describe_settings(way));
     Trace trace;
     TrainHooks hooks;
     hooks.trace = &trace;
@@ -97,15 +83,14 @@ TEST(ManyWorkers, AWorkersMemoryDoesNotGrowWithTheirNumber) {
     const double quarter = bytes_of(way, P / 4), half = bytes_of(way, P / 2),
                  all = bytes_of(way, P);
     const double early = (half - quarter) / (P / 4), late = (all - half) / (P / 2);
-    EXPECT_LT(late, early + 3 * kLeastC * P / 4) << label_of(way);
+    EXPECT_LT(late, early + 3 * kLeastC * P / 4) << describe_settings(way);
   }
 }
 
 // This would take minutes and gigabytes if anything of a merge cost P^2.
 TEST(ManyWorkers, TenThousandMergeTwice) {
   constexpr int kWorkers = kSanitized ? 100 : 10'000;
-  const Record run =
-      run_training(with(with(kSmall, rounds_of(kWorkers, 2)), {{"algorithm", "adaptive"}}));
+  const Record run = run_with(with(kSmall, rounds_of(kWorkers, 2)), "--algorithm adaptive");
   ASSERT_EQ(merges(run).size(), 2U);
   for (const auto& merge : merges(run)) {
     EXPECT_EQ(merge["updates"].size(), static_cast<std::size_t>(kWorkers));

@@ -5,22 +5,20 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kOverlap = tiny_steps(
-    "ssgd",
-    {{"per_worker_batch", "split"}, {"workers", "3"}, {"hidden", "8,6"}, {"batch_size", "17"}});
+const Settings kOverlap =
+    tiny_steps("ssgd", "--per-worker-batch split --workers 3 --hidden 8,6 --batch-size 17");
 
 Settings overlapped(const Settings& base, const std::string& bucket) {
-  return with(base, {{"overlap", "true"}, {"bucket", bucket}});
+  return with(base, "--overlap --bucket {}", bucket);
 }
 
 // An element is scaled by its share and summed over the ranks in rank order, in whatever bucket.
 TEST(Overlap, TheBitsAreThoseWithoutOnSimAndThreads) {
   for (const char* cluster : {"sim", "threads"}) {
     for (const char* optimizer : {"sgd", "momentum", "lamb"}) {
-      const Settings base = with(kOverlap, {{"cluster", cluster},
-                                            {"optimizer", optimizer},
-                                            {"learning_rate", "0.1"},
-                                            {"host_threads", "2"}});
+      const Settings base =
+          with(kOverlap, "--cluster {} --optimizer {} --learning-rate 0.1 --host-threads 2",
+               cluster, optimizer);
       const Record off = run_training(base);
       for (const char* bucket : {"1", "2KiB", "64MiB"}) {
         SCOPED_TRACE(fmt::format("{}, {}, {}", cluster, optimizer, bucket));
@@ -32,7 +30,7 @@ TEST(Overlap, TheBitsAreThoseWithoutOnSimAndThreads) {
 
 TEST(Overlap, EveryModelAndOneWorkerToo) {
   for (const Settings& more :
-       {Settings{{"model", "linear"}}, Settings{{"model", "fm"}}, Settings{{"workers", "1"}}}) {
+       {Settings("--model linear"), Settings("--model fm"), Settings("--workers 1")}) {
     const Settings base = with(kOverlap, more);
     expect_same_bits(run_training(base), run_training(overlapped(base, "1")));
   }
@@ -45,13 +43,9 @@ TEST(Overlap, EveryModelAndOneWorkerToo) {
 //             scale 1; then layer 0's sum B, update 1
 TEST(Overlap, TheSumOfTheUpperLayerHidesTheLayerBelow) {
   const Settings base =
-      tiny("ssgd", {{"per_worker_batch", "split"},
-                    {"workers", "2"},
-                    {"batch_size", "24"},
-                    {"max_samples", "240"},
-                    {"record_steps", "true"},
-                    {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                    {"network", HETSGD_TEST_DATA "/bandwidth_only_network.json"}});
+      tiny("ssgd",
+           "--per-worker-batch split --workers 2 --batch-size 24 --max-samples 240 --record-steps "
+           "--profile @latency_only_profile --network @bandwidth_only_network");
   const Record off = run_training(base), on = run_training(overlapped(base, "1"));
   const auto features = static_cast<double>(on.layer_sizes[0]);
   const auto labels = static_cast<double>(on.layer_sizes[2]);
@@ -72,11 +66,10 @@ TEST(Overlap, NeverTakesLongerWhereABucketCostsNothing) {
   for (const char* hidden : {"16", "32,24", "64,8,32,8"}) {
     for (const char* workers : {"2", "5"}) {
       const Settings base =
-          with(kOverlap, {{"hidden", hidden},
-                          {"workers", workers},
-                          {"straggler", "kind=constant,factor=2,worker=1"},
-                          {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"},
-                          {"network", HETSGD_TEST_DATA "/bandwidth_only_network.json"}});
+          with(kOverlap,
+               "--hidden {} --workers {} --straggler kind=constant,factor=2,worker=1 "
+               "--profile @compute_only_profile --network @bandwidth_only_network",
+               hidden, workers);
       const Seconds off = run_training(base).elapsed;
       const Seconds each = run_training(overlapped(base, "1")).elapsed;
       const Seconds some = run_training(overlapped(base, "3KiB")).elapsed;

@@ -12,11 +12,9 @@ namespace {
 
 using Names = std::set<std::string>;
 
-const Settings kRecords = tiny("sgd", {{"learning_rate", "0.1"},
-                                       {"max_samples", "3200"},
-                                       {"mega_batch", "20"},
-                                       {"speed", "1,0.8,0.6,0.3"},
-                                       {"workers", "4"}});
+const Settings kRecords = tiny(
+    "sgd",
+    "--learning-rate 0.1 --max-samples 3200 --mega-batch 20 --speed 1,0.8,0.6,0.3 --workers 4");
 
 struct Expected {
   std::string algorithm;
@@ -34,9 +32,9 @@ const Names kNone, kGradients = {"gradients"}, kParameters = {"parameters"},
 
 const std::vector<Expected>& expectations() {
   static const std::vector<Expected> kAll = {
-      {"sgd", {{"workers", "1"}, {"speed", "1"}}, {}, {}, {}, kNone, kNone},
+      {"sgd", "--workers 1 --speed 1", {}, {}, {}, kNone, kNone},
       {"ssgd", {}, {}, {}, {}, kGradients, kGradients},
-      {"ssgd", {{"storage", "central"}}, {}, {}, {}, kPushes, kModels},
+      {"ssgd", "--storage central", {}, {}, {}, kPushes, kModels},
       {"elastic", {}, {}, {"merge"}, {}, kModels, kModels},
       {"adaptive", {}, {}, {"merge"}, {}, kModels, kModels},
       {"asgd", {}, {"staleness"}, {}, {"push"}, kPushes, kModels},
@@ -44,7 +42,7 @@ const std::vector<Expected>& expectations() {
       {"ssp", {}, {"staleness", "lead"}, {}, {"push"}, kPushes, kModels},
       {"esync", {}, {"local_steps", "state_server_decision"}, {}, {"query"}, kModels, kModels},
       {"esync",
-       {{"aggregate", "server"}},
+       "--aggregate server",
        {"local_steps", "state_server_decision"},
        {},
        {"query"},
@@ -73,7 +71,7 @@ const std::vector<Expected>& expectations() {
        kGradients},
       {"rna", {}, {"staleness", "contributors"}, {}, {"contribution"}, kPushes, kPushes},
       {"rna",
-       {{"hierarchical", "true"}},
+       "--hierarchical",
        {"staleness", "contributors"},
        {"groups"},
        {"contribution", "exchange"},
@@ -88,13 +86,7 @@ const std::vector<Expected>& expectations() {
        kNone},
       {"sma", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kParameters, kParameters},
       {"easgd", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kParameters, kParameters},
-      {"hogbatch",
-       {{"profile", "cpu*3,v100"}},
-       {"staleness"},
-       {"batch_size"},
-       {},
-       kPushes,
-       kModels},
+      {"hogbatch", "--profile cpu*3,v100", {"staleness"}, {"batch_size"}, {}, kPushes, kModels},
       {"hogwild", {}, {"staleness"}, {}, {}, kNone, kNone},
       {"local-sgd", {}, {"local_steps"}, {}, {}, kParameters, kParameters},
       {"sven",
@@ -115,9 +107,9 @@ std::string name_of(const Expected& one) {
 }
 
 Record run(const Expected& one, bool record_steps) {
-  return run_training(with(with(kRecords, {{"algorithm", one.algorithm},
-                                           {"record_steps", record_steps ? "true" : "false"}}),
-                           one.more));
+  return run_with(with(kRecords, "--algorithm {} --record-steps {}", one.algorithm,
+                       record_steps ? "true" : "false"),
+                  one.more);
 }
 
 Names histograms(const Record& record) {
@@ -190,13 +182,12 @@ TEST(Records, RecordStepsLeavesTheRunAsItIs) {
 }
 
 TEST(Records, TheRowsOfEachShard) {
-  const Settings base = with(kRecords, {{"algorithm", "ssgd"}});
+  const Settings base = with(kRecords, "--algorithm ssgd");
   for (const WorkerRecord& worker : run_training(base).workers) {
     EXPECT_EQ(worker.shard_rows, 2000U);
   }
   for (const char* partition : {"iid", "label_sorted", "dirichlet"}) {
-    for (const WorkerRecord& worker :
-         run_training(with(base, {{"partition", partition}})).workers) {
+    for (const WorkerRecord& worker : run_with(base, {{"partition", partition}}).workers) {
       EXPECT_EQ(worker.shard_rows, 500U) << partition;
     }
   }

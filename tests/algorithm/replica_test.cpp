@@ -28,12 +28,9 @@ void run_workers(const Settings& more, std::function<void(Worker&)> fn) {
   TrainOptions options;
   OptionSet set;
   options.declare(set);
-  for (const auto& [key, text] : with({{"train", "generate:tiny"},
-                                       {"cache", "false"},
-                                       {"hidden", "8"},
-                                       {"order", "sequential"},
-                                       {"max_samples", "1000"}},
-                                      more)) {
+  for (const auto& [key, text] :
+       with("--train generate:tiny --cache false --hidden 8 --order sequential --max-samples 1000",
+            more)) {
     set.set(key, {text}, OptionSource::flag, "--" + key);
   }
   AlgorithmInfo info;
@@ -97,7 +94,7 @@ TEST(Replica, SeveralAtOnceLearnAsEachAlone) {
 }
 
 TEST(Replica, ARehearsalCountsForNothing) {
-  run_workers({{"optimizer", "momentum"}}, [](Worker& self) {
+  run_workers("--optimizer momentum", [](Worker& self) {
     const Batch batch = self.batches().next(16);
     Replica rehearsed = self.replica(), fresh = self.replica();
     const auto start = weights(self, rehearsed);
@@ -134,7 +131,7 @@ TEST(Replica, AnInterruptedGradientCountsForNothing) {
 
 // After a sum over workers the gradient has rows that the next batch does not touch.
 TEST(Replica, ASummedGradientLeavesNoTrace) {
-  run_workers({{"workers", "2"}, {"optimizer", "momentum"}}, [](Worker& self) {
+  run_workers("--workers 2 --optimizer momentum", [](Worker& self) {
     const std::vector<Batch> batches = three_batches(self);
     Replica summed = self.replica(), fresh = self.replica();
     self.gradient(summed, batches[0]);
@@ -165,7 +162,7 @@ std::vector<Index> rows(const Batch& batch) { return {batch.rows().begin(), batc
 TEST(BatchSource, WorkersInterleaveThePoolByRank) {
   std::mutex mutex;
   std::vector<std::vector<Index>> taken(2);
-  run_workers({{"workers", "2"}}, [&](Worker& self) {
+  run_workers("--workers 2", [&](Worker& self) {
     for (int i = 0; i < 2; ++i) {
       const auto next = rows(self.batches().next(3));
       const std::lock_guard lock(mutex);

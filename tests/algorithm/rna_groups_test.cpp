@@ -1,20 +1,14 @@
 // Hierarchical RNA: how groups are made, the server between them, and runs in groups.
 // Its losses are checked against tests/reference/numpy_decentralised.py.
 
-#include <cmath>
-#include <numeric>
-
 #include "algorithm/parts/groups.hpp"
-#include "algorithm/parts/rna_hierarchical.hpp"
-#include "core/random.hpp"
 #include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {
 
 // Every step takes the same time, whatever the nonzeros of its batch.
-const Settings kRnaGroups =
-    tiny_steps("rna", {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
+const Settings kRnaGroups = tiny_steps("rna", "--profile @latency_only_profile");
 
 std::vector<WorkerPace> exact_paces(const std::vector<double>& times) {
   std::vector<WorkerPace> paces;
@@ -66,60 +60,22 @@ TEST(RnaGroups, GroupsByGap) {
             (Groups{{0}, {1}}));
 }
 
-// Times of 10 iterations with a delay between 0 and 50 ms above a computation of X ms, of the slow
-// ones between 50 and 100: zeta is about 50 and v = X + 50. The text has two groups; spread makes
-// them by chance at most, gap always, and none of equal workers.
-TEST(RnaGroups, GapSplitsTheMixedScenario) {
-  const Groups halves = {{0, 1, 2, 3}, {4, 5, 6, 7}};
-  const Groups one = {{0, 1, 2, 3, 4, 5, 6, 7}};
-  constexpr int kRuns = 200;
-  for (const double x_ms : {11.0, 40.0, 150.0}) {
-    int split = 0, split_by_spread = 0, equal_split = 0;
-    for (std::uint64_t seed = 1; seed <= kRuns; ++seed) {
-      RandomStream random(seed, Purpose::test);
-      const auto paces = [&](double slow_ms) {
-        std::vector<WorkerPace> all(8);
-        for (std::size_t rank = 0; rank < all.size(); ++rank) {
-          std::vector<double> times(10);
-          for (double& t : times) t = x_ms + (rank < 4 ? 0 : slow_ms) + random.uniform(0, 50);
-          const double mean = std::accumulate(times.begin(), times.end(), 0.0) / 10;
-          double squares = 0;
-          for (const double t : times) squares += (t - mean) * (t - mean);
-          all[rank] = {.time_s = mean, .error_s = std::sqrt(squares / 9 / 10)};
-        }
-        return all;
-      };
-      const std::vector<WorkerPace> mixed = paces(50);
-      split += groups_by_pace(GroupBy::gap, mixed) == halves;
-      split_by_spread += groups_by_pace(GroupBy::spread, mixed) != one;
-      equal_split += groups_by_pace(GroupBy::gap, paces(0)) != one;
-    }
-    EXPECT_GE(split, kRuns * 98 / 100) << x_ms;
-    EXPECT_LE(equal_split, kRuns * 2 / 100) << x_ms;
-    if (x_ms > 20) {
-      EXPECT_EQ(split_by_spread, 0) << x_ms;
-    }
-  }
-}
-
-// The same in a run; and equal workers stay together.
+// Delays of 0 to 50 ms and of 50 to 100 ms make two groups. Equal workers stay together, by either
+// rule.
 TEST(RnaGroups, AutomaticGroupsByGap) {
   const Settings mixed =
-      with(kRnaGroups, {{"workers", "8"},
-                        {"network", "ideal"},
-                        {"straggler", "kind=uniform,workers=0-3,min=0ms,max=50ms"},
-                        {"straggler", "kind=uniform,workers=4-7,min=50ms,max=100ms"},
-                        {"hierarchical", "true"},
-                        {"trigger", "fresh"},
-                        {"group_after", "20"},
-                        {"max_samples", "12800"}});
-  const auto groups = [&](const std::string& rule) {
-    return events_of(run_training(with(mixed, {{"group_by", rule}})), "groups").at(0)["groups"];
-  };
-  EXPECT_EQ(groups("gap"), nlohmann::json({{0, 1, 2, 3}, {4, 5, 6, 7}}));
-  const Settings equal = with(kRnaGroups, {{"workers", "4"}, {"group_by", "gap"}});
-  expect_same_bits(run_training(equal),
-                   run_training(with(equal, {{"hierarchical", "true"}, {"group_after", "3"}})));
+      with(kRnaGroups,
+           "--workers 8 --network ideal --straggler kind=uniform,workers=0-3,min=0ms,max=50ms "
+           "--straggler kind=uniform,workers=4-7,min=50ms,max=100ms --hierarchical --trigger fresh "
+           "--group-after 20 --max-samples 12800 --group-by gap");
+  EXPECT_EQ(events_of(run_training(mixed), "groups").at(0)["groups"],
+            nlohmann::json({{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  for (const char* rule : {"gap", "spread"}) {
+    const Settings equal = with(kRnaGroups, "--workers 4 --group-by {}", rule);
+    const Record grouped = run_with(equal, "--hierarchical --group-after 3");
+    expect_same_bits(run_training(equal), grouped);
+    EXPECT_EQ(events_of(grouped, "groups").at(0)["groups"], nlohmann::json({{0, 1, 2, 3}}));
+  }
 }
 
 TEST(RnaGroups, GroupsByHandAreRead) {
@@ -133,17 +89,15 @@ TEST(RnaGroups, GroupsByHandAreRead) {
   EXPECT_EQ(message("0:1", 3),
             "--groups: worker 2 of 3 is in none of \"0:1\", expected every worker once");
   EXPECT_NE(message("0-9", 3).find("--groups"), std::string::npos);
-  EXPECT_THROW(run_training(with(kRnaGroups, {{"workers", "4"}, {"groups", "0-1:2-3"}})), Error);
+  EXPECT_THROW(run_with(kRnaGroups, {{"workers", "4"}, {"groups", "0-1:2-3"}}), Error);
 }
 
 // Two paces: the groups form themselves, and the fast group is not held up by the slow one.
 TEST(RnaGroups, AutomaticGroupsSeparateTwoPaces) {
-  const Settings paces = with(kRnaGroups, {{"workers", "6"},
-                                           {"network", "ideal"},
-                                           {"straggler", "kind=constant,workers=1;4,factor=20"},
-                                           {"hierarchical", "true"},
-                                           {"group_after", "5"},
-                                           {"max_samples", "12800"}});
+  const Settings paces =
+      with(kRnaGroups,
+           "--workers 6 --network ideal --straggler kind=constant,workers=1;4,factor=20 "
+           "--hierarchical --group-after 5 --max-samples 12800");
   const Record run = run_training(paces);
   ASSERT_EQ(events_of(run, "groups").size(), 1U);
   EXPECT_EQ(events_of(run, "groups")[0]["groups"], nlohmann::json({{0, 2, 3, 5}, {1, 4}}));
@@ -154,117 +108,25 @@ TEST(RnaGroups, AutomaticGroupsSeparateTwoPaces) {
   EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
 }
 
-// With equal workers in equal groups that exchange after every round the first exchanges follow
-// the formula: checked in NumPy. Here: H sets how often.
-TEST(RnaGroups, ExchangeEveryH) {
-  const Settings base =
-      with(kRnaGroups, {{"workers", "4"}, {"hierarchical", "true"}, {"groups", "0;2:1;3"}});
-  for (const int every : {1, 3}) {
-    const Record run = run_training(with(base, {{"exchange_every", std::to_string(every)}}));
-    const auto exchanges = events_of(run, "exchange");
-    ASSERT_GE(exchanges.size(), 10U);
-    std::map<int, int> next = {{0, every - 1}, {1, every - 1}};
-    for (const auto& e : exchanges) {
-      int& expected = next[e["group"].get<int>()];
-      EXPECT_EQ(e["round"].get<int>(), expected);
-      expected += every;
-      EXPECT_EQ(e["rank"].get<int>() % 2, e["group"].get<int>());
-    }
-  }
-}
-
-// The server between groups, called directly, with its answers to pushes.
-class GroupPushes {
- public:
-  GroupPushes(GroupRule rule, const std::vector<int>& sizes)
-      : server_(rule, sizes, std::vector<float>{0}, 100) {}
-
-  // Group g has moved by `step` since its last pull; it pulls. Returns x.
-  float gain(int g, float step) {
-    float& x_g = x_[g];
-    x_g += step;
-    const PushGroup push{.group = g, .gradients = 3};
-    server_.handle(g, push, std::span(&x_g, 1),
-                   Responder<PullGroups>(std::make_unique<Answer>(x_g, gradients_)));
-    return x_g;
-  }
-  std::int64_t gradients() const { return gradients_; }
-
- private:
-  struct Answer final : ReplyToken {
-    Answer(float& x_to, std::int64_t& gradients_to) : x(x_to), gradients(gradients_to) {}
-    void answer(std::span<const std::byte> reply, std::span<const float> payload,
-                Traffic) override {
-      ASSERT_EQ(payload.size(), 1U);
-      x = payload.front();
-      ASSERT_EQ(reply.size(), sizeof(PullGroups));
-      std::memcpy(&gradients, reply.data(), sizeof(PullGroups));
-    }
-    float& x;
-    std::int64_t& gradients;
-  };
-
-  GroupServer server_;
-  std::map<int, float> x_;
-  std::int64_t gradients_ = 0;
-};
-
-// A constant gradient: every step is 1. The server adds up all of the groups' work, weighted by
-// their sizes, whatever their paces: s_f n_f + s_s n_s. (All numbers are exact.)
-TEST(RnaGroups, TheGroupServerAddsUpAllProgress) {
-  for (const auto& sizes : {std::vector{4, 4}, std::vector{7, 1}}) {
-    const double fast = sizes[0] / 8.0, slow = sizes[1] / 8.0;
-    for (const int pace : {1, 2, 10, 70, 1000}) {
-      SCOPED_TRACE(fmt::format("{} + {}, pace {}", sizes[0], sizes[1], pace));
-      GroupPushes increment(GroupRule::increment, sizes), last(GroupRule::last, sizes);
-      for (int n = 1; n <= 20; ++n) {
-        double kept = 0;
-        for (int k = 0; k < pace; ++k) {
-          increment.gain(0, 1);
-          kept = last.gain(0, 1);
-        }
-        EXPECT_EQ(increment.gain(1, 1), fast * pace * n + slow * n);
-        // The mean of the last pushes: the fast group gets at most s_f / s_s steps ahead of the
-        // slow group's last push.
-        const double before = last.gain(1, 0);
-        EXPECT_LE(kept, before + fast / slow);
-        last.gain(1, 1);
-      }
-      EXPECT_EQ(increment.gradients(), 100 + 3 * 20 * (pace + 1));
-    }
-  }
-}
-
-TEST(RnaGroups, TheGroupServerReturnsALoneGroupsModel) {
-  for (const GroupRule rule : {GroupRule::increment, GroupRule::last}) {
-    GroupPushes alone(rule, {3});
-    for (int n = 1; n <= 10; ++n) EXPECT_EQ(alone.gain(0, 0.5F), 0.5F * static_cast<float>(n));
-  }
-}
-
 // A group that never comes costs its share and no more: x - lr s_g g, as in flat RNA with a worker
 // that never has its gradient. (With two probes of two no worker waits for it there either.)
 TEST(RnaGroups, AFrozenGroupHoldsNobodyBack) {
   const Settings base =
-      with(kRnaGroups, {{"workers", "2"}, {"straggler", "kind=constant,worker=1,factor=100000"}});
+      with(kRnaGroups, "--workers 2 --straggler kind=constant,worker=1,factor=100000");
   const Record flat = run_training(base);
-  const Record groups = run_training(with(base, {{"hierarchical", "true"}, {"groups", "0:1"}}));
+  const Record groups = run_with(base, "--hierarchical --groups 0:1");
   expect_close(step_losses(flat), step_losses(groups), 1e-5);
 }
 
 // The schedule follows the work of all groups: one that is five times as fast is not five times
 // as far in it.
 TEST(RnaGroups, GroupsShareTheSchedule) {
-  const Settings base = with(kRnaGroups, {{"train", "generate:tiny?rows_train=320&rows_test=32"},
-                                          {"test", "generate:tiny?rows_train=320&rows_test=32"},
-                                          {"workers", "2"},
-                                          {"straggler", "kind=constant,worker=1,factor=5"},
-                                          {"hierarchical", "true"},
-                                          {"groups", "0:1"},
-                                          {"evaluate_every", "160"},
-                                          {"schedule", "step"},
-                                          {"step_epochs", "5"},
-                                          {"step_factor", "0"}});
+  const Settings base =
+      with(kRnaGroups,
+           "--train generate:tiny?rows_train=320&rows_test=32 --test "
+           "generate:tiny?rows_train=320&rows_test=32 --workers 2 --straggler "
+           "kind=constant,worker=1,factor=5 --hierarchical --groups 0:1 --evaluate-every 160 "
+           "--schedule step --step-epochs 5 --step-factor 0");
   const Record run = run_training(base);
   ASSERT_GE(run.curve.size(), 15U);
   for (std::size_t i = 1; i + 1 < run.curve.size(); ++i) {
@@ -282,19 +144,12 @@ TEST(RnaGroups, EndsWhileGroupsForm) {
   for (int factor = 5; factor <= 30; ++factor) {
     for (int batches = 6; batches <= 8; ++batches) {
       SCOPED_TRACE(fmt::format("factor {}, {} batches", factor, batches));
-      const Record run = run_training(
-          with(kRnaGroups, {{"train", data},
-                            {"test", data},
-                            {"workers", "3"},
-                            {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                            {"network", HETSGD_TEST_DATA "/latency_only_network.json"},
-                            {"straggler", fmt::format("kind=constant,worker=1,factor={}", factor)},
-                            {"hierarchical", "true"},
-                            {"bound", "age"},
-                            {"eta", "1"},
-                            {"group_after", "3"},
-                            {"evaluate_every", "32"},
-                            {"max_samples", std::to_string(32 * batches)}}));
+      const Record run = run_with(
+          kRnaGroups,
+          "--train {0} --test {0} --workers 3 --profile @latency_only_profile --network "
+          "@latency_only_network --straggler kind=constant,worker=1,factor={1} --hierarchical "
+          "--bound age --eta 1 --group-after 3 --evaluate-every 32 --max-samples {2}",
+          data, factor, 32 * batches);
       EXPECT_EQ(run.status, Status::completed);
     }
   }

@@ -7,35 +7,14 @@ namespace hetsgd::test {
 namespace {
 
 // Every step takes the same time, whatever the nonzeros of its batch.
-const Settings kRnaReadings =
-    tiny_steps("rna", {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
-
-// No worker is late: there are no leftovers that `fresh` and --eta 0 could treat differently.
-TEST(RnaReadings, AllReadyIsSsgdWhateverTheTrigger) {
-  for (const Settings& reading : {Settings{{"trigger", "fresh"}, {"local", "sum"}},
-                                  Settings{{"trigger", "any"}, {"bound", "age"}, {"eta", "0"}}}) {
-    for (const std::string workers : {"2", "3", "8"}) {
-      SCOPED_TRACE(reading[0].second + ", " + workers + " workers");
-      const Settings base = with(kRnaReadings, {{"workers", workers}});
-      const Record ssgd =
-          run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
-      const Record rna = run_training(with(base, reading));
-      expect_same_bits(ssgd, rna);
-      EXPECT_EQ(rna.histograms.at("contributors").rbegin()->first, std::stoi(workers));
-      EXPECT_EQ(rna.histograms.at("staleness"),
-                (std::map<std::int64_t, std::uint64_t>{{0, observations(rna, "staleness")}}));
-      EXPECT_FALSE(rna.histograms.contains("dropped"));
-    }
-  }
-}
+const Settings kRnaReadings = tiny_steps("rna", "--profile @latency_only_profile");
 
 // Computing takes 29 to 49 ms, probes and answers 20 ms, an all_reduce 60 ms: every round leaves
 // gradients behind, and the next one can begin before there are new ones.
 const Settings kRnaLeftovers =
-    with(kRnaReadings, {{"network", HETSGD_TEST_DATA "/latency_only_network.json"},
-                        {"straggler", "kind=uniform,min=20ms,max=40ms"},
-                        {"workers", "4"},
-                        {"max_samples", "9600"}});
+    with(kRnaReadings,
+         "--network @latency_only_network --straggler kind=uniform,min=20ms,max=40ms --workers 4 "
+         "--max-samples 9600");
 
 struct BegunRounds {
   int all = 0;
@@ -56,7 +35,7 @@ BegunRounds begun_rounds(const Record& run) {
 // A leftover answers a probe at once, and while its round is reduced the others become leftovers:
 // rounds follow each other with gradients that are one round old. `fresh` waits for a new one.
 TEST(RnaReadings, ALeftoverBeginsNoRoundOfTheFreshTrigger) {
-  const Record any = run_training(with(kRnaLeftovers, {{"trigger", "any"}}));
+  const Record any = run_with(kRnaLeftovers, "--trigger any");
   EXPECT_GE(begun_rounds(any).all, 40);
   EXPECT_GE(2 * begun_rounds(any).without_fresh, begun_rounds(any).all);
   EXPECT_GT(any.histograms.at("staleness").at(1), any.histograms.at("staleness").at(0));
@@ -71,7 +50,7 @@ TEST(RnaReadings, ALeftoverBeginsNoRoundOfTheFreshTrigger) {
 // --eta 0: a gradient that a round has passed by is dropped and counted, and so it begins none
 // either, whatever the trigger. Each gradient is reduced or dropped, but those of the end.
 TEST(RnaReadings, StaleGradientsAreDropped) {
-  const Settings base = with(kRnaLeftovers, {{"bound", "age"}, {"eta", "0"}});
+  const Settings base = with(kRnaLeftovers, "--bound age --eta 0");
   const Record run = run_training(base);
   EXPECT_EQ(begun_rounds(run).without_fresh, 0);
   EXPECT_EQ(run.histograms.at("staleness").rbegin()->first, 0);
@@ -79,8 +58,8 @@ TEST(RnaReadings, StaleGradientsAreDropped) {
   EXPECT_GE(observations(run, "dropped"), 10U);
   EXPECT_NEAR(static_cast<double>(observations(run, "staleness") + observations(run, "dropped")),
               9600.0 / 32, 8);
-  expect_same_bits(run, run_training(with(base, {{"trigger", "any"}})));
-  EXPECT_EQ(run_training(with(base, {{"eta", "1"}})).histograms.at("staleness").rbegin()->first, 1);
+  expect_same_bits(run, run_with(base, "--trigger any"));
+  EXPECT_EQ(run_with(base, "--eta 1").histograms.at("staleness").rbegin()->first, 1);
 }
 
 TEST(RnaReadings, AnEtaOfZeroNeedsTheBoundOfAge) {
@@ -103,26 +82,24 @@ std::vector<double> losses_of(const Record& run, int rank) {
 // as fast.)
 TEST(RnaReadings, TheShareOfContributorsScalesTheRate) {
   const std::string data = "generate:tiny?rows_train=32&rows_test=8";
-  const Settings base =
-      with(kRnaReadings, {{"train", data}, {"test", data}, {"order", "sequential"}});
-  const Settings one_of_four = {
-      {"workers", "4"}, {"probes", "4"}, {"straggler", "kind=constant,workers=1-3,factor=100000"}};
+  const Settings base = with(kRnaReadings, "--train {0} --test {0} --order sequential", data);
+  const Settings one_of_four =
+      "--workers 4 --probes 4 --straggler kind=constant,workers=1-3,factor=100000";
   struct Case {
     Settings settings;
     std::string lr, lr_of_one;
   };
   for (const auto& [optimizer, lr, lr_of_one] :
-       std::vector<Case>{{{{"optimizer", "momentum"}, {"weight_decay", "0.001"}}, "0.4", "0.1"},
-                         {{{"optimizer", "nesterov"}, {"momentum", "0.5"}}, "0.4", "0.1"},
-                         {{{"optimizer", "adam"}, {"beta2", "0.99"}}, "0.04", "0.01"},
-                         {{{"optimizer", "lars"}, {"momentum", "0.5"}}, "20", "5"},
-                         {{{"optimizer", "sgd"}, {"clip_norm", "0.01"}}, "0.4", "0.1"},
-                         {{{"optimizer", "sgd"}, {"clip_norm", "0"}}, "0.4", "0.1"}}) {
+       std::vector<Case>{{"--optimizer momentum --weight-decay 0.001", "0.4", "0.1"},
+                         {"--optimizer nesterov --momentum 0.5", "0.4", "0.1"},
+                         {"--optimizer adam --beta2 0.99", "0.04", "0.01"},
+                         {"--optimizer lars --momentum 0.5", "20", "5"},
+                         {"--optimizer sgd --clip-norm 0.01", "0.4", "0.1"},
+                         {"--optimizer sgd --clip-norm 0", "0.4", "0.1"}}) {
     SCOPED_TRACE(optimizer.front().second + ", " + optimizer.back().first);
     const Settings mine = with(base, optimizer);
-    const Record rna = run_training(with(with(mine, one_of_four), {{"learning_rate", lr}}));
-    const Record sgd =
-        run_training(with(mine, {{"algorithm", "sgd"}, {"learning_rate", lr_of_one}}));
+    const Record rna = run_with(with(mine, one_of_four), {{"learning_rate", lr}});
+    const Record sgd = run_with(mine, "--algorithm sgd --learning-rate {}", lr_of_one);
     std::vector<double> got = losses_of(rna, 0), expected = step_losses(sgd);
     ASSERT_GE(std::min(got.size(), expected.size()), 90U);
     got.resize(90);
@@ -135,40 +112,9 @@ TEST(RnaReadings, TheShareOfContributorsScalesTheRate) {
 // A worker that waits for the next model after every gradient has nothing to train locally: a round
 // follows each gradient, and the rounds are those without.
 TEST(RnaReadings, LocalTrainingChangesNothingWhereEveryGradientIsReduced) {
-  for (const Settings& base :
-       {with(kRnaLeftovers, {{"ahead", "1"}}), with(kRnaReadings, {{"ahead", "1"}})}) {
+  for (const Settings& base : {with(kRnaLeftovers, "--ahead 1"), with(kRnaReadings, "--ahead 1")}) {
     const Record without = run_training(base);
-    expect_same_bits(without, run_training(with(base, {{"local_training", "true"}})));
-  }
-}
-
-// The first round takes 80 ms, a step 9 and a local one 1. Until the first model comes every worker
-// makes steps of its own, each at its share of the learning rate. With the whole data set in each
-// batch these are sgd at lr/P. Without local training all its gradients are of one model.
-TEST(RnaReadings, LocalTrainingIsSgdAtAWorkersShareOfTheRate) {
-  const std::string data = "generate:tiny?rows_train=32&rows_test=8";
-  const Settings base =
-      with(kRnaReadings, {{"network", HETSGD_TEST_DATA "/latency_only_network.json"},
-                          {"train", data},
-                          {"test", data},
-                          {"order", "sequential"}});
-  const auto first = [](std::vector<double> losses) {
-    losses.resize(6);
-    return losses;
-  };
-  const std::vector<double> sgd = first(
-      step_losses(run_training(with(base, {{"algorithm", "sgd"}, {"learning_rate", "0.125"}}))));
-  const Settings four = with(base, {{"workers", "4"}, {"learning_rate", "0.5"}});
-  const Record local = run_training(with(four, {{"local_training", "true"}}));
-  const Record ahead = run_training(with(four, {{"ahead", "0"}}));
-  for (int rank = 0; rank < 4; ++rank) {
-    const std::vector<double> got = first(losses_of(local, rank));
-    const std::vector<double> same = first(losses_of(ahead, rank));
-    for (std::size_t i = 0; i < 6; ++i) {
-      EXPECT_NEAR(got[i], sgd[i], 1e-5 * sgd[i]) << "rank " << rank << ", step " << i;
-      EXPECT_EQ(same[i], same[0]);
-    }
-    EXPECT_LT(got[5], got[0]);
+    expect_same_bits(without, run_with(base, "--local-training"));
   }
 }
 
@@ -177,9 +123,9 @@ TEST(RnaReadings, LocalTrainingIsSgdAtAWorkersShareOfTheRate) {
 TEST(RnaReadings, StagingCostsTwoCopiesPerRound) {
   for (const std::string algorithm : {"rna", "eager-solo", "eager-majority"}) {
     SCOPED_TRACE(algorithm);
-    const Settings base = with(kRnaReadings, {{"algorithm", algorithm}, {"workers", "4"}});
-    const Settings linked = with(base, {{"profile", HETSGD_TEST_DATA "/host_link_profile.json"}});
-    const Record unstaged = run_training(with(linked, {{"staging", "false"}}));
+    const Settings base = with(kRnaReadings, "--algorithm {} --workers 4", algorithm);
+    const Settings linked = with(base, "--profile @host_link_profile");
+    const Record unstaged = run_with(linked, "--staging false");
     const Record staged = run_training(linked);
     expect_same_bits(unstaged, staged);
     EXPECT_EQ(unstaged.histograms, staged.histograms);
@@ -205,9 +151,9 @@ TEST(RnaReadings, TheEstimateOfMemoryCountsGradients) {
   };
   EXPECT_EQ(vectors("rna", {}), 5);
   EXPECT_EQ(vectors("eager-solo", {}), 5);
-  EXPECT_EQ(vectors("rna", {{"ahead", "3"}}), 3 + 6);
-  EXPECT_EQ(vectors("rna", {{"ahead", "0"}}), 3 + 9);
-  EXPECT_EQ(vectors("rna", {{"local_training", "true"}, {"eta", "2"}}), 3 + 5);
+  EXPECT_EQ(vectors("rna", "--ahead 3"), 3 + 6);
+  EXPECT_EQ(vectors("rna", "--ahead 0"), 3 + 9);
+  EXPECT_EQ(vectors("rna", "--local-training --eta 2"), 3 + 5);
 }
 
 }  // namespace

@@ -8,30 +8,19 @@ namespace {
 
 const Settings kRna = tiny_steps("rna");
 
-// Every step takes the same time, whatever the nonzeros of its batch.
-const Settings kEqualRna = {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}};
-
-// One group by hand is no group: the same bits as flat. Equal workers are one group by time, too.
-TEST(Rna, OneGroupIsFlat) {
-  const Settings base = with(with(kRna, kEqualRna), {{"workers", "4"}});
-  const Record flat = run_training(base);
-  const Record automatic =
-      run_training(with(base, {{"hierarchical", "true"}, {"group_after", "3"}}));
-  expect_same_bits(flat, automatic);
-  ASSERT_EQ(events_of(automatic, "groups").size(), 1U);
-  EXPECT_EQ(events_of(automatic, "groups")[0]["groups"], nlohmann::json({{0, 1, 2, 3}}));
-}
+// The same of equal steps, whatever the nonzeros of a batch.
+const Settings kEqualRna = with(kRna, "--profile @latency_only_profile");
 
 // More probes find a faster initiator: rounds take less time (figure 5.7), and contributors get
 // fewer.
 TEST(Rna, MoreProbesAnswerSooner) {
   std::vector<double> rounds_per_s, contributors;
   for (const std::string q : {"1", "2", "8"}) {
-    const Record run = run_training(with(kRna, {{"workers", "8"},
-                                                {"probes", q},
-                                                {"straggler", "kind=uniform,min=10ms,max=50ms"},
-                                                {"max_samples", "25600"},
-                                                {"record_steps", "false"}}));
+    const Record run =
+        run_with(kRna,
+                 "--workers 8 --probes {} --straggler kind=uniform,min=10ms,max=50ms "
+                 "--max-samples 25600 --record-steps false",
+                 q);
     rounds_per_s.push_back(static_cast<double>(observations(run, "contributors")) /
                            run.elapsed.count());
     double sum = 0;
@@ -50,7 +39,7 @@ TEST(Rna, MoreProbesAnswerSooner) {
 // the probe, and the next wait) and two back (the probe, the receipt).
 TEST(Rna, ProbesCostMessages) {
   const auto control_bytes = [](const std::string& q) {
-    const Record run = run_training(with(kRna, {{"workers", "4"}, {"probes", q}}));
+    const Record run = run_with(kRna, "--workers 4 --probes {}", q);
     double bytes = 0;
     for (const WorkerRecord& worker : run.workers) {
       bytes += static_cast<double>(
@@ -65,14 +54,12 @@ TEST(Rna, ProbesCostMessages) {
 
 // The straggler's gradients are late by the rounds that passed meanwhile, and never delayed others.
 TEST(Rna, StragglersContributeLate) {
-  const Settings slow =
-      with(with(kRna, kEqualRna), {{"workers", "4"},
-                                   {"straggler", "kind=constant,worker=2,factor=9"},
-                                   {"max_samples", "12800"}});
+  const Settings slow = with(
+      kEqualRna, "--workers 4 --straggler kind=constant,worker=2,factor=9 --max-samples 12800");
   const Record count = run_training(slow);
   EXPECT_GE(count.histograms.at("staleness").rbegin()->first, 5);
   EXPECT_FALSE(count.histograms.contains("dropped"));
-  const Record age = run_training(with(slow, {{"bound", "age"}, {"eta", "2"}}));
+  const Record age = run_with(slow, "--bound age --eta 2");
   EXPECT_LE(age.histograms.at("staleness").rbegin()->first, 2);
   EXPECT_GE(age.histograms.at("dropped").begin()->first, 3);
   // Each of its gradients is reduced or dropped; some may be in flight at the end.
@@ -83,23 +70,20 @@ TEST(Rna, StragglersContributeLate) {
 // A fast worker that does not wait continues at the model that it has (figure 5.1, w_1 at t + 2).
 // Its contribution then holds several gradients, at most eta; older ones are dropped and counted.
 TEST(Rna, AheadAccumulatesUpToEta) {
-  const Settings base =
-      with(with(kRna, kEqualRna), {{"workers", "2"},
-                                   {"probes", "1"},
-                                   {"straggler", "kind=constant,worker=1,factor=9"},
-                                   {"max_samples", "6400"},
-                                   {"network", "ideal"}});
+  const Settings base = with(kEqualRna,
+                             "--workers 2 --probes 1 --straggler kind=constant,worker=1,factor=9 "
+                             "--max-samples 6400 --network ideal");
   const auto most = [](const Record& run) {
     std::size_t n = 0;
     for (const auto& e : events_of(run, "contribution")) n = std::max(n, e["iterations"].size());
     return n;
   };
   EXPECT_LE(most(run_training(base)), 2U);  // one late, one at the newest model
-  const Record ahead = run_training(with(base, {{"ahead", "0"}}));
+  const Record ahead = run_with(base, "--ahead 0");
   EXPECT_EQ(most(ahead), 4U);
   EXPECT_GT(observations(ahead, "dropped"), 0U);
-  EXPECT_EQ(most(run_training(with(base, {{"ahead", "0"}, {"eta", "2"}}))), 2U);
-  EXPECT_EQ(most(run_training(with(base, {{"ahead", "3"}, {"eta", "100"}}))), 4U);  // one late
+  EXPECT_EQ(most(run_with(base, "--ahead 0 --eta 2")), 2U);
+  EXPECT_EQ(most(run_with(base, "--ahead 3 --eta 100")), 4U);  // one late
 }
 
 }  // namespace

@@ -5,40 +5,25 @@
 namespace hetsgd::test {
 namespace {
 
-// More negatives than generate:tiny has labels.
-constexpr const char* kAllNegatives = "100000";
-
 Settings sampled(const std::string& algorithm, const char* negatives) {
-  return with(tiny_steps(algorithm), {{"objective", "sampled"}, {"negatives", negatives}});
-}
-
-TEST(SampledObjectiveRuns, AllLabelsDrawnIsTheWholeSoftmax) {
-  for (const char* optimizer : {"sgd", "momentum"}) {
-    const Settings rule = {{"optimizer", optimizer}, {"learning_rate", "0.1"}};
-    expect_close(step_losses(run_training(with(tiny_steps("sgd"), rule))),
-                 step_losses(run_training(with(sampled("sgd", kAllNegatives), rule))), 1e-4);
-  }
+  return with(tiny_steps(algorithm), "--objective sampled --negatives {}", negatives);
 }
 
 // Only the rows of drawn labels are read and moved, which hogwild's snapshot must know.
 TEST(SampledObjectiveRuns, HogwildWithOneWorkerIsSgdToTheBit) {
   for (const char* cluster : {"sim", "threads"}) {
     const Settings base = with(sampled("sgd", "12"), {{"cluster", cluster}});
-    expect_same_bits(run_training(base), run_training(with(base, {{"algorithm", "hogwild"}})));
+    expect_same_bits(run_training(base), run_with(base, "--algorithm hogwild"));
   }
 }
 
 // Learns from 12 of the labels, chosen by `objective`.
 void expect_learns(const AlgorithmInfo& info, const char* objective) {
   SCOPED_TRACE(info.name + " " + objective);
-  const Record run = run_training(
-      with(sampled(info.name, "12"), {{"objective", objective},
-                                      {"hash_codes", "2"},
-                                      {"hash_tables", "8"},
-                                      {"workers", std::to_string(std::min(2, info.max_workers))},
-                                      {"learning_rate", "0.2"},
-                                      {"max_samples", "12800"},
-                                      {"record_steps", "false"}}));
+  const Record run = run_with(sampled(info.name, "12"),
+                              "--objective {} --hash-codes 2 --hash-tables 8 --workers {} "
+                              "--learning-rate 0.2 --max-samples 12800 --record-steps false",
+                              objective, std::min(2, info.max_workers));
   EXPECT_EQ(run.status, Status::completed);
   EXPECT_GT(metric_of(run.curve.back(), "p1").value(), metric_of(run.curve.front(), "p1").value());
 }
@@ -52,13 +37,6 @@ TEST(SampledObjectiveRuns, EveryAlgorithmLearns) {
         algorithm.info.name == "hogwild" || algorithm.info.name == "hogbatch";
     if (!shares_a_model) expect_learns(algorithm.info, "hashed");
   }
-}
-
-// All labels are active, whatever the tables hold.
-TEST(HashedObjectiveRuns, AllLabelsAreTheWholeSoftmax) {
-  const Settings base = with(tiny_steps("ssgd"), {{"workers", "2"}});
-  const Settings all = {{"objective", "hashed"}, {"negatives", kAllNegatives}};
-  expect_close(step_losses(run_training(base)), step_losses(run_training(with(base, all))), 1e-4);
 }
 
 TEST(SampledObjectiveRuns, RefusesWhatItCannotDo) {

@@ -10,31 +10,20 @@ namespace {
 
 // An epoch is 64 samples: 8 batches. With latencies alone all workers are equal, and so are their
 // shares of a mega-batch.
-const Settings kTable = {
-    {"train", "generate:tiny?rows_train=64&rows_test=16&features=40&labels=8&nonzeros=6"},
-    {"test", "generate:tiny?rows_train=64&rows_test=16&features=40&labels=8&nonzeros=6"},
-    {"cache", "false"},
-    {"hidden", "4"},
-    {"batch_size", "8"},
-    {"mega_batch", "16"},
-    {"max_samples", "512"},
-    {"evaluate_every", "64"},
-    {"learning_rate", "0.05"},
-    {"lars_trust", "1"},
-    {"record_steps", "true"},
-    {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-    {"network", "ideal"}};
+const Settings kTable =
+    "--train generate:tiny?rows_train=64&rows_test=16&features=40&labels=8&nonzeros=6 --test "
+    "generate:tiny?rows_train=64&rows_test=16&features=40&labels=8&nonzeros=6 --cache false "
+    "--hidden 4 --batch-size 8 --mega-batch 16 --max-samples 512 --evaluate-every 64 "
+    "--learning-rate 0.05 --lars-trust 1 --record-steps --profile @latency_only_profile --network "
+    "ideal";
 constexpr double kEpoch = 64, kBatch = 8;
 
 // Settings that make an algorithm's rounds shorter than the run, or make it follow sgd when it is
 // alone: its own momentum and corrections off.
-const std::map<std::string, Settings> kShortRounds = {{"local-sgd", {{"local_steps", "4"}}}};
-const std::map<std::string, Settings> kFollowsSgd = {{"elastic", {{"gamma", "0"}}},
-                                                     {"adaptive", {{"gamma", "0"}}},
-                                                     {"hogbatch", {{"cpu_batch_min", "8"}}},
-                                                     {"slide", {{"lazy", "dense"}}},
-                                                     {"sma", {{"alpha", "0"}}},
-                                                     {"easgd", {{"alpha", "0"}}}};
+const std::map<std::string, Settings> kShortRounds = {{"local-sgd", "--local-steps 4"}};
+const std::map<std::string, Settings> kFollowsSgd = {
+    {"elastic", "--gamma 0"},  {"adaptive", "--gamma 0"}, {"hogbatch", "--cpu-batch-min 8"},
+    {"slide", "--lazy dense"}, {"sma", "--alpha 0"},      {"easgd", "--alpha 0"}};
 
 // The values that a run's option takes.
 std::vector<std::string> choices_of(const std::string& option) {
@@ -50,9 +39,8 @@ struct Row {
 };
 
 Settings settings_of(const Row& row) {
-  Settings settings = with(kTable, {{"algorithm", row.algorithm},
-                                    {"optimizer", row.optimizer},
-                                    {"workers", std::to_string(row.workers)}});
+  Settings settings = with(kTable, "--algorithm {} --optimizer {} --workers {}", row.algorithm,
+                           row.optimizer, row.workers);
   const auto more = kShortRounds.find(row.algorithm);
   return more == kShortRounds.end() ? settings : with(settings, more->second);
 }
@@ -87,7 +75,7 @@ std::vector<double> test_losses(const Record& run) {
 }
 
 std::vector<double> run(const Settings& settings, const Settings& more) {
-  const Record record = run_training(with(settings, more));
+  const Record record = run_with(settings, more);
   EXPECT_EQ(record.status, Status::completed) << record.status_reason;
   for (const CurvePoint& point : record.curve) EXPECT_TRUE(std::isfinite(point.test_loss()));
   return test_losses(record);
@@ -96,15 +84,14 @@ std::vector<double> run(const Settings& settings, const Settings& more) {
 // Every schedule, with and without warm-up: as many different results.
 TEST(Schedules, EachActsInEveryAlgorithmWithEveryOptimizer) {
   for_each_row([](const Row&, const Settings& settings) {
-    const Settings all = with(settings, {{"decay_epochs", "9"},
-                                         {"step_epochs", "4"},
-                                         {"step_factor", "0.5"},
-                                         {"inverse_rate", "0.2"}});
+    const Settings all =
+        with(settings, "--decay-epochs 9 --step-epochs 4 --step-factor 0.5 --inverse-rate 0.2");
     std::map<double, std::string> ends;
     for (const char* warmup : {"0", "3"}) {
       for (const std::string& schedule : choices_of("schedule")) {
         const std::string name = schedule + ", warm-up " + warmup;
-        const auto losses = run(all, {{"schedule", schedule}, {"warmup_epochs", warmup}});
+        const auto losses =
+            run(all, fmt::format("--schedule {} --warmup-epochs {}", schedule, warmup));
         EXPECT_NE(losses.front(), losses.back()) << name;
         const auto [at, is_new] = ends.emplace(losses.back(), name);
         EXPECT_TRUE(is_new) << name << " ends as " << at->second;
@@ -117,9 +104,9 @@ TEST(Schedules, EachActsInEveryAlgorithmWithEveryOptimizer) {
 TEST(Schedules, WithoutDecayAllAreConstant) {
   for_each_row([](const Row&, const Settings& settings) {
     const auto constant = run(settings, {});
-    EXPECT_EQ(constant, run(settings, {{"schedule", "linear"}, {"decay_epochs", "1e18"}}));
-    EXPECT_EQ(constant, run(settings, {{"schedule", "step"}, {"step_epochs", "1e6"}}));
-    EXPECT_EQ(constant, run(settings, {{"schedule", "inverse_time"}, {"inverse_rate", "0"}}));
+    EXPECT_EQ(constant, run(settings, "--schedule linear --decay-epochs 1e18"));
+    EXPECT_EQ(constant, run(settings, "--schedule step --step-epochs 1e6"));
+    EXPECT_EQ(constant, run(settings, "--schedule inverse_time --inverse-rate 0"));
   });
 }
 
@@ -127,10 +114,9 @@ TEST(Schedules, WithoutDecayAllAreConstant) {
 // initial model.
 TEST(Schedules, AFactorFromTheStartIsALearningRate) {
   for_each_row([](const Row&, const Settings& settings) {
-    EXPECT_EQ(run(settings, {{"learning_rate", "0.025"}}),
-              run(settings, {{"schedule", "step"}, {"step_epochs", "0"}, {"step_factor", "0.5"}}));
-    const auto still =
-        run(settings, {{"schedule", "step"}, {"step_epochs", "0"}, {"step_factor", "0"}});
+    EXPECT_EQ(run(settings, "--learning-rate 0.025"),
+              run(settings, "--schedule step --step-epochs 0 --step-factor 0.5"));
+    const auto still = run(settings, "--schedule step --step-epochs 0 --step-factor 0");
     for (const double loss : still) EXPECT_NEAR(loss, still.front(), 1e-6 * still.front());
   });
 }
@@ -140,10 +126,9 @@ TEST(Schedules, AStepActsInItsRound) {
   constexpr double kStep = 3.25 * kEpoch;
   for_each_row([](const Row& row, const Settings& settings) {
     const auto record = [&](const char* factor) {
-      return run_training(with(settings, {{"evaluate_every", "16"},
-                                          {"schedule", "step"},
-                                          {"step_epochs", "3.25"},
-                                          {"step_factor", factor}}));
+      return run_with(settings,
+                      "--evaluate-every 16 --schedule step --step-epochs 3.25 --step-factor {}",
+                      factor);
     };
     const Record before = record("1"), after = record("0");
     ASSERT_EQ(before.curve.size(), after.curve.size());
@@ -161,13 +146,12 @@ TEST(Schedules, AStepActsInItsRound) {
 
 // Alone every algorithm is sgd, also step by step of a schedule.
 TEST(Schedules, OneWorkerFollowsSgd) {
-  const Settings alone = {
-      {"workers", "1"}, {"schedule", "linear"}, {"warmup_epochs", "2"}, {"decay_epochs", "7"}};
+  const Settings alone = "--workers 1 --schedule linear --warmup-epochs 2 --decay-epochs 7";
   for_each_row([&](const Row& row, const Settings& settings) {
     const auto own = kFollowsSgd.find(row.algorithm);
     const Settings base = with(settings, alone);
     const Record one = run_training(own == kFollowsSgd.end() ? base : with(base, own->second));
-    const Record sgd = run_training(with(settings_of({"sgd", row.optimizer, 1}), alone));
+    const Record sgd = run_with(settings_of({"sgd", row.optimizer, 1}), alone);
     expect_close(step_losses(sgd), step_losses(one), 1e-4);
   });
 }
@@ -175,25 +159,19 @@ TEST(Schedules, OneWorkerFollowsSgd) {
 // ssgd's parts of a global batch may differ (3, 3 and 2 samples). All replicas, and the server,
 // still take the same learning rate, that of sgd on the whole batch.
 TEST(Schedules, UnevenPartsOfABatchTakeOneRate) {
-  const Settings base = with(kTable, {{"learning_rate", "0.5"},
-                                      {"schedule", "linear"},
-                                      {"warmup_epochs", "2"},
-                                      {"decay_epochs", "7"}});
-  const Settings split =
-      with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", "3"}});
+  const Settings base =
+      with(kTable, "--learning-rate 0.5 --schedule linear --warmup-epochs 2 --decay-epochs 7");
+  const Settings split = with(base, "--algorithm ssgd --per-worker-batch split --workers 3");
   const Record mirrored = run_training(split);
-  expect_same_bits(mirrored, run_training(with(split, {{"storage", "central"}})));
-  expect_close_curves(run_training(with(base, {{"algorithm", "sgd"}, {"workers", "1"}})), mirrored,
-                      1e-5);
+  expect_same_bits(mirrored, run_with(split, "--storage central"));
+  expect_close_curves(run_with(base, "--algorithm sgd --workers 1"), mirrored, 1e-5);
 }
 
 // Merges record the learning rate: the plan's, times the schedule, times b_i / b_max.
 TEST(Schedules, MergesRecordTheRate) {
   for (const char* name : {"elastic", "adaptive"}) {
-    const Record run = run_training(with(kTable, {{"algorithm", name},
-                                                  {"workers", "4"},
-                                                  {"schedule", "inverse_time"},
-                                                  {"inverse_rate", "1"}}));
+    const Record run = run_with(
+        kTable, "--algorithm {} --workers 4 --schedule inverse_time --inverse-rate 1", name);
     std::size_t merged = 0;
     for (const auto& merge : merges(run)) {
       const double epoch = static_cast<double>(++merged) * 16 * kBatch / kEpoch;

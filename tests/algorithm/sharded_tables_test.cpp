@@ -11,23 +11,22 @@ using testing::HasSubstr;
 TEST(ShardedTables, OneWorkerIsSgdOnReplicatedTables) {
   for (const char* model : {"deepfm", "wide_deep", "dcn"}) {
     SCOPED_TRACE(model);
-    const Settings run = {{"algorithm", "sgd"}, {"model", model}};
+    const Settings run = fmt::format("--algorithm sgd --model {}", model);
     const TableOutcome replicated = run_clicks(run);
     expect_same_run(replicated, run_clicks(sharded(run)));
-    expect_same_run(replicated, run_clicks(with(sharded(run), {{"dedup", "false"}})));
+    expect_same_run(replicated, run_clicks(with(sharded(run), "--dedup false")));
     EXPECT_TRUE(learnt(replicated.record));
   }
 }
 
 // Row rules and learning rates of their own, beside another optimizer of the dense part.
 TEST(ShardedTables, OneWorkerFollowsEveryRowRule) {
-  for (const Settings& rule :
-       {Settings{{"optimizer", "adam"}, {"learning_rate", "0.01"}},
-        Settings{{"optimizer", "adagrad"}, {"learning_rate", "0.05"}},
-        Settings{{"table_optimizer", "adagrad"}, {"table_learning_rate", "0.05"}},
-        Settings{{"optimizer", "momentum"}, {"table_optimizer", "sgd"}}}) {
+  for (const Settings& rule : {Settings("--optimizer adam --learning-rate 0.01"),
+                               Settings("--optimizer adagrad --learning-rate 0.05"),
+                               Settings("--table-optimizer adagrad --table-learning-rate 0.05"),
+                               Settings("--optimizer momentum --table-optimizer sgd")}) {
     SCOPED_TRACE(rule.front().second);
-    const Settings run = with({{"algorithm", "sgd"}}, rule);
+    const Settings run = with("--algorithm sgd", rule);
     expect_same_run(run_clicks(run), run_clicks(sharded(run)));
   }
 }
@@ -36,17 +35,15 @@ TEST(ShardedTables, OneWorkerFollowsEveryRowRule) {
 TEST(ShardedTables, SsgdIsSsgdOnReplicatedTables) {
   for (const char* workers : {"2", "3", "8"}) {
     SCOPED_TRACE(workers);
-    const Settings run = {
-        {"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", workers}};
+    const Settings run =
+        fmt::format("--algorithm ssgd --per-worker-batch split --workers {}", workers);
     expect_close_run(run_clicks(run), run_clicks(sharded(run)), 1e-6F);
   }
 }
 
 TEST(ShardedTables, NoLayoutChangesABit) {
-  const Settings run = sharded({{"algorithm", "ssgd"},
-                                {"per_worker_batch", "split"},
-                                {"workers", "4"},
-                                {"optimizer", "adagrad"}});
+  const Settings run =
+      sharded("--algorithm ssgd --per-worker-batch split --workers 4 --optimizer adagrad");
   const TableOutcome row = run_clicks(run);
   EXPECT_TRUE(learnt(row.record));
   for (const char* sharding : {"table", "column:2", "column:4", "auto"}) {
@@ -55,26 +52,25 @@ TEST(ShardedTables, NoLayoutChangesABit) {
   }
   for (const char* sharding : {"row", "column:2"}) {
     SCOPED_TRACE(sharding);
-    expect_same_run(row, run_clicks(with(run, {{"sharding", sharding}, {"dedup", "false"}})));
+    expect_same_run(row, run_clicks(with(run, "--sharding {} --dedup false", sharding)));
   }
 }
 
 // Parts of unequal size: 96 samples of 5 workers.
 TEST(ShardedTables, ClustersAgreeToTheBit) {
-  for (const Settings& how :
-       {Settings{{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", "5"}},
-        Settings{{"algorithm", "local-sgd"}, {"workers", "3"}, {"local_steps", "4"}}}) {
+  for (const Settings& how : {Settings("--algorithm ssgd --per-worker-batch split --workers 5"),
+                              Settings("--algorithm local-sgd --workers 3 --local-steps 4")}) {
     SCOPED_TRACE(how.front().second);
     const TableOutcome sim = run_clicks(sharded(how));
     EXPECT_TRUE(learnt(sim.record));
-    expect_same_run(sim, run_clicks(with(sharded(how), {{"cluster", "threads"}})));
+    expect_same_run(sim, run_clicks(with(sharded(how), "--cluster threads")));
   }
 }
 
 // A global batch of 96 samples with 6 fields; every worker moves rows in bytes, and ids.
 TEST(ShardedTables, TheRecordSaysWhatLiesWhere) {
   const TableOutcome run =
-      run_clicks(sharded({{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", "4"}}));
+      run_clicks(sharded("--algorithm ssgd --per-worker-batch split --workers 4"));
   const auto& tables = run.record.tables;
   EXPECT_EQ(tables["sharding"], "row");
   EXPECT_EQ(tables["bytes_per_rank"].size(), 4U);
@@ -119,13 +115,13 @@ TEST(ShardedTables, WhatTheyDoNotGoWithSaysWhy) {
 }
 
 Settings hybrid_tiers(const std::string& fraction, const std::string& hot = "frequency") {
-  return {{"table_storage", "hybrid"}, {"hot_fraction", fraction}, {"hot", hot}};
+  return fmt::format("--table-storage hybrid --hot-fraction {} --hot {}", fraction, hot);
 }
 
 // Tiers move bytes: they change no number, and the ends of hybrid are host and device in time too.
 TEST(ShardedTables, TiersChangeNoBitAndTheirEndsNoTime) {
   const auto run = [](const Settings& more) { return run_clicks(tiered("tiered_profile", more)); };
-  const TableOutcome device = run({}), host = run({{"table_storage", "host"}});
+  const TableOutcome device = run({}), host = run("--table-storage host");
   const TableOutcome none = run(hybrid_tiers("0")), all = run(hybrid_tiers("1"));
   const TableOutcome hot = run(hybrid_tiers("0.1")), any = run(hybrid_tiers("0.1", "random"));
   for (const TableOutcome* each : {&host, &none, &all, &hot, &any}) expect_same_run(device, *each);
@@ -140,7 +136,7 @@ TEST(ShardedTables, TiersChangeNoBitAndTheirEndsNoTime) {
 // later on more of the requested rows lie on the device; the profile charges the moves.
 TEST(ShardedTables, HotRowsThatAreChosenAnewChangeNoBit) {
   const auto run = [](const Settings& more) {
-    return run_clicks(tiered("tiered_profile", with({{"per_worker_batch", "split"}}, more)));
+    return run_clicks(tiered("tiered_profile", with("--per-worker-batch split", more)));
   };
   constexpr auto kHits = &LookupCounts::on_device, kMoved = &LookupCounts::moved;
   const TableOutcome device = run({}), any = run(hybrid_tiers("0.1", "random"));
@@ -153,11 +149,11 @@ TEST(ShardedTables, HotRowsThatAreChosenAnewChangeNoBit) {
     EXPECT_GT(total_of(sim, kMoved), 0U);
     EXPECT_GT(total_of(sim, kHits), total_of(any, kHits));
     EXPECT_NE(sim.record.elapsed, any.record.elapsed);
-    const TableOutcome threads = run(with(anew, {{"cluster", "threads"}}));
+    const TableOutcome threads = run(with(anew, "--cluster threads"));
     expect_same_run(device, threads);
     EXPECT_EQ(total_of(threads, kMoved), total_of(sim, kMoved));
     EXPECT_EQ(total_of(threads, kHits), total_of(sim, kHits));
-    expect_same_run(device, run(with(anew, {{"sharding", "column:2"}})));
+    expect_same_run(device, run(with(anew, "--sharding column:2")));
   }
 }
 
@@ -167,40 +163,35 @@ TEST(ShardedTables, EqualTiersMakeTheChoiceOfHotRowsFree) {
     return run_clicks(tiered("equal_tiers_profile", more)).record.elapsed;
   };
   const Seconds device = elapsed({});
-  EXPECT_NEAR(elapsed({{"table_storage", "host"}}) / device, 1, 1e-9);
+  EXPECT_NEAR(elapsed("--table-storage host") / device, 1, 1e-9);
   EXPECT_NEAR(elapsed(hybrid_tiers("0.3")) / device, 1, 1e-9);
   EXPECT_NEAR(elapsed(hybrid_tiers("0.3", "random")) / device, 1, 1e-9);
 }
 
 TEST(ShardedTables, RowsOnDevicesMustFit) {
-  const auto path = std::filesystem::temp_directory_path() /
-                    fmt::format("hetsgd_small_profile_{}.json", getpid());
-  std::ofstream(path) << R"({"name": "small", "launch_overhead_s": 0, "operations_per_s": 1e12,
-                             "bytes_per_s": 1e11, "memory_bytes": 1000})";
-  const Settings small = sharded({{"algorithm", "sgd"}, {"profile", path.string()}});
+  const TemporaryFile profile("small",
+                              R"({"name": "small", "launch_overhead_s": 0, "operations_per_s": 1e12,
+                                  "bytes_per_s": 1e11, "memory_bytes": 1000})");
+  const Settings small = sharded(fmt::format("--algorithm sgd --profile {}", profile.path()));
   expect_tables_refused(small, "--table-storage: found device with 96.3 KiB of rows");
-  expect_tables_refused(with(small, {{"table_storage", "host"}}), "no error");
-  std::filesystem::remove(path);
+  expect_tables_refused(with(small, "--table-storage host"), "no error");
 }
 
 // ctr-tiny has 2,327 rows; a global batch of 96 samples looks up some 240 of them.
 TEST(ShardedTables, RowsUnderACapacityComeAndGoAlikeEverywhere) {
-  const Settings run = sharded({{"algorithm", "ssgd"},
-                                {"per_worker_batch", "split"},
-                                {"workers", "3"},
-                                {"min_frequency", "1"}});
+  const Settings run =
+      sharded("--algorithm ssgd --per-worker-batch split --workers 3 --min-frequency 1");
   const TableOutcome all = run_clicks(run);
-  expect_same_run(all, run_clicks(with(run, {{"table_capacity", "1M"}})));
+  expect_same_run(all, run_clicks(with(run, "--table-capacity 1M")));
   const auto rows = all.record.tables["rows"].get<std::uint64_t>();
   for (const char* evict : {"importance", "lru", "lfu", "random"}) {
     SCOPED_TRACE(evict);
-    const Settings few =
-        with(run, {{"table_capacity", std::to_string(rows / 3)}, {"evict", evict}});
+    const Settings few = with(run, "--table-capacity {} --evict {}", rows / 3, evict);
     const TableOutcome sim = run_clicks(few);
     EXPECT_TRUE(learnt(sim.record));
     EXPECT_GT(total_of(sim, &LookupCounts::evicted), 0U);
-    expect_same_run(sim, run_clicks(with(few, {{"cluster", "threads"}})));
-    expect_same_run(sim, run_clicks(with(few, {{"dedup", "false"}})));
+    expect_same_run(sim, run_clicks(with(few, "--cluster threads")));
+    expect_same_run(sim, run_clicks(with(few, "--dedup false")));
   }
 }
 

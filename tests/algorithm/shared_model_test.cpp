@@ -162,32 +162,6 @@ TEST(PulledReplica, AMoveLandsOnWhatIsThereOrOverwritesIt) {
   EXPECT_EQ(w, moved);
 }
 
-// Reads and writes in any order, as long as each worker's own take turns. No worker moves rows that
-// another reads, so every element gets the bits of its worker's own steps.
-TEST_F(DisjointFeatures, EveryInterleavingOfReadsAndWritesGivesTheSameBits) {
-  const std::vector<float> expected = one_after_the_other();
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    RandomStream dice(seed, Purpose::test);
-    std::vector<float> w = initial;
-    std::vector<std::unique_ptr<Member>> members;
-    for (std::size_t k = 0; k < kWorkers; ++k) members.push_back(std::make_unique<Member>(model));
-    std::vector<std::size_t> calls(kWorkers);
-    for (std::size_t left = 2 * kWorkers * kSteps; left > 0; --left) {
-      std::size_t k = dice.below(kWorkers);
-      while (calls[k] == 2 * kSteps) k = (k + 1) % kWorkers;
-      Member& member = *members[k];
-      const Batch batch = batch_of(*data, k, calls[k] / 2);
-      if (calls[k]++ % 2 == 0) {
-        member.snapshot.read(*member.context, batch, w);
-        member.snapshot.step(*member.context, batch, 0.1F);
-      } else {
-        member.snapshot.write(w);
-      }
-    }
-    EXPECT_EQ(w, expected) << "seed " << seed;
-  }
-}
-
 TEST_F(DisjointFeatures, ThreadsThatRaceGiveTheSameBits) {
   std::vector<float> w = initial;
   {

@@ -8,39 +8,35 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kSlide = tiny_steps("slide", {{"optimizer", "sgd"},
-                                             {"hash_codes", "2"},
-                                             {"hash_tables", "8"},
-                                             {"bin", "4"},
-                                             {"active_min", "10"},
-                                             {"rehash", "10"},
-                                             {"rebuild", "40"}});
+const Settings kSlide = tiny_steps("slide",
+                                   "--optimizer sgd --hash-codes 2 --hash-tables 8 --bin 4 "
+                                   "--active-min 10 --rehash 10 --rebuild 40");
 
 // All labels active: the softmax is whole, and so is its gradient.
 TEST(Slide, AllLabelsActiveIsSgd) {
-  const Settings base = with(kSlide, {{"active", "all"}});
+  const Settings base = with(kSlide, "--active all");
   const Settings sgd = tiny_steps("sgd");
   expect_close(step_losses(run_training(sgd)), step_losses(run_training(base)), 1e-5);
-  const Settings adam = {{"optimizer", "adam"}, {"learning_rate", "0.01"}};
-  expect_close(step_losses(run_training(with(sgd, adam))),
-               step_losses(run_training(with(with(base, adam), {{"lazy", "dense"}}))), 1e-4);
+  const Settings adam = "--optimizer adam --learning-rate 0.01";
+  expect_close(step_losses(run_with(sgd, adam)),
+               step_losses(run_with(with(base, adam), "--lazy dense")), 1e-4);
 }
 
 // The tables retrieve no label, but the fill holds all.
 TEST(Slide, ActiveMinOfAllLabelsIsSgd) {
-  const Record run = run_training(with(kSlide, {{"active_min", "1000"}}));
+  const Record run = run_with(kSlide, "--active-min 1000");
   expect_close(step_losses(run_training(tiny_steps("sgd"))), step_losses(run), 1e-4);
 }
 
 // One core in sim and in threads: one order of everything. With several cores, the order of cores.
 TEST(Slide, TheSameBitsEachTime) {
-  const Settings adam = with(kSlide, {{"optimizer", "adam"}, {"learning_rate", "0.01"}});
+  const Settings adam = with(kSlide, "--optimizer adam --learning-rate 0.01");
   for (const char* hash : {"dwta", "simhash"}) {
     const Settings base = with(adam, {{"hash", hash}});
     const Record sim = run_training(base);
-    expect_same_bits(sim, run_training(with(base, {{"cluster", "threads"}})));
+    expect_same_bits(sim, run_with(base, "--cluster threads"));
     if (available_cores().size() < 2) continue;
-    const Settings cores = with(base, {{"cluster", "threads"}, {"devices", "cpu:2"}});
+    const Settings cores = with(base, "--cluster threads --devices cpu:2");
     expect_same_bits(run_training(cores), run_training(cores));
   }
 }
@@ -57,10 +53,8 @@ TEST(Slide, RehashesAndRebuildsBySchedule) {
 // Learning brings labels and activations together: tables find true labels more often than as many
 // random labels would.
 TEST(Slide, RecallIsAboveChanceOnceItHasLearnt) {
-  const Record run = run_training(with(kSlide, {{"max_samples", "12800"},
-                                                {"optimizer", "adam"},
-                                                {"learning_rate", "0.01"},
-                                                {"record_steps", "false"}}));
+  const Record run = run_with(
+      kSlide, "--max-samples 12800 --optimizer adam --learning-rate 0.01 --record-steps false");
   const auto last = events_of(run, "recall").back();
   EXPECT_GT(last["train_recall"].get<double>(), 1.2 * last["train_random"].get<double>());
   EXPECT_GT(last["recall"][0].get<double>(), 1.2 * last["random"].get<double>());
@@ -71,9 +65,8 @@ TEST(Slide, RecallIsAboveChanceOnceItHasLearnt) {
 // tables every label shares some bucket with its query, except with probability 2^-64. So
 // everything is found, also at random.
 TEST(Slide, RecallIsMeasuredAtEveryEvaluation) {
-  const Record all = run_training(with(
-      kSlide,
-      {{"hash", "simhash"}, {"hash_codes", "1"}, {"hash_tables", "64"}, {"hash_bucket", "0"}}));
+  const Record all =
+      run_with(kSlide, "--hash simhash --hash-codes 1 --hash-tables 64 --hash-bucket 0");
   const auto events = events_of(all, "recall");
   ASSERT_EQ(events.size(), all.curve.size() - 1);  // the initial model has no tables
   for (const auto& event : events) {
@@ -83,25 +76,25 @@ TEST(Slide, RecallIsMeasuredAtEveryEvaluation) {
     EXPECT_EQ(event["train_recall"], 1);
     EXPECT_EQ(event["probed"], 256);
   }
-  const auto some = events_of(run_training(with(kSlide, {{"probe", "7"}})), "recall");
+  const auto some = events_of(run_with(kSlide, "--probe 7"), "recall");
   EXPECT_EQ(some.front()["probed"], 7);
   EXPECT_LT(some.front()["random"].get<double>(), 0.9);
-  EXPECT_EQ(events_of(run_training(with(kSlide, {{"probe", "0"}})), "recall").front()["probed"], 0);
-  EXPECT_TRUE(events_of(run_training(with(kSlide, {{"active", "all"}})), "recall").empty());
+  EXPECT_EQ(events_of(run_with(kSlide, "--probe 0"), "recall").front()["probed"], 0);
+  EXPECT_TRUE(events_of(run_with(kSlide, "--active all"), "recall").empty());
 }
 
 // Probing is off the clock and moves nothing. Rows that are behind catch up on the clock, so that
 // more evaluations take longer; rows that are up to date do not.
 TEST(Slide, WhatAnEvaluationTakes) {
-  const Settings adam = with(kSlide, {{"optimizer", "adam"}, {"learning_rate", "0.01"}});
+  const Settings adam = with(kSlide, "--optimizer adam --learning-rate 0.01");
   const Record base = run_training(adam);
-  const Record blind = run_training(with(adam, {{"probe", "0"}}));
+  const Record blind = run_with(adam, "--probe 0");
   expect_same_bits(base, blind);
   EXPECT_EQ(base.elapsed, blind.elapsed);
   const auto longer = [&](const char* lazy) {
     const Settings some = with(adam, {{"lazy", lazy}});
-    return run_training(with(some, {{"evaluate_every", "64"}})).elapsed -
-           run_training(with(some, {{"evaluate_every", "3200"}})).elapsed;
+    return run_with(some, "--evaluate-every 64").elapsed -
+           run_with(some, "--evaluate-every 3200").elapsed;
   };
   EXPECT_GT(longer("catch_up").count(), 0);
   EXPECT_EQ(longer("touched").count(), 0);
@@ -117,44 +110,29 @@ TEST(Slide, HistogramsCountSamplesAndBatches) {
 }
 
 TEST(Slide, HasDefaultsOfItsOwn) {
-  const Settings bare = {{"train", "generate:tiny"}, {"test", "generate:tiny"},
-                         {"cache", "false"},         {"hidden", "16"},
-                         {"max_samples", "256"},     {"algorithm", "slide"}};
+  const Settings bare =
+      "--train generate:tiny --test generate:tiny --cache false --hidden 16 --max-samples 256 "
+      "--algorithm slide";
   const nlohmann::json config = run_training(bare).config;
   EXPECT_EQ(config["optimizer"], "adam");
   EXPECT_EQ(config["learning_rate"], 1e-4);
   EXPECT_EQ(config["batch_size"], 128);
-  const nlohmann::json given =
-      run_training(with(bare, {{"optimizer", "sgd"}, {"batch_size", "16"}})).config;
+  const nlohmann::json given = run_with(bare, "--optimizer sgd --batch-size 16").config;
   EXPECT_EQ(given["optimizer"], "sgd");
   EXPECT_EQ(given["batch_size"], 16);
 }
 
 // --- several workers: Hogwild --------------------------------------------------------------------
 
-const Settings kSharedSlide =
-    with(kSlide, {{"optimizer", "adam"},
-                  {"learning_rate", "0.01"},
-                  {"workers", "4"},
-                  {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
+const Settings kSharedSlide = with(
+    kSlide, "--optimizer adam --learning-rate 0.01 --workers 4 --profile @latency_only_profile");
 
 // Four equal workers begin and end together: from the second round on each misses three updates.
 TEST(Slide, StalenessOfEqualWorkersIsOneLessThanTheirNumber) {
   const auto staleness =
-      run_training(with(kSharedSlide, {{"active", "all"}, {"evaluate_every", "3200"}}))
-          .histograms.at("staleness");
+      run_with(kSharedSlide, "--active all --evaluate-every 3200").histograms.at("staleness");
   EXPECT_EQ(staleness.rbegin()->first, 3);
   for (int late = 0; late < 3; ++late) EXPECT_EQ(staleness.at(late), 1U);
-}
-
-TEST(Slide, SeveralWorkersInSimGiveTheSameBitsEachTime) {
-  for (const char* lazy : {"catch_up", "touched", "dense"}) {
-    const Settings base = with(kSharedSlide, {{"lazy", lazy}, {"speed", "1,0.8,0.6,0.3"}});
-    const Record one = run_training(base), again = run_training(base);
-    expect_same_bits(one, again);
-    EXPECT_EQ(one.elapsed, again.elapsed);
-    EXPECT_EQ(one.histograms, again.histograms);
-  }
 }
 
 // Rehashes follow the count of the model's batches over all workers: after 0, 10, 20 ... The four
@@ -171,30 +149,22 @@ TEST(Slide, SeveralWorkersRehashByTheModelsBatches) {
   for (std::size_t i = 0; i < rehashes.size(); ++i) EXPECT_EQ(rehashes[i]["rehash"], i + 1);
 }
 
-TEST(Slide, SeveralWorkersLearnWhateverTheCluster) {
+// With several cores a worker's cores share its labels while another worker's do, on the same rows.
+TEST(Slide, LearnsOnBothClusters) {
+  std::vector<std::string> runs = {"--cluster threads --workers 2 --devices cpu:2"};
   for (const std::string& cluster : learning_clusters()) {
     for (const char* workers : {"1", "2", "4"}) {
-      const Record run = run_training(with(kSharedSlide, {{"cluster", cluster},
-                                                          {"workers", workers},
-                                                          {"max_samples", learning_samples(19'200)},
-                                                          {"record_steps", "false"}}));
-      EXPECT_EQ(run.status, Status::completed);
-      if (kSanitized) continue;
-      EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3) << cluster << workers;
+      runs.push_back(fmt::format("--cluster {} --workers {}", cluster, workers));
     }
   }
-}
-
-// A worker's cores share its labels while another worker's do, on the same rows.
-TEST(Slide, SeveralWorkersOfSeveralCoresOnThreads) {
-  const Record run = run_training(with(kSharedSlide, {{"cluster", "threads"},
-                                                      {"workers", "2"},
-                                                      {"devices", "cpu:2"},
-                                                      {"max_samples", learning_samples(12'800)},
-                                                      {"record_steps", "false"}}));
-  EXPECT_EQ(run.status, Status::completed);
-  if (kSanitized) return;
-  EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
+  for (const std::string& each : runs) {
+    SCOPED_TRACE(each);
+    const Record run = run_with(with(kSharedSlide, each), "--max-samples {} --record-steps false",
+                                learning_samples(19'200));
+    EXPECT_EQ(run.status, Status::completed);
+    if (kSanitized) continue;
+    EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
+  }
 }
 
 // One worker replaces the old tables by new ones; with several the others use the old ones
@@ -233,6 +203,7 @@ TEST(Slide, OneWorkerHasOneSetOfTables) {
   }
 }
 
+// A model is refused when it is loaded.
 TEST(Slide, RefusesWhatItCannotDo) {
   const std::string kHidden = "--model: found a model without exactly one hidden layer";
   for (const auto& [more, message] : std::vector<std::pair<Settings, std::string>>{
@@ -245,16 +216,6 @@ TEST(Slide, RefusesWhatItCannotDo) {
            {{{"objective", "full"}}, "--objective: found full, expected hashed"},
            {{{"objective", "sampled"}}, "--objective: found sampled, expected hashed"}}) {
     expect_refused(with(kSlide, more), message);
-  }
-}
-
-// Before anything is trained or warned about.
-TEST(Slide, RefusesAModelWhenItIsLoaded) {
-  for (const Settings& more : {Settings{{"model", "linear"}}, Settings{{"bin", "17"}}}) {
-    const Configuration configuration(with(with(kSlide, {{"active_min", "100000"}}), more));
-    Training training(configuration.spec());
-    EXPECT_THROW(training.load(), Error);
-    EXPECT_TRUE(training.record().warnings.empty());
   }
 }
 

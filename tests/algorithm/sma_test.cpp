@@ -1,112 +1,27 @@
 // sma and easgd: identities, overlap, records, timelines, and learning everywhere. Their losses are
 // checked against tests/reference/numpy_crossbow.py; the tuner and restarts in crossbow_test.cpp.
 
-#include <map>
-
 #include "cluster/devices.hpp"
 #include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {
 
-const Settings kSma =
-    tiny_steps("sma", {{"batch_size", "16"}, {"max_samples", "2560"}, {"workers", "4"}});
-
-// P runs of sgd side by side, which share nothing but the pool of data.
-class Independent final : public Algorithm {
- public:
-  void worker(Worker& self) const override {
-    const std::uint64_t b = self.plan().batch_size;
-    Replica replica = self.replica();
-    while (self.running()) {
-      self.learn(replica, self.batches().next(b), self.learning_rate(b));
-      self.comm().barrier();
-      self.evaluate_here(replica.w);
-    }
-  }
-};
-
-// Registered only in the test that runs it, because others go through all algorithms.
-void register_independent() {
-  static const bool registered = register_algorithm<Independent>({.name = "independent",
-                                                                  .title = "",
-                                                                  .idea = "",
-                                                                  .paper = "",
-                                                                  .cost = "",
-                                                                  .result = "",
-                                                                  .identities = ""});
-  ASSERT_TRUE(registered);
-}
-
-// The loss of every batch by (iteration, learner), learners counted over the devices in order.
-std::map<std::pair<int, int>, double> learner_losses(const Record& run, int learners_per_device) {
-  std::map<std::pair<int, int>, double> losses;
-  for (const auto& e : run.events) {
-    if (e["type"] != "step") continue;
-    const int step = e["iteration"].get<int>(), m = learners_per_device;
-    losses[{step / m, e["rank"].get<int>() * m + step % m}] = e["loss"].get<double>();
-  }
-  return losses;
-}
-
-// alpha 0: c_j = 0, so w_j <- w_j - lr g_j, and z stays where it is. The same calls: to the bit.
-TEST(Sma, AlphaZeroIsIndependentSgd) {
-  register_independent();
-  for (const char* optimizer : {"sgd", "momentum"}) {
-    const Settings base = with(kSma, {{"optimizer", optimizer}, {"learning_rate", "0.2"}});
-    const Record alone = run_training(with(base, {{"algorithm", "independent"}}));
-    const auto expected = learner_losses(alone, 1);
-    ASSERT_GE(expected.size(), 100U);
-    for (const char* averaging : {"flat", "hierarchical"}) {
-      const Settings sma = with(base, {{"alpha", "0"}, {"sma", averaging}});
-      const Record one = run_training(sma);
-      EXPECT_EQ(learner_losses(one, 1), expected);
-      for (const int devices : {1, 2}) {
-        const Settings learners = {{"workers", std::to_string(devices)},
-                                   {"learners_per_device", std::to_string(4 / devices)}};
-        EXPECT_EQ(learner_losses(run_training(with(sma, learners)), 4 / devices), expected);
-      }
-      EXPECT_EQ(one.curve.back().test_loss(), one.curve.front().test_loss());
-    }
-    EXPECT_EQ(learner_losses(run_training(with(base, {{"algorithm", "easgd"}, {"alpha", "0"}})), 1),
-              expected);
-  }
-}
-
-// k learners see the same batches and the same z wherever they live, and each has a momentum of its
-// own (a common one of a device's learners would differ with their number); only the order in which
-// their corrections are added differs.
-TEST(Sma, FlatDoesNotDependOnWhereLearnersLive) {
-  const Settings momentum = {{"optimizer", "momentum"}, {"learning_rate", "0.05"}};
-  for (const Settings& base : {kSma, with(kSma, momentum)}) {
-    const Record spread = run_training(base);
-    const auto expected = learner_losses(spread, 1);
-    for (const int devices : {1, 2}) {
-      const int m = 4 / devices;
-      const Record run = run_training(with(base, {{"workers", std::to_string(devices)},
-                                                  {"learners_per_device", std::to_string(m)}}));
-      const auto got = learner_losses(run, m);
-      ASSERT_EQ(got.size(), expected.size());
-      for (const auto& [key, loss] : expected) EXPECT_NEAR(got.at(key), loss, 1e-5 * loss);
-      expect_close_curves(spread, run, 1e-5);
-    }
-  }
-}
+const Settings kSma = tiny_steps("sma", "--batch-size 16 --max-samples 2560 --workers 4");
 
 // The sum travels on another way at another time; it is the same sum.
 TEST(Sma, OverlapChangesTimeAlone) {
-  const std::vector<Settings> kinds = {
-      {},
-      {{"algorithm", "easgd"}, {"tau", "3"}},
-      {{"sma", "hierarchical"}, {"learners_per_device", "3"}},
-      {{"learners_per_device", "2"}, {"tau", "2"}, {"optimizer", "momentum"}},
-      {{"schedule", "linear"}, {"decay_epochs", "2"}, {"warmup_epochs", "0.3"}},
-      {{"schedule", "step"}, {"step_epochs", "0.3,0.6"}, {"restart", "always"}}};
+  const std::vector<Settings> kinds = {{},
+                                       "--algorithm easgd --tau 3",
+                                       "--sma hierarchical --learners-per-device 3",
+                                       "--learners-per-device 2 --tau 2 --optimizer momentum",
+                                       "--schedule linear --decay-epochs 2 --warmup-epochs 0.3",
+                                       "--schedule step --step-epochs 0.3,0.6 --restart always"};
   for (const Settings& kind : kinds) {
-    Settings base = with(kSma, {{"speed", "1,0.7,0.4,1"}, {"network", "ethernet-1g"}});
-    base = with(with(base, kind), {{"straggler", "kind=uniform,min=0ms,max=2ms"}});
-    const Record with_overlap = run_training(with(base, {{"overlap", "true"}}));
-    const Record without = run_training(with(base, {{"overlap", "false"}}));
+    Settings base = with(kSma, "--speed 1,0.7,0.4,1 --network ethernet-1g");
+    base = with(with(base, kind), "--straggler kind=uniform,min=0ms,max=2ms");
+    const Record with_overlap = run_with(base, "--overlap");
+    const Record without = run_with(base, "--overlap false");
     expect_same_bits(with_overlap, without);
     EXPECT_LT(with_overlap.elapsed, without.elapsed);
     for (const WorkerRecord& worker : with_overlap.workers) {
@@ -119,11 +34,10 @@ TEST(Sma, OverlapChangesTimeAlone) {
 // If the sum takes less time than a batch all of it is hidden: 9 launches (9 ms) of the batch
 // against 4 (P - 1)/P messages, whose only cost is a latency of 0.5 ms each.
 TEST(Sma, OverlapHidesTheWholeAllReduce) {
-  const Settings base = with(
-      kSma, {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}, {"network", "ideal"}});
+  const Settings base = with(kSma, "--profile @latency_only_profile --network ideal");
   const Record free = run_training(base);
-  const Record hidden = run_training(with(base, {{"network", "ethernet-1g"}}));
-  const Record shown = run_training(with(base, {{"network", "ethernet-1g"}, {"overlap", "false"}}));
+  const Record hidden = run_with(base, "--network ethernet-1g");
+  const Record shown = run_with(base, "--network ethernet-1g --overlap false");
   EXPECT_LT((hidden.elapsed - free.elapsed).count(), 1e-3);
   EXPECT_GT((shown.elapsed - free.elapsed).count(), 10e-3);
 }
@@ -134,17 +48,17 @@ TEST(Sma, OverlapHidesTheWholeAllReduce) {
 TEST(Sma, LearnersAtOnceOnThreadsHaveTheBitsOfOneAfterAnother) {
   if (available_cores().size() < 2) GTEST_SKIP() << "one core";
   const std::vector<Settings> kinds = {{},
-                                       {{"sma", "hierarchical"}, {"partition", "iid"}},
-                                       {{"optimizer", "momentum"}, {"learning_rate", "0.05"}},
-                                       {{"algorithm", "easgd"}, {"tau", "2"}, {"hidden", "18,7"}},
-                                       {{"model", "fm"}, {"workers", "2"}}};
+                                       "--sma hierarchical --partition iid",
+                                       "--optimizer momentum --learning-rate 0.05",
+                                       "--algorithm easgd --tau 2 --hidden 18,7",
+                                       "--model fm --workers 2"};
   for (const Settings& kind : kinds) {
     for (const char* learners : {"2", "3"}) {
-      const Settings base = with(with(kSma, {{"workers", "1"}, {"max_samples", "1280"}}),
+      const Settings base = with(with(kSma, "--workers 1 --max-samples 1280"),
                                  with(kind, {{"learners_per_device", learners}}));
-      const Settings threads = with(base, {{"cluster", "threads"}});
-      const Record together = run_training(with(threads, {{"devices", "cpu:2"}}));
-      expect_same_bits(together, run_training(with(threads, {{"devices", "cpu:1"}})));
+      const Settings threads = with(base, "--cluster threads");
+      const Record together = run_with(threads, "--devices cpu:2");
+      expect_same_bits(together, run_with(threads, "--devices cpu:1"));
       expect_same_bits(together, run_training(base));
     }
   }
@@ -154,13 +68,11 @@ TEST(Sma, LearnersAtOnceOnThreadsHaveTheBitsOfOneAfterAnother) {
 TEST(Sma, ATunedNumberOfLearnersOnThreads) {
   if (available_cores().size() < 2) GTEST_SKIP() << "one core";
   for (const char* tuner : {"literal", "robust"}) {
-    const Record run = run_training(with(kSma, {{"cluster", "threads"},
-                                                {"workers", "1"},
-                                                {"devices", "cpu:2"},
-                                                {"learners_per_device", "auto"},
-                                                {"tuner", tuner},
-                                                {"tuner_every", "3"},
-                                                {"max_samples", "6400"}}));
+    const Record run =
+        run_with(kSma,
+                 "--cluster threads --workers 1 --devices cpu:2 --learners-per-device "
+                 "auto --tuner {} --tuner-every 3 --max-samples 6400",
+                 tuner);
     EXPECT_EQ(run.status, Status::completed);
     EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
     int most = 0;
@@ -172,7 +84,7 @@ TEST(Sma, ATunedNumberOfLearnersOnThreads) {
 }
 
 TEST(Sma, RecordsLearnersMemoryAndContributors) {
-  const Record run = run_training(with(kSma, {{"workers", "2"}, {"learners_per_device", "3"}}));
+  const Record run = run_with(kSma, "--workers 2 --learners-per-device 3");
   const auto event = events_of(run, "learners").at(0);
   EXPECT_EQ(event["learners"], nlohmann::json({3, 3}));
   EXPECT_DOUBLE_EQ(event["alpha"].get<double>(), 1.0 / 6);
@@ -188,17 +100,17 @@ TEST(Sma, RecordsLearnersMemoryAndContributors) {
 // learners of a device: 2 / 3. The defaults are.
 TEST(Sma, WarnsOfAnUnstableAlpha) {
   const auto warnings = [](const Settings& more) {
-    return run_training(with(with(kSma, {{"max_samples", "64"}}), more)).warnings;
+    return run_with(with(kSma, "--max-samples 64"), more).warnings;
   };
-  EXPECT_TRUE(warnings({{"alpha", "0.64"}}).empty());
-  ASSERT_EQ(warnings({{"alpha", "0.65"}}).size(), 1U);
-  EXPECT_NE(warnings({{"alpha", "0.65"}})[0].find("0.644068"), std::string::npos);
-  EXPECT_TRUE(warnings({{"algorithm", "easgd"}}).empty());
-  EXPECT_TRUE(warnings({{"algorithm", "easgd"}, {"workers", "1"}}).empty());
-  EXPECT_EQ(warnings({{"algorithm", "easgd"}, {"workers", "1"}, {"alpha", "1"}}).size(), 1U);
-  const Settings two = {{"sma", "hierarchical"}, {"workers", "2"}, {"learners_per_device", "3"}};
-  EXPECT_TRUE(warnings(with(two, {{"alpha", "0.6"}})).empty());
-  EXPECT_EQ(warnings(with(two, {{"alpha", "0.7"}})).size(), 1U);
+  EXPECT_TRUE(warnings("--alpha 0.64").empty());
+  ASSERT_EQ(warnings("--alpha 0.65").size(), 1U);
+  EXPECT_NE(warnings("--alpha 0.65")[0].find("0.644068"), std::string::npos);
+  EXPECT_TRUE(warnings("--algorithm easgd").empty());
+  EXPECT_TRUE(warnings("--algorithm easgd --workers 1").empty());
+  EXPECT_EQ(warnings("--algorithm easgd --workers 1 --alpha 1").size(), 1U);
+  const Settings two = "--sma hierarchical --workers 2 --learners-per-device 3";
+  EXPECT_TRUE(warnings(with(two, "--alpha 0.6")).empty());
+  EXPECT_EQ(warnings(with(two, "--alpha 0.7")).size(), 1U);
 }
 
 TEST(Sma, RefusesTextsThatAreNoNumbers) {

@@ -1,6 +1,5 @@
 // Sven's pipelines against each other, against sgd and ssgd, and against an oracle that keeps old
 // versions of the tables: to the bit.
-#include <unistd.h>
 
 #include "model/registry.hpp"
 #include "table_runs.hpp"
@@ -8,38 +7,30 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kSven = {{"embedding_dim", "8"}, {"hidden", "12"},      {"batch_size", "24"},
-                        {"algorithm", "sven"},  {"tables", "sharded"}, {"workers", "4"}};
+const Settings kSven =
+    "--embedding-dim 8 --hidden 12 --batch-size 24 --algorithm sven --tables sharded --workers 4";
 
 TableOutcome run_sven(const Settings& more = {}) { return run_clicks(with(kSven, more)); }
 
-const Settings kNoPipeline = {{"pipeline", "none"}};
-
-TEST(Sven, LearnsWithEveryModel) {
-  for (const char* model : {"deepfm", "wide_deep", "dcn"}) {
-    const TableOutcome run = run_sven({{"model", model}, {"max_samples", "9600"}});
-    EXPECT_LT(run.record.curve.back().test_loss(), run.record.curve.front().test_loss()) << model;
-    EXPECT_EQ(run.record.status, Status::completed);
-  }
-}
+const Settings kNoPipeline = "--pipeline none";
 
 // One worker looks up what its replica would have read. With AdaGrad both build the gradient and
 // update by the same rules; sgd's fused step adds in another order.
 TEST(Sven, OneWorkerWithoutPipelineIsSgdOnReplicatedTables) {
-  const Settings one = {{"workers", "1"}, {"optimizer", "adagrad"}, {"learning_rate", "0.05"}};
-  const Settings sgd = with(one, {{"algorithm", "sgd"}, {"tables", "replicated"}});
+  const Settings one = "--workers 1 --optimizer adagrad --learning-rate 0.05";
+  const Settings sgd = with(one, "--algorithm sgd --tables replicated");
   expect_same_run(run_sven(with(one, kNoPipeline)), run_sven(sgd));
 }
 
 // The same exchanges, sums and updates in the same order.
 TEST(Sven, WithoutPipelineItIsSsgd) {
   const TableOutcome sven = run_sven(kNoPipeline);
-  const Settings ssgd = {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}};
+  const Settings ssgd = "--algorithm ssgd --per-worker-batch full";
   expect_same_run(sven, run_sven(ssgd));
-  const TableOutcome replicated = run_sven(with(ssgd, {{"tables", "replicated"}}));
+  const TableOutcome replicated = run_sven(with(ssgd, "--tables replicated"));
   expect_close(step_losses(sven.record), step_losses(replicated.record), 1e-6);
-  expect_same_run(run_sven({{"pipeline", "none"}, {"per_worker_batch", "split"}}),
-                  run_sven({{"algorithm", "ssgd"}, {"per_worker_batch", "split"}}));
+  expect_same_run(run_sven("--pipeline none --per-worker-batch split"),
+                  run_sven("--algorithm ssgd --per-worker-batch split"));
 }
 
 // Every schedule acts on the dense part and on rows as it does in ssgd.
@@ -47,11 +38,12 @@ TEST(Sven, FollowsTheSchedule) {
   std::vector<TableOutcome> runs;
   for (const char* schedule : {"constant", "linear", "step", "inverse_time"}) {
     SCOPED_TRACE(schedule);
-    const Settings more = {{"schedule", schedule},  {"warmup_epochs", "0.02"},
-                           {"decay_epochs", "0.2"}, {"step_epochs", "0.05"},
-                           {"step_factor", "0.5"},  {"inverse_rate", "9"}};
+    const Settings more = fmt::format(
+        "--schedule {} --warmup-epochs 0.02 --decay-epochs 0.2 --step-epochs 0.05 --step-factor "
+        "0.5 --inverse-rate 9",
+        schedule);
     runs.push_back(run_sven(with(more, kNoPipeline)));
-    const Settings ssgd = {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}};
+    const Settings ssgd = "--algorithm ssgd --per-worker-batch full";
     expect_same_run(runs.back(), run_sven(with(more, ssgd)));
     if (runs.size() > 1) {
       EXPECT_FALSE(runs.back().parameters == runs.front().parameters);
@@ -60,9 +52,8 @@ TEST(Sven, FollowsTheSchedule) {
 }
 
 TEST(Sven, RequestsThatArePreparedChangeNoBit) {
-  expect_same_run(run_sven(kNoPipeline), run_sven({{"pipeline", "input"}}));
-  expect_same_run(run_sven({{"pipeline", "input"}}),
-                  run_sven({{"pipeline", "input"}, {"input_rate", "1000"}}));
+  expect_same_run(run_sven(kNoPipeline), run_sven("--pipeline input"));
+  expect_same_run(run_sven("--pipeline input"), run_sven("--pipeline input --input-rate 1000"));
 }
 
 TEST(Sven, NeitherJoinNorExchangeNorLayoutChangesABit) {
@@ -71,10 +62,10 @@ TEST(Sven, NeitherJoinNorExchangeNorLayoutChangesABit) {
     const Settings base = {{"pipeline", pipeline}};
     const TableOutcome scatter = run_sven(base);
     for (const Settings& other :
-         {Settings{{"exchange", "blocking"}}, Settings{{"exchange", "nonblocking"}},
-          Settings{{"join", "data"}}, Settings{{"join", "data"}, {"exchange", "blocking"}},
-          Settings{{"sharding", "column:2"}}, Settings{{"sharding", "table"}},
-          Settings{{"dedup", "false"}}}) {
+         {Settings("--exchange blocking"), Settings("--exchange nonblocking"),
+          Settings("--join data"), Settings("--join data --exchange blocking"),
+          Settings("--sharding column:2"), Settings("--sharding table"),
+          Settings("--dedup false")}) {
       SCOPED_TRACE(other.back().first + " " + other.back().second);
       expect_same_run(scatter, run_sven(with(base, other)));
     }
@@ -84,12 +75,12 @@ TEST(Sven, NeitherJoinNorExchangeNorLayoutChangesABit) {
 TEST(Sven, ClustersAgreeToTheBit) {
   for (const char* join : {"stages", "data"}) {
     for (const char* exchange : {"scatter", "blocking"}) {
-      const Settings base = {{"join", join}, {"exchange", exchange}, {"workers", "3"}};
-      expect_same_run(run_sven(base), run_sven(with(base, {{"cluster", "threads"}})));
+      const Settings base = fmt::format("--join {} --exchange {} --workers 3", join, exchange);
+      expect_same_run(run_sven(base), run_sven(with(base, "--cluster threads")));
     }
   }
-  const Settings late = {{"straggler", "kind=uniform,min=0ms,max=2ms"}};
-  expect_same_run(run_sven(), run_sven(with(late, {{"cluster", "threads"}})));
+  const Settings late = "--straggler kind=uniform,min=0ms,max=2ms";
+  expect_same_run(run_sven(), run_sven(with(late, "--cluster threads")));
 }
 
 // --- staleness
@@ -116,8 +107,8 @@ struct SvenOracle {
   std::vector<double> losses;  // by (iteration, rank)
 
   explicit SvenOracle(std::uint64_t lookahead) {
-    const Configuration configuration(with(
-        with(kClicks, kSven), {{"algorithm", "sgd"}, {"workers", "1"}, {"tables", "replicated"}}));
+    const Configuration configuration(
+        with(with(kClicks, kSven), "--algorithm sgd --workers 1 --tables replicated"));
     Training training(configuration.spec());
     training.load();
     const DatasetPtr train = training.record().train;
@@ -172,39 +163,31 @@ TEST(Sven, IsTheOracleThatKeepsOldTables) {
   }
 }
 
-// A file of `rows` samples in the Criteo format. No value occurs twice; the first is `first`.
-std::string file_without_repetitions(const std::string& name, int rows, int first) {
-  const auto path =
-      std::filesystem::temp_directory_path() / fmt::format("hetsgd_{}_{}.txt", name, getpid());
-  std::ofstream file(path);
+// `rows` samples in the Criteo format. No value occurs twice; the first is `first`.
+std::string text_without_repetitions(int rows, int first) {
+  std::string text;
   for (int row = 0; row < rows; ++row) {
-    file << (row * 7 % 3 == 0 ? 1 : 0);
-    for (int i = 0; i < 13; ++i) file << '\t' << (row * 31 + i * 17) % 50;
-    for (int i = 0; i < 26; ++i) file << fmt::format("\t{:08x}", first + row * 26 + i);
-    file << '\n';
+    text += row * 7 % 3 == 0 ? '1' : '0';
+    for (int i = 0; i < 13; ++i) text += fmt::format("\t{}", (row * 31 + i * 17) % 50);
+    for (int i = 0; i < 26; ++i) text += fmt::format("\t{:08x}", first + row * 26 + i);
+    text += '\n';
   }
-  return path.string();
+  return text;
 }
 
 // Rows that no later batch reads are read in time. Test samples' values are unknown to the
 // vocabulary, and the rows of unknown values are never trained.
 TEST(Sven, WithoutRepetitionsThePipelineIsNotStale) {
-  const std::string train = file_without_repetitions("sven_train", 640, 0),
-                    test = file_without_repetitions("sven_test", 50, 1 << 20);
+  const TemporaryFolder folder;
+  const std::string train = folder.write("train.txt", text_without_repetitions(640, 0)),
+                    test = folder.write("test.txt", text_without_repetitions(50, 1 << 20));
   const auto run = [&](const char* pipeline) {
-    return run_training(with(with(kClicks, kSven), {{"train", train},
-                                                    {"test", test},
-                                                    {"format", "criteo"},
-                                                    {"min_frequency", "1"},
-                                                    {"batch_size", "16"},
-                                                    {"max_samples", "640"},
-                                                    {"evaluate_every", "128"},
-                                                    {"pipeline", pipeline}}));
+    return run_with(with(kClicks, kSven),
+                    "--train {} --test {} --format criteo --min-frequency 1 --batch-size 16 "
+                    "--max-samples 640 --evaluate-every 128 --pipeline {}",
+                    train, test, pipeline);
   };
-  const Record full = run("full"), none = run("none");
-  expect_same_bits(full, none);
-  std::filesystem::remove(train);
-  std::filesystem::remove(test);
+  expect_same_bits(run("full"), run("none"));
 }
 
 // --- plans that are refused
@@ -217,8 +200,8 @@ TEST(Sven, NeedsShardedTables) {
 }
 
 TEST(Sven, FarLookAheadIsAWarning) {
-  EXPECT_TRUE(run_sven({{"lookahead", "2"}, {"max_samples", "96"}}).record.warnings.empty());
-  const Record far = run_sven({{"lookahead", "3"}, {"max_samples", "96"}}).record;
+  EXPECT_TRUE(run_sven("--lookahead 2 --max-samples 96").record.warnings.empty());
+  const Record far = run_sven("--lookahead 3 --max-samples 96").record;
   ASSERT_EQ(far.warnings.size(), 1U);
   EXPECT_EQ(far.warnings.front(),
             "--lookahead 3 reads rows 4 updates late, the paper 3 updates late");

@@ -44,16 +44,11 @@ double interval_s(const StageSeconds& s, const Settings& more) {
                                   R"("server_latency_s": 0, "server_bytes_per_s": 1e9}})",
                                   StageSeconds::kLatency, StageSeconds::kRate));
   const auto elapsed = [&](int intervals) {
-    const Settings base = sharded_clicks({{"algorithm", "sven"},
-                                          {"cache", "false"},
-                                          {"workers", std::to_string(StageSeconds::kWorkers)},
-                                          {"batch_size", "4"},
-                                          {"learning_rate", "0.01"},
-                                          {"max_samples", std::to_string(16 * intervals)},
-                                          {"evaluate_every", "1000000"},
-                                          {"charge", charge.path()},
-                                          {"network", network.path()}});
-    return run_training(with(base, more)).elapsed.count();
+    const Settings base = sharded_clicks(
+        fmt::format("--algorithm sven --cache false --workers {} --batch-size 4 --learning-rate "
+                    "0.01 --max-samples {} --evaluate-every 1000000 --charge {} --network {}",
+                    StageSeconds::kWorkers, 16 * intervals, charge.path(), network.path()));
+    return run_with(base, more).elapsed.count();
   };
   return (elapsed(40) - elapsed(20)) / 20;
 }
@@ -71,7 +66,7 @@ TEST(SvenTimes, AreThoseOfThePapersEquations) {
     for (const char* exchange : {"scatter", "blocking"}) {
       SCOPED_TRACE(exchange);
       const auto measured = [&](const char* pipeline) {
-        return interval_s(s, {{"pipeline", pipeline}, {"exchange", exchange}});
+        return interval_s(s, fmt::format("--pipeline {} --exchange {}", pipeline, exchange));
       };
       EXPECT_NEAR(measured("none"), s.none(), 1e-9 * s.none());
       EXPECT_NEAR(measured("input"), s.input(), 1e-9 * s.input());
@@ -84,13 +79,13 @@ TEST(SvenTimes, AreThoseOfThePapersEquations) {
 // all communicating; where computing takes longest by far, exactly that.
 TEST(SvenTimes, JoinedByDataTheLongerOfComputingAndCommunicating) {
   for (const StageSeconds& s : kStages) {
-    const double time = interval_s(s, {{"join", "data"}});
+    const double time = interval_s(s, "--join data");
     EXPECT_LE(time, s.full() * (1 + 1e-9));
     EXPECT_GE(time, std::max(s.computing(), s.communicating()) * (1 - 1e-9));
   }
-  EXPECT_NEAR(interval_s(kStages[3], {{"join", "data"}}), kStages[3].computing(),
+  EXPECT_NEAR(interval_s(kStages[3], "--join data"), kStages[3].computing(),
               1e-9 * kStages[3].computing());
-  EXPECT_NEAR(interval_s(kStages[2], {{"join", "data"}}), kStages[2].communicating(),
+  EXPECT_NEAR(interval_s(kStages[2], "--join data"), kStages[2].communicating(),
               1e-9 * kStages[2].communicating());
 }
 
@@ -99,25 +94,21 @@ TEST(SvenTimes, OnAnIdealNetworkThePipelineGainsNothing) {
   StageSeconds s = kStages[1];
   s.ids = 0;
   s.rows = s.parameters = 1000;  // the ideal network's 1e18 bytes/s show elsewhere
-  const double none = interval_s(s, {{"pipeline", "none"}, {"network", "ideal"}});
+  const double none = interval_s(s, "--pipeline none --network ideal");
   EXPECT_NEAR(none, s.computing(), 1e-9 * none);
-  EXPECT_NEAR(interval_s(s, {{"network", "ideal"}}), none, 1e-9 * none);
+  EXPECT_NEAR(interval_s(s, "--network ideal"), none, 1e-9 * none);
 }
 
 // 16 samples per interval: at 800 samples/s an interval takes 20 ms, whatever the stages do.
 TEST(SvenTimes, TheInputLimitsTheRate) {
-  EXPECT_NEAR(interval_s(kStages[1], {{"input_rate", "800"}}), 0.02, 1e-9);
+  EXPECT_NEAR(interval_s(kStages[1], "--input-rate 800"), 0.02, 1e-9);
 }
 
 // Times of a worker's stages: as given, in every interval.
 TEST(SvenTimes, StagesAreInTheRecord) {
-  const Record record = run_training(sharded_clicks({{"algorithm", "sven"},
-                                                     {"cache", "false"},
-                                                     {"workers", "2"},
-                                                     {"batch_size", "8"},
-                                                     {"pipeline", "none"},
-                                                     {"max_samples", "160"},
-                                                     {"charge", "sven-dcn"}}));
+  const Record record =
+      run_training(sharded_clicks("--algorithm sven --cache false --workers 2 --batch-size 8 "
+                                  "--pipeline none --max-samples 160 --charge sven-dcn"));
   for (const WorkerRecord& worker : record.workers) {
     EXPECT_NEAR(worker.stages[Stage::sbp].count(), 10 * 38.4e-3, 1e-12);
     EXPECT_NEAR(worker.stages[Stage::bp].count(), 10 * 11.5e-3, 1e-12);
@@ -146,16 +137,11 @@ TEST(SvenTimes, OfThePapersMachineAreThoseThatWereFitted) {
     SCOPED_TRACE(model.charge);
     const auto ms = [&](const char* pipeline, int workers) {
       const auto elapsed = [&](int intervals) {
-        return run_training(sharded_clicks({{"algorithm", "sven"},
-                                            {"cache", "false"},
-                                            {"workers", std::to_string(workers)},
-                                            {"batch_size", "1"},
-                                            {"max_samples", std::to_string(workers * intervals)},
-                                            {"evaluate_every", "1000000"},
-                                            {"charge", model.charge},
-                                            {"network", "dgx-a100"},
-                                            {"exchange", "blocking"},
-                                            {"pipeline", pipeline}}))
+        return run_training(sharded_clicks(fmt::format(
+                                "--algorithm sven --cache false --workers {} --batch-size 1 "
+                                "--max-samples {} --evaluate-every 1000000 --charge {} --network "
+                                "dgx-a100 --exchange blocking --pipeline {}",
+                                workers, workers * intervals, model.charge, pipeline)))
             .elapsed.count();
       };
       return 1e3 * (elapsed(10) - elapsed(6)) / 4;

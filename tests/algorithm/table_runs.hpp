@@ -7,22 +7,14 @@
 #include <vector>
 
 #include "runs.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd::test {
 
-inline const Settings kClicks = {{"train", "generate:ctr-tiny"},
-                                 {"test", "generate:ctr-tiny"},
-                                 {"min_frequency", "5"},
-                                 {"cache", "false"},
-                                 {"model", "deepfm"},
-                                 {"embedding_dim", "16"},
-                                 {"embedding_init_std", "0.1"},
-                                 {"hidden", "16,8"},
-                                 {"batch_size", "96"},
-                                 {"learning_rate", "0.2"},
-                                 {"max_samples", "1920"},
-                                 {"evaluate_every", "960"},
-                                 {"record_steps", "true"}};
+inline const Settings kClicks =
+    "--train generate:ctr-tiny --test generate:ctr-tiny --min-frequency 5 --cache false --model "
+    "deepfm --embedding-dim 16 --embedding-init-std 0.1 --hidden 16,8 --batch-size 96 "
+    "--learning-rate 0.2 --max-samples 1920 --evaluate-every 960 --record-steps";
 
 struct TableOutcome {
   Record record;
@@ -32,10 +24,9 @@ struct TableOutcome {
 // The data are generated once for all runs.
 inline TableOutcome run_clicks(const Settings& more) {
   static DataCache cache;
-  const auto path = std::filesystem::temp_directory_path() /
-                    fmt::format("hetsgd_sharded_tables_{}.f32", getpid());
-  const Configuration configuration(
-      with(with(kClicks, {{"dump_parameters", path.string()}}), more));
+  const TemporaryFolder folder;
+  const std::string path = folder / "parameters.f32";
+  const Configuration configuration(with(with(kClicks, {{"dump_parameters", path}}), more));
   Training training(configuration.spec());
   training.load(&cache);
   training.run({});
@@ -45,11 +36,10 @@ inline TableOutcome run_clicks(const Settings& more) {
   outcome.parameters.resize(std::filesystem::file_size(path) / sizeof(float));
   file.read(reinterpret_cast<char*>(outcome.parameters.data()),
             static_cast<std::streamsize>(outcome.parameters.size() * sizeof(float)));
-  std::filesystem::remove(path);
   return outcome;
 }
 
-inline Settings sharded(const Settings& more) { return with({{"tables", "sharded"}}, more); }
+inline Settings sharded(const Settings& more) { return with("--tables sharded", more); }
 
 inline void expect_same_run(const TableOutcome& a, const TableOutcome& b) {
   EXPECT_EQ(step_losses(a.record), step_losses(b.record));
@@ -72,12 +62,6 @@ inline void expect_close_run(const TableOutcome& a, const TableOutcome& b, float
   }
 }
 
-inline std::string describe_settings(const Settings& settings) {
-  std::string text;
-  for (const auto& [key, value] : settings) text += fmt::format(" --{} {}", key, value);
-  return text;
-}
-
 // The sum of a count over all workers.
 inline std::uint64_t total_of(const TableOutcome& run, std::uint64_t LookupCounts::*count) {
   std::uint64_t sum = 0;
@@ -90,10 +74,7 @@ inline bool learnt(const Record& record) {
 }
 
 inline Settings tiered(const std::string& profile, const Settings& more) {
-  return sharded(with({{"algorithm", "ssgd"},
-                       {"workers", "4"},
-                       {"profile", std::string(HETSGD_TEST_DATA) + "/" + profile + ".json"}},
-                      more));
+  return sharded(with(fmt::format("--algorithm ssgd --workers 4 --profile @{}", profile), more));
 }
 
 }  // namespace hetsgd::test

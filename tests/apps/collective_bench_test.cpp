@@ -4,11 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 
 #include "collective/plain_cluster.hpp"
-#include "core/error.hpp"
 
 namespace hetsgd {
 namespace {
@@ -109,16 +107,6 @@ TEST(CollectiveBench, FloorHasNoDelays) {
   EXPECT_GE(bench.measure(collective, op, 64, true).time_s.front(), 1);
   EXPECT_LT(bench.floor(64).time_s.front(), 1);
   EXPECT_LT(bench.sendrecv(64).time_s.front(), 1);
-}
-
-TEST(CollectiveBench, UnknownOperator) {
-  try {
-    find_bench_operator(bench_collective("all_reduce"), "--op", "adasun");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_EQ(error.hint(), "did you mean \"adasum\"?");
-  }
 }
 
 }  // namespace

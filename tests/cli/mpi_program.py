@@ -31,9 +31,13 @@ class MpiTest(ProgramTest):
         return self.launch(ranks, [BINARY, *arguments], env)
 
     def finished(self, process, code):
+        return self.said(process, code)[1]
+
+    def said(self, process, code=0):
+        """The two outputs of a process, when it has ended with this code."""
         stdout, stderr = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, code, stdout + stderr)
-        return stderr
+        return stdout, stderr
 
     def beside_sim(self, ranks, run, *more, env=None):
         """The results of a run under mpirun, which has `more` options there, and of the same run simulated."""

@@ -2,21 +2,16 @@
 
 import json
 import pathlib
-import subprocess
 import unittest
 
-from program import BINARY, ProgramTest
-
-
-def emulated():
-    version = subprocess.run([BINARY, "--version", "--json"], stdout=subprocess.PIPE, check=True)
-    return "emulated" in (json.loads(version.stdout)["libraries"]["cuda"] or "")
+from mpi_program import version
+from program import ProgramTest
 
 
 TWO_WORKERS = ["--algorithm", "ssgd", "--cluster", "threads", "--devices", "cuda:0,cuda:1"]
 
 
-@unittest.skipUnless(emulated(), "this binary has no emulated GPUs")
+@unittest.skipUnless("emulated" in (version()["libraries"]["cuda"] or ""), "this binary has no emulated GPUs")
 class EmulatedGpus(ProgramTest):
     def devices(self, **env):
         return self.json_of("devices", "--json", env=env)["cuda"]

@@ -77,9 +77,7 @@ class GpusOfRanks(MpiTest):
             self.check_refusal(self.finished(self.mpirun(2, *run, "--all-reduce", way, env=env), code), ("", text))
 
     def test_doctor_shows_the_gpu_of_each_rank(self):
-        process = self.mpirun(3, "doctor", "--devices", "cuda:auto", "--json", env=gpus(2))
-        stdout, stderr = process.communicate(timeout=LIMIT_S)
-        self.assertEqual(process.returncode, 0, stderr)
+        stdout, _ = self.said(self.mpirun(3, "doctor", "--devices", "cuda:auto", "--json", env=gpus(2)))
         checks = {check["name"]: check["text"] for check in json.loads(stdout)["checks"]}
         for rank in range(3):
             self.assertIn(f"computes on cuda:{rank % 2} (Emulated GPU)", checks[f"rank {rank}"])
@@ -100,21 +98,16 @@ class GpusOfRanks(MpiTest):
                 self.check_way(result, way)
 
     def test_every_way_reduces_right(self):
-        process = self.mpirun(3, "bench", "all_reduce", "--devices", "cuda:auto", "--op", "nccl,gpu-mpi,gpu-host", "-b",
-                              "40004", "-e", "40004", "-n", "2", "-w", "1", env=gpus(3, MPI=1, STREAMS="random"))
-        stdout, stderr = process.communicate(timeout=LIMIT_S)
-        self.assertEqual(process.returncode, 0, stderr)
+        bench = ["bench", "all_reduce", "--devices", "cuda:auto", "--op", "nccl,gpu-mpi,gpu-host", "-b", "40004", "-e", "40004", "-n", "2",
+                 "-w", "1"]
+        stdout, _ = self.said(self.mpirun(3, *bench, env=gpus(3, MPI=1, STREAMS="random")))
         rows = [line.split() for line in stdout.splitlines() if line.startswith("40004")]
         self.assertEqual([(row[3], row[7]) for row in rows], [("nccl", "0"), ("gpu-mpi", "0"), ("gpu-host", "0")])
 
-    def start_endless(self, ranks, *more, env):
-        process = self.mpirun(ranks, *RUN, "--epochs", "1000000", "--devices", "cuda:auto", "-o", "endless.json", *more,
-                              env=env)
-        self.wait_for_curve("endless.json")
-        return process
-
     def test_a_killed_rank_ends_the_run(self):
-        process = self.start_endless(3, "--algorithm", "ssgd", env=gpus(4))
+        process = self.mpirun(3, *RUN, "--algorithm", "ssgd", "--epochs", "1000000", "--devices", "cuda:auto", "-o", "endless.json",
+                              env=gpus(4))
+        self.wait_for_curve("endless.json")
         os.kill(self.pid_of_rank(process, 2), signal.SIGKILL)
         begin = time.monotonic()
         process.communicate(timeout=LIMIT_S)

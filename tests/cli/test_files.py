@@ -230,12 +230,6 @@ class Outputs(FilesTest):
         self.run_program(*RUN, "-o", "r.json", "--dump-parameters", "/dev/full", code=1)
         self.assertEqual(self.result("r.json")["status"], "completed")
 
-    def test_plans_and_configurations_write_nothing(self):
-        self.write("r.json", "precious")
-        for instead in ("--dry-run", "--print-config"):
-            self.run_program(*RUN, "-o", "r.json", instead)
-        self.assertEqual((self.folder / "r.json").read_text(), "precious")
-
 
 class Streams(FilesTest):
     def test_devices_and_descriptors_are_written_to(self):

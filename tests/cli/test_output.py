@@ -13,13 +13,6 @@ ENDLESS = ["train", *TINY, "--epochs", "1000000", "-o", "r.json"]
 
 
 class Writing(ProgramTest):
-    def test_an_existing_file_is_replaced_on_demand(self):
-        self.write("r.json", "precious")
-        self.refused(["train", *TINY, "--epochs", "1", "-o", "r.json"], "r.json", "--resume")
-        self.assertEqual((self.folder / "r.json").read_text(), "precious")
-        self.train("r.json", "--overwrite")
-        self.assertEqual(self.result("r.json")["status"], "completed")
-
     @unittest.skipUnless(pathlib.Path("/dev/full").exists(), "no /dev/full")
     def test_a_full_disk_ends_the_run_with_1_and_its_name(self):
         done = self.train("/dev/full", "--epochs", "3", code=1)

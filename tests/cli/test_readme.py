@@ -15,9 +15,6 @@ STRAGGLERS = re.compile(r"^<!-- stragglers: begin.*-->\n(.*)^<!-- stragglers: en
 
 
 class Readme(ProgramTest):
-    def names(self):
-        return [one["name"] for one in self.json_of("algorithms", "--format", "json")]
-
     def test_the_table_of_algorithms_is_the_programs(self):
         table = TABLE.search((ROOT / "README.md").read_text())
         self.assertIsNotNone(table, "README.md has lost its markers")
@@ -57,14 +54,6 @@ class Readme(ProgramTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn("expected one pair of the markers", done.stderr)
         self.assertEqual(old.read_text(), "no markers\n")
-
-    def test_the_table_of_files_names_every_algorithm(self):
-        text = (ROOT / "lib" / "algorithm" / "README.md").read_text()
-        table = "\n".join(line for line in text.splitlines() if line.startswith("| `"))
-        for name in self.names():
-            file = name.replace("-", "_") + ".cpp"
-            self.assertTrue(f"`{name}`" in table or f"`{file}`" in table,
-                            f"lib/algorithm/README.md: no row names {name}")
 
     def test_every_file_of_an_algorithm_is_in_the_table(self):
         text = (ROOT / "lib" / "algorithm" / "README.md").read_text()

@@ -176,16 +176,6 @@ class Tuned(ProgramTest):
         self.write("c.json", "{}")
         self.refused([*train, "--algorithm", "ssgd"], "c.json", code=4)
 
-    def test_compare_warns_of_unequal_budgets(self):
-        self.train_tuned("a.json", "ssgd")
-        self.train_tuned("b.json", "asgd")
-        compare = ["compare", "a.json", "b.json", "--target", "p1>=0.2"]
-        done = self.run_program(*compare)
-        self.assertNotIn("unequal", done.stderr)
-        self.assertRegex(done.stdout, r"tuning_s\n")
-        self.train("c1.json", *RUN, "--algorithm", "elastic")
-        self.assertRegex(self.run_program(*compare, "c1.json").stderr, r"warning: .*unequal budgets: asgd, ssgd \(3 trials .*; elastic \(not tuned\)")
-
 
 class Validation(ProgramTest):
     def test_the_same_rows_for_every_algorithm_and_seed(self):

@@ -2,9 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <map>
 #include <optional>
-#include <set>
 
 #include "data/clicks.hpp"
 #include "data/generate_ctr.hpp"
@@ -38,23 +36,6 @@ TEST(Ceiling, IsThatOfAllPairs) {
   const Ceiling found = ceiling_of(z, positive);
   EXPECT_NEAR(found.auc, won / pairs, 1e-12);
   EXPECT_NEAR(found.logloss, loss / 300, 1e-12);
-}
-
-TEST(Ceiling, OfNormalLogOddsIsThatOfTheLiterature) {
-  // z ~ N(mu, 2.25), mu such that a share of .2562 is positive: AUC .818, logloss .435.
-  RandomStream random(10, Purpose::test);
-  constexpr int kRows = 200'000;
-  std::vector<TeacherTerms> terms(kRows);
-  for (TeacherTerms& t : terms) t = {random.normal(), random.normal(), random.normal()};
-  const Teacher teacher(terms, 2.25, .2562);
-  std::vector<double> z;
-  std::vector<std::uint8_t> positive;
-  for (const TeacherTerms& t : terms) {
-    z.push_back(teacher.log_odds(t));
-    positive.push_back(random.uniform() < sigmoid(z.back()) ? 1 : 0);
-  }
-  EXPECT_NEAR(ceiling_of(z, positive).auc, .818, .004);
-  EXPECT_NEAR(ceiling_of(z, positive).logloss, .435, .004);
 }
 
 // A model that knows all ids knows the true log odds; with fewer ids the ceiling is lower.

@@ -234,19 +234,5 @@ TEST(ClickSummary, CountsFields) {
   EXPECT_EQ(s.density, 0);
 }
 
-// The part of the log odds that the labels' noise leaves to be learnt.
-TEST(ClickCeiling, OfCtrTinyStays) {
-  const ClickGenerator generator(parse_click_spec("generate:ctr-tiny"));
-  const LoadedData loaded = load_dataset("generate:ctr-tiny", {});
-  const ClickCeilings one = generator.ceilings(loaded.data->fields, 1);
-  const ClickCeilings two = generator.ceilings(loaded.data->fields, 2);
-  EXPECT_EQ(one.all.auc, two.all.auc);
-  EXPECT_EQ(one.linear.logloss, two.linear.logloss);
-  EXPECT_EQ(one.vocabulary->auc, two.vocabulary->auc);
-  EXPECT_GT(one.all.auc, one.linear.auc + .02);
-  EXPECT_LT(one.all.logloss, one.linear.logloss);
-  EXPECT_NEAR(one.all.auc, .82, .03);
-}
-
 }  // namespace
 }  // namespace hetsgd

@@ -124,16 +124,6 @@ TEST(Criteo, TheFirstMistakeIsTold) {
               HasSubstr(fmt::format("f:{}:1: the label", lines / 2 + 1)));
 }
 
-TEST(Criteo, TextOfTheGeneratorIsReadToTheBit) {
-  const char* const spec = "generate:criteo?scale=0.0001";
-  const LoadedData generated = load_dataset(spec, {});
-  const std::uint64_t rows = generated.data->rows();
-  const LoadedData read = parse_text(generated_text(spec, rows), "f", {});
-  EXPECT_EQ(read.report.format, DataFormat::criteo);
-  expect_same_data(*read.data, *generated.data);
-  EXPECT_EQ(read.report.distinct_values, generated.report.distinct_values);
-}
-
 TEST(Criteo, IsDetectedAndCompressed) {
   const TemporaryFolder folder;
   const std::string text = generated_text("generate:criteo?scale=0.0001", 300);

@@ -151,15 +151,5 @@ TEST(Batch, CountsItsWork) {
   EXPECT_EQ(Batch().shape().samples, 0);
 }
 
-TEST(Batch, FillsAgainWithoutAllocating) {
-  const Sampler sampler(rows(100), {});
-  Batch batch;
-  sampler.fill(0, {0, 64}, batch);
-  const Index* const place = batch.rows().data();
-  sampler.fill(0, {64, 64}, batch);
-  EXPECT_EQ(batch.rows().data(), place);
-  EXPECT_EQ(batch.size(), 64U);
-}
-
 }  // namespace
 }  // namespace hetsgd

@@ -278,14 +278,6 @@ TEST(BucketedOrder, SortsAWindowAndShufflesItsBatches) {
   }
 }
 
-TEST(BucketedOrder, AllWorkersDrawFromOnePool) {
-  const Sampler sampler(small_video(), {.order = Order::bucketed, .batch = 4, .workers = 3});
-  Batch of_first, of_last;
-  sampler.fill(0, {40, 500}, of_first);
-  sampler.fill(2, {40, 500}, of_last);
-  EXPECT_TRUE(std::ranges::equal(of_first.rows(), of_last.rows()));
-}
-
 TEST(BucketedOrder, AShardOfAProcessHasTheSameSamples) {
   const DatasetPtr data = small_video();
   const Sampler::Options options{

@@ -133,23 +133,6 @@ TEST_F(ShardTest, DamageIsFoundByWhoReadsIt) {
   EXPECT_EQ(failed, 1);
 }
 
-TEST_F(ShardTest, EveryDamagedByteIsFoundBySomebody) {
-  // All rows are chosen: head, labels and rows; only padding and the sums of what was not asked
-  // for may differ unseen.
-  const RowChoice everything = shard_choice({.partition = Partition::label_sorted}, 0);
-  const std::string good = read_file(binary_);
-  const Dataset expected = decode_binary_rows(MemorySource(good), "file", everything).parsed.data;
-  for (std::size_t at = 0; at < good.size(); at += 97) {
-    try {
-      const std::string bad = damaged(good, at);
-      expect_same_data(decode_binary_rows(MemorySource(bad), "file", everything).parsed.data,
-                       expected);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::data);
-    }
-  }
-}
-
 TEST_F(ShardTest, ADamagedCacheIsRebuilt) {
   load_dataset(text_, options_);
   const auto file = std::filesystem::directory_iterator(options_.cache_directory)->path();

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include "core/output_file.hpp"
 #include "data_test_util.hpp"
 
 namespace hetsgd {
@@ -25,24 +24,18 @@ TEST_F(WriteTest, XcRoundTrip) {
   }
 }
 
-TEST_F(WriteTest, LibsvmRoundTrip) {
+TEST_F(WriteTest, LibsvmAndBinaryRoundTrip) {
   for (const Task task : {Task::multilabel, Task::multiclass, Task::binary}) {
     for (const IndexBase base : {IndexBase::zero, IndexBase::one}) {
+      options_.index_base = base;
       for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         const Dataset data = random_dataset(task, seed);
         write_libsvm(path_, data, {}, base);
-        options_.index_base = base;
+        expect_same_data(data, *load_dataset(path_, options_).data);
+        save_dataset(path_, data, {});
         expect_same_data(data, *load_dataset(path_, options_).data);
       }
     }
-  }
-}
-
-TEST_F(WriteTest, BinaryRoundTrip) {
-  for (const Task task : {Task::multilabel, Task::multiclass, Task::binary}) {
-    const Dataset data = random_dataset(task, 5);
-    save_dataset(path_, data, {});
-    expect_same_data(data, *load_dataset(path_, options_).data);
   }
 }
 
@@ -69,37 +62,6 @@ TEST_F(WriteTest, ARowOfNothingStaysARow) {
   expect_same_data(data, *load_dataset(path_, options_).data);
   write_libsvm(path_, data, {});
   expect_same_data(data, *load_dataset(path_, options_).data);
-}
-
-TEST_F(WriteTest, FailuresNameThePath) {
-  const Dataset data = random_dataset(Task::multilabel, 1);
-  EXPECT_EQ(error_of([&] { write_xc(folder_ / "no/such/file", data); }, ExitCode::runtime),
-            (folder_ / "no/such/file") +
-                ": cannot write the file: No such file or directory | create the folder first");
-  EXPECT_EQ(error_of([&] { write_xc(folder_.string(), data); }, ExitCode::runtime),
-            folder_.string() + ": cannot write the file: Is a directory");
-  EXPECT_EQ(error_of([&] { write_xc("/dev/full", data); }, ExitCode::runtime),
-            "/dev/full: cannot write the file: No space left on device | free some space or choose "
-            "another place");
-}
-
-TEST_F(WriteTest, AFileAppearsCompleteOrNotAtAll) {
-  write_file(path_, "old");
-  {
-    OutputFile file(path_);
-    file.write("new");
-    EXPECT_EQ(read_file(path_), "old");
-  }
-  EXPECT_EQ(read_file(path_), "old");  // without commit nothing has happened
-  {
-    OutputFile file(path_);
-    file.write("new ");
-    file.write(std::string(3 << 20, 'x'));  // larger than the buffer
-    file.commit();
-  }
-  EXPECT_EQ(read_file(path_), "new " + std::string(3 << 20, 'x'));
-  const auto files = std::filesystem::directory_iterator(folder_.string());
-  EXPECT_EQ(std::distance(begin(files), end(files)), 1);
 }
 
 }  // namespace

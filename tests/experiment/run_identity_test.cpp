@@ -35,61 +35,39 @@ std::vector<Setting> settings_of(const std::string& algorithm, const json& more 
   return settings;
 }
 
-// Options at their default are not part of the name, so that new options change no name.
+// A run with these settings has this name.
+struct Named {
+  std::string algorithm;
+  json settings, name;
+};
+
 TEST(RunIdentity, IsOfTheOptionsThatDifferFromTheirDefaults) {
-  const json name = name_of("elastic");
-  EXPECT_EQ(identify(settings_of("elastic")).hash, content_hash(name.dump()));
-  EXPECT_EQ(identify(settings_of("elastic", {{"gamma", 0.9}})).hash, content_hash(name.dump()));
-  json other = name;
-  other["gamma"] = 0.5;
-  EXPECT_EQ(identify(settings_of("elastic", {{"gamma", 0.5}})).hash, content_hash(other.dump()));
-}
-
-// A name without the option is that of a run whose default was another one.
-TEST(RunIdentity, TellsADefaultThatHasChanged) {
-  const json before = name_of("adaptive");
-  json now = before;
-  now["pert_norm"] = "rms";
-  EXPECT_EQ(identify(settings_of("adaptive")).hash, content_hash(now.dump()));
-  EXPECT_EQ(identify(settings_of("adaptive", {{"pert_norm", "rms"}})).hash,
-            content_hash(now.dump()));
+  const json rms = {{"pert_norm", "rms"}}, full = {{"per_worker_batch", "full"}};
+  const json slide = {
+      {"objective", "hashed"}, {"optimizer", "adam"}, {"learning_rate", 1e-4}, {"batch_size", 128}};
+  for (const auto& [algorithm, settings, name] : std::vector<Named>{
+           // Options at their default are not part of the name, so that new options change no name.
+           {"elastic", {}, {}},
+           {"elastic", {{"gamma", 0.9}}, {}},
+           {"elastic", {{"gamma", 0.5}}, {{"gamma", 0.5}}},
+           {"asgd", {{"model", "deepfm"}}, {{"model", "deepfm"}}},
+           {"asgd", {{"model", "mlp"}}, {}},
+           // A name without the option is that of a run whose default was another one.
+           {"adaptive", {}, rms},
+           {"adaptive", rms, rms},
+           {"ssgd", {}, full},
+           {"ssgd", full, full},
+           {"ssgd", {{"per_worker_batch", "split"}}, {}},
+           // The algorithm's own defaults.
+           {"slide", {}, slide},
+           {"slide", {{"optimizer", "adam"}}, slide}}) {
+    SCOPED_TRACE(algorithm + settings.dump());
+    json expected = name_of(algorithm);
+    for (const auto& [key, value] : name.items()) expected[key] = value;
+    EXPECT_EQ(identify(settings_of(algorithm, settings)).hash, content_hash(expected.dump()));
+  }
   EXPECT_NE(identify(settings_of("adaptive", {{"pert_norm", "l2_over_n"}})).hash,
-            content_hash(before.dump()));
-}
-
-// Runs keep their names when an algorithm's default changes: runs with the former default (split)
-// do not name the option, and runs with the present default (full) still do.
-TEST(RunIdentity, KeepsTheNamesFromBeforeAnAlgorithmsDefaultChanged) {
-  const json split = name_of("ssgd");
-  json full = split;
-  full["per_worker_batch"] = "full";
-  EXPECT_EQ(identify(settings_of("ssgd")).hash, content_hash(full.dump()));
-  EXPECT_EQ(identify(settings_of("ssgd", {{"per_worker_batch", "full"}})).hash,
-            content_hash(full.dump()));
-  EXPECT_EQ(identify(settings_of("ssgd", {{"per_worker_batch", "split"}})).hash,
-            content_hash(split.dump()));
-}
-
-TEST(RunIdentity, NamesAnAlgorithmsOwnDefaults) {
-  json name = name_of("slide");
-  name["objective"] = "hashed";
-  name["optimizer"] = "adam";
-  name["learning_rate"] = 1e-4;
-  name["batch_size"] = 128;
-  EXPECT_EQ(identify(settings_of("slide")).hash, content_hash(name.dump()));
-  EXPECT_EQ(identify(settings_of("slide", {{"optimizer", "adam"}})).hash,
-            content_hash(name.dump()));
-}
-
-// Also where they have the same options at the same values.
-TEST(RunIdentity, TellsModelsApart) {
-  json name = name_of("asgd");
-  name["model"] = "deepfm";
-  EXPECT_EQ(identify(settings_of("asgd", {{"model", "deepfm"}})).hash, content_hash(name.dump()));
-  EXPECT_NE(identify(settings_of("asgd", {{"model", "deepfm"}})).hash,
-            identify(settings_of("asgd", {{"model", "wide_deep"}})).hash);
-  EXPECT_EQ(identify(settings_of("asgd", {{"model", "mlp"}})).hash,
-            content_hash(name_of("asgd").dump()));
+            content_hash(name_of("adaptive").dump()));
 }
 
 // An option of the data that is not in the key would give a run the rows of another one.

@@ -10,7 +10,6 @@
 #include <set>
 
 #include "experiment/spec_settings.hpp"
-#include "experiment/tuning.hpp"
 
 namespace hetsgd {
 namespace {
@@ -39,11 +38,6 @@ TEST(SearchSpaceTest, AGridHasEachCombinationOnce) {
     seen.insert(find_setting(point, "a")->value.dump() + find_setting(point, "b")->value.dump());
   }
   EXPECT_EQ(seen.size(), 6U);
-}
-
-TEST(SearchSpaceTest, GeometricValuesAreThoseOfTune) {
-  EXPECT_EQ(geometric_values(0.01, 1, 5), parse_grid("0.01:1:5", ""));
-  EXPECT_EQ(geometric_values(0.316, 17.8, 8), parse_grid("0.316:17.8:8", ""));
 }
 
 TEST(SearchSpaceTest, GeometricValuesStayInTheirRange) {

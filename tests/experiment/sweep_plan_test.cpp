@@ -65,20 +65,16 @@ TEST_F(SweepPlanTest, EveryDimensionMultiplies) {
   const auto runs = final_runs(R"(
 [[setups]]
 name = "a"
-[setups.settings]
-hidden = 8
+settings = {hidden = 8}
 [[setups]]
 name = "b"
-[setups.settings]
-hidden = 16
+settings = {hidden = 16}
 [[cases]]
 name = "bound"
-[cases.settings]
-algorithm = "ssp"
+settings = {algorithm = "ssp"}
 [[cases]]
 name = "free"
-[cases.settings]
-algorithm = "asgd"
+settings = {algorithm = "asgd"}
 [parameters.momentum]
 values = [0, 0.5, 0.9]
 [[zip]]

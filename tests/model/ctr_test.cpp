@@ -215,22 +215,6 @@ TEST(CtrModel, CrossLayersOfManyRowsAreOneGradient) {
   }
 }
 
-// work(a) + work(b) = work(a + b) + work(nothing).
-TEST(CtrModel, WorkIsAffineInTheBatch) {
-  const auto shape = [](double n) {
-    return BatchShape{.samples = n, .labels = n / 4, .lookups = 3 * n};
-  };
-  for (const Kind& kind : all_kinds()) {
-    if (!kind.fields()) continue;
-    const Problem<float> p(kind, 30);
-    const auto work = [&](double n) { return p.model->gradient_work(shape(n)); };
-    EXPECT_EQ(work(0).operations, 0);
-    EXPECT_DOUBLE_EQ((work(64) + work(16)).operations, work(80).operations);
-    EXPECT_DOUBLE_EQ((work(64) + work(16)).bytes, (work(80) + work(0)).bytes);
-    EXPECT_DOUBLE_EQ(work(64).launches, work(0).launches);
-  }
-}
-
 TEST(CtrModel, IsForBinaryDataWithFields) {
   DataShape data = DataShape::of(*random_fields(40, 5, 1));
   data.task = Task::multilabel;

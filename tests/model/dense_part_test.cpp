@@ -114,10 +114,6 @@ TEST(DensePart, WorkIsDividedWithoutARest) {
   }
 }
 
-TEST(DensePart, ModelsWithoutATableHaveNone) {
-  EXPECT_EQ(Problem<float>(all_kinds().front()).model->dense_part(), nullptr);
-}
-
 // A row is a function of (seed, field, value): whichever columns of it are made, and wherever its
 // value stands in the vocabulary.
 TEST(InitialRows, DependOnSeedFieldAndValueAlone) {

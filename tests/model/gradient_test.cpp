@@ -17,6 +17,7 @@ TEST_P(EveryKind, GradientAgreesWithCentralDifferences) {
     const Batch batch = batch_of(*p.data, 4, size);
     auto g = make_gradient(*p.model, *p.device);
     const double loss = p.model->gradient(*p.context, batch, p.w.data(), g);
+    EXPECT_NEAR(loss, p.loss(batch, p.w), 1e-12);
     double largest = 0;
     for (const double x : g.flat.span()) largest = std::max(largest, std::abs(x));
     ASSERT_GT(largest, 0);
@@ -35,13 +36,6 @@ TEST_P(EveryKind, GradientAgreesWithCentralDifferences) {
           << "parameter " << i;
     }
   }
-}
-
-TEST_P(EveryKind, LossIsThatOfTheScores) {
-  Problem<double> p(GetParam());
-  const Batch batch = batch_of(*p.data, 0, 33);
-  auto g = make_gradient(*p.model, *p.device);
-  EXPECT_NEAR(p.model->gradient(*p.context, batch, p.w.data(), g), p.loss(batch, p.w), 1e-12);
 }
 
 TEST_P(EveryKind, RowsAreThoseOfTheBatchAndTheRestOfTheirBlocksIsZero) {
@@ -70,17 +64,6 @@ TEST_P(EveryKind, RowsAreThoseOfTheBatchAndTheRestOfTheirBlocksIsZero) {
     }
     ASSERT_EQ(sparse, g.rows.size());
   }
-}
-
-TEST_P(EveryKind, AGradientDoesNotDependOnTheOneBefore) {
-  Problem<double> p(GetParam());
-  auto used = make_gradient(*p.model, *p.device), fresh = make_gradient(*p.model, *p.device);
-  p.model->gradient(*p.context, batch_of(*p.data, 20, 30), p.w.data(), used);
-  const Batch batch = batch_of(*p.data, 0, 8);
-  p.model->gradient(*p.context, batch, p.w.data(), used);
-  p.model->gradient(*p.context, batch, p.w.data(), fresh);
-  EXPECT_TRUE(
-      std::equal(used.flat.span().begin(), used.flat.span().end(), fresh.flat.span().begin()));
 }
 
 // Parts cover the layout, each element once. Computed in any ranges they give the bits of the whole
@@ -115,6 +98,21 @@ TEST_P(EveryKind, PartsMakeTheWholeGradient) {
     EXPECT_EQ(sum, loss);
     EXPECT_EQ(pieces.rows, whole.rows);
   }
+}
+
+// work(a) + work(b) = work(a + b) + work(nothing).
+TEST_P(EveryKind, WorkIsAffineInTheBatch) {
+  const Problem<float> p(GetParam());
+  const auto work = [&](const BatchShape& batch) { return p.model->gradient_work(batch); };
+  const BatchShape a{.samples = 64, .nonzeros = 900, .labels = 300, .lookups = 192},
+      b{.samples = 13, .nonzeros = 77, .labels = 20, .lookups = 39},
+      both{.samples = 77, .nonzeros = 977, .labels = 320, .lookups = 231};
+  EXPECT_EQ(work({}).operations, 0);
+  EXPECT_GT(work({}).launches, 0);
+  const Work parts = work(a) + work(b), joint = work(both) + work({});
+  EXPECT_DOUBLE_EQ(parts.operations, joint.operations);
+  EXPECT_DOUBLE_EQ(parts.bytes, joint.bytes);
+  EXPECT_DOUBLE_EQ(parts.launches, joint.launches);
 }
 
 TEST_P(EveryKind, WorkOfPartsGrowsToThatOfTheGradient) {

@@ -1,4 +1,4 @@
-// How often hash tables retrieve rows (slide): random ones, and those near the query.
+// How often hash tables retrieve random rows (slide).
 
 #include <gtest/gtest.h>
 
@@ -41,48 +41,6 @@ TEST(LabelRecall, RandomRowsAreRetrievedByTheLawOfTheirBuckets) {
   }
   const double R = kRows * (1 - std::pow(1 - q, 8));
   EXPECT_NEAR(retrieved / kQueries, R, 0.02 * R);
-}
-
-// The query is a row plus noise, at a cosine of .9; recall is how often its tables hold the row.
-// The expected recall comes from 40,000 trials of tests/reference/slide_recall.py, which shares no
-// code with this test.
-TEST(LabelRecall, PlantedQueriesFindTheirRows) {
-  struct Planted {
-    HashOptions options;
-    std::size_t inputs;
-    double recall;  // of the script
-  };
-  constexpr double kScriptTrials = 40000;
-  constexpr int kTrials = 2000;
-  const std::vector<Planted> cases = {{{.codes = 6, .tables = 10, .bin = 8}, 128, 0.5929},
-                                      {{.codes = 3, .tables = 4, .bin = 8}, 64, 0.7548}};
-  for (const auto& [options, inputs, recall] : cases) {
-    int found = 0;
-    std::vector<std::uint32_t> of_row(options.tables), of_query(options.tables);
-    for (std::uint32_t trial = 0; trial < kTrials; ++trial) {
-      const LabelHash hash(options, inputs, 5, trial);
-      const std::vector<float> row = normal_numbers(inputs, 2 * trial + 100);
-      std::vector<float> query = normal_numbers(inputs, 2 * trial + 101);
-      // noise's part at a right angle to the row, as long as the row times tan(acos .9)
-      const double along = std::inner_product(row.begin(), row.end(), query.begin(), 0.0) /
-                           std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
-      double squares = 0, rows_squares = 0;
-      for (std::size_t i = 0; i < inputs; ++i) {
-        query[i] -= static_cast<float>(along) * row[i];
-        squares += query[i] * query[i];
-        rows_squares += row[i] * row[i];
-      }
-      const auto scale = static_cast<float>(std::sqrt(rows_squares / squares * (1 / 0.81 - 1)));
-      for (std::size_t i = 0; i < inputs; ++i) query[i] = row[i] + scale * query[i];
-      hash.rows(1, row.data(), of_row.data(), options.tables, 1);
-      hash.queries(1, query.data(), of_query.data(), options.tables, 1);
-      bool is_found = false;
-      for (std::size_t t = 0; t < options.tables; ++t) is_found |= of_row[t] == of_query[t];
-      found += is_found ? 1 : 0;
-    }
-    const double sigma = std::sqrt(recall * (1 - recall) * (1.0 / kTrials + 1.0 / kScriptTrials));
-    EXPECT_NEAR(static_cast<double>(found) / kTrials, recall, 3 * sigma) << options.codes;
-  }
 }
 
 }  // namespace

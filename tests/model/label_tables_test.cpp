@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -54,13 +55,16 @@ TEST(LabelHash, CodesCollideAsOftenAsTheFormulaSays) {
         query[i] = std::max(0.0F, query[i] + 0.7F * row[i] - floor);
       }
       const double p = collision_probability(query, row, bin);
-      int collisions = 0;
+      std::array<int, 12> collisions{};  // of each code, whose bins are parts of permutations
       for (std::uint32_t generation = 0; generation < kGenerations; ++generation) {
         const LabelHash hash({.codes = 1, .tables = 12, .bin = bin}, kInputs, 3, generation);
-        collisions += hash.query_codes(query.data())[0] == hash.row_codes(row.data())[0] ? 1 : 0;
+        const auto of_query = hash.query_codes(query.data()), of_row = hash.row_codes(row.data());
+        for (std::size_t t = 0; t < 12; ++t) collisions[t] += of_query[t] == of_row[t] ? 1 : 0;
       }
       const double sigma = std::sqrt(kGenerations * p * (1 - p));
-      EXPECT_NEAR(collisions, kGenerations * p, 4 * sigma) << "bin " << bin << ", p " << p;
+      for (const int each : collisions) {
+        EXPECT_NEAR(each, kGenerations * p, 4 * sigma) << "bin " << bin << ", p " << p;
+      }
     }
   }
 }
@@ -246,36 +250,21 @@ std::vector<std::uint32_t> labels_of(const ActiveOptions& options, const LabelTa
   return labels;
 }
 
-TEST_F(Tables, ActiveLabelsAreTrueOnesRetrievedOnesAndFill) {
+// The batch's list is the same for all its samples, a sample's is its own.
+TEST_F(Tables, ActiveLabelsAreFilledByTheBatchOrTheSample) {
   const LabelTables tables = make(0, 1);
   const std::vector<std::uint32_t> truth{7, 100, 299};
   std::vector<std::uint32_t> buckets(6);
   hash.queries(1, &W[100 * kInputs], buckets.data(), 6, 1);  // row 100's own, nearly
-  std::map<std::uint32_t, std::uint32_t> hits;
-  std::vector<std::uint32_t> expected = truth;
-  for (std::size_t t = 0; t < 6; ++t) {
-    for (const std::uint32_t l : tables.bucket(t, buckets[t])) {
-      if (++hits[l] == 1 && std::ranges::find(truth, l) == truth.end()) expected.push_back(l);
-    }
-  }
-  Retrieval counts;
-  EXPECT_EQ(labels_of({.least = 0}, tables, 0, 1, truth, buckets, counts), expected);
-  EXPECT_EQ(counts.retrieved, hits.size());
-  EXPECT_EQ(counts.labels, 3U);
-  EXPECT_EQ(counts.found, hits.contains(7) + hits.contains(100) + hits.contains(299));
-
-  const auto filled = labels_of({.least = 250}, tables, 0, 1, truth, buckets, counts);
-  EXPECT_EQ(filled.size(), std::max<std::size_t>(250, expected.size()));
-  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), filled.begin()));
-  EXPECT_EQ(std::set(filled.begin(), filled.end()).size(), filled.size());
-  // The batch's list is the same for all its samples, a sample's is its own.
-  EXPECT_EQ(labels_of({.least = 250}, tables, 5, 1, truth, buckets, counts), filled);
-  EXPECT_NE(labels_of({.least = 250}, tables, 0, 2, truth, buckets, counts), filled);
-  EXPECT_NE(
-      labels_of({.least = 250, .fill = LabelFill::sample}, tables, 5, 1, truth, buckets, counts),
-      labels_of({.least = 250, .fill = LabelFill::sample}, tables, 6, 1, truth, buckets, counts));
-
-  EXPECT_EQ(labels_of({.all = true}, tables, 0, 1, truth, buckets, counts).size(), 300U);
+  const auto of = [&](const ActiveOptions& options, std::uint32_t number, std::uint64_t batch) {
+    Retrieval counts;
+    return labels_of(options, tables, number, batch, truth, buckets, counts);
+  };
+  const ActiveOptions by_sample{.least = 250, .fill = LabelFill::sample};
+  EXPECT_EQ(of({.least = 250}, 5, 1), of({.least = 250}, 0, 1));
+  EXPECT_NE(of({.least = 250}, 0, 2), of({.least = 250}, 0, 1));
+  EXPECT_NE(of(by_sample, 5, 1), of(by_sample, 6, 1));
+  EXPECT_EQ(of({.all = true}, 0, 1).size(), 300U);
 }
 
 // Random options, tables, truths and queries against sets: the true labels first, then what the
@@ -294,15 +283,19 @@ TEST_F(Tables, ActiveLabelsOfRandomOptionsAreThoseOfSets) {
     std::vector<std::uint32_t> buckets(6);
     hash.queries(1, &W[below(kRows) * kInputs], buckets.data(), 6, 1);
 
-    std::set<std::uint32_t> seen = distinct;
+    std::set<std::uint32_t> seen = distinct, hits;
     std::vector<std::uint32_t> expected = truth;
     for (std::size_t t = 0; t < 6; ++t) {
       for (const std::uint32_t l : held.bucket(t, buckets[t])) {
+        hits.insert(l);
         if (seen.insert(l).second) expected.push_back(l);
       }
     }
     Retrieval counts;
     const auto labels = labels_of(options, held, round, round, truth, buckets, counts);
+    EXPECT_EQ(counts.retrieved, hits.size()) << round;
+    EXPECT_EQ(counts.labels, truth.size()) << round;
+    EXPECT_EQ(counts.found, hits.size() + truth.size() - expected.size()) << round;
     const std::size_t least = std::min<std::size_t>(options.least, kRows);
     ASSERT_EQ(labels.size(), std::max(least, expected.size())) << round;
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), labels.begin())) << round;

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <numeric>
 
 #include "model/problems.hpp"
@@ -56,21 +55,6 @@ TEST_P(StepOfEveryKind, RowsOfFeaturesThatDoNotOccurKeepTheirBits) {
   }
 }
 
-TEST_P(StepOfEveryKind, StepsBringTheLossDown) {
-  Problem<float> p(GetParam());
-  const Batch batch = batch_of(*p.data, 0, 60);
-  const double before = p.loss(batch, p.w);
-  for (int i = 0; i < 200; ++i) p.model->step(*p.context, batch, 0.2F, p.w.data());
-  EXPECT_LT(p.loss(batch, p.w), 0.9 * before);
-}
-
-TEST_P(StepOfEveryKind, ARateOfZeroMovesNothing) {
-  Problem<float> p(GetParam());
-  const auto before = p.w;
-  p.model->step(*p.context, batch_of(*p.data, 0, 20), 0.0F, p.w.data());
-  EXPECT_EQ(p.w, before);
-}
-
 // One model, several contexts, as the workers of a cluster share it; batches of changing size.
 TEST_P(StepOfEveryKind, ContextsAreIndependentAndReusable) {
   Problem<float> p(GetParam());
@@ -115,36 +99,6 @@ TEST(FactorisationMachine, ScoresAreSumsOverPairs) {
       }
       ASSERT_NEAR(logits[r * outputs + l], z, 1e-12);
     }
-  }
-}
-
-TEST_P(StepOfEveryKind, ScoresAreTheLogits) {
-  if (GetParam().model != "mlp") GTEST_SKIP() << "the test knows the MLP alone";
-  Problem<double> p(GetParam());
-  const Batch batch = batch_of(*p.data, 0, 10);
-  const std::size_t outputs = p.model->outputs();
-  std::vector<double> logits(batch.size() * outputs);
-  p.model->scores(*p.context, batch, p.w.data(), logits.data());
-  const auto& layers = p.model->layout().blocks;
-  for (std::size_t r = 0; r < batch.size(); ++r) {
-    std::vector<double> x(p.shape.feature_count);
-    const Index row = batch.rows()[r];
-    for (std::size_t k = 0; k < p.data->features(row).size(); ++k) {
-      x[p.data->features(row)[k]] = static_cast<double>(p.data->values(row)[k]);
-    }
-    for (std::size_t l = 0; 2 * l < layers.size(); ++l) {
-      const ParameterBlock &weight = layers[2 * l], &bias = layers[2 * l + 1];
-      std::vector<double> y(bias.cols);
-      for (std::size_t o = 0; o < y.size(); ++o) {
-        y[o] = p.w[bias.offset + o];
-        for (std::size_t i = 0; i < x.size(); ++i) {
-          y[o] += x[i] * p.w[weight.offset + (l == 0 ? i * weight.cols + o : o * weight.cols + i)];
-        }
-        if (2 * l + 2 < layers.size()) y[o] = std::max(y[o], 0.0);
-      }
-      x = y;
-    }
-    for (std::size_t o = 0; o < outputs; ++o) ASSERT_NEAR(logits[r * outputs + o], x[o], 1e-12);
   }
 }
 

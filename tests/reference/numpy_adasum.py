@@ -97,37 +97,22 @@ class Adasum(Reference):
         np.testing.assert_allclose([e["value"] for e in recorded], orthogonality, rtol=1e-3)
         return np.array(orthogonality)
 
-    def test_two_workers(self):
-        self.check(2, [])
-
-    def test_tree_of_three(self):
-        self.check(3, ["--optimizer", "momentum"], mu=0.9, lr=0.2)
+    def test_every_way(self):
+        momentum, adam = ["--optimizer", "momentum"], ["--optimizer", "adam"]
+        partitioned = ["--optimizer-state", "partitioned"]
+        for workers, options, rules in (
+                (2, [], {}), (3, momentum, {"mu": 0.9, "lr": 0.2}),
+                (6, [*momentum, "--weight-decay", "1e-3"], {"mu": 0.9, "decay": 1e-3}),
+                (4, ["--adasum-shape", "linear"], {"shape": linear}), (3, ["--adasum-scope", "model"], {"whole": True}),
+                (4, adam, {"optimizer": Adam, "lr": 0.02}),
+                (6, momentum, {"mu": 0.9, "node": 2, "lr": 0.2}), (6, momentum + partitioned, {"mu": 0.9, "node": 3, "lr": 0.2}),
+                (4, adam + partitioned, {"optimizer": Adam, "node": 2, "full": True, "lr": 0.02})):
+            with self.subTest(workers=workers, options=options, rules=rules):
+                self.check(workers, options, **rules)
 
     def test_tree_of_four_full_batches(self):
         values = self.check(4, [], full=True, lr=0.2)
         self.assertTrue((values > 0.2).all() and (values < 1.2).all(), values)
-
-    def test_tree_of_six_with_weight_decay(self):
-        self.check(6, ["--optimizer", "momentum", "--weight-decay", "1e-3"], mu=0.9, decay=1e-3)
-
-    def test_linear(self):
-        self.check(4, ["--adasum-shape", "linear"], shape=linear)
-
-    def test_whole_model(self):
-        self.check(3, ["--adasum-scope", "model"], whole=True)
-
-    def test_adam(self):
-        self.check(4, ["--optimizer", "adam"], optimizer=Adam, lr=0.02)
-
-    def test_hierarchical(self):
-        self.check(6, ["--optimizer", "momentum"], mu=0.9, node=2, lr=0.2)
-
-    def test_hierarchical_partitioned(self):
-        self.check(6, ["--optimizer", "momentum", "--optimizer-state", "partitioned"], mu=0.9, node=3, lr=0.2)
-
-    def test_partitioned_adam_with_full_batches(self):
-        self.check(4, ["--optimizer", "adam", "--optimizer-state", "partitioned"], optimizer=Adam,
-                   node=2, full=True, lr=0.02)
 
 
 if __name__ == "__main__":

@@ -97,34 +97,19 @@ class Crossbow(Reference):
         step = axpy(1, total, z)
         return step if z_prev is None else axpy(mu, minus(z, z_prev), step)
 
-    def test_sma(self):
-        self.check("sma", 3, mu=0.9)
-
-    def test_sma_one_learner(self):
-        self.check("sma", 1, mu=0.9)
-
-    def test_sma_two_learners(self):
-        self.check("sma", 3, "--learners-per-device", "2", per_device=2, mu=0.9)
-
-    def test_sma_without_overlap(self):
-        self.check("sma", 3, "--learners-per-device", "2", "--no-overlap", per_device=2, mu=0.9)
-
-    def test_sma_alpha_momentum_tau(self):
-        self.check("sma", 2, "--alpha", "0.2", "--sma-momentum", "0.5", "--tau", "2", alpha=0.2, mu=0.5, tau=2)
-
-    def test_sma_optimizer(self):
-        self.check("sma", 2, "--learners-per-device", "2", "--optimizer", "momentum", "--momentum", "0.6", per_device=2,
-                   mu=0.9, momentum=0.6)
-
-    def test_sma_hierarchical(self):
-        self.check("sma", 3, "--sma", "hierarchical", mu=0.9, hierarchical=True)
-
-    def test_sma_hierarchical_two_learners(self):
-        self.check("sma", 3, "--sma", "hierarchical", "--learners-per-device", "2", per_device=2, mu=0.9, hierarchical=True)
-
-    def test_sma_hierarchical_four_learners_alpha(self):
-        self.check("sma", 2, "--sma", "hierarchical", "--learners-per-device", "4", "--alpha", "0.3", per_device=4, mu=0.9,
-                   hierarchical=True, alpha=0.3)
+    def test_every_way(self):
+        two, four, hierarchical = ["--learners-per-device", "2"], ["--learners-per-device", "4"], ["--sma", "hierarchical"]
+        for algorithm, workers, options, rules in (
+                ("sma", 3, [], {}), ("sma", 1, [], {}), ("sma", 3, two, {"per_device": 2}),
+                ("sma", 3, [*two, "--no-overlap"], {"per_device": 2}),
+                ("sma", 2, ["--alpha", "0.2", "--sma-momentum", "0.5", "--tau", "2"], {"alpha": 0.2, "mu": 0.5, "tau": 2}),
+                ("sma", 2, [*two, "--optimizer", "momentum", "--momentum", "0.6"], {"per_device": 2, "momentum": 0.6}),
+                ("sma", 3, hierarchical, {"hierarchical": True}), ("sma", 3, hierarchical + two, {"per_device": 2, "hierarchical": True}),
+                ("sma", 2, [*hierarchical, *four, "--alpha", "0.3"], {"per_device": 4, "hierarchical": True, "alpha": 0.3}),
+                ("easgd", 3, [], {}), ("easgd", 3, ["--tau", "3"], {"tau": 3}),
+                ("easgd", 2, ["--tau", "3", *two, "--alpha", "0.15"], {"per_device": 2, "tau": 3, "alpha": 0.15})):
+            with self.subTest(algorithm=algorithm, workers=workers, options=options):
+                self.check(algorithm, workers, *options, **{"mu": 0.9 if algorithm == "sma" else 0.0, **rules})
 
     def test_sma_tuner(self):
         for kind in "flat", "hierarchical":
@@ -144,15 +129,6 @@ class Crossbow(Reference):
                             "--step-factor", "0.5", "--learners-per-device", "2", per_device=2, mu=0.9, rate=rate,
                             restart_at=(0.3, 0.6))
         self.assertEqual(len(events["restart"]), 2)
-
-    def test_easgd(self):
-        self.check("easgd", 3)
-
-    def test_easgd_tau(self):
-        self.check("easgd", 3, "--tau", "3", tau=3)
-
-    def test_easgd_tau_two_learners_alpha(self):
-        self.check("easgd", 2, "--tau", "3", "--learners-per-device", "2", "--alpha", "0.15", per_device=2, tau=3, alpha=0.15)
 
 
 if __name__ == "__main__":

@@ -147,13 +147,9 @@ class Decentralised(reference_support.Reference):
         self.assert_losses(self.got, self.expected)
 
     def test_rna_hierarchical(self):
-        self.check_hierarchical(1)
-
-    def test_rna_hierarchical_every_third_round(self):
-        self.check_hierarchical(3)
-
-    def test_rna_hierarchical_averages_last_models(self):
-        self.check_hierarchical(1, "last")
+        for every, rule in ((1, "increment"), (3, "increment"), (1, "last")):
+            with self.subTest(every=every, rule=rule):
+                self.check_hierarchical(every, rule)
 
     def check_adpsgd(self, workers):
         mlp, _ = self.start("adpsgd", workers)
@@ -174,10 +170,9 @@ class Decentralised(reference_support.Reference):
         self.assert_losses(self.got, self.expected)
 
     def test_adpsgd(self):
-        self.check_adpsgd(4)
-
-    def test_adpsgd_odd(self):
-        self.check_adpsgd(5)
+        for workers in (4, 5):
+            with self.subTest(workers=workers):
+                self.check_adpsgd(workers)
 
 
 if __name__ == "__main__":

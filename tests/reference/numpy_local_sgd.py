@@ -39,19 +39,10 @@ class LocalSgd(Reference):
         self.assertEqual(sorted(got), sorted(losses))
         self.assert_losses([got[key] for key in sorted(got)], [losses[key] for key in sorted(losses)])
 
-    def test_mean(self):
-        self.check(4, "sgd", 1.0, 0.9)
-
-    def test_last_round_ends_with_the_budget(self):
-        self.check(7, "sgd", 0.7, 0.9)
-
-    def test_outer_momentum(self):
-        self.check(4, "momentum", 0.5, 0.8)
-
-    def test_outer_nesterov(self):
-        self.check(4, "nesterov", 0.7, 0.9)
-
-    def test_outer_nesterov_inner_momentum(self):
+    def test_every_outer_optimizer(self):
+        for h, outer, eta, beta in ((4, "sgd", 1.0, 0.9), (7, "sgd", 0.7, 0.9), (4, "momentum", 0.5, 0.8), (4, "nesterov", 0.7, 0.9)):
+            with self.subTest(h=h, outer=outer):  # the last round of 7 steps ends with the budget
+                self.check(h, outer, eta, beta)
         self.check(4, "nesterov", 0.7, 0.6, "--optimizer", "momentum", "--momentum", "0.5", inner_momentum=0.5)
 
 

@@ -142,17 +142,12 @@ class Optimizers(Reference):
                 steps.sort(key=lambda s: (s["iteration"], s["rank"]))
                 self.assert_losses([s["loss"] for s in steps], losses)
 
-    def test_sgd(self):
+    def test_each_algorithm(self):
+        split = ["--algorithm", "ssgd", "--per-worker-batch", "split", "--workers", "3"]
         self.check(30, [32], "--algorithm", "sgd")
-
-    def test_ssgd_mirrored(self):  # 32 samples over 3 workers, larger parts first
-        self.check(25, [11, 11, 10], "--algorithm", "ssgd", "--per-worker-batch", "split", "--workers", "3")
-
-    def test_ssgd_central(self):
-        self.check(25, [11, 11, 10], "--algorithm", "ssgd", "--per-worker-batch", "split", "--workers", "3", "--storage", "central")
-
-    def test_asgd_has_the_state_on_the_server(self):
-        self.check(20, [32], "--algorithm", "asgd", "--workers", "1")
+        self.check(25, [11, 11, 10], *split)  # 32 samples over 3 workers, larger parts first
+        self.check(25, [11, 11, 10], *split, "--storage", "central")
+        self.check(20, [32], "--algorithm", "asgd", "--workers", "1")  # whose server has the state
 
 
 @unittest.skipIf(torch is None, "PyTorch is not installed")
@@ -173,21 +168,14 @@ class TorchFormulas(unittest.TestCase):
         for mine, parameter in zip(w, theirs):
             np.testing.assert_allclose(mine, parameter.detach().numpy(), rtol=1e-12, atol=1e-14)
 
-    def test_momentum(self):
-        self.check(Momentum(decay=0.1, mu=0.8), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.8, weight_decay=0.1))
-
-    def test_nesterov(self):
-        self.check(Nesterov(decay=0.1, mu=0.8),
-                   lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.8, weight_decay=0.1, nesterov=True))
-
-    def test_adagrad(self):
-        self.check(AdaGrad(decay=0.1), lambda p: torch.optim.Adagrad(p, lr=0.1, weight_decay=0.1, eps=1e-8))
-
-    def test_adam(self):
-        self.check(Adam(decay=0.1), lambda p: torch.optim.Adam(p, lr=0.1, weight_decay=0.1))
-
-    def test_adamw(self):
-        self.check(Adam(decay=0.1, decoupled=True), lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.1))
+    def test_each(self):
+        for reference, theirs, options in (
+                (Momentum(decay=0.1, mu=0.8), torch.optim.SGD, {"momentum": 0.8}),
+                (Nesterov(decay=0.1, mu=0.8), torch.optim.SGD, {"momentum": 0.8, "nesterov": True}),
+                (AdaGrad(decay=0.1), torch.optim.Adagrad, {"eps": 1e-8}), (Adam(decay=0.1), torch.optim.Adam, {}),
+                (Adam(decay=0.1, decoupled=True), torch.optim.AdamW, {})):
+            with self.subTest(theirs=theirs, options=options):
+                self.check(reference, lambda p: theirs(p, lr=0.1, weight_decay=0.1, **options))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ The reference follows the recorded order in which the server applied the gradien
 was computed at the version that its (k-1)-th push pulled.
 """
 import collections
+import itertools
 
 import numpy as np
 
@@ -84,15 +85,10 @@ class ParameterServer(Reference):
         flags = ["--dc", "adaptive", "--lambda", "2"] if adaptive else ["--lambda", "300"]
         self.check(compensated, "--algorithm", "dc-asgd", *flags, "--dc-backup", "server" if one_backup else "worker")
 
-    def test_dc_asgd_constant(self):
-        self.check_dc(False, False)
-
-    def test_dc_asgd_adaptive(self):
-        self.check_dc(True, False)
-
-    def test_dc_asgd_one_backup(self):
-        self.check_dc(False, True)
-        self.check_dc(True, True)
+    def test_dc_asgd(self):
+        for adaptive, one_backup in itertools.product((False, True), repeat=2):
+            with self.subTest(adaptive=adaptive, one_backup=one_backup):
+                self.check_dc(adaptive, one_backup)
 
     def test_ssp(self):
         s = 2

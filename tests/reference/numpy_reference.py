@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Independent NumPy references for sgd, ssgd, elastic and adaptive: their losses, and algorithms 1 and 2 of Adaptive SGD.
+"""Independent NumPy references for elastic and adaptive: their losses, and algorithms 1 and 2 of Adaptive SGD.
 
     numpy_reference.py HETSGD
 """
@@ -9,47 +9,6 @@ from reference_support import Reference, axpy, main, weighted_sum
 
 
 class PaperZero(Reference):
-    def test_sgd(self):
-        mlp, steps, _ = self.run_hetsgd("--algorithm", "sgd", "--batch-size", "32", "--learning-rate", "0.5",
-                                        "--max-samples", "960")
-        w, losses = mlp.w0, []
-        for k in range(30):
-            loss, g = mlp.loss_and_gradient(w, self.rows(32 * k, 32))
-            losses.append(loss)
-            w = axpy(-0.5, g, w)
-        self.assert_losses([s["loss"] for s in steps], losses)
-
-    def check_ssgd(self, mu, decay, *options):
-        mlp, steps, _ = self.run_hetsgd("--algorithm", "ssgd", "--per-worker-batch", "split", "--workers", "3",
-                                        "--batch-size", "32", "--learning-rate", "0.5", "--max-samples", "800", *options)
-        parts = [11, 11, 10]  # 32 samples over 3 workers, larger parts first
-        w, v, losses = mlp.w0, [np.zeros_like(p) for p in mlp.w0], []
-        for k in range(25):
-            g, begin = [np.zeros_like(p) for p in w], 32 * k
-            for part in parts:
-                loss, g_i = mlp.loss_and_gradient(w, self.rows(begin, part))
-                begin += part
-                losses.append(loss)
-                g = axpy(part / 32, g_i, g)
-            v = [mu * vi + gi + decay * wi for vi, gi, wi in zip(v, g, w)]
-            w = axpy(-0.5, v, w)
-        steps.sort(key=lambda s: (s["iteration"], s["rank"]))
-        self.assert_losses([s["loss"] for s in steps], losses)
-
-    def test_ssgd_mirrored(self):
-        self.check_ssgd(0, 0)
-
-    def test_ssgd_central(self):
-        self.check_ssgd(0, 0, "--storage", "central")
-
-    def test_ssgd_momentum_and_weight_decay(self):
-        self.check_ssgd(0.9, 1e-3, "--optimizer", "momentum", "--momentum", "0.9",
-                        "--weight-decay", "1e-3")
-
-    def test_ssgd_central_momentum(self):
-        self.check_ssgd(0.9, 1e-3, "--storage", "central", "--optimizer", "momentum", "--momentum", "0.9",
-                        "--weight-decay", "1e-3")
-
     def test_elastic(self):
         p, b, k, gamma, lr = 3, 16, 4, 0.9, 0.5  # a mega-batch of 12 batches: 4 steps per worker
         mlp, steps, merges = self.run_hetsgd("--algorithm", "elastic", "--workers", "3", "--batch-size", "16",

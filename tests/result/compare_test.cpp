@@ -252,14 +252,6 @@ TEST(Compare, AMissedTargetIsInfinitelySlow) {
   EXPECT_EQ(turned.worst_ratio(), 0);
 }
 
-TEST(Compare, TargetsOfTheCallReplaceThoseOfTheFiles) {
-  const Comparison comparison =
-      compare(results_of({{"ssgd", 4}}),
-              {.targets = {{"p1", true, 0.05}, {"test_loss", false, 1}}, .reference = ""});
-  EXPECT_EQ(comparison.runs[0].targets[0].time_s, 0);
-  EXPECT_EQ(comparison.runs[0].targets[1].time_s, kMissed);
-}
-
 // A target is read off the curve: where it ends runs, they are other runs. Paths of the same data
 // separate nothing.
 TEST(Compare, OptionsSeparateGroups) {
@@ -335,17 +327,6 @@ TEST(Compare, WarnsWhereSomeAreChargedForStaging) {
   EXPECT_THAT(warnings_of(results), Not(HasSubstr("staging")));
 }
 
-TEST(Compare, AnAlgorithmWithOneGroupNamesTheReference) {
-  auto results = results_of({{"ssgd", 4}, {"asgd", 4}, {"ssgd", 4}});
-  EXPECT_EQ(reference_of(results, "asgd"), "asgd");
-  EXPECT_EQ(reference_of(results, "c"), "ssgd");
-  results[0].json["config"]["batch_size"] = 5;
-  results[2].json["config"]["batch_size"] = 7;
-  EXPECT_THROW(reference_of(results, "ssgd"), Error);
-  EXPECT_THROW(reference_of(results, "x"), Error);
-  EXPECT_THROW(compare({}, {}), Error);
-}
-
 // Options may come from any program: their types are looked at, never relied on.
 TEST(Compare, AnOptionOfAnyTypeIsReadOrRefused) {
   const auto results = results_of({{"ssgd", 4}, {"asgd", 4}});
@@ -392,6 +373,8 @@ TEST(Compare, AReferenceIsALabelThenACaseThenAnAlgorithm) {
   EXPECT_EQ(reference("ssgd"), "ssgd");  // the case, whose algorithm is another one
   EXPECT_EQ(reference("asgd"), "ssgd");
   EXPECT_EQ(reference("adasum (bucket=2)"), "adasum (bucket=2)");
+  EXPECT_EQ(reference("c"), "adasum (bucket=2)");  // the file
+  EXPECT_THROW(compare({}, {}), Error);
   const Failure several = failure_of([&] { reference("adasum"); });
   EXPECT_EQ(several.code, ExitCode::usage);
   EXPECT_THAT(several.message, HasSubstr("\"adasum (bucket=1)\", \"adasum (bucket=2)\""));

@@ -22,6 +22,7 @@ namespace hetsgd {
 namespace {
 
 namespace fs = std::filesystem;
+using test::error_of;
 using ::testing::HasSubstr;
 
 struct OutputTest : ::testing::Test {
@@ -31,13 +32,6 @@ struct OutputTest : ::testing::Test {
     return std::distance(fs::directory_iterator(folder.string()), fs::directory_iterator{});
   }
 };
-
-template <class Call>
-std::string error_of(const Call& call, ExitCode code) {
-  const test::Failure failure = test::failure_of(call);
-  EXPECT_EQ(failure.code, code);
-  return failure.message + " | " + failure.hint;
-}
 
 TEST_F(OutputTest, ReplacesAFileAndLeavesNothingElse) {
   write_result(path("r.json"), {{"a", 1}});
@@ -103,20 +97,6 @@ TEST_F(OutputTest, ALinkStaysALink) {
   write_result(path("link.json"), {{"a", 2}});
   EXPECT_TRUE(fs::is_symlink(path("link.json")));
   EXPECT_EQ(read_json(path("real.json")), nlohmann::json({{"a", 2}}));
-}
-
-TEST_F(OutputTest, BrokenJsonIsNamedByLineAndColumn) {
-  const auto content = [&](const char* text) {
-    std::ofstream(path("b.json")) << text;
-    return error_of([&] { read_json(path("b.json")); }, ExitCode::data);
-  };
-  const std::string file = path("b.json");
-  EXPECT_EQ(content("{\n  \"a\": 1,\n  b\n}"), file + ":3:3: found \"b\", expected JSON | ");
-  EXPECT_EQ(content("{\"a\": [1, 2"),
-            file + ":1:12: found the end of the file, expected more JSON | ");
-  EXPECT_EQ(content(""), file + ":1:1: found the end of the file, expected more JSON | ");
-  EXPECT_THAT(error_of([&] { read_json(path("none.json")); }, ExitCode::data),
-              HasSubstr("none.json: cannot open the file: No such file or directory"));
 }
 
 TEST_F(OutputTest, AnyOtherJsonIsNoResult) {

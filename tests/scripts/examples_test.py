@@ -22,19 +22,6 @@ def has_mpi():
 
 
 class Examples(unittest.TestCase):
-    def run_example(self, name, ranks, algorithm, **more):
-        environment = {**os.environ, "HETSGD": HETSGD, "RANKS": str(ranks), "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **more}
-        with tempfile.TemporaryDirectory() as folder:
-            output = pathlib.Path(folder) / "result.json"
-            done = subprocess.run([EXAMPLES / name, *RUN, "--algorithm", algorithm, "-o", output], env=environment,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False)
-            self.assertEqual(done.returncode, 0, done.stdout)
-            result = json.loads(output.read_text())
-        self.assertEqual(result["status"], "completed")
-        self.assertEqual(result["config"]["cluster"], "mpi")
-        self.assertEqual(len(result["workers"]), ranks)
-
     def test_the_fair_comparison_of_the_readme(self):
         with tempfile.TemporaryDirectory() as folder:
             for command in (["sweep", EXAMPLES / "fair.toml", "-o", folder],
@@ -48,15 +35,32 @@ class Examples(unittest.TestCase):
         for result in results:
             self.assertEqual((result["status"], len(result["tuning"]["grid"])), ("completed", 5))
 
-    @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+    def test_shells_can_read_all(self):
+        examples = sorted(path for path in EXAMPLES.iterdir() if path.suffix != ".toml")
+        self.assertEqual(len(examples), 6)
+        for example in examples:
+            subprocess.run(["bash", "-n", example], check=True)
+
+
+@unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+class UnderMpirun(unittest.TestCase):
+    def run_example(self, name, ranks, algorithm, **more):
+        environment = {**os.environ, "HETSGD": HETSGD, "RANKS": str(ranks), "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **more}
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "result.json"
+            done = subprocess.run([EXAMPLES / name, *RUN, "--algorithm", algorithm, "-o", output], env=environment,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            result = json.loads(output.read_text())
+        self.assertEqual(result["status"], "completed")
+        self.assertEqual(result["config"]["cluster"], "mpi")
+        self.assertEqual(len(result["workers"]), ranks)
+
     def test_one_node(self):
         self.run_example("one-node.sh", min(2, os.cpu_count()), "esync")
-
-    @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
-    def test_oversubscribe(self):
         self.run_example("oversubscribe.sh", 5, "asgd")
 
-    @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
     def test_several_nodes_with_this_one_as_the_only_node(self):
         with tempfile.NamedTemporaryFile("w", suffix=".hosts") as hosts:
             hosts.write("localhost slots=2\n")
@@ -64,7 +68,6 @@ class Examples(unittest.TestCase):
             self.run_example("several-nodes.sh", 2, "ssgd", HOSTFILE=hosts.name, USER="tester",
                              OMPI_MCA_hwloc_base_binding_policy="none")
 
-    @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
     def test_two_kinds_are_one_world_in_the_order_of_kinds(self):
         # An srun that does with mpirun what Slurm does: each component, parted by a colon, has its ranks, in this order.
         with tempfile.TemporaryDirectory() as folder:
@@ -84,12 +87,6 @@ exec mpirun "${args[@]}"
 """)
             srun.chmod(0o755)
             self.run_example("slurm-two-kinds.sbatch", 3, "asgd", PATH=f"{folder}:{os.environ['PATH']}", USER="tester", SLURM_SUBMIT_DIR=folder)
-
-    def test_shells_can_read_all(self):
-        examples = sorted(path for path in EXAMPLES.iterdir() if path.suffix != ".toml")
-        self.assertEqual(len(examples), 6)
-        for example in examples:
-            subprocess.run(["bash", "-n", example], check=True)
 
 
 if __name__ == "__main__":

@@ -255,18 +255,6 @@ class Program(unittest.TestCase):
                 contents.append(file.read())
         self.assertEqual(*contents)
 
-    def test_other_files_of_ours_are_skipped(self):
-        others = {"choice.json": ({"kind": "tuning"}, "tuning"), "trace.json": ({"traceEvents": []}, "trace")}
-        for name, (document, _) in others.items():
-            self.write(name, document)
-        self.write("r.json", result())
-        paths = [os.path.join(self.folder.name, name) for name in [*others, "r.json"]]
-        code, _, err = self.call(*paths, "-o", self.folder.name, "--format", "svg")
-        self.assertEqual(code, 0, err)
-        for name, (_, kind) in others.items():
-            self.assertIn(f"{name}: skipped, because it is a {kind} and not a result\n", err)
-        self.assertEqual(self.call(paths[0], "-o", self.folder.name)[0], 4)
-
     def test_a_file_that_is_not_a_result_is_named(self):
         good = result()
         for content, found in (("hello", "not JSON"), ("[]", 'found no "config"'), ({"config": {}}, 'found no "curve"'),

@@ -131,36 +131,24 @@ class Scripts(unittest.TestCase):
 
 
 class Verdicts(unittest.TestCase):
-    def verdict(self, value, p=0.01, **claim):
-        return reproduce_verdicts.verdict({"measure": "speedup", **claim}, value, p).split(" (")[0]
-
-    def test_a_figure_of_the_paper(self):
-        # the paper: at least 1.4 times as fast
-        claim = {"side": "above", "at_least": 1.4}
-        self.assertEqual(self.verdict(ratio(1.2, 1.3, 1.5), **claim), "holds")
-        self.assertEqual(self.verdict(ratio(2.0, 2.1, 2.2), **claim), "holds")
-        self.assertEqual(self.verdict(ratio(1.1, 1.2, 1.3), **claim), "holds in direction")
-        self.assertEqual(self.verdict(ratio(0.7, 0.8, 0.9), **claim), "does not hold")
-
-    def test_no_difference_is_claimed_above_the_limit_of_p(self):
-        self.assertEqual(self.verdict(ratio(0.9, 1.5, 2.0), p=0.06, side="above"), "does not hold")
-        self.assertEqual(self.verdict(ratio(0.9, 1.5, 2.0), p=0.05, side="above"), "holds")
-
-    def test_between_setups_the_whole_interval_decides(self):
-        self.assertEqual(self.verdict(ratio(0.9, 1.5, 2.0), p=None, side="above"), "does not hold")
-        self.assertEqual(self.verdict(ratio(1.1, 1.5, 2.0), p=None, side="above"), "holds")
-        self.assertEqual(self.verdict(ratio(0.7, 0.8, 0.9), p=None, side="above"), "does not hold")
-
-    def test_equality_and_upper_limits(self):
-        self.assertEqual(self.verdict(ratio(0.97, 1.0, 1.04), p=0.5, side="equal"), "holds")
-        self.assertEqual(self.verdict(ratio(0.90, 1.0, 1.04), p=0.5, side="equal"), "does not hold")
-        limit = {"side": "at_most", "at_most": 1.31}
-        self.assertEqual(self.verdict(ratio(1.1, 1.2, 1.3), **limit), "holds")
-        self.assertEqual(self.verdict(ratio(1.1, 1.3, 1.5), **limit), "holds in direction")
-        self.assertEqual(self.verdict(ratio(1.3, 1.5, math.inf), **limit), "does not hold")
-
-    def test_nobody_reaches_the_target(self):
-        self.assertEqual(self.verdict(ratio(None, None, None), p=1.0, side="above"), "does not hold")
+    def test_each_side(self):
+        paper = {"side": "above", "at_least": 1.4}  # at least 1.4 times as fast
+        limit, above, equal = {"side": "at_most", "at_most": 1.31}, {"side": "above"}, {"side": "equal"}
+        for claim, found, p, verdict in (
+                (paper, (1.2, 1.3, 1.5), 0.01, "holds"), (paper, (2.0, 2.1, 2.2), 0.01, "holds"),
+                (paper, (1.1, 1.2, 1.3), 0.01, "holds in direction"), (paper, (0.7, 0.8, 0.9), 0.01, "does not hold"),
+                # no difference is claimed above the limit of p
+                (above, (0.9, 1.5, 2.0), 0.06, "does not hold"), (above, (0.9, 1.5, 2.0), 0.05, "holds"),
+                # between setups the whole interval decides
+                (above, (0.9, 1.5, 2.0), None, "does not hold"), (above, (1.1, 1.5, 2.0), None, "holds"),
+                (above, (0.7, 0.8, 0.9), None, "does not hold"),
+                (equal, (0.97, 1.0, 1.04), 0.5, "holds"), (equal, (0.90, 1.0, 1.04), 0.5, "does not hold"),
+                (limit, (1.1, 1.2, 1.3), 0.01, "holds"), (limit, (1.1, 1.3, 1.5), 0.01, "holds in direction"),
+                (limit, (1.3, 1.5, math.inf), 0.01, "does not hold"),
+                (above, (None, None, None), 1.0, "does not hold")):  # nobody reaches the target
+            with self.subTest(claim=claim, found=found, p=p):
+                said = reproduce_verdicts.verdict({"measure": "speedup", **claim}, ratio(*found), p)
+                self.assertEqual(said.split(" (")[0], verdict)
 
     def test_a_reading_stands_beside_the_number_of_the_paper(self):
         class Two:

@@ -34,13 +34,9 @@ inline const std::string& click_file() {
 
 // In place of the data and model of other algorithms.
 inline Settings sharded_clicks(const Settings& more = {}) {
-  return with({{"train", click_file()},
-               {"test", click_file()},
-               {"min_frequency", "2"},
-               {"model", "deepfm"},
-               {"hidden", "4"},
-               {"embedding_dim", "4"},
-               {"tables", "sharded"}},
+  return with(fmt::format("--train {0} --test {0} --min-frequency 2 --model deepfm --hidden 4 "
+                          "--embedding-dim 4 --tables sharded",
+                          click_file()),
               more);
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <regex>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,32 +18,57 @@
 
 namespace hetsgd::test {
 
-using Settings = std::vector<std::pair<std::string, std::string>>;
+// Options of a run by their keys: a list of pairs, or as on the command line, where an option
+// without a value is true. @name is the file name.json of tests/support/data.
+struct Settings : std::vector<std::pair<std::string, std::string>> {
+  using vector::vector;
+  Settings(const char* flags) : Settings(std::string(flags)) {}
+  Settings(const std::string& flags) {
+    std::istringstream words(flags);
+    for (std::string word; words >> word;) {
+      if (!word.starts_with("--")) {
+        back().second = word;
+        continue;
+      }
+      std::ranges::replace(word, '-', '_');
+      emplace_back(word.substr(2), "true");
+    }
+  }
+};
+
+inline std::string describe_settings(const Settings& settings) {
+  std::string text;
+  for (const auto& [key, value] : settings) text += fmt::format(" --{} {}", key, value);
+  return text;
+}
 
 // `base` with some settings replaced or added.
 inline Settings with(Settings base, const Settings& more) {
   base.insert(base.end(), more.begin(), more.end());
   return base;
 }
+template <class... Values>
+requires(sizeof...(Values) > 0) Settings
+    with(Settings base, fmt::format_string<const Values&...> flags, const Values&... values) {
+  return with(std::move(base), fmt::format(flags, values...));
+}
 
 // The common base of most test runs: synthetic data, a small model, small batches. It has no
 // budget.
 inline Settings tiny(const std::string& algorithm, const Settings& more = {}) {
-  return with({{"train", "generate:tiny"},
-               {"test", "generate:tiny"},
-               {"cache", "false"},
-               {"hidden", "16"},
-               {"batch_size", "32"},
-               {"learning_rate", "0.5"},
-               {"algorithm", algorithm}},
-              more);
+  const Settings base =
+      "--train generate:tiny --test generate:tiny --cache false --hidden 16 --batch-size 32 "
+      "--learning-rate 0.5";
+  return with(with(base, {{"algorithm", algorithm}}), more);
 }
 
 // The same for 100 batches with every step in the record, measured after each 20.
 inline Settings tiny_steps(const std::string& algorithm, const Settings& more = {}) {
-  return with(tiny(algorithm,
-                   {{"max_samples", "3200"}, {"record_steps", "true"}, {"evaluate_every", "640"}}),
-              more);
+  return with(tiny(algorithm, "--max-samples 3200 --record-steps --evaluate-every 640"), more);
+}
+
+inline bool may_serve_tables(const AlgorithmInfo& info) {
+  return info.replicated_tables_only.empty() && info.sharded_tables_only.empty();
 }
 
 inline bool is_option_of_a_model(const std::string& key) {
@@ -60,7 +87,9 @@ class Configuration : NonCopyable {
  public:
   explicit Configuration(const Settings& settings) {
     std::vector<std::pair<std::string, std::vector<std::string>>> values;
-    for (const auto& [key, value] : settings) {
+    static const std::regex name("@([a-z_0-9]+)");
+    for (const auto& [key, text] : settings) {
+      const std::string value = std::regex_replace(text, name, HETSGD_TEST_DATA "/$1.json");
       if (key == "algorithm") options.algorithm = value;
       if (key == "model") options.choose_model(value);
       auto found = std::ranges::find(values, key, [](const auto& each) { return each.first; });
@@ -103,6 +132,16 @@ inline Record run_training(const Settings& settings, TrainHooks hooks = {}) {
   training.run(hooks);
   if (training.failure()) std::rethrow_exception(training.failure());
   return training.record();
+}
+
+inline Record run_with(const Settings& base, const Settings& more) {
+  return run_training(with(base, more));
+}
+template <class... Values>
+requires(sizeof...(Values) > 0) Record
+    run_with(const Settings& base, fmt::format_string<const Values&...> flags,
+             const Values&... values) {
+  return run_training(with(base, flags, values...));
 }
 
 // The end of a worker whose life is no loop: by the rules, where the initial model is measured.

@@ -92,13 +92,11 @@ inline void expect_golden(const std::string& name, const std::string& got) {
 
 // The run of a golden timeline; the straggler is 3 times slower.
 inline Settings timeline_settings(const std::string& algorithm, int straggler = 1) {
-  return tiny(algorithm, {{"straggler", fmt::format("kind=constant,worker={},factor=3", straggler)},
-                          {"workers", "3"},
-                          {"batch_size", "24"},
-                          {"record_steps", "true"},
-                          {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                          {"server_profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                          {"network", HETSGD_TEST_DATA "/latency_only_network.json"}});
+  return tiny(algorithm,
+              fmt::format("--straggler kind=constant,worker={},factor=3 --workers 3 --batch-size "
+                          "24 --record-steps --profile @latency_only_profile --server-profile "
+                          "@latency_only_profile --network @latency_only_network",
+                          straggler));
 }
 
 }  // namespace hetsgd::test

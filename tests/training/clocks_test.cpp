@@ -11,11 +11,8 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kReal = tiny("ssgd", {{"cluster", "threads"},
-                                     {"devices", "cpu:1"},
-                                     {"workers", "2"},
-                                     {"max_samples", "960"},
-                                     {"evaluate_every", "320"}});
+const Settings kReal = tiny(
+    "ssgd", "--cluster threads --devices cpu:1 --workers 2 --max-samples 960 --evaluate-every 320");
 
 void expect_ledger(const PhaseTimes& phases) {
   EXPECT_NEAR(phases.sum_s(), phases.total_s, 1e-9 * (1 + phases.total_s));
@@ -23,7 +20,7 @@ void expect_ledger(const PhaseTimes& phases) {
 
 TEST(Ledger, PhasesAddUpToTheWallTime) {
   for (const char* algorithm : {"ssgd", "adpsgd"}) {  // one model; a mean of replicas
-    const Record run = run_training(with(kReal, {{"algorithm", algorithm}}));
+    const Record run = run_with(kReal, {{"algorithm", algorithm}});
     expect_ledger(run.phases);
     EXPECT_GT(run.phases.load_s, 0);
     EXPECT_GT(run.phases.init_s, 0);
@@ -100,8 +97,8 @@ TEST(Clocks, SlowRecordingMovesTheWallTimeOfWhatFollows) {
 TEST(Clocks, SimulatedPreparationIsChargedByTheReplica) {
   const DeviceProfile host = load_device_profile("xeon-e5-2650v4");
   for (const auto& [algorithm, replicas] : {std::pair("ssgd", 1), std::pair("adpsgd", 3)}) {
-    const Record run = run_training(
-        tiny(algorithm, {{"workers", "3"}, {"max_samples", "960"}, {"evaluate_every", "320"}}));
+    const Record run =
+        run_training(tiny(algorithm, "--workers 3 --max-samples 960 --evaluate-every 320"));
     const auto n = static_cast<double>(run.parameters);
     const double pass = host.seconds({.operations = n, .bytes = 4 * n, .launches = 1}).count();
     for (std::size_t i = 0; i < run.curve.size(); ++i) {  // the initial model is there

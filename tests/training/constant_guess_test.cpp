@@ -99,7 +99,7 @@ TEST(Collapse, IsSaidOfALossThatRose) {
 TEST(Collapse, StandsInTheRecordOfSuchARunAndOfNoOther) {
   const auto run = [](const std::string& rate) {
     return run_training(
-        tiny("sgd", {{"learning_rate", rate}, {"max_samples", "9600"}, {"mega_batch", "20"}}));
+        tiny("sgd", fmt::format("--learning-rate {} --max-samples 9600 --mega-batch 20", rate)));
   };
   const Record sound = run("0.5"), collapsed = run("3000");
   EXPECT_TRUE(sound.warnings.empty());

@@ -35,11 +35,10 @@ class ThreeRounds final : public Algorithm {
 // The losses of three rounds, with the features' values zeroed after the first or not.
 std::vector<double> losses_of(const std::function<ThreeRounds::Round(Worker&)>& start, bool zeroed,
                               const char* partition = "shared") {
-  Configuration run(tiny("sgd", {{"hidden", "8"},
-                                 {"cluster", "threads"},
-                                 {"devices", "cuda:0"},
-                                 {"max_samples", "1000"},
-                                 {"partition", partition}}));
+  Configuration run(tiny(
+      "sgd",
+      fmt::format("--hidden 8 --cluster threads --devices cuda:0 --max-samples 1000 --partition {}",
+                  partition)));
   RunData data = load_run_data(run.options);
   Dataset changing = *data.train.data;
   std::vector<float> values(changing.sparse.value.begin(), changing.sparse.value.end());

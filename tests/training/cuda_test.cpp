@@ -7,20 +7,19 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase =
-    tiny("sgd", {{"cluster", "threads"}, {"record_steps", "true"}, {"evaluate_every", "320"}});
+const Settings kBase = tiny("sgd", "--cluster threads --record-steps --evaluate-every 320");
 
 // 20 steps of one worker: fused steps, two hidden layers, optimizers, a linear model.
 TEST(CudaTraining, FollowsTheCpu) {
   for (const Settings& more :
-       {Settings{}, Settings{{"hidden", "18,7"}}, Settings{{"model", "linear"}},
-        Settings{{"model", "fm"}}, Settings{{"optimizer", "momentum"}, {"learning_rate", "0.05"}},
-        Settings{{"optimizer", "adam"}, {"learning_rate", "0.001"}},
-        Settings{{"optimizer", "lamb"}, {"learning_rate", "0.001"}}}) {
+       {Settings{}, Settings("--hidden 18,7"), Settings("--model linear"), Settings("--model fm"),
+        Settings("--optimizer momentum --learning-rate 0.05"),
+        Settings("--optimizer adam --learning-rate 0.001"),
+        Settings("--optimizer lamb --learning-rate 0.001")}) {
     SCOPED_TRACE(more.empty() ? "plain" : more.front().second);
-    const Settings settings = with(with(kBase, {{"max_samples", "640"}}), more);
-    const Record cpu = run_training(with(settings, {{"devices", "cpu:1"}}));
-    const Record gpu = run_training(with(settings, {{"devices", "cuda:0"}}));
+    const Settings settings = with(with(kBase, "--max-samples 640"), more);
+    const Record cpu = run_with(settings, "--devices cpu:1");
+    const Record gpu = run_with(settings, "--devices cuda:0");
     EXPECT_EQ(step_losses(gpu).size(), 20U);
     expect_alike(cpu, gpu);
     EXPECT_EQ(gpu.workers[0].report.device.rfind("cuda:0 (", 0), 0U);
@@ -31,14 +30,12 @@ TEST(CudaTraining, FollowsTheCpu) {
 TEST(CudaTraining, SynchronousWorkersAgreeWhereverTheyRun) {
   for (const char* algorithm : {"ssgd", "elastic", "sma", "easgd", "local-sgd"}) {
     SCOPED_TRACE(algorithm);
-    const Settings settings = with(kBase, {{"algorithm", algorithm},
-                                           {"workers", "3"},
-                                           {"max_samples", "960"},
-                                           {"evaluate_every", "480"},
-                                           {"mega_batch", "6"}});
-    const Record cpu = run_training(with(settings, {{"devices", "cpu:1"}}));
-    expect_alike(cpu, run_training(with(settings, {{"devices", "cuda:0"}})));
-    expect_alike(cpu, run_training(with(settings, {{"devices", "cuda:0,cpu:1,cuda:0"}})));
+    const Settings settings = with(
+        kBase, "--algorithm {} --workers 3 --max-samples 960 --evaluate-every 480 --mega-batch 6",
+        algorithm);
+    const Record cpu = run_with(settings, "--devices cpu:1");
+    expect_alike(cpu, run_with(settings, "--devices cuda:0"));
+    expect_alike(cpu, run_with(settings, "--devices cuda:0,cpu:1,cuda:0"));
   }
 }
 
@@ -46,21 +43,17 @@ TEST(CudaTraining, SynchronousWorkersAgreeWhereverTheyRun) {
 // streams with each decision of the tuner.
 TEST(CudaTraining, LearnersOfOneGpuLearnAsOnACore) {
   for (const Settings& more :
-       {Settings{{"learners_per_device", "2"}},
-        Settings{{"learners_per_device", "3"}, {"sma", "hierarchical"}, {"workers", "2"}},
-        Settings{{"learners_per_device", "2"}, {"optimizer", "momentum"}, {"model", "fm"}}}) {
+       {Settings("--learners-per-device 2"),
+        Settings("--learners-per-device 3 --sma hierarchical --workers 2"),
+        Settings("--learners-per-device 2 --optimizer momentum --model fm")}) {
     const Settings settings =
-        with(with(kBase, {{"algorithm", "sma"}, {"learning_rate", "0.05"}, {"max_samples", "960"}}),
-             more);
-    expect_alike(run_training(with(settings, {{"devices", "cpu:1"}})),
-                 run_training(with(settings, {{"devices", "cuda:0"}})));
+        with(with(kBase, "--algorithm sma --learning-rate 0.05 --max-samples 960"), more);
+    expect_alike(run_with(settings, "--devices cpu:1"), run_with(settings, "--devices cuda:0"));
   }
-  const Record tuned = run_training(with(kBase, {{"algorithm", "sma"},
-                                                 {"devices", "cuda:0"},
-                                                 {"learners_per_device", "auto"},
-                                                 {"tuner", "literal"},
-                                                 {"tuner_every", "2"},
-                                                 {"max_samples", "1600"}}));
+  const Record tuned =
+      run_with(kBase,
+               "--algorithm sma --devices cuda:0 --learners-per-device auto --tuner "
+               "literal --tuner-every 2 --max-samples 1600");
   EXPECT_EQ(tuned.status, Status::completed);
   EXPECT_LT(tuned.curve.back().test_loss(), tuned.curve.front().test_loss());
 }
@@ -71,12 +64,10 @@ TEST(CudaTraining, AsynchronousWorkersLearn) {
   for (const char* algorithm : {"adaptive", "asgd", "dc-asgd", "ssp", "esync", "adpsgd",
                                 "eager-solo", "eager-majority", "rna", "hogbatch"}) {
     SCOPED_TRACE(algorithm);
-    const Record run = run_training(with(kBase, {{"algorithm", algorithm},
-                                                 {"workers", "2"},
-                                                 {"max_samples", "1600"},
-                                                 {"evaluate_every", "1600"},
-                                                 {"learning_rate", "0.2"},
-                                                 {"devices", "cuda:0"}}));
+    const Record run = run_with(kBase,
+                                "--algorithm {} --workers 2 --max-samples 1600 --evaluate-every "
+                                "1600 --learning-rate 0.2 --devices cuda:0",
+                                algorithm);
     EXPECT_EQ(run.status, Status::completed);
     EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
   }
@@ -90,12 +81,10 @@ TEST(CudaTraining, EveryAlgorithmLearnsOnAMixedMachine) {
     if (!algorithm.info.sharded_tables_only.empty()) continue;  // cuda_tables_test.cpp
     for (const char* devices : {"cuda:0,cpu:1*2", "cpu:1,cuda:0,cpu:1"}) {
       SCOPED_TRACE(algorithm.info.name + " on " + devices);
-      const Record run = run_training(with(kBase, {{"algorithm", algorithm.info.name},
-                                                   {"devices", devices},
-                                                   {"max_samples", "1920"},
-                                                   {"evaluate_every", "1920"},
-                                                   {"mega_batch", "12"},
-                                                   {"learning_rate", "0.2"}}));
+      const Record run = run_with(kBase,
+                                  "--algorithm {} --devices {} --max-samples 1920 --evaluate-every "
+                                  "1920 --mega-batch 12 --learning-rate 0.2",
+                                  algorithm.info.name, devices);
       EXPECT_EQ(run.status, Status::completed);
       EXPECT_EQ(run.workers.size(), 3U);
       EXPECT_TRUE(std::isfinite(run.curve.back().test_loss()));
@@ -107,17 +96,16 @@ TEST(CudaTraining, EveryAlgorithmLearnsOnAMixedMachine) {
 // A GPU alone pulls w, steps and adds its move, with the result of sgd's step.
 TEST(CudaTraining, OneGpuOfHogbatchFollowsSgd) {
   for (const char* how : {"add", "overwrite"}) {
-    const Settings base = with(kBase, {{"devices", "cuda:0"}, {"max_samples", "640"}});
-    expect_alike(run_training(base),
-                 run_training(with(base, {{"algorithm", "hogbatch"}, {"gpu_update", how}})));
+    const Settings base = with(kBase, "--devices cuda:0 --max-samples 640");
+    expect_alike(run_training(base), run_with(base, "--algorithm hogbatch --gpu-update {}", how));
   }
 }
 
 // Rounded operands show in the losses, by no more than their rounding.
 TEST(CudaTraining, PrecisionReachesTheProducts) {
   const auto losses = [](const char* precision) {
-    return step_losses(run_training(
-        with(kBase, {{"devices", "cuda:0"}, {"max_samples", "320"}, {"precision", precision}})));
+    return step_losses(
+        run_with(kBase, "--devices cuda:0 --max-samples 320 --precision {}", precision));
   };
   const std::vector<double> exact = losses("fp32"), rounded = losses("bf16");
   ASSERT_EQ(rounded.size(), exact.size());
@@ -126,8 +114,7 @@ TEST(CudaTraining, PrecisionReachesTheProducts) {
 }
 
 TEST(CudaTraining, AllGpusAreADeviceList) {
-  const Record run = run_training(
-      with(kBase, {{"algorithm", "ssgd"}, {"devices", "cuda:all"}, {"max_samples", "320"}}));
+  const Record run = run_with(kBase, "--algorithm ssgd --devices cuda:all --max-samples 320");
   EXPECT_EQ(run.workers.size(), cuda_platform().gpus.size());
 }
 

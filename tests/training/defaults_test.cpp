@@ -14,7 +14,7 @@ struct Default {
   bool is_quick = true;
 };
 
-Settings of(const std::string& data) { return {{"train", data}, {"test", data}}; }
+Settings of(const std::string& data) { return fmt::format("--train {0} --test {0}", data); }
 
 Settings images(int size, int channels) {
   return of(
@@ -46,13 +46,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Neither the learning rate nor an initial law is given.
 void expect_better_than_a_guess(const Default& model, const Settings& more) {
-  const Record record =
-      run_training(with(with(model.data, more), {{"model", model.model},
-                                                 {"hidden", "32"},
-                                                 {"cache", "false"},
-                                                 {"batch_size", "32"},
-                                                 {"evaluate_every", "10000"},
-                                                 {"max_samples", model.samples}}));
+  const Record record = run_with(with(model.data, more),
+                                 "--model {} --hidden 32 --cache false --batch-size "
+                                 "32 --evaluate-every 10000 --max-samples {}",
+                                 model.model, model.samples);
   EXPECT_EQ(record.status, Status::completed);
   const CurvePoint guess{.metrics = record.constant_guess.metrics};
   EXPECT_LT(record.curve.back().test_loss(), guess.test_loss());
@@ -63,7 +60,7 @@ void expect_better_than_a_guess(const Default& model, const Settings& more) {
 TEST_P(Defaults, AreBetterThanAConstantGuess) {
   for (int seed = 1; seed <= effort(10, 1, 1); ++seed) {
     SCOPED_TRACE(seed);
-    expect_better_than_a_guess(GetParam(), {{"algorithm", "sgd"}, {"seed", std::to_string(seed)}});
+    expect_better_than_a_guess(GetParam(), fmt::format("--algorithm sgd --seed {}", seed));
   }
 }
 
@@ -72,8 +69,8 @@ TEST_P(Defaults, HoldWithoutWaiting) {
   if (!GetParam().is_quick) GTEST_SKIP() << "a network of images learns too slowly for a test";
   for (int seed = 1; seed <= effort(3, 1, 1); ++seed) {
     SCOPED_TRACE(seed);
-    expect_better_than_a_guess(
-        GetParam(), {{"algorithm", "asgd"}, {"workers", "4"}, {"seed", std::to_string(seed)}});
+    expect_better_than_a_guess(GetParam(),
+                               fmt::format("--algorithm asgd --workers 4 --seed {}", seed));
   }
 }
 

@@ -11,8 +11,7 @@ namespace hetsgd::test {
 namespace {
 
 const Settings kSetup =
-    tiny("sgd",
-         {{"batch_size", "16"}, {"workers", "4"}, {"mega_batch", "20"}, {"learning_rate", "0.1"}});
+    tiny("sgd", "--batch-size 16 --workers 4 --mega-batch 20 --learning-rate 0.1");
 
 nlohmann::json estimate_of(const Settings& settings, const std::string& name) {
   return plan_of_run(Configuration(with(settings, {{"algorithm", name}})).spec())["estimate"];
@@ -25,9 +24,9 @@ TEST(Estimate, IsCloseToTheSimulatedTimeOfTheRun) {
     for (const char* straggler : {"kind=uniform,min=0ms,max=5ms", "kind=constant,worker=3,factor=5",
                                   "kind=lognormal,median=1ms"}) {
       SCOPED_TRACE(fmt::format("{} {}", algorithm, straggler));
-      const Settings setup = with(kSetup, {{"epochs", "10"}, {"straggler", straggler}});
+      const Settings setup = with(kSetup, "--epochs 10 --straggler {}", straggler);
       const nlohmann::json estimate = estimate_of(setup, algorithm);
-      const Record run = run_training(with(setup, {{"algorithm", algorithm}}));
+      const Record run = run_with(setup, {{"algorithm", algorithm}});
       const double ratio = estimate["train_s"].get<double>() / run.elapsed.count();
       EXPECT_GT(ratio, 1 / 1.5);
       EXPECT_LT(ratio, 1.5);
@@ -40,13 +39,13 @@ TEST(Estimate, IsCloseToTheSimulatedTimeOfTheRun) {
 }
 
 TEST(Estimate, OfAShortRunIsTheRunItself) {
-  const Settings setup = with(kSetup, {{"epochs", "0.3"}, {"straggler", "kind=uniform,max=5ms"}});
-  const double elapsed = run_training(with(setup, {{"algorithm", "ssgd"}})).elapsed.count();
+  const Settings setup = with(kSetup, "--epochs 0.3 --straggler kind=uniform,max=5ms");
+  const double elapsed = run_with(setup, "--algorithm ssgd").elapsed.count();
   EXPECT_EQ(estimate_of(setup, "ssgd")["train_s"], elapsed);
 }
 
 TEST(Estimate, TheTimeBudgetEndsIt) {
-  const nlohmann::json estimate = estimate_of(with(kSetup, {{"max_time", "10s"}}), "ssgd");
+  const nlohmann::json estimate = estimate_of(with(kSetup, "--max-time 10s"), "ssgd");
   EXPECT_EQ(estimate["train_s"], 10);
   EXPECT_GT(estimate["host_train_s"], 0);
 }

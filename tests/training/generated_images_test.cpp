@@ -46,13 +46,10 @@ TEST(GeneratedImages, ALinearModelStaysBelow85Percent) {
   const ImageOptions options = parse_image_spec(kSmallImages);
   const LoadedData train = as_features(generate_images(options, DataPart::train).data, 28 * 28);
   const LoadedData test = as_features(generate_images(options, DataPart::test).data, 28 * 28);
-  const Configuration configuration({{"train", kSmallImages},
-                                     {"test", kSmallImages},
-                                     {"model", "linear"},
-                                     {"algorithm", "sgd"},
-                                     {"batch_size", "64"},
-                                     {"learning_rate", "0.05"},
-                                     {"epochs", "4"}});
+  const Configuration configuration(
+      fmt::format("--train {0} --test {0} --model linear --algorithm sgd --batch-size 64 "
+                  "--learning-rate 0.05 --epochs 4",
+                  kSmallImages));
   Training training(configuration.spec());
   training.load(RunData{train, test, {}, 0});
   training.run({});
@@ -62,17 +59,10 @@ TEST(GeneratedImages, ALinearModelStaysBelow85Percent) {
 // 48,000 samples of the same images suffice for more than a linear model ever has; 97 % takes some
 // times as many (results/image_models.md).
 TEST(GeneratedImages, LeNet5IsBeyondALinearModel) {
-  const Record record = run_training({{"train", kSmallImages},
-                                      {"test", kSmallImages},
-                                      {"cache", "false"},
-                                      {"model", "lenet-5"},
-                                      {"algorithm", "sgd"},
-                                      {"optimizer", "momentum"},
-                                      {"batch_size", "64"},
-                                      {"learning_rate", "0.02"},
-                                      {"schedule", "linear"},
-                                      {"epochs", "6"},
-                                      {"decay_epochs", "6"}});
+  const Record record = run_training(fmt::format(
+      "--train {0} --test {0} --cache false --model lenet-5 --algorithm sgd --optimizer momentum "
+      "--batch-size 64 --learning-rate 0.02 --schedule linear --epochs 6 --decay-epochs 6",
+      kSmallImages));
   EXPECT_GT(best_accuracy(record), 0.87);
 }
 

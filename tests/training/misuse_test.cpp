@@ -32,7 +32,7 @@ class Misused final : public Algorithm {
 template <Misuse misuse>
 std::string failure_of(const std::string& cluster) {
   const Configuration configuration(
-      tiny("ssgd", {{"workers", "2"}, {"cluster", cluster}, {"max_samples", "100000"}}));
+      tiny("ssgd", fmt::format("--workers 2 --cluster {} --max-samples 100000", cluster)));
   RunSpec spec = configuration.spec();
   spec.algorithm = std::make_shared<Misused<misuse>>();
   spec.info.name = "misused";
@@ -70,7 +70,7 @@ TEST(Misuse, APortBelongsToTheProcessThatHasOpenedIt) {
   Trace trace;
   TrainHooks hooks;
   hooks.trace = &trace;
-  const Configuration configuration(tiny("ssgd", {{"cluster", "threads"}, {"epochs", "1"}}));
+  const Configuration configuration(tiny("ssgd", "--cluster threads --epochs 1"));
   RunSpec spec = configuration.spec();
   spec.algorithm = std::make_shared<SharesAPort>();
   Training training(spec);
@@ -102,10 +102,9 @@ class Spare final : public Algorithm {
 
 TEST(Discarded, SamplesDoNotCount) {
   for (const char* cluster : {"sim", "threads"}) {
-    const Configuration configuration(tiny("ssgd", {{"workers", "3"},
-                                                    {"cluster", cluster},
-                                                    {"max_samples", "640"},
-                                                    {"evaluate_every", "128"}}));
+    const Configuration configuration(tiny(
+        "ssgd",
+        fmt::format("--workers 3 --cluster {} --max-samples 640 --evaluate-every 128", cluster)));
     RunSpec spec = configuration.spec();
     spec.algorithm = std::make_shared<Spare>();
     Training training(spec);

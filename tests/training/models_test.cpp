@@ -60,8 +60,8 @@ bool reads_fields(const std::string& model) {
 // On data that the model reads.
 Record run_model(const Settings& settings, const std::string& model) {
   if (is_built_network(model)) return run_training(settings);
-  if (!reads_fields(model)) return run_training(with(settings, {{"model", model}}));
-  const Configuration configuration(with({{"hidden", "16"}}, with(settings, {{"model", model}})));
+  if (!reads_fields(model)) return run_with(settings, {{"model", model}});
+  const Configuration configuration(with("--hidden 16", with(settings, {{"model", model}})));
   Training training(configuration.spec());
   training.load(RunData{clicks(1000, 1), clicks(300, 2), {}, 0});
   training.run({});
@@ -75,13 +75,10 @@ Settings digits() {
   const std::string data =
       fmt::format("generate:images?size=12&channels=1&rows_train={}&rows_test={}",
                   effort(400, 400, 64), effort(100, 100, 10));
-  return {{"model", HETSGD_TEST_DATA "/digits_network.json"},
-          {"train", data},
-          {"test", data},
-          {"batch_size", std::to_string(effort(16, 16, 4))},
-          {"mega_batch", "8"},
-          {"learning_rate", "0.05"},
-          {"max_samples", std::to_string(effort(1200, 1200, 64))}};
+  return fmt::format(
+      "--model @digits_network --train {0} --test {0} --batch-size {1} --mega-batch 8 "
+      "--learning-rate 0.05 --max-samples {2}",
+      data, effort(16, 16, 4), effort(1200, 1200, 64));
 }
 
 Settings clips(const std::string& cluster) {
@@ -89,15 +86,11 @@ Settings clips(const std::string& cluster) {
       "generate:video?clips=240&clips_test=60&classes=3&size=4&median=8&shortest=2&longest=40&"
       "noise="
       "0.3";
-  return {{"model", "lstm-video?size=4&units=8&dense=6&classes=3&dropout=0.1"},
-          {"train", data},
-          {"test", data},
-          {"batch_size", "8"},
-          {"mega_batch", "8"},
-          {"learning_rate", "0.3"},
-          {"max_samples", "1200"},
-          {"order", "bucketed"},
-          {"lengths", cluster == "sim" ? "padded" : "packed"}};
+  return fmt::format(
+      "--model lstm-video?size=4&units=8&dense=6&classes=3&dropout=0.1 --train {0} --test {0} "
+      "--batch-size 8 --mega-batch 8 --learning-rate 0.3 --max-samples 1200 --order bucketed "
+      "--lengths {1}",
+      data, cluster == "sim" ? "padded" : "packed");
 }
 
 // Settings from which `model` learns with this algorithm.
@@ -108,7 +101,7 @@ Settings of_model(const std::string& model, const std::string& algorithm,
   // adaptive in twelve ended above its initial loss; at 0.1 all ended below a fifth of it.
   const bool merges = algorithm == "adaptive" || algorithm == "elastic";
   if (model == kClipNetwork) {
-    return with(clips(cluster), merges ? Settings{{"learning_rate", "0.1"}} : Settings{});
+    return with(clips(cluster), merges ? Settings("--learning-rate 0.1") : Settings{});
   }
   return {{"model", model},
           {"train", "generate:tiny"},
@@ -134,10 +127,8 @@ TEST_P(EveryModel, LearnsWithEveryAlgorithm) {
       if (cluster == "threads" && !reads_fields(model) && !is_built_network(model)) continue;
       SCOPED_TRACE(info.name + " on " + cluster);
       Settings settings = with(of_model(model, info.name, cluster),
-                               {{"algorithm", info.name},
-                                {"cluster", cluster},
-                                {"cache", "false"},
-                                {"workers", info.max_workers > 1 ? "3" : "1"}});
+                               "--algorithm {} --cluster {} --cache false --workers {}", info.name,
+                               cluster, info.max_workers > 1 ? "3" : "1");
       // In real time the number of updates of each replica depends on the host, and each perturbed
       // merge scales the model. On so small a task this may undo the learning.
       if (info.name == "adaptive" && (cluster == "threads" || is_built_network(model))) {
@@ -161,17 +152,13 @@ TEST_P(EveryModel, LearnsByEveryRowRule) {
       for (const std::string algorithm : {"sgd", "ssgd", "asgd"}) {
         SCOPED_TRACE(algorithm + " with " + optimizer + ", table " + rule);
         const std::string rate = optimizer == "sgd" ? "0.05" : "0.01";
-        const Record record = run_model({{"algorithm", algorithm},
-                                         {"train", "clicks"},
-                                         {"test", "clicks"},
-                                         {"workers", algorithm == "sgd" ? "1" : "3"},
-                                         {"batch_size", "16"},
-                                         {"learning_rate", rate},
-                                         {"optimizer", optimizer},
-                                         {"table_optimizer", rule},
-                                         {"table_learning_rate", rule == "sgd" ? "0.1" : "0.02"},
-                                         {"max_samples", "1920"}},
-                                        GetParam());
+        const Record record = run_model(
+            fmt::format("--algorithm {} --train clicks --test clicks --workers {} --batch-size 16 "
+                        "--learning-rate {} --optimizer {} --table-optimizer {} "
+                        "--table-learning-rate {} --max-samples 1920",
+                        algorithm, algorithm == "sgd" ? "1" : "3", rate, optimizer, rule,
+                        rule == "sgd" ? "0.1" : "0.02"),
+            GetParam());
         EXPECT_LT(record.curve.back().test_loss(), record.curve.front().test_loss());
       }
     }
@@ -180,15 +167,10 @@ TEST_P(EveryModel, LearnsByEveryRowRule) {
 
 // Click-through data have these metrics, and targets know them.
 TEST(ClickMetrics, StandInTheCurve) {
-  const Record record = run_model({{"algorithm", "sgd"},
-                                   {"train", "clicks"},
-                                   {"test", "clicks"},
-                                   {"batch_size", "16"},
-                                   {"learning_rate", "0.3"},
-                                   {"target", "auc>=0.8"},
-                                   {"target", "test_loss<=0.6"},
-                                   {"max_samples", "4000"}},
-                                  "deepfm");
+  const Record record = run_model(
+      "--algorithm sgd --train clicks --test clicks --batch-size 16 --learning-rate 0.3 --target "
+      "auc>=0.8 --target test_loss<=0.6 --max-samples 4000",
+      "deepfm");
   std::vector<std::string> keys;
   for (const MetricValue& each : record.curve.back().metrics) keys.push_back(each.metric->key());
   EXPECT_EQ(keys, (std::vector<std::string>{"auc", "accuracy", "calibration", "test_loss"}));
@@ -223,12 +205,12 @@ TEST_P(EveryModel, TakesTheChargeOfAFullSizeModel) {
   if (reads_fields(GetParam()) || is_built_network(GetParam())) {
     GTEST_SKIP() << "the presets are of sparse features";
   }
-  const Settings settings = {{"model", GetParam()},      {"train", "generate:tiny"},
-                             {"test", "generate:tiny"},  {"cache", "false"},
-                             {"batch_size", "16"},       {"max_samples", "320"},
-                             {"evaluate_samples", "100"}};
+  const Settings settings = fmt::format(
+      "--model {} --train generate:tiny --test generate:tiny --cache false --batch-size 16 "
+      "--max-samples 320 --evaluate-samples 100",
+      GetParam());
   const Record plain = run_training(settings);
-  const Record charged = run_training(with(settings, {{"charge", "amazon670k"}}));
+  const Record charged = run_with(settings, "--charge amazon670k");
   EXPECT_GT(charged.elapsed, 10 * plain.elapsed);
   EXPECT_EQ(charged.curve.back().test_loss(), plain.curve.back().test_loss());
   EXPECT_EQ(charged.charge["features"], 135'909);

@@ -25,7 +25,7 @@ double step_of(const Record& run) {
 
 Settings charged(const std::string& algorithm, const std::string& charge,
                  const Settings& more = {}) {
-  return with(tiny(algorithm, {{"charge", charge}, {"max_samples", "640"}}), more);
+  return with(tiny(algorithm, fmt::format("--charge {} --max-samples 640", charge)), more);
 }
 
 // x inputs, y classes, a batch of n:
@@ -51,12 +51,11 @@ constexpr const char* kProfile =
 TEST(NetworkCharge, IsTheSumOfTheStepsOfTheGraph) {
   const TemporaryFile network("charge_net", kTinyNetwork), profile("charge_profile", kProfile);
   const auto step = [&](const Settings& more) {
-    return step_of(
-        run_training(with(charged("sgd", network.path(), {{"profile", profile.path()}}), more)));
+    return step_of(run_with(charged("sgd", network.path(), {{"profile", profile.path()}}), more));
   };
   EXPECT_NEAR(step({}), closed_form(32), 1e-9);
-  EXPECT_NEAR(step({{"batch_size", "8"}, {"charge_batch", "100"}}), closed_form(100), 1e-9);
-  EXPECT_NEAR(step({{"straggler", "kind=constant,worker=0,factor=3"}}), 3 * closed_form(32), 1e-9);
+  EXPECT_NEAR(step("--batch-size 8 --charge-batch 100"), closed_form(100), 1e-9);
+  EXPECT_NEAR(step("--straggler kind=constant,worker=0,factor=3"), 3 * closed_form(32), 1e-9);
 }
 
 // Charge of a built-in network on a device that convolves few filters slowly: the steps of its
@@ -71,16 +70,14 @@ TEST(NetworkCharge, CountsConvolutionsAsTheProfileSays) {
         [](double sum, const StepTime& step) { return sum + step.convolution_s + step.other_s; });
   };
   for (const char* profile : {"titan-x-maxwell", "v100"}) {
-    const Record run =
-        run_training(charged("sgd", "resnet-20", {{"profile", profile}, {"batch_size", "64"}}));
+    const Record run = run_training(
+        charged("sgd", "resnet-20", fmt::format("--profile {} --batch-size 64", profile)));
     EXPECT_NEAR(step_of(run), sum_of_steps(profile), 1e-9 * step_of(run)) << profile;
   }
   // Each worker by its own device.
-  const Record mixed = run_training(charged("ssgd", "resnet-20",
-                                            {{"profile", "titan-x-maxwell,v100"},
-                                             {"workers", "2"},
-                                             {"per_worker_batch", "full"},
-                                             {"batch_size", "64"}}));
+  const Record mixed = run_training(charged(
+      "ssgd", "resnet-20",
+      "--profile titan-x-maxwell,v100 --workers 2 --per-worker-batch full --batch-size 64"));
   const auto compute = [&](std::size_t rank) {
     return mixed.workers[rank].report.breakdown.compute.count();
   };
@@ -94,8 +91,8 @@ TEST(NetworkCharge, MessagesHaveTheNetworksParameters) {
   const TemporaryFile links("charge_links",
                             R"({"name": "l", "latency_s": 0, "bytes_per_s": 1e5,)"
                             R"( "server_latency_s": 0, "server_bytes_per_s": 1e5})");
-  const Record run =
-      run_training(charged("ssgd", network.path(), {{"workers", "2"}, {"network", links.path()}}));
+  const Record run = run_training(
+      charged("ssgd", network.path(), fmt::format("--workers 2 --network {}", links.path())));
   const TimeBreakdown& worker = run.workers[1].report.breakdown;
   const double sums = static_cast<double>(worker.steps);
   const auto gradients =
@@ -113,13 +110,13 @@ TEST(NetworkCharge, PartsAddUpToTheStep) {
   const auto compute = [&](const char* overlap) {
     return compute_of(run_training(charged(
         "ssgd", "lenet-5",
-        {{"workers", "2"}, {"profile", profile.path()}, {"overlap", overlap}, {"bucket", "1"}})));
+        fmt::format("--workers 2 --profile {} --overlap {} --bucket 1", profile.path(), overlap))));
   };
   EXPECT_NEAR(compute("true"), compute("false"), 1e-9 * compute("false"));
 }
 
 TEST(NetworkCharge, TheResultAndThePlanSayWhatIsCharged) {
-  const Settings settings = charged("sgd", "vgg-16-cifar?classes=100", {{"charge_batch", "128"}});
+  const Settings settings = charged("sgd", "vgg-16-cifar?classes=100", "--charge-batch 128");
   const nlohmann::json charge = run_training(settings).charge;
   EXPECT_EQ(charge["network"], "vgg-16-cifar?classes=100");
   EXPECT_EQ(charge["parameters"], 15'038'116);
@@ -158,18 +155,12 @@ TEST(NetworkCharge, IsToldFromOtherCharges) {
 TEST(PlannedNetwork, IsChargedItsPlansIteration) {
   const TemporaryFile profile("charge_profile", kProfile);
   const auto step = [&](const char* policy) {
-    return step_of(
-        run_training({{"model", "lenet-5"},
-                      {"train", "generate:images?size=28&channels=1&rows_train=32&rows_test=4"},
-                      {"test", "generate:images?size=28&channels=1&rows_train=32&rows_test=4"},
-                      {"cache", "false"},
-                      {"algorithm", "sgd"},
-                      {"cluster", "sim"},
-                      {"profile", profile.path()},
-                      {"batch_size", "16"},
-                      {"learning_rate", "0.01"},
-                      {"max_samples", "32"},
-                      {"memory_policy", policy}}));
+    return step_of(run_training(fmt::format(
+        "--model lenet-5 --train generate:images?size=28&channels=1&rows_train=32&rows_test=4 "
+        "--test generate:images?size=28&channels=1&rows_train=32&rows_test=4 --cache false "
+        "--algorithm sgd --cluster sim --profile {} --batch-size 16 --learning-rate 0.01 "
+        "--max-samples 32 --memory-policy {}",
+        profile.path(), policy)));
   };
   const Graph graph = find_graph("test", "lenet-5");
   const TrainingStep training =

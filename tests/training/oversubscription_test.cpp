@@ -2,13 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 #include "cluster/devices.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
 namespace {
@@ -60,34 +59,29 @@ TEST(HostLoad, IsLookedAtTheStartAndTheEnd) {
 
 class Quota : public testing::Test {
  protected:
-  void SetUp() override { fs::remove_all(root_); }
-  void TearDown() override { fs::remove_all(root_); }
-  void write(const std::string& path, const std::string& text) const {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text << "\n";
-  }
-  const fs::path root_ = fs::path(testing::TempDir()) / fmt::format("quota_{}", ::getpid());
+  double quota() const { return cpu_quota(root_.path()); }
+  const TemporaryFolder root_;
 };
 
-TEST_F(Quota, WithoutFilesThereIsNone) { EXPECT_EQ(cpu_quota(root_), INFINITY); }
+TEST_F(Quota, WithoutFilesThereIsNone) { EXPECT_EQ(quota(), INFINITY); }
 
 TEST_F(Quota, IsTheLeastOfTheGroupsAbove) {
-  write("proc/self/cgroup", "0::/job/step");
-  write("sys/fs/cgroup/job/step/cpu.max", "max 100000");
-  EXPECT_EQ(cpu_quota(root_), INFINITY);
-  write("sys/fs/cgroup/job/cpu.max", "250000 100000");
-  EXPECT_EQ(cpu_quota(root_), 2.5);
-  write("sys/fs/cgroup/cpu.max", "50000 100000");
-  EXPECT_EQ(cpu_quota(root_), 0.5);
+  root_.write("proc/self/cgroup", "0::/job/step\n");
+  root_.write("sys/fs/cgroup/job/step/cpu.max", "max 100000\n");
+  EXPECT_EQ(quota(), INFINITY);
+  root_.write("sys/fs/cgroup/job/cpu.max", "250000 100000\n");
+  EXPECT_EQ(quota(), 2.5);
+  root_.write("sys/fs/cgroup/cpu.max", "50000 100000\n");
+  EXPECT_EQ(quota(), 0.5);
 }
 
 TEST_F(Quota, OfTheFirstVersion) {
-  write("proc/self/cgroup", "7:memory:/job\n4:cpu,cpuacct:/job");
-  write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "150000");
-  write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000");
-  EXPECT_EQ(cpu_quota(root_), 1.5);
-  write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "-1");
-  EXPECT_EQ(cpu_quota(root_), INFINITY);
+  root_.write("proc/self/cgroup", "7:memory:/job\n4:cpu,cpuacct:/job\n");
+  root_.write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "150000\n");
+  root_.write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(quota(), 1.5);
+  root_.write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "-1\n");
+  EXPECT_EQ(quota(), INFINITY);
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ TEST(Refusals, NameTheOptionAndWhatIsWrong) {
 }
 
 TEST(Refusals, WhatIsRefusedOnCpusHasADefaultThere) {
-  const Record run = run_training(with(kTwoWorkers, {{"max_samples", "64"}}));
+  const Record run = run_with(kTwoWorkers, {{"max_samples", "64"}});
   EXPECT_EQ(run.config["precision"], "fp32");
   EXPECT_EQ(run.config["convolution_library"], "own");
   EXPECT_EQ(run.convolution_library, "");

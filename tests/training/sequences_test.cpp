@@ -17,17 +17,11 @@ const std::string kVideoNetwork = "lstm-video?size=4&units=8&dense=6&classes=3&d
 
 Settings of_clips(const std::string& algorithm, const std::string& cluster,
                   const Settings& more = {}) {
-  return with({{"model", kVideoNetwork},
-               {"train", kClips},
-               {"test", kClips},
-               {"cache", "false"},
-               {"algorithm", algorithm},
-               {"cluster", cluster},
-               {"batch_size", "8"},
-               {"mega_batch", "8"},
-               {"learning_rate", "0.3"},
-               {"max_samples", "1200"}},
-              more);
+  return with(
+      fmt::format("--model {0} --train {1} --test {1} --cache false --algorithm {2} --cluster {3} "
+                  "--batch-size 8 --mega-batch 8 --learning-rate 0.3 --max-samples 1200",
+                  kVideoNetwork, kClips, algorithm, cluster),
+      more);
 }
 
 TEST(SequenceRuns, OneWorkerLearnsTheSameOnBothClusters) {
@@ -61,9 +55,8 @@ TEST(SequenceRuns, TheClockChargesTheLongestRowOfEachBatchOrTheMean) {
       mean += batch.shape().frames / 8;
     }
     const auto time = [&](const std::string& lengths) {
-      return compute_time({{"profile", profile.path()},
-                           {"order", order == Order::shuffled ? "shuffled" : "bucketed"},
-                           {"lengths", lengths}});
+      return compute_time(fmt::format("--profile {} --order {} --lengths {}", profile.path(),
+                                      order == Order::shuffled ? "shuffled" : "bucketed", lengths));
     };
     EXPECT_NEAR(time("padded") - time("packed"), 6e-3 * (longest - mean), 1e-6);
   }
@@ -75,11 +68,10 @@ TEST(SequenceRuns, AreChargedForLstmVideoByTheirOwnSteps) {
   const auto data = generate_video(parse_video_spec(kClips), DataPart::train, 1).data;
   const double per_real = 186.0 * 240 / static_cast<double>(data.totals().frames);
   const auto run = [](const std::string& order, const std::string& lengths) {
-    return run_training(of_clips("sgd", "sim",
-                                 {{"charge", "lstm-video"},
-                                  {"max_samples", "240"},
-                                  {"order", order},
-                                  {"lengths", lengths}}));
+    return run_training(
+        of_clips("sgd", "sim",
+                 fmt::format("--charge lstm-video --max-samples 240 --order {} --lengths {}", order,
+                             lengths)));
   };
   for (const std::string order : {"shuffled", "bucketed"}) {
     const Record record = run(order, "padded");

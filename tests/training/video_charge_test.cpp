@@ -42,11 +42,11 @@ TEST(VideoCharge, ReplacesTheTimeOfSteps) {
     for (std::uint64_t i = 0; i < steps; ++i) sum += video_batch_time(5, 1, i).count();
     return sum;
   };
-  const Settings settings = {{"workers", "2"},          {"charge", "lstm-video"},
-                             {"batch_size", "32"},      {"max_samples", "384"},
-                             {"evaluate_every", "384"}, {"seed", "5"}};
+  const Settings settings =
+      "--workers 2 --charge lstm-video --batch-size 32 --max-samples 384 --evaluate-every 384 "
+      "--seed 5";
   for (const char* algorithm : {"ssgd", "local-sgd"}) {
-    const Record run = run_training(with(tiny(algorithm, {}), settings));
+    const Record run = run_with(tiny(algorithm, {}), settings);
     ASSERT_GE(run.workers[1].report.breakdown.steps, 6U) << algorithm;
     const double expected = drawn(run.workers[1].report.breakdown.steps);
     // Updates of vectors of 35 million elements take milliseconds more.
@@ -54,8 +54,8 @@ TEST(VideoCharge, ReplacesTheTimeOfSteps) {
     EXPECT_NEAR(compute_s(run, 1), expected, 0.05 * expected) << algorithm;
     EXPECT_EQ(run.charge["parameters"], 34'663'525);
   }
-  const Record slow = run_training(
-      with(with(tiny("ssgd", {}), settings), {{"straggler", "kind=constant,worker=1,factor=3"}}));
+  const Record slow =
+      run_with(with(tiny("ssgd", {}), settings), "--straggler kind=constant,worker=1,factor=3");
   const double expected = drawn(slow.workers[1].report.breakdown.steps);
   EXPECT_NEAR(compute_s(slow, 1), 3 * expected, 0.15 * expected);
 }

@@ -5,7 +5,8 @@
 #
 #   program      the program itself; quickstart.sh takes this group and plots
 #   plots        plot.py, reproduce.sh and the data frames of hetsgd_results.py
-#   tests        test.sh, which takes program and plots as well
+#   bundle       bundle.sh
+#   tests        test.sh, which takes program, plots and bundle as well
 #   all-tests    test.sh --all besides: benchmarks, fuzzers, clang-format and clang-tidy
 #   peers        the comparison with PyTorch in scripts/peers (large)
 #   --list       print the packages and install nothing
@@ -19,17 +20,18 @@ declare -A group=(
     libboost-dev libtbb-dev librandom123-dev libxxhash-dev libzstd-dev zlib1g-dev libbz2-dev libssl-dev
     libopenmpi-dev openmpi-bin"
   [plots]="python3 python3-matplotlib python3-numpy python3-pandas"
-  [tests]="patchelf file libgtest-dev libgmock-dev python3 python3-numpy python3-scipy python3-jsonschema chromium"
+  [bundle]="patchelf file"
+  [tests]="libgtest-dev libgmock-dev python3 python3-numpy python3-scipy python3-jsonschema chromium"
   [all-tests]="libbenchmark-dev libopenblas-pthread-dev libdnnl-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14"
   [peers]="python3-torch")
-every=(program plots tests all-tests peers)
+every=(program plots bundle tests all-tests peers)
 
 list_only=false
 chosen=()
 for argument in "$@"; do
   case "$argument" in
     --list) list_only=true ;;
-    -h|--help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *)
       if [[ -z ${group[$argument]:-} ]]; then
         echo "setup-debian.sh: found \"$argument\", expected --list or groups: ${every[*]}" >&2

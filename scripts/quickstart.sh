@@ -2,10 +2,11 @@
 # From a fresh Debian 12 to a first comparison: installs missing packages, builds hetsgd, generates a small data set, trains
 # three algorithms on four simulated GPUs of unequal speed, and shows when each of them reaches the target.
 #
-#   ./scripts/quickstart.sh [--cuda] [--no-setup]
+#   ./scripts/quickstart.sh [--cuda] [--no-setup] [-DNAME=VALUE...]
 #
 #   --cuda       build the GPU code even if there is no driver (needs nvcc; if there is a driver, it is built anyway)
 #   --no-setup   neither check nor install Debian packages
+#   -DNAME=VALUE a setting of CMake, for example -DHETSGD_MARCH=x86-64-v3 for other machines than this one
 #
 # Results and plots are written to runs/quickstart. The same command resumes an interrupted run. The environment variable
 # HETSGD_SEEDS="1 2 3" chooses the seeds (default: 1 to 5).
@@ -14,12 +15,14 @@ cd "$(dirname "$0")/.."
 
 setup=true
 cuda=()
+settings=()
 for argument in "$@"; do
   case "$argument" in
     --cuda) cuda=(--cuda) ;;
     --no-setup) setup=false ;;
-    -h|--help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) echo "quickstart.sh: found option \"$argument\", expected --cuda or --no-setup" >&2; exit 2 ;;
+    -D*=*) settings+=("$argument") ;;
+    -h|--help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "quickstart.sh: found option \"$argument\", expected --cuda, --no-setup or -DNAME=VALUE" >&2; exit 2 ;;
   esac
 done
 source scripts/release_options.sh
@@ -36,7 +39,7 @@ fi
 
 heading "Build (preset release)"
 release_options "${cuda[@]}"
-cmake --preset release -DHETSGD_UNITY=ON "${release_options[@]}" -DHETSGD_TESTS=OFF -DHETSGD_BENCHMARKS=OFF
+cmake --preset release -DHETSGD_UNITY=ON "${release_options[@]}" -DHETSGD_TESTS=OFF -DHETSGD_BENCHMARKS=OFF "${settings[@]}"
 cmake --build --preset release --target hetsgd -j "$(nproc)"
 hetsgd=build/release/apps/hetsgd/hetsgd
 "$hetsgd" --version

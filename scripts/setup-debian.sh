@@ -5,7 +5,8 @@
 #
 #   program      packages for the program itself (quickstart.sh takes program and plots)
 #   plots        packages for plot.py, reproduce.sh and the data frames of hetsgd_results.py
-#   tests        packages for test.sh (which also takes program and plots)
+#   bundle       packages for bundle.sh
+#   tests        packages for test.sh (which also takes program, plots and bundle)
 #   all-tests    further packages for test.sh --all: benchmarks, fuzzers, clang-format and clang-tidy
 #   peers        packages for the comparison with PyTorch in scripts/peers (large)
 #   --list       print the packages and install nothing
@@ -19,17 +20,18 @@ declare -A group=(
     libboost-dev libtbb-dev librandom123-dev libxxhash-dev libzstd-dev zlib1g-dev libbz2-dev libssl-dev
     libopenmpi-dev openmpi-bin"
   [plots]="python3 python3-matplotlib python3-numpy python3-pandas"
-  [tests]="patchelf file libgtest-dev libgmock-dev python3 python3-numpy python3-scipy python3-jsonschema chromium"
+  [bundle]="patchelf file"
+  [tests]="libgtest-dev libgmock-dev python3 python3-numpy python3-scipy python3-jsonschema chromium"
   [all-tests]="libbenchmark-dev libopenblas-pthread-dev libdnnl-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14"
   [peers]="python3-torch")
-every=(program plots tests all-tests peers)
+every=(program plots bundle tests all-tests peers)
 
 list_only=false
 chosen=()
 for argument in "$@"; do
   case "$argument" in
     --list) list_only=true ;;
-    -h|--help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *)
       if [[ -z ${group[$argument]:-} ]]; then
         echo "setup-debian.sh: found \"$argument\", expected --list or groups: ${every[*]}" >&2

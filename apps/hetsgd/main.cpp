@@ -68,8 +68,7 @@ std::size_t words_matched(const Command& command, const std::vector<std::string>
 
 int dispatch(const std::vector<std::string>& arguments) {
   const Commands commands = all_commands();
-  if (arguments.empty() || arguments[0] == "-h" || arguments[0] == "--help" ||
-      arguments[0] == "help") {
+  if (arguments.empty() || arguments[0] == "-h" || arguments[0] == "--help") {
     fmt::print(arguments.empty() ? stderr : stdout, "{}", program_help(commands));
     return arguments.empty() ? static_cast<int>(ExitCode::usage) : 0;
   }

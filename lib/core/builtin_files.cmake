@@ -1,6 +1,6 @@
-# hetsgd_builtin_files(LAYER VARIABLE FILES...): compiles files of text into hetsgd_LAYER, as the list VARIABLE() of
+# hetsgd_builtin_files(TARGET VARIABLE FILES...): compiles files of text into TARGET, as the list VARIABLE() of
 # core/builtin_file.hpp. The files stay the single source: a change to one configures anew.
-function(hetsgd_builtin_files layer variable)
+function(hetsgd_builtin_files target variable)
   set(entries "")
   foreach(file ${ARGN})
     get_filename_component(name ${file} NAME_WE)
@@ -23,5 +23,7 @@ const std::vector<BuiltinFile>& @variable@() {
 
 }  // namespace hetsgd
 ")
-  hetsgd_sources(hetsgd_${layer} ${source})
+  # Alone, so that a change compiles no other file again.
+  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  hetsgd_sources(${target} ${source})
 endfunction()

@@ -19,14 +19,6 @@ constexpr std::string_view kTimeExample = "a time such as 90s, 50ms or 1.5h";
 constexpr std::string_view kCountExample = "a count such as 500, 10K or 1.5M";
 constexpr std::string_view kBytesExample = "a size in bytes such as 4096, 64K or 64MiB";
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = lower(c);
-  return result;
-}
-
 [[noreturn]] void refuse_text(std::string_view option, std::string_view text,
                               std::string_view expected) {
   refuse(option, quote(text), expected);
@@ -269,6 +261,14 @@ std::string alternatives(std::span<const std::string> words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (i > 0) result += i + 1 == words.size() ? " or " : ", ";
     result += words[i];
+  }
+  return result;
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
   return result;
 }

@@ -65,6 +65,9 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
 // `did you mean "adaptive"?`, or empty: ready for with_hint.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
+// The text with A to Z in lower case.
+std::string lower(std::string_view text);
+
 // --- splitting ---------------------------------------------------------------------------------
 // The parts between separators, empty ones included; "" gives one empty part. Views into `text`.
 std::vector<std::string_view> split(std::string_view text, char separator);

@@ -1,5 +1,6 @@
 """Options, configurations and help: what is refused, which source wins, what is explained."""
 
+import pathlib
 import re
 import subprocess
 import unittest
@@ -7,6 +8,7 @@ import unittest
 from program import ProgramTest, TINY
 
 RUN = ["train", *TINY, "--epochs", "1"]
+MANUAL = pathlib.Path(__file__).resolve().parents[2] / "apps" / "hetsgd" / "README.md"
 
 
 class Refusals(ProgramTest):
@@ -141,6 +143,21 @@ class Help(ProgramTest):
         for words, part in ((["data", "--help"], "\n  data verify "), (["bench", "-h"], "  bench all_reduce")):
             self.assertIn(part, self.run_program(*words).stdout)
         self.assertIn("Usage: hetsgd COMMAND", self.run_program(code=2).stderr)
+
+    def test_of_a_topic_is_its_section_of_the_manual(self):
+        listed = self.run_program("help").stdout
+        self.assertTrue(listed.startswith(self.run_program("--help").stdout))
+        for section in MANUAL.read_text().split("\n## ")[1:]:
+            heading = section.partition("\n")[0]
+            self.assertIn(heading, " ".join(listed.split()))
+            self.assertTrue(self.run_program("help", *heading.lower().split()).stdout.startswith("## " + section.rstrip("\n")), heading)
+        self.assertEqual(re.findall("^## (.*)", self.run_program("help", "machines").stdout, re.M), ["Real machines", "Simulated machines"])
+        for command in ("train", "calibrate network", "bench"):
+            self.assertEqual(self.run_program("help", *command.split()).stdout, self.run_program(*command.split(), "--help").stdout)
+        for word in ("stragglers", "data"):  # a topic, and a command or several
+            self.assertTrue(self.run_program("help", word).stdout.endswith("\n\n" + self.run_program(word, "--help").stdout))
+        self.refuse_all(["help"], (("straglers", ("help", '"straglers"', "Stragglers"), '"stragglers"'), ("trian", "help", '"train"'),
+                                   ("nothing of ours", "help", "hetsgd help"), ("train --batch-size", "--batch-size")))
 
     def explained(self, *arguments):
         text = self.run_program("train", *arguments).stdout

@@ -17,9 +17,9 @@
 #include "memory/plan_output.hpp"
 #include "memory/policy.hpp"
 #include "memory/step_times.hpp"
+#include "printer.hpp"
 #include "result/environment.hpp"
 #include "result/output.hpp"
-#include "result/table.hpp"
 #include "training/simulation/machine.hpp"
 
 namespace hetsgd {
@@ -128,6 +128,7 @@ class Memory final : public Command {
             "Timeline of the plan of the first network and policy, for chrome://tracing.")
         .writes_file("the trace");
     set.add("overwrite", overwrite_, "Replace existing files.").not_in_config();
+    printer_.declare_format(set, {PrintFormat::text, PrintFormat::markdown, PrintFormat::csv});
   }
 
   int run(OptionSet& set, const std::vector<std::string>& operands) override {
@@ -138,20 +139,20 @@ class Memory final : public Command {
       return 0;
     }
     load_rates();
-    nlohmann::ordered_json networks = nlohmann::ordered_json::array();
+    nlohmann::json networks = nlohmann::json::array();
     for (const std::string& name : operands) {
       const Graph graph = network(name);
       for (const std::uint64_t batch : batches_) networks.push_back(plan_network(graph, batch));
     }
     if (!output_.empty()) {
-      const nlohmann::ordered_json document{{"schema_version", 1},
-                                            {"tool", "hetsgd memory"},
-                                            {"args", operands},
-                                            {"config", set.to_json()},
-                                            {"environment", environment_json()},
-                                            {"profile", profile_},
-                                            {"networks", std::move(networks)}};
-      write_text(output_, document.dump(1) + "\n");
+      const nlohmann::json document = {{"schema_version", 1},
+                                       {"tool", "hetsgd memory"},
+                                       {"args", operands},
+                                       {"config", set.to_json()},
+                                       {"environment", environment_json()},
+                                       {"profile", profile_},
+                                       {"networks", std::move(networks)}};
+      write_noted(output_, document.dump(1) + "\n", "plans");
     }
     return 0;
   }
@@ -191,7 +192,7 @@ class Memory final : public Command {
     return device_bytes_ - std::min(device_bytes_, outside);
   }
 
-  nlohmann::ordered_json plan_network(const Graph& graph, std::uint64_t batch) {
+  nlohmann::json plan_network(const Graph& graph, std::uint64_t batch) {
     lifetime_.batch = static_cast<std::int64_t>(batch);
     const TrainingStep training = training_step(graph, lifetime_);
     const StepTimes times = step_times(training, rates_);
@@ -201,17 +202,15 @@ class Memory final : public Command {
           "  sequences of {} steps; Dymem plans fixed shapes, so other lengths need other plans",
           graph.node(0).shape.height);
     }
-    Table table({"policy", "peak", "minimum", "fragmentation", "moved", "overlap", "iteration",
-                 "images/s", "largest batch"});
-    nlohmann::ordered_json policies = nlohmann::ordered_json::array();
+    std::vector<Row> rows;
     for (const std::string_view part : split(policies_, ',')) {
-      const Policy& policy = find_policy("--policy", std::string(trim(part)));
-      policies.push_back(plan_policy(training, times, policy, table));
+      rows.push_back(
+          plan_policy(training, times, find_policy("--policy", std::string(trim(part)))));
     }
-    if (output_ != "-") write_text("-", table.format(TableFormat::text));
+    if (output_ != "-") printer_.print(table_of(rows).format(printer_.table_format()));
     return {{"network", network_json(training, parameter_bytes(graph))},
             {"batch", lifetime_.batch},
-            {"policies", std::move(policies)}};
+            {"policies", json_of(rows)}};
   }
 
   std::string heading(const TrainingStep& training) const {
@@ -226,8 +225,7 @@ class Memory final : public Command {
         format_bytes(static_cast<double>(training.lower_bound())));
   }
 
-  nlohmann::ordered_json plan_policy(const TrainingStep& training, const StepTimes& times,
-                                     const Policy& policy, Table& table) {
+  Row plan_policy(const TrainingStep& training, const StepTimes& times, const Policy& policy) {
     PlanRequest request = request_;
     request.training = &training;
     request.times = &times;
@@ -244,20 +242,18 @@ class Memory final : public Command {
     std::optional<std::int64_t> largest;
     if (largest_batch_) largest = batch_that_fits(training, policy);
     write_trace(training, plan);
-    nlohmann::ordered_json result{{"policy", policy.name()}};
-    result.update(plan_json(training, plan));
-    result["capacity_bytes"] = request.capacity;
-    if (iterations_ > 1) result["iterations"] = series(policy, request);
-    result["minimum_bytes"] = minimum ? nlohmann::ordered_json(*minimum) : nullptr;
-    result["largest_batch"] = largest ? nlohmann::ordered_json(*largest) : nullptr;
+    Row row = row_of(plan, static_cast<double>(lifetime_.batch), policy.name(), minimum);
+    row.both("largest batch", "largest_batch", largest).keep("capacity_bytes", request.capacity);
+    const nlohmann::json figures = plan_json(training, plan);
+    for (const auto& [key, value] : figures.items()) row.keep(key, value);
+    if (iterations_ > 1) row.keep("iterations", series(policy, request));
     if (minimum && plan.fits()) {
-      result["curve"] = curve(policy, request, *minimum, plan.peak_bytes);
+      row.keep("curve", curve(policy, request, *minimum, plan.peak_bytes));
     }
-    add_row(table, policy, plan, minimum, largest, training);
-    return result;
+    return row;
   }
 
-  nlohmann::ordered_json series(const Policy& policy, const PlanRequest& request) const {
+  nlohmann::json series(const Policy& policy, const PlanRequest& request) const {
     const auto found = run_iterations(policy, request, iterations_, beta_);
     if (!found) return nullptr;
     return {{"iterations", found->iterations},
@@ -283,16 +279,16 @@ class Memory final : public Command {
         memory_ == "minimum" ? 0 : kMostBatch);
   }
 
-  nlohmann::ordered_json curve(const Policy& policy, PlanRequest request, std::uint64_t low,
-                               std::uint64_t high) const {
-    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  nlohmann::json curve(const Policy& policy, PlanRequest request, std::uint64_t low,
+                       std::uint64_t high) const {
+    nlohmann::json list = nlohmann::json::array();
     for (int i = 0; i < curve_; ++i) {
       const double share = curve_ == 1 ? 0 : static_cast<double>(i) / (curve_ - 1);
       const double span = static_cast<double>(std::max(low, high) - low);
       request.capacity = low + static_cast<std::uint64_t>(share * span);
       const MemoryPlan plan = policy.plan(request);
-      nlohmann::ordered_json point{{"capacity_bytes", request.capacity},
-                                   {"status", plan.fits() ? "fits" : "fails"}};
+      nlohmann::json point = {{"capacity_bytes", request.capacity},
+                              {"status", plan.fits() ? "fits" : "fails"}};
       if (plan.fits()) point["iteration_s"] = plan.iteration_s;
       list.push_back(std::move(point));
     }
@@ -305,25 +301,23 @@ class Memory final : public Command {
     traced_ = true;
   }
 
-  static void add_row(Table& table, const Policy& policy, const MemoryPlan& plan,
-                      const std::optional<std::uint64_t>& minimum,
-                      const std::optional<std::int64_t>& largest, const TrainingStep& training) {
+  // The columns of a plan; "-" where it does not fit.
+  static Row row_of(const MemoryPlan& plan, double batch, const std::string& policy,
+                    const std::optional<std::uint64_t>& minimum) {
     const auto mib = [](std::uint64_t bytes) {
-      return fmt::format("{:.0f} MiB", static_cast<double>(bytes) / (1 << 20));
+      return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20));
     };
-    const std::string least = minimum ? mib(*minimum) : "-";
-    const std::string batch = largest ? fmt::format("{}", *largest) : "-";
-    if (!plan.fits()) {
-      table.add({policy.name(), "fails", least, "-", "-", "-", "-", "-", batch});
-      return;
-    }
-    table.add(
-        {policy.name(), mib(plan.peak_bytes), least,
-         fmt::format("{:.1f} %", 100 * plan.fragmentation_at_peak),
-         mib(plan.offloaded_bytes + plan.fetched_bytes), format_seconds(Seconds(plan.overlap_s)),
-         format_seconds(Seconds(plan.iteration_s)),
-         fmt::format("{:.1f}", static_cast<double>(training.options.batch) / plan.iteration_s),
-         batch});
+    const auto if_fits = [&](std::string text) { return plan.fits() ? std::move(text) : "-"; };
+    return Row()
+        .both("policy", "policy", policy)
+        .show("peak MiB", plan.fits() ? mib(plan.peak_bytes) : "fails")
+        .show("minimum MiB", minimum ? mib(*minimum) : "-")
+        .keep("minimum_bytes", minimum ? nlohmann::json(*minimum) : nlohmann::json())
+        .show("fragmentation %", if_fits(fmt::format("{:.1f}", 100 * plan.fragmentation_at_peak)))
+        .show("moved MiB", if_fits(mib(plan.offloaded_bytes + plan.fetched_bytes)))
+        .show("overlap", if_fits(format_seconds(Seconds(plan.overlap_s))))
+        .show("iteration", if_fits(format_seconds(Seconds(plan.iteration_s))))
+        .show("images/s", if_fits(fmt::format("{:.1f}", batch / plan.iteration_s)));
   }
 
   std::vector<std::uint64_t> batches_{128};
@@ -341,6 +335,7 @@ class Memory final : public Command {
   std::string output_, trace_;
   std::uint64_t device_bytes_ = 0;
   DeviceRates rates_;
+  Printer printer_;
 };
 
 }  // namespace

@@ -59,7 +59,7 @@ void Printer::declare_format(OptionSet& set, const std::vector<PrintFormat>& for
     choices.emplace_back(kNames[static_cast<std::size_t>(each)], each);
   }
   format_ = formats.front();
-  set.add_choice("format", format_, std::move(choices), "Format of the output.");
+  set.add_choice("format", format_, std::move(choices), "Format of the output.").not_in_config();
 }
 
 void Printer::declare_output(OptionSet& set, const std::string& what) {

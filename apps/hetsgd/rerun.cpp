@@ -1,5 +1,4 @@
 // hetsgd rerun repeats the run of a result file.
-#include "command.hpp"
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "experiment/configured_run.hpp"
@@ -9,7 +8,7 @@
 namespace hetsgd {
 namespace {
 
-class Rerun final : public Command {
+class Rerun final : public SessionCommand {
  public:
   CommandInfo info() const override {
     return {.name = "rerun",
@@ -19,38 +18,7 @@ class Rerun final : public Command {
             .operands = "RESULT"};
   }
 
-  // The result file is read first, because its plugins, algorithm and model determine the options.
-  void look_ahead(const std::vector<std::string>& arguments) override {
-    std::string algorithm = session_.options().algorithm, model = session_.options().model;
-    std::vector<std::string> plugins;
-    OptionSet first;
-    first.add("plugin", plugins, "");
-    first.add("algorithm", algorithm, "");
-    first.add("model", model, "");
-    scan_arguments(first, arguments);
-    if (!arguments.empty() && !arguments.front().starts_with('-')) {
-      const nlohmann::json result = read_result(arguments.front());
-      path_ = arguments.front();
-      config_ = config_of_result(result, path_);
-      for (const std::string argument : result["args"]) {
-        called_as_.push_back(bytes_of_json(argument));
-      }
-      tuning_ = result.value("tuning", nlohmann::json(nullptr));
-      load_plugins_again(first, result, path_);
-      for (const char* key : {"algorithm", "model"}) {
-        first.set_json(key, config_[key], OptionSource::config_file, path_);
-      }
-    }
-    session_.choose(algorithm, model);
-  }
-
-  bool runs_together() const override { return session_.runs_together(); }
-
   void declare(OptionSet& set) override { session_.declare(set); }
-
-  std::string about_unknown(const std::string& flag) const override {
-    return session_.about_unknown(flag);
-  }
 
   // The environment is ignored, because it would change the result.
   void settle(OptionSet& set) override {
@@ -60,8 +28,6 @@ class Rerun final : public Command {
     }
     session_.read_config(set, config_, path_);
   }
-
-  Seconds peer_timeout() const override { return session_.options().peer_timeout; }
 
   int run(OptionSet& set, const std::vector<std::string>&) override {
     const bool same_rate = set.find("learning_rate")->source != OptionSource::flag &&
@@ -79,11 +45,27 @@ class Rerun final : public Command {
   }
 
  private:
+  // Reads the result file, which has these options and the plugins.
+  void read_first(OptionSet& first, const std::vector<std::string>& arguments) override {
+    scan_arguments(first, arguments);
+    if (arguments.empty() || arguments.front().starts_with('-')) return;
+    path_ = arguments.front();
+    const nlohmann::json result = read_result(path_);
+    config_ = config_of_result(result, path_);
+    for (const std::string argument : result["args"]) {
+      called_as_.push_back(bytes_of_json(argument));
+    }
+    tuning_ = result.value("tuning", nlohmann::json(nullptr));
+    load_plugins_again(first, result, path_);
+    for (const char* key : {"algorithm", "model"}) {
+      first.set_json(key, config_[key], OptionSource::config_file, path_);
+    }
+  }
+
   std::string path_;
   nlohmann::json config_ = nlohmann::json::object();
   std::vector<std::string> called_as_;
   nlohmann::json tuning_ = nullptr;
-  TrainSession session_;
 };
 
 }  // namespace

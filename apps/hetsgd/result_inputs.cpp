@@ -1,15 +1,18 @@
 #include "result_inputs.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.hpp"
+#include "core/input_file.hpp"
 #include "core/json_file.hpp"
 #include "core/logging.hpp"
+#include "experiment/sweep_folder.hpp"
 #include "result/validate.hpp"
 
 namespace hetsgd {
@@ -66,32 +69,24 @@ std::string spelling(const fs::path& path) {
   return error ? path.native() : known.native();
 }
 
-std::string text_at(const json& line, const char* key) {
-  return line.is_object() && line.contains(key) && line[key].is_string()
-             ? line[key].get<std::string>()
-             : "";
-}
-
 // The entry of a run in an index.
 struct ListedRun {
   std::string file, setup, case_name;
   bool trial = false;
 };
 
-// The runs in an index. Lines without a run, such as incomplete ones, are skipped.
+// The runs in an index.
 std::vector<ListedRun> runs_of_index(const std::string& index) {
-  std::ifstream lines(index);
-  if (!lines) throw data_error("{}: cannot open the index of a sweep", index);
+  const fs::path folder = fs::path(index).parent_path();
   std::vector<ListedRun> runs;
-  for (std::string text; std::getline(lines, text);) {
-    const json line = json::parse(text, nullptr, false);
-    const std::string file = text_at(line, "file"), id = text_at(line, "id");
-    if (file.empty() && id.empty()) continue;
-    const fs::path path =
-        fs::path(index).parent_path() / (file.empty() ? "runs/" + id + ".json" : file);
-    runs.push_back({path.native(), text_at(line, "setup"), text_at(line, "case"),
-                    text_at(line, "stage") == "tuning"});
-  }
+  const auto add = [&](const json& line) {
+    const std::string file = line["file"].is_null()
+                                 ? fmt::format("runs/{}.json", line["id"].get<std::string>())
+                                 : line["file"].get<std::string>();
+    runs.push_back(
+        {(folder / file).native(), line["setup"], line["case"], line["stage"] == "tuning"});
+  };
+  SweepIndex(read_text_file(index, {.noun = "index"}, kMostJsonBytes), index).for_each(add);
   return runs;
 }
 
@@ -174,12 +169,16 @@ void leave_out_files_of_sweeps(const std::string& folder, std::vector<std::strin
 
 // Takes title and description of a sweep from its specification beside the index.
 void describe(const std::string& index, ResultInputs& inputs) {
-  const std::string stem = index.substr(0, index.size() - kIndex.size());
-  std::ifstream file(stem + ".sweep.json");
-  const json document = json::parse(file, nullptr, false);
-  if (!document.is_object() || !document.contains("specification")) return;
-  inputs.title = text_at(document["specification"], "name");
-  inputs.about = text_at(document["specification"], "about");
+  const std::string file = index.substr(0, index.size() - kIndex.size()) + ".sweep.json";
+  std::error_code failed;
+  const json specification = fs::exists(file, failed) ? specification_in(file) : json();
+  if (specification.is_null()) return;
+  const auto text_at = [&](const char* key) {
+    const json value = specification.value(key, json());
+    return value.is_string() ? value.get<std::string>() : "";
+  };
+  inputs.title = text_at("name");
+  inputs.about = text_at("about");
 }
 
 }  // namespace

@@ -22,9 +22,9 @@ struct ResultInputs {
 // Reads all results. Other hetsgd files (tunings, traces ...) are skipped with a message. A file
 // that is no result is an error if it was named, and a note if it comes from a folder or an index.
 //
-// A sweep's index (*.index.jsonl, one JSON object per line) is searched in the folders, and beside
-// and above the files. It gives each run (in "file", or in runs/ID.json for "id") its names "setup"
-// and "case". It also gives the order of runs, since file names are hashes.
+// A sweep's index (SweepIndex) is searched in the folders, and beside and above the files. It gives
+// each run its names "setup" and "case". It also gives the order of runs, since file names are
+// hashes.
 ResultInputs read_result_inputs(const std::vector<std::string>& operands);
 
 }  // namespace hetsgd

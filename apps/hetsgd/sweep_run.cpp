@@ -14,7 +14,7 @@
 #include "core/host_clock.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
-#include "result/table.hpp"
+#include "printer.hpp"
 #include "signals.hpp"
 #include "training/simulation/estimate.hpp"
 
@@ -207,20 +207,23 @@ int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& fol
       std::ranges::all_of(trials, [](const StagePlan& s) { return s.done == s.runs; });
   if (tuned) sweep.conclude_tuning();
   count(tuned ? plan.final_runs() : plan.preview_final_runs(), finals);
-  Table table({"setup", "case", "trials", "done", "runs", "done", "host time left"});
+  std::vector<Row> rows;
   double host_s = 0;
   std::size_t left = 0;
   for (std::size_t i = 0; i < spec.cells.size(); ++i) {
     const StagePlan &trial = trials[i], &last = finals[i];
     const double cell_s = trial.host_s + last.host_s;
-    table.add({spec.setup_of(i).name, spec.case_of(i).name, fmt::format("{}", trial.runs),
-               fmt::format("{}", trial.done), fmt::format("{}", last.runs),
-               fmt::format("{}", last.done),
-               std::isnan(cell_s) ? "?" : format_seconds(Seconds(cell_s))});
+    Row& row = rows.emplace_back();
+    row.show("setup", spec.setup_of(i).name).show("case", spec.case_of(i).name);
+    for (const auto& [what, stage] : {std::pair("trials", &trial), {"runs", &last}}) {
+      if (stage == &trial && plan.trials().empty()) continue;
+      row.show(what, fmt::format("{}", stage->runs)).show("done", fmt::format("{}", stage->done));
+    }
+    row.show("host time left", std::isnan(cell_s) ? "?" : format_seconds(Seconds(cell_s)));
     host_s += cell_s;
     left += trial.runs - trial.done + last.runs - last.done;
   }
-  print_text(table.format(TableFormat::text));
+  print_text(table_of(rows).format(TableFormat::text));
   say("{} runs are left: about {} with {} job{}, and about {} of disk space in {}\n", left,
       std::isnan(host_s) ? "?" : format_seconds(Seconds(host_s / options.jobs)), options.jobs,
       options.jobs == 1 ? "" : "s",

@@ -1,11 +1,10 @@
 // hetsgd train: one run of one algorithm.
-#include "command.hpp"
 #include "train_session.hpp"
 
 namespace hetsgd {
 namespace {
 
-class Train final : public Command {
+class Train final : public SessionCommand {
  public:
   CommandInfo info() const override {
     return {
@@ -19,23 +18,6 @@ class Train final : public Command {
             "real.json"}};
   }
 
-  // The algorithm and the model determine the options. So their names, and plugins that may contain
-  // them, are read first (flag, environment, file).
-  void look_ahead(const std::vector<std::string>& arguments) override {
-    arguments_ = arguments;
-    std::string algorithm = session_.options().algorithm, model = session_.options().model;
-    std::vector<std::string> plugins;
-    OptionSet first;
-    first.add("plugin", plugins, "");
-    first.add("algorithm", algorithm, "");
-    first.add("model", model, "");
-    first.add("config", config_path_, "");
-    config_ = read_first(first, config_path_, arguments);
-    session_.choose(algorithm, model);
-  }
-
-  bool runs_together() const override { return session_.runs_together(); }
-
   void declare(OptionSet& set) override {
     set.group("Configuration");
     set.add("config", config_path_,
@@ -46,16 +28,10 @@ class Train final : public Command {
     session_.declare(set);
   }
 
-  std::string about_unknown(const std::string& flag) const override {
-    return session_.about_unknown(flag);
-  }
-
   void settle(OptionSet& set) override {
     session_.read_config(set, config_, config_path_);
     read_environment(set);
   }
-
-  Seconds peer_timeout() const override { return session_.options().peer_timeout; }
 
   int run(OptionSet& set, const std::vector<std::string>&) override {
     std::vector<std::string> arguments = {"train"};
@@ -64,10 +40,15 @@ class Train final : public Command {
   }
 
  private:
+  void read_first(OptionSet& first, const std::vector<std::string>& arguments) override {
+    arguments_ = arguments;
+    first.add("config", config_path_, "");
+    config_ = hetsgd::read_first(first, config_path_, arguments);
+  }
+
   std::vector<std::string> arguments_;
   std::string config_path_;
   nlohmann::json config_ = nlohmann::json::object();
-  TrainSession session_;
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "command.hpp"
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/input_file.hpp"
@@ -68,6 +67,17 @@ void TrainSession::choose(const std::string& algorithm, const std::string& model
   algorithm_ = registered.make();
   options_.algorithm = algorithm;
   options_.choose_model(model);
+}
+
+void SessionCommand::look_ahead(const std::vector<std::string>& arguments) {
+  std::string algorithm = session_.options().algorithm, model = session_.options().model;
+  std::vector<std::string> plugins;
+  OptionSet first;
+  first.add("plugin", plugins, "");
+  first.add("algorithm", algorithm, "");
+  first.add("model", model, "");
+  read_first(first, arguments);
+  session_.choose(algorithm, model);
 }
 
 void TrainSession::declare(OptionSet& set) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "algorithm/algorithm.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/options.hpp"
 #include "experiment/configured_run.hpp"
@@ -53,6 +54,24 @@ class TrainSession {
   std::shared_ptr<Algorithm> algorithm_;
   bool print_config_ = false;
   bool dry_run_ = false;
+};
+
+// The base of train and rerun. The algorithm and the model determine the options. So their names,
+// and plugins that may contain them, are read first.
+class SessionCommand : public Command {
+ public:
+  void look_ahead(const std::vector<std::string>& arguments) final;
+  bool runs_together() const final { return session_.runs_together(); }
+  std::string about_unknown(const std::string& flag) const final {
+    return session_.about_unknown(flag);
+  }
+  Seconds peer_timeout() const final { return session_.options().peer_timeout; }
+
+ protected:
+  // Sets the options "plugin", "algorithm" and "model" of `first`, and loads the plugins.
+  virtual void read_first(OptionSet& first, const std::vector<std::string>& arguments) = 0;
+
+  TrainSession session_;
 };
 
 // Carries out the run, shows its progress, and writes its result with the additions in `result`.

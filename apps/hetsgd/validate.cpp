@@ -38,9 +38,7 @@ class Validate final : public Command {
     std::size_t bad = 0;
     for (const std::string& path : paths) {
       const std::vector<Finding> findings = findings_of(path);
-      for (const Finding& finding : findings) {
-        say("{}: {}: {}\n", path, finding.pointer.empty() ? "/" : finding.pointer, finding.text);
-      }
+      for (const Finding& finding : findings) say("{}: {}\n", path, finding.line());
       if (findings.empty()) say("{}: valid\n", path);
       bad += findings.empty() ? 0 : 1;
     }

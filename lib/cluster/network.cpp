@@ -124,9 +124,8 @@ InnerNetwork inner_network(const JsonFields& fields) {
 // No file is read here: a network is in one file, so that results hold all of it.
 InnerNetwork load_inner_network(const JsonFields& node) {
   if (!node.is_text("inside")) {
-    static const std::array<std::string, 4> kKeys{"name", "latency_s", "bytes_per_s", "shared_bus"};
     const JsonFields fields = node.object("inside");
-    fields.allow(kKeys);
+    fields.allow({"name", "latency_s", "bytes_per_s", "shared_bus"});
     return inner_network(fields);
   }
   const std::string name = node.text("inside");
@@ -142,14 +141,12 @@ InnerNetwork load_inner_network(const JsonFields& node) {
 }
 
 NetworkNode load_node(const JsonFields& fields) {
-  static const std::array<std::string, 6> kKeys{"times",       "workers", "latency_s",
-                                                "bytes_per_s", "inside",  "own_links"};
-  fields.allow(kKeys);
+  fields.allow({"times", "workers", "latency_s", "bytes_per_s", "inside", "own_links"});
   NetworkNode node{.times = fields.whole_number("times", kCounts, 1),
                    .workers = fields.whole_number("workers", kCounts, 1),
-                   .own_links = fields.boolean("own_links", false)};
+                   .own_links = fields.boolean("own_links", false),
+                   .bytes_per_s = fields.number_or_none("bytes_per_s", kByteRates)};
   if (!fields.is_null("latency_s")) node.latency = Seconds(fields.number("latency_s", kDurations));
-  if (!fields.is_null("bytes_per_s")) node.bytes_per_s = fields.number("bytes_per_s", kByteRates);
   if (!fields.is_null("inside")) {
     node.inside = load_inner_network(fields);
   } else if (node.workers > 1) {
@@ -179,13 +176,10 @@ nlohmann::ordered_json node_json(const NetworkNode& node) {
 }  // namespace
 
 NetworkModel load_network_model(const std::string& name_or_path) {
-  static const std::array<std::string, 9> kKeys{
-      "name",      "source",           "latency_s",          "bytes_per_s",
-      "nodes",     "server_latency_s", "server_bytes_per_s", "shared_bus",
-      "all_reduce"};
   const JsonFields fields =
       find_json_file("--network", "network", name_or_path, builtin_network_files());
-  fields.allow(kKeys);
+  fields.allow({"name", "source", "latency_s", "bytes_per_s", "nodes", "server_latency_s",
+                "server_bytes_per_s", "shared_bus", "all_reduce"});
   NetworkModel network;
   network.name = fields.text("name");
   network.source = fields.text("source", "");

@@ -1,7 +1,6 @@
 #include "cluster/profile.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -38,32 +37,28 @@ namespace {
 
 // The numbers of a profile, in the order in which they are written: those that every file has, and
 // those that may be left out.
+template <class Value>
 struct Number {
   const char* key;
-  double DeviceProfile::*value;
+  Value DeviceProfile::*value;
   FieldRange range;
 };
-constexpr std::array kProfileNumbers = {
-    Number{"launch_overhead_s", &DeviceProfile::launch_overhead_s, kDurations},
-    Number{"operations_per_s", &DeviceProfile::operations_per_s, kOperationRates},
-    Number{"bytes_per_s", &DeviceProfile::bytes_per_s, kByteRates},
-    Number{"memory_bytes", &DeviceProfile::memory_bytes, kSizes}};
-struct OptionalNumber {
-  const char* key;
-  std::optional<double> DeviceProfile::*value;
-  FieldRange range;
-};
-constexpr std::array kOptionalNumbers = {
-    OptionalNumber{"host_link_bytes_per_s", &DeviceProfile::host_link_bytes_per_s, kByteRates},
-    OptionalNumber{"host_link_latency_s", &DeviceProfile::host_link_latency_s, kDurations},
-    OptionalNumber{"gather_bytes_per_s", &DeviceProfile::gather_bytes_per_s, kByteRates},
-    OptionalNumber{"host_gather_bytes_per_s", &DeviceProfile::host_gather_bytes_per_s, kByteRates}};
+constexpr Number<double> kProfileNumbers[] = {
+    {"launch_overhead_s", &DeviceProfile::launch_overhead_s, kDurations},
+    {"operations_per_s", &DeviceProfile::operations_per_s, kOperationRates},
+    {"bytes_per_s", &DeviceProfile::bytes_per_s, kByteRates},
+    {"memory_bytes", &DeviceProfile::memory_bytes, kSizes}};
+constexpr Number<std::optional<double>> kOptionalNumbers[] = {
+    {"host_link_bytes_per_s", &DeviceProfile::host_link_bytes_per_s, kByteRates},
+    {"host_link_latency_s", &DeviceProfile::host_link_latency_s, kDurations},
+    {"gather_bytes_per_s", &DeviceProfile::gather_bytes_per_s, kByteRates},
+    {"host_gather_bytes_per_s", &DeviceProfile::host_gather_bytes_per_s, kByteRates}};
 
 JsonFields profile_fields(const std::string& name_or_path, std::string_view option) {
   std::vector<std::string> keys = {"name", "source"};
-  for (const Number& number : kProfileNumbers) keys.emplace_back(number.key);
+  for (const auto& number : kProfileNumbers) keys.emplace_back(number.key);
   keys.emplace_back("saturation");
-  for (const OptionalNumber& number : kOptionalNumbers) keys.emplace_back(number.key);
+  for (const auto& number : kOptionalNumbers) keys.emplace_back(number.key);
   keys.emplace_back("convolution");
   JsonFields fields = find_json_file(option, "profile", name_or_path, builtin_profile_files());
   fields.allow(keys);
@@ -72,12 +67,11 @@ JsonFields profile_fields(const std::string& name_or_path, std::string_view opti
 
 DeviceProfile read_profile(const JsonFields& fields) {
   DeviceProfile profile{.name = fields.text("name"), .source = fields.text("source", "")};
-  for (const Number& number : kProfileNumbers) {
+  for (const auto& number : kProfileNumbers) {
     profile.*number.value = fields.number(number.key, number.range);
   }
-  for (const OptionalNumber& number : kOptionalNumbers) {
-    if (fields.is_null(number.key)) continue;
-    profile.*number.value = fields.number(number.key, number.range);
+  for (const auto& number : kOptionalNumbers) {
+    profile.*number.value = fields.number_or_none(number.key, number.range);
   }
   profile.saturation = fields.numbers("saturation", kRatios, {1.0});
   return profile;
@@ -86,7 +80,6 @@ DeviceProfile read_profile(const JsonFields& fields) {
 }  // namespace
 
 GraphRates load_graph_rates(const std::string& name_or_path, std::string_view option) {
-  static const std::array<std::string, 2> kConvolutionKeys{"half_channels", "half_depth"};
   const JsonFields fields = profile_fields(name_or_path, option);
   GraphRates rates{.link_latency_s = kHostLinkLatencySeconds,
                    .link_bytes_per_s = load_network_model("pcie3").bytes_per_s};
@@ -95,7 +88,7 @@ GraphRates load_graph_rates(const std::string& name_or_path, std::string_view op
   rates.link_latency_s = profile.host_link_latency_s.value_or(rates.link_latency_s);
   if (!fields.is_null("convolution")) {
     const JsonFields convolution = fields.object("convolution");
-    convolution.allow(kConvolutionKeys);
+    convolution.allow({"half_channels", "half_depth"});
     rates.half_channels = convolution.number("half_channels", {0, 1e6, ""});
     rates.half_depth = convolution.number("half_depth", {0, 1e6, ""});
   }
@@ -187,8 +180,8 @@ std::string to_json_text(const DeviceProfile& profile) {
   nlohmann::ordered_json json;
   json["name"] = json_text(profile.name);
   json["source"] = json_text(profile.source);
-  for (const Number& number : kProfileNumbers) json[number.key] = profile.*number.value;
-  for (const OptionalNumber& number : kOptionalNumbers) {
+  for (const auto& number : kProfileNumbers) json[number.key] = profile.*number.value;
+  for (const auto& number : kOptionalNumbers) {
     if (profile.*number.value) json[number.key] = *(profile.*number.value);
   }
   json["saturation"] = profile.saturation;

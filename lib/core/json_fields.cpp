@@ -171,6 +171,11 @@ double JsonFields::number(const std::string& key, double default_value) const {
   return has(key) ? number(key) : default_value;
 }
 
+std::optional<double> JsonFields::number_or_none(const std::string& key,
+                                                 const FieldRange& range) const {
+  return is_null(key) ? std::nullopt : std::optional(number(key, range));
+}
+
 int JsonFields::whole_number(const std::string& key, const FieldRange& range,
                              int default_value) const {
   if (!has(key)) return default_value;

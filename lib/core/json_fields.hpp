@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,7 +61,8 @@ struct JsonDocument {
 
 // One object of a document, whose keys are known. Getters throw an Error with the document's code:
 //   v100.json: launch_overhead_s: found -1, expected a number from 0 to 1000000 s
-// A getter with a default returns it where the key is missing. Shares the document.
+// A getter with a default returns it where the key is missing, and one whose name ends in _or_none
+// returns nothing where the key is missing or null. Shares the document.
 class JsonFields {
  public:
   // Parses `text` (comments allowed). `place` opens the messages.
@@ -87,6 +89,7 @@ class JsonFields {
   std::string text(const std::string& key, const std::string& default_value) const;
   double number(const std::string& key, const FieldRange& range = kNumbers) const;
   double number(const std::string& key, double default_value) const;
+  std::optional<double> number_or_none(const std::string& key, const FieldRange& range) const;
   int whole_number(const std::string& key, const FieldRange& range, int default_value) const;
   std::uint64_t count(const std::string& key, std::uint64_t least,
                       std::uint64_t default_value) const;

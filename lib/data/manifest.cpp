@@ -17,17 +17,6 @@ namespace fs = std::filesystem;
 constexpr FieldRange kCounts{0, 1e15, ""};
 constexpr FieldRange kRowCounts{1, 4294967295.0, ""};
 
-const std::vector<std::string> kFileKeys = {"name",  "address", "sha256",
-                                            "bytes", "rows",    "nonzeros"};
-const std::vector<std::string> kKeys = {"name",   "title", "task", "features",    "labels",
-                                        "format", "split", "page", "preparation", "licence",
-                                        "paper",  "train", "test"};
-
-std::optional<std::uint64_t> count_or_null(const JsonFields& fields, const std::string& key) {
-  if (fields.is_null(key)) return std::nullopt;
-  return static_cast<std::uint64_t>(fields.number(key, kCounts));
-}
-
 std::optional<std::string> text_or_null(const JsonFields& fields, const std::string& key) {
   return fields.is_null(key) ? std::nullopt : std::optional(fields.text(key));
 }
@@ -41,13 +30,13 @@ bool is_plain_name(const std::string& name) {
 }
 
 ManifestFile read_file_of(const JsonFields& fields) {
-  fields.allow(kFileKeys);
+  fields.allow({"name", "address", "sha256", "bytes", "rows", "nonzeros"});
   ManifestFile file{.name = fields.text("name"),
                     .address = text_or_null(fields, "address"),
                     .sha256 = text_or_null(fields, "sha256"),
-                    .bytes = count_or_null(fields, "bytes"),
+                    .bytes = fields.number_or_none("bytes", kCounts),
                     .rows = static_cast<std::uint64_t>(fields.number("rows", kRowCounts)),
-                    .nonzeros = count_or_null(fields, "nonzeros")};
+                    .nonzeros = fields.number_or_none("nonzeros", kCounts)};
   if (!is_plain_name(file.name) || file.name == kFetchedRecord) {
     fields.refuse("name", fmt::format("the name of a file without its folder, other than {}",
                                       kFetchedRecord));
@@ -77,7 +66,8 @@ bool is_manifest(const std::string& text) {
 Manifest read_manifest(const std::string& name_or_path) {
   const JsonFields fields =
       find_json_file("data set", "data set", name_or_path, builtin_manifest_files());
-  fields.allow(kKeys);
+  fields.allow({"name", "title", "task", "features", "labels", "format", "split", "page",
+                "preparation", "licence", "paper", "train", "test"});
   const std::vector<std::string> formats = {"xc", "libsvm", "criteo"};
   const std::vector<std::string> tasks = {"multilabel", "multiclass", "binary"};
   Manifest manifest;

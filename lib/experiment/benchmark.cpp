@@ -298,7 +298,7 @@ Benchmark read_benchmark(const SweepSpec& spec, const std::string& folder) {
                     [&](const std::string& name) { return std::pair(name != spec.name, name); });
   BenchmarkReader reader(spec, folder);
   for (const std::string& name : sweeps) {
-    const json specification = specification_in(fmt::format("{}/{}{}", folder, name, kSweepFile));
+    const json specification = specification_in(SweepFolder(folder, name).specification_file());
     const std::string reason = specification.is_null() ? "not the specification of a sweep"
                                                        : why_no_entry(spec, specification);
     if (reason.empty()) {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <utility>
@@ -141,7 +142,7 @@ std::string SweepFolder::log_file(const PlannedRun& run) const {
 }
 
 void SweepFolder::check(const SweepSpec& spec, bool extend) const {
-  const std::string path = fmt::format("{}/{}.sweep.json", folder_, name_);
+  const std::string path = specification_file();
   if (!is_there(path)) return;
   const json earlier = specification_in(path);
   if (earlier.is_null()) throw data_error("{}: not the specification of a sweep", path);
@@ -164,7 +165,7 @@ void SweepFolder::open(const SweepSpec& spec) const {
                          {"tool", tool_json()},
                          {"name", name_},
                          {"specification", spec.written}};
-  write_text(fmt::format("{}/{}.sweep.json", folder_, name_), document.dump(2) + "\n");
+  write_text(specification_file(), document.dump(2) + "\n");
 }
 
 std::optional<Claim> SweepFolder::claim(const PlannedRun& run) const {
@@ -246,7 +247,10 @@ json SweepIndex::find(const std::string& id) const {
 }
 
 void SweepIndex::for_each(const std::function<void(const json& line)>& call) const {
-  for (const auto& [id, line] : lines_) call(parse(line));
+  std::vector<Line> lines;
+  for (const auto& [id, line] : lines_) lines.push_back(line);
+  std::ranges::sort(lines, {}, &Line::begin);
+  for (const Line& line : lines) call(parse(line));
 }
 
 SweepIndex SweepFolder::read_index() const {

@@ -53,6 +53,7 @@ class SweepIndex {
   // is the hash of its tuning; "": any or none.
   bool has_result(const std::string& id, const FileState& file, const std::string& tuning) const;
   nlohmann::json find(const std::string& id) const;  // null: no line
+  // In the order of the lines.
   void for_each(const std::function<void(const nlohmann::json& line)>& call) const;
 
  private:
@@ -75,6 +76,7 @@ class SweepFolder {
 
   std::string result_file(const PlannedRun& run) const;
   std::string log_file(const PlannedRun& run) const;
+  std::string specification_file() const { return folder_ + "/" + name_ + ".sweep.json"; }
   std::string tuning_file() const { return folder_ + "/" + name_ + ".tuning.json"; }
   // The absolute path of a tuning, for commands that run in another folder. `hash`: from
   // tuning_hash().

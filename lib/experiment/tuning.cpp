@@ -364,9 +364,7 @@ json read_tuning(const std::string& path) {
   }
   const std::vector<Finding> findings = validate_tuning(document);
   if (findings.empty()) return document;
-  throw data_error("{}: not a valid tuning: {}: {}", path,
-                   findings.front().pointer.empty() ? "/" : findings.front().pointer,
-                   findings.front().text);
+  throw data_error("{}: not a valid tuning: {}", path, findings.front().line());
 }
 
 }  // namespace hetsgd

@@ -193,9 +193,8 @@ Node read_node(const JsonFields& fields, int index, std::map<std::string, int>& 
 }  // namespace
 
 Graph parse_graph(const std::string& place, std::string_view text) {
-  static const std::vector<std::string> kKeys{"name", "input", "nodes"};
   const JsonFields fields(place, text);
-  fields.allow(kKeys);
+  fields.allow({"name", "input", "nodes"});
   const std::string name = fields.text("name");
   const Shape input = read_input(fields);
   try {

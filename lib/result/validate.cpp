@@ -108,9 +108,7 @@ json read_result(const std::string& path) {
   }
   const std::vector<Finding> findings = validate_result(result);
   if (!findings.empty()) {
-    throw with_hint(data_error("{}: not a valid result: {}: {}", path,
-                               findings.front().pointer.empty() ? "/" : findings.front().pointer,
-                               findings.front().text),
+    throw with_hint(data_error("{}: not a valid result: {}", path, findings.front().line()),
                     fmt::format("hetsgd validate {} lists all {} findings", path, findings.size()));
   }
   return result;

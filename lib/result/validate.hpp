@@ -15,6 +15,7 @@ std::string_view result_schema();
 struct Finding {
   std::string pointer;  // JSON pointer (RFC 6901) to the mistake; "": the document
   std::string text;     // one sentence
+  std::string line() const { return (pointer.empty() ? "/" : pointer) + ": " + text; }
 };
 
 // The violations of a JSON Schema (draft 7) by `document`, the innermost first. The text of

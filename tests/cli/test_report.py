@@ -51,13 +51,16 @@ class Report(ProgramTest):
         (self.folder / "runs" / "trials").mkdir()
         (self.folder / "runs" / "a1.json").rename(self.folder / "runs" / "runs" / "0123.json")
         (self.folder / "runs" / "a2.json").rename(self.folder / "runs" / "trials" / "4567.json")
-        lines = [{"id": "0123", "setup": "fast", "case": "two"}, {"file": "deep/b1.json", "setup": "slow"},
-                 {"file": "deep/b2.json", "setup": "slow"}, ["no run"]]
-        (self.folder / "runs" / "rates.index.jsonl").write_text(
-            "".join(json.dumps(line) + "\n" for line in lines) + '{"cut')
+        run = {"stage": "final", "status": "completed", "seed": 1, "case": ""}
+        lines = [{**run, "id": "0123", "setup": "fast", "case": "two", "file": None},
+                 {**run, "id": "1", "file": "deep/b1.json", "setup": "slow"}, {**run, "id": "2", "file": "deep/b2.json", "setup": "slow"}]
+        index = self.folder / "runs" / "rates.index.jsonl"
+        index.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"cut')
         workload, = self.data("runs")["workloads"]
         self.assertEqual({run["file"]: run["label"] for run in workload["runs"]},
                          {"runs/runs/0123.json": "fast, two", "runs/deep/b1.json": "slow", "runs/deep/b2.json": "slow"})
+        index.write_text('["no run"]\n')
+        self.refused(["report", "runs"], "runs/rates.index.jsonl:1", "remove", code=4)
 
     def test_nothing_is_replaced_unasked(self):
         self.run_program("report", "runs")

@@ -51,11 +51,9 @@ std::string stage_name(Stage stage) {
 }
 
 FittedCharge load_fitted(const std::string& name_or_path) {
-  static const std::array<std::string, 5> kKeys{"name", "source", "parameters", "rows_bytes",
-                                                "stages_s"};
   const JsonFields fields =
       find_json_file("--charge", "charge", name_or_path, builtin_charge_files());
-  fields.allow(kKeys);
+  fields.allow({"name", "source", "parameters", "rows_bytes", "stages_s"});
   FittedCharge fitted{.name = fields.text("name"),
                       .source = fields.text("source", ""),
                       .parameters = fields.number("parameters", {1, 1e15, ""}),

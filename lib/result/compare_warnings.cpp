@@ -125,6 +125,13 @@ void warn_about_holding(Comparison& comparison) {
   for (std::size_t t = 0; t < comparison.targets.size(); ++t) {
     for (const GroupRow& group : comparison.groups) {
       const GroupTarget& target = group.targets[t];
+      if (group.reference && target.reached > 0 && !std::isfinite(target.time_s.median)) {
+        add(comparison, "{}, the reference, holds {} in {} of {} runs: its median time is infinite",
+            group.label, comparison.targets[t].text(), target.reached, group.runs.size());
+      } else if (group.reference && target.reached == 0) {
+        add(comparison, "{}, the reference, never holds {}: speed-ups over it have no size",
+            group.label, comparison.targets[t].text());
+      }
       if (target.misses_at_end > 0) {
         add(comparison, "{}: the final value misses {} in {} of {} runs that crossed it",
             group.label, comparison.targets[t].text(), target.misses_at_end, group.runs.size());
@@ -151,7 +158,7 @@ void warn_about_resolution(Comparison& comparison) {
     if (early.empty()) continue;
     add(comparison,
         "{} is reached within the first {} evaluations ({}): its times are coarse, and a smaller "
-        "--evaluate-every makes them finer",
+        "--evaluate-every (evaluate_every in a sweep) makes them finer",
         comparison.targets[t].text(), kFineEvaluations, listed(early));
   }
 }

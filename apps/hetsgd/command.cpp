@@ -187,8 +187,7 @@ int run_alone(Command& command, const std::vector<std::string>& arguments) {
 
 std::string_view to_string(CommandGroup group) {
   static constexpr std::string_view kNames[] = {
-      "Train", "Read results", "Prepare data", "Explore", "Plan and measure machines",
-      "Set up"};
+      "Train", "Read results", "Prepare data", "Explore", "Plan and measure machines", "Set up"};
   return kNames[static_cast<std::size_t>(group)];
 }
 

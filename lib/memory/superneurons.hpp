@@ -1,5 +1,5 @@
-// The recomputation of policy `superneurons`: maps that the forward pass drops and the backward pass
-// computes again.
+// The recomputation of policy `superneurons`: maps that the forward pass drops and the backward
+// pass computes again.
 //
 // Source    : SuperNeurons (PPoPP 2018), section 3.4, cost-aware recomputation.
 // Checkpoint: input, conv, fc, lstm, add, concat, softmax, and an output that several nodes read (a

@@ -36,7 +36,7 @@ struct StepTensor {
   // its consumers use it.
   std::vector<int> forward_uses = {};
   std::vector<int> backward_uses = {};
-  // Of fc, softmax and dropout, a bn's statistics, and maps that stay for them.
+  // Tensors of fc, softmax and dropout, statistics of bn, and maps that stay for them.
   bool reclaimed = false;
   // Feature maps: its last forward consumer is fc, softmax or dropout (or it has none), so that it
   // is not moved.

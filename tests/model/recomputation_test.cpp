@@ -1,12 +1,11 @@
 // Maps that are dropped and computed again: published peaks, counts, the bits of kept ones.
-#include "memory/superneurons.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "carried_out.hpp"
 #include "memory/minimum.hpp"
+#include "memory/superneurons.hpp"
 #include "support/plan_problem.hpp"
 
 namespace hetsgd {

@@ -31,8 +31,7 @@ struct Planned {
   TrainingStep training;
   StepTimes times;
 
-  explicit Planned(Graph built, StepOptions options = {},
-                   const DeviceRates& rates = test_rates())
+  explicit Planned(Graph built, StepOptions options = {}, const DeviceRates& rates = test_rates())
       : graph(std::make_unique<Graph>(std::move(built))),
         training(training_step(*graph, options)),
         times(step_times(training, rates)) {}

@@ -20,11 +20,10 @@ MemoryPlan planned(const TrainingStep& training, const PlanRules& rules, const S
   MemoryPlan plan = rules.policy.plan(request);
   if (plan.fits()) return plan;
   const auto bytes = [](std::uint64_t count) { return format_bytes(static_cast<double>(count)); };
-  refuse(
-      "--activation-memory", bytes(request.capacity),
-      fmt::format("at least {} for a batch of {} samples of {} under {}", bytes(least()),
-                  training.options.batch, training.graph->name(), rules.policy.name()),
-      "use a smaller --batch-size, or --memory-policy dymem");
+  refuse("--activation-memory", bytes(request.capacity),
+         fmt::format("at least {} for a batch of {} samples of {} under {}", bytes(least()),
+                     training.options.batch, training.graph->name(), rules.policy.name()),
+         "use a smaller --batch-size, or --memory-policy dymem");
 }
 
 TrainingStep executed_step(const Graph& graph, std::int64_t batch) {

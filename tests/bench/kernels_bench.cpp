@@ -1,5 +1,5 @@
-// The products of a layer on one core beside OpenBLAS, against the best that the core could do. (What
-// other kernels cost is in the steps of model_bench.)
+// The products of a layer on one core beside OpenBLAS, against the best that the core could do.
+// The steps of model_bench contain what other kernels cost.
 //
 // Counters, per second of CPU time: GFLOP_per_s, GB_per_s, and floor_ratio = floor time / time
 // taken (1 is the floor), where the floor is the larger of operations / peak FMA rate and bytes /

@@ -121,7 +121,8 @@ TEST_P(AllToAllOn, CountsItsBytesEachWay) {
 
 class AllToAllErrorsOf : public ErrorsOfRanks {
  protected:
-  // Of a call in which all send n elements to each, and the last rank expects another number from 0.
+  // The error of a call in which all send n elements to each, and the last rank expects another
+  // number from rank 0.
   std::string differ(std::size_t expected_by_last, std::size_t n) const {
     return failure<CheckFailure>([&](Endpoint& endpoint) {
       std::vector<std::size_t> counts(static_cast<std::size_t>(size_), n), expected = counts;

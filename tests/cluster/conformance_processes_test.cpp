@@ -197,8 +197,8 @@ TEST_P(ProcessesOn, BytesCountOnBothSides) {
   EXPECT_EQ(report.workers[1].breakdown.bytes_received, (Bytes{512000, 256000, 384000, 4000, 400}));
 }
 
-// From its arrival at the all_reduce to that of rank 0, rank 1 waits, but not in the pause. Rank 0's
-// arrival bounds the wait from below; only the time after it can be communication.
+// Rank 1 waits from its arrival at the all_reduce to that of rank 0, but not in the pause. Rank 0's
+// arrival bounds the wait from below. Only the time after it can be communication.
 TEST_P(ProcessesOn, WaitIsTheTimeForOthers) {
   if (size() < 2 || size() != size_to_test(2)) GTEST_SKIP() << "for two workers";
   run_on(cluster(), size(), [](Endpoint& endpoint) {

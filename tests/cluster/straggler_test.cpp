@@ -131,8 +131,8 @@ TEST(Straggler, SlowPhasesDoNotStretchDelays) {
   EXPECT_DOUBLE_EQ(s.stretched(0, 0, 0s, 0.01s).count(), 5.0);
 }
 
-// On 2 s, off 6 s on average: the stationary share is 1/4, and two instants that lie d apart are both
-// on with share (share + (1 - share) exp(-lambda d)), lambda = 1/2 + 1/6.
+// A burst is on for 2 s and off for 6 s on average, so its stationary share is 1/4. Two instants
+// that lie d apart are both on with share (share + (1 - share) exp(-lambda d)), lambda = 1/2 + 1/6.
 TEST(Straggler, BurstIsTheTwoStateMarkovChain) {
   const Scenario s = scenario({"kind=burst,on=2s,off=6s,factor=5"});
   constexpr double kLambda = 1.0 / 2 + 1.0 / 6, kShare = 0.25;

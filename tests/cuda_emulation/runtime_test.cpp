@@ -1,6 +1,6 @@
-// The emulated runtime must find faults of GPU code, or the product's tests on it show nothing. Work
-// is done no earlier than it is waited for, and code that is wrong on a GPU fails. Tests of the
-// product check that it computes the results of a GPU.
+// The emulated runtime must find faults of GPU code, or the product's tests on it show nothing.
+// Work is done no earlier than it is waited for, and code that is wrong on a GPU fails. Tests of
+// the product check that it computes the results of a GPU.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -26,7 +26,7 @@ class Sgd final : public Algorithm {
 const bool sgd_registered = register_algorithm<Sgd>({
     .name = "sgd",
     .title = "SGD",
-    .idea = "One worker takes one batch after the other. Everything else is compared with it.",
+    .idea = "One worker takes one batch after the other: the baseline without synchronisation.",
     .paper = "textbook mini-batch SGD",
     .cost = "no message",
     .result = "the worker's model",

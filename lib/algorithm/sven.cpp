@@ -178,8 +178,8 @@ const bool sven_registered = register_algorithm<Sven>({
     .title = "Sven",
     .idea =
         "Embedding tables are sharded over the workers, which exchange rows and their gradients "
-        "without waiting for each other. Exchanges of some batches go on while others are "
-        "computed, so that rows are read a fixed number of updates late.",
+        "without waiting for each other. Exchange overlaps with computing, so the rows "
+        "that a batch reads are a fixed number of updates old.",
     .paper = "Sven (Yang 2022, chapter 6)",
     .cost = "per iteration two all_to_alls of rows, one of row numbers, one all_reduce of the "
             "dense gradient",

@@ -309,7 +309,7 @@ class Report {
     };
     for (double& each : evaluations) each = std::round(each);
     return fmt::format(
-        "{} is held from evaluation {} on; a time is exact to the gap before it, {} s.\n",
+        "{} is held from evaluation {} on. Times are exact to one evaluation interval: {} s.\n",
         comparison_.targets[t].text(), range(evaluations, count_text), range(gaps, short_number));
   }
 

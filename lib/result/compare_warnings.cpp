@@ -158,7 +158,7 @@ void warn_about_resolution(Comparison& comparison) {
     if (early.empty()) continue;
     add(comparison,
         "{} is reached within the first {} evaluations ({}): its times are coarse, and a smaller "
-        "--evaluate-every (evaluate_every in a sweep) makes them finer",
+        "--evaluate-every makes them finer, or a smaller --mega-batch with elastic and adaptive",
         comparison.targets[t].text(), kFineEvaluations, listed(early));
   }
 }

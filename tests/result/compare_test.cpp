@@ -393,10 +393,9 @@ TEST(Compare, ATimeHasTheResolutionOfTheEvaluations) {
   EXPECT_TRUE(std::isnan(comparison.runs[2].targets[0].resolution_s));
   EXPECT_EQ(comparison.groups[0].targets[0].evaluation, 4);  // of 4, 3 and missed
   EXPECT_EQ(comparison.groups[0].targets[0].resolution_s, 1.75);
-  EXPECT_THAT(
-      groups_report(comparison, TableFormat::text),
-      HasSubstr("\np1>=0.5 is held from evaluation 4 on; a time is exact to the gap before it, "
-                "1.75 s.\n"));
+  EXPECT_THAT(groups_report(comparison, TableFormat::text),
+              HasSubstr("\np1>=0.5 is held from evaluation 4 on. Times are exact to one evaluation "
+                        "interval: 1.75 s.\n"));
 }
 
 // The first crossing is a figure of its own, and a final value below the target causes a warning.

@@ -278,7 +278,7 @@ def absolute(value, folder):
         return {key: absolute(each, folder) for key, each in value.items()}
     if isinstance(value, list):
         return [absolute(each, folder) for each in value]
-    if isinstance(value, str) and "/" in value and (folder / value).exists():
+    if isinstance(value, str) and "/" in value and "\n" not in value and (folder / value).exists():
         return str((folder / value).resolve())
     return value
 

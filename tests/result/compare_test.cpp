@@ -195,7 +195,10 @@ TEST(Compare, AReferenceThatMissedTheTargetIsReplaced) {
                           "first, missed p1>=0.5; --reference names another"));
   EXPECT_EQ(reference_of(results, "ssgd"), "ssgd");
   // The gate takes the first result even if it missed the target.
-  EXPECT_EQ(compare(results, {.first_is_reference = true}).reference().label, "ssgd");
+  const Comparison gate = compare(results, {.first_is_reference = true});
+  EXPECT_EQ(gate.reference().label, "ssgd");
+  EXPECT_THAT(gate.warnings, ::testing::Contains("ssgd, the reference, holds p1>=0.5 in 0 of 1 "
+                                                 "runs: speed-ups over it are infinite"));
   // No run reached it: the first file is the reference, without a warning.
   const Comparison missed = compare({results[0]}, {});
   EXPECT_EQ(missed.reference().label, "ssgd");

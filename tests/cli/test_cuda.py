@@ -42,7 +42,7 @@ class EmulatedGpus(ProgramTest):
         good = verdicts()
         for name in ("cuda:0", "cuda:1", "gpu peers", "cuBLAS", "NCCL"):
             self.assertEqual(good[name][0], "ok", good[name])
-        self.assertIn("dense product right", good["cuda:1"][1])
+        self.assertIn("matrix product right", good["cuda:1"][1])
         self.assertIn("SM clock 600 of 1000 MHz", good["cuda:1"][1])
         self.assertEqual(verdicts(CUDA_EMULATION_PEERS="off")["gpu peers"],
                          ("warning",

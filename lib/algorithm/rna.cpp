@@ -297,9 +297,9 @@ const bool rna_registered = register_algorithm<Rna>({
     .name = "rna",
     .title = "RNA",
     .idea = "A controller probes a few random workers, and the first that has its gradient starts "
-            "the averaging; a worker without one contributes zero. Groups of workers of the same "
-            "pace can do so on their own, and a parameter server between them adds up their "
-            "progress.",
+            "the averaging; a worker without one contributes zero. Workers of similar pace can "
+            "form groups. Each group then averages on its own, and a parameter server adds up the "
+            "progress of the groups.",
     .paper = "RNA (Yang 2022, chapter 5), algorithm 5",
     .cost =
         "one all_reduce of n elements, 2 n elements between GPU and host, and 2 P + 4 q control "

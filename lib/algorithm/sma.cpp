@@ -352,8 +352,8 @@ const bool sma_registered = register_algorithm<Sma>({
     .name = "sma",
     .title = "SMA (CROSSBOW)",
     .idea = "Many learners, several per device, train replicas on small batches; after every batch "
-            "each is corrected towards an average model that moves with momentum. The averaging "
-            "travels while the batches are computed.",
+            "each is corrected towards an average model that moves with momentum. Communication "
+            "overlaps with computing.",
     .paper = "CROSSBOW (Koliousis et al. 2019), algorithms 1 and 2, figures 6 and 8",
     .cost = "one all_reduce of n elements per iteration, behind the computation",
     .result = "the central average model z",

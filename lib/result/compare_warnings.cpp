@@ -159,8 +159,8 @@ void warn_about_resolution(Comparison& comparison) {
     }
     if (early.empty()) continue;
     add(comparison,
-        "{} is reached within the first {} evaluations ({}): its times are coarse, and a smaller "
-        "--evaluate-every makes them finer, or a smaller --mega-batch with elastic and adaptive",
+        "{} is reached within the first {} evaluations ({}): its times are coarse. A smaller "
+        "--evaluate-every makes them finer, and so do shorter rounds (such as --mega-batch)",
         comparison.targets[t].text(), kFineEvaluations, listed(early));
   }
 }

@@ -126,8 +126,8 @@ void declare_method(OptionSet& set, TrainOptions& o) {
       .first();
   set.add("mega_batch", o.mega_batch,
           "Number of mini-batches of --batch-size samples, over all workers, between two merges of "
-          "elastic and adaptive, which are evaluated after merges only. The other methods are "
-          "evaluated as often, unless --evaluate-every is given.")
+          "elastic and adaptive. Without --evaluate-every all methods are evaluated as often. "
+          "Methods that work in rounds are evaluated after a round.")
       .unit("batches")
       .range(1, kLargestRound);
   set.add("seed", o.seed, "Seed of all random numbers of the run.");

@@ -46,7 +46,7 @@ class EmulatedGpus(ProgramTest):
         self.assertIn("SM clock 600 of 1000 MHz", good["cuda:1"][1])
         self.assertEqual(verdicts(CUDA_EMULATION_PEERS="off")["gpu peers"],
                          ("warning",
-                          "copies go through the host: cuda:0 to cuda:1, cuda:1 to cuda:0"))
+                          "copies between these GPUs go through the host: cuda:0 to cuda:1, cuda:1 to cuda:0"))
         broken = verdicts(code=5, CUDA_EMULATION_CODE="missing")
         self.assertEqual(broken["cuda:0"][0], "broken")
 

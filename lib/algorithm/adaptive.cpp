@@ -306,10 +306,9 @@ class Adaptive final : public Algorithm {
 const bool adaptive_registered = register_algorithm<Adaptive>({
     .name = "adaptive",
     .title = "Adaptive SGD (adaptive batch)",
-    .idea =
-        "Each batch goes to the next idle worker. Once per mega-batch the replicas are merged, "
-        "weighted by their updates. Batch sizes are adapted until all workers make the same number "
-        "of updates, so that no worker waits long.",
+    .idea = "Each batch goes to the next idle worker. Once per mega-batch the replicas are merged, "
+            "weighted by the number of updates that each made. Batch sizes are adapted until all "
+            "workers make the same number of updates, so that no worker waits long.",
     .paper = "Adaptive SGD (Ma et al. 2021), section 3, algorithms 1 and 2",
     .cost = "two control messages per batch; one all_reduce of n elements per mega-batch",
     .result = "the merged model",

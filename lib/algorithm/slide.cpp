@@ -200,8 +200,8 @@ const bool slide_registered = register_algorithm<Slide>({
     .name = "slide",
     .title = "SLIDE",
     .idea = "For each sample, hash tables over the output layer pick a few labels, and only these "
-            "are scored and updated. A worker has as many cores as its device; several workers "
-            "share the model as in Hogwild.",
+            "are scored and updated. Each worker uses all cores of its device; several workers "
+            "share one model as in Hogwild.",
     .paper = "Chen et al. 2020; CPU baseline of Adaptive SGD (section 5)",
     .cost = "no message; a rehash of the output layer every so many batches",
     .result = "the shared model, all rows caught up",

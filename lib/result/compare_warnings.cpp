@@ -160,7 +160,7 @@ void warn_about_resolution(Comparison& comparison) {
     if (early.empty()) continue;
     add(comparison,
         "{} is reached within the first {} evaluations ({}): its times are coarse. A smaller "
-        "--evaluate-every makes them finer, and so do shorter rounds (such as --mega-batch)",
+        "--evaluate-every makes them finer, down to one round of a method (such as a mega-batch)",
         comparison.targets[t].text(), kFineEvaluations, listed(early));
   }
 }

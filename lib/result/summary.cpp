@@ -139,7 +139,7 @@ std::vector<std::string> warnings_of(const Record& record, const Summary& summar
     if (!time.held || evaluation == 0 || evaluation > kFineEvaluations) continue;
     warnings.push_back(fmt::format(
         "{} was reached at evaluation {}: its time is exact to {}, the interval between "
-        "evaluations; a smaller --evaluate-every or shorter rounds make it finer",
+        "evaluations; a smaller --evaluate-every makes it finer, down to one round",
         target.text(), evaluation, format_seconds(Seconds(time.resolution_s))));
   }
   return warnings;

@@ -212,7 +212,7 @@ TEST(ResultJson, ACoarseTimeToATargetIsAWarning) {
   EXPECT_EQ(coarse["warnings"].size(), 1U);
   EXPECT_EQ(coarse["warnings"][0],
             "p1>=0.5 was reached at evaluation 20: its time is exact to 1 s, the interval between "
-            "evaluations; a smaller --evaluate-every or shorter rounds make it finer");
+            "evaluations; a smaller --evaluate-every makes it finer, down to one round");
   EXPECT_EQ(of_length(21)["warnings"], json::array());
   EXPECT_EQ(of_length(0)["warnings"], json::array());  // the initial model
   EXPECT_EQ(of_length(0)["time_to_accuracy"][0]["resolution_s"], 0.0);

@@ -23,6 +23,7 @@ class Memory(ProgramTest):
         run = ["lenet-5", "resnet-20", "--batch", "8", "--policy", POLICIES, "--memory-curve", "3"]
         done = self.run_program("memory", *run, "-o", "m.json", "--trace", "t.json")
         self.assertEqual(done.stdout.count("dymem"), 2)
+        self.assertIn("\n| dymem ", self.run_program("memory", "lenet-5", "--format", "markdown").stdout)
         document = self.result("m.json")
         self.assertEqual([len(one["policies"]) for one in document["networks"]], [9, 9])
         for one in document["networks"]:

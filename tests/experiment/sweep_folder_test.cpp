@@ -71,6 +71,20 @@ TEST(SweepIndex, KnowsARunByTheStateOfItsFile) {
   EXPECT_FALSE(index.has_result("0000000000000002", {5, 7}, ""));
 }
 
+TEST(SweepIndex, ShowsTheLastLineOfEachRunInOrder) {
+  std::string text;
+  for (const char* const id : {"b", "a", "c", "b"}) {
+    json line = line_of_a_run();
+    line["id"] = id;
+    text += line.dump() + "\n";
+  }
+  std::string ids;
+  SweepIndex(text, "t.index.jsonl").for_each([&](const json& line) {
+    ids += line["id"].get<std::string>();
+  });
+  EXPECT_EQ(ids, "acb");
+}
+
 TEST(SweepIndex, BrokenLinesAreNamed) {
   const std::string deep(200'000, '[');
   std::vector<std::string> bad = {"{", "[]", "1", "\"x\"", R"({"id": "1", "status": "completed"})"};

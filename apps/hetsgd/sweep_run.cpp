@@ -214,7 +214,8 @@ int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& fol
     const StagePlan &trial = trials[i], &last = finals[i];
     const double cell_s = trial.host_s + last.host_s;
     Row& row = rows.emplace_back();
-    row.show("setup", spec.setup_of(i).name).show("case", spec.case_of(i).name);
+    if (spec.setups.size() > 1) row.show("setup", spec.setup_of(i).name);
+    row.show("case", spec.case_of(i).name);
     for (const auto& [what, stage] : {std::pair("trials", &trial), {"runs", &last}}) {
       if (stage == &trial && plan.trials().empty()) continue;
       row.show(what, fmt::format("{}", stage->runs)).show("done", fmt::format("{}", stage->done));

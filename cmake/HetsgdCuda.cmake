@@ -48,7 +48,7 @@ elseif(HETSGD_CUDA)
     set(HETSGD_CUDA_VERSION ${CUDAToolkit_VERSION_MAJOR}.${CUDAToolkit_VERSION_MINOR})
     string(REPLACE ";" " " HETSGD_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
     message(STATUS "CUDA ${HETSGD_CUDA_VERSION}, architectures ${HETSGD_CUDA_ARCHITECTURES}")
-    # Of NCCL the header is needed here; the library is loaded when it is used.
+    # NCCL's header is needed here; its library is loaded when it is used.
     find_path(HETSGD_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
     if(HETSGD_NCCL_INCLUDE)
       file(STRINGS ${HETSGD_NCCL_INCLUDE}/nccl.h numbers REGEX "define NCCL_(MAJOR|MINOR|PATCH) ")
@@ -62,7 +62,7 @@ elseif(HETSGD_CUDA)
   endif()
 endif()
 
-# What layers with GPU code link: the runtime, and NCCL's header where it is used. Of an emulated build tests/cuda_emulation
+# Layers with GPU code link these: the runtime, and NCCL's header where it is used. In an emulated build tests/cuda_emulation
 # fills in both.
 add_library(hetsgd_cuda INTERFACE)
 add_library(hetsgd_nccl INTERFACE)

@@ -113,7 +113,7 @@ function(hetsgd_cold target)
   endif()
 endfunction()
 
-# What is tested keeps its optimisation; the tests themselves are compiled once and run once.
+# The code under test keeps its optimisation; the tests themselves are compiled once and run once.
 if(HETSGD_SANITIZE)
   set(HETSGD_TEST_OPTIMISATION -O0)
 else()
@@ -133,7 +133,7 @@ if(HETSGD_TESTS)
     <fmt/format.h> <nlohmann/json.hpp> <algorithm> <functional> <map> <memory> <string> <vector>)
 endif()
 
-# What every GoogleTest program is built with.
+# The settings of every GoogleTest program.
 function(hetsgd_test_program target)
   target_link_libraries(${target} PRIVATE ${ARGN} GTest::gtest GTest::gmock GTest::gtest_main hetsgd_fewer_checks)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)

@@ -1,4 +1,4 @@
-"""What the scripts that measure the host share: running hetsgd, reading results."""
+"""Shared by the scripts that measure the host: they run hetsgd and read results."""
 import json
 import math
 import os

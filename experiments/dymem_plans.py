@@ -1,4 +1,4 @@
-"""What the parts of dymem.py share: plans of hetsgd memory, the page's rows, pictures."""
+"""Shared by the parts of dymem.py: plans of hetsgd memory, rows of the page, pictures."""
 import json
 import sys
 import tempfile

@@ -29,7 +29,7 @@ def accuracy_reached(result):
 
 
 def largest_difference(real, sim):
-    """Of the test losses, relative; the curves must have the same points."""
+    """The largest relative difference of the test losses; the curves must have the same points."""
     pairs = list(zip(real["curve"], sim["curve"], strict=True))
     assert all(a["samples_count"] == b["samples_count"] for a, b in pairs), "the curves have other points"
     return max(abs(a["test_loss"] / b["test_loss"] - 1) for a, b in pairs)

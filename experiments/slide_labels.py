@@ -44,7 +44,7 @@ DELICIOUS = {"all labels": ["--active", "all", "--lazy", "dense"],
              "the same, each sample at random": ["--hash-codes", "3", "--active-min", "382", "--fill", "sample"],
              "dense sgd": None}
 LEARNT = [name for name in DELICIOUS if not name.endswith(("352", "137"))]
-# What is run: of made-up data the labels; at least and aim in samples/s; samples of the shorter run.
+# The runs: labels (for synthetic data), least and aim in samples/s, samples of the shorter run.
 GOALS = {
     "Delicious, 983 labels, all active": ("all labels", 13e3, 60e3, 64_000),
     "Delicious, K 3, filled to 352": ("K 3, filled to 352", 40e3, 100e3, 128_000),

@@ -63,7 +63,7 @@ int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, cl
 
 
 def clocked(clock, runs):
-    """What starts hetsgd under a clock."""
+    """The command that starts hetsgd under a clock."""
     if clock == "wall":
         return [common.HETSGD]
     library = runs / "processor_clock.so"

@@ -43,7 +43,7 @@ done
 
 # The C library, which every Linux has.
 readonly of_the_machine='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil)\.so'
-# Of CUDA's, what only a benchmark uses: as cuBLAS, it is on a machine with a GPU, and it is large.
+# CUDA libraries that only a benchmark uses. Like cuBLAS they are on a machine with a GPU, and they are large.
 readonly of_cuda='^(libcusparse|libnvJitLink)\.so'
 # Fabrics that want libraries of their makers, and OpenSHMEM: a cluster that has them has its own Open MPI.
 readonly left_out='_(ofi|ucx|psm|psm2|openib|flux|simulator|gridengine)\.so$|mca_(memheap|scoll|spml|sshmem)_|monitoring|msgq'

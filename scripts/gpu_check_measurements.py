@@ -1,4 +1,4 @@
-"""What gpu_check.py measures of embedding tables and networks on a GPU, each a command or a few (see there)."""
+"""The measurements of gpu_check.py of embedding tables and networks on a GPU, each a command or a few (see there)."""
 
 import json
 import os

@@ -29,7 +29,7 @@ import pandas as pd
 
 RESULT_FOLDER = pathlib.Path(__file__).resolve().parent.parent / "lib" / "result"
 KEYS = ["run", "group", "algorithm", "seed"]
-# What a frame has also without a row.
+# The columns that a frame has even without a row.
 COLUMNS = {"runs": [], "curve": ["point", "time_s", "samples_count", "epoch_num", "updates", "train_loss", "test_loss"],
            "events": ["event", "type", "time_s"], "workers": ["rank", "device", "compute_s", "communicate_s", "wait_s"],
            "targets": ["target", "metric", "at_least", "value", "reached", "time_s", "samples_count", "updates",
@@ -71,7 +71,7 @@ class Results:
 
 
 def other_kind(document):
-    """What else of ours a JSON document is ("tuning", "trace" ...); None: a result, whole or broken, or nothing we know."""
+    """The other kind of hetsgd file that a JSON document is ("tuning", "trace" ...). None: a result, whole or broken, or an unknown file."""
     if not isinstance(document, dict) or "curve" in document:
         return None
     if isinstance(document.get("kind"), str):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the comments of all C++ sources (lint_comments.py), then runs clang-tidy (.clang-tidy) on the source files of
+# Checks the comments of all sources, scripts and specifications (lint_comments.py), then runs clang-tidy (.clang-tidy) on the source files of
 # lib/ and apps/ that differ from a revision.
 #
 #   ./scripts/lint.sh [--build DIR] [--seconds N] [REVISION]
@@ -56,7 +56,7 @@ def entry_of(path):
 json.dump([entry_of(path) for path in files], sys.stdout)
 END
 
-# What clang 14 itself does not understand is no finding: parts of the ranges of GCC 12's library.
+# An error of clang 14 about the ranges of GCC 12's library is no finding.
 export commands deadline=$((EPOCHSECONDS + seconds))
 printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -I{} bash -c '
   if ((EPOCHSECONDS >= deadline)); then echo "$1: left out, because the time is over"; exit 0; fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Finds comments that break two rules of how hetsgd speaks: lint_comments.py [FILE...]
 
-A comment names its subject: it does not open with "Of", "Who", "Whose", "Those" or "What" in place of one. A line with a
-comment has at most 100 columns. Without FILE it checks all C++ and CUDA sources of lib, apps and tests. Exit code 1: it found a fault.
+A comment names its subject: it does not open with "Of", "Who", "Whose", "Those" or "What" in place of one. In C++ and CUDA a line
+with a comment has at most 100 columns. Without FILE it checks all sources, scripts and specifications. Exit code 1: it found a fault.
 """
 
 import pathlib
@@ -12,22 +12,25 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 COLUMNS = 100
+SOURCE = re.compile(r"\.(cpp|hpp|cu|cuh|h)$")
+SCRIPT = re.compile(r"\.(py|sh|sbatch|toml|cmake)$|(^|/)CMakeLists\.txt$|^\.ci/")
 WHOLE = re.compile(r"^\s*//+!?<?\s?(.*)$")  # a line that is a comment
+WHOLE_IN_SCRIPT = re.compile(r'^\s*(?:#+|""")\s?(.*)$')  # the same, or the first line of a docstring
 TRAILING = re.compile(r"[;,{})]\s+// (.*)$")  # one behind code
 OPENING = re.compile(r"(Of|Who|Whose|Whom|Those|What) ")
 
 
 def problems(name, text):
     """[message] of one file."""
-    found, in_comment = [], False
+    found, in_comment, source = [], False, SOURCE.search(name)
     for number, line in enumerate(text.splitlines(), 1):
-        whole = WHOLE.match(line)
-        comment = whole or TRAILING.search(line)
+        whole = (WHOLE if source else WHOLE_IN_SCRIPT).match(line)
+        comment = whole or (source and TRAILING.search(line))
         words = comment[1] if comment else ""
         opening = OPENING.match(words)
         if opening and not (whole and in_comment):
             found.append(f'{name}:{number}: found a comment that opens with "{opening[1]}", expected its subject')
-        if words and len(line) > COLUMNS and not re.search(r"NOLINT|https?:", line):
+        if source and words and len(line) > COLUMNS and not re.search(r"NOLINT|https?:", line):
             found.append(f"{name}:{number}: found {len(line)} columns, expected at most {COLUMNS}")
         in_comment = bool(whole and words)
     return found
@@ -35,8 +38,8 @@ def problems(name, text):
 
 def main(names):
     if not names:
-        listed = subprocess.run(["git", "ls-files", "lib", "apps", "tests"], cwd=ROOT, capture_output=True, text=True, check=True)
-        names = [name for name in listed.stdout.split() if re.search(r"\.(cpp|hpp|cu|cuh|h)$", name) and (ROOT / name).is_file()]
+        listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+        names = [name for name in listed.stdout.split() if (SOURCE.search(name) or SCRIPT.search(name)) and (ROOT / name).is_file()]
     found = [message for name in names for message in problems(name, (ROOT / name).read_text(encoding="utf-8"))]
     print(*found, f"comments of {len(names)} files: {len(found)} to mend", sep="\n")
     return 1 if found else 0

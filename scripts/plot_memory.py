@@ -51,7 +51,7 @@ def load_plans(paths):
 
 
 def two_lines(name):
-    """Of a case, for a narrow panel."""
+    """The label of a case, short enough for a narrow panel."""
     return name.replace(", batch ", "\nbatch ")
 
 
@@ -197,7 +197,7 @@ def images_over_batch(plans, title="", width_in=6.2):
 
 
 def stacked_times(plans, title="", width_in=6.2):
-    """What an iteration's seconds are spent on (figure 4.6)."""
+    """The parts of an iteration's seconds (figure 4.6)."""
     plans = [plan for plan in plans if plan.fits]
     groups = panels(plans, case)
     if not groups:

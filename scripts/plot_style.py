@@ -36,7 +36,7 @@ SMALL = {"font.size": 7.5, "axes.titlesize": 7.5, "axes.labelsize": 7.5, "legend
 
 
 class PlotError(Exception):
-    """What was asked for cannot be drawn."""
+    """A plot was asked for that cannot be drawn."""
 
 
 def style(width_in):

@@ -140,7 +140,7 @@ def bench_table(figure, setup, measure):
 
 
 def bench_tables(figure):
-    """Of what the claims are about, latency in any case."""
+    """The tables of the measures that the claims are about, and of latency in any case."""
     measures = ["latency"] + ["in_call"] * any(claim.get("measure") == "in_call" for claim in figure.claims)
     return [line for setup in figure.benches for measure in measures for line in bench_table(figure, setup, measure)]
 
@@ -315,7 +315,7 @@ def needs_ranks(spec):
 
 
 def write_tiny(figures, folder):
-    """Of all but those that need ranks where there are none."""
+    """Writes all specifications but those that need ranks where there are none."""
     folder.mkdir(parents=True, exist_ok=True)
     ranks = shutil.which("mpirun") and re.search("feature mpi +on", reproduce_runs.hetsgd("--version"))
     for figure in figures:

@@ -50,7 +50,7 @@ for id in "${ids[@]}"; do
   if grep -q -e '^\[bench\]' -e '^ "bench"' "$spec"; then
     "${figures[@]}" --experiments "$specs" --runs "$runs" bench "$id" || failed+=("$id")
   else
-    # Of a specification that has changed, what it shares with the old one is there already.
+    # Runs that a changed specification shares with the old one are kept.
     "$HETSGD" sweep "$spec" -o "$runs" --jobs "$jobs" --extend --redact || failed+=("$id")
   fi
 done

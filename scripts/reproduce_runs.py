@@ -1,4 +1,4 @@
-"""What reproduce.py knows of a figure: its specification (experiments/ID.toml), its runs, and what was measured of them.
+"""A figure for reproduce.py: its specification (experiments/ID.toml), its runs, and what was measured of them.
 
 Keys of a specification that `hetsgd sweep` keeps and ignores:
 
@@ -116,7 +116,7 @@ def of_tables(result, key):
     return result.get("tables", {}).get(key)
 
 
-# What a result tells beside what `compare` compares: name -> number or None.
+# Figures of a result beside those that `compare` compares: name -> number or None.
 READINGS = {
     "computing_ratio": lambda result: result["summary"]["computing_ratio"],
     "least_computing_ratio": lambda result: min(computing_of_workers(result)),
@@ -154,7 +154,7 @@ def final(result):
     return hetsgd_results.number(result["summary"]["final"], metric)
 
 
-# What has a unit of its own, one number a run: of the first target of the run, or of all of it.
+# Values with a unit, one number a run: at the first target of the run, or over the whole run.
 VALUES = {
     "time_s": lambda result: of_target(result, "time_s"),
     "first_crossing_s": lambda result: of_target(result, "first_crossing_s"),
@@ -169,7 +169,7 @@ VALUES = {
 }
 
 
-# What a benchmark tells of an operator and a size.
+# Figures of a benchmark for an operator and a size.
 BENCHED = {"latency": lambda row: row["time_s"]["median"], "in_call": lambda row: row["in_call_s"]}
 
 
@@ -249,7 +249,7 @@ class Figure:
         return len(seeds)
 
     def missing(self):
-        """What has not run, wholly or in part, in words."""
+        """The runs that are missing, wholly or in part, in words."""
         rows = []
         for setup, cases in self.pairs.items():
             for case in cases:
@@ -281,11 +281,11 @@ class Figure:
         return rows
 
     def setting(self, setup, case, key):
-        """What the runs of a case had for an option."""
+        """The value of an option in the runs of a case."""
         return self.results[setup, case][0]["config"][key]
 
     def values(self, setup, case, name):
-        """Of VALUES, one for each run that has it."""
+        """The value NAME of VALUES for each run that has it."""
         return [value for value in map(VALUES[name], self.results[setup, case]) if value is not None]
 
     def value(self, setup, case, name):

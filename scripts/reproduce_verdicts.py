@@ -131,7 +131,7 @@ def verdict(claim, value, p):
 
 
 def told(figure, claim):
-    """What the number is of."""
+    """The quantity that the number of a claim measures, in words."""
     what = claim["reading"].replace("_", " ") if "reading" in claim else MEASURES[claim["measure"]]
     if claim.get("measure") == "final":
         name = figure.spec.get("metric", {}).get("name", "metric")
@@ -165,7 +165,7 @@ def decide_all(figure):
 
 
 def kind(record):
-    """Of VERDICTS, without what decided it."""
+    """The verdict as in VERDICTS, without what decided it."""
     return record["verdict"].split(" (")[0]
 
 

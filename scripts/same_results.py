@@ -48,7 +48,7 @@ SCHEDULES = {
     "step": "--schedule step --step-epochs 0.5,1 --step-factor 0.3",
     "inverse": "--schedule inverse_time --inverse-rate 0.5 --warmup-epochs 0.3",
 }
-# What every algorithm meets, beside optimizers and schedules.
+# Conditions for every algorithm, beside optimizers and schedules.
 CONDITIONS = {
     "base": "",
     "uniform": "--straggler kind=uniform,min=0ms,max=5ms",

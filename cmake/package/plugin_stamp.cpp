@@ -1,5 +1,6 @@
-// Compiled into every plugin by hetsgd_add_plugin: what `hetsgd train --plugin` reads from the file's bytes before it
-// runs any of its code. The first line marks the place (training/plugins.cpp looks for it).
+// The stamp that hetsgd_add_plugin compiles into every plugin. `hetsgd train --plugin` reads it
+// from the file's bytes before it runs any of the plugin's code. The first line marks the place
+// (training/plugins.cpp looks for it).
 #include "build_stamp.hpp"
 
 namespace {

@@ -64,14 +64,14 @@ def run_pytorch(case, form, coretype, options):
 
 
 def blas_kernels(python):
-    """What OPENBLAS_CORETYPE is worth a trial: Debian's PyTorch multiplies by OpenBLAS, those of PyPI by MKL."""
+    """The values of OPENBLAS_CORETYPE that are worth a trial: Debian's PyTorch multiplies by OpenBLAS, those of PyPI by MKL."""
     config = subprocess.run([python, "-W", "ignore", "-c", "import torch; print(torch.__config__.show())"],
                             stdout=subprocess.PIPE, text=True, check=True).stdout
     return [""] if "BLAS_INFO=mkl" in config else openblas_kernels()
 
 
 def best_pytorch(case, all_kernels, options):
-    """What is fastest, and its measurement."""
+    """The fastest candidate and its measurement."""
     trials = {kernels: run_pytorch(case, options.form, kernels, options) for kernels in all_kernels}
     kernels = max(trials, key=lambda each: trials[each]["samples_per_s"])
     fastest = trials[kernels]

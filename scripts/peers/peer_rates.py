@@ -1,4 +1,4 @@
-"""What comparisons of hetsgd's samples per second with PyTorch's have in common: options, runs on some cores, the
+"""Shared by the comparisons of hetsgd's samples per second with PyTorch's: options, runs on some cores, the
 table and the JSON file. A ratio is hetsgd over PyTorch, the median of the ratios of the rounds."""
 
 import json

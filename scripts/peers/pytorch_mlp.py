@@ -170,7 +170,7 @@ def seconds_of(action, device, seconds=1.0):
 
 
 def peaks(device):
-    """What the device reaches: operations of a square product, bytes read and written by a copy."""
+    """The peak of the device: operations of a square product, bytes read and written by a copy."""
     n = 1024 if device == "cpu" else 8192
     a, b, c = (torch.randn(n, n, device=device) for _ in range(3))
     x = torch.zeros(16 * n * n, device=device)

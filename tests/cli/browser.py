@@ -102,7 +102,7 @@ class Browser:
                       **({"text": text} if kind == "keyDown" and text else {}))
 
     def complaints(self):
-        """What a page without faults does not have."""
+        """The faults that a page may have; an empty list is a page without faults."""
         bad = []
         for event in self.events:
             method, parameters = event.get("method"), event.get("params", {})

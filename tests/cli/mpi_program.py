@@ -13,7 +13,7 @@ RUN = ["train", "--train", "generate:tiny", "--test", "generate:tiny", "--hidden
 
 
 def version():
-    """What the program says of itself."""
+    """The version that the program reports."""
     return json.loads(subprocess.run([BINARY, "--version", "--json"], stdout=subprocess.PIPE, check=True).stdout)
 
 

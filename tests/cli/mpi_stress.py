@@ -69,7 +69,7 @@ def random_run(draw, listed):
 
 
 def failure(binary, ranks, arguments, folder):
-    """What went wrong; "": nothing."""
+    """The fault of a run; "" is none."""
     output = os.path.join(folder, "result.json")
     command = ["mpirun", "-n", str(ranks), binary, "train", *arguments, "--quiet", "--overwrite", "-o", output]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HETSGD_")}

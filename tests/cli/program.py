@@ -17,7 +17,7 @@ BINARY = os.environ.get("HETSGD_BINARY", "hetsgd")
 TINY = ["--train", "generate:tiny", "--test", "generate:tiny", "--batch-size", "64"]
 # When a command or a wait counts as hanging, on however busy a machine: far beyond the seconds that any of them takes.
 LIMIT_S = 600
-# What depends on the host and its load; all other keys are a function of options and seed.
+# Keys that depend on the host and its load; all others are a function of options and seed.
 HOST_KEYS = ("environment", "wall", "started_at", "finished_at")
 
 
@@ -48,7 +48,7 @@ class ProgramTest(unittest.TestCase):
         return done
 
     def json_of(self, *arguments, env=None):
-        """What the program writes to its standard output."""
+        """The standard output of the program."""
         return json.loads(self.run_program(*arguments, env=env).stdout)
 
     def refused(self, arguments, names, hint=None, code=2, env=None):

@@ -1,4 +1,4 @@
-"""What time means: the ledger of host time, and the clocks of other benchmarks."""
+"""The meaning of time: the ledger of host time, and the clocks of other benchmarks."""
 
 import time
 import unittest

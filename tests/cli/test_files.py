@@ -77,7 +77,7 @@ class Inputs(FilesTest):
     def environment(self, extra=None):
         return {**super().environment(extra), "HETSGD_DATASETS_DIR": str(self.folder / "sets")}
 
-    # What a run is made of: the arguments, and each file that they make it read.
+    # Runs: the arguments, and each file that they make the run read.
     TINY_RUN = ["--train", "generate:tiny", "--epochs", "1"]
     RUNS = [(["--train", "a-images-idx3-ubyte", "--test", "b-images-idx3-ubyte", "--model", "net.json", "--epochs", "1"],
              ["a-images-idx3-ubyte", "a-labels-idx1-ubyte", "b-images-idx3-ubyte", "b-labels-idx1-ubyte", "net.json"]),
@@ -141,7 +141,7 @@ class ForeignResults(FilesTest):
 
 
 class Limits(FilesTest):
-    """What the system refuses is said in words, and nothing is left behind."""
+    """A refusal of the system is said in words, and nothing is left behind."""
 
     def limited(self, limit, value, *arguments, code=0):
         return self.run_program(*arguments, code=code, preexec_fn=lambda: resource.setrlimit(limit, (value, value)))
@@ -164,7 +164,7 @@ class Limits(FilesTest):
             self.check_refusal(done.stderr, ("", "thread"), "ulimit -u")
 
     def test_a_limit_on_memory(self):
-        """What a generator needs is counted before any of it is made, all of it."""
+        """The whole memory of a generator is counted before any of it is made."""
         limit = 4 << 30
         if self.limited(resource.RLIMIT_AS, limit, "data", "info", "generate:tiny", code=range(-99, 99)).returncode:
             self.skipTest("the program itself takes more, as under a sanitizer")

@@ -12,7 +12,7 @@ POLICIES = "none,shared,liveness,vdnn-all,vdnn-conv,vdnn,sequential,superneurons
 
 class Memory(ProgramTest):
     def networks(self, *arguments):
-        """What hetsgd memory says of each network, by its JSON."""
+        """The JSON of hetsgd memory for each network."""
         self.run_program("memory", *arguments, "-o", "m.json", "--overwrite")
         return self.result("m.json")["networks"]
 

@@ -109,7 +109,7 @@ class Mpi(MpiTest):
         warning = "2 workers need 2 cores and may use 1, so they take turns, and the times of this run are not valid"
         self.assertEqual(len(re.findall(rf"^warning: {host}: {warning}$", self.finished(process, 0), re.M)), 1)
         self.assertIn(f"host 0: {warning}", self.result("r.json")["warnings"])
-        # What mpirun sets for every rank has addresses and folders in it.
+        # Variables that mpirun sets for every rank have addresses and folders in them.
         text = (self.folder / "r.json").read_text()
         for secret in (rf"\b{host}\b", "://", re.escape(str(self.folder)), "session_dir"):
             self.assertIsNone(re.search(secret, text), text)

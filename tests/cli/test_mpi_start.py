@@ -17,7 +17,7 @@ RUN = ["train", "--train", "generate:tiny", "--test", "generate:tiny", "--hidden
 @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
 class Start(MpiTest):
     def side_by_side(self, pairs, code):
-        """What is said when one rank runs the first command of a pair and another the second: all pairs at a time."""
+        """Checks the refusal when one rank runs the first command of a pair and another the second, for all pairs at a time."""
         processes = [self.launch(1, [*first, ":", "-n", "1", *second]) for first, second in pairs]
         texts = [self.finished(process, code) for process in processes]
         for text in texts:

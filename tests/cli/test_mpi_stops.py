@@ -1,4 +1,4 @@
-"""What ends a run ends it by the same rule on every cluster (lib/training/referee.hpp)."""
+"""A run ends by the same rule on every cluster (lib/training/referee.hpp)."""
 
 import unittest
 

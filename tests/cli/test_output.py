@@ -106,7 +106,7 @@ class Interruption(ProgramTest):
     def test_what_kills_leaves_the_last_result_whole(self):
         code, result = self.interrupted(signal.SIGKILL, more=["--algorithm", "adaptive", "--workers", "3"])
         self.assertEqual((code, result["status"]), (-signal.SIGKILL, "running"))
-        # Of two signals both may be pending at once, and then the kernel chooses the order.
+        # Both signals may be pending at once, and then the kernel chooses the order.
         code, _ = self.interrupted(signal.SIGINT, signal.SIGTERM)
         self.assertIn(code, (-signal.SIGTERM, -signal.SIGINT))
 

@@ -136,7 +136,7 @@ class Page(ProgramTest):
         groups = sorted(data["workloads"][0]["groups"], key=lambda group: group["place"])
         last = groups[-1]["curves"]["y"]["p1"]["time_s"]["median"][-1]
         self.assertEqual(float(cells.split("\t")[2]), last)
-        # What the buttons would save.
+        # Files that the buttons would save are caught here.
         self.js("(() => { window.saved = []; const old = URL.createObjectURL.bind(URL);"
                 " URL.createObjectURL = blob => { saved.push(blob); return old(blob); }; })()")
         self.browser.call("Browser.setDownloadBehavior", behavior="deny")

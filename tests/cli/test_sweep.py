@@ -54,7 +54,7 @@ class Sweep(ProgramTest):
         return [json.loads(line) for line in (self.folder / folder / f"{name}.index.jsonl").read_text().splitlines()]
 
     def results(self, folder="runs"):
-        """Of every run and trial, what is a function of options and seed."""
+        """The parts of every run and trial that are a function of options and seed."""
         found = {}
         for kind in ("runs", "trials"):
             for path in (self.folder / folder / kind).glob("*.json"):
@@ -174,7 +174,7 @@ class Sweep(ProgramTest):
         self.run_program("validate", *(f"runs/{line['file']}" for line in lines))
 
     def tunings(self, folder="runs"):
-        """What each final run says of its tuning, by case, parameters and seed."""
+        """The note on its tuning in each final run, by case, parameters and seed."""
         return {(line["case"], str(line["parameters"]), line["seed"]): self.result(f"{folder}/{line['file']}")["tuning"]
                 for line in self.index(folder) if line["stage"] == "final"}
 

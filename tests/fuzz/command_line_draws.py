@@ -25,17 +25,17 @@ SAMPLES = {  # of options whose values are texts
     "algorithms": ["ssgd,asgd", "adaptive"], "grid": ["0.1,0.3", "0.1:1:3"], "tune-seeds": ["1", "1:2"], "shard": ["0/2", "1/2"],
     "goal": ["time_to_target", "maximize", "minimize"], "policy": ["none,dymem", "liveness"], "memory": ["minimum", "device", "64M"],
     "reference": ["ssgd", "other.json"], "runs": ["."], "op": ["sum", "max,adasum"], "from": ["."], "device": ["cpu:1"]}
-# What the models read that are quick to train.
+# Data for the models that are quick to train.
 CLICKS = "generate:ctr-tiny?scale=0.02"
 DATA_OF = {"mlp": "generate:tiny?scale=0.1", "linear": "generate:tiny?scale=0.1", "deepfm": CLICKS, "wide_deep": CLICKS, "dcn": CLICKS, "fm": "generate:tiny?scale=0.1",
            "net.json": "generate:images?size=8&channels=1&classes=3&rows_train=40&rows_test=8",
            "lenet-5": "generate:images?size=28&channels=1&classes=10&rows_train=40&rows_test=8",
            "resnet-20?size=8": "generate:images?size=8&channels=3&classes=10&rows_train=24&rows_test=8"}
-# What a random command line of train has already; seldom a second time.
+# Options that a random command line of train has already; they seldom come a second time.
 SETTLED = {"algorithm", "model", "train", "test", "validation", "image", "plugin", "output", "max-samples", "tables", "table-exchange", "cluster",
            "devices", "print-config", "epochs", "config", "vocabulary", "format"}
 WRITTEN = {"output", "trace", "mllog", "dump-parameters", "dump-initial-parameters", "tensorboard", "log-dir"}  # options that name outputs
-# What an option costs grows with its value: beyond this it is a test of patience.
+# Limits for options whose cost grows with their value: beyond them it is a test of patience.
 MOST = 50
 LARGE = {"point-time", "progress-every", "peer-timeout", "time-limit", "max-wall"}
 BASE = {  # what keeps a command short

@@ -161,7 +161,7 @@ def written_results(after, before, work):
 
 
 def problem(binary, words, files, fixtures, box):
-    """What is wrong with this command line ("": nothing), its exit code, and what it said."""
+    """The fault of a command line ("" is none), its exit code and its messages."""
     work, home = box / "work", box / "home"
     for folder in (work, home / "tmp", home / "cache", home / "share", box / "beside"):
         folder.mkdir(parents=True)

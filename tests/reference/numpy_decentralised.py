@@ -40,7 +40,7 @@ class Decentralised(reference_support.Reference):
         return g
 
     def gradients(self, mlp, models, c, workers):
-        """Of one contribution. With local training a worker goes on at its own copy of a model, moved by LR / P times
+        """The gradients of one contribution. With local training a worker goes on at its own copy of a model, moved by LR / P times
         each gradient, until it has another one."""
         for iteration, age in zip(c["iterations"], c["staleness"]):
             at = c["round"] - age

@@ -41,7 +41,7 @@ class Esync(Reference):
         mlp, events = self.run_events("--algorithm", "esync", "--workers", str(P), "--batch-size", str(B), "--learning-rate",
                                       str(LR), "--rounds", "8", "--max-samples", "1000000", "--speed", speed, "--straggler",
                                       "kind=uniform,min=0ms,max=1ms", *options)
-        # Who was ready when: decided again, in the order in which the server took the queries.
+        # The order in which workers were ready is decided again, as the server took the queries.
         server, n = StateServer(slack), collections.Counter()
         queries = sorted(events["query"], key=lambda q: (q["decided_s"], q["rank"]))
         for q in queries:

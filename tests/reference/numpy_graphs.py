@@ -27,7 +27,7 @@ except ImportError:
 ROWS, CLASSES, BATCH, STEPS = 96, 5, 16, 18
 hetsgd = "hetsgd"  # the program under test
 
-# What the built-in networks are made of, in one small one; and their attributes.
+# One small network with every node of the built-in networks, and their attributes.
 EVERYTHING = [
     {"name": "a", "type": "conv", "channels": 8, "kernel": 3, "padding": 1, "bias": True},
     {"name": "b", "type": "bn"},
@@ -79,7 +79,7 @@ class Network:
         self.size = document["input"]
 
     def shapes(self):
-        """Of each node's parameters, by running the network on one image of zeros."""
+        """The shapes of each node's parameters, found by running the network on one image of zeros."""
         self.found, zero = {}, torch.zeros([1] + self.size, dtype=torch.float64)
         self.run(zero, None)
         return self.found

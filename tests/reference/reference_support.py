@@ -1,4 +1,4 @@
-"""What the NumPy references of the algorithms share: data, the model with its gradient, and runs of hetsgd.
+"""Shared by the NumPy references of the algorithms: data, the model with its gradient, and runs of hetsgd.
 
 For each case: `hetsgd train` runs in the simulator with sequential data order, recording every step; the reference starts
 from the same initial parameters, computes in double precision from the formulas of the papers, and both loss sequences must

@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "experiments" / "benchmark"
 V1 = FOLDER / "v1.toml"
 HETSGD = os.environ.pop("HETSGD_BINARY", str(ROOT / "build/release/apps/hetsgd/hetsgd"))
-# Of a specification as JSON. Another one is another version.
+# Hashes of the specifications as JSON. A specification with another hash is another version.
 HASHES = {"v1": "6625f9e21bc2acdf", "v2": "2f692d53194a94b9"}
 PROBLEMS = {"v1": 10, "v2": 14}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What lint_comments.py finds, and what it leaves alone."""
+"""The faults that lint_comments.py finds, and the lines that it leaves alone."""
 
 import pathlib
 import sys
@@ -20,6 +20,13 @@ class Comments(unittest.TestCase):
                             ("// \u03b1" + "x" * 96 + "\n", 0), ("// https://" + "x" * 200 + "\n", 0)):
             with self.subTest(text[:40]):
                 self.assertEqual(len(lint_comments.problems("a.cpp", text)), count)
+
+    def test_scripts_and_specifications(self):
+        for text, count in (("# Of a batch.\n", 1), ("x = 1\n\n# Who asks\n", 1), ('"""What a rank sent."""\n', 1),
+                            ("# The parts\n# Of which one is sent.\n", 0), ('text = "# Of a batch"\n', 0), ("# " + "x" * 120 + "\n", 0)):
+            for name in ("a.py", "a.sh", "a.toml", "tests/CMakeLists.txt"):
+                with self.subTest(name + " " + text[:40]):
+                    self.assertEqual(len(lint_comments.problems(name, text)), count)
 
     def test_a_message_names_the_line(self):
         self.assertEqual(lint_comments.problems("a.cpp", "int a;\n// Who asks.\n"),

@@ -1,4 +1,4 @@
-"""What the tests of scripts/plot.py share: results in frames, and what a picture shows."""
+"""Shared by the tests of scripts/plot.py: results in frames, and the contents of a picture."""
 
 import pathlib
 import sys

@@ -107,7 +107,7 @@ class Sven(unittest.TestCase):
         for name, figure in FIGURES.items():
             if figure.spec["paper"] == reproduce_sven.PAPER:
                 self.assertIn(reproduce_sven.kind_of(figure), reproduce_sven.KINDS, name)
-                # What was fitted has a charge that says so; what is derived or real has none of them.
+                # A fitted figure has a charge that says so; a derived or real one has none.
                 self.assertEqual(reproduce_sven.fitted(figure), reproduce_sven.kind_of(figure) == "F", name)
 
     def test_a_page_has_found_beside_expected_and_the_causes_of_what_does_not_hold(self):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the comments of all sources, scripts and specifications (lint_comments.py), then runs clang-tidy (.clang-tidy) on the source files of
-# lib/ and apps/ that differ from a revision.
+# Checks the comments of all sources, scripts and specifications (lint_comments.py), then runs clang-tidy (.clang-tidy) on
+# the source files of lib/ and apps/ that differ from a revision.
 #
 #   ./scripts/lint.sh [--build DIR] [--seconds N] [REVISION]
 #

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "command.hpp"
 #include "core/builtin_file.hpp"
 #include "core/error.hpp"
@@ -46,7 +48,8 @@ class Help final : public Command {
 
   int run(OptionSet&, const std::vector<std::string>& operands) override {
     const Commands commands = all_commands();
-    const std::string topic = lower(fmt::format("{}", fmt::join(operands, " ")));
+    std::string topic = lower(fmt::format("{}", fmt::join(operands, " ")));
+    std::ranges::replace(topic, '-', ' ');  // as in a link to the section
     std::vector<std::string> known;
     std::string text;
     for (const Section& section : sections_of_manual()) {

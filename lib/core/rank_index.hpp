@@ -7,6 +7,7 @@
 namespace hetsgd {
 
 // The place of `number` (>= 0) in a container with one element per rank, node ...: busy[at(rank)].
+// Also a number of ranks, nodes ... as a size.
 constexpr std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
 }  // namespace hetsgd

@@ -35,6 +35,13 @@ std::vector<Section> sections_of_manual() {
   return sections;
 }
 
+// " a topic of words ", also where a link to its section has hyphens.
+std::string words_of(std::string_view topic) {
+  std::string words = fmt::format(" {} ", topic);
+  std::ranges::replace(words, '-', ' ');
+  return words;
+}
+
 class Help final : public Command {
  public:
   CommandInfo info() const override {
@@ -48,13 +55,12 @@ class Help final : public Command {
 
   int run(OptionSet&, const std::vector<std::string>& operands) override {
     const Commands commands = all_commands();
-    std::string topic = lower(fmt::format("{}", fmt::join(operands, " ")));
-    std::ranges::replace(topic, '-', ' ');  // as in a link to the section
+    const std::string topic = lower(fmt::format("{}", fmt::join(operands, " ")));
     std::vector<std::string> known;
     std::string text;
     for (const Section& section : sections_of_manual()) {
       known.push_back(section.topic);
-      const bool is_meant = (" " + known.back() + " ").find(" " + topic + " ") != std::string::npos;
+      const bool is_meant = words_of(known.back()).find(words_of(topic)) != std::string::npos;
       if (is_meant) text += fmt::format("{}{}", text.empty() ? "" : "\n", section.text);
     }
     const std::string topics = fmt::format("{}", fmt::join(known, ", "));

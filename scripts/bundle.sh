@@ -62,7 +62,7 @@ configure_and_build() {
   local targets=(hetsgd)
   if $tests; then
     mapfile -t -O 1 targets < <(ninja -C $build -t targets all | grep -v '^cmake_' |
-      sed -nE 's/^([a-z_]*cuda[a-z_]*_test|(kernels|model|cuda|gpu)[a-z_]*_bench): .*/\1/p')
+      sed -nE 's/^([a-z_]*cuda[a-z_]*_tests?|(kernels|model|cuda|gpu)[a-z_]*_bench): .*/\1/p')
   fi
   cmake --build $build --target "${targets[@]}" -j "$jobs"
 }
@@ -144,7 +144,7 @@ copy_tests() {
   local program
   mkdir -p "$folder/tests" "$folder/scripts/peers"
   find "$build/tests" -type f -executable -regextype egrep \
-    -regex '.*/([a-z_]*cuda[a-z_]*_test|(kernels|model|cuda|gpu)[a-z_]*_bench)' |
+    -regex '.*/([a-z_]*cuda[a-z_]*_tests?|(kernels|model|cuda|gpu)[a-z_]*_bench)' |
     while read -r program; do cp "$program" "$folder/tests/"; done
   cp scripts/gpu-check.sh scripts/gpu_check.py scripts/gpu_check_measurements.py "$folder/scripts/"
   cp scripts/peers/*.py "$folder/scripts/peers/"

@@ -11,7 +11,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "peers"))
 from gpu_memory import GpuMemory  # noqa: E402
 
-
 CLICKS = "--model deepfm --tables sharded --train {0} --test {0} "
 MANY_CLICKS, FEW_CLICKS = "--hidden 256,128 --batch-size 8192 ", "--hidden 8 --batch-size 64 "
 # The length of a run, with evaluations between which steps are timed. Runs of sim are short: all their steps are alike.
@@ -138,9 +137,10 @@ def run_network(check, hetsgd, device, large):
                     "measured_over_planned": measured / seconds if seconds else None, "gpu_memory": memory.figures()}
         with GpuMemory(device) as memory:
             run = train(check, "network/train", hetsgd, device,
-                        options(f"--profile {profile} --evaluate-every {every} --max-samples {3 * every} --evaluate-samples 16"),
-                        figures)
+                        options(f"--profile {profile} --evaluate-every {every} --max-samples {3 * every}"
+                                " --evaluate-samples 16"), figures)
         # A step of sim computes on a core what it charges for, so that a single one has to do.
-        simulate(check, "network/sim", hetsgd, options(f"--max-samples {network['batch']} --evaluate-samples 1"), [profile], run)
+        short = options(f"--max-samples {network['batch']} --evaluate-samples 1")
+        simulate(check, "network/sim", hetsgd, short, [profile], run)
     finally:
         shutil.rmtree(folder)

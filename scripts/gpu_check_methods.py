@@ -5,11 +5,15 @@ import statistics
 
 from gpu_check_runs import simulate, steady, train
 
-# Data of Delicious' shape. The first evaluation of a run ends its warm-up.
+# Data of Delicious' shape.
 DELICIOUS = "generate:tiny?features=500&labels=983&nonzeros=18&labels_per_sample=19&rows_train=12920&rows_test=1000"
 IMAGES = "generate:images?size=32&channels=3&rows_train=2000&rows_test=64"
-LARGE = {"data": "--train {0} --test {0} ".format(DELICIOUS), "batch": 256, "samples": 256000, "evaluate": 25600}
-SMALL = {"data": "--train generate:tiny --test generate:tiny --hidden 16 ", "batch": 16, "samples": 640, "evaluate": 160}
+# Samples of a measured run, and of the run of sim, which computes each step on a core.
+LARGE = {"data": "--train {0} --test {0} ".format(DELICIOUS), "batch": 256, "hogbatch": (512000, 12800),
+         "adaptive": (409600, 102400)}
+SMALL = {"data": "--train generate:tiny --test generate:tiny --hidden 16 ", "batch": 16, "hogbatch": (640, 640),
+         "adaptive": (1280, 640)}
+EVALUATIONS = 10  # of a run
 CORES = 16
 
 # Models of several learners: data and model, samples of a run with a fixed number of learners and with the tuner, and the
@@ -25,11 +29,12 @@ MOST_LEARNERS = 4
 
 
 def workers_of(result, elapsed_s):
-    """What each kind of worker has done, by device: cuda and cpu."""
+    """{kind of device, cuda or cpu: the totals of its workers}."""
     kinds = {}
     for worker in result["workers"]:
         kind = kinds.setdefault(worker["device"].partition(":")[0],
-                                {"workers": 0, "samples": 0, "updates": 0, "compute_s": 0.0, "communicate_s": 0.0, "wait_s": 0.0})
+                                {"workers": 0, "samples": 0, "updates": 0, "compute_s": 0.0, "communicate_s": 0.0,
+                                 "wait_s": 0.0})
         kind["workers"] += 1
         for key in list(kind)[1:]:
             kind[key] += worker[key]
@@ -39,14 +44,15 @@ def workers_of(result, elapsed_s):
 
 
 def figures_of(result):
-    """The summary, the steady rate, the kinds of workers, and the batch sizes of each worker at first and at last."""
-    sizes = [event["batch_size"] for event in result["events"] if event["type"] in ("merge", "batch_size") and "batch_size" in event]
+    """The summary, the steady rate, the kinds of workers, and batch sizes, by worker (merges) or by kind of device."""
+    merged = [event["batch_size"] for event in result["events"] if event["type"] == "merge" and "batch_size" in event]
+    by_kind = {event["kind"]: event["batch_size"] for event in result["events"] if event["type"] == "batch_size"}
     workers = [{key: worker[key] for key in ("device", "samples", "updates", "compute_s", "communicate_s", "wait_s")}
                for worker in result["workers"]]
     return {"summary": result["summary"], "step_s": steady(result), "samples_per_s": 1 / steady(result, "samples_count"),
             "kinds": workers_of(result, result["summary"]["elapsed_s"]), "workers": workers,
-            "batch_size_changes": len(sizes), "first_batch_size": sizes[0] if sizes else None,
-            "last_batch_size": sizes[-1] if sizes else None}
+            "batch_sizes_at_merges": merged[:10] + merged[-1:] if len(merged) > 10 else merged,
+            "last_batch_size_by_kind": by_kind}
 
 
 def length(samples, evaluate):
@@ -65,7 +71,7 @@ def tuner_figures(rates):
         return {"chosen_learners": chosen, "best_fixed_learners": best, "most_learners": max(measured, default=1),
                 "changes": sum(a["learners"] != b["learners"] for a, b in zip(events, events[1:])),
                 "median_batches_per_s": {str(m): statistics.median(values) for m, values in sorted(measured.items())},
-                "measurements": len(events) - 1, "samples_per_s": 1 / steady(result, "samples_count"), "summary": result["summary"]}
+                "measurements": len(events) - 1, "step_s": steady(result), "summary": result["summary"]}
     return figures
 
 
@@ -75,7 +81,8 @@ def run_learners_of(check, hetsgd, device, model, name, profiles):
     method, results, rates = " --algorithm sma --learners-per-device {}", {}, {}
     for m in range(1, MOST_LEARNERS + 1):
         def figures(result):
-            return {"samples_per_s": 1 / steady(result, "samples_count"), "step_s": steady(result), "summary": result["summary"]}
+            rate = 1 / steady(result, "samples_count")
+            return {"samples_per_s": rate, "step_s": steady(result), "summary": result["summary"]}
         results[m] = train(check, f"learners/{name}_{m}", hetsgd, device,
                            model["model"] + method.format(m) + length(model["samples"], model["samples"] // 4), figures)
         if results[m]:
@@ -106,6 +113,10 @@ def run_learners(check, hetsgd, device, large, profiles):
             run_learners_of(check, hetsgd, device, model, name, profiles)
 
 
+def cores():
+    return len(os.sched_getaffinity(0))
+
+
 def spread(devices):
     """A device for each worker: ["cuda:0", "cpu:1*2"] makes three."""
     pairs = [device.partition("*") for device in devices]
@@ -115,25 +126,25 @@ def spread(devices):
 def compare_methods(check, hetsgd, part, size, profiles, runs):
     """runs: {name: (devices, options of the method)}. Each is measured, then predicted."""
     results = {}
-    options = size["data"] + f"--batch-size {size['batch']} --mega-batch 20" + length(size["samples"], size["evaluate"])
+    options = size["data"] + f"--batch-size {size['batch']} --mega-batch 20"
+    measured, predicted = [length(samples, samples // EVALUATIONS) for samples in size[part]]
     for name, (devices, method) in runs.items():
-        results[name] = train(check, f"{part}/{name}", hetsgd, ",".join(devices), f"{options} {method}", figures_of)
+        results[name] = train(check, f"{part}/{name}", hetsgd, ",".join(devices), f"{options}{measured} {method}", figures_of)
+    network = profiles.network(part, max(len(spread(devices)) for devices, _ in runs.values()))
     for name, (devices, method) in runs.items():
-        workers = spread(devices)
-        fitted = [profiles.device(part, device) for device in workers]
-        network = profiles.network(part, len(workers)) if len(workers) > 1 else None
-        simulate(check, f"{part}/{name}_sim", hetsgd, f"{options} {method}", fitted, results[name], network)
+        fitted = [profiles.device(part, device) for device in spread(devices)]
+        simulate(check, f"{part}/{name}_sim", hetsgd, f"{options}{predicted} {method}", fitted, results[name], network)
 
 
 def run_hogbatch(check, hetsgd, device, large, profiles):
     """Hogbatch on the device and the cores, beside each alone."""
     if not check.wanted("hogbatch"):
         return
-    cores = [f"cpu:1*{min(CORES, len(os.sched_getaffinity(0))) if large else 1}"]
-    runs = {"both": ([device] + cores, "--algorithm hogbatch"),
-            "both_fixed": ([device] + cores, "--algorithm hogbatch --adapt fixed"),
+    beside = [f"cpu:1*{min(CORES, cores()) if large else 1}"]
+    runs = {"both": ([device] + beside, "--algorithm hogbatch"),
+            "both_fixed": ([device] + beside, "--algorithm hogbatch --adapt fixed"),
             "device_alone": ([device], "--algorithm hogbatch"),
-            "cores_alone": (cores, "--algorithm hogbatch")}
+            "cores_alone": (beside, "--algorithm hogbatch")}
     compare_methods(check, hetsgd, "hogbatch", LARGE if large else SMALL, profiles, runs)
 
 
@@ -141,7 +152,7 @@ def run_adaptive(check, hetsgd, device, large, profiles):
     """Adaptive SGD on workers of very different speed, beside elastic averaging and synchronous SGD on the same ones."""
     if not check.wanted("adaptive"):
         return
-    workers = [device, "cpu:8", "cpu:2"] if large else [device, "cpu:1"]
+    workers = [device, "cpu:8", "cpu:2"] if large and cores() >= 10 else [device, "cpu:1"]
     runs = {"adaptive": (workers, "--algorithm adaptive"), "adaptive_gamma_0": (workers, "--algorithm adaptive --gamma 0"),
             "elastic": (workers, "--algorithm elastic"), "ssgd": (workers, "--algorithm ssgd"),
             "device_alone": ([device], "--algorithm sgd")}

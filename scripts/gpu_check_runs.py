@@ -1,7 +1,8 @@
 """Runs of hetsgd train for the parts of gpu_check.py: measured on this machine, and predicted by `sim`.
 
 A prediction repeats a measured run with --cluster sim and the profiles that `hetsgd calibrate` fits to the devices here.
-Its figures: simulated_step_s and measured_step_s, the seconds of an update, and simulated_over_measured, their ratio.
+Its figures: simulated_step_s and measured_step_s, the seconds of an update; simulated_over_measured, their ratio; and
+simulated_over_measured_per_sample, that of the seconds of a sample, which differs where batch sizes do.
 """
 
 import json
@@ -33,13 +34,13 @@ def train(check, name, hetsgd, device, options, figures=lambda result: result["s
 
 
 def steady(result, key="updates"):
-    """Seconds for each update (or sample) of a run. The first stretch warms up, unless it is the only one."""
+    """Seconds for each update, or for another count of the curve, in a run's second half: batch sizes have settled."""
     curve = result["curve"]
-    first = curve[1 if len(curve) > 2 else 0]
+    first = curve[len(curve) // 2 if len(curve) > 2 else 0]
     return (curve[-1]["time_s"] - first["time_s"]) / (curve[-1][key] - first[key])
 
 
-def simulate(check, name, hetsgd, options, profiles, measured, network=None, measured_step_s=None):
+def simulate(check, name, hetsgd, options, profiles, measured, network=None):
     """A part that predicts the seconds of an update. profiles: a path for each worker; measured: the result to predict."""
     if not check.wanted(name):
         return None
@@ -50,8 +51,13 @@ def simulate(check, name, hetsgd, options, profiles, measured, network=None, mea
                str(len(profiles))] + (["--network", network] if network else [])
 
     def compared(result):
-        simulated, real = steady(result), measured_step_s or steady(measured)
-        return {"simulated_step_s": simulated, "measured_step_s": real, "simulated_over_measured": simulated / real}
+        simulated, real = steady(result), steady(measured)
+        figures = {"simulated_step_s": simulated, "measured_step_s": real, "simulated_over_measured": simulated / real,
+                   "simulated_over_measured_per_sample": None}
+        if not result["cluster"]["charge"]:  # else its batches are not those of the measured run
+            per_sample = steady(result, "samples_count") / steady(measured, "samples_count")
+            figures["simulated_over_measured_per_sample"] = per_sample
+        return figures
     return train(check, name, hetsgd, None, options, compared, cluster)
 
 

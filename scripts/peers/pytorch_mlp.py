@@ -117,7 +117,7 @@ class SoftmaxCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, logits, sample, label, share, labelled):
-        log_softmax = F.log_softmax(logits, dim=1)
+        log_softmax = F.log_softmax(logits, dim=1, dtype=torch.float32)
         loss = -(log_softmax[sample, label] * share).sum() / logits.shape[0]
         gradient = log_softmax.exp_().mul_(labelled.unsqueeze(1))
         gradient.index_put_((sample, label), -share, accumulate=True)

@@ -138,7 +138,7 @@ class Check:
         found, reason = None, None if code == 0 else f"exit code {code}: {lines[-1]}"
         try:
             found = figures(output)
-        except (ValueError, OSError, KeyError) as error:
+        except (ValueError, OSError, LookupError, ArithmeticError) as error:
             reason = reason or f"no figures: {error}"
         return self.add(name, command, "failed" if reason else "passed", reason, code, seconds, found, output)
 

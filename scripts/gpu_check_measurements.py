@@ -110,8 +110,8 @@ def run_network(check, hetsgd, device, large):
     folder = tempfile.mkdtemp()
     try:
         profile = os.path.join(folder, "device.json")
-        check.run("network/calibrate", [hetsgd, "calibrate", "--device", device, "-o", profile] + network["calibrate"],
-                  lambda _: read_json(profile))
+        command = [hetsgd, "calibrate", "--device", device, "--name", "device", "-o", profile] + network["calibrate"]
+        check.run("network/calibrate", command, lambda _: read_json(profile))
         if not os.path.exists(profile):
             return
         liveness = plan(check, hetsgd, "network/liveness", network, profile, "liveness", "device", folder)

@@ -35,7 +35,9 @@ def train(check, name, hetsgd, device, options, figures=lambda result: result["s
 
 def steady(result, key="updates"):
     """Seconds for each update, or for another count of the curve, in a run's second half: batch sizes have settled."""
-    curve = result["curve"]
+    curve = [point for point, after in zip(result["curve"], result["curve"][1:] + [{}]) if point[key] != after.get(key)]
+    if len(curve) < 2:
+        raise ValueError(f"expected evaluations at different numbers of {key}, found {len(curve)}")
     first = curve[len(curve) // 2 if len(curve) > 2 else 0]
     return (curve[-1]["time_s"] - first["time_s"]) / (curve[-1][key] - first[key])
 
@@ -71,7 +73,9 @@ class Profiles:
     def device(self, part, device, steps=None):
         """The path of the profile of a device, or None. The calibration is a part NAME/calibrate of the part that asks."""
         steps = steps or (LARGE_STEPS if self.large else SMALL_STEPS)
-        return self._fit(f"{part}/calibrate_{device}", ["calibrate", "--device", device] + steps)
+        # sharded tables of sim would lie on the GPU of this machine if the profile had its name
+        name = device.replace(":", "-")
+        return self._fit(f"{part}/calibrate_{device}", ["calibrate", "--device", device, "--name", name] + steps)
 
     def network(self, part, workers):
         """The path of the network model of workers in this process, or None."""

@@ -3,19 +3,30 @@
 
 Parts, in this order. Each runs even if others failed:
   devices       hetsgd devices, hetsgd doctor
-  test/NAME     every GPU test program; memcheck/NAME and racecheck/NAME run it under compute-sanitizer
+  test/NAME     every GPU test program; memcheck/NAME, racecheck/NAME and initcheck/NAME run it under compute-sanitizer
   training/NAME runs with sharded embedding tables and with networks of images, whose rows and memory are on the GPU.
                 Measured: the summary of the result
   placement/NAME training with the most frequently used rows on the GPU, and with random rows there, over their share
                 and the drift of ids. Measured: summaries, and how many times as many samples per second hot rows give
+  learners/NAME CROSSBOW (sma) with 1 to 4 learners on one device, and with its tuner. Measured: samples per second over
+                learners, what the tuner measures and chooses
+  hogbatch/NAME Hogbatch on the device with up to 16 cores, beside each alone. Measured: samples and updates per second
+                of each kind of worker
+  adaptive/NAME Adaptive SGD on the device and CPU workers of 8 and 2 cores, beside elastic averaging, synchronous SGD
+                and the device alone. Measured: summaries, batch sizes, what each worker has done
   lookup        hetsgd bench lookup: stages of sharded tables, with gather and update relative to a copy (gather_share,
                 update_share)
   ctr_step      time per step of click-through models, compared with PyTorch in eager mode (peers/compare_ctr_step_time.py)
   network/NAME  ResNet-50 in less memory than its liveness peak. Measured: seconds of an iteration over the seconds that
-                were planned by the rates of hetsgd calibrate
-  step_time     time per step at the Amazon-670k shape, compared with PyTorch and the floor (peers/compare_step_time.py)
+                were planned by the rates of hetsgd calibrate, and the GPU's used memory at most
+  step_time     time per step at the Amazon-670k shape in fp32, tf32 and bf16, compared with PyTorch (eager and compiled)
+                and the floor, and the memory of a step (peers/compare_step_time.py)
   all_reduce    hetsgd bench all_reduce over all GPUs, or over two workers that share a single GPU
   kernels       the kernel benchmarks (cuda_bench)
+
+placement, learners, hogbatch, adaptive and network also have parts NAME_sim: the same run on --cluster sim by profiles
+that hetsgd calibrate fits to these devices (parts calibrate_DEVICE). Their figures: simulated_step_s, measured_step_s
+(seconds of an update) and simulated_over_measured. NAME_sim_saturation knows the measured throughput of several learners.
 
 The JSON file has these keys:
   schema_version 1, started_at (UTC), seconds, device, hetsgd (hetsgd --version --json), status
@@ -38,6 +49,8 @@ import tempfile
 import time
 
 from gpu_check_measurements import run_ctr_step, run_network, run_placement, run_training
+from gpu_check_methods import run_adaptive, run_hogbatch, run_learners
+from gpu_check_runs import Profiles
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -54,8 +67,8 @@ def parse_arguments():
     parser.add_argument("--python", default=default_python(),
                         help="Python interpreter that can import torch (default: this one, or /usr/bin/python3)")
     parser.add_argument("--only", nargs="+", metavar="PART",
-                        help="run only these parts: devices, test, memcheck, racecheck, training, placement, lookup, ctr_step, "
-                             "network, step_time, all_reduce, kernels (default: all)")
+                        help="run only these parts: devices, test, memcheck, racecheck, initcheck, training, placement, learners, "
+                             "hogbatch, adaptive, lookup, ctr_step, network, step_time, all_reduce, kernels (default: all)")
     parser.add_argument("--timeout", type=float, default=900, help="time limit of one part, in seconds (default: 900)")
     return parser.parse_args()
 
@@ -125,7 +138,7 @@ class Check:
         found, reason = None, None if code == 0 else f"exit code {code}: {lines[-1]}"
         try:
             found = figures(output)
-        except (ValueError, OSError, KeyError) as error:
+        except (ValueError, OSError, LookupError, ArithmeticError) as error:
             reason = reason or f"no figures: {error}"
         return self.add(name, command, "failed" if reason else "passed", reason, code, seconds, found, output)
 
@@ -173,7 +186,7 @@ def run_tests(check, tests, gpu):
     for program, start in starts.items():
         check.run("test/" + os.path.basename(program), start + [program], folder=tempfile.gettempdir())
     sanitizer = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
-    for tool in ("memcheck", "racecheck"):
+    for tool in ("memcheck", "racecheck", "initcheck"):
         if not gpu or not sanitizer:
             check.skip(tool, "found no compute-sanitizer" if gpu else "no GPU")
             continue
@@ -204,7 +217,8 @@ def run_step_time(check, hetsgd, device, large):
         command = [sys.executable, "-B", os.path.join(HERE, "peers", "compare_step_time.py"), hetsgd, "--json", output]
         command += ["--python", check.options.python or sys.executable]
         command += ["--device", device]
-        command += [] if large else ["--scale", "0.01", "--batch-size", "32", "--steps", "5", "--seconds", "0.3"]
+        command += (["--seconds", "2"] if large else
+                    ["--scale", "0.01", "--batch-size", "32", "--steps", "5", "--seconds", "0.3"])
 
         def figures(_):
             with open(output, encoding="utf-8") as file:
@@ -261,7 +275,10 @@ def main():
     run_tests(check, tests, gpus > 0)
     device, large = "cuda:0" if gpus > 0 else "cpu:1", gpus > 0 and not options.small
     run_training(check, hetsgd, device, large)
-    run_placement(check, hetsgd, device, large)
+    with tempfile.TemporaryDirectory() as folder:
+        profiles = Profiles(check, hetsgd, folder, large)
+        for run_part in (run_placement, run_learners, run_hogbatch, run_adaptive):
+            run_part(check, hetsgd, device, large, profiles)
     run_lookup(check, hetsgd, gpus > 0, large)
     run_ctr_step(check, hetsgd, device, large)
     run_network(check, hetsgd, device, large)

@@ -6,12 +6,19 @@
 One worker with sgd learns the Amazon-670k shape (135,909 features, 670,091 labels, 76 nonzeros, H = 128):
 synthetic rows, written once and read by both. hetsgd's time per step is that of `hetsgd train` between the
 evaluations after the first one: sampling, copying and updating are in it. PyTorch's (pytorch_mlp.py, the
-fastest of three forms of the loss) begins with batches that lie on the device.
+fastest of three forms of the loss in eager mode, and the faster of two under torch.compile) begins with batches that
+lie on the device.
 
-The floor is the larger of operations / peak and bytes / peak, the peaks being measured in the same run by
-a large product and a large copy. Operations: three products of the output layer, 6 B H L, and 4 H per
-nonzero. Bytes: the output layer's weights read twice and written once, and the rows of the first layer
-that occur. The scores B L are not in it: a kernel could keep them on the chip.
+The floor of a plan is the larger of operations / peak and bytes / peak. The peaks are measured in the same run by a
+large product in this precision and by a large copy. There are two plans, and the lower floor counts (floor.plan):
+  stored        the scores are written once and read once: three products of the output layer, 6 B H L operations;
+                a score takes 4 bytes, or 2 with bf16
+  never_stored  the scores stay on the chip and are computed twice: four products, 8 B H L operations
+Both read the output layer's weights twice and write them once, 12 H L bytes. Both have 4 H operations for each
+nonzero, and the rows of the first layer that occur.
+
+Memory: hetsgd_memory_bytes is the used memory of the GPU at most, by NVML, beyond that of a run on small data, which
+is the context of CUDA and its libraries. PyTorch's memory is what its allocator held at most. They are null on CPUs.
 
 Without PyTorch its columns and the floor are null. Exit code 77 if the device is a GPU that is not there.
 """
@@ -24,6 +31,8 @@ import subprocess
 import sys
 import tempfile
 
+from gpu_memory import GpuMemory
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 SPEC = "generate:amazon670k?rows_train={rows}&rows_test=64"
 
@@ -33,13 +42,14 @@ def parse_arguments():
     parser.add_argument("hetsgd", help="path of the program hetsgd")
     parser.add_argument("--device", default="cuda:0", help="cuda:N, or cpu:N for N cores (default: cuda:0)")
     parser.add_argument("--batch-size", type=int, nargs="+", default=[256, 1024], help="batch sizes (default: 256 1024)")
-    parser.add_argument("--precision", nargs="+", choices=["fp32", "tf32"],
-                        help="input precisions of matrix products (default: fp32 and, on GPUs, tf32)")
+    parser.add_argument("--precision", nargs="+", choices=["fp32", "tf32", "bf16"],
+                        help="input precisions of matrix products (default: fp32 and, on GPUs, tf32 and bf16)")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the numbers of features and labels (default: 1)")
     parser.add_argument("--steps", type=int, default=60, help="steps of hetsgd between two evaluations (default: 60)")
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds of each measurement of PyTorch (default: 5)")
     parser.add_argument("--hidden", type=int, default=128, help="units of the hidden layer (default: 128)")
     parser.add_argument("--python", default=sys.executable, help="Python interpreter that can import torch (default: this one)")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--json", help="JSON file for all measurements (default: none)")
     return parser.parse_args()
 
@@ -92,6 +102,15 @@ def shape_of(path, batch_size):
             "distinct_features_per_batch": distinct / batches}
 
 
+def context_bytes(options, folder):
+    """The GPU's memory that a run on small data uses: that of CUDA and its libraries. None: not known."""
+    command = [options.hetsgd, "train", "--train", "generate:tiny", "--test", "generate:tiny", "--quiet", "--max-samples", "64",
+               "--batch-size", "32", "--cluster", "threads", "--devices", options.device, "-o", os.path.join(folder, "tiny.json")]
+    with GpuMemory(options.device) as memory:
+        _, problem = run(command)
+    return None if problem else memory.figures()["used_bytes"]
+
+
 def hetsgd_step(options, path, batch_size, precision, folder):
     every = options.steps * batch_size
     output = os.path.join(folder, "result.json")
@@ -101,58 +120,95 @@ def hetsgd_step(options, path, batch_size, precision, folder):
                "--max-samples", str(4 * every), "--overwrite", "-o", output]
     if precision != "fp32":
         command += ["--precision", precision]
-    _, problem = run(command)
+    with GpuMemory(options.device) as memory:
+        _, problem = run(command)
     if problem:
-        return {"step_s": None, "problem": problem, "command": " ".join(command)}
+        return {"step_s": None, "problem": problem, "gpu_memory": memory.figures(), "command": " ".join(command)}
     with open(output, encoding="utf-8") as file:
         curve = json.load(file)["curve"]
     # The first stretch, after the initial model's point, warms up.
     times = [(b["time_s"] - a["time_s"]) / (b["updates"] - a["updates"]) for a, b in zip(curve[1:], curve[2:])]
     return {"step_s": statistics.median(times), "step_times_s": times, "train_loss": curve[-1]["train_loss"],
-            "command": " ".join(command)}
+            "gpu_memory": memory.figures(), "command": " ".join(command)}
 
 
-def pytorch_step(options, path, batch_size, precision):
+def pytorch_step(options, path, batch_size, precision, peaks):
+    """PyTorch's figures. peaks: those of an earlier run in this precision, or None to measure them."""
     on_cpu = options.device.startswith("cpu")
     threads = options.device.partition(":")[2] or "1"
-    command = [options.python, os.path.join(HERE, "pytorch_mlp.py"), "--json", "--peaks", "--data", path,
+    command = [options.python, os.path.join(HERE, "pytorch_mlp.py"), "--json", "--data", path,
                "--device", "cpu" if on_cpu else options.device, "--threads", threads if on_cpu else "4",
                "--precision", precision, "--batch-size", str(batch_size), "--hidden", str(options.hidden),
                "--seconds", str(options.seconds), "--batches", "16"]
+    command += ([] if peaks else ["--peaks"]) + ([] if options.no_compile else ["--compile"])
     text, problem = run(command)
     if text is None:
         return {"step_s": None, "problem": problem, "command": " ".join(command)}
     result = json.loads(text)
-    kept = ("step_s", "steps", "loss", "loss_trials_samples_per_s", "version", "peaks", "nonzeros_per_row")
-    return {**{key: result[key] for key in kept}, "command": " ".join(command)}
+    kept = ("step_s", "steps", "loss", "loss_trials_samples_per_s", "version", "compiled", "peak_memory_bytes",
+            "nonzeros_per_row")
+    return {**{key: result[key] for key in kept}, "peaks": peaks or result["peaks"], "command": " ".join(command)}
 
 
-def floor_of(shape, hidden, batch_size, peaks):
-    operations = 6.0 * batch_size * hidden * shape["labels"] + 4.0 * hidden * shape["nonzeros_per_batch"]
-    transferred = 4.0 * 3 * hidden * (shape["labels"] + shape["distinct_features_per_batch"])
-    result = {"operations": operations, "bytes": transferred, "operations_s": None, "bytes_s": None, "floor_s": None}
+def floor_of(shape, hidden, batch_size, precision, peaks):
+    """The floors of both plans; plan is the one of the lower floor, floor_s."""
+    product = 2.0 * batch_size * hidden * shape["labels"]
+    sparse = 4.0 * hidden * shape["nonzeros_per_batch"]
+    weights = 4.0 * 3 * hidden * (shape["labels"] + shape["distinct_features_per_batch"])
+    scores = 2.0 * batch_size * shape["labels"] * (2 if precision == "bf16" else 4)
+    result = {"plan": None, "floor_s": None}
+    for plan, operations, transferred in (("stored", 3 * product + sparse, weights + scores),
+                                          ("never_stored", 4 * product + sparse, weights)):
+        result[plan] = {"operations": operations, "bytes": transferred, "operations_s": None, "bytes_s": None, "floor_s": None}
+        if peaks:
+            seconds = operations / peaks["operations_per_s"], transferred / peaks["bytes_per_s"]
+            result[plan].update(operations_s=seconds[0], bytes_s=seconds[1], floor_s=max(seconds))
     if peaks:
-        result["operations_s"] = operations / peaks["operations_per_s"]
-        result["bytes_s"] = transferred / peaks["bytes_per_s"]
-        result["floor_s"] = max(result["operations_s"], result["bytes_s"])
+        result["plan"] = min(("stored", "never_stored"), key=lambda plan: result[plan]["floor_s"])
+        result["floor_s"] = result[result["plan"]]["floor_s"]
     return result
 
 
-def compare(options, path, batch_size, precision, folder):
+def ratio(a, b):
+    return a / b if a and b else None
+
+
+def compare(options, path, batch_size, precision, context, peaks, folder):
     shape = shape_of(path, batch_size)
     ours = hetsgd_step(options, path, batch_size, precision, folder)
-    theirs = pytorch_step(options, path, batch_size, precision)
-    floor = floor_of(shape, options.hidden, batch_size, theirs.get("peaks"))
-    both = ours["step_s"] and theirs["step_s"]
+    theirs = pytorch_step(options, path, batch_size, precision, peaks)
+    compiled = theirs.get("compiled") or {"step_s": None}
+    floor = floor_of(shape, options.hidden, batch_size, precision, theirs.get("peaks"))
+    used = ours["gpu_memory"]["used_bytes"]
     return {"batch_size": batch_size, "precision": precision, "hidden": options.hidden, **shape,
-            "hetsgd_step_s": ours["step_s"], "pytorch_step_s": theirs["step_s"], "floor_s": floor["floor_s"],
-            "speedup_over_pytorch": theirs["step_s"] / ours["step_s"] if both else None,
-            "floor_ratio": floor["floor_s"] / ours["step_s"] if ours["step_s"] and floor["floor_s"] else None,
+            "hetsgd_step_s": ours["step_s"], "pytorch_step_s": theirs["step_s"],
+            "pytorch_compiled_step_s": compiled["step_s"], "floor_s": floor["floor_s"],
+            "speedup_over_pytorch": ratio(theirs["step_s"], ours["step_s"]),
+            "speedup_over_pytorch_compiled": ratio(compiled["step_s"], ours["step_s"]),
+            "floor_ratio": ratio(floor["floor_s"], ours["step_s"]),
+            "hetsgd_memory_bytes": None if used is None or context is None else used - context,
+            "pytorch_memory_bytes": theirs.get("peak_memory_bytes"),
+            "pytorch_compiled_memory_bytes": compiled.get("peak_memory_bytes"),
             "hetsgd": ours, "pytorch": theirs, "floor": floor}
 
 
 def shown(value, scale=1.0):
     return "-" if value is None else f"{value * scale:.3f}"
+
+
+def show(row, first):
+    """Prints a row as soon as it is measured, the first one with the names of the columns."""
+    if first:
+        print(f"{'batch':>6} {'':5} {'hetsgd ms':>10} {'PyTorch ms':>11} {'compiled ms':>12} {'floor ms':>9} {'speed-up':>9}"
+              f" {'of floor':>9} {'GB':>7} {'PyTorch GB':>11}")
+    print(f"{row['batch_size']:6} {row['precision']:5} {shown(row['hetsgd_step_s'], 1e3):>10}"
+          f" {shown(row['pytorch_step_s'], 1e3):>11} {shown(row['pytorch_compiled_step_s'], 1e3):>12}"
+          f" {shown(row['floor_s'], 1e3):>9} {shown(row['speedup_over_pytorch']):>9} {shown(row['floor_ratio']):>9}"
+          f" {shown(row['hetsgd_memory_bytes'], 1e-9):>7} {shown(row['pytorch_memory_bytes'], 1e-9):>11}", flush=True)
+    for who, run_of in (("hetsgd", row["hetsgd"]), ("PyTorch", row["pytorch"]),
+                        ("torch.compile", row["pytorch"].get("compiled") or {})):
+        if "problem" in run_of:
+            print(f"       {who}: {run_of['problem']}", flush=True)
 
 
 def main():
@@ -161,24 +217,21 @@ def main():
     if problem:
         print(f"skipped: {problem}")
         return 77
-    precisions = options.precision or (["fp32", "tf32"] if options.device.startswith("cuda") else ["fp32"])
-    rows = []
+    precisions = options.precision or (["fp32", "tf32", "bf16"] if options.device.startswith("cuda") else ["fp32"])
+    rows, peaks = [], {}
     with tempfile.TemporaryDirectory() as folder:
         path = write_rows(options, folder)
+        context = context_bytes(options, folder)
         for batch_size in options.batch_size:
             for precision in precisions:
-                rows.append(compare(options, path, batch_size, precision, folder))
-    print(f"{'batch':>6} {'':5} {'hetsgd ms':>10} {'PyTorch ms':>11} {'floor ms':>9} {'speed-up':>9} {'of floor':>9}")
-    for row in rows:
-        print(f"{row['batch_size']:6} {row['precision']:5} {shown(row['hetsgd_step_s'], 1e3):>10}"
-              f" {shown(row['pytorch_step_s'], 1e3):>11} {shown(row['floor_s'], 1e3):>9}"
-              f" {shown(row['speedup_over_pytorch']):>9} {shown(row['floor_ratio']):>9}")
-        for who in ("hetsgd", "pytorch"):
-            if "problem" in row[who]:
-                print(f"       {who}: {row[who]['problem']}")
+                row = compare(options, path, batch_size, precision, context, peaks.get(precision), folder)
+                peaks[precision] = row["pytorch"].get("peaks")
+                rows.append(row)
+                show(row, first=len(rows) == 1)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"device": options.device, "scale": options.scale, "comparisons": rows}, file, indent=1)
+            json.dump({"device": options.device, "scale": options.scale, "context_bytes": context, "comparisons": rows},
+                      file, indent=1)
             file.write("\n")
     return 0 if all(row["hetsgd_step_s"] for row in rows) else 1
 

@@ -17,6 +17,11 @@ kernels by hand set OPENBLAS_CORETYPE=SkylakeX (AVX-512) or Haswell (AVX2), as c
 samples_per_s counts wall time, samples_per_cpu_s the process's CPU time, which other processes on the
 machine disturb less. On a GPU (--device cuda:0) batches lie there before the clock starts, the GPU is waited
 for every 16 steps, and --peaks measures what it can do at best: a large product and a large copy.
+
+--compile also times the step with torch.compile, whose figures are `compiled` (null with a `problem` if it cannot
+compile). Everything behind the sum of the embedding rows is compiled, in the forms gather and manual, and the faster
+one counts. The embedding stays eager because its gradients are sparse. --precision bf16 is autocast: parameters
+and losses stay in fp32. peak_memory_bytes is what PyTorch's allocator held at most on a GPU.
 """
 
 import argparse
@@ -29,6 +34,7 @@ import torch  # first: where both are missing, the message names PyTorch
 import numpy as np
 import torch.nn.functional as F
 
+TARGETS = ("sample", "label", "share", "labelled", "target")  # of a batch: what its loss needs
 
 def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -42,9 +48,10 @@ def parse_arguments(argv=None):
     parser.add_argument("--learning-rate", type=float, default=0.1, help="learning rate (default: 0.1)")
     parser.add_argument("--threads", type=int, default=1, help="number of threads (default: 1)")
     parser.add_argument("--device", default="cpu", help="cpu or cuda:N (default: cpu)")
-    parser.add_argument("--precision", choices=["fp32", "tf32"], default="fp32",
+    parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="fp32",
                         help="input precision of matrix products on a GPU (default: fp32)")
     parser.add_argument("--peaks", action="store_true", help="also measure a large matrix product and a large copy")
+    parser.add_argument("--compile", action="store_true", help="also time the step with torch.compile")
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds of the measurement after the warm-up (default: 5)")
     parser.add_argument("--loss", choices=["auto", "dense", "gather", "manual"], default="auto",
                         help="form of the loss; auto takes the fastest (default: auto)")
@@ -110,7 +117,7 @@ class SoftmaxCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, logits, sample, label, share, labelled):
-        log_softmax = F.log_softmax(logits, dim=1)
+        log_softmax = F.log_softmax(logits, dim=1, dtype=torch.float32)
         loss = -(log_softmax[sample, label] * share).sum() / logits.shape[0]
         gradient = log_softmax.exp_().mul_(labelled.unsqueeze(1))
         gradient.index_put_((sample, label), -share, accumulate=True)
@@ -128,7 +135,7 @@ def loss_of(kind, logits, batch):
         return F.cross_entropy(logits, batch["target"])
     if kind == "gather":
         true_logits = (logits[batch["sample"], batch["label"]] * batch["share"]).sum()
-        return ((torch.logsumexp(logits, dim=1) * batch["labelled"]).sum() - true_logits) / len(logits)
+        return ((torch.logsumexp(logits.float(), dim=1) * batch["labelled"]).sum() - true_logits) / len(logits)
     return SoftmaxCrossEntropy.apply(logits, batch["sample"], batch["label"], batch["share"],
                                      batch["labelled"])
 
@@ -145,9 +152,19 @@ class SparseMlp(torch.nn.Module):
         torch.nn.init.trunc_normal_(self.output.weight, std=std, a=-2 * std, b=2 * std)
         torch.nn.init.zeros_(self.output.bias)
 
-    def forward(self, batch):
-        sums = self.embedding(batch["indices"], batch["offsets"], batch["weights"])
-        return self.output(torch.relu(sums + self.bias))
+    def sums(self, batch):
+        return self.embedding(batch["indices"], batch["offsets"], batch["weights"])
+
+    def loss(self, kind, sums, batch):
+        """The loss of the batch by the sums of its embedding rows."""
+        return loss_of(kind, self.output(torch.relu(sums + self.bias)), batch)
+
+
+def padded(batches):
+    """The batches with as many pairs of sample and label each: further ones have share 0. Equal shapes compile once."""
+    longest = max(len(batch["label"]) for batch in batches)
+    return [{**batch, **{name: F.pad(batch[name], (0, longest - len(batch["label"])))
+                         for name in ("sample", "label", "share")}} for batch in batches]
 
 
 def finish(device):
@@ -169,10 +186,11 @@ def seconds_of(action, device, seconds=1.0):
     return best
 
 
-def peaks(device):
-    """The peak of the device: operations of a square product, bytes read and written by a copy."""
+def peaks(device, precision):
+    """The peak of the device: operations of a square product in that precision, bytes read and written by a copy."""
     n = 1024 if device == "cpu" else 8192
-    a, b, c = (torch.randn(n, n, device=device) for _ in range(3))
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    a, b, c = (torch.randn(n, n, device=device, dtype=kind) for _ in range(3))
     x = torch.zeros(16 * n * n, device=device)
     y = torch.empty_like(x)
     return {"product_size": n,
@@ -181,21 +199,29 @@ def peaks(device):
             "bytes_per_s": 2 * 4 * x.numel() / seconds_of(lambda: y.copy_(x), device)}
 
 
-def measure(kind, options, batches, feature_count, label_count, seconds):
-    """Trains for `seconds`; samples per second and the first and last loss."""
+def measure(kind, options, batches, counts, seconds, compiled=False):
+    """Trains for `seconds`; samples per second and the first and last loss. counts: of features and labels."""
     torch.manual_seed(options.seed)
-    model = SparseMlp(feature_count, options.hidden, label_count).to(options.device)
+    on_gpu = options.device != "cpu"
+    model = SparseMlp(counts[0], options.hidden, counts[1]).to(options.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.learning_rate)
+    loss_from = torch.compile(model.loss) if compiled else model.loss
+    autocast = torch.autocast("cuda" if on_gpu else "cpu", torch.bfloat16, enabled=options.precision == "bf16")
 
     def step(batch):
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(kind, model(batch), batch)
+        with autocast:
+            loss = loss_from(kind, model.sums(batch), {name: batch[name] for name in TARGETS if name in batch})
         loss.backward()
         optimizer.step()
         return loss
 
     first = float(step(batches[0]))
+    if compiled:  # the second call may compile again
+        step(batches[-1])
     finish(options.device)
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(options.device)
     round_of_steps = 1 if options.device == "cpu" else 16
     samples, steps, start, cpu_start = 0, 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - start < seconds:
@@ -209,7 +235,35 @@ def measure(kind, options, batches, feature_count, label_count, seconds):
     cpu = time.process_time() - cpu_start
     return {"samples_per_s": samples / elapsed, "samples_per_cpu_s": samples / cpu, "steps": steps,
             "elapsed_s": elapsed, "step_s": elapsed / steps,
+            "peak_memory_bytes": torch.cuda.max_memory_allocated(options.device) if on_gpu else None,
             "first_loss": first, "last_loss": float(loss)}
+
+
+def fastest(kinds, options, batches, counts):
+    """(the fastest form of the loss, the rates of all by name)."""
+    if len(kinds) == 1:
+        return kinds[0], {}
+    rate = "samples_per_cpu_s" if options.device == "cpu" else "samples_per_s"
+    trials = {kind: measure(kind, options, batches, counts, max(0.5, 0.2 * options.seconds))[rate]
+              for kind in kinds}
+    return max(trials, key=trials.get), trials
+
+
+def measure_compiled(kinds, options, batches, counts):
+    """The figures of torch.compile; step_s is null, with a problem, if it cannot compile."""
+    torch.cuda.empty_cache()
+    batches, problems, results = padded(batches), [], {}
+    for kind in kinds:
+        try:
+            results[kind] = measure(kind, options, batches, counts, options.seconds, True)
+        except Exception as error:  # pylint: disable=broad-except  # the compiler may raise anything: it is the reason
+            lines = str(error).strip().splitlines() or ["no message"]
+            problems.append(f"{kind}: {type(error).__name__}: {lines[0]}")
+    if not results:
+        return {"step_s": None, "peak_memory_bytes": None, "problem": "; ".join(problems)}
+    kind = min(results, key=lambda name: results[name]["step_s"])
+    return {**results[kind], "loss": kind, "problems": problems,
+            "step_s_of_losses": {name: result["step_s"] for name, result in results.items()}}
 
 
 def main():
@@ -230,19 +284,18 @@ def main():
         count = max(2, 2 ** 27 // (size * label_count))
     batches = [build_batch(rows[i * size:(i + 1) * size], label_count, "dense" in kinds, options.device)
                for i in range(count)]
-    kind = kinds[0]
-    trials = {}
-    if len(kinds) > 1:
-        for name in kinds:
-            trial = measure(name, options, batches, feature_count, label_count,
-                            max(0.5, 0.2 * options.seconds))
-            trials[name] = trial["samples_per_cpu_s" if options.device == "cpu" else "samples_per_s"]
-        kind = max(trials, key=trials.get)
-    result = measure(kind, options, batches, feature_count, label_count, options.seconds)
+    counts = (feature_count, label_count)
+    kind, trials = fastest(kinds, options, batches, counts)
+    if kind != "dense":  # its targets take as much memory as the logits
+        batches = [{name: tensor for name, tensor in batch.items() if name != "target"} for batch in batches]
+    result = measure(kind, options, batches, counts, options.seconds)
+    forms = [name for name in kinds if name != "dense"] or ["gather"]
+    compiled = measure_compiled(forms, options, batches, counts) if options.compile else None
     result.update({
         "tool": "pytorch", "version": torch.__version__, "threads": options.threads, "loss": kind,
         "device": options.device, "precision": options.precision,
-        "peaks": peaks(options.device) if options.peaks else None,
+        "peaks": peaks(options.device, options.precision) if options.peaks else None,
+        "compiled": compiled,
         "loss_trials_samples_per_s": trials, "batch_size": size, "features": feature_count,
         "labels": label_count, "hidden": options.hidden, "learning_rate": options.learning_rate,
         "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE", ""),

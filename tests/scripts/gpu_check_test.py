@@ -77,12 +77,12 @@ class GpuCheck(unittest.TestCase):
         tools.mkdir()
         cases = "".join(f"*/{name}) echo '{text.split(';')[0]}';{text.split(';')[1]};;\n" for name, text in said.items())
         (tools / "compute-sanitizer").write_text(
-            f'#!/bin/sh\ncase " $* " in *" --report-api-errors no "*) ;; *) exit 1;; esac\n'
+            f'#!/bin/sh\ncase " $* " in *" --tool initcheck --report-api-errors no "*) ;; *) exit 1;; esac\n'
             f'for program; do :; done\ncase $program in\n{cases}esac\n')
         (tools / "compute-sanitizer").chmod(0o755)
         (tools / "mpirun").write_text('#!/bin/sh\n[ "$*" != "${*#--oversubscribe -n 2 }" ] || exit 1\nshift 3\n"$@"\n')
         (tools / "mpirun").chmod(0o755)
-        options = types.SimpleNamespace(device="cuda", only=["memcheck"], timeout=10,
+        options = types.SimpleNamespace(device="cuda", only=["initcheck"], timeout=10,
                                         output=str(self.build / "check.json"))
         check = gpu_check.Check(options)
         tests = [str(self.build / "tests" / "some" / name) for name in said]
@@ -91,10 +91,10 @@ class GpuCheck(unittest.TestCase):
             gpu_check.run_tests(check, tests, True)
         outcome = [(part["name"], part["status"], part["reason"]) for part in check.report["parts"]]
         self.assertEqual(outcome, [
-            ("memcheck/a_cuda_test", "passed", None),
-            ("memcheck/b_cuda_test", "failed", "exit code 99: ========= ERROR SUMMARY: 2 errors"),
-            ("memcheck/c_cuda_test", "skipped", "calls no CUDA"),
-            ("memcheck/d_cuda_mpi_test", "passed", None)])
+            ("initcheck/a_cuda_test", "passed", None),
+            ("initcheck/b_cuda_test", "failed", "exit code 99: ========= ERROR SUMMARY: 2 errors"),
+            ("initcheck/c_cuda_test", "skipped", "calls no CUDA"),
+            ("initcheck/d_cuda_mpi_test", "passed", None)])
         started = [os.path.basename(part["command"][0]) for part in check.report["parts"]]
         self.assertEqual(started, 3 * ["compute-sanitizer"] + ["mpirun"])
 
@@ -113,24 +113,62 @@ class GpuCheck(unittest.TestCase):
             self.assertGreater(part["figures"]["samples_per_s"], 0)
             self.assertLess(part["figures"]["final"]["test_loss"], 3)
 
+    def check_prediction(self, part):
+        """A part of sim compares the seconds of a step with the measured ones."""
+        if part["name"].endswith("_sim"):
+            figures = part["figures"]
+            self.assertGreater(figures["simulated_step_s"], 0)
+            self.assertAlmostEqual(figures["simulated_over_measured"] * figures["measured_step_s"], figures["simulated_step_s"])
+
+    def test_learners_are_measured_and_predicted(self):
+        report, output = self.check(0, "--device", "cpu", "--only", "learners")
+        parts = {part["name"]: part for part in report["parts"]}
+        for m in range(1, 5):
+            self.assertGreater(parts[f"learners/mlp_{m}"]["figures"]["samples_per_s"], 0, output)
+            self.check_prediction(parts[f"learners/mlp_{m}_sim"])
+            self.assertGreater(parts[f"learners/mlp_{m}_sim_saturation"]["figures"]["simulated_over_measured"], 0)
+        for name in ("learners/mlp_auto", "learners/mlp_auto_sim"):
+            self.assertGreaterEqual(parts[name]["figures"]["chosen_learners"], 1, output)
+            self.assertIn(parts[name]["figures"]["best_fixed_learners"], range(1, 5))
+
+    def test_hogbatch_is_measured_beside_each_kind_alone(self):
+        report, output = self.check(0, "--device", "cpu", "--only", "hogbatch")
+        parts = {part["name"].split("/")[1]: part for part in report["parts"]}
+        for name, workers in (("both", 2), ("both_fixed", 2), ("device_alone", 1), ("cores_alone", 1)):
+            kind = parts[name]["figures"]["kinds"]["cpu"]
+            self.assertEqual((kind["workers"], kind["samples"] > 0, kind["updates"] > 0), (workers, True, True), output)
+            self.check_prediction(parts[name + "_sim"])
+
+    def test_adaptive_sgd_is_measured_beside_others(self):
+        report, output = self.check(0, "--device", "cpu", "--only", "adaptive")
+        parts = {part["name"].split("/")[1]: part for part in report["parts"]}
+        for name in ("adaptive", "adaptive_gamma_0", "elastic", "ssgd", "device_alone"):
+            self.assertGreater(parts[name]["figures"]["samples_per_s"], 0, output)
+            self.check_prediction(parts[name + "_sim"])
+        self.assertEqual([len(sizes) for sizes in parts["adaptive"]["figures"]["batch_sizes_at_merges"]][:1], [2])
+
     def test_placements_are_compared(self):
         report, output = self.check(0, "--device", "cpu", "--only", "placement")
         names = [part["name"] for part in report["parts"]]
-        self.assertEqual(len(names), 2 * 3 * 2)
+        predicted = [name for name in names if name.endswith("_sim")]
+        self.assertEqual(len(names), 1 + 2 * 3 * 2 + len(predicted))
+        self.assertEqual(len(predicted), 3 * 2)
         for part in report["parts"]:
             self.assertEqual(part["status"], "passed", output)
             self.assertEqual("hot_over_random_samples_per_s" in part["figures"], part["name"].endswith("_random"))
+            self.check_prediction(part)
 
     def test_a_network_is_trained_in_less_memory_than_it_wants(self):
         report, output = self.check(0, "--device", "cpu", "--only", "network")
         parts = {part["name"].split("/")[1]: part for part in report["parts"]}
-        self.assertEqual(list(parts), ["calibrate", "liveness", "least", "plan", "train"], output)
+        self.assertEqual(list(parts), ["calibrate", "liveness", "least", "plan", "train", "sim"], output)
         figures = parts["train"]["figures"]
         self.assertLess(figures["minimum_bytes"], figures["capacity_bytes"])
         self.assertLess(figures["capacity_bytes"], figures["liveness_peak_bytes"])
         self.assertLessEqual(parts["plan"]["figures"]["peak_bytes"], figures["capacity_bytes"])
         self.assertAlmostEqual(figures["measured_over_planned"] * figures["planned_iteration_s"],
                                figures["measured_iteration_s"])
+        self.check_prediction({**parts["sim"], "name": "network_sim"})
 
     def test_steps_of_click_through_models_stand_beside_pytorch(self):
         report, output = self.check(0, "--device", "cpu", "--only", "ctr_step")
@@ -149,13 +187,21 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(part["status"], "passed", output)
         (row,) = part["figures"]["comparisons"]
         self.assertGreater(row["hetsgd_step_s"], 0)
-        self.assertGreater(row["floor"]["operations"], 6 * 32 * 128 * 6701)
+        stored, never_stored = row["floor"]["stored"], row["floor"]["never_stored"]
+        self.assertAlmostEqual(never_stored["operations"] - stored["operations"], 2 * 32 * 128 * 6701, delta=1)
+        self.assertAlmostEqual(stored["bytes"] - never_stored["bytes"], 2 * 4 * 32 * 6701, delta=1)
+        self.assertGreater(never_stored["bytes"], 12 * 128 * 6701)
+        self.assertIsNone(row["hetsgd_memory_bytes"])  # a CPU
         if row["pytorch_step_s"] is None:  # no PyTorch: says so
             self.assertIn("torch", row["pytorch"]["problem"])
             self.assertIsNone(row["floor_s"])
         else:
             self.assertAlmostEqual(row["speedup_over_pytorch"], row["pytorch_step_s"] / row["hetsgd_step_s"])
             self.assertAlmostEqual(row["floor_ratio"], row["floor_s"] / row["hetsgd_step_s"])
+            self.assertEqual(row["floor_s"], min(stored["floor_s"], never_stored["floor_s"]))
+            self.assertEqual(row["floor_s"], row["floor"][row["floor"]["plan"]]["floor_s"])
+            compiled = row["pytorch"]["compiled"]
+            self.assertTrue(compiled["step_s"] or compiled["problem"])
 
     def test_without_a_gpu_it_is_skipped_in_one_line(self):
         devices = subprocess.run([HETSGD, "devices", "--json"], stdout=subprocess.PIPE, check=True).stdout

@@ -20,6 +20,7 @@
 #include "data/generate.hpp"
 #include "data/sampler.hpp"
 #include "linalg/cuda/cuda_device.hpp"
+#include "linalg/host_blocks.hpp"
 #include "linalg/table_kernels.hpp"
 #include "model/mlp.hpp"
 #include "printer.hpp"
@@ -109,24 +110,29 @@ CalibrationPoint measure(const CalibrationTarget& target, const DatasetPtr& data
   return point;
 }
 
-// Measures the link between host and GPU memory by copies from the host. The copy of one number
-// takes the latency, and that of many gives the bandwidth.
+// Measures the link between host and GPU memory by copies to pinned memory and back, as plans of
+// memory and tables make them. The copy of one number takes the latency, and that of many gives the
+// bandwidth.
 void measure_link(BasicDevice<float>& device, DeviceProfile& profile) {
   constexpr std::size_t kNumbers = std::size_t{16} << 20;
   constexpr double kShortest_s = 1e-9;
-  const std::vector<float> host(kNumbers);
+  auto& blocks = kernels<BasicHostBlocks<float>>(device);
+  const HostBlock host(device, kNumbers);
   Buffer memory(device, kNumbers);
-  const auto copy_s = [&](std::size_t bytes) {
+  device.fill(kNumbers, 1.0F, memory.data());
+  const auto copy_s = [&](std::size_t numbers) {
     return median_time(Seconds(0.05), [&] {
-      const auto start = HostClock::now();
-      device.upload(memory.data(), host.data(), bytes);
       device.synchronize();
-      return seconds_since(start);
+      const auto start = HostClock::now();
+      blocks.copy_out(numbers, memory.data(), host.data());
+      blocks.wait(blocks.copy_in(numbers, host.data(), memory.data()));
+      device.synchronize();
+      return seconds_since(start) / 2;
     });
   };
   const double bytes = kNumbers * sizeof(float);
-  profile.host_link_latency_s = copy_s(sizeof(float));
-  const double time_s = copy_s(kNumbers * sizeof(float)) - *profile.host_link_latency_s;
+  profile.host_link_latency_s = copy_s(1);
+  const double time_s = copy_s(kNumbers) - *profile.host_link_latency_s;
   profile.host_link_bytes_per_s = bytes / std::max(time_s, kShortest_s);
 }
 

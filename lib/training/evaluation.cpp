@@ -71,7 +71,8 @@ struct Evaluator::Impl {
     const std::uint64_t n = test->rows();
     const std::uint64_t used = options.rows == 0 ? n : std::min(options.rows, n);
     for (std::uint64_t i = 0; i < used; ++i) rows.push_back(static_cast<Index>(i * n / used));
-    if (model.statistics().numbers > 0) options.gpu = -1;  // the host computes statistics
+    // Without those rows statistics are a chunk's, and a GPU's chunks are larger.
+    if (model.statistics().numbers > 0 && !options.statistics_of) options.gpu = -1;
     if (options.gpu >= 0) device_name = cuda_device_name(options.gpu);
     for (const Metric* metric : wanted) {
       k = std::max(k, metric->best_labels());
@@ -88,33 +89,37 @@ struct Evaluator::Impl {
     return batch;
   }
 
-  // Computes the mean of the statistics of several batches. Batches are processed in parallel, and
-  // their results are added in order.
-  void estimate_statistics(const float* w) {
+  // The batches of which statistics are estimated, each with room for its own.
+  std::vector<std::vector<float>> room_for_statistics() const {
     const auto [count, samples] = model.statistics();
-    if (count == 0 || !options.statistics_of) return;
+    if (count == 0 || !options.statistics_of) return {};
+    const std::uint64_t used = std::min<std::uint64_t>(samples, options.statistics_of->rows());
+    return {(used + kStatisticsBatch - 1) / kStatisticsBatch, std::vector<float>(count)};
+  }
+
+  // Writes the statistics of one of `batches` into memory of the thread's device.
+  void estimate(EvaluationThread& thread, std::size_t number, std::size_t batches, const float* w,
+                float* to) const {
+    if (options.check) options.check();
     const Dataset& data = *options.statistics_of;
-    const std::uint64_t used = std::min<std::uint64_t>(samples, data.rows());
-    const std::uint64_t batches = (used + kStatisticsBatch - 1) / kStatisticsBatch;
-    std::vector<std::vector<float>> each(batches);
-    for (std::vector<float>& one : each) one.resize(count);
-    arena.execute([&] {
-      tbb::parallel_for(std::uint64_t{0}, batches, [&](std::uint64_t b) {
-        Batch batch;
-        std::vector<Index>& chosen = batch.reset(data);
-        for (std::uint64_t i = b; i < used; i += batches) {
-          chosen.push_back(static_cast<Index>(i * data.rows() / used));
-        }
-        if (options.check) options.check();
-        EvaluationThread& thread = threads.local().thread;
-        model.estimate_statistics(*thread.context, batch, w, each[b].data());
-      });
-    });
-    statistics.assign(count, 0.0F);
-    for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t used = std::min<std::uint64_t>(model.statistics().samples, data.rows());
+    Batch batch;
+    std::vector<Index>& chosen = batch.reset(data);
+    for (std::uint64_t i = number; i < used; i += batches) {
+      chosen.push_back(static_cast<Index>(i * data.rows() / used));
+    }
+    model.estimate_statistics(*thread.context, batch, w, to);
+    thread.device.synchronize();  // which may still read the batch
+  }
+
+  // statistics <- the mean over batches, added in order.
+  void set_statistics(const std::vector<std::vector<float>>& each) {
+    statistics.clear();
+    if (each.empty()) return;
+    for (std::size_t i = 0; i < each.front().size(); ++i) {
       double sum = 0;
       for (const std::vector<float>& one : each) sum += static_cast<double>(one[i]);
-      statistics[i] = static_cast<float>(sum / static_cast<double>(batches));
+      statistics.push_back(static_cast<float>(sum / static_cast<double>(each.size())));
     }
   }
 
@@ -128,7 +133,6 @@ struct Evaluator::Impl {
   ChunkSums measure_chunk(EvaluationThread& thread, const Chunk& chunk, const float* w) {
     if (options.check) options.check();
     const Batch& batch = fill(thread, chunk);
-    thread.context->statistics = statistics;
     ScoredRows scored{.k = k};
     double loss = 0;
     if (scores.empty()) {
@@ -159,12 +163,18 @@ struct Evaluator::Impl {
   }
 
   std::vector<ChunkSums> measure_on_host(const float* w) {
-    estimate_statistics(w);
+    std::vector<std::vector<float>> each = room_for_statistics();
     const Chunks chunks = chunks_within(kHostLimits);
     std::vector<ChunkSums> sums(chunks.count());
     arena.execute([&] {
+      tbb::parallel_for(std::size_t{0}, each.size(), [&](std::size_t b) {
+        estimate(threads.local().thread, b, each.size(), w, each[b].data());
+      });
+      set_statistics(each);
       tbb::parallel_for(std::size_t{0}, sums.size(), [&](std::size_t c) {
-        sums[c] = measure_chunk(threads.local().thread, chunks.at(c), w);
+        EvaluationThread& thread = threads.local().thread;
+        thread.context->statistics = statistics;
+        sums[c] = measure_chunk(thread, chunks.at(c), w);
       });
     });
     return sums;
@@ -175,6 +185,15 @@ struct Evaluator::Impl {
     Buffer w(*gpu, parameters.size());
     gpu->upload(w.data(), parameters.data(), parameters.size_bytes());
     EvaluationThread thread(model, *gpu);
+    std::vector<std::vector<float>> each = room_for_statistics();
+    Buffer on_gpu(*gpu, each.empty() ? 0 : each.front().size());
+    for (std::size_t b = 0; b < each.size(); ++b) {
+      estimate(thread, b, each.size(), w.data(), on_gpu.data());
+      gpu->download(each[b].data(), on_gpu.data(), each[b].size() * sizeof(float));
+    }
+    set_statistics(each);
+    gpu->upload(on_gpu.data(), statistics.data(), statistics.size() * sizeof(float));
+    thread.context->statistics = {on_gpu.data(), on_gpu.size()};
     const Chunks chunks = chunks_within(kGpuLimits);
     std::vector<ChunkSums> sums(chunks.count());
     for (std::size_t c = 0; c < sums.size(); ++c) {

@@ -39,9 +39,10 @@ void check_measured(const std::string& metric, const Dataset& train, const Datas
 struct EvaluatorOptions {
   std::uint64_t rows = 0;  // how many test rows are used (0: all), spread evenly over the file
   int threads = 0;         // 0: all cores
-  int gpu = -1;            // -1: none; ignored for a model with statistics
+  int gpu = -1;            // -1: none
   // Before a measurement a model's statistics (BasicModel::statistics) are estimated from rows of
-  // these data, spread evenly over them; null: the statistics stay empty.
+  // these data, spread evenly over them, on the device that measures; null: the statistics stay
+  // empty, and the host measures a model that needs some.
   DatasetPtr statistics_of{};
   std::function<void(const std::string&)> warn{};  // called when the GPU has no room; may be empty
   // Called between chunks of rows, on any thread; its exception ends the measurement. May be empty.

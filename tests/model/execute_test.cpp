@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "carried_out.hpp"
+#include "memory/forward_plan.hpp"
 #include "memory/minimum.hpp"
 #include "support/plan_problem.hpp"
 
@@ -44,6 +45,35 @@ TEST_P(Execution, HasTheSameBitsUnderEveryPlan) {
       }
     }
   }
+}
+
+// The same scores in less memory, none of which is used before it is written, and the statistics of
+// bn at the end.
+TEST_P(Execution, AForwardPassAloneHasTheSameScores) {
+  const Planned net(GetParam().graph(),
+                    {.batch = GetParam().batch, .needs = BackwardNeeds::minimal});
+  const auto w = some_parameters<float>(*net.graph);
+  const MemoryPlan all = plan_without_reuse(net.training), alone = forward_plan(net.training);
+  EXPECT_LT(alone.peak_bytes, net.plan(liveness_policy()).peak_bytes);
+  const auto device = make_cpu_device<float>(1);
+  std::vector<std::vector<float>> results;
+  for (const MemoryPlan* plan : {&all, &alone}) {
+    TestEnds<float> ends(*device, *net.graph, GetParam().batch);
+    PlanExecutor<float> executor(*device, net.training, *plan, true);
+    std::vector<float> arena(executor.arena_size());
+    std::vector<float>& result = results.emplace_back();
+    executor.forward({.parameters = w.data(), .seed = 3, .draw = 4},
+                     {[&](float* X) { ends.write_input(X); },
+                      [&](const float* Z, float* Y) { ends.read_scores(Z, Y); }},
+                     arena.data());
+    result.push_back(static_cast<float>(ends.loss));
+    for (int node = 0; node < net.graph->size(); ++node) {
+      if (net.graph->node(node).type != NodeType::bn) continue;
+      const float* const kept = executor.mask(node);
+      result.insert(result.end(), kept, kept + 2 * net.graph->node(node).shape.channels);
+    }
+  }
+  EXPECT_EQ(results[0], results[1]);
 }
 
 // From one of `count` cases to the next one that is tried: a few dozen of large networks.

@@ -122,6 +122,20 @@ TEST(GraphModel, DefaultsFollowFromTheNodes) {
   EXPECT_EQ(options.to_json()["conv_init"], "init");
 }
 
+// A score needs a fraction of a step's memory, and no policy.
+TEST(GraphModel, ScoresInTheMemoryOfTheForwardPass) {
+  const Graph graph = find_graph("--model", "resnet-50");
+  const PlannedBatch step(graph, {find_policy("test", "liveness"), {}}, 8, host_rates()),
+      score(graph, 8);
+  EXPECT_LT(score.plan.peak_bytes, step.plan.peak_bytes / 5);
+  Trained<float> cramped(small_network(true), {.activation_memory = 1000}), t(small_network(true));
+  std::vector<float> in_little, logits;
+  cramped.score(cramped.batch(8), in_little);
+  t.score(t.batch(8), logits);
+  EXPECT_EQ(in_little, logits);
+  EXPECT_THROW(cramped.gradient(cramped.batch(8)), Error);
+}
+
 // If batch sizes vary, plans that have not been used for long are dropped.
 TEST(GraphModel, KeepsFewPlans) {
   const Graph graph = small_network(true);

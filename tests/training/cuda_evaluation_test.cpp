@@ -3,7 +3,10 @@
 
 #include "core/random.hpp"
 #include "data/generate.hpp"
+#include "data/generate_images.hpp"
+#include "graph/networks.hpp"
 #include "model/mlp.hpp"
+#include "model/network/graph_model.hpp"
 #include "support/gpu.hpp"
 #include "support/gpu_memory.hpp"
 #include "support/run.hpp"
@@ -60,6 +63,28 @@ TEST(CudaEvaluation, MeasuresWhatTheHostMeasures) {
     Evaluator some(*model, data, {.rows = 7, .gpu = 0});
     expect_alike_measures(some.measure(w), Evaluator(*model, data, {.rows = 7}).measure(w));
   }
+}
+
+// The mean of two batches of training images. Without training images the host measures.
+TEST(CudaEvaluation, MakesTheStatisticsOfANetwork) {
+  ImageOptions options;
+  options.size = 16;
+  options.rows_train = 160;
+  options.rows_test = 70;
+  const auto images = [&](DataPart part) {
+    return std::make_shared<Dataset>(generate_images(options, part).data);
+  };
+  const DatasetPtr train = images(DataPart::train), test = images(DataPart::test);
+  const auto model = make_graph_model<float>(find_graph("test", "resnet-20?size=16"),
+                                             DataShape::of(*train, *test), {});
+  const auto w = initial_parameters<float>(model->layout(), 1);
+  Evaluator host(*model, test, {.statistics_of = train});
+  Evaluator gpu(*model, test, {.gpu = 0, .statistics_of = train});
+  const Measured expected = host.measure(w), actual = gpu.measure(w);
+  EXPECT_EQ(gpu.device(), cuda_device_name(0));
+  EXPECT_NEAR(actual.back().value, expected.back().value, 1e-4 * expected.back().value);
+  EXPECT_EQ(gpu.measure(w).back().value, actual.back().value);  // the same bits
+  EXPECT_EQ(Evaluator(*model, test, {.gpu = 0}).device(), "cpu");
 }
 
 TEST(CudaEvaluation, TheHostMeasuresWhereTheGpuIsFull) {

@@ -20,7 +20,7 @@ Record train_images(const std::string& devices, const Settings& more) {
       more);
 }
 
-// Fused steps; a flat gradient with momentum; dropout; bn, whose statistics the host makes.
+// Fused steps; a flat gradient with momentum; dropout; bn, whose statistics the GPU makes.
 TEST(CudaGraphModels, FollowTheCpu) {
   for (const Settings& more :
        {Settings{}, Settings("--optimizer momentum --learning-rate 0.02"),
@@ -33,6 +33,7 @@ TEST(CudaGraphModels, FollowTheCpu) {
     const Record gpu = train_images("cuda:0", more);
     expect_alike(train_images("cpu:1", more), gpu);
     EXPECT_EQ(gpu.workers[0].report.device.rfind("cuda:0 (", 0), 0U);
+    EXPECT_EQ(gpu.evaluation_device, cuda_device_name(0));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "memory/forward_plan.hpp"
 #include "memory/minimum.hpp"
 
 namespace hetsgd {
@@ -49,6 +50,9 @@ PlannedBatch::PlannedBatch(const Graph& graph, const PlanRules& rules, std::int6
                            const DeviceRates& rates)
     : training(executed_step(graph, batch)),
       plan(planned(training, rules, step_times(training, rates), true)) {}
+
+PlannedBatch::PlannedBatch(const Graph& graph, std::int64_t batch)
+    : training(executed_step(graph, batch)), plan(forward_plan(training)) {}
 
 Seconds planned_time(const Graph& graph, const PlanRules& rules, std::int64_t batch,
                      const DeviceRates& rates) {

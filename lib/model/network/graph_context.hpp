@@ -53,17 +53,24 @@ std::int64_t planned_steps(double steps);
 // copying speed affects a plan.
 DeviceRates host_rates();
 
-// The training step of one batch size, and its recorded plan. Its prefetches are those of a device
-// of these rates. Errors: usage, a capacity in which the policy does not plan it.
+// The training step of one batch size, and its recorded plan.
 struct PlannedBatch {
+  // Its prefetches are those of a device of these rates. Errors: usage, a capacity in which the
+  // policy does not plan it.
   PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch,
                const DeviceRates& rates);
+  // The forward pass alone, in the memory that it needs, whatever the policy.
+  PlannedBatch(const Graph& graph, std::int64_t batch);
   PlannedBatch(const PlannedBatch&) = delete;  // the plan points to the step
   PlannedBatch& operator=(const PlannedBatch&) = delete;
 
   TrainingStep training;
   MemoryPlan plan;
 };
+
+// The passes of a computation. A forward pass alone keeps no map for a backward pass, so it needs a
+// fraction of the memory.
+enum class Passes { both, forward };
 
 // Time of such a step on a device of these rates, with the transfers that it waits for.
 // Convolutions are charged for their operations, whatever their algorithm, as in the model's
@@ -84,15 +91,15 @@ class GraphContext final : public BasicModelContext<Real> {
         lstm_(std::make_shared<LstmMath<Real>>(device)) {}
 
   // The result is valid until the next call.
-  PlanExecutor<Real>& executor(const BatchPart& part) {
+  PlanExecutor<Real>& executor(const BatchPart& part, Passes passes = Passes::both) {
     const auto found = std::ranges::find_if(executables_, [&](const Executable& each) {
-      return each.batch == part.count && each.steps() == steps_of(part);
+      return each.batch == part.count && each.passes == passes && each.steps() == steps_of(part);
     });
     if (found != executables_.end()) {
       executables_.splice(executables_.begin(), executables_, found);
     } else {
       if (executables_.size() == kPlansKept) executables_.pop_back();
-      executables_.emplace_front(*this, graph_of(part), part.count);
+      executables_.emplace_front(*this, graph_of(part), part.count, passes);
     }
     return executables_.front().executor;
   }
@@ -137,14 +144,18 @@ class GraphContext final : public BasicModelContext<Real> {
   }
 
   struct Executable {
-    Executable(GraphContext& of, Graph network, std::size_t samples)
+    Executable(GraphContext& of, Graph network, std::size_t samples, Passes which)
         : batch(samples),
+          passes(which),
           graph(std::move(network)),
-          planned(graph, of.rules_, static_cast<std::int64_t>(batch), of.rates_),
+          planned(passes == Passes::both
+                      ? PlannedBatch(graph, of.rules_, static_cast<std::int64_t>(batch), of.rates_)
+                      : PlannedBatch(graph, static_cast<std::int64_t>(batch))),
           executor(of.device(), planned.training, planned.plan, false, of.lstm_) {}
     std::int64_t steps() const { return graph.node(0).shape.height; }
 
     std::size_t batch;
+    Passes passes;
     Graph graph;
     PlannedBatch planned;
     PlanExecutor<Real> executor;

@@ -88,7 +88,7 @@ class GraphModel final : public BasicModel<Real> {
     auto& scratch = static_cast<GraphContext<Real>&>(context);
     scratch.stage(batch);
     const BatchPart whole(batch, 0, batch.size());
-    PlanExecutor<Real>& executor = scratch.executor(whole);
+    PlanExecutor<Real>& executor = scratch.executor(whole, Passes::forward);
     executor.forward({.parameters = w, .drops = false, .lengths = {whole.lengths}},
                      scratch.ends(whole, [](const Real*, Real*) {}), scratch.arena(executor));
     const std::vector<std::size_t> offsets = statistics_offsets(graph_);
@@ -142,7 +142,7 @@ class GraphModel final : public BasicModel<Real> {
       const auto ends = scratch.ends(part, [&](const Real* Z, Real*) {
         scratch.device().copy(count * this->outputs(), Z, logits + first * this->outputs());
       });
-      PlanExecutor<Real>& executor = scratch.executor(part);
+      PlanExecutor<Real>& executor = scratch.executor(part, Passes::forward);
       executor.forward({.parameters = w,
                         .drops = false,
                         .statistics = context.statistics.data(),

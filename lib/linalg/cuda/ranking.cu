@@ -35,6 +35,17 @@ __device__ Real not_a_number() {
   return static_cast<Real>(nan(""));
 }
 
+template <class Real, int K>
+__device__ void write_list(const Best<Real, K>& best, const Candidates<Real>& candidates,
+                           std::size_t row, std::size_t list) {
+  const std::size_t at = (row * candidates.lists + list) * K;
+#pragma unroll
+  for (int i = 0; i < K; ++i) {
+    candidates.scores[at + i] = best.score[i];
+    candidates.labels[at + i] = best.label[i];
+  }
+}
+
 // A block per piece of a row.
 template <class Real, int K>
 __global__ void __launch_bounds__(kThreads)
@@ -54,12 +65,50 @@ __global__ void __launch_bounds__(kThreads)
     }
     join(best);
     if (threadIdx.x == 0) {
-      const std::size_t list = tile.row * candidates.lists + first_list + task % pieces;
-      for (int i = 0; i < K; ++i) {
-        candidates.scores[list * K + i] = best.score[i];
-        candidates.labels[list * K + i] = best.label[i];
-      }
+      write_list(best, candidates, tile.row, first_list + task % pieces);
     }
+  }
+}
+
+// A block per row: the best parts, then the best of their columns. Parts without a number above
+// -inf do not tell whether they hold -inf or NaN, so all columns are read if these are among the
+// best.
+template <class Real, int K>
+__global__ void __launch_bounds__(kThreads)
+    top_of_parts_kernel(std::size_t rows, LogitBlock<const Real> block,
+                        SoftmaxRows<Real> statistics, std::size_t list,
+                        Candidates<Real> candidates) {
+  __shared__ std::uint32_t chosen[K];
+  __shared__ bool all;
+  const Real* const bias = block.bias != nullptr ? block.bias + block.first_label : nullptr;
+  const std::size_t first_part = block.first_label / kPart;
+  const std::size_t parts = ceil_divide(block.columns, kPart);
+  for (std::size_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const Real* const largest = statistics.part_max + row * statistics.parts + first_part;
+    const Real* __restrict__ const z = block.Z + row * block.stride;
+    Best<Real, K> best;
+    best.clear(not_a_number<Real>());
+    for (std::size_t p = threadIdx.x; p < parts; p += kThreads) {
+      best.insert(largest[p], static_cast<std::uint32_t>(p));
+    }
+    join(best);
+    if (threadIdx.x == 0) {
+#pragma unroll
+      for (int i = 0; i < K; ++i) chosen[i] = best.label[i];
+      all = !(best.score[K - 1] > -static_cast<Real>(INFINITY));
+    }
+    __syncthreads();
+    best.clear(not_a_number<Real>());
+    const std::size_t count = all ? block.columns : K * kPart;
+#pragma unroll 4
+    for (std::size_t i = threadIdx.x; i < count; i += kThreads) {
+      const std::size_t j = all ? i : chosen[i / kPart] * kPart + i % kPart;
+      if (j >= block.columns) continue;
+      const Real score = bias != nullptr ? z[j] + bias[j] : z[j];
+      best.insert(score, static_cast<std::uint32_t>(block.first_label + j));
+    }
+    join(best);
+    if (threadIdx.x == 0) write_list(best, candidates, row, list);
   }
 }
 
@@ -115,6 +164,22 @@ struct LaunchPieces {
 };
 
 template <class Real>
+struct LaunchParts {
+  cudaStream_t stream;
+  std::size_t rows;
+  LogitBlock<const Real> block;
+  SoftmaxRows<Real> statistics;
+  std::size_t list;
+  Candidates<Real> candidates;
+  template <int K>
+  void run() const {
+    const auto blocks = static_cast<unsigned>(blocks_for(rows, 1));
+    top_of_parts_kernel<Real, K>
+        <<<blocks, kThreads, 0, stream>>>(rows, block, statistics, list, candidates);
+  }
+};
+
+template <class Real>
 struct LaunchRows {
   cudaStream_t stream;
   std::size_t rows;
@@ -149,6 +214,16 @@ void top_of_block(cudaStream_t stream, std::size_t rows, const LogitBlock<const 
 }
 
 template <class Real>
+void top_of_parts(cudaStream_t stream, std::size_t rows, const LogitBlock<const Real>& block,
+                  const SoftmaxRows<Real>& statistics, std::size_t list,
+                  const Candidates<Real>& candidates) {
+  if (rows == 0 || block.columns == 0) return;
+  with_width(candidates.width,
+             LaunchParts<Real>{stream, rows, block, statistics, list, candidates});
+  check_launch("kernel top_of_parts");
+}
+
+template <class Real>
 void top_of_all(cudaStream_t stream, std::size_t rows, const Candidates<Real>& candidates,
                 std::size_t k, std::uint32_t* top) {
   if (rows == 0) return;
@@ -160,6 +235,9 @@ void top_of_all(cudaStream_t stream, std::size_t rows, const Candidates<Real>& c
   template class Ranking<Real>;                                                                   \
   template void top_of_block<Real>(cudaStream_t, std::size_t, const LogitBlock<const Real>&,      \
                                    std::size_t, const Candidates<Real>&);                         \
+  template void top_of_parts<Real>(cudaStream_t, std::size_t, const LogitBlock<const Real>&,      \
+                                   const SoftmaxRows<Real>&, std::size_t,                         \
+                                   const Candidates<Real>&);                                      \
   template void top_of_all<Real>(cudaStream_t, std::size_t, const Candidates<Real>&, std::size_t, \
                                  std::uint32_t*);
 HETSGD_INSTANTIATE(float)

@@ -3,6 +3,10 @@
 // Each piece of kTopSegment columns leaves a list of its best labels as candidates. At the end the
 // best candidates of a row are its best labels. The ranking is a total order (ranks_before), so the
 // division into pieces makes no difference.
+//
+// Where the softmax's statistics know the largest logit of each part of kPart columns, only k parts
+// can hold the k best: those with the largest ones, the first among equals. The others are not read
+// again. With 670,091 labels and k = 5 that leaves 1 logit of 260.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -42,6 +46,11 @@ std::size_t top_parts(std::size_t n);
 template <class Real>
 void top_of_block(cudaStream_t stream, std::size_t rows, const LogitBlock<const Real>& block,
                   std::size_t first_list, const Candidates<Real>& candidates);
+// Fills one list of every row, from the statistics and the logits of a block.
+template <class Real>
+void top_of_parts(cudaStream_t stream, std::size_t rows, const LogitBlock<const Real>& block,
+                  const SoftmaxRows<Real>& statistics, std::size_t list,
+                  const Candidates<Real>& candidates);
 // The k best of all lists; top: [rows x k] in device memory.
 template <class Real>
 void top_of_all(cudaStream_t stream, std::size_t rows, const Candidates<Real>& candidates,

@@ -8,27 +8,31 @@
 // Counters: GB_per_s and GFLOP_per_s of the floor's bytes and operations; floor_ratio = the floor
 // over the time taken (1 is the floor). The floor is the larger of bytes over the bandwidth of a
 // copy inside the GPU and operations over the rate of a large square product of the same precision,
-// both measured in this process; what stays in the L2 cache can beat the bandwidth.
+// both measured in this process; what stays in the L2 cache can beat the bandwidth. BF16's rate is
+// that of a product of BF16 operands. Scoring (the loss and the 5 best labels of every row) also
+// has product_share: the operations of its product over the time taken, over that rate.
 //
-// The floor of an Amazon-670k step of n samples, by hand. Operations: three products of n x 128 x
-// 670,091, 6 n 128 670,091 = 131.7 GFLOP for n = 256 and 526.9 for n = 1,024; those of the sparse
-// layer, 4 76 n 128, are 10 and 40 MFLOP. Bytes that any way of computing must move: the output
-// weights [670,091 x 128] (343 MB) read before the softmax is known, read again and written after
-// it, 1.03 GB; at most 3 76 n 128 4 = 30 and 120 MB of the sparse layer's rows. On an H200 by its
-// data sheet (67 TFLOP/s FP32, 495 TF32, 990 BF16, 4.8 TB/s):
-//                 n = 256                    n = 1,024
-//   FP32          1.97 ms (operations)       7.9 ms (operations)
-//   TF32          0.27 ms (operations)       1.07 ms (operations)
-//   BF16          0.22 ms (bytes)            0.53 ms (operations)
-// Softmax and products are kernels of their own here, so the scores go through memory: written by
-// the first product, read by the statistics, read and replaced by the gradient, read by the two
-// products of the gradient. That is 6 670,091 n 4 bytes, 4.1 and 16.5 GB, and 4 times the weights:
-// at the 4.25 TB/s of a copy on an H200 1.29 and 4.2 ms, of which TF32 steps take 1.25 times as
-// long (results/gpu.md). Less takes kernels that compute scores and softmax together.
+// A step's floor has two plans, and is the lesser of their times. With n samples, L labels and H
+// hidden units, a product has 2 n H L operations:
+//   scores stored        three products, 6 n H L operations; the output weights read before the
+//                        softmax is known, read again and written after it, 12 H L bytes; the
+//                        scores written and read once, 8 n L bytes, with BF16 4 n L
+//   scores never stored  they are computed twice, 8 n H L operations; 12 H L bytes
+// The sparse layer adds 4 76 n H operations and at most 12 76 n H bytes to both. On an H200 as
+// measured (51 TFLOP/s FP32, 405 TF32, about 790 BF16; 4.25 TB/s), Amazon-670k, ms:
+//                 n = 256                        n = 1,024
+//                 stored         never stored    stored       never stored
+//   FP32          2.58           3.44            10.3         13.8
+//   TF32          0.57 (bytes)   0.43            1.56 (bytes) 1.73
+//   BF16          0.41 (bytes)   0.25 (bytes)    0.92 (bytes) 0.89
+// TF32's 11 significant bits also fit into FP16, whose products run at BF16's rate, so kernels that
+// scale what could leave FP16's range may beat TF32's floor.
+#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <cusparse.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -37,6 +41,8 @@
 #include <vector>
 
 #include "linalg/cuda/cuda_device.hpp"
+#include "linalg/cuda/library.hpp"
+#include "linalg/output_layer_kernels.hpp"
 #include "linalg/sparse_kernels.hpp"
 #include "model/mlp.hpp"
 #include "support.hpp"
@@ -106,21 +112,67 @@ double copied_bytes_per_s() {
   return rate;
 }
 
+constexpr std::size_t kProduct = 8192;
+
+template <class Product>
+double product_rate(Product&& product) {
+  product();
+  return 10 * 2.0 * std::pow(static_cast<double>(kProduct), 3) / seconds(10, product);
+}
+
+// The rate of float operands, as the device multiplies them.
+double float_operations_per_s(Precision precision) {
+  const auto device = make_cuda_device<float>(0, {.precision = precision});
+  const std::size_t n = kProduct;
+  Buffer A(*device, n * n), B(*device, n * n), C(*device, n * n);
+  fill_random(*device, A);
+  fill_random(*device, B);
+  return product_rate([&] {
+    device->gemm(Transpose::no, Transpose::no, n, n, n, 1.0F, A.data(), n, B.data(), n, 0.0F,
+                 C.data(), n);
+  });
+}
+
+// The rate of BF16 operands and float sums. (For float operands cuBLAS takes TF32 whatever is asked
+// for.)
+double bf16_operations_per_s() {
+  const cuda::SharedLibrary blas{
+      "cuBLAS", {"libcublas.so." + std::to_string(CUBLAS_VER_MAJOR)}, "install the CUDA libraries"};
+  decltype(&cublasCreate_v2) create = blas.function("cublasCreate_v2");
+  decltype(&cublasDestroy_v2) destroy = blas.function("cublasDestroy_v2");
+  decltype(&cublasGemmEx_64) multiply = blas.function("cublasGemmEx_64");
+  const auto device = make_cuda_device<float>(0);
+  constexpr auto n = static_cast<std::int64_t>(kProduct);
+  Buffer A(*device, kProduct * kProduct / 2), C(*device, kProduct * kProduct);
+  const std::vector<float> numbers = bench::random_floats(2 * A.size());
+  std::vector<std::uint32_t> pairs(A.size());
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    pairs[i] = (std::bit_cast<std::uint32_t>(numbers[2 * i]) & 0xFFFF0000U) |
+               std::bit_cast<std::uint32_t>(numbers[2 * i + 1]) >> 16;
+  }
+  device->upload(A.data(), pairs.data(), pairs.size() * sizeof(std::uint32_t));
+  device->synchronize();
+  const auto check = [](cublasStatus_t status) {
+    if (status != CUBLAS_STATUS_SUCCESS) throw device_error("cuBLAS: {}", static_cast<int>(status));
+  };
+  cublasHandle_t handle = nullptr;
+  check(create(&handle));
+  const float one = 1, zero = 0;
+  const double rate = product_rate([&] {
+    check(multiply(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, A.data(), CUDA_R_16BF, n,
+                   A.data(), CUDA_R_16BF, n, &zero, C.data(), CUDA_R_32F, n, CUBLAS_COMPUTE_32F,
+                   CUBLAS_GEMM_DEFAULT));
+  });
+  destroy(handle);
+  return rate;
+}
+
 double product_operations_per_s(Precision precision) {
   static std::map<Precision, double> rates;
   double& rate = rates[precision];
   if (rate == 0) {
-    const auto device = make_cuda_device<float>(0, {.precision = precision});
-    const std::size_t n = 8192;
-    Buffer A(*device, n * n), B(*device, n * n), C(*device, n * n);
-    fill_random(*device, A);
-    fill_random(*device, B);
-    const auto product = [&] {
-      device->gemm(Transpose::no, Transpose::no, n, n, n, 1.0F, A.data(), n, B.data(), n, 0.0F,
-                   C.data(), n);
-    };
-    product();
-    rate = 10 * 2.0 * std::pow(static_cast<double>(n), 3) / seconds(10, product);
+    rate =
+        precision == Precision::bf16 ? bf16_operations_per_s() : float_operations_per_s(precision);
   }
   return rate;
 }
@@ -129,17 +181,23 @@ double product_operations_per_s(Precision precision) {
 constexpr int kIterations = 5;
 constexpr double kTimed = 20e-3;
 
+struct Work {
+  double operations, bytes;
+
+  double floor(Precision precision) const {
+    return std::max(operations / product_operations_per_s(precision), bytes / copied_bytes_per_s());
+  }
+};
+
 template <class Call>
-void measure(benchmark::State& state, Precision precision, double operations, double bytes,
-             Call&& call) {
+void measure(benchmark::State& state, Precision precision, const Work& work, Call&& call) {
   seconds(3, call);
   const auto calls = static_cast<int>(std::clamp(kTimed / seconds(1, call), 3.0, 500.0));
   for (auto _ : state) state.SetIterationTime(seconds(calls, call) / calls);
-  const double floor =
-      std::max(operations / product_operations_per_s(precision), bytes / copied_bytes_per_s());
+  const double floor = work.floor(precision);
   const auto n = static_cast<double>(state.iterations());
-  state.counters["GFLOP_per_s"] = {n * operations / 1e9, benchmark::Counter::kIsRate};
-  state.counters["GB_per_s"] = {n * bytes / 1e9, benchmark::Counter::kIsRate};
+  state.counters["GFLOP_per_s"] = {n * work.operations / 1e9, benchmark::Counter::kIsRate};
+  state.counters["GB_per_s"] = {n * work.bytes / 1e9, benchmark::Counter::kIsRate};
   state.counters["floor_us"] = floor * 1e6;
   state.counters["floor_ratio"] = {n * floor, benchmark::Counter::kIsRate};
 }
@@ -253,18 +311,53 @@ void sparse(benchmark::State& state, const Shape& shape, bool update, bool cuspa
       8 * z + 4 * ((update ? 2 : 1) * layer.distinct() * h + layer.batch_numbers());
   if (cusparse) {
     CusparseLayer other(layer);
-    measure(state, Precision::fp32, operations, bytes, [&] { other.multiply(update); });
+    measure(state, Precision::fp32, {operations, bytes}, [&] { other.multiply(update); });
     return;
   }
   const SparseRows<float> X = device.stage(layer.rows);
   SparseKernels& layer_0 = kernels<SparseKernels>(device);
-  measure(state, Precision::fp32, operations, bytes, [&] {
+  measure(state, Precision::fp32, {operations, bytes}, [&] {
     if (update) {
       layer_0.update(X, kHidden, -1e-6F, layer.Y.data(), layer.W.data());
     } else {
       layer_0.forward(X, kHidden, layer.W.data(), layer.bias.data(), true, layer.Y.data());
     }
   });
+}
+
+// --- scoring -------------------------------------------------------------------------------------
+
+// A batch's hidden layer in, its loss and best labels out: all of an evaluation but the sparse
+// layer.
+void scoring(benchmark::State& state, const Shape& shape, Precision precision) {
+  constexpr std::size_t kBest = 5;
+  const auto size = static_cast<std::size_t>(state.range(0));
+  const Dataset& data = rows_of(shape);
+  const auto device = make_cuda_device<float>(0, {.precision = precision});
+  Buffer A(*device, size * kHidden), W(*device, shape.labels * kHidden), b(*device, shape.labels),
+      best(*device, size * kBest);
+  for (Buffer* const buffer : {&A, &W, &b}) fill_random(*device, *buffer);
+  const SparseRows<float> labels = device->stage({.rows = size,
+                                                  .columns = data.label_count,
+                                                  .begin = data.targets.begin.data(),
+                                                  .index = data.targets.index.data()});
+  const SoftmaxLayer<float> layer{.inputs = kHidden,
+                                  .outputs = shape.labels,
+                                  .input = A.data(),
+                                  .weight = W.data(),
+                                  .bias = b.data()};
+  OutputLayerKernels& output = kernels<OutputLayerKernels>(*device);
+  auto* const top = reinterpret_cast<std::uint32_t*>(best.data());
+  const auto h = static_cast<double>(kHidden), n = static_cast<double>(size),
+             l = static_cast<double>(shape.labels);
+  const Work work{2 * n * h * l, 4 * (h * l + l + n * h)};
+  double loss = 0;
+  measure(state, precision, work, [&] { output.softmax_ranks(labels, layer, kBest, top); });
+  loss = output.softmax_ranks(labels, layer, kBest, top);
+  state.counters["product_share"] = {static_cast<double>(state.iterations()) * work.operations /
+                                         product_operations_per_s(precision),
+                                     benchmark::Counter::kIsRate};
+  if (!std::isfinite(loss)) state.SkipWithError("the loss is not finite");
 }
 
 // --- whole steps ---------------------------------------------------------------------------------
@@ -285,14 +378,20 @@ void step(benchmark::State& state, const Shape& shape, Precision precision) {
   const auto h = static_cast<double>(kHidden), n = static_cast<double>(size),
              labels = static_cast<double>(shape.labels),
              z = n * static_cast<double>(shape.nonzeros);
+  const Work sparse_layer{4 * z * h, 12 * z * h + 16 * z};
+  const double score_bytes = precision == Precision::bf16 ? 2 : 4;
+  const Work stored{6 * n * h * labels + sparse_layer.operations,
+                    12 * h * labels + 2 * score_bytes * n * labels + sparse_layer.bytes};
+  const Work never_stored{8 * n * h * labels + sparse_layer.operations,
+                          12 * h * labels + sparse_layer.bytes};
+  const bool stores = stored.floor(precision) < never_stored.floor(precision);
   double loss = 0;
-  measure(state, precision, 6 * n * h * labels + 4 * z * h,
-          4 * (3 * h * labels + 3 * z * h) + 16 * z, [&] {
-            const Batch& batch = batches[next];
-            next = (next + 1) % kBatches;
-            loss = model->step(*context, batch, 0.1F, w.data());
-            device->synchronize();  // as the clock of a worker does
-          });
+  measure(state, precision, stores ? stored : never_stored, [&] {
+    const Batch& batch = batches[next];
+    next = (next + 1) % kBatches;
+    loss = model->step(*context, batch, 0.1F, w.data());
+    device->synchronize();  // as the clock of a worker does
+  });
   if (!std::isfinite(loss)) state.SkipWithError("the loss is not finite");
 }
 
@@ -316,6 +415,8 @@ void add_all() {
     for (const auto& [precision, name] : {std::pair{Precision::fp32, "fp32"},
                                           {Precision::tf32, "tf32"},
                                           {Precision::bf16, "bf16"}}) {
+      add(fmt::format("scoring/{}/{}", name, shape.name),
+          [=, p = precision](benchmark::State& state) { scoring(state, shape, p); });
       add(fmt::format("step/{}/{}", name, shape.name),
           [=, p = precision](benchmark::State& state) { step(state, shape, p); });
     }

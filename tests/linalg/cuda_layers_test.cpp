@@ -46,5 +46,36 @@ TYPED_TEST(CudaLayers, LogitsThatAreNotKeptGiveTheSameBits) {
   }
 }
 
+// Three blocks of labels, rounded operands, so that many scores are equal.
+TYPED_TEST(CudaLayers, LabelsAreRankedBlockByBlock) {
+  using Real = TypeParam;
+  LayerProblem<Real> problem({40, 6, 9000});
+  for (auto* const each : {&problem.A, &problem.W, &problem.b}) {
+    for (Real& x : *each) x = std::round(3 * x);
+  }
+  const auto device =
+      make_cuda_device<Real>(0, {.logit_block_bytes = 4096 * problem.shape.rows * sizeof(Real)});
+  Side<Real> side{*device};
+  const auto check = [&] {
+    for (const std::size_t k : {1UL, 3UL, 5UL, 16UL}) {
+      EXPECT_EQ(problem.rank(side, k).top, problem.rank_all_at_once(k).top);
+    }
+  };
+  check();
+  // Parts of the labels that hold no number above minus infinity, and then hardly any that does.
+  const Real nan = std::numeric_limits<Real>::quiet_NaN();
+  const Real infinity = std::numeric_limits<Real>::infinity();
+  for (std::size_t i = 0; i < 9000; ++i) {
+    if (i < 700 || i % 1000 > 200) problem.b[i] = i % 700 < 300 ? nan : -infinity;
+  }
+  check();
+  for (std::size_t i = 0; i < 9000; ++i) {
+    if (i != 5000 && i != 8999) problem.b[i] = i % 700 < 600 ? nan : -infinity;
+  }
+  check();
+  for (Real& b : problem.b) b = nan;
+  check();
+}
+
 }  // namespace
 }  // namespace hetsgd::test

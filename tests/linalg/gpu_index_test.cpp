@@ -129,7 +129,7 @@ TEST(CudaIndex, LayerPlansCoverAllLabelsWithinTheBudget) {
       for (const std::size_t budget : {0UL, 1UL << 20, 100UL << 20, 1UL << 30, 9UL << 30}) {
         check_plan(rows, outputs, 4, budget, kBlockBytes);
         check_plan(rows, outputs, 8, budget, kBlockBytes);
-        check_plan(rows, outputs, 4, budget, kSmallBlockBytes);
+        check_plan(rows, outputs, 4, budget, kScoringBlockBytes);
       }
     }
   }

@@ -8,11 +8,12 @@ struct SparseShape {
   std::size_t rows, columns, per_row, n;
 };
 
-// One column for all: a run of nonzeros longer than a warp. One row alone. Odd widths.
+// One column for all: a run of nonzeros longer than a warp, or than 64 warps. One row alone. Odd
+// widths.
 const SparseShape kSparseShapes[] = {
-    {0, 5, 2, 8},       {1, 1, 1, 1},        {5, 9, 3, 1},   {7, 40, 12, 17},  {33, 100, 20, 128},
-    {64, 300, 76, 100}, {19, 50, 9, 983},    {2, 30, 4, 15}, {100, 1, 1, 130}, {5, 1000, 40, 9},
-    {257, 40, 20, 33},  {33, 5000, 70, 983}, {200, 3, 2, 64}};
+    {0, 5, 2, 8},       {1, 1, 1, 1},        {5, 9, 3, 1},    {7, 40, 12, 17},  {33, 100, 20, 128},
+    {64, 300, 76, 100}, {19, 50, 9, 983},    {2, 30, 4, 15},  {100, 1, 1, 130}, {5, 1000, 40, 9},
+    {257, 40, 20, 33},  {33, 5000, 70, 983}, {200, 3, 2, 64}, {2500, 2, 2, 8}};
 
 template <class Real>
 class Sparse : public ::testing::Test {};

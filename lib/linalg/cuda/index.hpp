@@ -135,8 +135,9 @@ struct LayerPlan {
 // and to drain the GPU. (Blocks of 32 MB stay in the L2 cache and save reads, but on an H200 an
 // Amazon-670k step took 1.6 to 1.9 times as long with them.)
 inline constexpr std::size_t kBlockBytes = std::size_t{1} << 30;
-// Block size of evaluation, which should leave the memory to others.
-inline constexpr std::size_t kSmallBlockBytes = std::size_t{32} << 20;
+// Block size of evaluation, which should leave the memory to others. Blocks of 32 MB, which stay in
+// the L2 cache, would be products of a few microseconds each, and the host is slower than that.
+inline constexpr std::size_t kScoringBlockBytes = std::size_t{256} << 20;
 
 // The distance between rows of a block's logits, in elements: all rows begin at a cache line.
 HETSGD_HOST_DEVICE constexpr std::size_t block_stride(std::size_t columns) {

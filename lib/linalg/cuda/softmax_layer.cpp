@@ -95,22 +95,18 @@ const double* SoftmaxLayerRun<Real>::rank(const SparseRows<Real>& labels,
                                           const SoftmaxLayer<Real>& layer, std::size_t k,
                                           std::uint32_t* top) {
   const std::size_t rows = labels.rows;
-  plan_ = plan_layer(rows, layer.outputs, sizeof(Real), 0, kSmallBlockBytes);  // nothing is kept
+  plan_ = plan_layer(rows, layer.outputs, sizeof(Real), 0,  // nothing is kept
+                     smaller(block_, kScoringBlockBytes));
   rows_ = scratch_.reserve(rows, plan_.parts);
   Z_ = logits_.reserve<Real>(plan_.numbers, "the logits of a batch");
-  const std::size_t lists_of_block = top_parts(plan_.block);
-  std::size_t lists = 0;
-  for (std::size_t b = 0; b < plan_.blocks; ++b) {
-    lists += top_parts(block_labels(plan_, layer.outputs, b).size());
-  }
-  const Candidates<Real> candidates = ranking_.reserve(rows, lists, k);
+  const Candidates<Real> candidates = ranking_.reserve(rows, plan_.blocks, k);
   for (std::size_t b = 0; b < plan_.blocks; ++b) {
     const LogitBlock<Real> block = block_at(layer, rows, b);
     multiply(layer, rows, block);
     softmax_statistics(stream_.get(), labels, block, false, rows_);
     const LogitBlock<const Real> scores{block.first_label, block.columns, block.stride, block.Z,
                                         block.bias};
-    top_of_block(stream_.get(), rows, scores, b * lists_of_block, candidates);
+    top_of_parts(stream_.get(), rows, scores, rows_, b, candidates);
   }
   softmax_combine(stream_.get(), labels, Real(1), rows_);
   top_of_all(stream_.get(), rows, candidates, k, top);

@@ -4,7 +4,8 @@
 //             G = beta G + alpha D^T A, which with G = W is the update; at the end g
 // Between the two the caller sends the loss off, so that the host can have it while the GPU works.
 // Evaluation needs the forward pass alone, in room for one block of logits:
-//   rank      per block: Z = A W^T, statistics of Z + b, candidates for the best labels
+//   rank      per block: Z = A W^T, statistics of Z + b, candidates for the best labels from the
+//             parts whose largest logit the statistics found to be among the best
 //
 // Floor of a call with n samples, a inputs, b labels: 6nab operations (8nab for blocks that are not
 // kept), W read twice and G written once (with beta also read), 3ab to 4ab elements.

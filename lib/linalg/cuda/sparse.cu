@@ -13,6 +13,19 @@ namespace {
 
 constexpr unsigned kAll = 0xFFFFFFFFU;
 
+// As store_pack, which nvcc may cut into stores of one element each where it stands in a branch.
+template <class Real, int V>
+__device__ void store_at_once(Real* to, const Pack<Real, V>& pack) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(pack) == sizeof(uint4)) {
+    uint4 bits;
+    memcpy(&bits, &pack, sizeof(bits));
+    return __stwb(reinterpret_cast<uint4*>(to), bits);
+  }
+#endif
+  store_pack<Real, V>(to, pack);
+}
+
 // The kPerLane columns of W that a lane of a warp works on. They lie side by side as a pack, or a
 // warp apart if rows do not begin at multiples of 16 bytes.
 constexpr int kPerLane = 4;
@@ -43,7 +56,7 @@ struct Columns {
       Pack<Real, V> pack;
 #pragma unroll
       for (int v = 0; v < V; ++v) pack.at[v] = x[i + v];
-      if (column[i / V] < n) store_pack<Real, V>(row + column[i / V], pack);
+      if (column[i / V] < n) store_at_once<Real, V>(row + column[i / V], pack);
     }
   }
 
@@ -125,104 +138,165 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A warp per sorted nonzero and piece of kPiece columns of W. It works if its nonzero is the first
-// of its column, or of a run of kWarp, so that long columns are divided. A column within one run is
-// written to W at once. For a longer one, every run leaves its sum for long_columns_kernel, at 2
-// run + 1 where the column begins and at 2 run in later runs.
-template <class Real, bool kPacked>
-__global__ void __launch_bounds__(kThreads)
-    sparse_update_kernel(ByColumn X, std::size_t n, Real alpha, const Real* __restrict__ D,
-                         Real* __restrict__ W, Real* __restrict__ sums) {
-  const std::size_t lane = threadIdx.x % kWarp;
-  const std::size_t tasks = X.nonzeros * ceil_divide(n, kPiece);
-  for (std::size_t task = blockIdx.x * kWarps + threadIdx.x / kWarp; task < tasks;
-       task += gridDim.x * kWarps) {
-    const Tile tile = tile_of(task, n, kPiece);
-    const std::size_t first = tile.row, run = first / kWarp;
-    const std::size_t at = smaller(first + lane, X.nonzeros - 1);
-    const std::uint32_t mine = X.columns[at];
-    const std::uint32_t before = first > 0 ? X.columns[first - 1] : 0;
-    const std::uint32_t key = __shfl_sync(kAll, mine, 0);
-    const bool begins = first == 0 || before != key;
-    if (!begins && first % kWarp != 0) continue;  // the whole warp
-    const Entry entry = X.entries[at];
-    const std::size_t run_end = smaller((run + 1) * kWarp, X.nonzeros);
-    const int count = __popc(__ballot_sync(kAll, first + lane < run_end && mine == key));
-    const bool ends = first + count < run_end || run_end == X.nonzeros || X.columns[run_end] != key;
-    const Columns<Real, kPacked> columns(tile.columns.begin, n);
-    Real* const w = W + key * n;
-    Real sum[kPerLane] = {}, old[kPerLane];
-    if (begins && ends) columns.load(w, old);  // in flight while the sum is computed
-#pragma unroll 4
-    for (int j = 0; j < count; ++j) {
-      const std::size_t row = __shfl_sync(kAll, entry.row, j);
-      const auto x = static_cast<Real>(__shfl_sync(kAll, entry.value, j));
-      Real d[kPerLane];
-      columns.load(D + row * n, d);
-#pragma unroll
-      for (int i = 0; i < kPerLane; ++i) sum[i] += x * d[i];
-    }
-    if (begins && ends) {
-#pragma unroll
-      for (int i = 0; i < kPerLane; ++i) sum[i] = old[i] + alpha * sum[i];
-      columns.store(w, sum);
-    } else {
-      columns.store(sums + (2 * run + (begins ? 1 : 0)) * n, sum);
-    }
-  }
-}
+// A run is kWarp of the nonzeros by column, so that frequent columns are divided among warps.
+// Blocks are small: even a batch with few runs should have blocks for all multiprocessors.
+constexpr std::size_t kUpdateWarps = 2;
 
-// A warp per run and piece of columns: adds up the column that begins in the run and does not end
-// there, if there is one, in the order of its runs.
+// Adds up the column that begins in `run` and goes on in later runs, in their order, from what each
+// run left in `sums`.
 template <class Real, bool kPacked>
-__global__ void __launch_bounds__(kThreads)
-    long_columns_kernel(ByColumn X, std::size_t n, Real alpha, const Real* __restrict__ sums,
-                        Real* __restrict__ W) {
-  const std::size_t runs = ceil_divide(X.nonzeros, kWarp);
-  const std::size_t tasks = runs * ceil_divide(n, kPiece);
-  for (std::size_t task = blockIdx.x * kWarps + threadIdx.x / kWarp; task < tasks;
-       task += gridDim.x * kWarps) {
-    const Tile tile = tile_of(task, n, kPiece);
-    const std::size_t run = tile.row, next = (run + 1) * kWarp;
-    if (next >= X.nonzeros) continue;
-    const std::uint32_t key = X.columns[next];
-    if (X.columns[next - 1] != key) continue;
-    if (run > 0 && X.columns[run * kWarp - 1] == key) continue;  // it began earlier
-    const Columns<Real, kPacked> columns(tile.columns.begin, n);
-    Real sum[kPerLane], more[kPerLane];
-    columns.load(sums + (2 * run + 1) * n, sum);
-    int count = static_cast<int>(kWarp);
-    for (std::size_t r = run + 1; count == static_cast<int>(kWarp); r += kWarp) {
-      const std::size_t mine = r + threadIdx.x % kWarp;
-      count = __popc(__ballot_sync(kAll, mine < runs && X.columns[mine * kWarp] == key));
-#pragma unroll 8
-      for (int j = 0; j < count; ++j) {
-        columns.load(sums + 2 * (r + static_cast<std::size_t>(j)) * n, more);
+__device__ void add_up_runs(const ByColumn& X, std::size_t run, std::uint32_t key,
+                            const Columns<Real, kPacked>& columns, std::size_t n, Real alpha,
+                            const Real* sums, Real* w) {
+  constexpr int kAtOnce = 8;
+  const std::size_t lane = threadIdx.x % kWarp, runs = ceil_divide(X.nonzeros, kWarp);
+  Real old[kPerLane], sum[kPerLane];
+  columns.load(w, old);
+  columns.load(sums + (2 * run + 1) * n, sum);
+  int count = static_cast<int>(kWarp);
+  for (std::size_t r = run + 1; count == static_cast<int>(kWarp); r += kWarp) {
+    const std::size_t mine = r + lane;
+    count = __popc(__ballot_sync(kAll, mine < runs && X.columns[mine * kWarp] == key));
+    for (int first = 0; first < count; first += kAtOnce) {
+      Real more[kAtOnce][kPerLane];
 #pragma unroll
-        for (int i = 0; i < kPerLane; ++i) sum[i] += more[i];
+      for (int u = 0; u < kAtOnce; ++u) {
+        if (first + u < count) {
+          columns.load(sums + 2 * (r + static_cast<std::size_t>(first + u)) * n, more[u]);
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        if (first + u >= count) break;
+#pragma unroll
+        for (int i = 0; i < kPerLane; ++i) sum[i] += more[u][i];
       }
     }
-    columns.load(W + key * n, more);
+  }
 #pragma unroll
-    for (int i = 0; i < kPerLane; ++i) sum[i] = more[i] + alpha * sum[i];
-    columns.store(W + key * n, sum);
+  for (int i = 0; i < kPerLane; ++i) sum[i] = old[i] + alpha * sum[i];
+  columns.store(w, sum);
+}
+
+// A warp per run and piece of kPiece columns of W. Columns of X that lie within the run are written
+// to W at once. Of a longer one every run leaves its sum, at 2 run + 1 where the column begins and
+// at 2 run in later runs, and the run that comes last adds them up. Which one that is `arrived`
+// tells, with a counter for each run in which a column begins: later runs add one, the run itself
+// subtracts their number. So the counter is 0 again when all have come, and at no time before.
+template <class Real, bool kPacked>
+__global__ void __launch_bounds__(kUpdateWarps* kWarp)
+    sparse_update_kernel(ByColumn X, std::size_t n, Real alpha, const Real* __restrict__ D,
+                         Real* __restrict__ W, Real* __restrict__ sums,
+                         unsigned* __restrict__ arrived) {
+  constexpr int kAtOnce = sizeof(Real) == sizeof(float) ? 8 : 4;
+  const std::size_t lane = threadIdx.x % kWarp;
+  const std::size_t runs = ceil_divide(X.nonzeros, kWarp), pieces = ceil_divide(n, kPiece);
+  for (std::size_t task = blockIdx.x * kUpdateWarps + threadIdx.x / kWarp; task < runs * pieces;
+       task += gridDim.x * kUpdateWarps) {
+    const Tile tile = tile_of(task, n, kPiece);
+    const std::size_t run = tile.row, begin = run * kWarp;
+    const int count = static_cast<int>(smaller(X.nonzeros - begin, kWarp));
+    const int place = static_cast<int>(lane);
+    // Lanes beyond the last nonzero have that one once more, and never write.
+    const std::size_t at = smaller(begin + lane, X.nonzeros - 1);
+    const std::size_t next = (run + 1 + lane) * kWarp;
+    const std::uint32_t mine = X.columns[at];
+    const Entry entry = X.entries[at];
+    // The last column of earlier runs, from the one before on backwards, and the first of later
+    // ones.
+    const std::uint32_t earlier = lane < run ? X.columns[(run - lane) * kWarp - 1] : 0;
+    const std::uint32_t later = next < X.nonzeros ? X.columns[next] : 0;
+
+    const std::uint32_t front = __shfl_sync(kAll, mine, 0);
+    const std::uint32_t back = __shfl_sync(kAll, mine, static_cast<int>(kWarp) - 1);
+    const std::uint32_t left = __shfl_sync(kAll, mine, (place + 31) % 32);
+    const std::uint32_t right = __shfl_sync(kAll, mine, (place + 1) % 32);
+    const unsigned heads = __ballot_sync(kAll, place == 0 || mine != left);
+    const unsigned tails =
+        __ballot_sync(kAll, place + 1 == count || (place + 1 < count && mine != right));
+    int before = __popc(__ballot_sync(kAll, lane < run && earlier == front));
+    int after = __popc(__ballot_sync(kAll, next < X.nonzeros && later == back));
+    const bool comes = before > 0, goes = after > 0;
+    // The tails of columns that neither come from an earlier run nor go on in a later one.
+    unsigned whole = tails;
+    if (comes) whole &= whole - 1;
+    if (goes) whole &= ~(1U << (kWarp - 1));
+    Real* const left_sums = sums + 2 * run * n;
+
+    const Columns<Real, kPacked> columns(tile.columns.begin, n);
+    Real sum[kPerLane] = {};
+    int first = 0;
+    do {
+      Real d[kAtOnce][kPerLane], w[kAtOnce][kPerLane];
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const std::size_t row = __shfl_sync(kAll, entry.row, first + u);
+        const std::size_t key = __shfl_sync(kAll, mine, first + u);
+        columns.load(D + row * n, d[u]);
+#pragma unroll
+        for (int i = 0; i < kPerLane; ++i) w[u][i] = 0;
+        if ((whole >> (first + u) & 1U) != 0) columns.load(W + key * n, w[u]);
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int j = first + u;
+        const std::size_t key = __shfl_sync(kAll, mine, j);
+        const auto x = static_cast<Real>(__shfl_sync(kAll, entry.value, j));
+        const bool begins = (heads >> j & 1U) != 0;
+#pragma unroll
+        for (int i = 0; i < kPerLane; ++i) sum[i] = (begins ? Real(0) : sum[i]) + x * d[u][i];
+        if ((tails >> j & 1U) == 0) continue;
+        const bool is_whole = (whole >> j & 1U) != 0, is_first = (tails & ((1U << j) - 1)) == 0;
+        const Real factor = is_whole ? alpha : Real(1);
+#pragma unroll
+        for (int i = 0; i < kPerLane; ++i) w[u][i] += factor * sum[i];
+        columns.store(is_whole ? W + key * n : left_sums + (comes && is_first ? 0 : n), w[u]);
+      }
+      first += kAtOnce;
+    } while (first < count);
+    if (!comes && !goes) continue;  // the whole warp
+
+    // Columns that reach farther than kWarp runs are rare.
+    std::size_t start = run - static_cast<std::size_t>(before);
+    while (before == static_cast<int>(kWarp)) {
+      before = __popc(
+          __ballot_sync(kAll, lane < start && X.columns[(start - lane) * kWarp - 1] == front));
+      start -= static_cast<std::size_t>(before);
+    }
+    const bool starts = goes && !(comes && heads == 1U);
+    unsigned others = static_cast<unsigned>(after);
+    while (starts && after == static_cast<int>(kWarp)) {
+      const std::size_t its = next + others * kWarp;
+      after = __popc(__ballot_sync(kAll, its < X.nonzeros && X.columns[its] == back));
+      others += static_cast<unsigned>(after);
+    }
+    __threadfence();
+    __syncwarp();
+    unsigned missing = 1;
+    if (comes && lane == 0) {
+      missing = atomicAdd(&arrived[start * pieces + task % pieces], 1U) + 1;
+    }
+    if (starts && lane == 1) missing = atomicAdd(&arrived[task], 0U - others) - others;
+    const unsigned last = __ballot_sync(kAll, missing == 0);
+    if (last == 0) continue;
+    __threadfence();
+#pragma unroll 1
+    for (int which = 0; which < 2; ++which) {
+      if ((last >> which & 1U) == 0) continue;
+      const std::uint32_t key = which == 0 ? front : back;
+      add_up_runs(X, which == 0 ? start : run, key, columns, n, alpha, sums, W + key * n);
+    }
   }
 }
 
 template <class Real, bool kPacked>
 void launch_update(cudaStream_t stream, const ByColumn& X, std::size_t n, Real alpha, const Real* D,
-                   Real* W, Real* sums) {
-  const std::size_t pieces = ceil_divide(n, kPiece);
-  const auto blocks = [&](std::size_t rows) {
-    return static_cast<unsigned>(blocks_for(rows * pieces, kWarps));
-  };
+                   Real* W, Real* sums, unsigned* arrived) {
+  const std::size_t tasks = ceil_divide(X.nonzeros, kWarp) * ceil_divide(n, kPiece);
+  const auto blocks = static_cast<unsigned>(blocks_for(tasks, kUpdateWarps));
   sparse_update_kernel<Real, kPacked>
-      <<<blocks(X.nonzeros), kThreads, 0, stream>>>(X, n, alpha, D, W, sums);
+      <<<blocks, kUpdateWarps * kWarp, 0, stream>>>(X, n, alpha, D, W, sums, arrived);
   check_launch("kernel sparse_update");
-  if (X.nonzeros <= kWarp) return;
-  long_columns_kernel<Real, kPacked>
-      <<<blocks(ceil_divide(X.nonzeros, kWarp)), kThreads, 0, stream>>>(X, n, alpha, sums, W);
-  check_launch("kernel sparse_update_long_columns");
 }
 
 cudaError_t sort(void* work, std::size_t& bytes, std::size_t nonzeros, std::size_t columns,
@@ -237,7 +311,8 @@ cudaError_t sort(void* work, std::size_t& bytes, std::size_t nonzeros, std::size
 template <class Real>
 class CudaSparseKernels final : public BasicSparseKernels<Real> {
  public:
-  explicit CudaSparseKernels(Backend& backend) : backend_(backend), sums_(backend.stream) {}
+  explicit CudaSparseKernels(Backend& backend)
+      : backend_(backend), sums_(backend.stream), arrived_(backend.stream) {}
 
   // Floor, for z nonzeros: 8z + (4 or 8)zn bytes of indices, values and rows of W; Y written once.
   void forward(const SparseRows<Real>& X, std::size_t n, const Real* W, const Real* bias, bool relu,
@@ -257,7 +332,8 @@ class CudaSparseKernels final : public BasicSparseKernels<Real> {
   // The order of additions is fixed. Atomic additions would be simpler, but arrive in another order
   // each time. So every row of W has one owner, which adds up its column's nonzeros and writes that
   // row of W. Frequent features have nonzeros in most samples: their columns are cut into runs of
-  // 32, whose sums are added up afterwards in their order.
+  // 32, whose sums are added up afterwards in their order, in the same launch: a second one would
+  // take the host longer than small batches take the GPU.
   // Floor, for z nonzeros in u columns: rows of D read z times (from the L2 cache, as a batch's D
   // fits), rows of W read and written once, 2un elements.
   void update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
@@ -265,18 +341,20 @@ class CudaSparseKernels final : public BasicSparseKernels<Real> {
     const cudaStream_t stream = backend_.use();
     const ByColumn sorted = backend_.batches.by_column(X);
     if (sorted.nonzeros == 0 || n == 0) return;
-    auto* const sums = sums_.reserve<Real>(2 * ceil_divide(sorted.nonzeros, kWarp) * n,
-                                           "the sums of frequent features");
+    const std::size_t runs = ceil_divide(sorted.nonzeros, kWarp);
+    auto* const sums = sums_.reserve<Real>(2 * runs * n, "the sums of frequent features");
+    unsigned* const arrived = arrived_.reserve(runs * ceil_divide(n, kPiece));
     if (n % kPerLane == 0 && is_aligned(D) && is_aligned(W) && is_aligned(sums)) {
-      launch_update<Real, true>(stream, sorted, n, alpha, D, W, sums);
+      launch_update<Real, true>(stream, sorted, n, alpha, D, W, sums, arrived);
     } else {
-      launch_update<Real, false>(stream, sorted, n, alpha, D, W, sums);
+      launch_update<Real, false>(stream, sorted, n, alpha, D, W, sums, arrived);
     }
   }
 
  private:
   Backend& backend_;
   DeviceMemory sums_;
+  Counters arrived_;
 };
 
 const RegisterKernels<Backend, BasicSparseKernels, CudaSparseKernels> sparse_kernels;

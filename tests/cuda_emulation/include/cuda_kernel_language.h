@@ -103,6 +103,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   hetsgd_emulation::leave();
   return bits;
 }
+inline void __syncwarp(unsigned mask = 0xFFFFFFFFU) { __ballot_sync(mask, 0); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline float __fmul_rn(float x, float y) {
   const volatile float product = x * y;  // which the compiler fuses with nothing

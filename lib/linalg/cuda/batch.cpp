@@ -112,7 +112,7 @@ SparseRows<Real> BatchStage::stage(const SparseRows<Real>& batch) {
       .begin = slot.begin,
       .index = reinterpret_cast<const std::uint32_t*>(device + parts.index),
       .value = batch.value ? reinterpret_cast<const float*>(device + parts.value) : nullptr};
-  if (batch.value) sort(slot, staged);
+  if (batch.value || sorts_labels_) sort(slot, staged);
   close(slot);
   return staged;
 }
@@ -162,6 +162,7 @@ template <class Real>
 ByColumn BatchStage::by_column(const SparseRows<Real>& staged) {
   Slot& slot = slot_of(staged.begin);
   if (!slot.sorted) {
+    sorts_labels_ = true;  // whoever asks for one batch will ask for the next
     sort(slot, staged);
     close(slot);
   }

@@ -77,6 +77,8 @@ class BatchStage {
   DeviceMemory work_;                // of sorts, which run one after the other in the copy stream
   std::array<Event, kSlots> began_;  // in the compute stream, at the call with that number
   std::uint64_t calls_ = 0;
+  // Batches without values are sorted when they are staged, beside the kernels of the batch before.
+  bool sorts_labels_ = false;
 };
 
 }  // namespace hetsgd::cuda

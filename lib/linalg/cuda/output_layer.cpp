@@ -1,7 +1,10 @@
-// The output layer kernels of a GPU, on the launchers of softmax.hpp, softmax_layer.hpp and
-// ranking.hpp.
+// The output layer kernels of a GPU, on the launchers of softmax.hpp, softmax_layer.hpp,
+// fused_layer.hpp and ranking.hpp.
+#include <type_traits>
+
 #include "core/error.hpp"
 #include "linalg/cuda/backend.hpp"
+#include "linalg/cuda/fused_layer.hpp"
 #include "linalg/cuda/index.hpp"
 #include "linalg/cuda/ranking.hpp"
 #include "linalg/cuda/softmax.hpp"
@@ -21,6 +24,7 @@ class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
         softmax_(backend.stream),
         ranking_(backend.stream),
         layer_(backend.stream, backend.blas, ranking_, backend.logit_budget, backend.logit_block),
+        fused_(backend),
         losses_(backend.stream),
         best_(backend.stream) {}
 
@@ -41,9 +45,10 @@ class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
   DeferredSum softmax_layer(const SparseRows<Real>& labels,
                             const SoftmaxLayer<Real>& layer) override {
     begin(labels);
-    const DeferredSum loss = send_sum(labels.rows, layer_.forward(labels, layer));
-    layer_.backward(labels, layer);
-    return loss;
+    if constexpr (std::is_same_v<Real, float>) {
+      if (fused_.takes(labels, layer)) return run_layer(fused_, labels, layer);
+    }
+    return run_layer(layer_, labels, layer);
   }
   DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
                             std::size_t k, std::uint32_t* top) override {
@@ -89,6 +94,13 @@ class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
     return backend_.result.send();
   }
 
+  template <class Run>
+  DeferredSum run_layer(Run& run, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer) {
+    const DeferredSum loss = send_sum(labels.rows, run.forward(labels, layer));
+    run.backward(labels, layer);
+    return loss;
+  }
+
   // Statistics and losses of logits that lie in one block.
   SoftmaxRows<Real> forward(const SparseRows<Real>& labels, const LogitBlock<Real>& block,
                             bool keep_bias, Real scale) {
@@ -111,6 +123,7 @@ class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
   SoftmaxScratch<Real> softmax_;
   Ranking<Real> ranking_;
   SoftmaxLayerRun<Real> layer_;
+  FusedLayerRun fused_;
   DeviceMemory losses_, best_;
 };
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 
+#include "cluster/devices.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 
@@ -41,6 +42,8 @@ const ClusterKind& cluster_kind(const std::string& name) {
 }
 
 bool Cluster::is_virtual() const { return cluster_kind(name()).is_virtual; }
+
+int Cluster::gpu(int rank) const { return is_virtual() ? -1 : gpu_of(device_name(rank)); }
 
 std::unique_ptr<Cluster> make_cluster(const std::string& name, const ClusterOptions& options) {
   const ClusterKind& kind = cluster_kind(name);

@@ -132,6 +132,9 @@ class Cluster {
   bool is_virtual() const;  // as its kind: clock values are simulated
   // The device of a worker as the result names it; after run() the report may say more (its core).
   virtual std::string device_name(int rank) const = 0;
+  // The GPU that computes a worker's steps; -1: cores do, as they always do on a simulated cluster,
+  // whose devices only have a GPU's name.
+  int gpu(int rank) const;
   // True: the worker of `rank` runs in this process, and what it writes is visible here.
   virtual bool runs_here(int rank) const {
     static_cast<void>(rank);

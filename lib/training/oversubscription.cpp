@@ -16,7 +16,6 @@
 #include <string_view>
 #include <thread>
 
-#include "cluster/devices.hpp"
 #include "core/text.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 
@@ -214,7 +213,7 @@ void describe_hosts(const Cluster& cluster, const TrainOptions& options, Record&
 int first_gpu(const Cluster& cluster) {
   for (int rank = 0; rank < cluster.size(); ++rank) {
     if (!cluster.runs_here(rank)) continue;
-    if (const int gpu = gpu_of(cluster.device_name(rank)); gpu >= 0) return gpu;
+    if (const int gpu = cluster.gpu(rank); gpu >= 0) return gpu;
   }
   return -1;
 }

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "cluster/devices.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
 #include "core/text.hpp"
@@ -122,7 +121,7 @@ std::unique_ptr<TableSet> make_table_set(const TablePlan& plan, const Cluster& c
   for (int rank = 0; rank < cluster.size(); ++rank) {
     if (!cluster.runs_here(rank)) continue;
     here.push_back(rank);
-    gpus.push_back(gpu_of(cluster.device_name(rank)));
+    gpus.push_back(cluster.gpu(rank));
   }
   return std::make_unique<TableSet>(plan, here, machine_memory().total_bytes / place.local_size,
                                     threads, gpus);

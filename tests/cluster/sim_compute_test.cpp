@@ -31,6 +31,14 @@ TEST(SimCompute, TakesTheProfilesTimeDividedBySpeed) {
   EXPECT_EQ(report.workers[2].device, "slow x 0.5");
 }
 
+TEST(SimCompute, HasNoGpuWhateverTheProfilesName) {
+  ClusterOptions options = slow_machine(1);
+  options.profiles[0].name = "cuda:0";
+  const auto cluster = make_cluster("sim", options);
+  EXPECT_EQ(cluster->device_name(0), "cuda:0");
+  EXPECT_EQ(cluster->gpu(0), -1);
+}
+
 TEST(SimCompute, VectorsAreScaledButNotSlowedByStragglers) {
   ClusterOptions options = slow_machine(1);
   options.work_scale = 4;

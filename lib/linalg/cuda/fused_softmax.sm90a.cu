@@ -228,16 +228,22 @@ __device__ __forceinline__ void online_softmax(const Operands& x, ScoresShared& 
       S[4 * j + 2 * i + 1] = fmaf(S[4 * j + 2 * i + 1], factor, b.y);
     }
   }
+  if (min(s.next_label[row], s.next_label[row + 8]) < first + kScoreLabels) {
 #pragma unroll
-  for (int i = 0; i < 2; ++i) take_out_own(x, s, first, row + 8 * i, i, true_logit, S);
+    for (int i = 0; i < 2; ++i) take_out_own(x, s, first, row + 8 * i, i, true_logit, S);
+  }
   float base[2];
   bool grew = false;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    float largest = state.max[i];
+    // Several short chains keep a lone warp busy.
+    float of_chain[4] = {state.max[i], minus_infinity(), minus_infinity(), minus_infinity()};
 #pragma unroll
-    for (int j = 0; j < kScoreLabels / 8; ++j)
-      largest = fmaxf(largest, fmaxf(S[4 * j + 2 * i], S[4 * j + 2 * i + 1]));
+    for (int j = 0; j < kScoreLabels / 8; ++j) {
+      float& so_far = of_chain[j % 4];
+      so_far = fmaxf(so_far, fmaxf(S[4 * j + 2 * i], S[4 * j + 2 * i + 1]));
+    }
+    float largest = fmaxf(fmaxf(of_chain[0], of_chain[1]), fmaxf(of_chain[2], of_chain[3]));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFU, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFU, largest, 2));
     base[i] = largest;
@@ -259,16 +265,20 @@ __device__ __forceinline__ void online_softmax(const Operands& x, ScoresShared& 
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) base[i] = (base[i] == minus_infinity() ? 0.0F : base[i]) - kShift;
+  float odd[2] = {0, 0};
 #pragma unroll
   for (int j = 0; j < kScoreLabels / 8; ++j) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const float p = power_of_two(S[4 * j + 2 * i] - base[i]);
       const float q = power_of_two(S[4 * j + 2 * i + 1] - base[i]);
-      state.sum[i] += p + q;
+      state.sum[i] += p;
+      odd[i] += q;
       P[2 * j + i] = round_pair<Format>(p, q);
     }
   }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) state.sum[i] += odd[i];
 }
 
 __device__ __forceinline__ std::uint32_t any_sign(const std::uint32_t (&P)[kPairs]) {
@@ -622,6 +632,8 @@ __device__ __forceinline__ void write_tile(const Operands& x, const Gradients& t
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     if (to.beta != 0 && t == 0 && label + 8 * i < x.outputs) g[i] = to.g[label + 8 * i];
+    sums[i] += __shfl_xor_sync(0xFFFFFFFFU, sums[i], 1);
+    sums[i] += __shfl_xor_sync(0xFFFFFFFFU, sums[i], 2);
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -640,11 +652,9 @@ __device__ __forceinline__ void write_tile(const Operands& x, const Gradients& t
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    float sum = sums[i];
-    sum += __shfl_xor_sync(0xFFFFFFFFU, sum, 1);
-    sum += __shfl_xor_sync(0xFFFFFFFFU, sum, 2);
-    if (t == 0 && label + 8 * i < x.outputs)
-      to.g[label + 8 * i] = fmaf(to.alpha / kShifted, sum, to.beta * g[i]);
+    if (t == 0 && label + 8 * i < x.outputs) {
+      to.g[label + 8 * i] = fmaf(to.alpha / kShifted, sums[i], to.beta * g[i]);
+    }
   }
 }
 

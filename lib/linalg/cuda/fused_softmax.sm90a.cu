@@ -171,7 +171,7 @@ __device__ __forceinline__ void produce_tiles(const Operands& x, Range labels, S
   }
 }
 
-// What a thread keeps of two rows, g and g + 8, of 64: base 2 throughout.
+// A thread's statistics of two rows, g and g + 8, of 64: base 2 throughout.
 struct RowState {
   float max[2], sum[2];
 };
@@ -495,14 +495,14 @@ __global__ void __launch_bounds__(kCombineThreads)
 
 // --- update --------------------------------------------------------------------------------------
 //
-// Three warpgroups have 64 labels each, whose rows of W they read in the form of a product's operand
-// and round to 16 bits in registers. They go through the chunks of A: Z^T = W A^T, D^T, and
+// Three warpgroups have 64 labels each, whose rows of W they read in the form of a product's
+// operand and round to 16 bits in registers. They go through the chunks of A: Z^T = W A^T, D^T, and
 // D^T A is added up. A fourth warpgroup sees to the chunks, which come in once if there is room for
 // all of them.
 //
-// A's columns are exchanged (prepare_kernel) so that lane 4 g + t, which needs columns 2 t, 2 t + 1,
-// 8 + 2 t and 8 + 2 t + 1 of each 16, reads and writes columns 4 t to 4 t + 3 of W and G: 16 bytes at
-// once.
+// A's columns are exchanged (prepare_kernel) so that lane 4 g + t, which needs columns 2 t,
+// 2 t + 1, 8 + 2 t and 8 + 2 t + 1 of each 16, reads and writes columns 4 t to 4 t + 3 of W and G:
+// 16 bytes at once.
 
 constexpr unsigned kUpdateGroups = 3, kUpdateThreads = (1 + kUpdateGroups) * kWarpgroup;
 constexpr unsigned kRing = 4, kTiles = 5;
@@ -580,7 +580,8 @@ __device__ __forceinline__ void subtract_targets(const Operands& x, const ByColu
   }
 }
 
-// D^T of one chunk: S holds W A^T of 64 labels and 64 rows, and becomes P = 2^14 (p - T) in 16 bits.
+// D^T of one chunk: S holds W A^T of 64 labels and 64 rows, and becomes P = 2^14 (p - T) in 16
+// bits.
 template <class Format>
 __device__ __forceinline__ void gradient_of_chunk(const Operands& x, const ByColumn& own,
                                                   unsigned chunk, std::uint32_t label,
@@ -610,7 +611,8 @@ __device__ __forceinline__ void gradient_of_chunk(const Operands& x, const ByCol
   }
 }
 
-// What a thread reads of memory about its two labels of a tile: one tile ahead, because that takes long.
+// A thread's numbers about its two labels of a tile. It reads them from memory one tile ahead,
+// because that takes long.
 struct TileFacts {
   float bias[2];
   std::uint32_t own_begin, own_end;  // the tile's labels in the batch

@@ -6,6 +6,9 @@
 //               a GPU; a barrier that not all threads reach, or a warp operation that a lane of
 //               the mask never comes to, ends the program with a message. Blocks of a launch run
 //               one after another, every other one with its threads in reversed order.
+//   units     : the asynchronous copies, barriers and tensor cores of a Hopper GPU behind the
+//               functions of linalg/cuda/tensor_core.cuh. Their work is over as late, or as early,
+//               as the rules allow (tensor_core.cpp).
 //   streams   : queues that are worked off as late as the program allows ("lazy": only operations
 //               that the host waits for), at once ("eager") or in a random legal order ("random").
 //               So code that lacks an event, or reads a pinned buffer too early, reads old bytes.
@@ -21,8 +24,8 @@
 //               library behind a check of its pointers (mpi.cpp). Pointers to GPU memory end the
 //               program, or are let through as by a CUDA-aware library.
 //
-// Not shown: speed; the memory model of a GPU (a missing __threadfence, races between blocks or
-// between warps without a barrier); limits of registers, shared memory and launches beyond 1024
+// Not shown: speed; the memory model of a GPU (a missing __threadfence or fence of a unit, races
+// between blocks or between warps without a barrier); limits of registers and launches beyond 1024
 // threads a block; that host memory handed to a kernel would crash a GPU; rounding of fused and
 // fast operations. Results of an emulated run name their device "Emulated GPU".
 //
@@ -154,6 +157,10 @@ std::uint64_t random_below(std::uint64_t bound);  // under the lock
 int current_gpu();                       // of this thread
 bool chose_gpu();                        // this thread has called cudaSetDevice
 cudaError_t report(cudaError_t status);  // remembers an error for cudaGetLastError
+// A block's dynamic shared memory: every kernel may have the first number of bytes, and more, up to
+// the second, if it is allowed to.
+inline constexpr std::size_t kSharedBytesOfAll = 48 << 10, kMostSharedBytes = 227 << 10;
+cudaError_t allow_shared_memory(std::size_t bytes);
 cudaError_t checked_stream(cudaStream_t stream, std::shared_ptr<Queue>& queue);
 // A library's kernel: runs once, when the stream comes to it.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> run);

@@ -7,6 +7,7 @@
 #include <list>
 #include <utility>
 
+#include "block.hpp"
 #include "cuda_kernel_language.h"
 #include "emulation.hpp"
 
@@ -14,40 +15,69 @@ namespace hetsgd_emulation {
 
 constinit thread_local Place* place = nullptr;
 
+struct Gathering;
+struct Fiber {
+  boost::context::fiber context;
+  Place place;
+  Gathering* gathering = nullptr;  // where its thread is
+};
+
 namespace {
 
 constexpr unsigned kLanes = 32;
 constexpr std::size_t kStackBytes = std::size_t{64} << 10;
+constexpr std::size_t kSharedAlignment = 1024;  // the most that any instruction asks for
+
+}  // namespace
 
 // Lanes that meet for one warp operation.
 struct Gathering {
   unsigned mask = 0, arrived = 0, left = 0;
   LaneValue values[kLanes];
 };
+
+namespace {
+
 thread_local std::list<Gathering> spare_gatherings;
 
 class Block {
  public:
-  Block(const Place& where, const Kernel& kernel, bool reversed)
-      : where_(where),
+  // `blocks_before`: the number of blocks of the launch that ran before.
+  Block(const Place& where, const Kernel& kernel, std::size_t shared_bytes,
+        std::uint64_t blocks_before)
+      : before(blocks_before),
+        where_(where),
         kernel_(kernel),
-        reversed_(reversed),
+        reversed_(blocks_before % 2 == 1),
         threads_(where.block_size.x * where.block_size.y * where.block_size.z),
-        warps_((threads_ + kLanes - 1) / kLanes) {}
+        warps_((threads_ + kLanes - 1) / kLanes),
+        memory_(shared_bytes + kSharedAlignment, 0xFF) {
+    void* begin = memory_.data();
+    std::size_t room = memory_.size();
+    std::align(kSharedAlignment, shared_bytes, begin, room);
+    shared = {static_cast<unsigned char*>(begin), shared_bytes};
+  }
 
   void run();
   void synchronize();
   const LaneValue* meet(unsigned mask, const LaneValue& mine);
   void leave();
+  void wait_in(std::vector<Fiber*>& list) {
+    list.push_back(running_);
+    pause();
+  }
+  void wake(std::vector<Fiber*>& list) {
+    ready_.insert(ready_.end(), list.begin(), list.end());
+    list.clear();
+  }
+  unsigned threads() const { return threads_; }
+  unsigned number_of_thread() const { return number_of(*place); }
 
-  std::vector<unsigned char> shared;
+  const std::uint64_t before;
+  SharedMemory shared;
+  std::unique_ptr<Units> units;
 
  private:
-  struct Fiber {
-    boost::context::fiber context;
-    Place place;
-    Gathering* gathering = nullptr;  // where its thread is
-  };
   struct Warp {
     std::list<Gathering> gatherings;
     unsigned ended = 0;
@@ -102,6 +132,7 @@ class Block {
   std::vector<Fiber*> at_barrier_;
   std::deque<Fiber*> ready_;
   std::vector<Warp> warps_;
+  std::vector<unsigned char> memory_;
   std::vector<Fiber*> waiting_lanes_ = std::vector<Fiber*>(threads_, nullptr);
 };
 
@@ -134,6 +165,7 @@ void Block::work(Fiber& fiber) {
     const unsigned thread = reversed_ ? threads_ - 1 - turn : turn;
     fiber.place = place_of(thread);
     kernel_();
+    if (units) units->end_thread(thread);
     ++ended_;
     Warp& warp = warps_[thread / kLanes];
     warp.ended |= 1U << thread % kLanes;
@@ -162,10 +194,11 @@ void Block::run() {
       Fiber* const fiber = ready_.front();
       ready_.pop_front();
       resume(*fiber);
-    } else {
+    } else if (!units || !units->advance()) {
       misuse("threads of a block wait for ones that went another way");
     }
   }
+  if (units) units->end_block();
   current_block = nullptr;
   place = nullptr;
 }
@@ -227,9 +260,7 @@ void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const Kernel& ker
                    static_cast<unsigned>(at / grid.x / grid.y)};
     where.block_size = block;
     where.grid_size = grid;
-    Block running(where, kernel, i % 2 == 1);
-    running.shared.assign(shared_bytes, 0xFF);
-    running.run();
+    Block(where, kernel, shared_bytes, i).run();
   }
 }
 
@@ -242,12 +273,36 @@ const LaneValue* meet(unsigned mask, const LaneValue& mine) {
 }
 void leave() { current_block->leave(); }
 
-void* dynamic_shared_memory() { return current_block->shared.data(); }
+void* dynamic_shared_memory() { return current_block->shared.begin; }
+
+Units& units_of_block(std::unique_ptr<Units> (*make)()) {
+  if (!current_block->units) current_block->units = make();
+  return *current_block->units;
+}
+unsigned number_of_thread() { return current_block->number_of_thread(); }
+unsigned threads_of_block() { return current_block->threads(); }
+std::uint64_t blocks_before() { return current_block->before; }
+SharedMemory shared_memory() { return current_block->shared; }
+void wait_in(std::vector<Fiber*>& list) { current_block->wait_in(list); }
+void wake(std::vector<Fiber*>& list) { current_block->wake(list); }
+
+namespace {
+// The most dynamic shared memory that a kernel was allowed. A GPU keeps one for each kernel.
+std::atomic<std::size_t> allowed_shared_bytes{kSharedBytesOfAll};
+}  // namespace
+
+cudaError_t allow_shared_memory(std::size_t bytes) {
+  if (bytes > kMostSharedBytes) return report(cudaErrorInvalidValue);
+  std::size_t before = allowed_shared_bytes;
+  while (before < bytes && !allowed_shared_bytes.compare_exchange_weak(before, bytes)) {
+  }
+  return cudaSuccess;
+}
 
 void launch(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream, Kernel kernel) {
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
   if (std::uint64_t{grid.x} * grid.y * grid.z == 0 || threads == 0 || threads > 1024 ||
-      shared_bytes > 227 * 1024) {
+      shared_bytes > allowed_shared_bytes) {
     report(cudaErrorInvalidValue);
     return;
   }

@@ -15,9 +15,9 @@ function(hetsgd_emulated_kernels result target)
       COMMAND ${Python3_EXECUTABLE} ${rewrite} ${source} ${generated}
       DEPENDS ${source} ${rewrite}
       COMMENT "Emulated kernels of ${source}" VERBATIM)
-    # nvcc knows the pragmas, and converts in silence.
+    # nvcc knows the pragmas, and converts and shadows in silence.
     set_source_files_properties(${generated} PROPERTIES COMPILE_OPTIONS
-      "-Wno-unknown-pragmas;-Wno-conversion;-Wno-unused-parameter;-Wno-unused-but-set-parameter")
+      "-Wno-unknown-pragmas;-Wno-conversion;-Wno-sign-compare;-Wno-shadow;-Wno-unused-parameter;-Wno-unused-but-set-parameter")
     list(APPEND all ${generated})
   endforeach()
   target_include_directories(${target} BEFORE PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/emulated/include)

@@ -45,7 +45,7 @@ def kernel_before(text, end):
 
 
 def rewrite(text):
-    text = re.sub(r"extern\s+__shared__\s+([^;\[\]]*?)\s*(\w+)\s*\[\s*\]\s*;",
+    text = re.sub(r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+)?([^;\[\]]*?)\s*(\w+)\s*\[\s*\]\s*;",
                   r"\1* const \2 = static_cast<\1*>(::hetsgd_emulation::dynamic_shared_memory());",
                   text)
     while (mark := text.find("<<<")) >= 0:

@@ -7,7 +7,7 @@
 
 namespace hetsgd_emulation {
 
-constexpr int kFloatBits = 23, kTf32Bits = 10, kBf16Bits = 7;  // of the mantissa
+constexpr int kFloatBits = 23, kTf32Bits = 10, kFp16Bits = 10, kBf16Bits = 7;  // mantissas
 
 // To the nearest number with `bits` bits of mantissa, ties to even.
 inline double rounded(float x, int bits) {

@@ -10,6 +10,8 @@ namespace hetsgd_emulation {
 
 namespace {
 
+constexpr int kMajor = 9, kMinor = 0, kMultiprocessors = 4;
+
 thread_local int gpu_of_thread = 0;
 thread_local bool gpu_was_chosen = false;
 thread_local cudaError_t last_error = cudaSuccess;
@@ -110,9 +112,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::strcpy(properties->name, "Emulated GPU");
   properties->uuid = uuid_of(device);
   properties->totalGlobalMem = settings().memory_bytes;
-  properties->major = 9;
-  properties->minor = 0;
-  properties->multiProcessorCount = 4;
+  properties->major = kMajor;
+  properties->minor = kMinor;
+  properties->multiProcessorCount = kMultiprocessors;
   return cudaSuccess;
 }
 
@@ -127,6 +129,15 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       break;
     case cudaDevAttrMemoryPoolsSupported:
       *value = 1;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = kMajor;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = kMinor;
+      break;
+    case cudaDevAttrMultiProcessorCount:
+      *value = kMultiprocessors;
       break;
     default:
       return report(cudaErrorInvalidValue);
@@ -161,6 +172,13 @@ cudaError_t hetsgdEmulatedFunction(cudaFuncAttributes* attributes) {
   if (!settings().code) return report(cudaErrorNoKernelImageForDevice);
   attributes->maxThreadsPerBlock = 1024;
   return cudaSuccess;
+}
+cudaError_t hetsgdAllowFunction(cudaFuncAttribute attribute, int value) {
+  if (!settings().code) return report(cudaErrorNoKernelImageForDevice);
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0) {
+    return report(cudaErrorInvalidValue);
+  }
+  return allow_shared_memory(static_cast<std::size_t>(value));
 }
 
 }  // extern "C"

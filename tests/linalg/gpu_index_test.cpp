@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <vector>
 
+#include "linalg/cuda/fused_plan.hpp"
 #include "linalg/cuda/index.hpp"
+#include "linalg/cuda/tensor_core.cuh"
 
 namespace hetsgd::test {
 namespace {
@@ -121,6 +125,55 @@ TEST(CudaIndex, ProductsOfManyColumnsAreAligned) {
     EXPECT_TRUE(main == columns || main % 64 == 0);
     EXPECT_TRUE(columns < 4096 || main % 64 == 0);
   }
+}
+
+// A tile's words all have places of their own, and pieces of 16 bytes stay together.
+TEST(CudaIndex, SwizzledTilesHaveAPlaceForEachWord) {
+  constexpr unsigned rows = 96, words = kHalfRowBytes / 4;
+  std::set<unsigned> places;
+  for (unsigned row = 0; row < rows; ++row) {
+    for (unsigned word = 0; word < words; ++word) {
+      const unsigned place = swizzled(row, word);
+      EXPECT_EQ(place / kHalfRowBytes, row);
+      EXPECT_EQ(place % 16, word % 4 * 4);
+      places.insert(place);
+    }
+    // Eight rows' pieces of the same columns lie in different banks.
+    std::set<unsigned> banks;
+    for (unsigned i = 0; i < 8; ++i) banks.insert(swizzled(row / 8 * 8 + i, 4 * (row % 8)) % 128);
+    EXPECT_EQ(banks.size(), 8U);
+  }
+  EXPECT_EQ(places.size(), rows * words);
+  EXPECT_EQ(*places.rbegin(), rows * kHalfRowBytes - 4);
+}
+
+// Each tile is in one of the shares.
+void check_shares(std::size_t tiles, std::size_t shares, std::size_t least) {
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < shares; ++i) {
+    const Range share = group_of(tiles, shares, i);
+    ASSERT_EQ(share.begin, next);
+    ASSERT_GE(share.size(), least);
+    next = share.end;
+  }
+  ASSERT_EQ(next, tiles);
+}
+
+TEST(CudaIndex, FusedPlansCoverEachTileOnce) {
+  for (const std::size_t rows : {1UL, 64UL, 256UL, 257UL, 1024UL, 40'000UL}) {
+    for (const std::size_t outputs : {1UL, 96UL, 97UL, 983UL, 670'091UL}) {
+      for (const std::size_t multiprocessors : {1UL, 4UL, 78UL, 132UL, 144UL}) {
+        const FusedPlan plan = plan_fused(rows, outputs, multiprocessors);
+        EXPECT_EQ(plan.padded_rows, round_up(rows, kGroupSamples));
+        EXPECT_EQ(plan.groups * kGroupSamples, plan.padded_rows);
+        // Each block of the scores has a tile, and the GPU has no more of them than it takes.
+        check_shares(ceil_divide(outputs, kScoreLabels), plan.ranges, 1);
+        EXPECT_LE(plan.ranges * plan.groups, std::max(multiprocessors, plan.groups));
+        check_shares(ceil_divide(outputs, kUpdateLabels), plan.update_blocks, 0);
+      }
+    }
+  }
+  EXPECT_EQ(plan_fused(0, 100, 132).padded_rows, 0U);
 }
 
 TEST(CudaIndex, LayerPlansCoverAllLabelsWithinTheBudget) {

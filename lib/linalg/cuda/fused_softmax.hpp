@@ -4,21 +4,22 @@
 //   scores    per 256 rows and range of labels: Z = A W^T + b tile by tile in registers, its
 //             maximum m and the sum of e = exp(z - m) so far, and E W, the sum over labels that are
 //             not the row's own; all as in an online softmax
-//   combine   per row: the ranges together, in their order -> loss, log of the sum, and dA = D W, for
-//             which the row's own labels are added in FP32
+//   combine   per row: the ranges together, in their order -> loss, log of the sum, and dA = D W,
+//             for which the row's own labels are added in FP32
 //   update    per 64 labels: Z once more, D = scale (exp(z - log sum) - T) in registers,
 //             G = beta G + alpha D^T A, g = beta g + alpha D^T 1
-// A row's own labels are kept out of the second product because their D = p - T is a difference that
-// may be small: it is computed before it is rounded to 16 bits.
+// A row's own labels are kept out of the second product because their D = p - T is a difference
+// that may be small: it is computed before it is rounded to 16 bits.
 //
 // Floor of a call with n rows and b labels: 8 n 128 b operations, W read twice and G written once
 // (with beta also read). The scores, 4 n b bytes, exist in registers alone.
 //
-// Precision. Operands have 16 bits, sums are FP32. `bf16` rounds to 8 significant bits. `tf32` takes
-// FP16, whose 11 significant bits are those of TF32, and scales by powers of two what could leave its
-// range: A by its largest element, W by 16, exp(z - m) by 2^14. So elements below 2^-14 of what is
-// largest lose bits that a sum with the larger ones would lose anyway, and weights beyond 4,094, which
-// no model that learns has, become infinite and end in a loss that is not finite.
+// Precision. Operands have 16 bits, sums are FP32. `bf16` rounds to 8 significant bits. `tf32`
+// takes FP16, whose 11 significant bits are those of TF32, and scales by powers of two what could
+// leave its range: A by its largest element, W by 16, exp(z - m) by 2^14. So elements below 2^-14
+// of what is largest lose bits that a sum with the larger ones would lose anyway, and weights
+// beyond 4,094, which no model that learns has, become infinite and end in a loss that is not
+// finite.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,17 +27,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "linalg/cuda/fused_plan.hpp"
 #include "linalg/cuda/sparse.hpp"
 #include "linalg/output_layer_kernels.hpp"
 
 namespace hetsgd::cuda {
-
-inline constexpr std::size_t kFusedInputs = 128;   // columns of A and W
-inline constexpr std::size_t kGroupSamples = 256;  // rows of A of a block of the scores
-inline constexpr std::size_t kChunkRows = 64;      // rows of A that the update takes at a time
-inline constexpr std::size_t kScoreLabels = 96;    // labels of a tile of the scores
-inline constexpr std::size_t kUpdateLabels = 64;   // labels of a tile of the update
-inline constexpr std::size_t kChunkTileBytes = kChunkRows * kFusedInputs * 2;
 
 // Scratch in device memory; rows are rounded up to whole groups.
 struct FusedScratch {
@@ -53,21 +48,6 @@ struct FusedScratch {
       nullptr;             // [tiles of the update + 1] in the labels of the batch by label
   double* loss = nullptr;  // [rows]
 };
-
-// How rows and labels are shared out to the blocks of a GPU with so many multiprocessors.
-struct FusedPlan {
-  std::size_t groups = 0, padded_rows = 0, ranges = 0, update_blocks = 0;
-};
-constexpr FusedPlan plan_fused(std::size_t rows, std::size_t outputs, std::size_t multiprocessors) {
-  const std::size_t groups = (rows + kGroupSamples - 1) / kGroupSamples;
-  const std::size_t tiles = (outputs + kScoreLabels - 1) / kScoreLabels;
-  const std::size_t wanted =
-      multiprocessors > groups ? multiprocessors / (groups > 0 ? groups : 1) : 1;
-  return {.groups = groups,
-          .padded_rows = groups * kGroupSamples,
-          .ranges = wanted < tiles ? wanted : tiles,
-          .update_blocks = multiprocessors};
-}
 
 // Whether this GPU has what the kernels need.
 bool has_fused_softmax(int major, int minor);

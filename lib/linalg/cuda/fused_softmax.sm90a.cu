@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_kernel(Operands x, Fu
 
 // --- scores --------------------------------------------------------------------------------------
 //
-// A block has 256 rows of A in shared memory and goes through a range of labels, 128 at a time:
+// A block has 256 rows of A in shared memory and goes through a range of labels, 96 at a time:
 //
 //   warpgroup 0                            warpgroups 1 and 2, 128 rows each
 //   W's rows -> 16 bits -> stage           wait for a full stage
@@ -171,7 +171,7 @@ __device__ __forceinline__ void produce_tiles(const Operands& x, Range labels, S
   }
 }
 
-// What a thread keeps of two rows, g and g + 8, of 64: base 2 throughout.
+// A thread's statistics of two rows, g and g + 8, of 64: base 2 throughout.
 struct RowState {
   float max[2], sum[2];
 };
@@ -184,7 +184,6 @@ __device__ __forceinline__ void take_out_own(const Operands& x, ScoresShared& s,
   std::uint32_t label = s.next_label[row], at = s.next_at[row];
   const std::size_t end = first + kScoreLabels;
   if (label >= end) return;
-  __syncwarp(__activemask());
   const std::size_t sample = blockIdx.y * kGroupSamples + row;
   const auto last = static_cast<std::uint32_t>(x.begin[sample + 1]);
   while (label < end) {
@@ -202,14 +201,14 @@ __device__ __forceinline__ void take_out_own(const Operands& x, ScoresShared& s,
     ++at;
     label = at < last ? x.labels[at] : kNoMore;
   }
-  __syncwarp(__activemask());
+  __syncwarp(0xFU << (threadIdx.x & 28));  // The row's four lanes have read its label.
   if (t == 0) {
     s.next_label[row] = label;
     s.next_at[row] = at;
   }
 }
 
-// One step of the online softmax over 64 rows and 128 labels: S holds A W^T, and becomes
+// One step of the online softmax over 64 rows and 96 labels: S holds A W^T, and becomes
 // P = 2^14 exp(z - max) in 16 bits.
 template <class Format>
 __device__ __forceinline__ void online_softmax(const Operands& x, ScoresShared& s, unsigned stage,
@@ -496,14 +495,14 @@ __global__ void __launch_bounds__(kCombineThreads)
 
 // --- update --------------------------------------------------------------------------------------
 //
-// Three warpgroups have 64 labels each, whose rows of W they read in the form of a product's operand
-// and round to 16 bits in registers. They go through the chunks of A: Z^T = W A^T, D^T, and
+// Three warpgroups have 64 labels each, whose rows of W they read in the form of a product's
+// operand and round to 16 bits in registers. They go through the chunks of A: Z^T = W A^T, D^T, and
 // D^T A is added up. A fourth warpgroup sees to the chunks, which come in once if there is room for
 // all of them.
 //
-// A's columns are exchanged (prepare_kernel) so that lane 4 g + t, which needs columns 2 t, 2 t + 1,
-// 8 + 2 t and 8 + 2 t + 1 of each 16, reads and writes columns 4 t to 4 t + 3 of W and G: 16 bytes at
-// once.
+// A's columns are exchanged (prepare_kernel) so that lane 4 g + t, which needs columns 2 t,
+// 2 t + 1, 8 + 2 t and 8 + 2 t + 1 of each 16, reads and writes columns 4 t to 4 t + 3 of W and G:
+// 16 bytes at once.
 
 constexpr unsigned kUpdateGroups = 3, kUpdateThreads = (1 + kUpdateGroups) * kWarpgroup;
 constexpr unsigned kRing = 4, kTiles = 5;
@@ -512,7 +511,10 @@ struct UpdateShared {
   unsigned char ring[kRing][kChunkTileBytes];
   float4 tile[kTiles][kUpdateLabels][kFusedInputs / 4];
   float log_sum[kRing][kChunkRows];
-  Barrier full[kRing], free[kRing], come[kTiles], done[kTiles];
+  Barrier full[kRing], free[kRing], done[kTiles];
+  // A buffer has a barrier for each warpgroup, so that one that waits for it misses no phase: its
+  // tile may come, and be worked on, while an earlier one of another warpgroup is on its way.
+  Barrier come[kUpdateGroups][kTiles];
 };
 
 struct Gradients {
@@ -522,7 +524,9 @@ struct Gradients {
 
 __device__ __forceinline__ void produce_chunks(const FusedScratch& from, unsigned chunks,
                                                std::size_t tiles, UpdateShared& s) {
-  const std::size_t rounds = chunks <= kRing ? 1 : ceil_divide(tiles, kUpdateGroups);
+  // A block without tiles awaits no copy, and none may be under way when it ends.
+  const std::size_t passes = ceil_divide(tiles, kUpdateGroups),
+                    rounds = chunks <= kRing ? smaller(passes, 1) : passes;
   unsigned n = 0;
   for (std::size_t round = 0; round < rounds; ++round) {
     for (unsigned c = 0; c < chunks; ++c, ++n) {
@@ -543,8 +547,9 @@ __device__ __forceinline__ void produce_rows(const Operands& x, Range tiles, Upd
     const std::size_t first = tile * kUpdateLabels;
     const auto bytes = static_cast<unsigned>(smaller(kUpdateLabels, x.outputs - first)) * kRowBytes;
     if (n >= kTiles) await(&s.done[at], (n / kTiles - 1) % 2);
-    arrive_with_bytes(&s.come[at], bytes);
-    copy_to_shared(s.tile[at], x.W + first * kFusedInputs, bytes, &s.come[at]);
+    Barrier* const come = &s.come[n % kUpdateGroups][at];
+    arrive_with_bytes(come, bytes);
+    copy_to_shared(s.tile[at], x.W + first * kFusedInputs, bytes, come);
   }
 }
 
@@ -575,7 +580,8 @@ __device__ __forceinline__ void subtract_targets(const Operands& x, const ByColu
   }
 }
 
-// D^T of one chunk: S holds W A^T of 64 labels and 64 rows, and becomes P = 2^14 (p - T) in 16 bits.
+// D^T of one chunk: S holds W A^T of 64 labels and 64 rows, and becomes P = 2^14 (p - T) in 16
+// bits.
 template <class Format>
 __device__ __forceinline__ void gradient_of_chunk(const Operands& x, const ByColumn& own,
                                                   unsigned chunk, std::uint32_t label,
@@ -605,7 +611,8 @@ __device__ __forceinline__ void gradient_of_chunk(const Operands& x, const ByCol
   }
 }
 
-// What a thread reads of memory about its two labels of a tile: one tile ahead, because that takes long.
+// A thread's numbers about its two labels of a tile. It reads them from memory one tile ahead,
+// because that takes long.
 struct TileFacts {
   float bias[2];
   std::uint32_t own_begin, own_end;  // the tile's labels in the batch
@@ -683,7 +690,7 @@ __device__ __forceinline__ void update_tiles(const Operands& x, const ByColumn& 
       break;
     }
     const unsigned buffer = tile % kTiles;
-    await(&s.come[buffer], tile / kTiles % 2);
+    await(&s.come[group][buffer], tile / (kUpdateGroups * kTiles) % 2);
     std::uint32_t A[32];
     float bias[2];
 #pragma unroll
@@ -752,7 +759,7 @@ __global__ void __launch_bounds__(kUpdateThreads, 1)
       start_barrier(&s.free[i], kUpdateGroups * 4);
     }
     for (unsigned i = 0; i < kTiles; ++i) {
-      start_barrier(&s.come[i], 1);
+      for (auto& come : s.come) start_barrier(&come[i], 1);
       start_barrier(&s.done[i], 4);
     }
     publish_barriers();

@@ -5,8 +5,8 @@
 // Terms. A warpgroup is four warps, 128 threads. An operand tile in shared memory is a matrix of
 // 16-bit numbers, 128 columns in two halves of 64:
 //   [half][row][64 columns]: 128 bytes per row of a half, whose eight pieces of 16 bytes are
-//   exchanged: piece c lies at place c ^ (row % 8), so that neither the products, which read columns
-//   of pieces, nor the threads that write rows meet in one bank.
+//   exchanged: piece c lies at place c ^ (row % 8), so that neither the products, which read
+//   columns of pieces, nor the threads that write rows meet in one bank.
 // It must begin at a multiple of 1,024 bytes, and its rows are a multiple of 8. Used by rows it is
 // B^T of a product over its columns, S = A tile^T; used by columns it is B of a product over its
 // rows, O = P tile.
@@ -18,10 +18,9 @@
 // rounded pair by pair, is the operand of the next.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
+
+#include "linalg/host_device.hpp"
 
 namespace hetsgd::cuda {
 
@@ -30,18 +29,14 @@ inline constexpr unsigned kTileColumns = 128;
 inline constexpr unsigned kHalfColumns = 64, kHalfRowBytes = 128;
 
 // Where 4-byte word `word` (two columns) of row `row` of a half lies, in bytes from the half.
-__host__ __device__ constexpr unsigned swizzled(unsigned row, unsigned word) {
+HETSGD_HOST_DEVICE constexpr unsigned swizzled(unsigned row, unsigned word) {
   return row * kHalfRowBytes + ((word / 4 ^ row % 8) * 16 + word % 4 * 4);
 }
 
 #if defined(__CUDACC__) && !defined(HETSGD_EMULATED_CUDA)
 
-struct Half16 {  // FP16: 11 significant bits, as TF32 has
-  using Type = __half;
-};
-struct Brain16 {  // BF16: 8 significant bits
-  using Type = __nv_bfloat16;
-};
+struct Half16 {};   // FP16: 11 significant bits, as TF32 has
+struct Brain16 {};  // BF16: 8 significant bits
 
 // Two numbers rounded to nearest, x in the lower half.
 template <class Format>
@@ -129,7 +124,7 @@ __device__ __forceinline__ void copy_to_shared(void* shared, const void* global,
       "l"(global), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
 }
-// What this thread wrote to shared memory is there for products that follow the next barrier.
+// Makes what this thread wrote to shared memory visible to products that follow the next barrier.
 __device__ __forceinline__ void publish_to_products() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -145,8 +140,8 @@ __device__ __forceinline__ void give_registers() {
 }
 
 // --- products ------------------------------------------------------------------------------------
-// The description of an operand tile of `rows` rows, or of a part of it: the half of its 64 bits that
-// tells where it begins and how far apart the halves are. The other half is the same for all.
+// The description of an operand tile of `rows` rows, or of a part of it: the half of its 64 bits
+// that tells where it begins and how far apart the halves are. The other half is the same for all.
 __device__ __forceinline__ std::uint32_t tile_operand(const void* tile, unsigned rows) {
   return (shared_address(tile) & 0x3FFFFU) >> 4 | (rows * kHalfRowBytes >> 4) << 16;
 }
@@ -160,14 +155,15 @@ __device__ __forceinline__ std::uint32_t at_columns(std::uint32_t tile, unsigned
 __device__ __forceinline__ std::uint32_t at_rows(std::uint32_t tile, unsigned step) {
   return tile + (step * 16 * kHalfRowBytes >> 4);
 }
-// The number of this thread's warpgroup, in the form that the compiler knows to be the same in a warp.
+// The number of this thread's warpgroup, in a form that the compiler knows to be the same in a
+// warp.
 __device__ __forceinline__ unsigned warpgroup() {
   return __shfl_sync(0xFFFFFFFFU, threadIdx.x / kWarpgroup, 0);
 }
 
 // Products are asynchronous. begin_products() comes after all writes to their registers, then the
-// products, then end_products(), and await_products<n>() returns when all but the last n such groups
-// are over.
+// products, then end_products(), and await_products<n>() returns when all but the last n such
+// groups are over.
 __device__ __forceinline__ void begin_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -179,8 +175,8 @@ __device__ __forceinline__ void await_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// D [64 x 2 kWords] (+)= A B: `add` says whether D is added to. D's registers are listed one by one, because
-// the instruction names them.
+// D [64 x 2 kWords] (+)= A B: `add` says whether D is added to. D's registers are listed one by
+// one, because the instruction names them.
 #define HETSGD_8(D, i)                                                                        \
   "+f"(D[i]), "+f"(D[i + 1]), "+f"(D[i + 2]), "+f"(D[i + 3]), "+f"(D[i + 4]), "+f"(D[i + 5]), \
       "+f"(D[i + 6]), "+f"(D[i + 7])
@@ -272,3 +268,7 @@ __device__ __forceinline__ void multiply_rows(Brain16, float (&D)[64], const std
 #endif
 
 }  // namespace hetsgd::cuda
+
+#ifdef HETSGD_EMULATED_CUDA
+#include <emulated_tensor_core.hpp>  // tests/cuda_emulation: the same functions on a CPU
+#endif

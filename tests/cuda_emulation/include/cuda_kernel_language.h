@@ -14,14 +14,25 @@
 #include "cuda_runtime_api.h"
 
 #define __CUDACC__ 1
+#define HETSGD_EMULATED_CUDA 1
 #define __global__
 #define __device__
 #define __host__
+#define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __shared__ static thread_local  // a block runs on one thread from its begin to its end
 
 struct uint3 {
   unsigned x = 0, y = 0, z = 0;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
 };
 struct dim3 {
   dim3(unsigned its_x = 1, unsigned its_y = 1, unsigned its_z = 1)  // NOLINT: as CUDA's converts
@@ -103,7 +114,10 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   hetsgd_emulation::leave();
   return bits;
 }
+inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline void __syncwarp(unsigned mask = 0xFFFFFFFFU) { __ballot_sync(mask, 0); }
+// Which other lanes are here is nobody's promise.
+inline unsigned __activemask() { return 1U << hetsgd_emulation::lane(); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline float __fmul_rn(float x, float y) {
   const volatile float product = x * y;  // which the compiler fuses with nothing

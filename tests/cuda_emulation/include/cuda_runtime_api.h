@@ -50,9 +50,13 @@ enum cudaMemoryType {
 };
 enum cudaDeviceAttr {
   cudaDevAttrClockRate = 13,
+  cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrMemoryClockRate = 36,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
   cudaDevAttrMemoryPoolsSupported = 115,
 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum cudaMemPoolAttr {
   cudaMemPoolAttrReleaseThreshold = 4,
   cudaMemPoolAttrReservedMemCurrent = 5,
@@ -137,6 +141,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 // --- kernels ---
 cudaError_t hetsgdEmulatedFunction(cudaFuncAttributes* attributes);
+cudaError_t hetsgdAllowFunction(cudaFuncAttribute attribute, int value);
 }
 
 template <class T>
@@ -154,4 +159,8 @@ cudaError_t cudaHostAlloc(T** memory, std::size_t bytes, unsigned flags) {
 template <class Kernel>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel*) {
   return hetsgdEmulatedFunction(attributes);
+}
+template <class Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute attribute, int value) {
+  return hetsgdAllowFunction(attribute, value);
 }

@@ -41,10 +41,9 @@ FusedLayerRun::FusedLayerRun(Backend& backend)
       parts_(backend.stream),
       rows_(backend.stream),
       losses_(backend.stream) {
-  has_kernels_ =
-      backend.precision != Precision::fp32 &&
-      has_fused_softmax(attribute(cudaDevAttrComputeCapabilityMajor, backend.ordinal),
-                        attribute(cudaDevAttrComputeCapabilityMinor, backend.ordinal));
+  has_kernels_ = backend.precision != Precision::fp32 &&
+                 has_fused_softmax(attribute(cudaDevAttrComputeCapabilityMajor, backend.ordinal),
+                                   attribute(cudaDevAttrComputeCapabilityMinor, backend.ordinal));
   multiprocessors_ =
       static_cast<std::size_t>(attribute(cudaDevAttrMultiProcessorCount, backend.ordinal));
 }

@@ -70,18 +70,23 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The parts that can hold a row's K best scores, by its largest score of each part. Parts without a
-// number above -inf do not tell whether they hold -inf or NaN, so all columns are candidates if
-// these are among the best.
-template <int K>
-struct Choice {
-  std::uint32_t part[K];
-  bool all;
-
-  // All threads of a block call it together. `best` is free afterwards, the choice in shared memory
-  // is complete.
-  template <class Real>
-  __device__ void choose(const Real* largest, std::size_t parts, Best<Real, K>& best) {
+// A block per row: the best parts, then the best of their columns. Parts without a number above
+// -inf do not tell whether they hold -inf or NaN, so all columns are read if these are among the
+// best.
+template <class Real, int K>
+__global__ void __launch_bounds__(kThreads)
+    top_of_parts_kernel(std::size_t rows, LogitBlock<const Real> block,
+                        SoftmaxRows<Real> statistics, std::size_t list,
+                        Candidates<Real> candidates) {
+  __shared__ std::uint32_t chosen[K];
+  __shared__ bool all;
+  const Real* const bias = block.bias != nullptr ? block.bias + block.first_label : nullptr;
+  const std::size_t first_part = block.first_label / kPart;
+  const std::size_t parts = ceil_divide(block.columns, kPart);
+  for (std::size_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const Real* const largest = statistics.part_max + row * statistics.parts + first_part;
+    const Real* __restrict__ const z = block.Z + row * block.stride;
+    Best<Real, K> best;
     best.clear(not_a_number<Real>());
     for (std::size_t p = threadIdx.x; p < parts; p += kThreads) {
       best.insert(largest[p], static_cast<std::uint32_t>(p));
@@ -89,90 +94,21 @@ struct Choice {
     join(best);
     if (threadIdx.x == 0) {
 #pragma unroll
-      for (int i = 0; i < K; ++i) part[i] = best.label[i];
+      for (int i = 0; i < K; ++i) chosen[i] = best.label[i];
       all = !(best.score[K - 1] > -static_cast<Real>(INFINITY));
     }
     __syncthreads();
     best.clear(not_a_number<Real>());
-  }
-  // The candidates are columns column(0), ..., column(count() - 1), of which some may not exist.
-  __device__ std::size_t count(std::size_t columns, std::size_t width) const {
-    return all ? columns : K * width;
-  }
-  __device__ std::size_t column(std::size_t i, std::size_t width) const {
-    return all ? i : part[i / width] * width + i % width;
-  }
-};
-
-// A block per row.
-template <class Real, int K>
-__global__ void __launch_bounds__(kThreads)
-    top_of_parts_kernel(std::size_t rows, LogitBlock<const Real> block,
-                        SoftmaxRows<Real> statistics, std::size_t list,
-                        Candidates<Real> candidates) {
-  __shared__ Choice<K> choice;
-  const Real* const bias = block.bias != nullptr ? block.bias + block.first_label : nullptr;
-  const std::size_t first_part = block.first_label / kPart;
-  const std::size_t parts = ceil_divide(block.columns, kPart);
-  for (std::size_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const Real* __restrict__ const z = block.Z + row * block.stride;
-    Best<Real, K> best;
-    choice.choose(statistics.part_max + row * statistics.parts + first_part, parts, best);
-    const std::size_t count = choice.count(block.columns, kPart);
+    const std::size_t count = all ? block.columns : K * kPart;
 #pragma unroll 4
     for (std::size_t i = threadIdx.x; i < count; i += kThreads) {
-      const std::size_t j = choice.column(i, kPart);
+      const std::size_t j = all ? i : chosen[i / kPart] * kPart + i % kPart;
       if (j >= block.columns) continue;
       const Real score = bias != nullptr ? z[j] + bias[j] : z[j];
       best.insert(score, static_cast<std::uint32_t>(block.first_label + j));
     }
     join(best);
     if (threadIdx.x == 0) write_list(best, candidates, row, list);
-  }
-}
-
-// A block per row, a warp per candidate: its lanes multiply kRescoredInputs elements, and with
-// kAtOnce candidates in flight each of as many lanes keeps one.
-template <int K>
-__global__ void __launch_bounds__(kThreads)
-    top_of_rescored_kernel(std::size_t rows, SoftmaxLayer<float> layer, const float* maxima,
-                           std::size_t parts, std::size_t width, Candidates<float> candidates) {
-  constexpr int kAtOnce = 8;
-  __shared__ Choice<K> choice;
-  const std::size_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const float* const W = layer.weight + 4 * lane;
-  for (std::size_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const auto a = load_pack<float, 4>(layer.input + row * kRescoredInputs + 4 * lane);
-    Best<float, K> best;
-    choice.choose(maxima + row * parts, parts, best);
-    const std::size_t count = choice.count(layer.outputs, width);
-    for (std::size_t first = warp * kAtOnce; first < count; first += kWarps * kAtOnce) {
-      Pack<float, 4> w[kAtOnce];
-      std::size_t mine = layer.outputs;
-      float score = 0;
-#pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
-        const std::size_t i = smaller(first + static_cast<std::size_t>(u), count - 1);
-        const std::size_t label = choice.column(i, width);
-        w[u] = load_pack<float, 4>(W + smaller(label, layer.outputs - 1) * kRescoredInputs);
-        const bool is_mine = lane == static_cast<std::size_t>(u);
-        if (is_mine && i == first + static_cast<std::size_t>(u)) mine = label;
-      }
-#pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
-        float sum = 0;
-#pragma unroll
-        for (int v = 0; v < 4; ++v) sum += a.at[v] * w[u].at[v];
-        sum = reduce_warp(sum, Sum());
-        if (lane == static_cast<std::size_t>(u)) score = sum;
-      }
-      if (mine < layer.outputs) {
-        if (layer.bias != nullptr) score += layer.bias[mine];
-        best.insert(score, static_cast<std::uint32_t>(mine));
-      }
-    }
-    join(best);
-    if (threadIdx.x == 0) write_list(best, candidates, row, 0);
   }
 }
 
@@ -243,21 +179,6 @@ struct LaunchParts {
   }
 };
 
-struct LaunchRescored {
-  cudaStream_t stream;
-  std::size_t rows;
-  SoftmaxLayer<float> layer;
-  const float* maxima;
-  std::size_t parts, width;
-  Candidates<float> candidates;
-  template <int K>
-  void run() const {
-    const auto blocks = static_cast<unsigned>(blocks_for(rows, 1));
-    top_of_rescored_kernel<K>
-        <<<blocks, kThreads, 0, stream>>>(rows, layer, maxima, parts, width, candidates);
-  }
-};
-
 template <class Real>
 struct LaunchRows {
   cudaStream_t stream;
@@ -300,15 +221,6 @@ void top_of_parts(cudaStream_t stream, std::size_t rows, const LogitBlock<const 
   with_width(candidates.width,
              LaunchParts<Real>{stream, rows, block, statistics, list, candidates});
   check_launch("kernel top_of_parts");
-}
-
-void top_of_rescored_parts(cudaStream_t stream, std::size_t rows, const SoftmaxLayer<float>& layer,
-                           const float* maxima, std::size_t parts, std::size_t width,
-                           const Candidates<float>& candidates) {
-  if (rows == 0 || layer.outputs == 0) return;
-  with_width(candidates.width,
-             LaunchRescored{stream, rows, layer, maxima, parts, width, candidates});
-  check_launch("kernel top_of_rescored_parts");
 }
 
 template <class Real>

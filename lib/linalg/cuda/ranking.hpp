@@ -14,10 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "linalg/cuda/index.hpp"
 #include "linalg/cuda/resources.hpp"
 #include "linalg/cuda/softmax.hpp"
-#include "linalg/output_layer_kernels.hpp"
 
 namespace hetsgd::cuda {
 
@@ -53,14 +51,6 @@ template <class Real>
 void top_of_parts(cudaStream_t stream, std::size_t rows, const LogitBlock<const Real>& block,
                   const SoftmaxRows<Real>& statistics, std::size_t list,
                   const Candidates<Real>& candidates);
-// The same for scores that are not in memory: computes those of the best parts anew, in FP32, for
-// the candidates' only list. maxima: [rows x parts] of parts of `width` labels each, the last one
-// of what is left. Where they come from rounded operands, a label may be missed that is about as
-// good as the last one found. A and W must be aligned to 16 bytes, with kRescoredInputs columns.
-inline constexpr std::size_t kRescoredInputs = 4 * kWarp;
-void top_of_rescored_parts(cudaStream_t stream, std::size_t rows, const SoftmaxLayer<float>& layer,
-                           const float* maxima, std::size_t parts, std::size_t width,
-                           const Candidates<float>& candidates);
 // The k best of all lists; top: [rows x k] in device memory.
 template <class Real>
 void top_of_all(cudaStream_t stream, std::size_t rows, const Candidates<Real>& candidates,

@@ -20,7 +20,7 @@ template <class T>
 class Guarded {
  public:
   Guarded(cudaStream_t stream, std::size_t count) : stream_(stream), count_(count) {
-    HETSGD_CUDA(cudaMalloc(&memory_, bytes() + 2 * kZone));
+    HETSGD_CUDA(cudaMalloc(reinterpret_cast<void**>(&memory_), bytes() + 2 * kZone));
     HETSGD_CUDA(cudaMemsetAsync(memory_, 0xFF, bytes() + 2 * kZone, stream_));
   }
   Guarded(cudaStream_t stream, const std::vector<T>& values) : Guarded(stream, values.size()) {

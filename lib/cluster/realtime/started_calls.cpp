@@ -9,8 +9,10 @@ namespace hetsgd::realtime {
 // State that the communicator, its calls and the background process share; the last of them frees
 // it. Guarded by the world's mutex.
 struct StartedCalls::Queue {
+  explicit Queue(World& its_world) : world(its_world) {}
+
   World& world;
-  std::deque<Call*> open = {};         // the first is being made
+  std::deque<Call*> open;              // the first is being made
   Process* background_task = nullptr;  // touches no call any more when it has ended
   bool closed = false;                 // nothing more is started
 };

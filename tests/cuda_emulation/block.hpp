@@ -1,5 +1,5 @@
-// What an emulated block of threads (kernel.cpp) offers to units that work beside its threads, such
-// as those of tensor_core.cpp.
+// The services of an emulated block of threads (kernel.cpp) for units that work beside its threads,
+// such as those of tensor_core.cpp.
 #pragma once
 
 #include <cstdint>

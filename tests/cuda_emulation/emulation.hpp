@@ -5,7 +5,7 @@
 //   kernels   : every thread of a block is a fiber, so __syncthreads and warp operations meet as on
 //               a GPU; a barrier that not all threads reach, or a warp operation that a lane of
 //               the mask never comes to, ends the program with a message. Blocks of a launch run
-//               one after another, every other one with its threads in reversed order.
+//               one after another, with their threads in different orders.
 //   units     : the asynchronous copies, barriers and tensor cores of a Hopper GPU behind the
 //               functions of linalg/cuda/tensor_core.cuh. Their work is over as late, or as early,
 //               as the rules allow (tensor_core.cpp).

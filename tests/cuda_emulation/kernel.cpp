@@ -49,6 +49,7 @@ class Block {
         where_(where),
         kernel_(kernel),
         reversed_(blocks_before % 2 == 1),
+        last_first_(((blocks_before ^ blocks_before >> 1 ^ blocks_before >> 2) & 1) != 0),
         threads_(where.block_size.x * where.block_size.y * where.block_size.z),
         warps_((threads_ + kLanes - 1) / kLanes),
         memory_(shared_bytes + kSharedAlignment, 0xFF) {
@@ -123,7 +124,8 @@ class Block {
 
   const Place where_;
   const Kernel& kernel_;
-  const bool reversed_;
+  // Orders of threads: of their begin and of a warp's lanes, and of those that may go on.
+  const bool reversed_, last_first_;
   const unsigned threads_;
   unsigned next_ = 0, ended_ = 0;
   boost::context::fiber main_;
@@ -191,8 +193,8 @@ void Block::run() {
     if (next_ < threads_) {
       start_fiber();
     } else if (!ready_.empty()) {
-      Fiber* const fiber = ready_.front();
-      ready_.pop_front();
+      Fiber* const fiber = last_first_ ? ready_.back() : ready_.front();
+      last_first_ ? ready_.pop_back() : ready_.pop_front();
       resume(*fiber);
     } else if (!units || !units->advance()) {
       misuse("threads of a block wait for ones that went another way");
@@ -234,8 +236,9 @@ const LaneValue* Block::meet(unsigned mask, const LaneValue& mine) {
     pause();
     return gathering.values;
   }
-  for (unsigned others = mask & ~bit; others != 0; others &= others - 1) {
-    const auto other = static_cast<unsigned>(__builtin_ctz(others));
+  for (unsigned i = 0; i < kLanes; ++i) {
+    const unsigned other = reversed_ ? kLanes - 1 - i : i;
+    if ((mask & ~bit & 1U << other) == 0) continue;
     ready_.push_back(waiting_lanes_[thread / kLanes * kLanes + other]);
   }
   return gathering.values;

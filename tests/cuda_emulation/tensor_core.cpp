@@ -1,11 +1,11 @@
 // The units of a Hopper GPU that work beside the threads of a block: the engine of bulk copies, its
 // barriers of transactions, and the tensor cores' asynchronous products.
 //
-// What is under way is over as late, or as early, as the rules allow, in turn from block to block. A
-// late copy lands when all threads wait, the last one first; a late product reads its operands when
-// it is waited for. Early ones work at once. Either way the destination of a copy is NaN until it
-// has landed, and an accumulator is NaN until it has been waited for. So a test sees what is read or
-// overwritten too early.
+// Their work is over as late, or as early, as the rules allow, in turn from block to block. A late
+// copy lands when all threads wait, the last one first; late products read their operands when they
+// are waited for and all threads of the block wait. Early ones work at once. Either way the
+// destination of a copy is NaN until it has landed, and an accumulator is NaN until it has been
+// waited for. So a test sees what is read or overwritten too early.
 //
 // Fences between writes of threads and reads of these units do nothing here, and are not missed.
 // A warpgroup's products are done when all its threads wait, where a GPU lets warps go on alone.
@@ -190,7 +190,7 @@ class Matrices {
       }
     }
   }
-  // A row of the tile is a row of A or a column of B; the sum goes over its columns, 16 in one half.
+  // A row of the tile is a row of A or a column of B; the sum goes over 16 of its columns.
   static float by_columns(std::uint32_t tile, bool fp16, unsigned row, unsigned column) {
     return shared_number(tile, row / 8 * kEightRows + row % 8 * 128 + column * 2, fp16);
   }
@@ -265,10 +265,17 @@ class HopperUnits final : public Units {
   }
 
   bool advance() override {
-    if (copies_.empty()) return false;
-    const Copy copy = copies_.back();
-    copies_.pop_back();
-    land(copy);
+    if (!copies_.empty()) {
+      const Copy copy = copies_.back();
+      copies_.pop_back();
+      land(copy);
+    } else if (!awaited_.empty()) {
+      Warpgroup& group = *awaited_.back();
+      awaited_.pop_back();
+      go_on(group);
+    } else {
+      return false;
+    }
     return true;
   }
   void end_thread(unsigned thread) override {
@@ -335,27 +342,11 @@ class HopperUnits final : public Units {
     if (!me.open) misuse("products end that did not begin");
     me.open = false;
     me.group_ends.push_back(me.products.size());
-    if (!late_products_) {
-      meet(Meeting::end, 0,
-           [](Warpgroup& group) { execute(group, group.threads[0].products.size()); });
-    }
+    if (!late_products_) meet(Meeting::end, 0);
   }
   void await_products(unsigned pending) {
     if (my_products().open) misuse("products are waited for that have not ended");
-    meet(Meeting::await, pending, [](Warpgroup& group) {
-      const auto& ends = group.threads[0].group_ends;
-      const std::size_t over = ends.size() - std::min<std::size_t>(ends.size(), group.pending);
-      if (over == 0) return;
-      const std::size_t count = ends[over - 1];
-      execute(group, std::max(count, group.executed));
-      for (ThreadProducts& thread : group.threads) {
-        hand_over(thread, count);
-        thread.group_ends.erase(thread.group_ends.begin(),
-                                thread.group_ends.begin() + static_cast<std::ptrdiff_t>(over));
-        for (std::size_t& end : thread.group_ends) end -= count;
-      }
-      group.executed -= count;
-    });
+    meet(Meeting::await, pending);
   }
 
  private:
@@ -366,9 +357,8 @@ class HopperUnits final : public Units {
     update_barrier(copy.barrier, 0, -static_cast<std::int32_t>(copy.bytes));
   }
 
-  // The threads of a warpgroup meet, and the last one acts for all.
-  template <class Act>
-  void meet(Meeting meeting, unsigned pending, const Act& act) {
+  // The threads of a warpgroup meet, and go on when their products are as far as they say.
+  void meet(Meeting meeting, unsigned pending) {
     Warpgroup& group = my_group();
     if (group.arrived == 0) {
       group.meeting = meeting;
@@ -377,25 +367,46 @@ class HopperUnits final : public Units {
     if (group.meeting != meeting || group.pending != pending) {
       misuse("the threads of a warpgroup do different things with their products");
     }
-    if (++group.arrived < kGroupThreads) {
-      wait_in(group.waiting);
-      return;
+    if (++group.arrived == kGroupThreads) {
+      if (!late_products_) {
+        go_on(group);
+        return;
+      }
+      awaited_.push_back(&group);
     }
-    group.arrived = 0;
+    wait_in(group.waiting);
+  }
+  void go_on(Warpgroup& group) {
+    const auto& ends = group.threads[0].group_ends;
     for (const ThreadProducts& thread : group.threads) {
-      if (thread.group_ends != group.threads[0].group_ends) {
+      if (thread.group_ends != ends) {
         misuse("the threads of a warpgroup have different numbers of products");
       }
     }
-    act(group);
+    const std::size_t over = ends.size() - std::min<std::size_t>(ends.size(), group.pending);
+    if (group.meeting == Meeting::end) {
+      execute(group, ends.back());
+    } else if (over > 0) {
+      const std::size_t count = ends[over - 1];
+      execute(group, std::max(count, group.executed));
+      for (ThreadProducts& thread : group.threads) {
+        hand_over(thread, count);
+        thread.group_ends.erase(thread.group_ends.begin(),
+                                thread.group_ends.begin() + static_cast<std::ptrdiff_t>(over));
+        for (std::size_t& end : thread.group_ends) end -= count;
+      }
+      group.executed -= count;
+    }
+    group.arrived = 0;
     wake(group.waiting);
   }
 
   const bool late_copies_, late_products_;
   std::vector<BarrierWaits> waits_;
   std::array<NamedBarrier, 16> named_;
-  std::vector<Copy> copies_;
+  std::vector<Copy> copies_;  // under way
   std::vector<Warpgroup> groups_;
+  std::vector<Warpgroup*> awaited_;  // whose threads wait for late products
 };
 
 void check_shared(const void* memory, std::size_t bytes, std::size_t alignment, const char* what) {

@@ -270,7 +270,7 @@ __device__ __forceinline__ std::uint32_t any_sign(const std::uint32_t (&P)[kPair
   return all;
 }
 
-// What a range of labels gives for 64 rows, of which `row` is a thread's first.
+// Writes the part that a range of labels has in 64 rows, of which `row` is a thread's first.
 __device__ __forceinline__ void write_part(const FusedScratch& to, unsigned row,
                                            const RowState& state, const float (&O)[64]) {
   const unsigned t = threadIdx.x % 4;

@@ -14,12 +14,12 @@
 // Floor of a call with n rows and b labels: 8 n 128 b operations, W read twice and G written once
 // (with beta also read). The scores, 4 n b bytes, exist in registers alone.
 //
-// Precision. Operands have 16 bits, sums are FP32. `bf16` rounds to 8 significant bits. `tf32` takes
-// FP16, whose 11 significant bits are those of TF32, and scales by powers of two what could leave
-// its range: A by its largest element, W by 16, exp(z - m) by 2^14. Elements of A and exponentials
-// that are 2^-28 of the largest, which lose bits, would vanish beside it in a sum. Weights below
-// 4e-6 have fewer than 11 bits, with an absolute error of 2e-9; weights beyond 4,094, which no model
-// that learns has, become infinite and end in a loss that is not finite.
+// Precision. Operands have 16 bits, sums are FP32. `bf16` rounds to 8 significant bits. `tf32`
+// takes FP16, whose 11 significant bits are those of TF32, and scales by powers of two what could
+// leave its range: A by its largest element, W by 16, exp(z - m) by 2^14. Elements of A and
+// exponentials that are 2^-28 of the largest, which lose bits, would vanish beside it in a sum.
+// Weights below 4e-6 have fewer than 11 bits, with an absolute error of 2e-9; weights beyond 4,094,
+// which no model that learns has, become infinite and end in a loss that is not finite.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
 // The precision of dense products on a GPU.
-#include "linalg/devices.hpp"
+#include "linalg/softmax_problem.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -51,6 +51,41 @@ TEST(CudaPrecision, ErrorsAreThoseOfTheMantissa) {
         EXPECT_GT(worst, std::ldexp(1, -10) / (4 * std::sqrt(static_cast<double>(k))));
       }
     }
+  }
+}
+
+double relative_error(const std::vector<double>& found, const std::vector<double>& exact) {
+  double error = 0, size = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    error += (found[i] - exact[i]) * (found[i] - exact[i]);
+    size += exact[i] * exact[i];
+  }
+  return std::sqrt(error / size);
+}
+
+// A softmax layer of 128 inputs takes kernels of its own on GPUs that have their instructions, and
+// is off by the factors' mantissa there as elsewhere, not more and not less.
+TEST(CudaPrecision, OfASoftmaxLayer) {
+  const LayerProblem<float> p({64, 128, 983});
+  const LayerReference e = layer_by_definition(p);
+  for (const auto& [precision, unit] :
+       {std::pair{Precision::tf32, std::ldexp(1, -10)}, {Precision::bf16, std::ldexp(1, -7)}}) {
+    const auto device = make_cuda_device<float>(0, {.precision = precision});
+    Side<float> side{*device};
+    for (int call = 0; call < 2; ++call) {
+      const auto found = p.run(side, 1, 0, false);
+      EXPECT_NEAR(found.loss, e.loss, unit * std::abs(e.loss));
+      for (const auto& [buffer, exact] :
+           {std::pair{&found.G, &e.dW}, {&found.g, &e.db}, {&found.dA, &e.dA}}) {
+        side.take(*buffer);
+        EXPECT_LT(relative_error(side.results.back(), *exact), 2 * unit);
+        if (cuda_platform().gpus[0].major >= 8) {
+          EXPECT_GT(relative_error(side.results.back(), *exact), unit / 1000);
+        }
+      }
+    }
+    const std::size_t half = side.results.size() / 2;
+    for (std::size_t i = 0; i < half; ++i) EXPECT_EQ(side.results[i], side.results[half + i]);
   }
 }
 

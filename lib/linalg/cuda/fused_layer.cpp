@@ -14,25 +14,6 @@ int attribute(cudaDeviceAttr which, int ordinal) {
   return value;
 }
 
-// Memory that is cut into arrays, one after the other.
-class Cut {
- public:
-  explicit Cut(std::byte* memory) : at_(memory) {}
-  template <class T>
-  T* next(std::size_t count) {
-    T* const array = reinterpret_cast<T*>(at_);
-    at_ += bytes<T>(count);
-    return array;
-  }
-  template <class T>
-  static std::size_t bytes(std::size_t count) {
-    return (count * sizeof(T) + 127) / 128 * 128;
-  }
-
- private:
-  std::byte* at_;
-};
-
 }  // namespace
 
 FusedLayerRun::FusedLayerRun(Backend& backend)
@@ -40,6 +21,7 @@ FusedLayerRun::FusedLayerRun(Backend& backend)
       tiles_(backend.stream),
       parts_(backend.stream),
       rows_(backend.stream),
+      labels_(backend.stream),
       losses_(backend.stream) {
   has_kernels_ = backend.precision != Precision::fp32 &&
                  has_fused_softmax(attribute(cudaDevAttrComputeCapabilityMajor, backend.ordinal),
@@ -60,24 +42,18 @@ FusedScratch FusedLayerRun::reserve(const SoftmaxLayer<float>& layer, std::size_
                                     std::size_t nonzeros) {
   constexpr const char* kPurpose = "the softmax of a batch";
   const std::size_t padded = plan_.padded_rows, parts = plan_.ranges * padded;
-  const std::size_t own = layer.outputs / kUpdateLabels + 2;
   const std::size_t tile_bytes = padded * kFusedInputs * 2;
   FusedScratch to{.ranges = plan_.ranges};
   to.groups = tiles_.reserve<unsigned char>(2 * tile_bytes, kPurpose);
   to.chunks = to.groups + tile_bytes;
-  Cut of_parts(parts_.reserve<std::byte>(
-      2 * Cut::bytes<float>(parts) + Cut::bytes<float>(parts * kFusedInputs), kPurpose));
-  to.part_max = of_parts.next<float>(parts);
-  to.part_sum = of_parts.next<float>(parts);
-  to.part_product = of_parts.next<float>(parts * kFusedInputs);
-  Cut of_rows(rows_.reserve<std::byte>(Cut::bytes<float>(2) + Cut::bytes<float>(padded) +
-                                           Cut::bytes<float>(nonzeros) +
-                                           Cut::bytes<std::uint32_t>(own),
-                                       kPurpose));
-  to.facts = of_rows.next<float>(2);
-  to.log_sum = of_rows.next<float>(padded);
-  to.true_logit = of_rows.next<float>(nonzeros);
-  to.own_begin = of_rows.next<std::uint32_t>(own);
+  to.part_product = parts_.reserve<float>(parts * (kFusedInputs + 2), kPurpose);
+  to.part_max = to.part_product + parts * kFusedInputs;
+  to.part_sum = to.part_max + parts;
+  to.log_sum = rows_.reserve<float>(padded + 2 + nonzeros, kPurpose);
+  to.facts = to.log_sum + padded;
+  to.true_logit = to.facts + 2;
+  to.own_begin =
+      labels_.reserve<std::uint32_t>(ceil_divide(layer.outputs, kUpdateLabels) + 1, kPurpose);
   to.loss = losses_.reserve<double>(rows, kPurpose);
   return to;
 }

@@ -27,7 +27,7 @@ class FusedLayerRun {
   Backend& backend_;
   bool has_kernels_ = false;
   std::size_t multiprocessors_ = 0;
-  DeviceMemory tiles_, parts_, rows_, losses_;
+  DeviceMemory tiles_, parts_, rows_, labels_, losses_;
 
   // The operands of one call.
   FusedPlan plan_;

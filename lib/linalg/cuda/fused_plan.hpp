@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "linalg/cuda/index.hpp"
+
 namespace hetsgd::cuda {
 
 inline constexpr std::size_t kFusedInputs = 128;   // columns of A and W
@@ -17,13 +19,11 @@ struct FusedPlan {
   std::size_t groups = 0, padded_rows = 0, ranges = 0, update_blocks = 0;
 };
 constexpr FusedPlan plan_fused(std::size_t rows, std::size_t outputs, std::size_t multiprocessors) {
-  const std::size_t groups = (rows + kGroupSamples - 1) / kGroupSamples;
-  const std::size_t tiles = (outputs + kScoreLabels - 1) / kScoreLabels;
-  const std::size_t wanted =
-      multiprocessors > groups ? multiprocessors / (groups > 0 ? groups : 1) : 1;
+  const std::size_t groups = ceil_divide(rows, kGroupSamples);
+  const std::size_t wanted = larger(multiprocessors / larger(groups, 1), 1);
   return {.groups = groups,
           .padded_rows = groups * kGroupSamples,
-          .ranges = wanted < tiles ? wanted : tiles,
+          .ranges = smaller(wanted, ceil_divide(outputs, kScoreLabels)),
           .update_blocks = multiprocessors};
 }
 

@@ -2,7 +2,6 @@
 // over one logit per row.
 // Logits Z are [rows x columns] of labels first_label, first_label + 1, ... They do not contain the
 // bias, which is added at each reading. There are four kernels:
-// them and is added at each reading. Four kernels:
 //   true logits  per row: the sum of those of its true labels; reads these and nothing else
 //   statistics   per row and piece of kPart columns: the largest logit m, the sum of exp(z - m);
 //                reads Z once

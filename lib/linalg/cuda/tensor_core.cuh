@@ -11,11 +11,12 @@
 // B^T of a product over its columns, S = A tile^T; used by columns it is B of a product over its
 // rows, O = P tile.
 //
-// The accumulator of a product of 64 rows: warp w of the group has rows 16 w to 16 w + 15, and lane
-// 4 g + t of it has of rows g (i = 0) and g + 8 (i = 1) columns 8 j + 2 t + e, e = 0, 1, at index
-// 4 j + 2 i + e. An operand A in registers is [steps of 16 columns][4]: two numbers each, of rows g
-// and g + 8 at columns 2 t, then of both at columns 8 + 2 t. So the accumulator of one product,
-// rounded pair by pair, is the operand of the next.
+// The accumulator of a product of 64 rows: warp w of the group has rows 16 w to 16 w + 15. Lane
+// 4 g + t of the warp has rows g (i = 0) and g + 8 (i = 1), and in each of them columns
+// 8 j + 2 t + e, e = 0, 1, at index 4 j + 2 i + e. An operand A in registers is
+// [steps of 16 columns][4 words of two numbers]: columns 2 t and 2 t + 1 of row g, the same of row
+// g + 8, then columns 8 + 2 t and 9 + 2 t of both. So the accumulator of one product, rounded pair
+// by pair, is the operand of the next.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,7 @@
 namespace hetsgd::cuda {
 
 inline constexpr unsigned kWarpgroup = 128;
-inline constexpr unsigned kTileColumns = 128;
-inline constexpr unsigned kHalfColumns = 64, kHalfRowBytes = 128;
+inline constexpr unsigned kTileColumns = 128, kHalfRowBytes = 128;
 
 // Where 4-byte word `word` (two columns) of row `row` of a half lies, in bytes from the half.
 HETSGD_HOST_DEVICE constexpr unsigned swizzled(unsigned row, unsigned word) {
@@ -175,8 +175,7 @@ __device__ __forceinline__ void await_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// D [64 x 2 kWords] (+)= A B: `add` says whether D is added to. D's registers are listed one by
-// one, because the instruction names them.
+// The registers of an accumulator are listed one by one, because the instruction names them.
 #define HETSGD_8(D, i)                                                                        \
   "+f"(D[i]), "+f"(D[i + 1]), "+f"(D[i + 2]), "+f"(D[i + 3]), "+f"(D[i + 4]), "+f"(D[i + 5]), \
       "+f"(D[i + 6]), "+f"(D[i + 7])
@@ -193,71 +192,45 @@ __device__ __forceinline__ void await_products() {
   HETSGD_NAMES_48       \
   ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-// S [64 x 96] = A B^T over 16 columns of both tiles.
-__device__ __forceinline__ void multiply_columns(Half16, float (&D)[48], std::uint32_t A,
-                                                 std::uint32_t B, bool add) {
-  asm volatile(
-      "{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %50, 0;\n"
-      "mov.b64 a, {%48, %51};\nmov.b64 b, {%49, %51};\n"
-      "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {" HETSGD_NAMES_48
-      "}, a, b, add, 1, 1, 0, 0;\n}"
-      : HETSGD_32(D, 0), HETSGD_16(D, 32)
-      : "r"(A), "r"(B), "r"(static_cast<int>(add)), "n"(kTileOperand));
-}
-// S [64 x 64] = A B^T over 16 columns; A in registers.
-__device__ __forceinline__ void multiply_columns(Half16, float (&D)[32], const std::uint32_t* A,
-                                                 std::uint32_t B, bool add) {
-  asm volatile(
-      "{\n.reg .pred add;\n.reg .b64 b;\nsetp.ne.b32 add, %37, 0;\nmov.b64 b, {%36, %38};\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" HETSGD_NAMES_32
-      "}, {%32, %33, %34, %35}, b, add, 1, 1, 0;\n}"
-      : HETSGD_32(D, 0)
-      : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "r"(B), "r"(static_cast<int>(add)),
-        "n"(kTileOperand));
-}
-// O [64 x 128] += P B over 16 rows of the tile; P in registers.
-__device__ __forceinline__ void multiply_rows(Half16, float (&D)[64], const std::uint32_t* A,
-                                              std::uint32_t B) {
-  asm volatile(
-      "{\n.reg .b64 b;\nmov.b64 b, {%68, %69};\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" HETSGD_NAMES_64
-      "}, {%64, %65, %66, %67}, b, 1, 1, 1, 1;\n}"
-      : HETSGD_32(D, 0), HETSGD_32(D, 32)
-      : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "r"(B), "n"(kTileOperand));
-}
-// S [64 x 96] = A B^T over 16 columns of both tiles.
-__device__ __forceinline__ void multiply_columns(Brain16, float (&D)[48], std::uint32_t A,
-                                                 std::uint32_t B, bool add) {
-  asm volatile(
-      "{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %50, 0;\n"
-      "mov.b64 a, {%48, %51};\nmov.b64 b, {%49, %51};\n"
-      "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {" HETSGD_NAMES_48
-      "}, a, b, add, 1, 1, 0, 0;\n}"
-      : HETSGD_32(D, 0), HETSGD_16(D, 32)
-      : "r"(A), "r"(B), "r"(static_cast<int>(add)), "n"(kTileOperand));
-}
-// S [64 x 64] = A B^T over 16 columns; A in registers.
-__device__ __forceinline__ void multiply_columns(Brain16, float (&D)[32], const std::uint32_t* A,
-                                                 std::uint32_t B, bool add) {
-  asm volatile(
-      "{\n.reg .pred add;\n.reg .b64 b;\nsetp.ne.b32 add, %37, 0;\nmov.b64 b, {%36, %38};\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HETSGD_NAMES_32
-      "}, {%32, %33, %34, %35}, b, add, 1, 1, 0;\n}"
-      : HETSGD_32(D, 0)
-      : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "r"(B), "r"(static_cast<int>(add)),
-        "n"(kTileOperand));
-}
-// O [64 x 128] += P B over 16 rows of the tile; P in registers.
-__device__ __forceinline__ void multiply_rows(Brain16, float (&D)[64], const std::uint32_t* A,
-                                              std::uint32_t B) {
-  asm volatile(
-      "{\n.reg .b64 b;\nmov.b64 b, {%68, %69};\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HETSGD_NAMES_64
-      "}, {%64, %65, %66, %67}, b, 1, 1, 1, 1;\n}"
-      : HETSGD_32(D, 0), HETSGD_32(D, 32)
-      : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "r"(B), "n"(kTileOperand));
-}
+// The three products for one format, which the instruction calls `type`:
+//   S [64 x 96] = A B^T over 16 columns of both tiles
+//   S [64 x 64] = A B^T over 16 columns; A in registers
+//   O [64 x 128] += P B over 16 rows of the tile; P in registers
+// `add` says whether S is added to.
+#define HETSGD_PRODUCTS(Format, type)                                                             \
+  __device__ __forceinline__ void multiply_columns(Format, float(&D)[48], std::uint32_t A,        \
+                                                   std::uint32_t B, bool add) {                   \
+    asm volatile(                                                                                 \
+        "{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %50, 0;\n"                         \
+        "mov.b64 a, {%48, %51};\nmov.b64 b, {%49, %51};\n"                                        \
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32." type "." type " {" HETSGD_NAMES_48          \
+        "}, a, b, add, 1, 1, 0, 0;\n}"                                                            \
+        : HETSGD_32(D, 0), HETSGD_16(D, 32)                                                       \
+        : "r"(A), "r"(B), "r"(static_cast<int>(add)), "n"(kTileOperand));                         \
+  }                                                                                               \
+  __device__ __forceinline__ void multiply_columns(Format, float(&D)[32], const std::uint32_t* A, \
+                                                   std::uint32_t B, bool add) {                   \
+    asm volatile(                                                                                 \
+        "{\n.reg .pred add;\n.reg .b64 b;\nsetp.ne.b32 add, %37, 0;\nmov.b64 b, {%36, %38};\n"    \
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" HETSGD_NAMES_32          \
+        "}, {%32, %33, %34, %35}, b, add, 1, 1, 0;\n}"                                            \
+        : HETSGD_32(D, 0)                                                                         \
+        : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "r"(B), "r"(static_cast<int>(add)),         \
+          "n"(kTileOperand));                                                                     \
+  }                                                                                               \
+  __device__ __forceinline__ void multiply_rows(Format, float(&D)[64], const std::uint32_t* A,    \
+                                                std::uint32_t B) {                                \
+    asm volatile(                                                                                 \
+        "{\n.reg .b64 b;\nmov.b64 b, {%68, %69};\n"                                               \
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" HETSGD_NAMES_64         \
+        "}, {%64, %65, %66, %67}, b, 1, 1, 1, 1;\n}"                                              \
+        : HETSGD_32(D, 0), HETSGD_32(D, 32)                                                       \
+        : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "r"(B), "n"(kTileOperand));                 \
+  }
+HETSGD_PRODUCTS(Half16, "f16")
+HETSGD_PRODUCTS(Brain16, "bf16")
 
+#undef HETSGD_PRODUCTS
 #undef HETSGD_8
 #undef HETSGD_16
 #undef HETSGD_32

@@ -55,6 +55,8 @@ from gpu_check_runs import Profiles
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 SKIPPED = 77
+PARTS = ("devices", "test", "memcheck", "racecheck", "initcheck", "training", "placement", "learners", "hogbatch", "adaptive",
+         "lookup", "ctr_step", "network", "step_time", "all_reduce", "kernels")
 
 
 def parse_arguments():
@@ -66,9 +68,8 @@ def parse_arguments():
     parser.add_argument("--small", action="store_true", help="use small sizes on GPUs, too, for emulated GPUs")
     parser.add_argument("--python", default=default_python(),
                         help="Python interpreter that can import torch (default: this one, or /usr/bin/python3)")
-    parser.add_argument("--only", nargs="+", metavar="PART",
-                        help="run only these parts: devices, test, memcheck, racecheck, initcheck, training, placement, learners, "
-                             "hogbatch, adaptive, lookup, ctr_step, network, step_time, all_reduce, kernels (default: all)")
+    parser.add_argument("--only", nargs="+", metavar="PART", choices=PARTS,
+                        help=f"run only these parts: {', '.join(PARTS)} (default: all)")
     parser.add_argument("--timeout", type=float, default=900, help="time limit of one part, in seconds (default: 900)")
     return parser.parse_args()
 

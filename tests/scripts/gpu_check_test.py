@@ -41,6 +41,12 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout)
         return (json.loads(output.read_text()) if output.exists() else None), done.stdout
 
+    def test_a_part_that_does_not_exist_is_refused(self):
+        report, output = self.check(2, "--device", "cpu", "--only", "steptime")
+        self.assertIsNone(report)
+        for part in ("steptime", "step_time"):
+            self.assertIn(f"'{part}'", output)
+
     def test_all_parts_run_and_a_failure_shows(self):
         self.add_test("a_cuda_test", "echo fine\n")
         self.add_test("b_cuda_test", "echo no such luck; exit 3\n")

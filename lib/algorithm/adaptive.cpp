@@ -85,6 +85,7 @@ class Scheduler final : public Service<AskBatch, Grant> {
     idle_.clear();
     dispatched_ = 0;
   }
+  void fields(Archive& fields) override { fields("position", position_); }
 
  private:
   std::size_t workers_;
@@ -233,32 +234,28 @@ class Adaptive final : public Algorithm {
     const Scaling scaling = Scaling::of(self.plan(), o_);
     const std::uint64_t b_warm_up = rounded_batch_size(scaling.b_min);
 
-    Replica replica = self.replica();
-    Buffer& w_i = replica.w;
-    GlobalModel global(self);
+    State& state = self.state([&] {
+      return State{self.replica(), GlobalModel(self), std::vector(p, b_max),
+                   InflationWarning(o_.gamma), OvershootWarning(scaling.beta)};
+    });
+    std::vector<std::uint64_t>& b = state.b;
+    Buffer& w_i = state.replica.w;
     auto scheduler = self.serve<Scheduler>("scheduler", self.size());
-    std::shared_ptr<const Agreed> agreed;  // at the last merge
-
-    InflationWarning inflation(o_.gamma);
-    OvershootWarning overshoot(scaling.beta);
-    std::uint64_t samples = 0;  // of all workers
-    std::uint64_t merges = 0;   // since the warm-up
     while (self.running()) {
       const bool warm_up = self.epoch() < o_.warmup_epochs.value_or(0);
-      const std::uint64_t b_i = warm_up ? b_warm_up : agreed ? agreed->b[i] : b_max;
+      const std::uint64_t b_i = warm_up ? b_warm_up : b[i];
       const std::uint64_t mega_batch = samples_per_merge(self.mega_batch_samples(), self.plan());
       std::uint64_t u_i = 0;
       for (Grant grant; (grant = scheduler.call({b_i, mega_batch})).range.count > 0; ++u_i) {
-        self.learn(replica, self.batches().at(grant.range), self.learning_rate(b_i));
+        self.learn(state.replica, self.batches().at(grant.range), self.learning_rate(b_i));
       }
 
       const auto updates = self.comm().agree(
           u_i, [](std::span<const std::uint64_t> u) { return std::vector(u.begin(), u.end()); });
       const double norm_i = norm(std::sqrt(self.squared_norm(w_i)), w_i.size());
-      if (!warm_up) ++merges;
-      const bool scales = !warm_up && merges % o_.scaling_every == 0;
-      agreed = self.comm().agree(norm_i, [&](std::span<const double> norms) {
-        const std::vector<std::uint64_t> b = agreed ? agreed->b : std::vector(p, b_max);
+      if (!warm_up) ++state.merges;
+      const bool scales = !warm_up && state.merges % o_.scaling_every == 0;
+      const auto agreed = self.comm().agree(norm_i, [&](std::span<const double> norms) {
         Merge merge{.batch_size = warm_up ? std::vector(p, b_warm_up) : b,
                     .updates = *updates,
                     .norm = {norms.begin(), norms.end()}};
@@ -267,16 +264,35 @@ class Adaptive final : public Algorithm {
         auto next = scales ? scaled(merge, scaling) : b;
         return Agreed{.merge = std::move(merge), .b = std::move(next), .samples = learnt};
       });
-      global.merge(self, w_i, agreed->merge.weight[i], o_.gamma);
+      b = agreed->b;
+      state.global.merge(self, w_i, agreed->merge.weight[i], o_.gamma);
       record(self, agreed->merge);
-      inflation.merged(self, agreed->merge);
-      if (scales) overshoot.scaled(self, agreed->merge);
-      samples += agreed->samples;
-      self.evaluate_here(w_i, samples);
+      state.inflation.merged(self, agreed->merge);
+      if (scales) state.overshoot.scaled(self, agreed->merge);
+      state.samples += agreed->samples;
+      self.evaluate_here(w_i, state.samples);
     }
   }
 
  private:
+  struct State {
+    Replica replica;
+    GlobalModel global;
+    std::vector<std::uint64_t> b;  // b_i from the next mega-batch on, or from the warm-up's end on
+    InflationWarning inflation;
+    OvershootWarning overshoot;
+    std::uint64_t samples = 0;  // of all workers
+    std::uint64_t merges = 0;   // since the warm-up
+    void fields(Archive& fields) {
+      global.fields(fields, replica);
+      fields.common("batch_sizes", b);
+      fields.common("samples", samples);
+      fields.common("merges", merges);
+      fields("inflation", inflation);
+      fields("overshoot", overshoot);
+    }
+  };
+
   // Regularity of a replica of n parameters with this ||w||_2.
   double norm(double length, std::size_t n) const {
     const auto size = static_cast<double>(n);

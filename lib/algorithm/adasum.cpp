@@ -160,21 +160,21 @@ AdasumStep::AdasumStep(Worker& self, Replica& replica, const AdasumOptions& opti
                                                   part, o_.shape);
 }
 
-void AdasumStep::operator()(Worker& self, Replica& replica, double learning_rate) {
+void AdasumStep::operator()(Worker& self, Replica& replica, double learning_rate,
+                            std::uint64_t iteration) {
   if (o_.node_size > 1) self.axpby(weight_, replica.gradient.flat, 0, mean_);
   if (o_.state == AdasumOptions::State::partitioned) {
     make_part(self, replica, learning_rate);
   } else {
     make_delta(self, replica, learning_rate);
   }
-  const bool record = o_.orthogonality_every > 0 && iteration_ % o_.orthogonality_every == 0;
+  const bool record = o_.orthogonality_every > 0 && iteration % o_.orthogonality_every == 0;
   std::vector<double> inputs;
   if (record) inputs = norms(self, part());
   (*all_reduce_)(part(), kTag, Traffic::gradients);
-  if (record) record_orthogonality(self, std::move(inputs), norms(self, part()));
+  if (record) record_orthogonality(self, iteration, std::move(inputs), norms(self, part()));
   if (o_.state == AdasumOptions::State::partitioned) share_parts();
   self.axpby(1, delta_, 1, replica.w);
-  ++iteration_;
 }
 
 // delta <- the update that this worker's optimizer makes to w.
@@ -225,7 +225,8 @@ std::vector<double> AdasumStep::norms(Worker& self, std::span<const float> delta
   return squared;
 }
 
-void AdasumStep::record_orthogonality(Worker& self, std::vector<double> inputs,
+void AdasumStep::record_orthogonality(Worker& self, std::uint64_t iteration,
+                                      std::vector<double> inputs,
                                       const std::vector<double>& results) {
   (across_ ? *across_ : self.comm()).all_reduce(std::span(inputs));
   const auto& layers = self.model().layout().blocks;
@@ -243,7 +244,7 @@ void AdasumStep::record_orthogonality(Worker& self, std::vector<double> inputs,
                                     : std::numeric_limits<double>::quiet_NaN());  // null
   }
   self.record({{"type", "orthogonality"},
-               {"iteration", iteration_},
+               {"iteration", iteration},
                {"tensor", std::move(names)},
                {"value", std::move(values)}});
 }

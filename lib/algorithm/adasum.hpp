@@ -66,11 +66,11 @@ class AdasumStep {
   // ranks. Collective. It counts as one update of the run. replica.gradient stays as it is, so it
   // is never dense: sums are made in mean_.
   //
-  // Every orthogonality_every-th call rank 0 records
+  // At every orthogonality_every-th iteration rank 0 records
   //   {"type": "orthogonality", "iteration": k, "tensor": [names], "value": [numbers]}
   // with ||AS||^2 / sum ||d||^2 per tensor (whatever the scope): 1 when the updates are orthogonal,
   // 1/nodes when they are equal; null for a tensor that no update moves.
-  void operator()(Worker& self, Replica& replica, double learning_rate);
+  void operator()(Worker& self, Replica& replica, double learning_rate, std::uint64_t iteration);
 
  private:
   // The two columns above, down to d.
@@ -78,7 +78,7 @@ class AdasumStep {
   void make_part(Worker& self, Replica& replica, double learning_rate);
   void share_parts();
   std::vector<double> norms(Worker& self, std::span<const float> delta);
-  void record_orthogonality(Worker& self, std::vector<double> inputs,
+  void record_orthogonality(Worker& self, std::uint64_t iteration, std::vector<double> inputs,
                             const std::vector<double>& results);
   std::span<float> part() { return delta_.span().subspan(begin_, end_ - begin_); }
   double part_passes(double passes) const;  // of the part, in passes over the whole vector
@@ -97,7 +97,6 @@ class AdasumStep {
   Buffer delta_, mean_;
   std::vector<float> scratch_;
   HostScratch host_;
-  std::uint64_t iteration_ = 0;
 };
 
 }  // namespace hetsgd

@@ -48,6 +48,13 @@ struct Gossip {
   std::int64_t averagings = 0;  // that x has seen
   std::int64_t requested = 0;   // active: averagings that the main process asked for
   bool finished = false;        // all main processes have left their loops
+
+  void fields(Archive& fields) {
+    fields("x", x);
+    fields("iteration", iteration);
+    fields("averagings", averagings);
+    fields("requested", requested);
+  }
 };
 
 class AdPsgd final : public Algorithm {
@@ -55,7 +62,7 @@ class AdPsgd final : public Algorithm {
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
     const bool active = self.rank() % 2 == 0 && self.size() > 1;
-    const auto gossip = std::make_shared<Gossip>(self);
+    const auto gossip = self.shared_state([&] { return Gossip(self); });
     Gossip& mine = *gossip;
     self.publish(mine.x.w);
     if (self.size() > 1) {
@@ -111,7 +118,7 @@ class AdPsgd final : public Algorithm {
   static void ask(Worker& self, Gossip& mine) {
     Comm& comm = self.comm();
     const std::int64_t passive = self.size() / 2;
-    for (std::int64_t k = 0;; ++k) {
+    for (std::int64_t k = mine.averagings;; ++k) {
       const Guard guard(*mine.monitor);
       mine.monitor->wait([&] { return mine.requested > k || mine.finished; }, "an iteration");
       if (mine.requested == k) break;

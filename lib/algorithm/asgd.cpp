@@ -26,7 +26,7 @@ class Asgd final : public Algorithm {
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
     auto server = ParameterClient::open<ParameterServer>(self);
-    Replica replica = self.replica();
+    Replica replica = server.replica();
     while (self.running()) {
       const double lr = self.learning_rate(b);
       self.gradient(replica, self.batches().next(b));

@@ -29,7 +29,13 @@ const Batch& BatchSource::next(std::uint64_t size) {
     range = SampleRange{run_.draw(size), size};
     expected_.reset();
   }
+  last_ = *range;
   return take(0, *range);
+}
+
+const Batch& BatchSource::again() {
+  resize(1);
+  return take(0, last_);
 }
 
 std::span<const Batch> BatchSource::next(std::uint64_t size, const LearnerShare& share) {

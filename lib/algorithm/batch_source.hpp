@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "algorithm/run.hpp"
+#include "core/archive.hpp"
 
 namespace hetsgd {
 
@@ -61,6 +62,14 @@ class BatchSource {
   // its own next batch on its own cores.
   const Batch* upcoming(std::size_t learner = 0);
 
+  // Its position.
+  void fields(Archive& fields) {
+    fields("cursor", cursor_);
+    fields("last", last_);
+  }
+  // The batch of the last next(size), once more.
+  const Batch& again();
+
  private:
   // The next `size` samples at cursor_, if no other worker influences them. Empty under partition
   // shared with an asynchronous algorithm, where only the pool's cursor knows.
@@ -86,6 +95,7 @@ class BatchSource {
   std::vector<Batch> batches_;           // by learner
   std::vector<Prefetched> prefetched_;   // as many
   std::optional<SampleRange> expected_;  // the first learner's next; the others' follow it
+  SampleRange last_;                     // of the last next(size)
 };
 
 }  // namespace hetsgd

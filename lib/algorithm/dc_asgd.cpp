@@ -49,7 +49,14 @@ class CompensatingServer final : public ParameterServer {
     if (o_.compensation == Compensation::adaptive) mean_square_.assign(compensated_.size(), 0.0F);
   }
 
-  void handle(int from, const Push& push, std::span<const float> g,
+  void fields(Archive& fields) override {
+    ParameterServer::fields(fields);
+    if (o_.backup == Backup::server) fields("backup", backup_.front());
+    fields("mean_square", mean_square_);
+  }
+
+ private:
+  void pushed(int from, const Push& push, std::span<const float> g,
               Responder<Pull> reply) override {
     std::vector<float>& w_bak =
         backup_[o_.backup == Backup::server ? 0 : static_cast<std::size_t>(from)];
@@ -59,8 +66,11 @@ class CompensatingServer final : public ParameterServer {
     if (o_.backup == Backup::worker) w_bak.assign(parameters().begin(), parameters().end());
     answer({.version = version(), .applied = version(), .lead = 0}, reply);
   }
+  void pulled(int from) override {
+    if (o_.backup == Backup::server) return;
+    backup_[static_cast<std::size_t>(from)].assign(parameters().begin(), parameters().end());
+  }
 
- private:
   double passes() const override { return o_.compensation == Compensation::adaptive ? 11 : 9; }
 
   // compensated = g + lambda g o g o (w - w_bak).
@@ -108,7 +118,7 @@ class DcAsgd final : public Algorithm {
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
     auto server = ParameterClient::open<CompensatingServer>(self, o_);
-    Replica replica = self.replica();
+    Replica replica = server.replica();
     while (self.running()) {
       const double lr = self.learning_rate(b);
       self.gradient(replica, self.batches().next(b));

@@ -41,8 +41,14 @@ int activation_tag(std::int64_t round) { return static_cast<int>(round % 2); }
 // Activation from worker to worker: each passes a round on when it first hears of it.
 class Flood final : public Activation {
  public:
-  Flood(Worker& self, Initiator initiator)
-      : rank_(self.rank()), size_(self.size()), seed_(self.plan().seed), initiator_(initiator) {}
+  // round: the first one.
+  Flood(Worker& self, Initiator initiator, std::int64_t round)
+      : rank_(self.rank()),
+        size_(self.size()),
+        seed_(self.plan().seed),
+        initiator_(initiator),
+        activated_(round),
+        heard_(round) {}
 
   // A late gradient does not activate a round.
   void offer(Worker&, PartialReplica& replica, bool fresh) override {
@@ -66,8 +72,8 @@ class Flood final : public Activation {
   // The listening background task: it receives every message of every round, so that none is left
   // at the end. It receives all messages of a round before it begins the next, so at most two
   // rounds have messages in flight to a rank.
-  void listen(Comm& comm, PartialReplica& replica) {
-    for (std::int64_t round = 0;; ++round) {
+  void listen(Comm& comm, PartialReplica& replica, std::int64_t first_round) {
+    for (std::int64_t round = first_round;; ++round) {
       for (int i = 0; i < activation_messages(comm.size()); ++i) {
         receive_activation(comm, activation_tag(round));
         const Guard guard(replica.monitor());
@@ -96,8 +102,8 @@ class Flood final : public Activation {
   const int rank_, size_;
   const std::uint64_t seed_;
   const Initiator initiator_;
-  std::int64_t activated_ = 0;  // rounds; both guarded by the replica's monitor
-  std::int64_t heard_ = 0;      // rounds of which all messages have come
+  std::int64_t activated_;  // rounds; both guarded by the replica's monitor
+  std::int64_t heard_;      // rounds of which all messages have come
 };
 
 template <Initiator initiator>
@@ -113,18 +119,21 @@ class Eager final : public Algorithm {
   double model_vectors(const Plan&) const override { return PartialReplica::vectors(rules()); }
 
   void worker(Worker& self) const override {
-    const auto replica = std::make_shared<PartialReplica>(self, rules());
-    const auto activation = std::make_shared<Flood>(self, initiator);
-    self.background_task("listen",
-                         [=](Worker& listener) { activation->listen(listener.comm(), *replica); });
+    const auto replica = self.shared_state([&] { return PartialReplica(self, rules()); });
+    const std::int64_t round = replica->round();
+    const auto activation = std::make_shared<Flood>(self, initiator, round);
+    self.background_task("listen", [=](Worker& listener) {
+      activation->listen(listener.comm(), *replica, round);
+    });
     self.background_task("reduce",
-                         [=](Worker& reducer) { reduce(reducer, *replica, *activation); });
+                         [=](Worker& reducer) { reduce(reducer, *replica, *activation, round); });
     replica->compute(self, *activation);
   }
 
  private:
-  static void reduce(Worker& self, PartialReplica& replica, Flood& activation) {
-    for (std::int64_t round = 0;; ++round) {
+  static void reduce(Worker& self, PartialReplica& replica, Flood& activation,
+                     std::int64_t first_round) {
+    for (std::int64_t round = first_round;; ++round) {
       activation.await(replica, round);
       pass_on_activation(self.comm(), activation_tag(round));
       const PartialSum result = replica.reduce(self, self.comm());

@@ -39,10 +39,9 @@ class Elastic final : public Algorithm {
     const auto p = static_cast<std::size_t>(self.size());
     const std::uint64_t b = self.plan().batch_size;
 
-    Replica replica = self.replica();
+    auto& [replica, global, samples] =
+        self.state([&] { return State{self.replica(), GlobalModel(self)}; });
     Buffer& w_i = replica.w;
-    GlobalModel global(self);
-    std::uint64_t samples = 0;  // of all workers
     while (self.running()) {
       const std::uint64_t k = whole_rounds(self.mega_batch_samples(), p * b);
       for (std::uint64_t step = 0; step < k; ++step) {
@@ -64,6 +63,16 @@ class Elastic final : public Algorithm {
   }
 
  private:
+  struct State {
+    Replica replica;
+    GlobalModel global;
+    std::uint64_t samples = 0;  // of all workers
+    void fields(Archive& fields) {
+      global.fields(fields, replica);
+      fields.common("samples", samples);
+    }
+  };
+
   double gamma_ = 0.9;
 };
 

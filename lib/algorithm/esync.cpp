@@ -112,19 +112,22 @@ class Esync final : public Algorithm {
 
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
-    Local local{.replica = self.replica()};
-    Buffer w = self.initial_parameters();
+    Local& local = self.state([&] { return Local{self.replica(), self.initial_parameters()}; });
+    Buffer& w = local.w;
+    if (local.aborted) local.batch = &self.batches().again();
     std::optional<Adder> adder;
     if (aggregate_ == Aggregate::server) {
       adder = Adder{self.serve<UpdateServer>("updates", self.size()), self.vector()};
     }
     auto server = open_state_server(self, time_slack_);
     std::optional<DelayedQueries> delayed;
-    if (ack_ == Ack::delayed) delayed.emplace(self, time_slack_);
+    if (ack_ == Ack::delayed) delayed.emplace(self, time_slack_, local.round_trip);
 
-    const Batch& first = self.batches().at({0, b});
-    local.c_s = self.rehearse(local.replica, first, self.learning_rate(b)).count();
-    for (std::int64_t t = 0; self.running(); ++t) {
+    if (!self.goes_on()) {
+      const Batch& first = self.batches().at({0, b});
+      local.c_s = self.rehearse(local.replica, first, self.learning_rate(b)).count();
+    }
+    for (std::int64_t& t = local.round; self.running(); ++t) {
       self.copy(w, local.replica.w);  // (4)
       const std::int64_t n_i =
           delayed ? train_on(self, *delayed, t, local) : train(self, server, t, local);
@@ -133,14 +136,29 @@ class Esync final : public Algorithm {
       if (static_cast<std::uint64_t>(t) + 1 == rounds_) self.end_budget();
       self.evaluate_here(w);
     }
-    if (delayed) delayed->close();
+    local.aborted = local.batch != nullptr;
+    if (delayed) local.round_trip = delayed->close();
   }
 
  private:
   struct Local {
     Replica replica;               // w_{t,k}
+    Buffer w;                      // of the round
+    std::int64_t round = 0;        // t
     double c_s = 0;                // c
     const Batch* batch = nullptr;  // of an aborted iteration
+    bool aborted = false;          // the worker has left with one
+    Seconds round_trip{0};         // of the last delayed query
+
+    // The replica begins a round at w.
+    void fields(Archive& fields) {
+      fields.common("w", w);
+      fields.common("round", round);
+      replica.optimizer_fields(fields);
+      fields("c", c_s);
+      fields("aborted", aborted);
+      fields("round_trip", round_trip);
+    }
   };
   struct Adder {  // --aggregate server
     UpdateClient client;

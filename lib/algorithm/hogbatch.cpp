@@ -174,6 +174,12 @@ class Coordinator final : public Service<AskDeal, Deal> {
     reply({.range = {position_, b}, .resized = resized, .updates = u_});
     position_ += b;
   }
+  void fields(Archive& fields) override {
+    fields("b", b_);
+    fields("asked", asked_);
+    fields("u", u_);
+    fields("position", position_);
+  }
 
  private:
   std::uint64_t next_size(std::size_t e, std::size_t other) const {
@@ -209,6 +215,7 @@ class Hogbatch final : public Algorithm {
     const bool adds = o_.gpu_update == HogbatchOptions::GpuUpdate::add;
     PulledReplica mine;
     if (kind == kGpu) mine = sharing.pulled_replica();
+    self.stateless();
     while (self.running()) {
       const Deal deal = coordinator.call({kind});
       if (deal.resized) record(self, kind, deal);

@@ -48,7 +48,7 @@ class Hogwild final : public Algorithm {
     const std::vector<std::shared_ptr<SharedModel>> models = join_models(self, sharing, own);
     const std::uint64_t b = self.plan().batch_size;
     std::vector<float> mean;
-    for (std::uint64_t step = 1; self.running(); ++step) {
+    for (std::uint64_t& step = self.state([] { return Steps{}; }).next; self.running(); ++step) {
       const double lr = self.learning_rate(b);
       sharing.step(self.batches().next(b), lr, *own);
       if (self.rank() == 0 && models.size() > 1 && step % tau_ == 0) sharing.average(models);
@@ -60,6 +60,11 @@ class Hogwild final : public Algorithm {
   double model_vectors(const Plan&) const override { return 3; }
 
  private:
+  struct Steps {
+    std::uint64_t next = 1;
+    void fields(Archive& fields) { fields("next", next); }
+  };
+
   Groups groups(int workers) const {
     if (models_ == "machine") return parse_groups(fmt::format("0-{}", workers - 1), workers);
     if (models_ != "worker") return parse_groups(models_, workers, "--models");

@@ -49,10 +49,9 @@ class LocalSgd final : public Algorithm {
 
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
-    Replica inner = self.replica(), outer = self.replica();
-    if (outer_.kind != OptimizerKind::sgd) outer.optimizer = self.make_optimizer(outer_);
+    auto& [inner, outer, samples] =
+        self.state([&] { return State{self.replica(), outer_replica(self)}; });
     Buffer &w_i = inner.w, &x = outer.w;
-    std::uint64_t samples = 0;
     while (self.running()) {
       const std::uint64_t h = steps_of_round(self, samples);
       for (std::uint64_t k = 0; k < h; ++k) {
@@ -68,6 +67,23 @@ class LocalSgd final : public Algorithm {
   }
 
  private:
+  struct State {
+    Replica inner, outer;
+    std::uint64_t samples = 0;
+    void fields(Archive& fields) {
+      fields.common("outer", outer);
+      fields.common("samples", samples);
+      if (fields.is_loading()) fields.common("outer/w", inner.w);
+      inner.optimizer_fields(fields);
+    }
+  };
+
+  Replica outer_replica(Worker& self) const {
+    Replica outer = self.replica();
+    if (outer_.kind != OptimizerKind::sgd) outer.optimizer = self.make_optimizer(outer_);
+    return outer;
+  }
+
   std::uint64_t steps_of_round(Worker& self, std::uint64_t samples) const {
     const std::uint64_t budget = self.plan().max_samples;
     if (budget <= samples) return local_steps_;

@@ -9,8 +9,10 @@
 // Nothing in it is guarded: two processes that share a replica need a Monitor of their own.
 #pragma once
 
+#include <functional>
 #include <memory>
 
+#include "linalg/buffer_field.hpp"
 #include "model/model.hpp"
 #include "optimizer/optimizer.hpp"
 
@@ -24,6 +26,20 @@ struct Replica {
   // must clear them first, since models write only touched rows. An update must take all rows, not
   // only gradient.rows.
   bool gradient_is_dense = false;
+  std::function<std::unique_ptr<Optimizer>()> make_optimizer{};  // for one that is loaded
+
+  // Its parameters and the state of its optimizer; a gradient is of one step.
+  void fields(Archive& fields) {
+    fields("w", w);
+    optimizer_fields(fields);
+  }
+  void optimizer_fields(Archive& fields) {
+    bool has_optimizer = optimizer != nullptr;
+    fields("has_optimizer", has_optimizer);
+    if (!has_optimizer) return;
+    if (!optimizer) optimizer = make_optimizer();
+    fields("optimizer", *optimizer);
+  }
 };
 
 }  // namespace hetsgd

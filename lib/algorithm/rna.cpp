@@ -97,28 +97,57 @@ struct RnaOptions {
 // Section 5.1.3: weight of a gradient computed at round t's model, with t_0 the oldest one's.
 double linear_weight(std::int64_t t, std::int64_t t_0) { return static_cast<double>(t - t_0 + 1); }
 
+// A worker's excerpt of a Grouping, whose size is the number of workers.
+struct GroupPlace {
+  int number = 0;          // index of its group
+  std::vector<int> sizes;  // of all groups; empty: there are none yet
+
+  static constexpr auto members() {
+    return std::tuple(&GroupPlace::number, &GroupPlace::sizes);
+  }
+};
+
+// A worker's state, which its processes share.
+struct RnaState {
+  RnaState(Worker& self, const LocalRules& rules) : replica(self, rules) {}
+
+  PartialReplica replica;
+  // The reducing background task's:
+  GroupPlace place;
+  std::int64_t unpushed = 0;  // gradients of the group since its last exchange
+
+  void fields(Archive& fields) {
+    fields("replica", replica);
+    fields("place", place);
+    fields("unpushed", unpushed);
+  }
+};
+
 // The reducing background task.
 class Reducer {
  public:
-  Reducer(const RnaOptions& options, Worker& self, PartialReplica& replica, Probing& probing)
-      : o_(options), self_(self), replica_(replica), probing_(probing), group_(&self.comm()) {}
+  Reducer(const RnaOptions& options, Worker& self, RnaState& state, Probing& probing)
+      : o_(options),
+        self_(self),
+        state_(state),
+        replica_(state.replica),
+        probing_(probing),
+        group_(&self.comm()) {}
 
-  void run() {
-    std::optional<Grouping> by_hand;
-    if (!o_.groups.empty()) by_hand.emplace(parse_groups(o_.groups, self_.size()));
-    if (!by_hand || by_hand->groups.size() == 1) {
+  void run(std::int64_t first_round) {
+    if (state_.place.sizes.empty() && !o_.groups.empty()) {
+      state_.place = place_in(Grouping(parse_groups(o_.groups, self_.size())));
+    }
+    if (state_.place.sizes.size() > 1) {
+      form();
+    } else {
       probing_.join(self_, replica_, 0, self_.rank(), self_.size(), o_.probes, "controller");
     }
-    if (by_hand) {
-      const Place place = place_in(*by_hand);
-      by_hand.reset();
-      form(place);
-    }
-    for (std::int64_t round = 0;; ++round) {
+    for (std::int64_t round = first_round;; ++round) {
       const int initiator = probing_.await(replica_, round);
       const PartialSum sum = replica_.reduce(self_, *group_);
       const bool last = sum.last;
-      unpushed_ += sum.items;
+      state_.unpushed += sum.items;
       const bool exchange = !last && server_ && (round + 1) % o_.exchange_every == 0;
       if (exchange) this->exchange(initiator, round);
       // Between groups the result is the model that the server has returned.
@@ -131,12 +160,6 @@ class Reducer {
 
  private:
   using Server = ServiceClient<PushGroup, PullGroups>;
-  // A worker's excerpt of a Grouping, whose size is the number of workers.
-  struct Place {
-    int number;              // index of its group
-    std::vector<int> sizes;  // of all groups
-  };
-
   bool automatic() const { return o_.hierarchical && o_.groups.empty(); }
 
   // The initiator pushes its group's parameters, pulls the server's, and broadcasts them in the
@@ -146,14 +169,17 @@ class Reducer {
     std::int64_t gradients = 0;
     if (group_->rank() == initiator) {
       gradients =
-          server_->call({number_, unpushed_}, replica_.x().span(), model, Traffic::parameters)
+          server_->call({state_.place.number, state_.unpushed}, replica_.x().span(), model, Traffic::parameters)
               .gradients;
       if (self_.plan().record_steps) {
         self_.record(
-            {{"type", "exchange"}, {"group", number_}, {"rank", self_.rank()}, {"round", round}});
+            {{"type", "exchange"},
+                      {"group", state_.place.number},
+                      {"rank", self_.rank()},
+                      {"round", round}});
       }
     }
-    unpushed_ = 0;
+    state_.unpushed = 0;
     group_->broadcast(model, initiator, Traffic::parameters);
     group_->broadcast(std::span(&gradients, 1), initiator);
     replica_.replace(self_, model, gradients);
@@ -163,13 +189,16 @@ class Reducer {
   void regroup() {
     const auto [mean, error] = replica_.iteration_time(self_.now());
     const WorkerPace mine{mean.count(), error.count()};
-    form(
+    state_.place =
         place_in(*self_.comm().agree(mine, [rule = o_.group_by](std::span<const WorkerPace> paces) {
           return Grouping(groups_by_pace(rule, paces), paces);
-        })));
+        }));
+    if (state_.place.sizes.size() == 1) return;
+    form();
+    state_.unpushed = 0;
   }
 
-  Place place_in(const Grouping& grouping) {
+  GroupPlace place_in(const Grouping& grouping) {
     if (self_.rank() == 0) {
       self_.record(
           {{"type", "groups"}, {"groups", grouping.groups}, {"iteration_s", grouping.time_s}});
@@ -177,26 +206,24 @@ class Reducer {
     return {grouping.number[static_cast<std::size_t>(self_.rank())], grouping.sizes};
   }
 
-  void form(const Place& place) {
-    if (place.sizes.size() == 1) return;
-    number_ = place.number;
-    own_ = self_.comm().split(number_, self_.rank());
+  // Joins the worker's group, one of several.
+  void form() {
+    const int number = state_.place.number;
+    own_ = self_.comm().split(number, self_.rank());
     group_ = own_.get();
-    server_ = self_.serve<GroupServer>("groups", o_.group_server, place.sizes,
+    server_ = self_.serve<GroupServer>("groups", o_.group_server, state_.place.sizes,
                                        self_.on_host(replica_.x()), replica_.gradients());
-    unpushed_ = 0;
-    probing_.join(self_, replica_, number_, group_->rank(), group_->size(), o_.probes,
-                  fmt::format("controller of group {}", number_));
+    probing_.join(self_, replica_, number, group_->rank(), group_->size(), o_.probes,
+                  fmt::format("controller of group {}", number));
   }
 
   const RnaOptions& o_;
   Worker& self_;
+  RnaState& state_;
   PartialReplica& replica_;
   Probing& probing_;
   std::unique_ptr<Comm> own_;
   Comm* group_;
-  int number_ = 0;             // of the group
-  std::int64_t unpushed_ = 0;  // gradients of the group since its last exchange
   std::optional<Server> server_;
 };
 
@@ -271,11 +298,12 @@ class Rna final : public Algorithm {
   double model_vectors(const Plan&) const override { return PartialReplica::vectors(rules()); }
 
   void worker(Worker& self) const override {
-    const auto replica = std::make_shared<PartialReplica>(self, rules());
+    const auto state = self.shared_state([&] { return RnaState(self, rules()); });
     const auto probing = std::make_shared<Probing>(o_.trigger);
-    self.background_task(
-        "reduce", [=, this](Worker& reducer) { Reducer(o_, reducer, *replica, *probing).run(); });
-    replica->compute(self, *probing);
+    self.background_task("reduce", [=, this, round = state->replica.round()](Worker& reducer) {
+      Reducer(o_, reducer, *state, *probing).run(round);
+    });
+    state->replica.compute(self, *probing);
   }
 
  private:

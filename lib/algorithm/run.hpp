@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "algorithm/plan.hpp"
+#include "algorithm/run_state.hpp"
 #include "algorithm/stages.hpp"
 #include "core/error.hpp"
 #include "data/sampler.hpp"
@@ -64,6 +65,7 @@ class Worker;
 struct LoopDecision {
   bool yes = false;
   std::uint64_t samples = 0;  // learnt from so far, by all workers
+  bool is_followed = false;   // with `no`: the run goes on in another segment
 };
 
 // The work that is charged. It does not cover vector operations, which the cluster scales itself.
@@ -97,6 +99,8 @@ class CostModel {
 // tasks call it at any time. References that it returns outlive every worker.
 class Run {
  public:
+  // As RunState.
+  Run(SavedRun* from, bool is_saved) : state_(from, is_saved) {}
   virtual ~Run() = default;
 
   virtual const Plan& plan() const = 0;
@@ -106,6 +110,7 @@ class Run {
   virtual bool synchronous() const = 0;
   // Objects of the workers that share this process' memory.
   SharedObjects& shared_objects() { return shared_objects_; }
+  RunState& state() { return state_; }
 
   // Null: the model has no tables, or they are part of its own parameters.
   virtual TableSet* tables() const = 0;
@@ -153,6 +158,7 @@ class Run {
 
  private:
   SharedObjects shared_objects_;
+  RunState state_;
 };
 
 }  // namespace hetsgd

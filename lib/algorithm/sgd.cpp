@@ -14,7 +14,7 @@ namespace {
 class Sgd final : public Algorithm {
  public:
   void worker(Worker& self) const override {
-    Replica replica = self.replica();
+    Replica& replica = self.state([&] { return self.replica(); });
     const std::uint64_t b = self.plan().batch_size;
     while (self.running()) {
       self.learn(replica, self.batches().next(b), self.learning_rate(b));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
 
@@ -44,12 +45,24 @@ void SharedModel::Release::operator()(float* memory) const noexcept { std::free(
 SharedModel::SharedModel(std::size_t n, int workers, std::unique_ptr<Monitor> monitor)
     : n_(n), workers_(workers), w_(untouched_pages(n)), monitor_(std::move(monitor)) {}
 
+void SharedModel::fields(Archive& fields) {
+  std::uint64_t writes = writes_;
+  fields("writes", writes);
+  writes_ = writes;
+  fields.bytes(
+      "w", n_ * sizeof(float),
+      [&](std::span<std::byte> to) { std::memcpy(to.data(), w_.get(), to.size()); },
+      [&](std::span<const std::byte> from) { std::memcpy(w_.get(), from.data(), from.size()); });
+}
+
 bool SharedModel::join(std::size_t part, std::size_t parts, std::span<const float> initial) {
-  HETSGD_CHECK_EQ(initial.size(), n_);
   HETSGD_CHECK_LE(part, parts);
   const std::size_t begin = n_ * part / parts;
   const std::size_t end = std::min(n_, n_ * (part + 1) / parts);
-  std::ranges::copy(initial.subspan(begin, end - begin), w_.get() + begin);
+  if (!initial.empty()) {
+    HETSGD_CHECK_EQ(initial.size(), n_);
+    std::ranges::copy(initial.subspan(begin, end - begin), w_.get() + begin);
+  }
   const std::lock_guard lock(*monitor_);
   const bool is_last = ++joined_ == workers_;
   monitor_->notify_all();
@@ -136,7 +149,8 @@ std::shared_ptr<SharedModel> SharedWorker::join(const std::string& name, std::si
                                          self_.make_monitor());
   });
   // The last one need not wait; in sim this lets the others, which came first, continue first.
-  if (shared->join(part, parts, self_.initial_on_host())) self_.endpoint().sleep(Seconds(0));
+  const std::span<const float> loaded;
+  if (shared->join(part, parts, self_.goes_on() ? loaded : self_.initial_on_host())) self_.endpoint().sleep(Seconds(0));
   return shared;
 }
 

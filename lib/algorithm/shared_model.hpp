@@ -43,7 +43,7 @@ class SharedModel {
 
   // Each worker calls this once. Writes slice `part` of `parts` equal ones of the initial
   // parameters, whose memory then lies where this worker runs, and returns when all have joined.
-  // part == parts: only waits. Returns true for the last worker. Takes no time on the clock in sim.
+  // part == parts: only waits. Without initial parameters the model was loaded. Returns true for the last worker. Takes no time on the clock in sim.
   bool join(std::size_t part, std::size_t parts, std::span<const float> initial);
 
   std::span<float> w() { return {w_.get(), n_}; }
@@ -51,6 +51,8 @@ class SharedModel {
   std::uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }
   // Counts one more update; returns the number before it.
   std::uint64_t count_write() { return writes_.fetch_add(1, std::memory_order_relaxed); }
+  // While no worker steps.
+  void fields(Archive& fields);
 
  private:
   struct Release {

@@ -77,6 +77,7 @@ class SlideWorker {
         rows_(*state_, pass_) {}
 
   void train() {
+    self_.stateless();
     while (self_.running()) {
       if (const auto rehash = state_->begin_rehash()) make_tables(*rehash);
       index_ = state_->index();  // others use the old ones meanwhile

@@ -71,8 +71,25 @@ class Learners {
     const int m = o_.first_learners();
     resize(m);
     set_share({.mine = m, .before = m * self.rank(), .all = m * self.size()});
-    if (self.rank() == 0) record(std::vector(static_cast<std::size_t>(self.size()), m), {});
+    if (self.rank() == 0 && !self.goes_on()) record(std::vector(static_cast<std::size_t>(self.size()), m), {});
     measured_since_ = self.now();
+  }
+
+  // Between two rounds.
+  void fields(Archive& fields) {
+    fields("share", share_);
+    resize(share_.mine);
+    for (std::size_t j = 0; j < w_.size(); ++j) fields(fmt::format("replica{}", j), w_[j]);
+    fields.common("z", z_);
+    fields.common("z_prev", z_prev_);
+    fields("tuner", tuner_);
+    fields("measured_since", measured_since_);
+    fields("measured", measured_);
+    fields.common("samples", samples_);
+    fields.common("samples_before", samples_before_);
+    fields.common("rate_steps", rate_steps_);
+    fields.common("rate_step_at", rate_step_at_);
+    if (fields.is_loading()) set_share(share_);
   }
 
   // The worker's whole life.
@@ -311,7 +328,7 @@ class Learners {
   LearnerShare share_;  // this device's of all learners
   double alpha_ = 0;
   double local_alpha_ = 0;  // hierarchical: of the further learners of a device
-  bool warned_ = false;
+  bool warned_ = self_.goes_on();
 
   std::uint64_t samples_ = 0;  // of all learners, at the current iteration
   // the round before: all workers know the measurements up to then
@@ -328,7 +345,9 @@ class Easgd : public Algorithm {
  public:
   void declare(OptionSet& set) override { o_.declare(set); }
   double model_vectors(const Plan&) const override { return o_.vectors(o_.first_learners()); }
-  void worker(Worker& self) const override { Learners(self, o_).train(); }
+  void worker(Worker& self) const override {
+    self.state([&] { return Learners(self, o_); }).train();
+  }
 
  protected:
   SmaOptions o_;

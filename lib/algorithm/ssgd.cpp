@@ -128,6 +128,10 @@ class CentralStore final : public Service<PushGradient, PullParameters> {
     for (auto& answer : waiting_) answer({}, w_, Traffic::parameters);
     waiting_.clear();
   }
+  void fields(Archive& fields) override {
+    fields("w", w_);
+    fields("optimizer", *optimizer_);
+  }
 
  private:
   std::unique_ptr<Device> device_;
@@ -171,32 +175,34 @@ class Ssgd final : public Algorithm {
     const auto part = self.comm().block_of(self.rank(), b);
     const std::uint64_t b_i = part.end - part.begin;
 
-    Replica replica = self.replica();
+    Replica fresh = self.replica();
     std::uint64_t seen = self.plan().batch_size;  // by one optimizer, for the learning rate
     std::optional<ServiceClient<PushGradient, PullParameters>> store;
     if (storage_ == Storage::central) {
-      store = self.serve<CentralStore>("parameters", ServerStart::of(self, replica.w));
+      store = self.serve<CentralStore>("parameters", ServerStart::of(self, fresh.w));
     }
     std::optional<AdasumStep> adasum;
     if (reduce_ == Reduce::adasum && p > 1) {
       const std::uint64_t b_node = node_batch(self, b);
       if (batch_.split()) seen = b_node;
-      adasum.emplace(self, replica, adasum_, share_of(b_i, b_node));
+      adasum.emplace(self, fresh, adasum_, share_of(b_i, b_node));
     }
 
     std::optional<OverlappedSum> overlapped;
     if (overlap_ && p > 1) overlapped.emplace(self, bucket_);
 
+    auto& [replica, is_same, begin] =
+        self.state([&] { return State{std::move(fresh), reduce_ == Reduce::mean}; });
     const bool shared = self.plan().partition == Partition::shared;
     BatchSource& batches = self.batches();
-    for (std::uint64_t begin = 0; self.running(); begin += b) {
+    for (; self.running(); begin += b) {
       const double lr = self.learning_rate(seen);
       const Batch& batch = shared ? batches.at({begin + part.begin, b_i}) : batches.next(b_i);
       if (overlapped) {
         (*overlapped)(self, replica, batch, share_of(b_i, b));
         self.apply(replica, lr);
       } else if (self.gradient(replica, batch); adasum) {
-        (*adasum)(self, replica, lr);
+        (*adasum)(self, replica, lr, begin / b);
       } else {
         if (p > 1) self.scale(share_of(b_i, b), replica.gradient.flat);
         store ? push_and_pull(self, *store, replica, lr) : average(self, replica, lr);
@@ -206,6 +212,18 @@ class Ssgd final : public Algorithm {
   }
 
  private:
+  struct State {
+    Replica replica;
+    bool is_same;             // on all workers, with the state of its optimizer
+    std::uint64_t begin = 0;  // of the next global batch
+    void fields(Archive& fields) {
+      fields.common("begin", begin);
+      if (is_same) return fields.common("replica", replica);
+      fields.common("w", replica.w);
+      replica.optimizer_fields(fields);
+    }
+  };
+
   // Mirrored: all make the same update of the mean gradient.
   static void average(Worker& self, Replica& replica, double lr) {
     if (self.size() > 1) self.all_reduce_gradient(replica);

@@ -34,7 +34,16 @@ class StaleServer final : public ParameterServer {
     training_[0] = start.workers;
   }
 
-  void handle(int from, const Push& push, std::span<const float> g,
+  void fields(Archive& fields) override {
+    ParameterServer::fields(fields);
+    fields("clock", clock_);
+    if (!fields.is_loading()) return;
+    training_.clear();
+    for (const std::uint64_t c : clock_) ++training_[c];
+    slowest_ = training_.begin()->first;
+  }
+
+  void pushed(int from, const Push& push, std::span<const float> g,
               Responder<Pull> reply) override {
     apply(push, g);
     std::uint64_t& c = clock_[static_cast<std::size_t>(from)];
@@ -112,7 +121,7 @@ class Ssp final : public Algorithm {
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
     auto server = ParameterClient::open<StaleServer>(self, s_);
-    Replica replica = self.replica();
+    Replica replica = server.replica();
     while (self.running()) {
       const double lr = self.learning_rate(b);
       self.gradient(replica, self.batches().next(b));

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "core/archive.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {
@@ -31,6 +32,7 @@ class StageTimes {
  public:
   Seconds& operator[](Stage stage) { return times_[static_cast<std::size_t>(stage)]; }
   Seconds operator[](Stage stage) const { return times_[static_cast<std::size_t>(stage)]; }
+  void fields(Archive& fields) { fields("times", times_); }
   bool empty() const {
     for (const Seconds time : times_) {
       if (time != Seconds(0)) return false;

@@ -104,7 +104,7 @@ class Sven final : public Algorithm {
 
   // Equation 6.1.
   static void one_by_one(Worker& self, SvenStages& s) {
-    for (std::uint64_t k = 0; self.running(); ++k) {
+    for (std::uint64_t k = s.first(); self.running(); ++k) {
       s.sfp(k);
       s.exchange_rows(k);
       s.fp(k);
@@ -117,32 +117,39 @@ class Sven final : public Algorithm {
     }
   }
 
+  // A segment of a run begins with an empty pipeline. One that is followed by another ends with all
+  // rows updated; rows that were read ahead are read again.
   void full(Worker& self, SvenStages& s) const {
-    for (std::uint64_t m = 0; m < lookahead_; ++m) {
-      s.sfp(m);
-      s.start_rows(m);
-    }
-    for (std::uint64_t k = 0; self.running(); ++k) {
+    std::uint64_t k = s.first();
+    for (; self.running(); ++k) {
+      for (std::uint64_t m = k; k == s.first() && m < k + lookahead_; ++m) {
+        s.sfp(m);
+        s.start_rows(m);
+      }
       joins_data_ ? interval_by_data(s, k) : interval_by_stages(s, k);
       s.evaluate_here(k);
     }
+    if (!self.is_followed() || k == s.first()) return;
+    if (!joins_data_) s.start_sums(k - 1);
+    s.wait_sums(k - 1);
+    s.sbp(k - 1);
   }
 
   // Equation 6.2.
   void interval_by_stages(SvenStages& s, std::uint64_t k) const {
-    if (k > 0) s.start_sums(k - 1);  // 1 (blue)
+    if (k > s.first()) s.start_sums(k - 1);  // 1 (blue)
     s.sfp(k + lookahead_);
     if (lookahead_ == 0) s.start_rows(k);
     s.wait_rows(k);
     s.fp(k);
-    if (k > 0) s.wait_sums(k - 1);
+    if (k > s.first()) s.wait_sums(k - 1);
 
     if (lookahead_ > 0) s.start_rows(k + lookahead_);  // 2 (green)
     s.bp(k);
     if (lookahead_ > 0) s.wait_rows(k + lookahead_);
 
     s.start_all_reduce();  // 3 (red)
-    if (k > 0) s.sbp(k - 1);
+    if (k > s.first()) s.sbp(k - 1);
     s.wait_all_reduce();
 
     s.opt(k);
@@ -157,7 +164,7 @@ class Sven final : public Algorithm {
     s.bp(k);
     s.start_all_reduce();
     s.start_sums(k);
-    if (k > 0) {
+    if (k > s.first()) {
       s.wait_sums(k - 1);
       s.sbp(k - 1);
     }

@@ -35,7 +35,31 @@ void Worker::count_idle_call() {
                   rank(), kLimit));
 }
 
+void Worker::fields(Archive& fields) {
+  std::uint64_t updates = *updates_;
+  fields("samples", samples_);
+  fields("updates", updates);
+  fields("batches", batches_);
+  fields("stage_times", stage_times_);
+  fields("context", *context_);
+  std::uint64_t streams = started_.size();
+  fields("streams", streams);
+  if (streams > 0) make_streams(streams);
+  for (std::size_t s = 0; s < stream_contexts_.size(); ++s) {
+    fields(fmt::format("context{}", s), *stream_contexts_[s]);
+  }
+  if (tables_) fields("tables", *tables_);
+  *updates_ = updates;
+}
+
 bool Worker::running() {
+  if (running_calls_ == 0) {
+    if (!run_.state().may_begin(rank())) {
+      refuse("--checkpoint", "an algorithm without a state that can be saved",
+             "one that keeps it by Worker::state()");
+    }
+    if (goes_on()) endpoint_.go_on();
+  }
   count_idle_call();
   decision_ = run_.running(*this);
   samples_at_decision_ = samples_;
@@ -63,6 +87,7 @@ double Worker::learning_rate(std::uint64_t b, double epoch) const {
 Replica Worker::replica() {
   Replica replica;
   replica.w = initial_parameters();
+  replica.make_optimizer = [this] { return make_optimizer(plan().optimizer); };
   return replica;
 }
 

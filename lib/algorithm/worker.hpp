@@ -28,6 +28,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,33 @@ class Worker : NonCopyable {
   // between them, which is a loop that would never end.
   bool running();
   bool may_leave() const { return running_calls_ > 0 && !decision_.yes; }  // running() said no
+
+  // --- what a run goes on from ------------------------------------------------------------------
+  // The object that make() returns, with all that this worker must know from one iteration to the
+  // next, in fields() (run_state.hpp). The run keeps it. If the run goes on from an earlier segment
+  // it is loaded here: then the worker skips what it does only at the start of a run. Called once,
+  // before the loop.
+  template <class Make>
+  auto& state(Make make) {
+    return *shared_state(make);
+  }
+  // The same for state that the worker's processes share.
+  template <class Make>
+  auto shared_state(Make make) {
+    using State = std::remove_cvref_t<std::invoke_result_t<Make&>>;
+    std::shared_ptr<State> state(new State(make()));
+    run_.state().keep(rank(), "state", state);
+    return state;
+  }
+  // In place of state(): services and shared objects know all that this worker goes on from.
+  void stateless() { run_.state().keep(rank(), "state", std::make_shared<Stateless>()); }
+  // Whether an earlier segment of this run came before.
+  bool goes_on() const { return run_.state().goes_on(); }
+  // After running() said no: whether the run will go on in another segment.
+  bool is_followed() const { return decision_.is_followed; }
+  // The worker's own counts, and what its model's context remembers.
+  void fields(Archive& fields);
+
   // Says that the algorithm's own budget (a number of rounds) is used up: the next evaluate_here()
   // measures the model and ends the run. Synchronous algorithms: all workers must call it.
   void end_budget() { run_.end_budget(); }
@@ -224,11 +252,17 @@ class Worker : NonCopyable {
   // --- memory that workers share ----------------------------------------------------------------
   // The object `name` of the run, made by the first caller, for workers of one process (the
   // algorithm says AlgorithmInfo::one_process_only). Not charged: set-up. It lives as long as a
-  // worker keeps it (run.hpp).
+  // worker keeps it (run.hpp). One with fields() is part of the state of the run.
   template <class T>
   std::shared_ptr<T> share(const std::string& name,
                            const std::function<std::shared_ptr<T>()>& make) {
-    return run_.shared_objects().get<T>(name, make);
+    return run_.shared_objects().get<T>(name, [&] {
+      std::shared_ptr<T> made = make();
+      if constexpr (requires(Archive& fields) { made->fields(fields); }) {
+        run_.state().keep_shared(name, made);
+      }
+      return made;
+    });
   }
 
   // --- communication ----------------------------------------------------------------------------
@@ -305,6 +339,9 @@ class Worker : NonCopyable {
   std::uint64_t count_evaluate_call() { return evaluate_calls_++; }
 
  private:
+  struct Stateless {
+    void fields(Archive&) {}
+  };
   void count_idle_call();
   Work vector_work(double passes, int learners = 1) const;
   // Whether a step moves the weights by itself, without building a gradient.

@@ -44,6 +44,7 @@ class WorkerTables : NonCopyable {
 
   // Counts of this worker's lookups so far; count() adds a batch whose ids have been exchanged.
   const LookupCounts& counts() const { return counts_; }
+  void fields(Archive& fields) { fields("counts", counts_); }
   void count(const Lookup& lookup);
 
  private:

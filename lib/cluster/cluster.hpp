@@ -16,6 +16,7 @@
 #include "cluster/endpoint.hpp"
 #include "cluster/process_group.hpp"
 #include "cluster/profile.hpp"
+#include "cluster/segment.hpp"
 #include "cluster/straggler.hpp"
 #include "cluster/worker_account.hpp"
 #include "core/units.hpp"
@@ -94,6 +95,7 @@ struct WorkerReport {
   int rank = 0;
   std::string device;
   TimeBreakdown breakdown;
+  Seconds ended{0};          // when its main process returned, on the training clock
   std::string profile{};     // sim: the name of its device profile
   std::vector<int> cores{};  // the worker is pinned to these; empty: it is not pinned
   // mpi:
@@ -102,7 +104,8 @@ struct WorkerReport {
   Seconds clock_offset{0};  // this rank's monotonic clock minus rank 0's, as measured
 };
 
-// The result of run(). Under MPI it is complete in the process of rank 0 only.
+// The result of run(). Under MPI it is complete in the process of rank 0 only; the others have
+// the report on their own worker.
 struct ClusterReport {
   std::vector<WorkerReport> workers;
   Seconds elapsed{0};        // training clock at the end
@@ -149,7 +152,13 @@ class Cluster {
   // one throws, all others are woken and unwound (a cluster-internal exception passes through the
   // algorithm's frames) and the first exception is rethrown. When no process can go on, throws
   // Error(runtime) that names every process and its blocking point.
-  virtual ClusterReport run(const std::function<void(Endpoint&)>& worker) = 0;
+  ClusterReport run(const std::function<void(Endpoint&)>& worker) {
+    Segment whole;
+    return run_segment(worker, whole);
+  }
+  // The same for one segment of a longer run.
+  virtual ClusterReport run_segment(const std::function<void(Endpoint&)>& worker,
+                                    Segment& segment) = 0;
   // From any thread or signal-polling code: makes run() end as if a process had thrown `error`. Not
   // from a signal handler, as it locks. The first error counts. Does not wait for the end.
   virtual void abort(std::exception_ptr error) = 0;

@@ -145,6 +145,10 @@ class Endpoint {
   virtual std::shared_ptr<ServicePort> open_service(const std::string& name,
                                                     const ServiceFactory& factory) = 0;
 
+  // A later segment of a run (segment.hpp): the set-up ends and the clock goes on. Every worker's
+  // main process calls it once.
+  virtual void go_on() = 0;
+
   // --- off the clock -----------------------------------------------------------------------------
   // Stops the world, runs fn, and lets it go on; the clock does not see it. The others stop at
   // their next call of this vocabulary; a process that is blocked counts as stopped. In sim virtual

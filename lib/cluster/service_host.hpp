@@ -90,6 +90,12 @@ class ServiceList {
     for (const auto& [name, service] : services_) service->left(rank);
   }
 
+  // When no thread of the run is left, in the order of names.
+  template <class Fn>
+  void for_each(Fn fn) {
+    for (const auto& [name, service] : services_) fn(*service);
+  }
+
   // At the end of a run: handlers may refer to what its caller owns. Without the mutex, since no
   // thread of the run is left.
   void clear() { services_.clear(); }

@@ -218,6 +218,7 @@ class BasicBuffer {
   Real* data() { return data_; }
   const Real* data() const { return data_; }
   std::size_t size() const { return size_; }
+  BasicDevice<Real>* device() const { return device_; }  // null: it never had memory
   std::span<Real> span() { return {data_, size_}; }
   std::span<const Real> span() const { return {data_, size_}; }
 

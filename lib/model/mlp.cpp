@@ -31,6 +31,9 @@ struct MlpContext final : BasicModelContext<Real> {
 
   std::optional<BasicChosenSoftmax<Real>> chosen;  // where not all labels are scored
 
+  void fields(Archive& fields) override {
+    if (chosen) fields("chosen", *chosen);
+  }
   std::size_t batch_bytes() const override {
     std::size_t elements = best.size();
     for (const auto& each : activation) elements += each.size();
@@ -68,7 +71,12 @@ class Mlp : public BasicModel<Real> {
   }
 
   std::unique_ptr<Context> make_context(BasicDevice<Real>& device) const override {
-    return std::make_unique<MlpContext<Real>>(device, layer_count() - 1);
+    auto context = std::make_unique<MlpContext<Real>>(device, layer_count() - 1);
+    if (!labels_.is_full()) {
+      context->chosen.emplace(labels_, this->outputs(), inputs(layer_count() - 1),
+                              kernels<BasicHostCores<Real>>(device));
+    }
+    return context;
   }
 
   bool ranks_in_memory() const override { return !fused(); }
@@ -179,7 +187,7 @@ class Mlp : public BasicModel<Real> {
              std::vector<std::vector<Index>>& rows) const override {
     BasicModel<Real>::touch(context, batch, rows);
     if (labels_.is_full()) return;
-    chosen(static_cast<MlpContext<Real>&>(context)).labels_of(batch, rows.back());
+    static_cast<MlpContext<Real>&>(context).chosen->labels_of(batch, rows.back());
   }
 
   double sample_scratch() const override {
@@ -280,20 +288,12 @@ class Mlp : public BasicModel<Real> {
                                    .input_gradient = scratch.delta[last - 1].data()});
   }
 
-  BasicChosenSoftmax<Real>& chosen(MlpContext<Real>& scratch) const {
-    if (!scratch.chosen) {
-      scratch.chosen.emplace(labels_, this->outputs(), inputs(layer_count() - 1),
-                             kernels<BasicHostCores<Real>>(scratch.device()));
-    }
-    return *scratch.chosen;
-  }
-
   DeferredSum learn_chosen(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
                            Sink<Real> sink) const {
     const std::size_t last = layer_count() - 1, in = inputs(last);
     BasicDevice<Real>& device = scratch.device();
     const Real* const A = scratch.activation[last - 1].data();
-    BasicSampledSoftmax<Real>& softmax = chosen(scratch).choose(batch, A, weight(w, last));
+    BasicSampledSoftmax<Real>& softmax = scratch.chosen->choose(batch, A, weight(w, last));
     const auto row = [&](std::size_t u) { return weight(w, last) + softmax.labels()[u] * in; };
     softmax.scores(A, [&](std::size_t u, Real*) -> typename BasicSampledSoftmax<Real>::Row {
       return {row(u), bias(w, last)[softmax.labels()[u]]};

@@ -29,10 +29,12 @@
 #include <string>
 #include <vector>
 
+#include "core/archive.hpp"
 #include "core/non_copyable.hpp"
 #include "core/units.hpp"
 #include "data/batch.hpp"
 #include "data/dataset.hpp"
+#include "linalg/buffer_field.hpp"
 #include "linalg/device.hpp"
 #include "linalg/embedding_kernels.hpp"
 #include "linalg/operands.hpp"
@@ -75,6 +77,11 @@ struct BasicGradient {
   BasicBuffer<Real> flat;  // [parameters]
   // Touched rows, ascending, of each row-sparse block in the layout's order; host memory.
   std::vector<std::vector<Index>> rows;
+
+  void fields(Archive& fields) {
+    fields("flat", flat);
+    fields("rows", rows);
+  }
 };
 using Gradient = BasicGradient<float>;
 
@@ -138,6 +145,8 @@ class BasicModelContext : NonCopyable {
   TouchedRows& touched(Index count);
   BasicBuffer<Real> output;  // [batch x outputs], for a model that has all scores in memory at once
 
+  // What it remembers from one batch to the next; as a rule nothing.
+  virtual void fields(Archive& fields) { static_cast<void>(fields); }
   // Bytes of device memory that grow with the batch.
   virtual std::size_t batch_bytes() const { return output.size() * sizeof(Real); }
 

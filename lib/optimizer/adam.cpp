@@ -34,6 +34,11 @@ class Adam final : public Optimizer {
   }
 
   double passes() const override { return 7 + clip_passes(o_); }
+  void fields(Archive& fields) override {
+    fields("m", m_);
+    fields("v", v_);
+    fields("t", t_);
+  }
 
  private:
   OptimizerOptions o_;
@@ -87,6 +92,7 @@ class AdaGrad final : public Optimizer {
   }
 
   double passes() const override { return 5 + clip_passes(o_); }
+  void fields(Archive& fields) override { fields("h", h_); }
 
  private:
   OptimizerOptions o_;

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "linalg/buffer_field.hpp"
 #include "optimizer/optimizer.hpp"
 
 namespace hetsgd {

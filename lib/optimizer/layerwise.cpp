@@ -45,6 +45,7 @@ class Lars final : public Optimizer {
   }
 
   double passes() const override { return 7 + clip_passes(o_); }
+  void fields(Archive& fields) override { fields("v", v_); }
 
  private:
   OptimizerOptions o_;
@@ -74,6 +75,11 @@ class Lamb final : public Optimizer {
   }
 
   double passes() const override { return 11 + clip_passes(o_); }
+  void fields(Archive& fields) override {
+    fields("m", m_);
+    fields("v", v_);
+    fields("t", t_);
+  }
 
  private:
   OptimizerOptions o_;

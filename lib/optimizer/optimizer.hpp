@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/archive.hpp"
 #include "core/options.hpp"
 #include "linalg/device.hpp"
 
@@ -65,6 +66,8 @@ class Optimizer {
                               std::span<const std::vector<std::uint32_t>> rows, std::span<float> w);
   // Vectors of n elements that an update reads and writes, for the charge.
   virtual double passes() const = 0;
+  // The state of its updates so far.
+  virtual void fields(Archive& fields) = 0;
 };
 
 // Checks the options of tables against a model's tensors. Errors: usage, no table, an optimizer

@@ -38,6 +38,16 @@ AdamClock::AdamClock(const OptimizerOptions& options, Lazy lazy) : options_(opti
   debts_.recent_.push_back({1, 1, 1, 1, 0});  // of no batch
 }
 
+void AdamClock::fields(Archive& fields) {
+  const std::lock_guard lock(mutex_);
+  std::vector<AdamDebts::Past> settled = *debts_.settled_;
+  fields("begun", begun_);
+  fields("complete", debts_.complete_);
+  fields("settled", settled);
+  fields("recent", debts_.recent_);
+  debts_.settled_ = std::make_shared<const std::vector<AdamDebts::Past>>(std::move(settled));
+}
+
 AdamBatch AdamClock::begin(double learning_rate) {
   const std::lock_guard lock(mutex_);
   ++begun_;
@@ -94,6 +104,14 @@ RowAdam::RowAdam(const AdamClock& clock, const RowBlock& block)
   if (!block.bias) return;
   bias_m_.resize(block.rows);
   bias_v_.resize(block.rows);
+}
+
+void RowAdam::fields(Archive& fields) {
+  fields("m", m_);
+  fields("v", v_);
+  fields("bias_m", bias_m_);
+  fields("bias_v", bias_v_);
+  fields("last", last_);
 }
 
 bool RowAdam::owes(const AdamDebts& debts, std::size_t row) const {

@@ -87,6 +87,9 @@ class AdamClock {
   // The batch has made all its steps.
   void end(const AdamBatch& batch);
 
+  // What it has counted; no batch may have begun and not ended.
+  void fields(Archive& fields);
+
   std::uint32_t complete() const;  // batches that have ended
   AdamDebts debts() const;
   bool is_adam() const { return options_.kind == OptimizerKind::adam; }
@@ -115,6 +118,8 @@ struct RowBlock {
 class RowAdam {
  public:
   RowAdam(const AdamClock& clock, const RowBlock& block);
+  // The moments, while no batch is under way.
+  void fields(Archive& fields);
 
   // Brings the row up to the last batch that had ended.
   void catch_up(const AdamDebts& debts, std::size_t row, float* w);

@@ -73,6 +73,12 @@ class WithRowRule final : public Optimizer {
     const double share = static_cast<double>(table_) / static_cast<double>(elements_);
     return share * table + (1 - share) * dense_->passes();
   }
+  void fields(Archive& fields) override {
+    fields("state0", state_[0]);
+    fields("state1", state_[1]);
+    fields("t", t_);
+    if (dense_) fields("dense", *dense_);
+  }
 
  private:
   // apply(rule, operands): operands from the beginning of the tables.

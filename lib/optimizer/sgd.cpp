@@ -28,6 +28,7 @@ class Sgd final : public Optimizer {
   }
 
   double passes() const override { return 3 + clip_passes(o_); }
+  void fields(Archive&) override {}
 
  private:
   OptimizerOptions o_;
@@ -55,6 +56,7 @@ class Momentum final : public Optimizer {
   }
 
   double passes() const override { return 5 + clip_passes(o_); }
+  void fields(Archive& fields) override { fields("v", v_); }
 
  private:
   OptimizerOptions o_;

@@ -75,6 +75,23 @@ Replacement::Pinned Replacement::pin(Index place) {
   return {slot, true};
 }
 
+void Replacement::unpin() {
+  touched_.clear();
+  for (Index number = 0; number < slots_.size(); ++number) {
+    if (std::exchange(slots_[number].pins, 0) > 0) idle_.insert(number);
+  }
+}
+
+void Replacement::fields(Archive& fields) {
+  fields("updates", updates_);
+  fields("evicted", evicted_);
+  fields("slot", slot_);
+  fields("slots", slots_);
+  if (!fields.is_loading()) return;
+  slots_.reserve(most_);
+  for (Index number = 0; number < slots_.size(); ++number) idle_.insert(number);
+}
+
 void Replacement::touch(Index place, std::uint32_t positives, std::uint32_t negatives) {
   const Index number = slot_[place];
   HETSGD_CHECK(number != kNone);

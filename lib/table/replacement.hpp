@@ -20,6 +20,7 @@
 #include <set>
 #include <vector>
 
+#include "core/archive.hpp"
 #include "core/non_copyable.hpp"
 #include "core/options.hpp"
 #include "data/dataset.hpp"
@@ -65,6 +66,9 @@ class Replacement : NonCopyable {
   // The slot of a row; none: it is absent.
   std::optional<Index> slot_of(Index place) const;
   std::uint64_t evicted() const { return evicted_; }
+  // No row is pinned any more.
+  void unpin();
+  void fields(Archive& fields);
 
  private:
   static constexpr Index kNone = ~Index{0};

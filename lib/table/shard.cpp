@@ -7,6 +7,7 @@
 #include "core/rank_index.hpp"
 #include "core/text.hpp"
 #include "data/parallel.hpp"
+#include "linalg/buffer_field.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 
 namespace hetsgd {
@@ -224,6 +225,27 @@ void Shard::settle(std::span<const Index> place, std::span<const SampleCounts> s
     replacement_->touch(place[i], samples[i].positives, samples[i].negatives);
   }
   replacement_->settle();
+}
+
+void Shard::fields(Archive& fields) {
+  const std::size_t states = row_states(plan_.optimizer);
+  const auto tier = [&](const std::string& name, float* memory, std::size_t rows) {
+    if (rows > 0) visit_memory(fields, name, device_, std::span(memory, rows * view_.stride));
+  };
+  const std::size_t here = std::min(view_.on_device, view_.rows);
+  tier("w", view_.w, here);
+  tier("host_w", view_.host_w, view_.rows - here);
+  for (std::size_t i = 0; i < states; ++i) {
+    tier(fmt::format("state{}", i), view_.state[i], here);
+    tier(fmt::format("host_state{}", i), view_.host_state[i], view_.rows - here);
+  }
+  if (replacement_) fields("replacement", *replacement_);
+  fields("tiers", tiers_);
+  fields("slot_at", slot_at_);
+  fields("place_in", place_in_);
+  fields("last_moved", last_moved_);
+  fields("moved", moved_);
+  fields("updates", updates_);
 }
 
 TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_bytes,

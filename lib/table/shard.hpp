@@ -123,6 +123,12 @@ class Shard {
   // With each update(): repeats the lookups, with the samples of each. Without evictions it does
   // nothing.
   void settle(std::span<const Index> place, std::span<const SampleCounts> samples);
+  // The end of a segment of the run: lookups that were not followed by their update are forgotten.
+  void end_segment() {
+    if (replacement_) replacement_->unpin();
+  }
+  // All rows with the state of their rule, between two segments.
+  void fields(Archive& fields);
 
  private:
   void make_initial(Index place, float* to) const;

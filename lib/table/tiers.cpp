@@ -78,6 +78,12 @@ std::size_t DeviceRows::end_update() {
   return replace();
 }
 
+void DeviceRows::fields(Archive& fields) {
+  fields("updates", updates_);
+  fields("hot", hot_);
+  fields("asked", asked_);
+}
+
 std::size_t DeviceRows::replace() {
   std::vector<Index> order(hot_.size());
   std::iota(order.begin(), order.end(), Index{0});

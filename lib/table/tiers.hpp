@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "core/archive.hpp"
 #include "table/placement.hpp"
 
 namespace hetsgd {
@@ -62,6 +63,7 @@ class DeviceRows {
   void asked_for(std::span<const Index> places);
   // Ends an update. Returns the number of rows that moved to the device; as many left it.
   std::size_t end_update();
+  void fields(Archive& fields);
 
  private:
   std::size_t replace();

@@ -39,6 +39,11 @@ class Inflation {
   // The relative growth of the last merge. Negative after a merge that shrinks the model.
   double rate() const { return growth_ / before_ - 1; }
   std::uint64_t merges() const { return merges_; }
+  void fields(Archive& fields) {
+    fields("growth", growth_);
+    fields("before", before_);
+    fields("merges", merges_);
+  }
 
  private:
   double gamma_;
@@ -67,6 +72,10 @@ class InflationWarning {
         "%. Perturbed weights add up to more than 1 while updates stay unequal. The model may "
         "unlearn; try --delta 0, --gamma 0 or a smaller --pert-threshold",
         inflation_.merges(), inflation_.growth(), 100 * inflation_.rate()));
+  }
+  void fields(Archive& fields) {
+    fields("inflation", inflation_);
+    fields("warned", warned_);
   }
 
  private:
@@ -99,6 +108,10 @@ class OvershootWarning {
                     "{:.3g} times as much as needed, and settles only below {} times; try --beta "
                     "below {:.4g} or a smaller --mega-batch",
                     *least, *most, gain, kStable, beta_ * kStable / gain));
+  }
+  void fields(Archive& fields) {
+    fields("overshoots", overshoots_);
+    fields("warned", warned_);
   }
 
  private:

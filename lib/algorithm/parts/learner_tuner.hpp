@@ -37,6 +37,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/archive.hpp"
 #include "core/options.hpp"
 
 namespace hetsgd {
@@ -59,6 +60,17 @@ class LearnerTuner {
   // completed `throughput` batches per second in an interval. One call per interval of
   // --tuner-every iterations.
   int decide(double throughput, int learners);
+  void fields(Archive& fields) {
+    fields("before", before_);
+    fields("ended", ended_);
+    fields("window", window_);
+    fields("skip", skip_);
+    fields("climbing", climbing_);
+    fields("here", here_);
+    fields("windows", windows_);
+    fields("verdict", verdict_);
+    fields("agreed", agreed_);
+  }
 
  private:
   enum class Verdict { none, too_many, slower, faster };

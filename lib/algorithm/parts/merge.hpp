@@ -95,6 +95,14 @@ class GlobalModel {
     self.copy(w_, w_i);
   }
 
+  // With a worker's replica, which is equal to w after a merge. Its optimizer is its own.
+  void fields(Archive& fields, Replica& replica) {
+    fields.common("w", w_);
+    fields.common("previous", previous_);
+    if (fields.is_loading()) fields.common("w", replica.w);
+    replica.optimizer_fields(fields);
+  }
+
  private:
   Buffer w_, previous_;
 };

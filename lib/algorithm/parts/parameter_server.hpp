@@ -76,9 +76,16 @@ class ParameterServer : public Service<Push, Pull> {
         w_(start.w),
         optimizer_(start.make_optimizer(*device_)) {}
 
-  void handle(int, const Push& push, std::span<const float> g, Responder<Pull> reply) override {
-    apply(push, g);
+  void handle(int from, const Push& push, std::span<const float> g,
+              Responder<Pull> reply) override {
+    if (!g.empty()) return pushed(from, push, g, std::move(reply));
+    pulled(from);
     answer({.version = version_, .applied = version_, .lead = 0}, reply);
+  }
+  void fields(Archive& fields) override {
+    fields("w", w_);
+    fields("optimizer", *optimizer_);
+    fields("version", version_);
   }
 
   // An update streams `passes` vectors of n elements. The wait of a deferred answer is not charged,
@@ -89,6 +96,13 @@ class ParameterServer : public Service<Push, Pull> {
   }
 
  protected:
+  // A worker pushes a gradient; or it joins, pushes nothing and pulls the parameters.
+  virtual void pushed(int from, const Push& push, std::span<const float> g, Responder<Pull> reply) {
+    static_cast<void>(from);
+    apply(push, g);
+    answer({.version = version_, .applied = version_, .lead = 0}, reply);
+  }
+  virtual void pulled(int from) { static_cast<void>(from); }
   virtual double passes() const { return optimizer_->passes(); }
 
   // w <- w - lr g, or the update of --optimizer. Increments the version.
@@ -111,14 +125,24 @@ class ParameterServer : public Service<Push, Pull> {
   std::uint64_t version_ = 0;
 };
 
-// A worker's client. All workers start with the same parameters, version 0, so no worker pulls
-// first. The worker outlives it; one per worker, used by its main process.
+// A worker's client. All workers start a run with the same parameters, version 0, so no worker pulls
+// first; in a later segment of the run every worker does. The worker outlives it; one per worker,
+// used by its main process.
 class ParameterClient {
  public:
   template <class Server, class... Args>
   static ParameterClient open(Worker& self, const Args&... args) {
     const auto start = ServerStart::of(self, self.initial_parameters());
     return ParameterClient(self, self.serve<Server>("parameters", start, args...));
+  }
+
+  // The worker's replica, which holds the server's parameters between two steps. So the server knows
+  // all that the run goes on from.
+  Replica replica() {
+    self_.stateless();
+    Replica mine = self_.replica();
+    if (self_.goes_on()) version_ = server_.call({}, {}, mine.w.span()).version;
+    return mine;
   }
 
   // Pushes the replica's gradient and pulls its w. The gradient is sent as a whole vector, with

@@ -11,10 +11,30 @@ using Guard = std::lock_guard<Monitor>;
 
 PartialReplica::PartialReplica(Worker& self, const LocalRules& rules)
     : rules_(rules),
+      workers_(self.size()),
+      make_gradient_([&self] { return self.make_gradient(); }),
       monitor_(self.make_monitor()),
       x_(self.replica()),
       sum_(self.device(), x_.w.size() + kPartialTail),
       members_(self.size()) {}
+
+// Replicas of several groups differ.
+void PartialReplica::fields(Archive& fields) {
+  fields("members", members_);
+  members_ == workers_ ? fields.common("x", x_) : fields("x", x_);
+  fields("gradients", gradients_);
+  fields("round", round_);
+  std::uint64_t pending = pending_.size();
+  fields("pending", pending);
+  for (std::size_t i = 0; i < pending; ++i) {
+    if (fields.is_loading()) pending_.push_back({.g = make_gradient_()});
+    fields(fmt::format("pending{}", i), pending_[i]);
+  }
+  fields("unaccounted", unaccounted_);
+  fields("computing", computing_);
+  fields("computing_squares", computing_squares_);
+  fields("iterations", iterations_);
+}
 
 double PartialReplica::vectors(const LocalRules& rules) {
   return 3 +
@@ -32,7 +52,7 @@ void PartialReplica::compute(Worker& self, Activation& activation) {
   Buffer w = self.vector();   // the snapshot, with the local steps since
   std::int64_t at = -1;       // its round
   std::int64_t computed = 0;  // gradients at it
-  for (std::uint64_t iteration = 0; self.running(); ++iteration) {
+  for (std::uint64_t iteration = iterations_; self.running(); ++iteration) {
     Pending next;
     next.iteration = iteration;
     {

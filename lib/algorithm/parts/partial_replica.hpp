@@ -48,6 +48,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -113,6 +114,9 @@ class PartialReplica {
   // `keep` are being reduced, and one is being computed.
   static double vectors(const LocalRules& rules);
 
+  // Between two segments of a run, when its processes have ended.
+  void fields(Archive& fields);
+
   // --- main process
   // The worker's whole life. Returns when its reducing background task has ended: until then the
   // replica is measured, and other workers need this one in their rounds.
@@ -158,6 +162,12 @@ class PartialReplica {
     Gradient g;
     std::int64_t round = 0;  // round of the model that it was computed at
     std::uint64_t iteration = 0;
+
+    void fields(Archive& fields) {
+      fields("g", g);
+      fields("round", round);
+      fields("iteration", iteration);
+    }
   };
 
   bool deposit(Worker& self, Pending done, Seconds took);
@@ -170,6 +180,8 @@ class PartialReplica {
   void record_event(Worker& self, std::span<const Pending> ready) const;
 
   const LocalRules rules_;
+  const int workers_;  // of the run
+  const std::function<Gradient()> make_gradient_;  // while it is loaded
   std::unique_ptr<Monitor> monitor_;
   Replica x_;   // x_.w: written by the reducing background task, while updating_ is set
   Buffer sum_;  // [n + tail]; belongs to the reducing background task

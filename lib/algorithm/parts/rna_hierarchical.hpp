@@ -18,6 +18,8 @@
 // model by that answer on all its ranks, and it has at most one push in flight.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -72,6 +74,12 @@ class GroupServer final : public Service<PushGroup, PullGroups> {
       return {.operations = 4 * n, .bytes = 4 * n * 8, .launches = 0};
     }
     return {.operations = 2 * groups * n, .bytes = 4 * n * (2 + 3 * groups)};
+  }
+
+  void fields(Archive& fields) override {
+    fields("x", x_);
+    fields("gradients", gradients_);
+    for (std::size_t g = 0; g < known_.size(); ++g) fields(fmt::format("known{}", g), known_[g]);
   }
 
  private:

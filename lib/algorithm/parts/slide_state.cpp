@@ -25,6 +25,18 @@ SlideState::SlideState(const Model& model, const SlideOptions& options,
       monitor_(std::move(monitor)),
       schedule_(hashing_) {}
 
+void SlideState::fields(Archive& fields) {
+  std::uint64_t selections = selections_;
+  fields("clock", clock);
+  fields("layer0", layer0);
+  fields("bias0", bias0);
+  fields("rows", rows);
+  fields("schedule", schedule_);
+  fields("retrieval", retrieval_);
+  fields("selections", selections);
+  selections_ = selections;
+}
+
 std::optional<SlideState::Rehash> SlideState::begin_rehash() {
   if (all_active_) return std::nullopt;
   const std::uint32_t complete = clock.complete();

@@ -44,6 +44,8 @@ class SlideState {
              std::uint64_t seed, int workers, std::unique_ptr<Monitor> monitor);
 
   const SampledShape& shape() const { return shape_; }
+  // While no worker steps. Tables are not saved: they are due when the state is loaded.
+  void fields(Archive& fields);
 
   AdamClock clock;
   RowAdam layer0, bias0, rows;  // rows: of the output layer, with its biases

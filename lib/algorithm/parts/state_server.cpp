@@ -76,10 +76,18 @@ void DelayedQueries::post(StateQuery query) {
                         [shared = shared_](Worker& carrier) { carry(carrier, *shared); });
 }
 
-void DelayedQueries::close() {
+Seconds DelayedQueries::close() {
   const std::lock_guard lock(*shared_->monitor);
   shared_->closed = true;
   shared_->monitor->notify_all();
+  return shared_->round_trip;
+}
+
+void StateServer::fields(Archive& fields) {
+  fields("records", records_);
+  if (!fields.is_loading()) return;
+  by_pace_.clear();
+  for (int rank = 0; rank < static_cast<int>(records_.size()); ++rank) by_pace_.insert(pace(rank));
 }
 
 void DelayedQueries::carry(Worker& carrier, Shared& shared) {

@@ -70,6 +70,7 @@ class StateServer final : public Service<StateQuery, StateAnswer> {
   void handle(int from, const StateQuery& query, std::span<const float>,
               Responder<StateAnswer> reply) override;
   Work work(const StateQuery&, std::size_t) const override { return {}; }
+  void fields(Archive& fields) override;
 
  private:
   // Queries may overtake each other if their worker trains on meanwhile. So a record ignores a
@@ -114,9 +115,11 @@ StateAnswer query_state(Worker& self, StateClient& server, const StateQuery& que
 // so that it cannot abort the new one.
 class DelayedQueries {
  public:
-  // slack: as for the state server.
-  DelayedQueries(Worker& self, Seconds slack)
-      : self_(self), shared_(std::make_shared<Shared>(self, slack)) {}
+  // slack: as for the state server. round_trip: the last one, of an earlier segment of the run.
+  DelayedQueries(Worker& self, Seconds slack, Seconds round_trip)
+      : self_(self), shared_(std::make_shared<Shared>(self, slack)) {
+    shared_->round_trip = round_trip;
+  }
 
   // From now on READY answers to queries of this round raise ready(), which is lowered here. Both
   // happen with the monitor held, so that a late READY of the round before cannot come between.
@@ -129,8 +132,8 @@ class DelayedQueries {
   void post(StateQuery query);
 
   // Called at the end of the worker: the carriers leave when their last query is answered. They
-  // hold the shared state, so this object need not outlive them.
-  void close();
+  // hold the shared state, so this object need not outlive them. Returns the last round trip.
+  Seconds close();
 
  private:
   struct Shared {  // guarded by the monitor

@@ -28,8 +28,8 @@ SvenStages::SvenStages(Worker& self, const Options& options)
       options_(options),
       tables_(self.tables()->stages()),
       context_(self.model().make_context(self.device())),
-      replica_(std::make_shared<Replica>(self.replica())) {
-  replica_->gradient = self.make_gradient();
+      state_(self.shared_state([&] { return State{self.replica()}; })) {
+  replica_.gradient = self.make_gradient();
   const std::uint64_t slots = options.in_flight + (options.prepared ? kAhead : 0);
   for (std::uint64_t i = 0; i < slots; ++i) {
     slots_.push_back(std::make_shared<Slot>());
@@ -73,9 +73,11 @@ void SvenStages::wait(std::optional<OperationQueue>& queue, Ticket& ticket, Stag
 }
 
 void SvenStages::take_batch(std::uint64_t k) {
-  const SampleRange range{k * options_.global_batch + options_.mine.begin, options_.mine.size()};
+  const std::uint64_t size = options_.mine.size();
   const bool shared = self_.plan().partition == Partition::shared;
-  slot(k).batch = shared ? self_.batches().at(range) : self_.batches().next(range.count);
+  const std::uint64_t begin =
+      shared ? k * options_.global_batch + options_.mine.begin : k * size;  // of the pool or shard
+  slot(k).batch = self_.batches().at({begin, size});
 }
 
 // Gives the input process the batches up to k. Machines that only prepare samples compute at no
@@ -122,7 +124,7 @@ void SvenStages::fp(std::uint64_t k) {
   double loss = 0;
   compute(Stage::fp, k, tables_.spread_work(rows), [&] {
     tables_.spread(rows);
-    loss = self_.model().forward(*context_, rows.batch(), rows.embedded, replica_->w.data());
+    loss = self_.model().forward(*context_, rows.batch(), rows.embedded, replica_.w.data());
   });
   self_.completed(rows.batch(), loss, begin);
 }
@@ -133,10 +135,10 @@ void SvenStages::bp(std::uint64_t k) {
   const auto share =
       static_cast<double>(options_.mine.size()) / static_cast<double>(options_.global_batch);
   compute(Stage::bp, k, tables_.sum_work(rows), [&] {
-    self_.model().backward(*context_, rows.batch(), rows.embedded, replica_->w.data(),
-                           replica_->gradient, rows.gradient);
+    self_.model().backward(*context_, rows.batch(), rows.embedded, replica_.w.data(),
+                           replica_.gradient, rows.gradient);
     tables_.sum(rows);
-    const std::span<float> g = replica_->gradient.flat.span();
+    const std::span<float> g = replica_.gradient.flat.span();
     if (self_.size() > 1) {
       self_.device().axpby(g.size(), static_cast<float>(share), g.data(), 0.0F, g.data());
     }
@@ -151,12 +153,13 @@ void SvenStages::sbp(std::uint64_t k) {
 
 void SvenStages::opt(std::uint64_t k) {
   const Seconds begin = self_.now();
-  self_.apply_dense(*replica_, slot(k).learning_rate);
+  self_.apply_dense(replica_, slot(k).learning_rate);
   self_.stage_times()[Stage::opt] += self_.now() - begin;
 }
 
 void SvenStages::evaluate_here(std::uint64_t k) {
-  self_.evaluate_here(replica_->w, (k + 1) * options_.global_batch);
+  state_->next = k + 1;
+  self_.evaluate_here(replica_.w, (k + 1) * options_.global_batch);
 }
 
 void SvenStages::exchange_rows(std::uint64_t k) {
@@ -170,7 +173,7 @@ void SvenStages::exchange_sums(std::uint64_t k) {
 void SvenStages::all_reduce() {
   if (self_.size() == 1) return;
   const Seconds begin = self_.now();
-  self_.all_reduce(replica_->gradient.flat, Traffic::gradients);
+  self_.all_reduce(replica_.gradient.flat, Traffic::gradients);
   self_.stage_times()[Stage::all_reduce] += self_.now() - begin;
 }
 
@@ -185,8 +188,8 @@ void SvenStages::start_sums(std::uint64_t k) {
 void SvenStages::start_all_reduce() {
   if (self_.size() == 1) return;
   self_.device().synchronize();
-  all_reduce_ = communication_->add([replica = replica_](Endpoint&, Comm& comm) {
-    comm.all_reduce(replica->gradient.flat.span(), ReduceOp::sum, Traffic::gradients);
+  all_reduce_ = communication_->add([state = state_](Endpoint&, Comm& comm) {
+    comm.all_reduce(state->replica.gradient.flat.span(), ReduceOp::sum, Traffic::gradients);
   });
 }
 

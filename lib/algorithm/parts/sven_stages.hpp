@@ -40,6 +40,9 @@ class SvenStages {
   // The worker must have sharded tables. Collective if there are processes to start.
   SvenStages(Worker& self, const Options& options);
 
+  // The first batch of this segment of the run.
+  std::uint64_t first() const { return first_; }
+
   // --- computing
   void sfp(std::uint64_t k);  // after the ids
   void fp(std::uint64_t k);   // the loss counts for the run
@@ -67,6 +70,14 @@ class SvenStages {
   using Ticket = OperationQueue::Ticket;
   static constexpr std::uint64_t kAhead = 2;
 
+  struct State {
+    Replica replica;         // an all_reduce shares it
+    std::uint64_t next = 0;  // batch that begins the next interval
+    void fields(Archive& fields) {
+      fields.common("replica", replica);
+      fields.common("next", next);
+    }
+  };
   struct Slot {
     std::unique_ptr<Lookup> lookup;
     Batch batch;
@@ -89,12 +100,14 @@ class SvenStages {
   const Options options_;
   TableStages& tables_;  // with a Lookup in each slot
   const std::unique_ptr<ModelContext> context_;
-  const std::shared_ptr<Replica> replica_;  // an all_reduce shares it
+  const std::shared_ptr<State> state_;
+  Replica& replica_ = state_->replica;
+  const std::uint64_t first_ = state_->next;
   std::vector<std::shared_ptr<Slot>> slots_;
   std::optional<OperationQueue> communication_, input_;
   Ticket all_reduce_;
-  std::uint64_t prepared_ = 0;  // batches whose requests were begun
-  std::uint64_t updated_ = 0;   // batches whose rows are updated
+  std::uint64_t prepared_ = first_;  // batches whose requests were begun
+  std::uint64_t updated_ = first_;   // batches whose rows are updated
 };
 
 }  // namespace hetsgd

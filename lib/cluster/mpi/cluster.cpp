@@ -109,8 +109,9 @@ class MpiCluster final : public Cluster {
   }
 
   // A run lives until the next one, so that device memory which it leaves behind can be released.
-  ClusterReport run(const std::function<void(Endpoint&)>& worker) override {
-    run_ = std::make_unique<Run>(options_, placement_);
+  ClusterReport run_segment(const std::function<void(Endpoint&)>& worker,
+                            Segment& segment) override {
+    run_ = std::make_unique<Run>(options_, segment, placement_);
     return run_->run(worker);
   }
 

@@ -30,19 +30,19 @@ struct RankReport {
   TimeBreakdown breakdown{};
   std::vector<int> cores{};
   std::string device{};
-  Seconds elapsed{0}, paused{0}, clock_offset{0};
+  Seconds elapsed{0}, paused{0}, clock_offset{0}, ended{0};
 
   static constexpr auto members() {
     using R = RankReport;
     return std::tuple(&R::breakdown, &R::cores, &R::device, &R::elapsed, &R::paused,
-                      &R::clock_offset);
+                      &R::clock_offset, &R::ended);
   }
 };
 
 }  // namespace
 
-Run::Run(const ClusterOptions& options, const Placement& placement)
-    : LocalRun(options, placement.cores,
+Run::Run(const ClusterOptions& options, Segment& segment, const Placement& placement)
+    : LocalRun(options, segment, placement.cores,
                std::max(1, static_cast<int>(placement.cores.size()) /
                                Environment::get().place().local_size)),
       environment_(Environment::get()),
@@ -115,6 +115,9 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   if (error && size_ == 1) std::rethrow_exception(error);  // as it was thrown
   if (failure) std::rethrow_exception(failure->exception());
   if (error) std::rethrow_exception(error);
+  segment_.end([&](SavedFields& fields) {
+    services_.for_each([&](MpiService& service) { service.save(fields); });
+  });
   return report();
 }
 
@@ -244,7 +247,9 @@ void Run::make_service(const std::string& name,
             "services \"{}\" and \"{}\" have the same number: rename one", other, name));
       }
     }
-    auto service = std::make_shared<MpiService>(*transport_, name, factory(), ended_);
+    std::unique_ptr<ServiceHandler> handler = factory();
+    load_service(segment_, name, *handler);
+    auto service = std::make_shared<MpiService>(*transport_, name, std::move(handler), ended_);
     // Its thread posts the first receive; requests that have come before wait in MPI.
     start_service(name, [this, service = service.get()](Process&) {
       enter_thread();
@@ -370,13 +375,14 @@ std::vector<std::byte> Run::report_of_this_rank() const {
                              .device = worker.device,
                              .elapsed = local.elapsed,
                              .paused = local.paused,
-                             .clock_offset = std::chrono::nanoseconds(offset_ns_)});
+                             .clock_offset = std::chrono::nanoseconds(offset_ns_),
+                             .ended = worker.ended});
 }
 
 ClusterReport Run::report() const {
+  if (rank_ != 0) return local_report();
   ClusterReport report;
   report.paused = world_.paused();
-  // On the other ranks reports_ is empty, and so is the list.
   for (std::size_t r = 0; r < std::min(reports_.size(), static_cast<std::size_t>(workers_)); ++r) {
     auto one = from_bytes<RankReport>(reports_[r], fmt::format("the report of rank {}", r));
     report.elapsed = std::max(report.elapsed, one.elapsed);
@@ -384,6 +390,7 @@ ClusterReport Run::report() const {
     report.workers.push_back({.rank = static_cast<int>(r),
                               .device = std::move(one.device),
                               .breakdown = one.breakdown,
+                              .ended = one.ended,
                               .cores = std::move(one.cores),
                               .host = rank.host,
                               .pid = rank.pid,
@@ -395,7 +402,7 @@ ClusterReport Run::report() const {
 // --- the endpoint
 
 MpiEndpoint::MpiEndpoint(Run& run, Process& process)
-    : ProcessEndpoint(run.world_, run.options_, process, run),
+    : ProcessEndpoint(run.world_, run.options_, run.segment_, process, run),
       run_(run),
       comm_(*run.transport_, run, run.everybody_, run.rank_) {}
 

@@ -53,10 +53,10 @@ struct Placement {
 class Run final : public Local, public Groups, private LocalRun {
  public:
   // All references must outlive the run. Not collective.
-  Run(const ClusterOptions& options, const Placement& placement);
+  Run(const ClusterOptions& options, Segment& segment, const Placement& placement);
 
   // Collective, once per object: `worker` is called on this rank's worker thread, where it has one.
-  // Returns the report, complete on rank 0. Throws the run's error, the same on every rank.
+  // Returns the report, complete on rank 0, and of this rank's own worker on the others. Throws the run's error, the same on every rank.
   ClusterReport run(const std::function<void(Endpoint&)>& worker);
 
   // --- Local, for the Coordinator

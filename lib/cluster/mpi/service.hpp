@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cluster/mpi/transport.hpp"
+#include "cluster/segment.hpp"
 #include "cluster/service.hpp"
 
 namespace hetsgd::mpi {
@@ -78,6 +79,8 @@ class MpiService {
   // Worker `rank` has ended. Any thread: the handler is told by the service's process, which
   // serve() wakes at its next look.
   void left(int rank);
+  // When its thread has ended.
+  void save(SavedFields& fields) { save_service(fields, name_, *handler_); }
 
  private:
   class Idle;

@@ -74,6 +74,7 @@ ClusterReport LocalRun::local_report() const {
     report.workers.push_back({.rank = process->rank,
                               .device = process->device_text,
                               .breakdown = account_of(*process),
+                              .ended = process->since,
                               .cores = process->pinned});
   }
   // Bytes that a background task sends count as its worker's. Its times are in the account already.

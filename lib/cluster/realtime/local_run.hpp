@@ -35,10 +35,10 @@ class LocalRun {
  protected:
   using Body = std::function<void(Process&)>;
 
-  // options: must outlive the run. cores: those of this process. at_once: how many threads of this
+  // options, segment: must outlive the run. cores: those of this process. at_once: how many threads of this
   // run can run at once, which is less than the cores where other ranks share them.
-  LocalRun(const ClusterOptions& options, std::vector<int> cores, int at_once)
-      : options_(options), cores_(std::move(cores)), world_(at_once) {}
+  LocalRun(const ClusterOptions& options, Segment& segment, std::vector<int> cores, int at_once)
+      : options_(options), segment_(segment), cores_(std::move(cores)), world_(at_once) {}
   ~LocalRun() = default;
 
   // Starts the worker's thread, which calls `body` when the training clock runs. Called by the
@@ -60,6 +60,7 @@ class LocalRun {
   ClusterReport local_report() const;
 
   const ClusterOptions& options_;
+  Segment& segment_;
   const std::vector<int> cores_;
   // A derived run's members that processes use are destroyed before the world: no thread is left by
   // then, since World::run() joins them all.

@@ -11,6 +11,7 @@
 #include "cluster/realtime/waiting.hpp"
 #include "cluster/realtime/world.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::realtime {
 
@@ -149,13 +150,15 @@ void ThreadsMonitor::notify_all() {
   }
 }
 
-ProcessEndpoint::ProcessEndpoint(World& world, const ClusterOptions& options, Process& process,
-                                 BackgroundTasks& tasks)
+ProcessEndpoint::ProcessEndpoint(World& world, const ClusterOptions& options,
+                                 const Segment& segment, Process& process, BackgroundTasks& tasks)
     : world_(world),
       process_(process),
       options_(options),
+      segment_(segment),
       tasks_(tasks),
-      speed_(options.speed_of(process.rank)) {}
+      speed_(options.speed_of(process.rank)),
+      is_set_up_(process.kind != ProcessKind::worker || !segment.goes_on()) {}
 
 // A computation has ended when its results are there, for the clock and for everybody else.
 void ProcessEndpoint::run_to_the_end(FunctionRef fn) {
@@ -243,9 +246,26 @@ void ProcessEndpoint::sleep(Seconds duration) {
 }
 
 void ProcessEndpoint::background_task(std::string name, std::function<void(Endpoint&)> fn) {
+  if (!is_set_up_) return held_.hold(std::move(name), std::move(fn));
   world_.safepoint();
   process_.device->synchronize();  // the background task's device may go on where this one stands
   tasks_.start_background_task(process_, name, std::move(fn), ProcessKind::background_task);
+}
+
+void ProcessEndpoint::go_on() {
+  HETSGD_CHECK(!is_set_up_);
+  const WorkerStart& start = segment_.start[at(process_.rank)];
+  double latest_s = start.clock.count();
+  if (size() > 1) comm().all_reduce(std::span(&latest_s, 1), ReduceOp::max);
+  const Seconds clock(latest_s);
+  world_.set_time_after_pause(clock);
+  while_paused_together([] {});
+  process_.breakdown = start.spent;
+  process_.breakdown.wait += clock - start.clock;
+  is_set_up_ = true;
+  held_.start_all([this](std::string name, HeldTasks::Body body) {
+    background_task(std::move(name), std::move(body));
+  });
 }
 
 std::unique_ptr<Monitor> ProcessEndpoint::make_monitor() {

@@ -13,6 +13,7 @@
 
 #include "cluster/cluster.hpp"
 #include "cluster/endpoint.hpp"
+#include "cluster/segment.hpp"
 #include "cluster/realtime/started_calls.hpp"
 #include "cluster/realtime/world.hpp"
 
@@ -33,8 +34,8 @@ class ThreadsCancellationToken final : public CancellationToken {
 class ProcessEndpoint : public Endpoint {
  public:
   // Made by the thread of `process`, which alone uses it. All must outlive it. tasks: the run.
-  ProcessEndpoint(World& world, const ClusterOptions& options, Process& process,
-                  BackgroundTasks& tasks);
+  ProcessEndpoint(World& world, const ClusterOptions& options, const Segment& segment,
+                  Process& process, BackgroundTasks& tasks);
 
   int rank() const override { return process_.rank; }
   Seconds now() const override { return world_.now(); }
@@ -55,6 +56,8 @@ class ProcessEndpoint : public Endpoint {
   // stack goes first: what a background task uses should be its own or shared.
   void background_task(std::string name, std::function<void(Endpoint&)> fn) override;
   std::unique_ptr<Monitor> make_monitor() override;
+  // All workers go on at the latest clock at which one of them has ended.
+  void go_on() override;
 
  protected:
   World& world_;
@@ -71,8 +74,11 @@ class ProcessEndpoint : public Endpoint {
   bool delay(Seconds from, Seconds requested, const std::atomic<bool>* unless = nullptr);
 
   const ClusterOptions& options_;
+  const Segment& segment_;
   BackgroundTasks& tasks_;
   double speed_ = 1;
+  bool is_set_up_;  // go_on() has returned, or need not be called
+  HeldTasks held_;  // until then
 };
 
 // Errors: usage, a speed that is not above 0, or above 1: real time can be stretched only.

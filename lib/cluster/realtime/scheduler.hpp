@@ -99,6 +99,11 @@ class Scheduler : NonCopyable {
   // --- time --------------------------------------------------------------------------------------
   Seconds now() const { return clock_.now(); }
   Seconds paused() const { return clock_.paused(); }
+  // What the clock tells after the next pause.
+  void set_time_after_pause(Seconds time) {
+    const Lock guard = lock();
+    clock_.set_next(time);
+  }
 
   // --- the pause ---------------------------------------------------------------------------------
   // Endpoint::while_paused of the calling process. Waits for a pause that is on already, then for

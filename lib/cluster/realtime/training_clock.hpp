@@ -5,6 +5,8 @@
 //   not begun ---------> runs <-----------> stands           now() = instant - origin - paused;
 //   now() = 0                                                while it stands the instant is `at`
 //
+// A later segment of a run sets it to the time at which the one before has ended (set_next).
+//
 // The instants come from the caller, as they may be those that rank 0 has chosen for all ranks: a
 // clock may be stopped or go on as of an instant that lies somewhat before or after the call.
 #pragma once
@@ -12,7 +14,9 @@
 #include <time.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "core/units.hpp"
 
@@ -48,8 +52,15 @@ class TrainingClock {
   void go_on(std::int64_t at) {
     if (!stands()) return;
     paused_ns_ += at - stands_since_ns_;
+    if (next_) {
+      const auto value = std::chrono::duration_cast<std::chrono::nanoseconds>(*next_);
+      origin_ns_ = at - paused_ns_ - value.count();
+      next_.reset();
+    }
     stands_since_ns_ = 0;
   }
+  // The time that the clock tells when it goes on next.
+  void set_next(Seconds time) { next_ = time; }
 
  private:
   static Seconds seconds_of(std::int64_t ns) { return Seconds(static_cast<double>(ns) * 1e-9); }
@@ -59,6 +70,7 @@ class TrainingClock {
   std::atomic<std::int64_t> origin_ns_ = 0;
   std::atomic<std::int64_t> paused_ns_ = 0;
   std::atomic<std::int64_t> stands_since_ns_ = 0;  // 0: it runs
+  std::optional<Seconds> next_;
 };
 
 }  // namespace hetsgd::realtime

@@ -244,28 +244,33 @@ Network::Scale traffic_scale(const ClusterOptions& options) {
 
 }  // namespace
 
-SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_)
+SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_, Segment& segment_)
     // When a worker's main process has returned the services hear of it: nobody must wait for that
     // worker any more. The end of a background task says nothing of its worker.
     : options(options_),
       devices(devices_),
+      segment(segment_),
       timelines(static_cast<std::size_t>(options_.workers)),
       engine(options_.host_threads,
-             [this](Process& process) {
-               if (process.background_task.empty()) services.left(process.rank);
-             }),
+             {.ended =
+                  [this](Process& process) {
+                    if (process.background_task.empty()) services.left(process.rank);
+                  },
+              .idle = [this] { return start_clock(); }}),
       world{engine, Network(options_.network, options_.workers, traffic_scale(options_),
                             options_.rows_part_bytes)},
-      services(world, options_.server_profile.value_or(options_.profile_of(0)),
+      services(world, segment, options_.server_profile.value_or(options_.profile_of(0)),
                options_.work_scale),
-      everybody(std::make_shared<Group>(world, ranks(options_.workers))) {}
+      everybody(std::make_shared<Group>(world, ranks(options_.workers))),
+      set_up(static_cast<std::size_t>(options_.workers)) {}
 
 SimEndpoint::SimEndpoint(SimRun& run, int rank, const SimEndpoint* parent)
     : run_(run),
       rank_(rank),
       is_background_task_(parent != nullptr),
       comm_(run.everybody, rank),
-      account_(parent != nullptr ? parent->account_ : nullptr) {}
+      account_(parent != nullptr ? parent->account_ : nullptr),
+      is_set_up_(is_background_task_ || !run.segment.goes_on()) {}
 
 SimEndpoint::~SimEndpoint() {
   if (device_) run_.devices.give_back(std::move(device_));
@@ -413,6 +418,7 @@ void SimEndpoint::background_task(std::string name, std::function<void(Endpoint&
   HETSGD_CHECK(!name.empty());
   run_.engine.current("background_task");
   if (run_.engine.tearing_down()) return;
+  if (!is_set_up_) return held_.hold(std::move(name), std::move(fn));
   if (!account_) {
     account_ = std::make_shared<WorkerAccount>(breakdown_);
     run_.engine.current("background_task").account = account_.get();
@@ -431,6 +437,38 @@ std::unique_ptr<Monitor> SimEndpoint::make_monitor() {
 std::shared_ptr<ServicePort> SimEndpoint::open_service(const std::string& name,
                                                        const ServiceFactory& factory) {
   return run_.services.open(rank_, name, factory);
+}
+
+// The set-up of a later segment takes virtual time like any other, from 0 on, and leaves traces on
+// links. Both are replaced here, where nobody but the waiting processes could have seen them.
+bool SimRun::start_clock() {
+  const auto waits = [](const Process* process) { return process != nullptr; };
+  if (!std::ranges::all_of(set_up, waits) || !segment.goes_on()) return false;
+  const auto clock = [](const WorkerStart& start) { return start.clock; };
+  const auto [first, last] = std::ranges::minmax(segment.start, {}, clock);
+  Archive archive = Archive::loading(segment.cluster, segment.cluster, "the state of the run");
+  archive("network", world.network);
+  engine.set_clock((segment.together ? last : first).clock.count());
+  for (std::size_t rank = 0; rank < set_up.size(); ++rank) {
+    const WorkerStart& start = segment.start[rank];
+    const Seconds at = segment.together ? last.clock : start.clock;
+    TimeBreakdown& breakdown = *world.workers[rank];
+    breakdown = start.spent;
+    breakdown.wait += at - start.clock;
+    engine.wake_at(at.count(), *std::exchange(set_up[rank], nullptr));
+  }
+  return true;
+}
+
+void SimEndpoint::go_on() {
+  HETSGD_CHECK(!is_set_up_);
+  Engine& engine = run_.engine;
+  run_.set_up[at(rank_)] = &engine.current("go_on");
+  engine.block([] { return "waits for the set-up of all workers"; });
+  is_set_up_ = true;
+  held_.start_all([this](std::string name, HeldTasks::Body body) {
+    background_task(std::move(name), std::move(body));
+  });
 }
 
 // The only host clock of this cluster. It measures what the pause cost the user, computations of

@@ -22,6 +22,7 @@
 
 #include "cluster/cluster.hpp"
 #include "cluster/endpoint.hpp"
+#include "cluster/segment.hpp"
 #include "cluster/sim/comm.hpp"
 #include "cluster/sim/services.hpp"
 #include "cluster/sim/world.hpp"
@@ -124,16 +125,21 @@ class SimDevices {
 // services and groups refer to the world, the world to the engine, so the engine goes last.
 // Outlives all endpoints.
 struct SimRun {
-  SimRun(const ClusterOptions& options_, SimDevices& devices_);
+  SimRun(const ClusterOptions& options_, SimDevices& devices_, Segment& segment_);
 
   const ClusterOptions& options;
   SimDevices& devices;
+  Segment& segment;
   std::vector<DeviceTimeline> timelines;  // by rank; computations of fibers that are unwound use it
   Engine engine;
   World world;
   Services services;
   std::shared_ptr<Group> everybody;  // the group of Endpoint::comm()
   double paused_s = 0;               // host time
+  // Main processes in go_on(), by rank. The clock goes on when all have come and no event of their
+  // set-up is left.
+  std::vector<Process*> set_up;
+  bool start_clock();
 };
 
 // One per process: those of workers belong to the cluster's run(), that of a background task to its
@@ -162,6 +168,7 @@ class SimEndpoint final : public Endpoint {
   std::unique_ptr<Monitor> make_monitor() override;
   std::shared_ptr<ServicePort> open_service(const std::string& name,
                                             const ServiceFactory& factory) override;
+  void go_on() override;
   void while_paused(FunctionRef fn) override;
   void while_paused_together(FunctionRef fn) override;
   TimeBreakdown& time_breakdown() override { return breakdown_; }
@@ -194,6 +201,8 @@ class SimEndpoint final : public Endpoint {
   TimeBreakdown breakdown_;
   std::shared_ptr<WorkerAccount> account_;  // null until the worker has a background task
   std::unique_ptr<Device> device_;          // device of a background task
+  bool is_set_up_;                          // go_on() has returned, or need not be called
+  HeldTasks held_;                          // until then
 };
 
 }  // namespace hetsgd::sim

@@ -28,8 +28,7 @@ std::string Process::name() const {
   return background_task.empty() ? worker_name(rank) : background_task_name(background_task, rank);
 }
 
-Engine::Engine(int host_threads, std::function<void(Process&)> ended)
-    : pool_(host_threads), ended_(std::move(ended)) {}
+Engine::Engine(int host_threads, Hooks hooks) : pool_(host_threads), hooks_(std::move(hooks)) {}
 
 Engine::~Engine() { tear_down(); }
 
@@ -39,6 +38,11 @@ void Engine::push(double time, std::uint64_t order, Handler handler, void* objec
   HETSGD_CHECK_GE(time, now_);  // fails for NaN, too
   HETSGD_CHECK(std::isfinite(time));
   queue_.push(time, order | sequence_++, handler, object);
+}
+
+void Engine::set_clock(double time) {
+  HETSGD_CHECK(queue_.empty());
+  now_ = time;
 }
 
 void Engine::at(double time, Handler handler, void* object) { push(time, 0, handler, object); }
@@ -115,10 +119,10 @@ void Engine::off_the_clock(FunctionRef fn) {
   if (off_the_clock_error_) std::rethrow_exception(std::exchange(off_the_clock_error_, nullptr));
 }
 
-// ended_ comes first: it tells services that a worker is gone, which may answer others and schedule
+// The hook comes first: it tells services that a worker is gone, which may answer others and schedule
 // events. The last process takes the free place, so that the end of one costs O(1).
 void Engine::end(Process& process) {
-  ended_(process);
+  hooks_.ended(process);
   if (process.background_task.empty()) {
     ended_workers_.push_back({process.name(), std::string(kEnded), Seconds(now_)});
   }
@@ -136,7 +140,7 @@ void Engine::loop() {
       const std::lock_guard lock(abort_mutex_);
       std::rethrow_exception(abort_error_);
     }
-    if (queue_.empty()) throw deadlock();
+    if (queue_.empty() && !hooks_.idle()) throw deadlock();
     const Event event = queue_.pop();
     now_ = event.seconds();
     ++events_;

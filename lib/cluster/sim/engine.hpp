@@ -192,15 +192,23 @@ class Engine : NonCopyable {
  public:
   using Handler = void (*)(void* object);
 
-  // host_threads as in ClusterOptions. `ended(process)` is called on the event loop when a process
-  // has returned, before it is destroyed; not for one that is unwound or that throws.
-  Engine(int host_threads, std::function<void(Process&)> ended);
+  struct Hooks {
+    // A process has returned, and is destroyed afterwards; not for one that is unwound or throws.
+    std::function<void(Process&)> ended;
+    // No event is left, but there are processes: they are in a deadlock unless it returns true.
+    std::function<bool()> idle;
+  };
+  // host_threads as in ClusterOptions. Hooks are called on the event loop.
+  Engine(int host_threads, Hooks hooks);
   ~Engine();
 
   // Virtual seconds since the start of the run. Stands while a handler or a process runs.
   double now() const { return now_; }
   std::uint64_t events() const { return events_; }
   HostPool& pool() { return pool_; }
+
+  // The clock goes on at `time`, which may be earlier than now(). No event may be left (checked).
+  void set_clock(double time);
 
   // --- events --------------------------------------------------------------------------------
   // Calls handler(object) at `time` >= now() (checked, and finite), on the event loop. An event
@@ -301,7 +309,7 @@ class Engine : NonCopyable {
 
   // The order matters at the end: processes give their stacks back, and their tasks leave the pool.
   HostPool pool_;
-  std::function<void(Process&)> ended_;
+  Hooks hooks_;
   StackPool stacks_;
   std::vector<std::unique_ptr<Process>> processes_;  // alive ones, in no order
   std::vector<BlockedProcess> ended_workers_;        // main processes, for a deadlock report

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace hetsgd::sim {
@@ -49,6 +50,9 @@ class Link {
   // Seconds for which messages have taken the link so far, in its busier direction.
   double taken_s() const { return std::max(taken_s_[0], taken_s_[1]); }
   double bytes_per_s() const { return bytes_per_s_; }
+  // Until when it is taken and how long it was; no collective uses it.
+  std::span<double> free_until() { return free_; }
+  std::span<double> taken() { return taken_s_; }
 
  private:
   friend class Transfer;

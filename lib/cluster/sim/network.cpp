@@ -152,4 +152,25 @@ GroupNetwork Network::group(std::span<const int> workers) {
   return group;
 }
 
+void Network::fields(Archive& fields) {
+  std::vector<double> numbers;
+  std::size_t next = 0;
+  const auto each = [&](Link& link) {
+    for (const std::span<double> state : {link.free_until(), link.taken()}) {
+      if (!fields.is_loading()) numbers.insert(numbers.end(), state.begin(), state.end());
+      for (double& number : state) number = numbers.at(next++);
+    }
+  };
+  const auto all = [&] {
+    for (Node& node : nodes_) {
+      for (Link& link : node.links) each(link);
+      for (Link& link : node.inside) each(link);
+    }
+    each(server_);
+  };
+  if (!fields.is_loading()) all();
+  fields("links", numbers);
+  if (fields.is_loading()) all();
+}
+
 }  // namespace hetsgd::sim

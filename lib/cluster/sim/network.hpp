@@ -89,6 +89,8 @@ class Network : NonCopyable {
   double server_latency(int worker) { return node(worker).server_latency; }
   // Seconds for which messages took the busier direction of the services' link.
   double server_busy() const { return server_.taken_s(); }
+  // The state of all links between two segments of a run.
+  void fields(Archive& fields);
 
   GroupNetwork group(std::span<const int> workers);
 

@@ -65,6 +65,7 @@ class SimService {
   std::string text() const { return blocked_in_call(name_); }
   const std::string& name() const { return name_; }
   void left(int rank) { handler_->left(rank); }
+  void save(SavedFields& fields) { save_service(fields, name_, *handler_); }
   World& world() { return world_; }
 
  private:
@@ -266,19 +267,25 @@ void SimService::deliver(void* object) {
 }
 
 // The profile is copied, as the services refer to it.
-Services::Services(World& world, DeviceProfile profile, double work_scale)
-    : world_(world), profile_(std::move(profile)), work_scale_(work_scale) {}
+Services::Services(World& world, Segment& segment, DeviceProfile profile, double work_scale)
+    : world_(world), segment_(segment), profile_(std::move(profile)), work_scale_(work_scale) {}
 
 Services::~Services() = default;
 
 std::shared_ptr<ServicePort> Services::open(int rank, const std::string& name,
                                             const ServiceFactory& factory) {
   const auto make = [&](const auto&) {
-    return std::make_shared<SimService>(world_, profile_, work_scale_, name, factory.make());
+    std::unique_ptr<ServiceHandler> handler = factory.make();
+    load_service(segment_, name, *handler);
+    return std::make_shared<SimService>(world_, profile_, work_scale_, name, std::move(handler));
   };
   return std::make_shared<SimPort>(*services_.open(name, make), rank);
 }
 
 void Services::left(int rank) { services_.left(rank); }
+
+void Services::save(SavedFields& fields) {
+  services_.for_each([&](SimService& service) { service.save(fields); });
+}
 
 }  // namespace hetsgd::sim

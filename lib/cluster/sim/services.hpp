@@ -27,6 +27,7 @@
 #include <string>
 
 #include "cluster/profile.hpp"
+#include "cluster/segment.hpp"
 #include "cluster/serialised_factory.hpp"
 #include "cluster/service_host.hpp"
 #include "cluster/sim/world.hpp"
@@ -39,8 +40,8 @@ class SimService;
 // hold.
 class Services {
  public:
-  // profile: the host's.
-  Services(World& world, DeviceProfile profile, double work_scale);
+  // segment: what services of a later segment go on from. profile: the host's.
+  Services(World& world, Segment& segment, DeviceProfile profile, double work_scale);
   ~Services();
 
   // Implements Endpoint::open_service. The first call of a name makes the service, on the caller's
@@ -50,9 +51,12 @@ class Services {
   // Worker `rank` has ended. On the event loop (the engine's `ended`): handlers may answer callers
   // that waited for that worker.
   void left(int rank);
+  // The state of all services at the end of a run.
+  void save(SavedFields& fields);
 
  private:
   World& world_;
+  Segment& segment_;
   DeviceProfile profile_;
   double work_scale_;
   ServiceList<SimService> services_;

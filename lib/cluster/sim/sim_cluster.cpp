@@ -61,7 +61,8 @@ class SimCluster final : public Cluster {
             .breakdown = {},
             .profile = options_.profile_of(rank).name};
   }
-  ClusterReport run(const std::function<void(Endpoint&)>& worker) override;
+  ClusterReport run_segment(const std::function<void(Endpoint&)>& worker,
+                            Segment& segment) override;
   void abort(std::exception_ptr error) override;
 
  private:
@@ -74,18 +75,22 @@ class SimCluster final : public Cluster {
   std::exception_ptr aborted_;
 };
 
-ClusterReport SimCluster::run(const std::function<void(Endpoint&)>& worker) {
-  SimRun run(options_, devices_);
+ClusterReport SimCluster::run_segment(const std::function<void(Endpoint&)>& worker,
+                                      Segment& segment) {
+  SimRun run(options_, devices_, segment);
   // After the run: fibers are gone before the endpoints that they use.
   std::vector<std::unique_ptr<SimEndpoint>> endpoints;
+  std::vector<Seconds> ended(at(options_.workers));
   for (int rank = 0; rank < options_.workers; ++rank) {
     endpoints.push_back(std::make_unique<SimEndpoint>(run, rank, nullptr));
     SimEndpoint& endpoint = *endpoints.back();
     run.world.workers.push_back(&endpoint.time_breakdown());
-    run.engine.spawn(rank, "", &endpoint.time_breakdown(), nullptr, [&worker, &endpoint] {
-      worker(endpoint);
-      endpoint.close_account();
-    });
+    run.engine.spawn(rank, "", &endpoint.time_breakdown(), nullptr,
+                     [&worker, &endpoint, &end = ended[at(rank)]] {
+                       worker(endpoint);
+                       endpoint.close_account();
+                       end = endpoint.now();
+                     });
   }
   {
     const std::lock_guard lock(mutex_);
@@ -107,7 +112,13 @@ ClusterReport SimCluster::run(const std::function<void(Endpoint&)>& worker) {
   for (int rank = 0; rank < options_.workers; ++rank) {
     report.workers.push_back(planned(rank));
     report.workers.back().breakdown = endpoints[at(rank)]->account();
+    report.workers.back().ended = ended[at(rank)];
   }
+  segment.end([&](SavedFields& fields) {
+    run.services.save(fields);
+    Archive archive = Archive::saving(fields, fields);
+    archive("network", run.world.network);
+  });
   report.elapsed = Seconds(run.engine.now());
   report.paused = Seconds(run.paused_s);
   report.events = run.engine.events();

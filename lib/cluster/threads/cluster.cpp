@@ -36,7 +36,8 @@ class Run final : public BackgroundTasks, private LocalRun {
  public:
   // devices: by rank; cores: those that this process may use. Errors (device): what keeps
   // options.all_reduce from working between the GPUs.
-  Run(const ClusterOptions& options, std::vector<DeviceSpec> devices, std::vector<int> cores);
+  Run(const ClusterOptions& options, Segment& segment, std::vector<DeviceSpec> devices,
+      std::vector<int> cores);
 
   // Called once. Calls worker(endpoint) in one thread per rank. Rethrows the first error, by then
   // with every thread joined; nothing refers to `worker` afterwards.
@@ -76,7 +77,7 @@ class ThreadsEndpoint final : public ProcessEndpoint {
 };
 
 ThreadsEndpoint::ThreadsEndpoint(Run& run, Process& process)
-    : ProcessEndpoint(run.world_, run.options_, process, run),
+    : ProcessEndpoint(run.world_, run.options_, run.segment_, process, run),
       run_(run),
       comm_(run.everybody_, process.rank) {}
 
@@ -87,7 +88,9 @@ std::shared_ptr<ServicePort> ThreadsEndpoint::open_service(const std::string& na
                                                            const ServiceFactory& factory) {
   world_.safepoint();
   const auto make = [&](const auto&) {
-    auto service = std::make_shared<ThreadsService>(world_, name, factory.make());
+    std::unique_ptr<ServiceHandler> handler = factory.make();
+    load_service(run_.segment_, name, *handler);
+    auto service = std::make_shared<ThreadsService>(world_, name, std::move(handler));
     run_.start_service(name, [service = service.get()](Process& me) { service->serve(me); });
     return service;
   };
@@ -107,8 +110,9 @@ std::vector<int> gpus_of(const std::vector<DeviceSpec>& devices) {
 }  // namespace
 
 // All threads of the run share the cores of this process, whether workers are pinned or not.
-Run::Run(const ClusterOptions& options, std::vector<DeviceSpec> devices, std::vector<int> cores)
-    : LocalRun(options, cores, static_cast<int>(cores.size())),
+Run::Run(const ClusterOptions& options, Segment& segment, std::vector<DeviceSpec> devices,
+         std::vector<int> cores)
+    : LocalRun(options, segment, cores, static_cast<int>(cores.size())),
       devices_(std::move(devices)),
       pinning_(assign_cores(devices_, cores_)),
       everybody_(
@@ -135,6 +139,9 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
     ~Ended() { services.clear(); }
   } ended{services_};
   world_.run(options_.workers);
+  segment_.end([&](SavedFields& fields) {
+    services_.for_each([&](ThreadsService& service) { service.save(fields); });
+  });
   return local_report();
 }
 
@@ -173,11 +180,12 @@ class ThreadsCluster final : public Cluster {
 
   // The run before is destroyed here. `run` keeps this one until it has ended, and run_ beyond
   // that, for the device memory that the caller still holds.
-  ClusterReport run(const std::function<void(Endpoint&)>& worker) override {
+  ClusterReport run_segment(const std::function<void(Endpoint&)>& worker,
+                            Segment& segment) override {
     std::shared_ptr<Run> run;
     {
       const std::lock_guard guard(mutex_);
-      run = run_ = std::make_shared<Run>(options_, devices_, cores_);
+      run = run_ = std::make_shared<Run>(options_, segment, devices_, cores_);
       if (pending_) run->abort(std::exchange(pending_, nullptr));
       running_ = true;
     }

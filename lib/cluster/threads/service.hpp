@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "cluster/realtime/world.hpp"
+#include "cluster/segment.hpp"
 #include "cluster/service.hpp"
 
 namespace hetsgd::threads {
@@ -78,6 +79,8 @@ class ThreadsService {
   void settle(QueueEntry& entry, bool failing) noexcept;
   // Worker `rank` has ended: the handler hears of it in turn. Any thread, without the mutex.
   void left(int rank);
+  // When its thread has ended.
+  void save(SavedFields& fields) { save_service(fields, name_, *handler_); }
   World& world() { return world_; }
 
  private:

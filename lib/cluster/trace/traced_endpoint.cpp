@@ -303,6 +303,11 @@ class TracedEndpoint final : public Endpoint {
     return traced(name, endpoint_.open_service(name, factory));
   }
 
+  // Ranges of the set-up are not on the clock.
+  void go_on() override {
+    endpoint_.go_on();
+    process_.own.ranges.resize(ranges_before_);
+  }
   void while_paused(FunctionRef fn) override {
     endpoint_.while_paused([&] { evaluate(fn); });
   }
@@ -328,6 +333,7 @@ class TracedEndpoint final : public Endpoint {
   Trace& trace_;
   TraceLine* started_ = nullptr;
   const TracedProcess process_;
+  const std::size_t ranges_before_ = process_.own.ranges.size();
   TracedComm comm_;
 };
 

@@ -72,14 +72,22 @@ Work HashedLabels::table_work(double rows, double inputs) const {
 }
 
 std::optional<RehashSchedule::Rehash> RehashSchedule::begin(std::uint64_t batches) {
-  if (static_cast<double>(batches) < next_) return std::nullopt;
+  const bool is_due = static_cast<double>(batches) >= next_;
+  if (!is_due && !renew_) return std::nullopt;
   const auto generation = static_cast<std::uint32_t>(batches / options_.rebuild);
   const bool is_first = next_ == 0;
   last_ = {.number = is_first ? 0 : last_.number + 1,
            .generation = generation,
-           .rebuilt = is_first || generation > last_.generation};
-  next_ += options_.rehash;
+           .rebuilt = is_first || renew_ || generation > last_.generation};
+  if (is_due) next_ += options_.rehash;
+  renew_ = false;
   return last_;
+}
+
+void RehashSchedule::fields(Archive& fields) {
+  fields("next", next_);
+  fields("last", last_);
+  renew_ = fields.is_loading() && next_ > 0;
 }
 
 namespace {
@@ -132,6 +140,12 @@ std::optional<std::span<const std::uint32_t>> BasicHashedSoftmax<Real>::labels_o
     const Batch& batch) const {
   if (!last_.are_of(batch)) return std::nullopt;
   return softmax_.labels();
+}
+
+template <class Real>
+void BasicHashedSoftmax<Real>::fields(Archive& fields) {
+  fields("schedule", schedule_);
+  fields("batches", batches_);
 }
 
 template class BasicHashedSoftmax<float>;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/archive.hpp"
 #include "core/options.hpp"
 #include "model/labels/label_tables.hpp"
 #include "model/labels/sampled_softmax.hpp"
@@ -44,11 +45,15 @@ class RehashSchedule {
   explicit RehashSchedule(const HashedLabels& options) : options_(options) {}
   // The rehash that is due, which the caller must carry out. The first call always returns one.
   std::optional<Rehash> begin(std::uint64_t batches);
+  // Tables and functions are not saved. When the schedule is loaded, a rehash with new functions is
+  // due beside those of the schedule.
+  void fields(Archive& fields);
 
  private:
   const HashedLabels options_;
   double next_ = 0;
   Rehash last_;
+  bool renew_ = false;
 };
 
 // The softmax over a sample's true labels, the labels that its hash buckets hold, and random
@@ -72,6 +77,7 @@ class BasicHashedSoftmax {
   BasicSampledSoftmax<Real>& choose(const Batch& batch, const Real* A, const Real* W);
   // The labels of all samples, ascending, if choose() was last called for this batch.
   std::optional<std::span<const std::uint32_t>> labels_of(const Batch& batch) const;
+  void fields(Archive& fields);
 
  private:
   const HashedLabels options_;

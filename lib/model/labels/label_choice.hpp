@@ -49,6 +49,9 @@ class BasicChosenSoftmax {
   // labels <- the labels of all samples of the batch, ascending. Before hash tables have been asked
   // for this batch, its labels are unknown, and the result holds all labels.
   void labels_of(const Batch& batch, std::vector<Index>& labels);
+  void fields(Archive& fields) {
+    if (hashed_) fields("hashed", *hashed_);
+  }
 
  private:
   std::size_t outputs_;

@@ -1,0 +1,80 @@
+// The state of a run between two segments, and how workers keep it.
+//
+// An algorithm keeps what it must know from one iteration to the next in an object with fields()
+// (core/archive.hpp), which Worker::state() makes. At the end of a segment, when all processes have
+// returned, the fields of all objects are saved. A later segment makes the objects anew and loads
+// them, whether this process has saved them or another one that was killed. So a run that is
+// interrupted makes the same steps as one that is not.
+//
+//   segment k      state(make) ── kept ── the workers train ── all have returned ── save() ─┐
+//   segment k + 1  state(make) ── loaded <───────────────────────────── SavedRun <──────────┘
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/segment.hpp"
+#include "core/archive.hpp"
+
+namespace hetsgd {
+
+// What the next segment of a run goes on from, as far as it belongs to this process.
+struct SavedRun {
+  SavedFields common;                  // equal on all workers
+  std::map<int, SavedFields> workers;  // by rank
+  SavedFields shared;                  // objects that workers share
+  SavedFields run;                     // the driver's: record, budget, measurements
+  SavedFields cluster;                 // services and simulated links
+  std::vector<WorkerStart> start;      // by rank
+};
+
+// The objects whose fields are the state of one segment. Thread-safe.
+class RunState {
+ public:
+  // from: what the segment goes on from, which outlives this object; null: the first one. is_saved:
+  // whether the run may be saved, so that workers must keep their state.
+  RunState(SavedRun* from, bool is_saved) : from_(from), is_saved_(is_saved) {}
+
+  bool goes_on() const { return from_ != nullptr; }
+  // Keeps an object of worker `rank` until save(), under a name of its own. A later segment loads
+  // it here.
+  template <class T>
+  void keep(int rank, const std::string& name, std::shared_ptr<T> object) {
+    T* const state = object.get();
+    add({rank, name, std::move(object), [state](Archive& fields) { state->fields(fields); }});
+  }
+  // The same for an object that workers share.
+  template <class T>
+  void keep_shared(const std::string& name, std::shared_ptr<T> object) {
+    keep(kShared, name, std::move(object));
+  }
+  // Whether worker `rank` may begin: it has kept a state, or the run is never saved.
+  bool may_begin(int rank) const;
+
+  // The fields of all objects, which are let go. When all processes have returned. Errors: check, a
+  // common field differs between workers.
+  void save(SavedRun& to);
+
+ private:
+  static constexpr int kShared = -1;
+  struct Kept {
+    int rank;
+    std::string name;
+    std::shared_ptr<void> object;
+    std::function<void(Archive&)> fields;
+  };
+  struct Named;
+  void add(Kept kept);
+
+  SavedRun* const from_;
+  const bool is_saved_;
+  mutable std::mutex mutex_;
+  std::vector<Kept> kept_;
+};
+
+}  // namespace hetsgd

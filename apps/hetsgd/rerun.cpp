@@ -52,6 +52,12 @@ class Rerun final : public SessionCommand {
     path_ = arguments.front();
     const nlohmann::json result = read_result(path_);
     config_ = config_of_result(result, path_);
+    if (result.contains("segments")) {
+      config_["checkpoint_at"] = nlohmann::json::array();
+      for (const nlohmann::json& segment : result["segments"]) {
+        config_["checkpoint_at"].push_back(segment["samples_count"]);
+      }
+    }
     for (const std::string argument : result["args"]) {
       called_as_.push_back(bytes_of_json(argument));
     }

@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM: the first one asks for an orderly end, the second one kills.
+// SIGINT and SIGTERM: the first one asks for an orderly end, the second one kills. SIGUSR1 asks for
+// a checkpoint.
 #pragma once
 
 #include <atomic>
@@ -25,6 +26,18 @@ inline const std::atomic<int>& catch_signals() {
     ::sigaction(signal, &action, nullptr);
   }
   return signal_received;
+}
+
+// Counts the signals SIGUSR1, each of which asks for a checkpoint.
+inline std::atomic<int> checkpoint_signals{0};
+
+inline const std::atomic<int>& count_checkpoint_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { ++checkpoint_signals; };
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR1, &action, nullptr);
+  return checkpoint_signals;
 }
 
 inline int received_signal() { return signal_received.load(); }  // 0: none

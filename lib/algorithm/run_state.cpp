@@ -11,18 +11,29 @@ struct RunState::Named {
   void fields(Archive& archive) { kept.fields(archive); }
 };
 
+void RunState::load(Kept kept) {
+  const bool shared = kept.rank == kShared;
+  Archive fields =
+      Archive::loading(shared ? from_->shared : from_->workers.at(kept.rank), from_->common,
+                       shared ? "the saved run: what workers share"
+                              : fmt::format("the saved run: worker {}", kept.rank));
+  Named object{kept};
+  fields(kept.name, object);
+}
+
 void RunState::add(Kept kept) {
-  if (from_ != nullptr) {
-    const bool shared = kept.rank == kShared;
-    Archive fields = Archive::loading(
-        shared ? from_->shared : from_->workers[kept.rank], from_->common,
-        shared ? "the saved run: what workers share"
-               : fmt::format("the saved run: worker {}", kept.rank));
-    Named object{kept};
-    fields(kept.name, object);
-  }
+  if (goes_on()) load(kept);
   const std::lock_guard lock(mutex_);
   kept_.push_back(std::move(kept));
+}
+
+void RunState::add_saved(Kept kept) {
+  if (!is_saved_) return;
+  const std::lock_guard lock(mutex_);
+  SavedFields& to = saved_[kept.rank];
+  Archive fields = Archive::saving(to, to);
+  Named object{kept};
+  fields(kept.name, object);
 }
 
 bool RunState::may_begin(int rank) const {
@@ -44,6 +55,7 @@ void RunState::save(SavedRun& to) {
     kept.object.reset();
   }
   kept_.clear();
+  for (auto& [rank, fields] : saved_) to.workers[rank].merge(fields);
 }
 
 }  // namespace hetsgd

@@ -53,6 +53,16 @@ class RunState {
   void keep_shared(const std::string& name, std::shared_ptr<T> object) {
     keep(kShared, name, std::move(object));
   }
+  // The same at once, for an object of worker `rank` that does not outlive the segment: load() when
+  // it begins, save() when it ends.
+  template <class T>
+  void load(int rank, const std::string& name, T& object) {
+    if (goes_on()) load({rank, name, nullptr, [&](Archive& fields) { object.fields(fields); }});
+  }
+  template <class T>
+  void save(int rank, const std::string& name, T& object) {
+    add_saved({rank, name, nullptr, [&](Archive& fields) { object.fields(fields); }});
+  }
   // Whether worker `rank` may begin: it has kept a state, or the run is never saved.
   bool may_begin(int rank) const;
 
@@ -70,11 +80,14 @@ class RunState {
   };
   struct Named;
   void add(Kept kept);
+  void add_saved(Kept kept);
+  void load(Kept kept);
 
   SavedRun* const from_;
   const bool is_saved_;
   mutable std::mutex mutex_;
   std::vector<Kept> kept_;
+  std::map<int, SavedFields> saved_;  // by save() of one object
 };
 
 }  // namespace hetsgd

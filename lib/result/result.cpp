@@ -229,9 +229,19 @@ json summary_json(const Record& record, const Summary& summary) {
   return result;
 }
 
+json segments_json(const std::vector<SegmentRecord>& segments) {
+  json result = json::array();
+  for (const SegmentRecord& segment : segments) {
+    result.push_back({{"samples_count", segment.samples_count},
+                      {"time_s", seconds(segment.time)},
+                      {"reason", segment.reason}});
+  }
+  return result;
+}
+
 json wall_json(const Record& record) {
   const PhaseTimes& phases = record.phases;
-  return {
+  json result = {
       {"load_s", phases.load_s},
       {"init_s", phases.init_s},
       {"train_s", phases.train_s},
@@ -241,6 +251,9 @@ json wall_json(const Record& record) {
       {"total_s", phases.total_s},
       {"loading",
        {{"train", loading_json(record.train_report)}, {"test", loading_json(record.test_report)}}}};
+  if (phases.checkpoint_s > 0) result["checkpoint_s"] = phases.checkpoint_s;
+  if (!record.resumes.empty()) result["resumed_at"] = record.resumes;
+  return result;
 }
 
 json environment_of(const Record& record) {
@@ -330,6 +343,7 @@ json result_json(const Record& record, const ResultOptions& options) {
       {"status_reason", text_or_null(record.status_reason)},
       {"started_at", text_or_null(record.started_at)},
       {"finished_at", text_or_null(record.finished_at)}};
+  if (!record.segments.empty()) result["segments"] = segments_json(record.segments);
   if (!record.tables.is_null()) result["tables"] = tables_json(record);
   if (!record.machine.is_null()) result["cluster"]["machine"] = record.machine;
   if (options.redact) redact(result);

@@ -182,6 +182,7 @@ class Checker {
     for (const char* key : {"load_s", "init_s", "train_s", "prepare_s", "eval_s", "record_s"}) {
       sum += wall[key].get<double>();
     }
+    sum += wall.value("checkpoint_s", 0.0);
     const double total = wall["total_s"];
     if (std::abs(sum - total) > 0.01 * total + 0.02) {
       find("/wall/total_s", "found {}, but the phases add up to {}", total, sum);

@@ -9,10 +9,18 @@
 namespace hetsgd {
 
 Client::Client(Referee& referee, const RunSetup& setup)
-    : referee_(referee),
+    : Run(setup.from, setup.is_saved),
+      referee_(referee),
       rules_(referee.rules()),
       setup_(setup),
       charges_network_(setup.virtual_time && charged_model().is_planned()) {}
+
+void Client::begin(Worker& worker) { state().load(worker.rank(), "worker", worker); }
+
+void Client::end(Worker& worker) {
+  state().save(worker.rank(), "worker", worker);
+  referee_.note(worker);
+}
 
 BatchShape Client::charged(const BatchShape& batch) const {
   return setup_.charge ? charged_shape(*setup_.charge, batch) : batch;
@@ -96,6 +104,13 @@ void mean_of(std::span<const std::span<const float>> replicas, std::span<float> 
 SharedClient::SharedClient(Referee& referee, const RunSetup& setup)
     : Client(referee, setup), published_(at(referee.rules().plan.workers)) {
   for (Published& each : published_) each.replica = setup.initial;
+  load();
+}
+
+void SharedClient::fields(Archive& fields) {
+  std::uint64_t cursor = cursor_;
+  fields("cursor", cursor);
+  cursor_ = cursor;
 }
 
 void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,

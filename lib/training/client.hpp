@@ -38,11 +38,21 @@ struct RunSetup {
   bool virtual_time = false;
   // The distinct table rows that a measurement reads. Only the process that measures has them.
   std::vector<Index> measured_rows = {};
+  SavedRun* from = nullptr;  // what this segment goes on from; null: the first one
+  bool is_saved = false;     // the run may be saved at the end of a segment
 };
 
 class Client : public Run, public CostModel {
  public:
   Client(Referee& referee, const RunSetup& setup);
+  // What the client knows between two segments.
+  virtual void fields(Archive& fields) = 0;
+  // Called by a worker before its algorithm begins, and after it has ended.
+  virtual void begin(Worker& worker);
+  virtual void end(Worker& worker);
+  // Called by every process when all workers have ended. Returns whether the run goes on in another
+  // segment, the same on all processes.
+  virtual bool await_end() { return referee_.is_followed(); }
 
   const Plan& plan() const final { return rules_.plan; }
   const Model& model() const final { return setup_.model; }
@@ -68,6 +78,12 @@ class Client : public Run, public CostModel {
   Batch test_batch(std::uint64_t count) const final;
 
  protected:
+  // In a later segment: what the client of the segment before has known.
+  void load() {
+    if (!setup_.from) return;
+    Archive fields = Archive::loading(setup_.from->run, setup_.from->run, "the saved run");
+    fields("client", *this);
+  }
   // Marks a completed step of this worker: its batch is written to the trace, if there is one.
   void trace_batch(Worker& worker, std::uint64_t samples) const;
   // Makes the model that is to be measured, and takes the time of that. To be called only while the
@@ -116,6 +132,7 @@ void mean_of(std::span<const std::span<const float>> replicas, std::span<float> 
 class SharedClient final : public Client {
  public:
   SharedClient(Referee& referee, const RunSetup& setup);
+  void fields(Archive& fields) override;
 
   LoopDecision running(Worker& worker) override { return referee_.running(worker); }
   void end_budget() override { referee_.end_budget(); }

@@ -20,6 +20,11 @@ namespace {
 // of an earlier run, or an early one of the next, cannot be taken for another.
 std::atomic<int> clients_made{0};
 
+std::int32_t end_of(const Referee& referee) {
+  if (referee.stopped()) return kRunEnds;
+  return referee.is_followed() ? kSegmentEnds : 0;
+}
+
 // The longest time until a thread that waits for a message notices that the run has failed.
 constexpr std::chrono::milliseconds kLook{20};
 
@@ -33,6 +38,7 @@ class RankClient::Pool final : public Service<std::uint64_t, std::uint64_t> {
     reply(cursor_);
     cursor_ += count;
   }
+  void fields(Archive& fields) override { fields("cursor", cursor_); }
 
  private:
   std::uint64_t cursor_ = 0;
@@ -90,10 +96,11 @@ RankClient::RankClient(Control& control, Referee& referee, const RunSetup& setup
       reports_(at(size_)),
       replica_{.replica = setup.initial, .copy = {}},
       gathered_(at(size_)) {
+  load();
   receive_messages();
   if (rank_ != 0) return;
   started_ = true;
-  state_.accuracy = referee_.best_accuracy(0, 0).value_or(std::nan(""));
+  if (!setup_.from) state_.accuracy = referee_.best_accuracy(0, 0).value_or(std::nan(""));
   announce();
 }
 
@@ -129,12 +136,24 @@ void RankClient::receive_messages() {
       ++rows_gathered_;
     });
   });
+  on(kEnd, [this](int, std::uint8_t follows) { change([&] { is_followed_ = follows != 0; }); });
   on(kTrace, [this](int, std::vector<TraceLine> lines) {
     change([&] {
       std::ranges::move(lines, std::back_inserter(lines_));
       ++traces_;
     });
   });
+}
+
+void RankClient::fields(Archive& fields) {
+  fields("budget", budget_);
+  fields("accuracies", accuracies_);
+  fields("stated_samples", stated_samples_);
+  fields("own_samples", own_samples_);
+  fields("own_steps", own_steps_);
+  fields("own_samples_at_state", own_samples_at_state_);
+  fields("state", state_);
+  state_.stop = 0;
 }
 
 RankClient::~RankClient() { handler_guard_->close(); }
@@ -155,6 +174,7 @@ void RankClient::await(std::unique_lock<std::mutex>& lock, const char* what, Sec
 }
 
 void RankClient::begin(Worker& worker) {
+  Client::begin(worker);
   {
     std::unique_lock lock(mutex_);
     await(lock, "rank 0 to begin", peer_timeout_, [&] { return started_; });
@@ -187,10 +207,16 @@ void RankClient::on_stand(std::uint64_t points) {
 
 LoopDecision RankClient::running(Worker& worker) {
   std::unique_lock lock(mutex_);
-  if (synchronous()) return {.yes = !stops_here(lock), .samples = stated_samples_};
+  if (synchronous()) {
+    const bool yes = !stops_here(lock);
+    return {.yes = yes,
+            .samples = stated_samples_,
+            .is_followed = !yes && state_.stop == kSegmentEnds};
+  }
   const std::uint64_t since = worker.samples() - own_samples_at_state_;
   return {.yes = state_.stop == 0,
-          .samples = state_.samples + since * static_cast<std::uint64_t>(size_)};
+          .samples = state_.samples + since * static_cast<std::uint64_t>(size_),
+          .is_followed = state_.stop == kSegmentEnds};
 }
 
 void RankClient::end_budget() {
@@ -278,7 +304,7 @@ void RankClient::announce() {
   State state;
   {
     const std::lock_guard lock(mutex_);
-    state_.stop = referee_.stopped().has_value();
+    state_.stop = end_of(referee_);
     state_.samples = referee_.progress().samples_count;
     state = state_;
     take(state);
@@ -296,14 +322,21 @@ void RankClient::take(const State& state) {
 
 void RankClient::end(Worker& worker) {
   report(worker, Report::last);
-  if (rank_ == 0) referee_.note(worker);
+  Client::end(worker);
 }
 
-void RankClient::await_reports() {
-  if (rank_ != 0) return;
+bool RankClient::await_end() {
   std::unique_lock lock(mutex_);
+  if (rank_ != 0) {
+    await(lock, "rank 0 to end the segment", peer_timeout_, [&] { return is_followed_.has_value(); });
+    return *is_followed_;
+  }
   await(lock, "the last reports of all ranks", peer_timeout_, [&] { return ended_ == size_; });
+  lock.unlock();
   referee_.sort_events();
+  const bool follows = referee_.is_followed();
+  for (int to = 1; to < control_.size(); ++to) send(to, kEnd, follows);
+  return follows;
 }
 
 void RankClient::gather(Trace& trace) {
@@ -386,7 +419,7 @@ void RankClient::measure(Seconds time, const Referee::Point& point, const Prepar
   std::optional<CurvePoint> measured;
   if (point.due) measured = referee_.measure(time, point.samples, model);
   const std::lock_guard lock(mutex_);
-  state_.stop = referee_.stopped().has_value();
+  state_.stop = end_of(referee_);
   stop_told_ = stop_told_ || state_.stop != 0;
   state_.due = 0;
   state_.samples = point.samples;

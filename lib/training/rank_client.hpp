@@ -72,20 +72,20 @@ class RankClient final : public Client {
   // All arguments outlive the client.
   RankClient(Control& control, Referee& referee, const RunSetup& setup, Cluster& cluster,
              Seconds peer_timeout);
+  void fields(Archive& fields) override;
   // After this no handler touches the client; messages that still come are dropped.
   ~RankClient() override;
 
-  // Called by the rank's worker before its algorithm begins, and after it has ended. begin() waits
-  // for rank 0's first state, so that every rank knows the accuracy of the initial model. end()
-  // sends the last report and does not wait.
-  void begin(Worker& worker);
-  void end(Worker& worker);
-  // To be called after the run. On rank 0 it returns when every worker's last report is in the
-  // record, and sorts the events by time. Error(runtime) if a report does not come within the peer
-  // timeout.
-  void await_reports();
+  // begin() waits for rank 0's first state, so that every rank knows the accuracy of the initial
+  // model. end() sends the last report and does not wait.
+  void begin(Worker& worker) override;
+  void end(Worker& worker) override;
+  // Returns when rank 0 has every worker's last report in the record, with the events sorted by
+  // time, and has told how the segment ends. Error(runtime) if a report does not come within the
+  // peer timeout.
+  bool await_end() override;
   // To be called by every rank after the run; then rank 0's trace has the lines of all workers.
-  // Errors: as await_reports().
+  // Errors: as await_end().
   void gather(Trace& trace);
 
   LoopDecision running(Worker& worker) override;
@@ -198,6 +198,7 @@ class RankClient final : public Client {
   bool stop_told_ = false;         // rank 0: the stop is announced, or about to be
   int stands_ = 0;                 // rank 0: ranks that have answered the halt
   std::uint64_t furthest_ = 0;     // rank 0: the most points that any of them has begun
+  std::optional<bool> is_followed_;  // as rank 0 has told at the end
   bool measured_ = false;          // rank 0 has answered the model that was sent to it
   Published replica_;
   // mean_of_published(): the replicas by rank, as they come.

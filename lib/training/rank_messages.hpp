@@ -14,6 +14,7 @@
 //   kAskRows     0 -> all           answers kRows
 //   kRows        all -> 0           gather_rows() goes on
 //   kTrace       rank -> 0          gather() goes on
+//   kEnd         0 -> all           await_end() returns
 //
 // Malformed bytes are an Error(data) that names the message and the rank. Both ends run the same
 // program, so it is a fault of the program or of the network.
@@ -49,12 +50,15 @@ struct CountersAndExtra {
 // The decisions of rank 0, and the last point of the curve. It is sent as plain bytes. Synchronous
 // algorithms get it by broadcast at an evaluation, asynchronous ones by message after every change.
 struct State {
-  std::int32_t stop = 0;
+  std::int32_t stop = 0;      // 0: the run goes on; else a RunEnd
   std::int32_t due = 0;       // number of the evaluation that is due; 0: none
   std::uint64_t samples = 0;  // learnt by all workers, as far as rank 0 knows
   double accuracy = 0;        // of the point at `measured`; NaN: there is none
   std::uint64_t measured = 0;
 };
+
+// Why the workers leave: the run has ended, or its segment has and another one follows.
+enum RunEnd : std::int32_t { kRunEnds = 1, kSegmentEnds = 2 };
 
 // A model to be measured by rank 0. It is sent from memory that the pause keeps unchanged, and
 // received into a vector.
@@ -94,8 +98,9 @@ inline constexpr Message<std::span<const float>> kReplica{8, "the replica"};
 inline constexpr Message<std::vector<Index>> kAskRows{9, "the places of rows"};
 inline constexpr Message<std::span<const float>> kRows{10, "the rows"};
 inline constexpr Message<std::vector<TraceLine>> kTrace{11, "the trace"};
+inline constexpr Message<std::uint8_t> kEnd{12, "the end of a segment"};
 // The next run of the process takes the kinds behind these, so that a late message of one run
 // cannot reach another.
-inline constexpr int kMessages = 12;
+inline constexpr int kMessages = 13;
 
 }  // namespace hetsgd::rank_messages

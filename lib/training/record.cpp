@@ -30,8 +30,23 @@ std::optional<double> accuracy_of(const CurvePoint& point) {
   return std::nullopt;
 }
 
+// A metric's key stands for it.
+template <>
+struct ByteForm<MetricValue> {
+  using Stored = MetricValue;
+  static void write(ByteWriter& out, const MetricValue& value) {
+    out.put(value.metric->key()).put(value.value);
+  }
+  static MetricValue read(ByteReader& in) {
+    const auto key = in.get<std::string>();
+    const auto found = std::ranges::find(metrics(), key, [](const Metric* each) { return each->key(); });
+    if (found == metrics().end()) throw data_error("the saved run has an unknown metric {}", key);
+    return {.metric = *found, .value = in.get<double>()};
+  }
+};
+
 void PhaseTimes::loaded(double seconds) {
-  load_s = seconds;
+  load_s = own_load_s_ = seconds;
   loaded_at_ = HostClock::now();
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   began_unix_s = std::chrono::duration<double>(now).count() - seconds;
@@ -50,7 +65,46 @@ void PhaseTimes::settle() {
 }
 
 double PhaseTimes::wall_s(HostClock::time_point now) const {
-  return load_s + std::chrono::duration<double>(now - loaded_at_).count();
+  return before_s_ + own_load_s_ + std::chrono::duration<double>(now - loaded_at_).count();
+}
+
+void PhaseTimes::fields(Archive& fields) {
+  std::vector<double> times = {load_s, init_s, train_s, prepare_s, eval_s, record_s, checkpoint_s};
+  double total = total_s;
+  fields("times", times);
+  fields("total", total);
+  fields("began_unix", began_unix_s);
+  if (!fields.is_loading()) return;
+  before_s_ = total;
+  auto time = times.begin();
+  for (double* const mine :
+       {&load_s, &init_s, &train_s, &prepare_s, &eval_s, &record_s, &checkpoint_s}) {
+    *mine += *time++;
+  }
+}
+
+void Record::fields(Archive& fields) {
+  nlohmann::json counts = nlohmann::json::object();
+  for (const auto& [name, values] : histograms) {
+    for (const auto& [value, count] : values) counts[name].push_back({value, count});
+  }
+  fields("curve", curve);
+  fields("segments", segments);
+  fields("events", events);
+  fields("histograms", counts);
+  fields("warnings", warnings);
+  fields("phases", phases);
+  fields("elapsed", elapsed);
+  fields("evaluation_device", evaluation_device);
+  fields("started_at", started_at);
+  fields("resumes", resumes);
+  if (!fields.is_loading()) return;
+  histograms.clear();
+  for (const auto& [name, values] : counts.items()) {
+    for (const auto& pair : values) {
+      histograms[name][pair[0].get<std::int64_t>()] = pair[1].get<std::uint64_t>();
+    }
+  }
 }
 
 std::string utc_now() {

@@ -24,6 +24,7 @@
 #include "data/load.hpp"
 #include "model/metric.hpp"
 #include "training/plugins.hpp"
+#include "training/segments.hpp"
 #include "training/target.hpp"
 
 namespace hetsgd {
@@ -49,6 +50,12 @@ struct CurvePoint {
   // read.
   double measure_begin_s = 0, wall_s = 0;
 
+  static constexpr auto members() {
+    using C = CurvePoint;
+    return std::tuple(&C::time, &C::samples_count, &C::epoch_num, &C::updates, &C::bytes_sent,
+                      &C::train_loss, &C::no_batch, &C::metrics, &C::prepare, &C::measure_begin_s,
+                      &C::wall_s);
+  }
   double test_loss() const;  // NaN: not measured
 };
 
@@ -84,14 +91,17 @@ struct WorkerRecord {
 // of the simulation. load: reading the data; init: model, cluster, evaluator, until all processes
 // are ready; prepare: making the models that are measured, with the clock stopped (mean of
 // replicas, copies from GPUs); eval: measurements, the initial one too; record: writing the result
-// meanwhile; train: the rest of the run.
+// meanwhile; checkpoint: saving the state of the run between two segments; train: the rest of the
+// run.
 //
 //   loaded() ── init ──> begin_training() ── train ──> the end        prepare, eval, record inside
 //
-// Every moment belongs to one phase. Time outside of prepare, eval and record belongs to the
-// current one of load, init and train. So the six add up to total_s at every settle().
+// Every moment belongs to one phase. Time outside of prepare, eval, record and checkpoint belongs to
+// the current one of load, init and train. So the seven add up to total_s at every settle(). Times
+// of a run that was resumed are those of all its processes, without the time between them.
 struct PhaseTimes {
   double load_s = 0, init_s = 0, train_s = 0, prepare_s = 0, eval_s = 0, record_s = 0;
+  double checkpoint_s = 0;
   double total_s = 0;       // as of the last settle()
   double began_unix_s = 0;  // when the training data were first read, in seconds since 1970
 
@@ -104,11 +114,15 @@ struct PhaseTimes {
   // Wall-clock time since the training data were first read.
   double wall_s(HostClock::time_point now) const;
   // Time within training during which the training clock stands still.
-  double off_clock_s() const { return prepare_s + eval_s + record_s; }
+  double off_clock_s() const { return prepare_s + eval_s + record_s + checkpoint_s; }
   double sum_s() const { return load_s + init_s + train_s + off_clock_s(); }
+  // Loading adds the times of the processes before.
+  void fields(Archive& fields);
 
  private:
   HostClock::time_point loaded_at_{};
+  double own_load_s_ = 0;  // of this process
+  double before_s_ = 0;    // total of the processes before
   bool training_ = false;
 };
 
@@ -154,6 +168,7 @@ struct Record {
   std::string evaluation_device;  // where the last point was measured: "cpu", "cuda:0 (...)"
   ConstantGuess constant_guess;   // from the process that measures
   std::vector<CurvePoint> curve;
+  std::vector<SegmentRecord> segments;  // those that have ended and were followed by another
   nlohmann::json events = nlohmann::json::array();
   // Counts by value: "staleness" (iterations between read and apply), "contributors", ...
   Histograms histograms;
@@ -169,7 +184,10 @@ struct Record {
   std::string status_reason;            // set if failed, diverged or aborted
   int signal = 0;                       // set if aborted
   std::string started_at, finished_at;  // ISO 8601, UTC
+  std::vector<std::string> resumes;     // when a process went on from a saved state, likewise
 
+  // What a run knows of itself between two segments.
+  void fields(Archive& fields);
   void warn(const std::vector<std::string>& texts) {
     warnings.insert(warnings.end(), texts.begin(), texts.end());
   }

@@ -64,6 +64,19 @@ std::optional<double> Accuracies::best(std::uint64_t from, std::uint64_t to) con
   return best;
 }
 
+void Accuracies::fields(Archive& fields) {
+  std::vector<std::uint64_t> samples;
+  std::vector<double> accuracies;
+  for (const auto& [at, accuracy] : points_) {
+    samples.push_back(at);
+    accuracies.push_back(accuracy);
+  }
+  fields("samples", samples);
+  fields("accuracies", accuracies);
+  points_.clear();
+  for (std::size_t i = 0; i < samples.size(); ++i) points_.emplace_back(samples[i], accuracies[i]);
+}
+
 double Accuracies::of(const CurvePoint& point) { return accuracy_of(point).value_or(std::nan("")); }
 
 Referee::Referee(const RunRules& rules, Evaluator& evaluator, Record& record,
@@ -73,7 +86,8 @@ Referee::Referee(const RunRules& rules, Evaluator& evaluator, Record& record,
       record_(record),
       hooks_(hooks),
       targets_(record.targets.begin(), record.targets.end()),
-      budget_(rules_) {
+      budget_(rules_),
+      segment_ends_(rules_.segments) {
   const auto p = at(rules.plan.workers);
   record_.workers.resize(p);
   step_time_.resize(p);
@@ -112,12 +126,14 @@ std::optional<std::pair<Status, std::string>> Referee::stopped() const {
 
 LoopDecision Referee::running(Worker& worker) {
   const std::lock_guard lock(mutex_);
-  const auto decide = [&] { return Decision{.yes = !stop_, .samples = samples_}; };
+  const auto decide = [&] {
+    return Decision{.yes = !ends(), .samples = samples_, .is_followed = is_followed_ && !stop_};
+  };
   const Decision decision = rules_.synchronous
                                 ? running_.get(worker.running_calls(), rules_.plan.workers, decide)
                                 : decide();
   note(worker.rank(), WorkerTotals::of(worker));
-  return {.yes = decision.yes, .samples = decision.samples};
+  return {.yes = decision.yes, .samples = decision.samples, .is_followed = decision.is_followed};
 }
 
 void Referee::end_budget() {
@@ -212,8 +228,9 @@ Referee::Point Referee::evaluation_point(Seconds now, std::optional<std::uint64_
   const std::lock_guard lock(mutex_);
   const auto decide = [&] {
     const std::uint64_t n = samples.value_or(samples_);
-    const bool due = !stop_ && budget_.take_due(now, n);
-    if (!stop_ && budget_.used_up(now, n)) stop_ = {Status::completed, ""};
+    const bool due = !ends() && budget_.take_due(now, n);
+    if (!ends() && budget_.used_up(now, n)) stop_ = {Status::completed, ""};
+    if (due && !stop_) is_followed_ = segment_ends_.take_due(n);
     return Decision{.yes = due, .samples = n, .running_calls = call ? call->running_calls : 0};
   };
   const Decision decision =
@@ -232,7 +249,52 @@ std::uint64_t Referee::measured_samples() const {
 
 bool Referee::due(Seconds now) const {
   const std::lock_guard lock(mutex_);
-  return !stop_ && budget_.due(now, samples_);
+  return !ends() && budget_.due(now, samples_);
+}
+
+bool Referee::is_followed() const {
+  const std::lock_guard lock(mutex_);
+  return is_followed_ && !stop_;
+}
+
+void Referee::fields(Archive& fields) {
+  const std::lock_guard lock(mutex_);
+  std::vector<WorkerTotals> totals;
+  for (const WorkerRecord& worker : record_.workers) totals.push_back(WorkerTotals::of(worker));
+  fields("record", record_);
+  fields("workers", totals);
+  fields("samples", samples_);
+  fields("updates", updates_);
+  fields("budget", budget_);
+  fields("segment_ends", segment_ends_);
+  fields("loss_sums", loss_sums_);
+  fields("loss_count", loss_count_);
+  fields("last_loss", last_loss_);
+  fields("last_time", last_time_);
+  fields("initial_off_clock", initial_off_clock_s_);
+  fields("prepared", prepared_);
+  fields("step_time", step_time_);
+  fields("steps", steps_);
+  if (!fields.is_loading()) return;
+  for (std::size_t r = 0; r < totals.size(); ++r) note(static_cast<int>(r), totals[r]);
+  for (const CurvePoint& point : record_.curve) {
+    accuracies_.add(point.samples_count, Accuracies::of(point));
+    for (HoldWatch& each : targets_) {
+      if (const auto value = metric_of(point, each.target().metric)) each.add(*value);
+    }
+  }
+}
+
+void Referee::checkpointed(double seconds) {
+  const std::lock_guard lock(mutex_);
+  record_.phases.checkpoint_s += seconds;
+}
+
+void Referee::begin_segment() {
+  const std::lock_guard lock(mutex_);
+  is_followed_ = false;
+  running_ = {};
+  evaluating_ = {};
 }
 
 void Referee::measure_initial(const PreparedModel& initial) {
@@ -311,6 +373,7 @@ void Referee::add(const CurvePoint& point) {
     stop_ = {Status::diverged,
              fmt::format("the test loss became {} at {} samples", loss, point.samples_count)};
   }
+  if (is_followed_ && !stop_) record_.segments.push_back(segment_ends_.last(point));
 }
 
 void Referee::record(nlohmann::json event) {
@@ -344,6 +407,14 @@ std::optional<double> Referee::best_accuracy(std::uint64_t from, std::uint64_t t
 void Referee::note(Worker& worker) {
   const std::lock_guard lock(mutex_);
   note(worker.rank(), WorkerTotals::of(worker));
+}
+
+WorkerTotals WorkerTotals::of(const WorkerRecord& worker) {
+  return {.samples = worker.samples,
+          .updates = worker.updates,
+          .lookups = worker.lookups,
+          .stages = worker.stages,
+          .breakdown = worker.report.breakdown};
 }
 
 WorkerTotals WorkerTotals::of(Worker& worker) {

@@ -24,6 +24,10 @@
 //             ├─ evaluation makes sure of all targets ─────────────────────────> target_reached
 //             └─ a loss is not finite ─────────────────────────────────────────> diverged
 //
+// A run that is saved is a sequence of segments (segments.hpp). A segment ends like a run, at an
+// evaluation that measures the model, but without a status: the workers leave, and the next segment
+// begins with a referee that has forgotten their calls and nothing else.
+//
 // The first reason stays, with one exception. `completed` is decided before the last model is
 // measured, and the result of that measurement replaces it. The order cannot be reversed, because
 // the point must be due for all workers before one of them measures.
@@ -45,6 +49,7 @@
 #include "core/error.hpp"
 #include "training/evaluation.hpp"
 #include "training/record.hpp"
+#include "training/segments.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd {
@@ -57,6 +62,7 @@ struct RunRules {
   Seconds max_time{0};               // 0: none
   bool stop_at_target = false;
   bool keep_model = false;  // keep a host copy of the last measured model
+  SegmentRules segments = {};
   // sim: the time of one pass over the parameters on the host that makes the measured model. Making
   // it takes one pass per replica. None in real time, where the wall-clock time is measured.
   std::optional<Seconds> prepare_pass = {};
@@ -84,6 +90,10 @@ class Budget {
   // Returns due(). If an evaluation is due, the next one is at the next multiple after `samples`,
   // so one late evaluation does not shift all others.
   bool take_due(Seconds now, std::uint64_t samples);
+  void fields(Archive& fields) {
+    fields("next_evaluation", next_evaluation_);
+    fields("ended", ended_);
+  }
 
  private:
   const RunRules& rules_;
@@ -100,6 +110,7 @@ class Accuracies {
   void add(std::uint64_t samples, double accuracy);
   // The best accuracy from `from` to `to` samples, both included; empty if there is none.
   std::optional<double> best(std::uint64_t from, std::uint64_t to) const;
+  void fields(Archive& fields);
   // P@1 if the task has it, else the accuracy; NaN if it has neither.
   static double of(const CurvePoint& point);
 
@@ -131,6 +142,7 @@ struct WorkerTotals {
   TimeBreakdown breakdown;
 
   static WorkerTotals of(Worker& worker);
+  static WorkerTotals of(const WorkerRecord& worker);
 };
 
 // The event "step" of --record-steps. Its `iteration` counts the steps of the rank, with any
@@ -163,6 +175,14 @@ class Referee {
   void interrupted(const Interrupted& interruption);
   // The reason why the run ended; empty while it goes on.
   std::optional<std::pair<Status, std::string>> stopped() const;
+  // Whether the workers leave because a segment ends, and not the run.
+  bool is_followed() const;
+  // Between two segments: the workers of the next one have made no call yet.
+  void begin_segment();
+  // Saving the state has taken this wall-clock time.
+  void checkpointed(double seconds);
+  // What the referee and the record know between two segments.
+  void fields(Archive& fields);
   // `host_s`: wall-clock time since the start of training, with measuring and recording.
   Progress progress(double host_s = 0) const;
   const std::vector<float>& model_copy() const { return model_copy_; }
@@ -248,6 +268,7 @@ class Referee {
     bool yes = false;
     std::uint64_t samples = 0;
     std::uint64_t running_calls = 0;  // of the first caller of evaluate_here
+    bool is_followed = false;         // of running: as LoopDecision
     int seen = 0;
   };
   class Decisions {
@@ -262,7 +283,8 @@ class Referee {
     std::deque<Decision> entries_;
   };
 
-  void note(int rank, const WorkerTotals& worker);  // mutex held
+  bool ends() const { return stop_ || is_followed_; }  // mutex held
+  void note(int rank, const WorkerTotals& worker);     // mutex held
   void count(int rank, const Counters& step);       // mutex held
   // Adds the measured point to the record, which may end the run. Mutex held.
   void add(const CurvePoint& point);
@@ -287,6 +309,8 @@ class Referee {
   double initial_off_clock_s_ = 0;  // time of measuring and recording before the first step
   Seconds prepared_{0};             // time of making the models that were measured so far
   std::optional<std::pair<Status, std::string>> stop_;
+  SegmentEnds segment_ends_;
+  bool is_followed_ = false;  // the segment ends, and the run goes on unless stop_ is set
   Decisions running_, evaluating_;
   std::vector<Seconds> step_time_;  // by rank, sum
   std::vector<std::uint64_t> steps_;

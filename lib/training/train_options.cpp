@@ -314,6 +314,39 @@ void declare_measuring(OptionSet& set, TrainOptions& o) {
                    [](const std::string& folder) { return std::vector{event_file(folder)}; });
 }
 
+void declare_checkpoints(OptionSet& set, TrainOptions& o) {
+  set.group("Checkpoints");
+  set.add("checkpoint", o.checkpoint,
+          "File for the state of the run, from which --resume-from goes on. It is written between two "
+          "segments of the run: at every --checkpoint-every-th evaluation, at --checkpoint-at, and at "
+          "the next evaluation after signal SIGUSR1. With --cluster mpi every rank has a file beside "
+          "it.")
+      .writes_file("the checkpoint");
+  set.add("checkpoint_every", o.checkpoint_every,
+          "Number of evaluations between two checkpoints.")
+      .unit("evaluations")
+      .range(0, kMostSamples)
+      .zero_word("never")
+      .needs("checkpoint");
+  set.add("checkpoint_at", o.checkpoint_at,
+          "Samples at whose next evaluation a segment of the run ends, for example 51200,102400. "
+          "Without --checkpoint the state is not written, but a run repeats the segments of another "
+          "one.")
+      .unit("samples")
+      .absent("none");
+  set.add("checkpoint_keep", o.checkpoint_keep,
+          "Number of checkpoints to keep. The ones before the last have .1, .2 and so on behind "
+          "their name.")
+      .range(1, 100)
+      .not_in_config()
+      .needs("checkpoint");
+  set.add("resume_from", o.resume_from,
+          "Checkpoint from which the run goes on. Options, data and code must be those of the run "
+          "that wrote it; only budget, targets and output may differ.")
+      .reads_file()
+      .of_call();
+}
+
 void declare_output(OptionSet& set, TrainOptions& o) {
   set.group("Output");
   set.add("output", o.output, "Result file (JSON). - writes the result to stdout.")
@@ -378,6 +411,7 @@ void TrainOptions::declare(OptionSet& set) {
   declare_cluster(set, *this);
   declare_budget(set, *this);
   declare_measuring(set, *this);
+  declare_checkpoints(set, *this);
   declare_output(set, *this);
 }
 

@@ -93,6 +93,12 @@ struct TrainOptions {
   std::string trace;                    // file of the activity of each worker over time
   std::string mllog;                    // file: the run in the format of MLPerf logging
   std::string tensorboard;              // folder of an event file, written while the run goes on
+  // checkpoints
+  std::string checkpoint;                    // file; "": none
+  std::uint64_t checkpoint_every = 5;        // evaluations
+  std::vector<std::uint64_t> checkpoint_at;  // samples
+  std::uint64_t checkpoint_keep = 2;         // files
+  std::string resume_from;                   // file; "": the run begins anew
   // output: how to report, not what to run
   std::string output;
   bool overwrite = false;
@@ -111,6 +117,8 @@ struct TrainOptions {
   void declare(OptionSet& set);
   // Cross-option checks (usage errors), e.g. no budget given, or two that exclude each other.
   void validate() const;
+  // Whether the run is cut into segments, and where; see segments.hpp.
+  bool has_segments() const { return !checkpoint.empty() || !checkpoint_at.empty(); }
   // Whether the training clock is simulated.
   bool is_virtual() const { return cluster_kind(cluster).is_virtual; }
   // The processes of this run. Under MPI the first call joins them and blocks until all have

@@ -8,10 +8,12 @@
 #include "cluster/trace/traced_endpoint.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
+#include "core/host_clock.hpp"
 #include "core/output_file.hpp"
 #include "core/rank_index.hpp"
 #include "core/text.hpp"
 #include "data/sampler.hpp"
+#include "training/checkpoint.hpp"
 #include "training/client.hpp"
 #include "training/constant_guess.hpp"
 #include "training/evaluation.hpp"
@@ -28,6 +30,10 @@ namespace {
 
 // After another rank has failed, this rank's own signal may still arrive within this time.
 constexpr std::chrono::milliseconds kSignalDelay{250};
+
+// Names under which fields of the driver stand among those of the run and of a worker.
+constexpr const char* kReferee = "referee";
+constexpr const char* kTables = "tables";
 
 // Writes raw little-endian float32, for external references (tests/reference).
 void write_parameters(const std::string& path, std::span<const float> parameters,
@@ -54,7 +60,7 @@ struct Training::Impl : RunSpec {
   void build_model();
   void place_tables(const Model& whole);
   ClusterOptions cluster_options() const;
-  RunRules rules() const;
+  RunRules rules(const TrainHooks& hooks) const;
   // The objects that drive a run. Each refers to those before it.
   struct Parts {
     Interruption interruption;
@@ -64,13 +70,22 @@ struct Training::Impl : RunSpec {
     std::optional<RunSetup> setup;
     std::optional<Referee> referee;
     std::optional<Watcher> watcher;
+    std::optional<SavedRun> saved;  // what the next segment goes on from; none: it is the first
   };
   EvaluatorOptions evaluation(Parts& parts) const;
   RunSetup setup(const Parts& parts, bool traced) const;
   void prepare(const TrainHooks& hooks, Parts& parts);
   void drive(const TrainHooks& hooks, Parts& parts);
   void run_algorithm(Worker& worker);
+  void resume(Parts& parts);
   ClusterReport run_workers(Parts& parts, Trace* trace);
+  // Runs one segment, and leaves the state at its end in `saved` if another one follows.
+  ClusterReport run_segment(Parts& parts, Trace* trace);
+  SavedRun saved_state(Client& client, const ClusterReport& report, Segment& segment) const;
+  void write_checkpoint(Parts& parts);
+  // fn(rank, shard) for the sharded tables in this process.
+  template <class Fn>
+  void for_each_shard(Parts& parts, const Fn& fn) const;
   // The referee is null if the run was interrupted before it was made.
   void finish(const TrainHooks& hooks, const Referee* referee);
 
@@ -83,6 +98,7 @@ struct Training::Impl : RunSpec {
   std::unique_ptr<Sampler> sampler;
   std::unique_ptr<const Charge> charge;  // null: the clock charges the real model
   Record record;
+  Checkpoints checkpoints{options, set, record};
   std::exception_ptr failure;
 };
 
@@ -107,6 +123,7 @@ void Training::Impl::resolve() {
   record.stragglers = scenario->specifications();
   for (const auto& text : options.target) record.targets.push_back(parse_target(text, "--target"));
   record.started_at = utc_now();
+  checkpoints.read();
 }
 
 void Training::Impl::build_model() {
@@ -167,7 +184,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   return result;
 }
 
-RunRules Training::Impl::rules() const {
+RunRules Training::Impl::rules(const TrainHooks& hooks) const {
   std::optional<Seconds> prepare_pass;
   if (options.is_virtual()) {
     const double scale = charge ? charge->parameter_ratio : 1;
@@ -180,6 +197,9 @@ RunRules Training::Impl::rules() const {
           .max_time = options.max_time,
           .stop_at_target = options.stop_at_target,
           .keep_model = !options.dump_parameters.empty(),
+          .segments = {.every = options.checkpoint.empty() ? 0 : options.checkpoint_every,
+                       .at = options.checkpoint_at,
+                       .request = options.checkpoint.empty() ? nullptr : hooks.checkpoint_signal},
           .prepare_pass = prepare_pass};
 }
 
@@ -203,7 +223,10 @@ RunSetup Training::Impl::setup(const Parts& parts, bool traced) const {
                   .rates = machine.rates,
                   .traced = traced,
                   .tables = parts.tables.get(),
-                  .virtual_time = options.is_virtual()};
+                  .virtual_time = options.is_virtual(),
+                  .measured_rows = {},
+                  .from = nullptr,
+                  .is_saved = options.has_segments()};
   if (table_plan && options.processes().is_root()) {
     result.measured_rows =
         options.dump_parameters.empty() ? parts.evaluator->categories() : all_rows(*table_plan);
@@ -230,6 +253,7 @@ void Training::load(const RunData& data) {
   record.test_report = data.test.report;
   record.warn(data.warnings);
   record.phases.loaded(data.load_s);
+  record.warn(impl_->checkpoints.check_data());
   for (const Target& target : record.targets) {
     check_measured(target.metric, *record.train, *record.test, "--target", target.text());
   }
@@ -265,31 +289,122 @@ void Training::Impl::run_algorithm(Worker& worker) {
                   info.name, worker.rank(), worker.running_calls()));
 }
 
-ClusterReport Training::Impl::run_workers(Parts& parts, Trace* trace) {
-  const auto run = [&](const std::function<void(Endpoint&)>& work) {
-    if (trace == nullptr) return parts.cluster->run(work);
-    return parts.cluster->run(
-        [&](Endpoint& endpoint) { with_traced_endpoint(endpoint, *trace, work); });
-  };
-  Control* const control = options.processes().control();
-  if (control == nullptr) {
-    SharedClient client(*parts.referee, *parts.setup);
-    return run([&](Endpoint& endpoint) {
-      Worker worker(endpoint, client);
-      run_algorithm(worker);
-      parts.referee->note(worker);
-    });
+template <class Fn>
+void Training::Impl::for_each_shard(Parts& parts, const Fn& fn) const {
+  for (int rank = 0; parts.tables && rank < plan.workers; ++rank) {
+    if (parts.cluster->runs_here(rank)) fn(rank, parts.tables->shard(rank));
   }
-  RankClient client(*control, *parts.referee, *parts.setup, *parts.cluster, options.peer_timeout);
-  ClusterReport report = run([&](Endpoint& endpoint) {
-    Worker worker(endpoint, client);
-    client.begin(worker);
-    run_algorithm(worker);
-    client.end(worker);
+}
+
+void Training::Impl::resume(Parts& parts) {
+  parts.saved = checkpoints.take();
+  SavedRun& saved = *parts.saved;
+  if (options.processes().is_root()) {
+    const std::vector<std::string> warnings = record.warnings;
+    Archive fields = Archive::loading(saved.run, saved.run, options.resume_from);
+    fields(kReferee, *parts.referee);
+    for (const std::string& text : warnings) {
+      if (std::ranges::find(record.warnings, text) == record.warnings.end()) record.warn({text});
+    }
+    record.resumes.push_back(utc_now());
+  }
+  for_each_shard(parts, [&](int rank, Shard& shard) {
+    Archive fields = Archive::loading(saved.workers.at(rank), saved.common, options.resume_from);
+    fields(kTables, shard);
   });
-  client.await_reports();
-  if (trace != nullptr) client.gather(*trace);
+}
+
+ClusterReport Training::Impl::run_workers(Parts& parts, Trace* trace) {
+  for (;;) {
+    ClusterReport report = run_segment(parts, trace);
+    if (!parts.saved) return report;
+    for_each_shard(parts, [](int, Shard& shard) { shard.end_segment(); });
+    write_checkpoint(parts);
+    parts.referee->begin_segment();
+  }
+}
+
+ClusterReport Training::Impl::run_segment(Parts& parts, Trace* trace) {
+  Segment segment;
+  segment.together = !options.is_virtual() || !info.synchronous;
+  if (parts.saved) {
+    segment.start = parts.saved->start;
+    segment.cluster = std::move(parts.saved->cluster);
+  }
+  parts.setup->from = parts.saved ? &*parts.saved : nullptr;
+  std::unique_ptr<Client> client;
+  RankClient* ranks = nullptr;
+  if (Control* const control = options.processes().control()) {
+    auto own = std::make_unique<RankClient>(*control, *parts.referee, *parts.setup, *parts.cluster,
+                                            options.peer_timeout);
+    ranks = own.get();
+    client = std::move(own);
+  } else {
+    client = std::make_unique<SharedClient>(*parts.referee, *parts.setup);
+  }
+  bool is_followed = false;
+  segment.is_followed = [&] { return is_followed = client->await_end(); };
+  const auto work = [&](Endpoint& endpoint) {
+    Worker worker(endpoint, *client);
+    client->begin(worker);
+    run_algorithm(worker);
+    client->end(worker);
+  };
+  const ClusterReport report = parts.cluster->run_segment(
+      [&](Endpoint& endpoint) {
+        trace != nullptr ? with_traced_endpoint(endpoint, *trace, work) : work(endpoint);
+      },
+      segment);
+  std::optional<SavedRun> next;
+  if (is_followed) next = saved_state(*client, report, segment);
+  if (trace != nullptr && ranks != nullptr && !is_followed) ranks->gather(*trace);
+  client.reset();
+  parts.saved = std::move(next);
   return report;
+}
+
+SavedRun Training::Impl::saved_state(Client& client, const ClusterReport& report,
+                                     Segment& segment) const {
+  SavedRun saved;
+  client.state().save(saved);
+  Archive fields = Archive::saving(saved.run, saved.run);
+  fields("client", client);
+  saved.cluster = std::move(segment.cluster);
+  saved.start.resize(at(plan.workers));
+  for (const WorkerReport& worker : report.workers) {
+    saved.start[at(worker.rank)] = {worker.ended, worker.breakdown};
+  }
+  return saved;
+}
+
+// The record and the tables stay in memory, and are only copied to be written.
+void Training::Impl::write_checkpoint(Parts& parts) {
+  if (options.checkpoint.empty()) return;
+  const auto begin = HostClock::now();
+  SavedRun& saved = *parts.saved;
+  const bool is_root = options.processes().is_root();
+  if (is_root) {
+    Archive fields = Archive::saving(saved.run, saved.run);
+    fields(kReferee, *parts.referee);
+  }
+  for_each_shard(parts, [&](int rank, Shard& shard) {
+    SavedFields& own = saved.workers[rank];
+    Archive fields = Archive::saving(own, own);
+    fields(kTables, shard);
+  });
+  try {
+    checkpoints.write(saved);
+  } catch (const Error& error) {
+    parts.referee->warn(fmt::format("no checkpoint after {} samples: {}",
+                                    record.curve.empty() ? 0 : record.curve.back().samples_count,
+                                    error.what()));
+  }
+  const auto drop = [](SavedFields& from, const std::string& name) {
+    std::erase_if(from, [&](const auto& field) { return field.first.starts_with(name + "/"); });
+  };
+  drop(saved.run, kReferee);
+  for (auto& [rank, own] : saved.workers) drop(own, kTables);
+  parts.referee->checkpointed(seconds_since(begin));
 }
 
 void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
@@ -369,7 +484,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
     record.constant_guess = constant_guess(options.model_factory->objective(record.train->task),
                                            *record.train, *record.test);
   }
-  parts.referee.emplace(rules(), *parts.evaluator, record, hooks);
+  parts.referee.emplace(rules(hooks), *parts.evaluator, record, hooks);
   record.virtual_time = parts.cluster->is_virtual();
   describe_hosts(*parts.cluster, options, record);
   for (int rank = 0; rank < plan.workers; ++rank) {
@@ -378,7 +493,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
     worker.shard_rows = sampler->shard_size(rank);
   }
   parts.watcher->watch(*parts.referee, *parts.cluster);
-  parts.referee->measure_initial(initial);
+  checkpoints.resumes() ? resume(parts) : parts.referee->measure_initial(initial);
 }
 
 const Record& Training::run(const TrainHooks& hooks) {

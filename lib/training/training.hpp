@@ -6,7 +6,8 @@
 //        └ load()   ── data, model, sampler, plan complete
 //            └ run()   prepare   initial parameters, cluster, evaluator, referee, watcher,
 //                      |         the initial model is measured        all processes agree here
-//                      drive     workers run the algorithm, the watcher watches; then the status
+//                      drive     workers run the algorithm, one segment after the other, the
+//                      |         watcher watches; then the status
 //                      finish    the result is written a last time    all processes agree here
 //
 // The parts of a run are made in that order and destroyed in reverse order, because each refers to
@@ -70,6 +71,8 @@ struct TrainHooks {
   Trace* trace = nullptr;
   // Set by a signal handler. The run is then aborted.
   const std::atomic<int>* signal = nullptr;
+  // Raised by a signal handler, which asks for a checkpoint at the next evaluation.
+  const std::atomic<int>* checkpoint_signal = nullptr;
 };
 
 // The specification of a run. The objects that it refers to must outlive the run.

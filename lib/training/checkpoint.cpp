@@ -1,0 +1,116 @@
+#include "training/checkpoint.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/rank_index.hpp"
+#include "core/text.hpp"
+#include "core/version.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr std::string_view kBudget = "Budget and targets";
+
+// Budget and targets may differ between a run and the one that goes on from it.
+bool may_differ(const OptionSet& set, const std::string& name) {
+  const Option* const option = set.find(name);
+  return option != nullptr && option->group == kBudget;
+}
+
+std::string revision() {
+  return fmt::format("{}{}", git_revision(), git_dirty() ? " with changes" : "");
+}
+
+nlohmann::json data_hash(const DatasetPtr& data) {
+  return data ? nlohmann::json(hash_text(data->content_hash)) : nullptr;
+}
+
+void move_fields(SavedFields& from, SavedFields& to) {
+  for (auto& [name, bytes] : from) to.insert_or_assign(name, std::move(bytes));
+}
+
+}  // namespace
+
+void Checkpoints::read() {
+  if (!resumes()) return;
+  const std::string& path = options_.resume_from;
+  read_ = read_checkpoint(path);
+  const nlohmann::json& config = read_->header.at("config");
+  for (const auto& [name, value] : record_.config.items()) {
+    if (may_differ(set_, name) || config.value(name, nlohmann::json()) == value) continue;
+    const Option* const option = set_.find(name);
+    throw with_hint(
+        usage_error("--resume-from: {} was written with {} {}, but this run has {}", path,
+                    option ? option->flag() : name,
+                    config.value(name, nlohmann::json()).dump(), value.dump()),
+        "only budget, targets and output may differ");
+  }
+  const int rank = options_.processes().rank();
+  if (rank == 0) return;
+  const auto segment = read_->header.at("segment").get<std::uint64_t>();
+  const std::string mine = rank_file(path, rank, segment);
+  Checkpoint own = read_checkpoint(mine);
+  if (hash_text(own.hash) != read_->header.at("ranks").at(at(rank) - 1).get<std::string>()) {
+    throw data_error("{}: found another hash than {} names for it", mine, path);
+  }
+  own.saved.common = std::move(read_->saved.common);
+  read_->saved = std::move(own.saved);
+}
+
+std::vector<std::string> Checkpoints::check_data() const {
+  if (!read_) return {};
+  const nlohmann::json& header = read_->header;
+  const auto check = [&](const char* which, const DatasetPtr& data) {
+    if (header.at("data").at(which) == data_hash(data)) return;
+    throw with_hint(data_error("--resume-from: {} was written by a run on another {} set",
+                               options_.resume_from, which),
+                    fmt::format("the file of --{} has changed since", which));
+  };
+  check("train", record_.train);
+  check("test", record_.test);
+  if (header.at("revision") == revision()) return {};
+  return {fmt::format("the checkpoint was written by revision {} of hetsgd, and this is {}: the run "
+                      "may differ from one that was not interrupted",
+                      header.at("revision").get<std::string>(), revision())};
+}
+
+nlohmann::json Checkpoints::header() const {
+  return {{"config", record_.config},
+          {"data", {{"train", data_hash(record_.train)}, {"test", data_hash(record_.test)}}},
+          {"cluster", record_.cluster},
+          {"segment", record_.segments.size()},
+          {"revision", revision()}};
+}
+
+// The number of a segment is rank 0's, since other ranks keep no record.
+void Checkpoints::write(const SavedRun& saved) {
+  if (options_.checkpoint.empty()) return;
+  ProcessGroup& processes = options_.processes();
+  const std::string& path = options_.checkpoint;
+  const int rank = processes.rank();
+  const auto segment = processes.agree([&] { return std::uint64_t{record_.segments.size()}; });
+  const auto common = processes.agree([&] { return hash_of_fields(saved.common); });
+  processes.agree([&] {
+    if (rank == 0) return;
+    if (!saved.common.empty() && hash_of_fields(saved.common) != common) {
+      throw CheckFailure("the common fields of the workers differ at the end of a segment");
+    }
+    nlohmann::json head = header();
+    head["segment"] = segment;
+    write_checkpoint(rank_file(path, rank, segment), head, saved, 1);
+  });
+  processes.agree([&] {
+    if (rank != 0) return;
+    nlohmann::json head = header();
+    head["ranks"] = nlohmann::json::array();
+    for (int other = 1; other < processes.size(); ++other) {
+      head["ranks"].push_back(hash_text(checkpoint_hash(rank_file(path, other, segment))));
+    }
+    write_checkpoint(path, head, saved, options_.checkpoint_keep);
+  });
+  if (rank != 0) remove_rank_files(path, rank, segment, options_.checkpoint_keep);
+}
+
+}  // namespace hetsgd

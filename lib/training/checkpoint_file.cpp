@@ -1,0 +1,301 @@
+#include "training/checkpoint_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+
+#include "core/error.hpp"
+#include "core/output_file.hpp"
+#include "core/text.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kAlignment = 64;
+
+struct Head {
+  char magic[8] = {'H', 'S', 'G', 'D', 'C', 'K', 'P', 'T'};
+  std::uint32_t version = 1;
+  std::uint32_t byte_order = 0x01020304;
+  std::uint64_t header_bytes = 0;
+};
+struct Foot {
+  std::uint64_t file_bytes = 0;
+  std::uint64_t hash = 0;  // of head and header
+};
+
+std::uint64_t hash_of(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+std::uint64_t aligned(std::uint64_t at) { return (at + kAlignment - 1) / kAlignment * kAlignment; }
+
+template <class T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+// fn(owner, fields) for all sets of fields.
+template <class Saved, class Fn>
+void for_each_owner(Saved& saved, const Fn& fn) {
+  fn("common", saved.common);
+  fn("shared", saved.shared);
+  fn("run", saved.run);
+  fn("cluster", saved.cluster);
+  for (auto& [rank, fields] : saved.workers) fn(fmt::format("worker {}", rank), fields);
+}
+
+std::uint64_t hash_with(std::string_view head, std::string_view header) {
+  return XXH3_64bits_withSeed(header.data(), header.size(), XXH3_64bits(head.data(), head.size()));
+}
+
+}  // namespace
+
+namespace {
+
+nlohmann::json fields_of(const SavedRun& saved, std::uint64_t& end) {
+  nlohmann::json fields = nlohmann::json::array();
+  for_each_owner(saved, [&](const std::string& owner, const SavedFields& all) {
+    for (const auto& [name, bytes] : all) {
+      fields.push_back({{"owner", owner},
+                        {"name", name},
+                        {"bytes", bytes.span().size()},
+                        {"begin", end},
+                        {"xxh3", hash_text(hash_of(bytes.span()))}});
+      end = aligned(end + bytes.span().size());
+    }
+  });
+  return fields;
+}
+
+nlohmann::json starts_of(const SavedRun& saved) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const WorkerStart& start : saved.start) {
+    const auto bytes = to_bytes(start.clock, start.spent);
+    const auto* const first = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    all.push_back(std::vector<std::uint8_t>(first, first + bytes.size()));
+  }
+  return all;
+}
+
+// Renames PATH.1 to PATH.2 and so on. PATH itself stays, and gets a second name, so that there is a
+// file of this name at every moment.
+void keep_checkpoints(const std::string& path, std::uint64_t keep) {
+  if (keep < 2) return;
+  std::error_code failed;
+  const auto name = [&](std::uint64_t age) { return fmt::format("{}.{}", path, age); };
+  for (std::uint64_t age = keep - 1; age > 1; --age) fs::rename(name(age - 1), name(age), failed);
+  fs::remove(name(1), failed);
+  fs::create_hard_link(path, name(1), failed);
+  if (failed) fs::copy_file(path, name(1), failed);
+}
+
+}  // namespace
+
+std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
+
+std::uint64_t hash_of_fields(const SavedFields& fields) {
+  std::uint64_t hash = 0;
+  for (const auto& [name, bytes] : fields) {
+    hash = XXH3_64bits_withSeed(name.data(), name.size(), hash);
+    hash = XXH3_64bits_withSeed(bytes.span().data(), bytes.span().size(), hash);
+  }
+  return hash;
+}
+
+void write_checkpoint(const std::string& path, nlohmann::json header, const SavedRun& saved,
+                      std::uint64_t keep) {
+  std::uint64_t end = 0;  // of the fields, behind the header
+  header["fields"] = fields_of(saved, end);
+  header["start"] = starts_of(saved);
+  const std::string text =
+      header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const Head head{.header_bytes = text.size()};
+  const Foot foot{.file_bytes = aligned(sizeof head + text.size()) + end + sizeof(Foot),
+                  .hash = hash_with(bytes_of(head), text)};
+  OutputFile file(path, {.what = "the checkpoint", .durable = true});
+  const std::string zeros(kAlignment, '\0');
+  std::uint64_t written = 0;
+  const auto write = [&](std::string_view bytes) {
+    file.write(bytes);
+    written += bytes.size();
+  };
+  const auto pad = [&] { write(std::string_view(zeros).substr(0, aligned(written) - written)); };
+  write(bytes_of(head));
+  write(text);
+  pad();
+  for_each_owner(saved, [&](const std::string&, const SavedFields& all) {
+    for (const auto& [name, bytes] : all) {
+      write(text_of(bytes.span()));
+      pad();
+    }
+  });
+  write(bytes_of(foot));
+  keep_checkpoints(path, keep);
+  file.commit();
+}
+
+std::string rank_file(const std::string& path, int rank, std::uint64_t segment) {
+  return fmt::format("{}.rank-{}.segment-{}", path, rank, segment);
+}
+
+void remove_rank_files(const std::string& path, int rank, std::uint64_t segment,
+                       std::uint64_t keep) {
+  std::error_code failed;
+  const std::string prefix = fs::path(fmt::format("{}.rank-{}.segment-", path, rank)).filename();
+  const fs::path folder = fs::path(path).parent_path();
+  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, failed)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(prefix)) continue;
+    const auto number = std::strtoull(name.c_str() + prefix.size(), nullptr, 10);
+    if (number + keep <= segment) fs::remove(entry.path(), failed);
+  }
+}
+
+namespace {
+
+// A file that is read front to back, whose every byte must be accounted for.
+class CheckpointFile : NonCopyable {
+ public:
+  explicit CheckpointFile(const std::string& path)
+      : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    struct stat status {};
+    if (file_ < 0 || fstat(file_, &status) != 0) {
+      throw data_error("{}: cannot read the checkpoint: {}", path_, std::strerror(errno));
+    }
+    if (!S_ISREG(status.st_mode)) throw data_error("{}: found no regular file, expected a checkpoint", path_);
+    size_ = static_cast<std::uint64_t>(status.st_size);
+  }
+  ~CheckpointFile() {
+    if (file_ >= 0) close(file_);
+  }
+
+  std::uint64_t size() const { return size_; }
+  std::uint64_t position() const { return position_; }
+  void read(std::span<std::byte> to) {
+    if (to.size() > size_ - position_) damaged("it is cut off");
+    std::size_t done = 0;
+    while (done < to.size()) {
+      const ssize_t n = ::read(file_, to.data() + done, to.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) damaged(n < 0 ? std::strerror(errno) : "it is cut off");
+      done += static_cast<std::size_t>(n);
+    }
+    position_ += to.size();
+  }
+  // The end of the file, wherever the position is.
+  Foot foot() const {
+    Foot foot;
+    if (size_ < sizeof foot ||
+        pread(file_, &foot, sizeof foot, static_cast<off_t>(size_ - sizeof foot)) !=
+            static_cast<ssize_t>(sizeof foot)) {
+      damaged("it is cut off");
+    }
+    return foot;
+  }
+  void skip_zeros() {
+    std::byte zeros[kAlignment];
+    const std::span<std::byte> gap(zeros, aligned(position_) - position_);
+    read(gap);
+    for (const std::byte each : gap) {
+      if (each != std::byte{0}) damaged("a gap between two fields is not zero");
+    }
+  }
+  [[noreturn]] void damaged(const std::string& what) const {
+    throw with_hint(data_error("{}: the checkpoint is damaged: {}", path_, what),
+                    fmt::format("the one before is {}.1, if it was kept", path_));
+  }
+
+ private:
+  const std::string path_;
+  const int file_;
+  std::uint64_t size_ = 0, position_ = 0;
+};
+
+Head read_head(CheckpointFile& file, const std::string& path) {
+  Head head;
+  const Head expected;
+  file.read(std::as_writable_bytes(std::span(&head, 1)));
+  if (std::memcmp(head.magic, expected.magic, sizeof head.magic) != 0) {
+    throw data_error("{}: found another kind of file, expected a checkpoint of hetsgd", path);
+  }
+  if (head.byte_order != expected.byte_order) {
+    throw data_error("{}: the checkpoint has the byte order of another machine", path);
+  }
+  if (head.version != expected.version) {
+    throw with_hint(data_error("{}: found version {} of checkpoints, expected {}", path,
+                               head.version, expected.version),
+                    "resume with the hetsgd that wrote it");
+  }
+  return head;
+}
+
+SavedFields& owner_of(SavedRun& saved, const std::string& name) {
+  if (name == "common") return saved.common;
+  if (name == "shared") return saved.shared;
+  if (name == "run") return saved.run;
+  if (name == "cluster") return saved.cluster;
+  return saved.workers[std::stoi(name.substr(name.find(' ')))];
+}
+
+void read_fields(CheckpointFile& file, const nlohmann::json& header, SavedRun& saved) {
+  const std::uint64_t first = file.position();
+  for (const nlohmann::json& field : header.at("fields")) {
+    const auto size = field.at("bytes").get<std::uint64_t>();
+    const auto name = field.at("name").get<std::string>();
+    if (size > file.size() || field.at("begin").get<std::uint64_t>() != file.position() - first) {
+      file.damaged(fmt::format("field {} lies elsewhere", name));
+    }
+    FieldBytes bytes(size);
+    file.read(bytes.span());
+    if (hash_text(hash_of(bytes.span())) != field.at("xxh3").get<std::string>()) {
+      file.damaged(fmt::format("field {} has another hash", name));
+    }
+    owner_of(saved, field.at("owner").get<std::string>()).emplace(name, std::move(bytes));
+    file.skip_zeros();
+  }
+}
+
+}  // namespace
+
+std::uint64_t checkpoint_hash(const std::string& path) { return CheckpointFile(path).foot().hash; }
+
+Checkpoint read_checkpoint(const std::string& path) {
+  CheckpointFile file(path);
+  const Head head = read_head(file, path);
+  if (head.header_bytes > file.size()) file.damaged("it is cut off");
+  std::string text(head.header_bytes, ' ');
+  file.read(std::as_writable_bytes(std::span(text)));
+  file.skip_zeros();
+  Checkpoint checkpoint;
+  checkpoint.hash = hash_with(bytes_of(head), text);
+  const Foot foot = file.foot();
+  if (foot.file_bytes != file.size()) file.damaged("it has another length");
+  if (foot.hash != checkpoint.hash) file.damaged("its header has another hash");
+  try {
+    checkpoint.header = nlohmann::json::parse(text);
+    read_fields(file, checkpoint.header, checkpoint.saved);
+    for (const nlohmann::json& start : checkpoint.header.at("start")) {
+      const auto bytes = start.get<std::vector<std::uint8_t>>();
+      ByteReader in(std::as_bytes(std::span(bytes)), path);
+      const auto clock = in.get<Seconds>();
+      checkpoint.saved.start.push_back({clock, in.get<TimeBreakdown>()});
+      in.end();
+    }
+  } catch (const nlohmann::json::exception&) {
+    file.damaged("its header is not that of a checkpoint");
+  }
+  if (file.position() + sizeof foot != file.size()) file.damaged("it has more fields than its header");
+  return checkpoint;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,54 @@
+// Where a run is cut into segments, at whose ends its state can be saved. Segments end at evaluations
+// alone, so that a model is measured there.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/archive.hpp"
+#include "core/units.hpp"
+
+namespace hetsgd {
+
+struct CurvePoint;
+
+struct SegmentRules {
+  std::uint64_t every = 0;               // evaluations; 0: only at `at` and on request
+  std::vector<std::uint64_t> at{};       // samples, ascending: at the first evaluation from there on
+  const std::atomic<int>* request = nullptr;  // raised by a signal, which ends the segment; may be null
+};
+
+// The end of a segment, for the result. With samples_count in SegmentRules::at a run repeats it.
+struct SegmentRecord {
+  std::uint64_t samples_count = 0;
+  Seconds time{0};     // training clock, of the evaluation
+  std::string reason;  // "every", "at", "signal"
+
+  static constexpr auto members() {
+    using S = SegmentRecord;
+    return std::tuple(&S::samples_count, &S::time, &S::reason);
+  }
+};
+
+// Follows the evaluations of a run. Not thread-safe.
+class SegmentEnds {
+ public:
+  // The rules outlive it.
+  explicit SegmentEnds(const SegmentRules& rules) : rules_(rules) {}
+  // Whether the segment ends at this evaluation.
+  bool take_due(std::uint64_t samples);
+  // The end that take_due() has found, at its measurement.
+  SegmentRecord last(const CurvePoint& point) const;
+  void fields(Archive& fields);
+
+ private:
+  const SegmentRules& rules_;
+  std::uint64_t evaluations_ = 0;  // since the last end
+  std::uint64_t samples_ = 0;      // at the last evaluation
+  int requests_ = 0;               // answered so far
+  std::string reason_;
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,297 @@
+// Checkpoints: a run that goes on from one makes the same steps as a run that was not interrupted.
+
+#include "training/checkpoint.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.hpp"
+#include "support/run.hpp"
+#include "support/temporary_file.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+using testing::HasSubstr;
+
+struct Outcome {
+  Record record;
+  SavedFields fields;  // what the record knows of itself, without host times
+  std::string parameters;
+};
+
+// What a run has led to, as bytes: its curve, events, histograms, warnings and segments.
+SavedFields fields_of(Record& record) {
+  SavedFields fields;
+  for (CurvePoint& point : record.curve) point.measure_begin_s = point.wall_s = 0;
+  Archive archive = Archive::saving(fields, fields);
+  archive("record", record);
+  std::erase_if(fields, [](const auto& field) {
+    return field.first.starts_with("record/phases") || field.first == "record/started_at" ||
+           field.first == "record/resumes";
+  });
+  return fields;
+}
+
+Outcome run(const Settings& settings) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "parameters.f32";
+  Outcome outcome{run_training(with(settings, {{"dump_parameters", path}})), {}, {}};
+  outcome.fields = fields_of(outcome.record);
+  outcome.parameters = read_file(path);
+  return outcome;
+}
+
+std::vector<double> times_of(const Record& record) {
+  std::vector<double> times;
+  for (const WorkerRecord& worker : record.workers) {
+    const TimeBreakdown& spent = worker.report.breakdown;
+    times.insert(times.end(), {spent.compute.count(), spent.communicate.count(), spent.wait.count(),
+                               static_cast<double>(spent.steps), static_cast<double>(worker.samples),
+                               static_cast<double>(worker.updates)});
+  }
+  return times;
+}
+
+void expect_same(const Outcome& a, const Outcome& b) {
+  ASSERT_EQ(a.fields.size(), b.fields.size());
+  for (const auto& [name, bytes] : a.fields) {
+    ASSERT_TRUE(b.fields.contains(name)) << name;
+    EXPECT_TRUE(std::ranges::equal(bytes.span(), b.fields.at(name).span())) << name;
+  }
+  EXPECT_EQ(times_of(a.record), times_of(b.record));
+  EXPECT_TRUE(a.parameters == b.parameters);
+}
+
+struct Case {
+  std::string name, algorithm;
+  Settings more = {};
+};
+
+class EveryAlgorithm : public testing::TestWithParam<Case> {
+ protected:
+  // Five evaluations, a segment after the second and the fourth.
+  Settings settings() const {
+    const Case& test = GetParam();
+    return with(with(tiny(test.algorithm), kRun), test.more);
+  }
+  const TemporaryFolder folder_;
+  static inline const Settings kRun =
+      "--workers 4 --max-samples 3200 --evaluate-every 640 --record-steps --mega-batch 8 "
+      "--straggler kind=uniform,min=0ms,max=2ms --checkpoint-every 2 --checkpoint-keep 3";
+};
+
+TEST_P(EveryAlgorithm, GoesOnAsIfItHadNotBeenInterrupted) {
+  const std::string file = folder_ / "run.checkpoint";
+  const Outcome whole = run(with(settings(), {{"checkpoint", file}}));
+  ASSERT_EQ(whole.record.segments.size(), 2U);
+  for (const char* const age : {"", ".1"}) {
+    SCOPED_TRACE(age);
+    const Outcome resumed = run(with(settings(), {{"checkpoint", folder_ / "again.checkpoint"},
+                                                  {"resume_from", file + age}}));
+    EXPECT_EQ(resumed.record.resumes.size(), 1U);
+    expect_same(whole, resumed);
+  }
+}
+
+const Settings kTables =
+    "--train generate:ctr-tiny --test generate:ctr-tiny --min-frequency 5 --model deepfm "
+    "--embedding-dim 8 --hidden 16,8 --tables sharded";
+
+const std::vector<Case> kCases = {
+    {"sgd", "sgd", "--workers 1 --optimizer adam"},
+    {"ssgd", "ssgd", "--optimizer momentum --schedule linear --decay-epochs 2"},
+    {"ssgd_split", "ssgd", "--per-worker-batch split --partition iid --overlap"},
+    {"ssgd_central", "ssgd", "--storage central --optimizer lamb"},
+    {"ssgd_adasum", "ssgd", "--reduce adasum --optimizer adam --orthogonality-every 3"},
+    {"ssgd_partitioned", "ssgd",
+     "--reduce adasum --optimizer lamb --node-size 2 --optimizer-state partitioned"},
+    {"ssgd_tables", "ssgd", kTables},
+    {"elastic", "elastic", "--optimizer adagrad"},
+    {"adaptive", "adaptive", "--speed 1,0.9,0.7,0.5"},
+    {"adaptive_warmup", "adaptive", "--adaptive-warmup-epochs 1 --optimizer lars"},
+    {"local_sgd", "local-sgd", "--outer-optimizer nesterov --optimizer adam --local-steps 5"},
+    {"sma", "sma", "--learners-per-device 2 --optimizer momentum"},
+    {"sma_tuned", "sma", "--learners-per-device auto --profile titan-x-pascal --tuner-every 3"},
+    {"sma_restart", "sma", "--schedule step --step-epochs 0.5,1 --restart always"},
+    {"easgd", "easgd", "--tau 3"},
+    {"esync", "esync", "--speed 1,0.5,0.3,0.2 --optimizer adam"},
+    {"esync_delayed", "esync", "--ack delayed --aggregate server --speed 1,0.5,0.3,0.2"},
+    {"asgd", "asgd", "--optimizer adam"},
+    {"dc_asgd", "dc-asgd", "--dc adaptive"},
+    {"dc_asgd_server", "dc-asgd", "--dc-backup server"},
+    {"ssp", "ssp", "--staleness 1 --speed 1,0.5,0.3,0.2"},
+    {"adpsgd", "adpsgd", "--optimizer momentum --partition dirichlet"},
+    {"eager_solo", "eager-solo", "--optimizer momentum"},
+    {"eager_majority", "eager-majority", "--late drop"},
+    {"rna", "rna", "--optimizer adam --speed 1,0.5,0.3,0.2"},
+    {"rna_local", "rna", "--local-training --ahead 2 --trigger any --eta 8"},
+    {"rna_groups", "rna", "--hierarchical --groups 0-1:2-3"},
+    {"rna_grouped", "rna", "--hierarchical --group-after 3 --straggler kind=constant,worker=0,factor=6"},
+    {"hogwild", "hogwild"},
+    {"hogwild_models", "hogwild", "--models 0-1:2-3 --tau 5"},
+    {"hogbatch", "hogbatch", "--profile v100,cpu"},
+    {"slide", "slide", "--rehash 10 --hash-tables 8"},
+    {"hashed", "elastic", "--objective hashed --negatives 20 --rehash 10 --hash-tables 8"},
+    {"sampled", "ssgd", "--objective sampled --negatives 20"},
+    {"sven", "sven", kTables},
+    {"sven_none", "sven", with(kTables, "--pipeline none --optimizer adam")},
+    {"sven_data", "sven", with(kTables, "--join data --lookahead 2 --table-capacity 100")},
+    {"served_tables", "asgd", kTables},
+    {"resnet", "ssgd",
+     "--train generate:images-tiny --test generate:images-tiny --model lenet-5 --workers 2 "
+     "--max-samples 640 --evaluate-every 128 --batch-size 16 --mega-batch 2"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Checkpoint, EveryAlgorithm, testing::ValuesIn(kCases),
+                         [](const auto& test) { return test.param.name; });
+
+class Synchronous : public testing::TestWithParam<const char*> {};
+
+// A segment begins where the one before has ended, worker by worker.
+TEST_P(Synchronous, SegmentsChangeNothing) {
+  const Settings settings = tiny(
+      GetParam(),
+      "--workers 4 --max-samples 3200 --evaluate-every 640 --record-steps --mega-batch 8 "
+      "--optimizer momentum --straggler kind=uniform,min=0ms,max=2ms --speed 1,0.9,0.7,0.5");
+  Outcome whole = run(settings);
+  const Outcome cut = run(with(settings, "--checkpoint-at 640,1920"));
+  EXPECT_EQ(cut.record.segments.size(), 2U);
+  whole.fields.erase("record/segments");
+  whole.fields.emplace("record/segments", FieldBytes());
+  Outcome same = run(with(settings, "--checkpoint-at 640,1920"));
+  same.fields.at("record/segments") = FieldBytes();
+  expect_same(whole, same);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoint, Synchronous,
+                         testing::Values("ssgd", "elastic", "adaptive", "local-sgd", "sma", "easgd",
+                                         "esync"));
+
+class OnThreads : public testing::TestWithParam<const char*> {};
+
+TEST_P(OnThreads, LossesGoOnToTheBit) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "run.checkpoint";
+  const Settings settings =
+      tiny(GetParam(),
+           "--cluster threads --devices cpu:1 --workers 2 --max-samples 1920 --evaluate-every 640 "
+           "--record-steps --mega-batch 4 --optimizer adam --learning-rate 0.01");
+  const Record whole = run_training(settings);
+  const Record cut =
+      run_with(settings, "--checkpoint {} --checkpoint-every 1 --checkpoint-keep 3", file);
+  const Record resumed =
+      run_with(settings, "--checkpoint-every 1 --resume-from {}", file + ".1");
+  EXPECT_EQ(cut.segments.size(), 2U);
+  for (const Record* const other : {&cut, &resumed}) {
+    EXPECT_EQ(step_losses(whole), step_losses(*other));
+    ASSERT_EQ(whole.curve.size(), other->curve.size());
+    for (std::size_t i = 0; i < whole.curve.size(); ++i) {
+      EXPECT_EQ(whole.curve[i].test_loss(), other->curve[i].test_loss());
+      if (i > 0) EXPECT_GT(other->curve[i].time, other->curve[i - 1].time);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoint, OnThreads,
+                         testing::Values("ssgd", "elastic", "local-sgd", "sma", "easgd"));
+
+TEST(Checkpoint, AnAsynchronousRunOnThreadsGoesOn) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "run.checkpoint";
+  for (const char* const algorithm : {"asgd", "adpsgd", "eager-solo", "rna", "hogwild", "adaptive",
+                                      "esync"}) {
+    SCOPED_TRACE(algorithm);
+    const Settings settings =
+        tiny(algorithm,
+             "--cluster threads --devices cpu:1 --workers 2 --max-samples 3200 --evaluate-every 640 "
+             "--mega-batch 8 --checkpoint-every 2");
+    const Record cut = run_with(settings, "--checkpoint {}", file);
+    EXPECT_EQ(cut.status, Status::completed);
+    EXPECT_EQ(cut.segments.size(), 2U);
+    const Record resumed = run_with(settings, "--resume-from {}", file);
+    EXPECT_EQ(resumed.status, Status::completed);
+    EXPECT_GE(resumed.curve.back().samples_count, 3200U);
+    EXPECT_LT(resumed.curve.back().test_loss(), resumed.curve.front().test_loss());
+  }
+}
+
+// --- files ----------------------------------------------------------------------------------------
+
+class CheckpointFiles : public testing::Test {
+ protected:
+  CheckpointFiles() { run_with(settings_, "--checkpoint {}", file_); }
+
+  std::string failure_of(const Settings& settings) const {
+    try {
+      run_training(settings);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  const TemporaryFolder folder_;
+  const std::string file_ = folder_ / "run.checkpoint";
+  const Settings settings_ =
+      tiny("ssgd", "--workers 2 --max-samples 960 --evaluate-every 320 --checkpoint-every 1");
+};
+
+// Every byte is covered: a file that was changed or cut anywhere is refused.
+TEST_F(CheckpointFiles, DamageIsFound) {
+  const std::string whole = read_file(file_);
+  const std::string damaged = folder_ / "damaged";
+  const std::size_t step = std::max<std::size_t>(1, whole.size() / 400);
+  for (std::size_t at = 0; at < whole.size(); at += step) {
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ (1 << (at % 8)));
+    std::ofstream(damaged, std::ios::binary) << bytes;
+    EXPECT_THROW(read_checkpoint(damaged), Error) << "flipped at " << at;
+    std::ofstream(damaged, std::ios::binary) << whole.substr(0, at);
+    EXPECT_THROW(read_checkpoint(damaged), Error) << "cut at " << at;
+  }
+  std::ofstream(damaged, std::ios::binary) << whole << "x";
+  EXPECT_THROW(read_checkpoint(damaged), Error);
+  EXPECT_NO_THROW(read_checkpoint(file_));
+}
+
+TEST_F(CheckpointFiles, AnotherConfigurationIsRefused) {
+  const Settings resumed = with(settings_, "--resume-from {}", file_);
+  EXPECT_THAT(failure_of(with(resumed, "--batch-size 16")), HasSubstr("--batch-size"));
+  EXPECT_THAT(failure_of(with(resumed, "--seed 7")), HasSubstr("--seed"));
+  EXPECT_THAT(failure_of(with(resumed, "--workers 3")), HasSubstr("workers"));
+  EXPECT_THAT(failure_of(with(settings_, "--resume-from {}", folder_ / "none")),
+              HasSubstr("cannot read the checkpoint"));
+}
+
+TEST_F(CheckpointFiles, AnotherBudgetIsNot) {
+  const Record longer = run_with(settings_, "--resume-from {} --max-samples 1920", file_);
+  const Record whole = run_with(settings_, "--max-samples 1920");
+  ASSERT_EQ(longer.curve.size(), whole.curve.size());
+  EXPECT_EQ(longer.curve.back().test_loss(), whole.curve.back().test_loss());
+}
+
+TEST_F(CheckpointFiles, OlderOnesAreKept) {
+  EXPECT_TRUE(std::filesystem::exists(file_ + ".1"));
+  EXPECT_FALSE(std::filesystem::exists(file_ + ".2"));
+  const auto samples = [](const std::string& path) {
+    return read_checkpoint(path).header.at("segment").get<int>();
+  };
+  EXPECT_EQ(samples(file_), 2);
+  EXPECT_EQ(samples(file_ + ".1"), 1);
+}
+
+TEST_F(CheckpointFiles, ARunGoesOnWithoutOneThatCannotBeWritten) {
+  const std::string lost = folder_.file("gone/run.checkpoint");
+  TrainHooks hooks;
+  hooks.on_record = [&](const Record&) { std::filesystem::remove_all(folder_ / "gone"); };
+  const Record record = run_training(with(settings_, {{"checkpoint", lost}}), hooks);
+  EXPECT_EQ(record.status, Status::completed);
+  EXPECT_THAT(record.warnings, testing::Contains(HasSubstr("no checkpoint after")));
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -30,20 +30,52 @@ std::optional<double> accuracy_of(const CurvePoint& point) {
   return std::nullopt;
 }
 
-// A metric's key stands for it.
-template <>
-struct ByteForm<MetricValue> {
-  using Stored = MetricValue;
-  static void write(ByteWriter& out, const MetricValue& value) {
-    out.put(value.metric->key()).put(value.value);
+namespace {
+
+// A point as it is saved: the key of a metric stands for it.
+struct SavedPoint {
+  CurvePoint point{};
+  std::vector<std::string> keys{};
+  std::vector<double> values{};
+
+  explicit SavedPoint(const CurvePoint& from) : point(from) {
+    for (const MetricValue& metric : from.metrics) {
+      keys.push_back(metric.metric->key());
+      values.push_back(metric.value);
+    }
   }
-  static MetricValue read(ByteReader& in) {
-    const auto key = in.get<std::string>();
-    const auto found = std::ranges::find(metrics(), key, [](const Metric* each) { return each->key(); });
-    if (found == metrics().end()) throw data_error("the saved run has an unknown metric {}", key);
-    return {.metric = *found, .value = in.get<double>()};
+  SavedPoint() = default;
+
+  void fields(Archive& fields) {
+    fields("time", point.time);
+    fields("samples", point.samples_count);
+    fields("epoch", point.epoch_num);
+    fields("updates", point.updates);
+    fields("bytes_sent", point.bytes_sent);
+    fields("train_loss", point.train_loss);
+    fields("no_batch", point.no_batch);
+    fields("prepare", point.prepare);
+    fields("measure_begin", point.measure_begin_s);
+    fields("wall", point.wall_s);
+    fields("metrics", keys);
+    fields("values", values);
+  }
+
+  CurvePoint loaded() const {
+    CurvePoint result = point;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const auto found = std::ranges::find(metrics(), keys[i],
+                                           [](const Metric* each) { return each->key(); });
+      if (found == metrics().end()) {
+        throw data_error("the saved run has measured {}, which is no metric", keys[i]);
+      }
+      result.metrics.push_back({.metric = *found, .value = values.at(i)});
+    }
+    return result;
   }
 };
+
+}  // namespace
 
 void PhaseTimes::loaded(double seconds) {
   load_s = own_load_s_ = seconds;
@@ -88,7 +120,15 @@ void Record::fields(Archive& fields) {
   for (const auto& [name, values] : histograms) {
     for (const auto& [value, count] : values) counts[name].push_back({value, count});
   }
-  fields("curve", curve);
+  std::uint64_t points = curve.size();
+  fields("points", points);
+  std::vector<CurvePoint> loaded;
+  for (std::uint64_t i = 0; i < points; ++i) {
+    SavedPoint point = fields.is_loading() ? SavedPoint() : SavedPoint(curve[i]);
+    fields(fmt::format("point{}", i), point);
+    if (fields.is_loading()) loaded.push_back(point.loaded());
+  }
+  if (fields.is_loading()) curve = std::move(loaded);
   fields("segments", segments);
   fields("events", events);
   fields("histograms", counts);

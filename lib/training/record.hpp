@@ -50,12 +50,6 @@ struct CurvePoint {
   // read.
   double measure_begin_s = 0, wall_s = 0;
 
-  static constexpr auto members() {
-    using C = CurvePoint;
-    return std::tuple(&C::time, &C::samples_count, &C::epoch_num, &C::updates, &C::bytes_sent,
-                      &C::train_loss, &C::no_batch, &C::metrics, &C::prepare, &C::measure_begin_s,
-                      &C::wall_s);
-  }
   double test_loss() const;  // NaN: not measured
 };
 

@@ -27,7 +27,8 @@ MOST_KILLS = 20
 MLP = "--train generate:tiny --test generate:tiny --hidden 16 --batch-size 32 --learning-rate 0.1"
 CLICKS = ("--train generate:ctr-tiny --test generate:ctr-tiny --min-frequency 5 --embedding-dim 8 --hidden 16,8 "
           "--batch-size 48 --learning-rate 0.1")
-IMAGES = ("--train generate:images-tiny --test generate:images-tiny --model lenet-5 --batch-size 16 "
+IMAGES = ("--train generate:images?size=28&channels=1&rows_train=200&rows_test=50 "
+          "--test generate:images?size=28&channels=1&rows_train=200&rows_test=50 --model lenet-5 --batch-size 16 "
           "--learning-rate 0.05")
 
 # Variants of each algorithm, chosen at random.

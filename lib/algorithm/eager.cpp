@@ -122,9 +122,8 @@ class Eager final : public Algorithm {
     const auto replica = self.shared_state([&] { return PartialReplica(self, rules()); });
     const std::int64_t round = replica->round();
     const auto activation = std::make_shared<Flood>(self, initiator, round);
-    self.background_task("listen", [=](Worker& listener) {
-      activation->listen(listener.comm(), *replica, round);
-    });
+    self.background_task(
+        "listen", [=](Worker& listener) { activation->listen(listener.comm(), *replica, round); });
     self.background_task("reduce",
                          [=](Worker& reducer) { reduce(reducer, *replica, *activation, round); });
     replica->compute(self, *activation);

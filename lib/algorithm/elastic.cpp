@@ -39,8 +39,9 @@ class Elastic final : public Algorithm {
     const auto p = static_cast<std::size_t>(self.size());
     const std::uint64_t b = self.plan().batch_size;
 
-    auto& [replica, global, samples] =
-        self.state([&] { return State{self.replica(), GlobalModel(self)}; });
+    auto& [replica, global, samples] = self.state([&] {
+      return State{self.replica(), GlobalModel(self)};
+    });
     Buffer& w_i = replica.w;
     while (self.running()) {
       const std::uint64_t k = whole_rounds(self.mega_batch_samples(), p * b);

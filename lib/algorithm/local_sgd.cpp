@@ -49,8 +49,9 @@ class LocalSgd final : public Algorithm {
 
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
-    auto& [inner, outer, samples] =
-        self.state([&] { return State{self.replica(), outer_replica(self)}; });
+    auto& [inner, outer, samples] = self.state([&] {
+      return State{self.replica(), outer_replica(self)};
+    });
     Buffer &w_i = inner.w, &x = outer.w;
     while (self.running()) {
       const std::uint64_t h = steps_of_round(self, samples);

@@ -102,9 +102,7 @@ struct GroupPlace {
   int number = 0;          // index of its group
   std::vector<int> sizes;  // of all groups; empty: there are none yet
 
-  static constexpr auto members() {
-    return std::tuple(&GroupPlace::number, &GroupPlace::sizes);
-  }
+  static constexpr auto members() { return std::tuple(&GroupPlace::number, &GroupPlace::sizes); }
 };
 
 // A worker's state, which its processes share.
@@ -168,12 +166,12 @@ class Reducer {
     const std::span<float> model = replica_.scratch();
     std::int64_t gradients = 0;
     if (group_->rank() == initiator) {
-      gradients =
-          server_->call({state_.place.number, state_.unpushed}, replica_.x().span(), model, Traffic::parameters)
-              .gradients;
+      gradients = server_
+                      ->call({state_.place.number, state_.unpushed}, replica_.x().span(), model,
+                             Traffic::parameters)
+                      .gradients;
       if (self_.plan().record_steps) {
-        self_.record(
-            {{"type", "exchange"},
+        self_.record({{"type", "exchange"},
                       {"group", state_.place.number},
                       {"rank", self_.rank()},
                       {"round", round}});

@@ -1,7 +1,8 @@
 #include "algorithm/run_state.hpp"
 
-#include <algorithm>
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace hetsgd {
 
@@ -38,9 +39,8 @@ void RunState::add_saved(Kept kept) {
 
 bool RunState::may_begin(int rank) const {
   const std::lock_guard lock(mutex_);
-  return !is_saved_ || std::ranges::any_of(kept_, [&](const Kept& kept) {
-           return kept.rank == rank;
-         });
+  return !is_saved_ ||
+         std::ranges::any_of(kept_, [&](const Kept& kept) { return kept.rank == rank; });
 }
 
 // In the order of ranks and names, so that one worker's common fields are those that are kept.
@@ -48,8 +48,8 @@ void RunState::save(SavedRun& to) {
   const std::lock_guard lock(mutex_);
   std::ranges::sort(kept_, {}, [](const Kept& kept) { return std::pair(kept.rank, kept.name); });
   for (Kept& kept : kept_) {
-    Archive fields = Archive::saving(kept.rank == kShared ? to.shared : to.workers[kept.rank],
-                                     to.common);
+    Archive fields =
+        Archive::saving(kept.rank == kShared ? to.shared : to.workers[kept.rank], to.common);
     Named object{kept};
     fields(kept.name, object);
     kept.object.reset();

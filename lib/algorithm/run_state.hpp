@@ -23,7 +23,7 @@
 
 namespace hetsgd {
 
-// What the next segment of a run goes on from, as far as it belongs to this process.
+// The state from which the next segment of a run goes on, as far as it belongs to this process.
 struct SavedRun {
   SavedFields common;                  // equal on all workers
   std::map<int, SavedFields> workers;  // by rank

@@ -150,7 +150,8 @@ std::shared_ptr<SharedModel> SharedWorker::join(const std::string& name, std::si
   });
   // The last one need not wait; in sim this lets the others, which came first, continue first.
   const std::span<const float> loaded;
-  if (shared->join(part, parts, self_.goes_on() ? loaded : self_.initial_on_host())) self_.endpoint().sleep(Seconds(0));
+  if (shared->join(part, parts, self_.goes_on() ? loaded : self_.initial_on_host()))
+    self_.endpoint().sleep(Seconds(0));
   return shared;
 }
 

@@ -43,7 +43,8 @@ class SharedModel {
 
   // Each worker calls this once. Writes slice `part` of `parts` equal ones of the initial
   // parameters, whose memory then lies where this worker runs, and returns when all have joined.
-  // part == parts: only waits. Without initial parameters the model was loaded. Returns true for the last worker. Takes no time on the clock in sim.
+  // part == parts: only waits. Without initial parameters the model was loaded. Returns true for
+  // the last worker. Takes no time on the clock in sim.
   bool join(std::size_t part, std::size_t parts, std::span<const float> initial);
 
   std::span<float> w() { return {w_.get(), n_}; }

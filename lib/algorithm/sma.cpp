@@ -71,7 +71,8 @@ class Learners {
     const int m = o_.first_learners();
     resize(m);
     set_share({.mine = m, .before = m * self.rank(), .all = m * self.size()});
-    if (self.rank() == 0 && !self.goes_on()) record(std::vector(static_cast<std::size_t>(self.size()), m), {});
+    if (self.rank() == 0 && !self.goes_on())
+      record(std::vector(static_cast<std::size_t>(self.size()), m), {});
     measured_since_ = self.now();
   }
 

@@ -191,8 +191,9 @@ class Ssgd final : public Algorithm {
     std::optional<OverlappedSum> overlapped;
     if (overlap_ && p > 1) overlapped.emplace(self, bucket_);
 
-    auto& [replica, is_same, begin] =
-        self.state([&] { return State{std::move(fresh), reduce_ == Reduce::mean}; });
+    auto& [replica, is_same, begin] = self.state([&] {
+      return State{std::move(fresh), reduce_ == Reduce::mean};
+    });
     const bool shared = self.plan().partition == Partition::shared;
     BatchSource& batches = self.batches();
     for (; self.running(); begin += b) {

@@ -105,6 +105,7 @@ class Sven final : public Algorithm {
   // Equation 6.1.
   static void one_by_one(Worker& self, SvenStages& s) {
     for (std::uint64_t k = s.first(); self.running(); ++k) {
+      if (k == s.first()) s.begin();
       s.sfp(k);
       s.exchange_rows(k);
       s.fp(k);
@@ -122,6 +123,7 @@ class Sven final : public Algorithm {
   void full(Worker& self, SvenStages& s) const {
     std::uint64_t k = s.first();
     for (; self.running(); ++k) {
+      if (k == s.first()) s.begin();
       for (std::uint64_t m = k; k == s.first() && m < k + lookahead_; ++m) {
         s.sfp(m);
         s.start_rows(m);

@@ -258,7 +258,7 @@ class Worker : NonCopyable {
                            const std::function<std::shared_ptr<T>()>& make) {
     return run_.shared_objects().get<T>(name, [&] {
       std::shared_ptr<T> made = make();
-      if constexpr (requires(Archive& fields) { made->fields(fields); }) {
+      if constexpr (requires(Archive & fields) { made->fields(fields); }) {
         run_.state().keep_shared(name, made);
       }
       return made;

@@ -58,9 +58,7 @@ class HeldTasks {
  public:
   using Body = std::function<void(Endpoint&)>;
 
-  void hold(std::string name, Body body) {
-    tasks_.emplace_back(std::move(name), std::move(body));
-  }
+  void hold(std::string name, Body body) { tasks_.emplace_back(std::move(name), std::move(body)); }
   template <class Start>
   void start_all(Start start) {
     for (auto& [name, body] : std::exchange(tasks_, {})) start(std::move(name), std::move(body));

@@ -67,7 +67,7 @@ class ServiceHandler {
   // Called once when worker `rank` has ended (its main process returned): nobody must wait for it
   // any more.
   virtual void left(int rank) { static_cast<void>(rank); }
-  // What it knows when a segment of the run has ended: no request waits, and all workers have left.
+  // Its state when a segment of the run has ended: no request waits, and all workers have left.
   // A service that is loaded serves all workers again. As a rule a service without fields knows
   // nothing.
   virtual void fields(Archive& fields) { static_cast<void>(fields); }

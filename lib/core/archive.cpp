@@ -31,9 +31,8 @@ void Archive::bytes(std::string_view name, std::size_t size,
   }
   const std::span<const std::byte> from = loaded(name);
   if (from.size() != size) {
-    throw with_hint(
-        data_error("{}: found {} bytes, expected {}", where(name), from.size(), size),
-        "the file was written by another version of hetsgd or of the algorithm");
+    throw with_hint(data_error("{}: found {} bytes, expected {}", where(name), from.size(), size),
+                    "the file was written by another version of hetsgd or of the algorithm");
   }
   write(from);
 }

@@ -136,15 +136,13 @@ struct FieldForm<T> {
     const std::vector<std::byte> all = to_bytes(field);
     archive.bytes(
         name, all.size(),
-        [&](std::span<std::byte> to) { std::memcpy(to.data(), all.data(), all.size()); },
-        nullptr);
+        [&](std::span<std::byte> to) { std::memcpy(to.data(), all.data(), all.size()); }, nullptr);
   }
 };
 
 // Long vectors of numbers are copied once, without a count.
 template <class T>
-  requires std::is_arithmetic_v<T> && (!std::is_same_v<T, bool>)
-struct FieldForm<std::vector<T>> {
+requires std::is_arithmetic_v<T> &&(!std::is_same_v<T, bool>)struct FieldForm<std::vector<T>> {
   static void visit(Archive& archive, std::string_view name, std::vector<T>& field) {
     if (archive.is_loading()) field.resize(archive.loaded(name).size() / sizeof(T));
     archive.bytes(

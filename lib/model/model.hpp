@@ -145,7 +145,7 @@ class BasicModelContext : NonCopyable {
   TouchedRows& touched(Index count);
   BasicBuffer<Real> output;  // [batch x outputs], for a model that has all scores in memory at once
 
-  // What it remembers from one batch to the next; as a rule nothing.
+  // Its memory of the batches before; as a rule it has none.
   virtual void fields(Archive& fields) { static_cast<void>(fields); }
   // Bytes of device memory that grow with the batch.
   virtual std::size_t batch_bytes() const { return output.size() * sizeof(Real); }

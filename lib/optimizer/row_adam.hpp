@@ -87,7 +87,7 @@ class AdamClock {
   // The batch has made all its steps.
   void end(const AdamBatch& batch);
 
-  // What it has counted; no batch may have begun and not ended.
+  // Its counts, while no batch is under way.
   void fields(Archive& fields);
 
   std::uint32_t complete() const;  // batches that have ended

@@ -41,11 +41,10 @@ void Checkpoints::read() {
   for (const auto& [name, value] : record_.config.items()) {
     if (may_differ(set_, name) || config.value(name, nlohmann::json()) == value) continue;
     const Option* const option = set_.find(name);
-    throw with_hint(
-        usage_error("--resume-from: {} was written with {} {}, but this run has {}", path,
-                    option ? option->flag() : name,
-                    config.value(name, nlohmann::json()).dump(), value.dump()),
-        "only budget, targets and output may differ");
+    throw with_hint(usage_error("--resume-from: {} was written with {} {}, but this run has {}",
+                                path, option ? option->flag() : name,
+                                config.value(name, nlohmann::json()).dump(), value.dump()),
+                    "only budget, targets and output may differ");
   }
   const int rank = options_.processes().rank();
   if (rank == 0) return;
@@ -71,9 +70,10 @@ std::vector<std::string> Checkpoints::check_data() const {
   check("train", record_.train);
   check("test", record_.test);
   if (header.at("revision") == revision()) return {};
-  return {fmt::format("the checkpoint was written by revision {} of hetsgd, and this is {}: the run "
-                      "may differ from one that was not interrupted",
-                      header.at("revision").get<std::string>(), revision())};
+  return {
+      fmt::format("the checkpoint was written by revision {} of hetsgd, and this is {}: the run "
+                  "may differ from one that was not interrupted",
+                  header.at("revision").get<std::string>(), revision())};
 }
 
 nlohmann::json Checkpoints::header() const {

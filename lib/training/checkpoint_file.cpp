@@ -117,8 +117,7 @@ void write_checkpoint(const std::string& path, nlohmann::json header, const Save
   std::uint64_t end = 0;  // of the fields, behind the header
   header["fields"] = fields_of(saved, end);
   header["start"] = starts_of(saved);
-  const std::string text =
-      header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const Head head{.header_bytes = text.size()};
   const Foot foot{.file_bytes = aligned(sizeof head + text.size()) + end + sizeof(Foot),
                   .hash = hash_with(bytes_of(head), text)};
@@ -172,7 +171,8 @@ class CheckpointFile : NonCopyable {
     if (file_ < 0 || fstat(file_, &status) != 0) {
       throw data_error("{}: cannot read the checkpoint: {}", path_, std::strerror(errno));
     }
-    if (!S_ISREG(status.st_mode)) throw data_error("{}: found no regular file, expected a checkpoint", path_);
+    if (!S_ISREG(status.st_mode))
+      throw data_error("{}: found no regular file, expected a checkpoint", path_);
     size_ = static_cast<std::uint64_t>(status.st_size);
   }
   ~CheckpointFile() {
@@ -294,7 +294,8 @@ Checkpoint read_checkpoint(const std::string& path) {
   } catch (const nlohmann::json::exception&) {
     file.damaged("its header is not that of a checkpoint");
   }
-  if (file.position() + sizeof foot != file.size()) file.damaged("it has more fields than its header");
+  if (file.position() + sizeof foot != file.size())
+    file.damaged("it has more fields than its header");
   return checkpoint;
 }
 

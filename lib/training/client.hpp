@@ -45,7 +45,7 @@ struct RunSetup {
 class Client : public Run, public CostModel {
  public:
   Client(Referee& referee, const RunSetup& setup);
-  // What the client knows between two segments.
+  // The state of the client between two segments.
   virtual void fields(Archive& fields) = 0;
   // Called by a worker before its algorithm begins, and after it has ended.
   virtual void begin(Worker& worker);

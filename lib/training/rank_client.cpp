@@ -209,9 +209,8 @@ LoopDecision RankClient::running(Worker& worker) {
   std::unique_lock lock(mutex_);
   if (synchronous()) {
     const bool yes = !stops_here(lock);
-    return {.yes = yes,
-            .samples = stated_samples_,
-            .is_followed = !yes && state_.stop == kSegmentEnds};
+    return {
+        .yes = yes, .samples = stated_samples_, .is_followed = !yes && state_.stop == kSegmentEnds};
   }
   const std::uint64_t since = worker.samples() - own_samples_at_state_;
   return {.yes = state_.stop == 0,
@@ -328,7 +327,8 @@ void RankClient::end(Worker& worker) {
 bool RankClient::await_end() {
   std::unique_lock lock(mutex_);
   if (rank_ != 0) {
-    await(lock, "rank 0 to end the segment", peer_timeout_, [&] { return is_followed_.has_value(); });
+    await(lock, "rank 0 to end the segment", peer_timeout_,
+          [&] { return is_followed_.has_value(); });
     return *is_followed_;
   }
   await(lock, "the last reports of all ranks", peer_timeout_, [&] { return ended_ == size_; });

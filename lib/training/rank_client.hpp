@@ -192,14 +192,14 @@ class RankClient final : public Client {
   struct Reported {
     std::uint64_t evaluation = 0, running_calls = 0;
   };
-  std::vector<Reported> reports_;  // rank 0: from the last reports, by rank
-  int ended_ = 0;                  // rank 0: ranks whose last report has arrived
-  int evaluations_ = 0;            // rank 0: evaluations that were due so far
-  bool stop_told_ = false;         // rank 0: the stop is announced, or about to be
-  int stands_ = 0;                 // rank 0: ranks that have answered the halt
-  std::uint64_t furthest_ = 0;     // rank 0: the most points that any of them has begun
+  std::vector<Reported> reports_;    // rank 0: from the last reports, by rank
+  int ended_ = 0;                    // rank 0: ranks whose last report has arrived
+  int evaluations_ = 0;              // rank 0: evaluations that were due so far
+  bool stop_told_ = false;           // rank 0: the stop is announced, or about to be
+  int stands_ = 0;                   // rank 0: ranks that have answered the halt
+  std::uint64_t furthest_ = 0;       // rank 0: the most points that any of them has begun
   std::optional<bool> is_followed_;  // as rank 0 has told at the end
-  bool measured_ = false;          // rank 0 has answered the model that was sent to it
+  bool measured_ = false;            // rank 0 has answered the model that was sent to it
   Published replica_;
   // mean_of_published(): the replicas by rank, as they come.
   std::vector<std::vector<float>> gathered_;

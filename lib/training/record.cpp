@@ -64,8 +64,8 @@ struct SavedPoint {
   CurvePoint loaded() const {
     CurvePoint result = point;
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      const auto found = std::ranges::find(metrics(), keys[i],
-                                           [](const Metric* each) { return each->key(); });
+      const auto found =
+          std::ranges::find(metrics(), keys[i], [](const Metric* each) { return each->key(); });
       if (found == metrics().end()) {
         throw data_error("the saved run has measured {}, which is no metric", keys[i]);
       }

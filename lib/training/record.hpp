@@ -90,9 +90,9 @@ struct WorkerRecord {
 //
 //   loaded() ── init ──> begin_training() ── train ──> the end        prepare, eval, record inside
 //
-// Every moment belongs to one phase. Time outside of prepare, eval, record and checkpoint belongs to
-// the current one of load, init and train. So the seven add up to total_s at every settle(). Times
-// of a run that was resumed are those of all its processes, without the time between them.
+// Every moment belongs to one phase. Time outside of prepare, eval, record and checkpoint belongs
+// to the current one of load, init and train. So the seven add up to total_s at every settle().
+// Times of a run that was resumed are those of all its processes, without the time between them.
 struct PhaseTimes {
   double load_s = 0, init_s = 0, train_s = 0, prepare_s = 0, eval_s = 0, record_s = 0;
   double checkpoint_s = 0;
@@ -180,7 +180,7 @@ struct Record {
   std::string started_at, finished_at;  // ISO 8601, UTC
   std::vector<std::string> resumes;     // when a process went on from a saved state, likewise
 
-  // What a run knows of itself between two segments.
+  // The part of the record that a resumed run takes over.
   void fields(Archive& fields);
   void warn(const std::vector<std::string>& texts) {
     warnings.insert(warnings.end(), texts.begin(), texts.end());

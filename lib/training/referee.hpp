@@ -181,7 +181,7 @@ class Referee {
   void begin_segment();
   // Saving the state has taken this wall-clock time.
   void checkpointed(double seconds);
-  // What the referee and the record know between two segments.
+  // The state of the referee and of its record between two segments.
   void fields(Archive& fields);
   // `host_s`: wall-clock time since the start of training, with measuring and recording.
   Progress progress(double host_s = 0) const;
@@ -285,7 +285,7 @@ class Referee {
 
   bool ends() const { return stop_ || is_followed_; }  // mutex held
   void note(int rank, const WorkerTotals& worker);     // mutex held
-  void count(int rank, const Counters& step);       // mutex held
+  void count(int rank, const Counters& step);          // mutex held
   // Adds the measured point to the record, which may end the run. Mutex held.
   void add(const CurvePoint& point);
 

@@ -1,5 +1,5 @@
-// Where a run is cut into segments, at whose ends its state can be saved. Segments end at evaluations
-// alone, so that a model is measured there.
+// Where a run is cut into segments, at whose ends its state can be saved. Segments end at
+// evaluations alone, so that a model is measured there.
 #pragma once
 
 #include <atomic>
@@ -15,9 +15,10 @@ namespace hetsgd {
 struct CurvePoint;
 
 struct SegmentRules {
-  std::uint64_t every = 0;               // evaluations; 0: only at `at` and on request
-  std::vector<std::uint64_t> at{};       // samples, ascending: at the first evaluation from there on
-  const std::atomic<int>* request = nullptr;  // raised by a signal, which ends the segment; may be null
+  std::uint64_t every = 0;          // evaluations; 0: only at `at` and on request
+  std::vector<std::uint64_t> at{};  // samples, ascending: at the first evaluation from there on
+  const std::atomic<int>* request =
+      nullptr;  // raised by a signal, which ends the segment; may be null
 };
 
 // The end of a segment, for the result. With samples_count in SegmentRules::at a run repeats it.

@@ -317,21 +317,24 @@ void declare_measuring(OptionSet& set, TrainOptions& o) {
 void declare_checkpoints(OptionSet& set, TrainOptions& o) {
   set.group("Checkpoints");
   set.add("checkpoint", o.checkpoint,
-          "File for the state of the run, from which --resume-from goes on. It is written between two "
-          "segments of the run: at every --checkpoint-every-th evaluation, at --checkpoint-at, and at "
-          "the next evaluation after signal SIGUSR1. With --cluster mpi every rank has a file beside "
+          "File for the state of the run, from which --resume-from goes on. It is written between "
+          "two "
+          "segments of the run: at every --checkpoint-every-th evaluation, at --checkpoint-at, and "
+          "at "
+          "the next evaluation after signal SIGUSR1. With --cluster mpi every rank has a file "
+          "beside "
           "it.")
       .writes_file("the checkpoint");
-  set.add("checkpoint_every", o.checkpoint_every,
-          "Number of evaluations between two checkpoints.")
+  set.add("checkpoint_every", o.checkpoint_every, "Number of evaluations between two checkpoints.")
       .unit("evaluations")
       .range(0, kMostSamples)
       .zero_word("never")
       .needs("checkpoint");
-  set.add("checkpoint_at", o.checkpoint_at,
-          "Samples at whose next evaluation a segment of the run ends, for example 51200,102400. "
-          "Without --checkpoint the state is not written, but a run repeats the segments of another "
-          "one.")
+  set.add(
+         "checkpoint_at", o.checkpoint_at,
+         "Samples at whose next evaluation a segment of the run ends, for example 51200,102400. "
+         "Without --checkpoint the state is not written, but a run repeats the segments of another "
+         "one.")
       .unit("samples")
       .absent("none");
   set.add("checkpoint_keep", o.checkpoint_keep,

@@ -84,7 +84,8 @@ TEST(Archive, NamesWhatIsMissing) {
 TEST(Archive, RefusesAnotherSize) {
   SavedFields own, common;
   Archive to = Archive::saving(own, common);
-  to.bytes("w", 8, [](std::span<std::byte> all) { std::ranges::fill(all, std::byte{1}); }, nullptr);
+  to.bytes(
+      "w", 8, [](std::span<std::byte> all) { std::ranges::fill(all, std::byte{1}); }, nullptr);
   Archive from = Archive::loading(own, common, "a file");
   EXPECT_THROW(from.bytes("w", 4, nullptr, [](std::span<const std::byte>) {}), Error);
 }

@@ -125,9 +125,9 @@ class ParameterServer : public Service<Push, Pull> {
   std::uint64_t version_ = 0;
 };
 
-// A worker's client. All workers start a run with the same parameters, version 0, so no worker pulls
-// first; in a later segment of the run every worker does. The worker outlives it; one per worker,
-// used by its main process.
+// A worker's client. All workers start a run with the same parameters, version 0, so no worker
+// pulls first; in a later segment of the run every worker does. The worker outlives it; one per
+// worker, used by its main process.
 class ParameterClient {
  public:
   template <class Server, class... Args>
@@ -136,8 +136,8 @@ class ParameterClient {
     return ParameterClient(self, self.serve<Server>("parameters", start, args...));
   }
 
-  // The worker's replica, which holds the server's parameters between two steps. So the server knows
-  // all that the run goes on from.
+  // The worker's replica, which holds the server's parameters between two steps. So the server
+  // knows all that the run goes on from.
   Replica replica() {
     self_.stateless();
     Replica mine = self_.replica();

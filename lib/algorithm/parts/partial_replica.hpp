@@ -180,7 +180,7 @@ class PartialReplica {
   void record_event(Worker& self, std::span<const Pending> ready) const;
 
   const LocalRules rules_;
-  const int workers_;  // of the run
+  const int workers_;                              // of the run
   const std::function<Gradient()> make_gradient_;  // while it is loaded
   std::unique_ptr<Monitor> monitor_;
   Replica x_;   // x_.w: written by the reducing background task, while updating_ is set

@@ -35,8 +35,11 @@ SvenStages::SvenStages(Worker& self, const Options& options)
     slots_.push_back(std::make_shared<Slot>());
     slots_.back()->lookup = tables_.make_lookup();
   }
-  if (options.overlapped) communication_.emplace(self.endpoint(), "communication");
-  if (options.prepared) input_.emplace(self.endpoint(), "input");
+}
+
+void SvenStages::begin() {
+  if (options_.overlapped) communication_.emplace(self_.endpoint(), "communication");
+  if (options_.prepared) input_.emplace(self_.endpoint(), "input");
 }
 
 // Charges the computation, and adds its time to the stage.

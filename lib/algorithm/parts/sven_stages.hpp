@@ -37,8 +37,11 @@ class SvenStages {
     Block mine = {};                        // this worker's part of it
   };
 
-  // The worker must have sharded tables. Collective if there are processes to start.
+  // The worker must have sharded tables.
   SvenStages(Worker& self, const Options& options);
+  // Before the first batch, inside of the loop: starts the communication and the input process.
+  // Collective if there are any.
+  void begin();
 
   // The first batch of this segment of the run.
   std::uint64_t first() const { return first_; }

@@ -56,7 +56,8 @@ class Run final : public Local, public Groups, private LocalRun {
   Run(const ClusterOptions& options, Segment& segment, const Placement& placement);
 
   // Collective, once per object: `worker` is called on this rank's worker thread, where it has one.
-  // Returns the report, complete on rank 0, and of this rank's own worker on the others. Throws the run's error, the same on every rank.
+  // Returns the report, complete on rank 0, and of this rank's own worker on the others. Throws the
+  // run's error, the same on every rank.
   ClusterReport run(const std::function<void(Endpoint&)>& worker);
 
   // --- Local, for the Coordinator

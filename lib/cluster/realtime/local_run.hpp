@@ -35,8 +35,8 @@ class LocalRun {
  protected:
   using Body = std::function<void(Process&)>;
 
-  // options, segment: must outlive the run. cores: those of this process. at_once: how many threads of this
-  // run can run at once, which is less than the cores where other ranks share them.
+  // options, segment: must outlive the run. cores: those of this process. at_once: how many threads
+  // of this run can run at once, which is less than the cores where other ranks share them.
   LocalRun(const ClusterOptions& options, Segment& segment, std::vector<int> cores, int at_once)
       : options_(options), segment_(segment), cores_(std::move(cores)), world_(at_once) {}
   ~LocalRun() = default;

@@ -13,9 +13,9 @@
 
 #include "cluster/cluster.hpp"
 #include "cluster/endpoint.hpp"
-#include "cluster/segment.hpp"
 #include "cluster/realtime/started_calls.hpp"
 #include "cluster/realtime/world.hpp"
+#include "cluster/segment.hpp"
 
 namespace hetsgd::realtime {
 

@@ -99,7 +99,7 @@ class Scheduler : NonCopyable {
   // --- time --------------------------------------------------------------------------------------
   Seconds now() const { return clock_.now(); }
   Seconds paused() const { return clock_.paused(); }
-  // What the clock tells after the next pause.
+  // The clock tells this time after the next pause.
   void set_time_after_pause(Seconds time) {
     const Lock guard = lock();
     clock_.set_next(time);

@@ -251,12 +251,12 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_, Segment& se
       devices(devices_),
       segment(segment_),
       timelines(static_cast<std::size_t>(options_.workers)),
-      engine(options_.host_threads,
-             {.ended =
-                  [this](Process& process) {
-                    if (process.background_task.empty()) services.left(process.rank);
-                  },
-              .idle = [this] { return start_clock(); }}),
+      engine(options_.host_threads, {.ended =
+                                         [this](Process& process) {
+                                           if (process.background_task.empty())
+                                             services.left(process.rank);
+                                         },
+                                     .idle = [this] { return start_clock(); }}),
       world{engine, Network(options_.network, options_.workers, traffic_scale(options_),
                             options_.rows_part_bytes)},
       services(world, segment, options_.server_profile.value_or(options_.profile_of(0)),

@@ -119,8 +119,8 @@ void Engine::off_the_clock(FunctionRef fn) {
   if (off_the_clock_error_) std::rethrow_exception(std::exchange(off_the_clock_error_, nullptr));
 }
 
-// The hook comes first: it tells services that a worker is gone, which may answer others and schedule
-// events. The last process takes the free place, so that the end of one costs O(1).
+// The hook comes first: it tells services that a worker is gone, which may answer others and
+// schedule events. The last process takes the free place, so that the end of one costs O(1).
 void Engine::end(Process& process) {
   hooks_.ended(process);
   if (process.background_task.empty()) {

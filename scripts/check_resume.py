@@ -93,8 +93,10 @@ def random_run(rng):
     steps = rng.choice([12, 20])
     batch = int(re.search(r"--batch-size (\d+)", model).group(1))
     workers = "" if "--workers" in variant else f"--workers {rng.choice([2, 4])}"
-    if "groups" in variant or "models" in variant or "node-size" in variant:
+    if any(word in variant for word in ("groups", "models", "node-size", "speed")):
         workers = "--workers 4"
+    if "generate:ctr" in model and not re.search("sgd|adam|adagrad|^$", optimizer):
+        optimizer = ""
     every = steps * batch
     text = (f"{model} --algorithm {algorithm} {variant} {optimizer} {partition} {rng.choice(SCENARIOS)} {workers} "
             f"--max-samples {10 * every} --evaluate-every {every} --mega-batch {steps} --seed {rng.randrange(1000)} "

@@ -345,8 +345,9 @@ void declare_checkpoints(OptionSet& set, TrainOptions& o) {
       .needs("checkpoint");
   set.add("resume_from", o.resume_from,
           "Checkpoint from which the run goes on. Options, data and code must be those of the run "
-          "that wrote it; only budget, targets and output may differ.")
-      .reads_file()
+          "that wrote it; only budget, targets and output may differ. --checkpoint may name the "
+          "same "
+          "file.")
       .of_call();
 }
 

@@ -285,7 +285,9 @@ class Adaptive final : public Algorithm {
     std::uint64_t merges = 0;   // since the warm-up
     void fields(Archive& fields) {
       global.fields(fields, replica);
+      const std::uint64_t b_max = b.front();  // before it is loaded
       fields.common("batch_sizes", b);
+      fields.to_ranks_now(b, b_max);
       fields.common("samples", samples);
       fields.common("merges", merges);
       fields("inflation", inflation);

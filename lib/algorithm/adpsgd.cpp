@@ -50,10 +50,10 @@ struct Gossip {
   bool finished = false;        // all main processes have left their loops
 
   void fields(Archive& fields) {
-    fields("x", x);
+    fields.or_first("x", x);
     fields("iteration", iteration);
     fields("averagings", averagings);
-    fields("requested", requested);
+    requested = averagings;  // none is under way, and an active worker may have become passive
   }
 };
 

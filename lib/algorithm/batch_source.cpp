@@ -6,10 +6,11 @@
 
 namespace hetsgd {
 
-BatchSource::BatchSource(Run& run, int rank, int size)
+BatchSource::BatchSource(Run& run, const Endpoint& endpoint)
     : run_(run),
-      rank_(rank),
-      workers_(static_cast<std::uint64_t>(size)),
+      rank_(endpoint.rank()),
+      id_(endpoint.id()),
+      workers_(static_cast<std::uint64_t>(endpoint.size())),
       shared_(run.plan().partition == Partition::shared) {}
 
 std::optional<SampleRange> BatchSource::own_range(std::uint64_t size) const {
@@ -68,7 +69,7 @@ const Batch& BatchSource::take(std::size_t learner, SampleRange range) {
     std::swap(batch, prefetched.batch);
     prefetched.range.reset();
   } else {
-    run_.sampler().fill(rank_, range, batch);
+    run_.sampler().fill(id_, range, batch);
   }
   return batch;
 }
@@ -77,7 +78,7 @@ const Batch* BatchSource::upcoming(std::size_t learner) {
   if (!expected_ || learner >= prefetched_.size()) return nullptr;
   Prefetched& prefetched = prefetched_[learner];
   prefetched.range = SampleRange{expected_->begin + learner * expected_->count, expected_->count};
-  run_.sampler().fill(rank_, *prefetched.range, prefetched.batch);
+  run_.sampler().fill(id_, *prefetched.range, prefetched.batch);
   return &prefetched.batch;
 }
 

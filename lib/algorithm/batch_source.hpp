@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "algorithm/run.hpp"
+#include "cluster/endpoint.hpp"
 #include "core/archive.hpp"
 
 namespace hetsgd {
@@ -33,8 +34,8 @@ struct LearnerShare {
 
 class BatchSource {
  public:
-  // The source of worker `rank` among `size`. The run outlives the source.
-  BatchSource(Run& run, int rank, int size);
+  // The source of the endpoint's worker. Both outlive the source.
+  BatchSource(Run& run, const Endpoint& endpoint);
 
   // The next `size` samples of this worker. Partition shared: synchronous algorithms interleave the
   // pool by rank (the k-th call of all workers, with equal sizes, takes the next P * size samples
@@ -86,7 +87,7 @@ class BatchSource {
   };
 
   Run& run_;
-  const int rank_;
+  const int rank_, id_;
   const std::uint64_t workers_;
   const bool shared_;  // one pool for all workers
   // Position in the shard or in the pool. In the pool it is where rank 0's next batch begins, the

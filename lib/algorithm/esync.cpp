@@ -123,7 +123,7 @@ class Esync final : public Algorithm {
     std::optional<DelayedQueries> delayed;
     if (ack_ == Ack::delayed) delayed.emplace(self, time_slack_, local.round_trip);
 
-    if (!self.goes_on()) {
+    if (local.c_s == 0) {  // at the start, and if it joins
       const Batch& first = self.batches().at({0, b});
       local.c_s = self.rehearse(local.replica, first, self.learning_rate(b)).count();
     }

@@ -78,8 +78,8 @@ class Hogwild final : public Algorithm {
   std::vector<std::shared_ptr<SharedModel>> join_models(Worker& self, SharedWorker& sharing,
                                                         SharedModel*& own) const {
     std::vector<std::shared_ptr<SharedModel>> models;
-    for (const std::vector<int>& members : groups(self.size())) {
-      const auto part = std::ranges::find(members, self.rank()) - members.begin();
+    for (const std::vector<int>& members : groups(self.plan().workers)) {
+      const auto part = std::ranges::find(members, self.id()) - members.begin();
       models.push_back(sharing.join(fmt::format("model {}", models.size()),
                                     static_cast<std::size_t>(part), members.size()));
       if (part < std::ssize(members)) own = models.back().get();

@@ -75,6 +75,7 @@ class LocalSgd final : public Algorithm {
       fields.common("outer", outer);
       fields.common("samples", samples);
       if (fields.is_loading()) fields.common("outer/w", inner.w);
+      fields.mid_round("inner", inner.w);
       inner.optimizer_fields(fields);
     }
   };

@@ -133,6 +133,7 @@ class Reducer {
         group_(&self.comm()) {}
 
   void run(std::int64_t first_round) {
+    if (self_.goes_on()) regain_place();
     if (state_.place.sizes.empty() && !o_.groups.empty()) {
       state_.place = place_in(Grouping(parse_groups(o_.groups, self_.size())));
     }
@@ -194,6 +195,24 @@ class Reducer {
     if (state_.place.sizes.size() == 1) return;
     form();
     state_.unpushed = 0;
+  }
+
+  // The groups of an earlier segment, with the workers that there are now. A worker that has joined
+  // comes to the first group; a group may have lost all its workers.
+  void regain_place() {
+    GroupPlace& place = state_.place;
+    struct Known {
+      int groups, number;
+    };
+    place.sizes = *self_.comm().agree(
+        Known{static_cast<int>(place.sizes.size()), place.number}, [](std::span<const Known> all) {
+          std::vector<int> sizes(
+              static_cast<std::size_t>(std::ranges::max(all, {}, &Known::groups).groups));
+          for (const Known& each : all) {
+            if (!sizes.empty()) ++sizes[static_cast<std::size_t>(each.number)];
+          }
+          return sizes;
+        });
   }
 
   GroupPlace place_in(const Grouping& grouping) {
@@ -313,6 +332,7 @@ class Rna final : public Algorithm {
             .ahead = ahead > 0 ? ahead : kNoBound,
             .local_training = o_.local_training,
             .share = Share::rate,
+            .groups = o_.hierarchical,
             .staging = o_.staging};
   }
 

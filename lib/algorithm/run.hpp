@@ -100,7 +100,8 @@ class CostModel {
 class Run {
  public:
   // As RunState.
-  Run(SavedRun* from, bool is_saved) : state_(from, is_saved) {}
+  Run(const SavedRun* from, bool is_saved, std::vector<int> view)
+      : state_(from, is_saved, std::move(view)) {}
   virtual ~Run() = default;
 
   virtual const Plan& plan() const = 0;
@@ -111,6 +112,8 @@ class Run {
   // Objects of the workers that share this process' memory.
   SharedObjects& shared_objects() { return shared_objects_; }
   RunState& state() { return state_; }
+  // Whether the clock goes on from an earlier segment (Endpoint::go_on).
+  virtual bool clock_goes_on() const = 0;
 
   // Null: the model has no tables, or they are part of its own parameters.
   virtual TableSet* tables() const = 0;

@@ -12,12 +12,41 @@ struct RunState::Named {
   void fields(Archive& archive) { kept.fields(archive); }
 };
 
+namespace {
+
+bool has_fields(const SavedFields& fields, const std::string& name) {
+  const auto first = fields.lower_bound(name + "/");
+  return first != fields.end() && first->first.starts_with(name + "/");
+}
+
+}  // namespace
+
+RunState::RunState(const SavedRun* from, bool is_saved, std::vector<int> view)
+    : from_(from), is_saved_(is_saved), view_(std::move(view)) {
+  if (from_ == nullptr || from_->view == view_) return;
+  other_.emplace();
+  for (const int worker : view_) {
+    const auto found = std::ranges::find(from_->view, worker);
+    other_->rank_before.push_back(
+        found == from_->view.end() ? -1 : static_cast<int>(found - from_->view.begin()));
+  }
+  const auto first = from_->workers.find(from_->view.front());
+  if (first != from_->workers.end()) other_->first = &first->second;
+}
+
 void RunState::load(Kept kept) {
+  static const SavedFields kNone;
   const bool shared = kept.rank == kShared;
-  Archive fields =
-      Archive::loading(shared ? from_->shared : from_->workers.at(kept.rank), from_->common,
-                       shared ? "the saved run: what workers share"
-                              : fmt::format("the saved run: worker {}", kept.rank));
+  const auto own = from_->workers.find(kept.rank);
+  const SavedFields& fields_of = shared                        ? from_->shared
+                                 : own != from_->workers.end() ? own->second
+                                                               : kNone;
+  std::optional<OtherWorkers> other = other_;
+  if (other && !shared) other->joins = !has_fields(fields_of, kept.name);
+  Archive fields = Archive::loading(fields_of, from_->common,
+                                    shared ? "the saved run: what workers share"
+                                           : fmt::format("the saved run: worker {}", kept.rank),
+                                    other ? &*other : nullptr);
   Named object{kept};
   fields(kept.name, object);
 }
@@ -44,17 +73,20 @@ bool RunState::may_begin(int rank) const {
 }
 
 // In the order of ranks and names, so that one worker's common fields are those that are kept.
-void RunState::save(SavedRun& to) {
+void RunState::save(SavedRun& to, const std::vector<int>& lost) {
   const std::lock_guard lock(mutex_);
   std::ranges::sort(kept_, {}, [](const Kept& kept) { return std::pair(kept.rank, kept.name); });
   for (Kept& kept : kept_) {
+    if (std::ranges::find(lost, kept.rank) != lost.end()) continue;
+    SavedFields& own = kept.rank == kShared ? to.shared : to.workers[kept.rank];
     Archive fields =
-        Archive::saving(kept.rank == kShared ? to.shared : to.workers[kept.rank], to.common);
+        lost.empty() ? Archive::saving(own, to.common) : Archive::saving_first(own, to.common);
     Named object{kept};
     fields(kept.name, object);
-    kept.object.reset();
   }
   kept_.clear();
+  to.view = view_;
+  std::erase_if(to.view, [&](int worker) { return std::ranges::find(lost, worker) != lost.end(); });
   for (auto& [rank, fields] : saved_) to.workers[rank].merge(fields);
 }
 

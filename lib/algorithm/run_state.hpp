@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,22 +27,25 @@ namespace hetsgd {
 // The state from which the next segment of a run goes on, as far as it belongs to this process.
 struct SavedRun {
   SavedFields common;                  // equal on all workers
-  std::map<int, SavedFields> workers;  // by rank
+  std::map<int, SavedFields> workers;  // by number in the run
   SavedFields shared;                  // objects that workers share
   SavedFields run;                     // the driver's: record, budget, measurements
   SavedFields cluster;                 // services and simulated links
-  std::vector<WorkerStart> start;      // by rank
+  std::vector<WorkerStart> start;      // by number in the run
+  std::vector<int> view;               // the workers that it was saved with, ascending
+  std::uint64_t samples = 0;           // that the model has learnt from
 };
 
 // The objects whose fields are the state of one segment. Thread-safe.
 class RunState {
  public:
-  // from: what the segment goes on from, which outlives this object; null: the first one. is_saved:
-  // whether the run may be saved, so that workers must keep their state.
-  RunState(SavedRun* from, bool is_saved) : from_(from), is_saved_(is_saved) {}
+  // from: what the segment goes on from, which outlives this object; null: the state is that of the
+  // start of a run. is_saved: whether the run may be saved, so that workers must keep their state.
+  // view: the workers of the segment, ascending.
+  RunState(const SavedRun* from, bool is_saved, std::vector<int> view);
 
   bool goes_on() const { return from_ != nullptr; }
-  // Keeps an object of worker `rank` until save(), under a name of its own. A later segment loads
+  // Workers are named by their number in the run. Keeps an object of a worker until save(), under a name of its own. A later segment loads
   // it here.
   template <class T>
   void keep(int rank, const std::string& name, std::shared_ptr<T> object) {
@@ -66,9 +70,12 @@ class RunState {
   // Whether worker `rank` may begin: it has kept a state, or the run is never saved.
   bool may_begin(int rank) const;
 
-  // The fields of all objects, which are let go. When all processes have returned. Errors: check, a
-  // common field differs between workers.
-  void save(SavedRun& to);
+  // The fields of all objects, which are let go. When all processes have returned. Without the state
+  // of workers that were lost; then the common fields are those of the first worker that was not.
+  // Errors: check, a common field differs between workers.
+  void save(SavedRun& to, const std::vector<int>& lost = {});
+  // How the workers of this segment differ from those that the state was saved with; null: not.
+  const OtherWorkers* other_workers() const { return other_ ? &*other_ : nullptr; }
 
  private:
   static constexpr int kShared = -1;
@@ -83,8 +90,10 @@ class RunState {
   void add_saved(Kept kept);
   void load(Kept kept);
 
-  SavedRun* const from_;
+  const SavedRun* const from_;
   const bool is_saved_;
+  const std::vector<int> view_;
+  std::optional<OtherWorkers> other_;
   mutable std::mutex mutex_;
   std::vector<Kept> kept_;
   std::map<int, SavedFields> saved_;  // by save() of one object

@@ -175,7 +175,7 @@ double SharedWorker::step(const Batch& batch, double lr, SharedModel& shared) {
     land();
   };
   const Seconds started = self_.now();
-  self_.endpoint().compute_in_place(self_.costs().gradient_work(self_.rank(), batch.shape()),
+  self_.endpoint().compute_in_place(self_.costs().gradient_work(self_.id(), batch.shape()),
                                     ComputeKind::step,
                                     {.in_place = in_place,
                                      .read = read_snapshot,

@@ -50,6 +50,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parts/learner_tuner.hpp"
@@ -80,7 +81,10 @@ class Learners {
   void fields(Archive& fields) {
     fields("share", share_);
     resize(share_.mine);
-    for (std::size_t j = 0; j < w_.size(); ++j) fields(fmt::format("replica{}", j), w_[j]);
+    for (std::size_t j = 0; j < w_.size(); ++j) {
+      fields(fmt::format("replica{}", j), w_[j]);
+      if (fields.joins()) fields.common("z", w_[j].w);
+    }
     fields.common("z", z_);
     fields.common("z_prev", z_prev_);
     fields("tuner", tuner_);
@@ -95,6 +99,7 @@ class Learners {
 
   // The worker's whole life.
   void train() {
+    if (self_.goes_on()) count_learners();
     while (self_.running()) {
       restart_if_due();
       samples_before_ = samples_;
@@ -105,6 +110,16 @@ class Learners {
   }
 
  private:
+  // Of all workers, which may be others than before.
+  void count_learners() {
+    const auto learners = self_.comm().agree(
+        share_.mine, [](std::span<const int> all) { return std::vector(all.begin(), all.end()); });
+    const auto mine = learners->begin() + self_.rank();
+    set_share({.mine = share_.mine,
+               .before = std::accumulate(learners->begin(), mine, 0),
+               .all = std::accumulate(learners->begin(), learners->end(), 0)});
+  }
+
   // --- algorithm 1, lines 4 to 13 ---------------------------------------------------------------
   void iterate(bool average) {
     const std::uint64_t b = self_.plan().batch_size;

@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -38,6 +39,7 @@ class StaleServer final : public ParameterServer {
     ParameterServer::fields(fields);
     fields("clock", clock_);
     if (!fields.is_loading()) return;
+    fields.to_ranks_now(clock_, std::ranges::min(clock_));
     training_.clear();
     for (const std::uint64_t c : clock_) ++training_[c];
     slowest_ = training_.begin()->first;

@@ -12,7 +12,7 @@ namespace hetsgd {
 Worker::Worker(Endpoint& endpoint, Run& run)
     : endpoint_(endpoint),
       run_(run),
-      batches_(run, endpoint.rank(), endpoint.size()),
+      batches_(run, endpoint),
       context_(run.model().make_context(endpoint.device())) {
   if (TableSet* const set = run.tables()) {
     tables_ = std::make_unique<WorkerTables>(endpoint, run, *set);
@@ -54,11 +54,11 @@ void Worker::fields(Archive& fields) {
 
 bool Worker::running() {
   if (running_calls_ == 0) {
-    if (!run_.state().may_begin(rank())) {
+    if (!run_.state().may_begin(id())) {
       refuse("--checkpoint", "an algorithm without a state that can be saved",
              "one that keeps it by Worker::state()");
     }
-    if (goes_on()) endpoint_.go_on();
+    if (run_.clock_goes_on()) endpoint_.go_on();
   }
   count_idle_call();
   decision_ = run_.running(*this);
@@ -148,7 +148,7 @@ double Worker::step_here(Replica& replica, const Batch& batch, double lr) {
 std::optional<double> Worker::compute_step(const Batch& batch, const std::function<double()>& fn,
                                            CancellationToken* token) {
   if (sharded()) tables_->look_up(batch);
-  const Work work = sharded() ? tables_->step_work() : costs().gradient_work(rank(), batch.shape());
+  const Work work = sharded() ? tables_->step_work() : costs().gradient_work(id(), batch.shape());
   double loss = 0;
   const auto compute = [&] { loss = fn(); };
   if (!token) {
@@ -201,7 +201,7 @@ void Worker::compute_losses(std::span<Replica> replicas, std::span<const Batch> 
     mean.steps += shape.steps / static_cast<double>(m);
     mean.frames += shape.frames / static_cast<double>(m);
   }
-  Work work = costs().gradient_work(rank(), mean);
+  Work work = costs().gradient_work(id(), mean);
   work.learners = static_cast<int>(m);
   make_streams(m);
   const auto context_of = [&](std::size_t j) -> ModelContext& {
@@ -253,6 +253,7 @@ std::optional<double> Worker::gradient_by(const Batch& batch, const std::functio
   const double lr = learning_rate(batch.size());  // of served rows, which move with the gradient
   const auto loss = compute_step(batch, fn, token);
   if (loss) completed(batch, *loss, started);
+  if (loss) unapplied_samples_ += batch.size();
   if (sharded() && !loss) tables_->drop();
   if (sharded() && loss && tables_->served()) tables_->update(lr);
   return loss;
@@ -285,7 +286,7 @@ double Worker::gradient_in_pieces(Replica& replica, const Batch& batch,
   double loss = 0;
   Work before;  // of the pieces that are complete
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const Work until = costs().partial_gradient_work(rank(), batch.shape(), pieces[i].end);
+    const Work until = costs().partial_gradient_work(id(), batch.shape(), pieces[i].end);
     const auto kind = i == 0 ? ComputeKind::step : ComputeKind::part;
     endpoint_.compute(i == 0 ? until : until - before, kind, [&] {
       if (i == 0) clear_foreign_rows(replica, device());
@@ -294,6 +295,7 @@ double Worker::gradient_in_pieces(Replica& replica, const Batch& batch,
     });
     before = until;
     if (i + 1 == pieces.size()) completed(batch, loss, started);
+    if (i + 1 == pieces.size()) unapplied_samples_ += batch.size();
     complete(i);
   }
   return loss;
@@ -346,11 +348,13 @@ void Worker::apply_alone(Replica& replica, double lr) {
 }
 
 void Worker::count_shared_update() {
+  unapplied_samples_ = 0;
   ++*updates_;
   if (rank() == 0) run_.updated();
 }
 
 void Worker::count_own_update() {
+  unapplied_samples_ = 0;
   ++*updates_;
   run_.updated();
 }

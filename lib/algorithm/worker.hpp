@@ -51,6 +51,8 @@ class Worker : NonCopyable {
 
   int rank() const { return endpoint_.rank(); }
   int size() const { return endpoint_.size(); }
+  // The worker's number in the run: its rank, unless workers are lost (cluster/segment.hpp).
+  int id() const { return endpoint_.id(); }
   Seconds now() const { return endpoint_.now(); }
   const Plan& plan() const { return run_.plan(); }
   const Model& model() const { return run_.model(); }
@@ -82,11 +84,11 @@ class Worker : NonCopyable {
   auto shared_state(Make make) {
     using State = std::remove_cvref_t<std::invoke_result_t<Make&>>;
     std::shared_ptr<State> state(new State(make()));
-    run_.state().keep(rank(), "state", state);
+    run_.state().keep(id(), "state", state);
     return state;
   }
   // In place of state(): services and shared objects know all that this worker goes on from.
-  void stateless() { run_.state().keep(rank(), "state", std::make_shared<Stateless>()); }
+  void stateless() { run_.state().keep(id(), "state", std::make_shared<Stateless>()); }
   // Whether an earlier segment of this run came before.
   bool goes_on() const { return run_.state().goes_on(); }
   // After running() said no: whether the run will go on in another segment.
@@ -334,6 +336,11 @@ class Worker : NonCopyable {
   // counts of calls identify the points of synchronous algorithms at which all workers must get one
   // answer.
   std::uint64_t samples() const { return samples_; }
+  // Samples since the last running().
+  std::uint64_t unsettled_samples() const { return samples_ - samples_at_decision_; }
+  // Samples of gradients since its last update. (Where a background task makes the updates, it
+  // means nothing.)
+  std::uint64_t unapplied_samples() const { return unapplied_samples_; }
   std::uint64_t updates() const { return *updates_; }
   std::uint64_t running_calls() const { return running_calls_; }
   std::uint64_t count_evaluate_call() { return evaluate_calls_++; }
@@ -387,6 +394,7 @@ class Worker : NonCopyable {
   LoopDecision decision_;             // the last answer of running()
   std::uint64_t samples_at_decision_ = 0;
   std::uint64_t samples_ = 0;
+  std::uint64_t unapplied_samples_ = 0;
   // Shared with the background tasks, which are threads on real clusters.
   std::shared_ptr<std::atomic<std::uint64_t>> updates_ =
       std::make_shared<std::atomic<std::uint64_t>>(0);

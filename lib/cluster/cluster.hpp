@@ -55,6 +55,7 @@ struct ClusterOptions {
     return speed[std::min(static_cast<std::size_t>(rank), speed.size() - 1)];
   }
   std::shared_ptr<const Scenario> scenario;  // null: no stragglers
+  Seconds detect{0.5};                       // from the loss of a worker until the others know
   // sim
   // Device profiles by worker, at least one; a shorter list repeats its last.
   std::vector<DeviceProfile> profiles{1};
@@ -92,7 +93,7 @@ struct ClusterOptions {
 
 // A worker after the run (or before: Cluster::planned), for the result's workers[].
 struct WorkerReport {
-  int rank = 0;
+  int rank = 0;  // its number in the run, whatever the view
   std::string device;
   TimeBreakdown breakdown;
   Seconds ended{0};          // when its main process returned, on the training clock

@@ -101,8 +101,9 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  virtual int rank() const = 0;
+  virtual int rank() const = 0;  // in the view (segment.hpp)
   virtual int size() const = 0;
+  virtual int id() const { return rank(); }  // in the run
   // The training clock: 0 at the start of run(), without pauses.
   virtual Seconds now() const = 0;
 

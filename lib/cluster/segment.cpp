@@ -9,10 +9,14 @@ std::string owner(const std::string& name) { return "service " + name; }
 }  // namespace
 
 void load_service(Segment& segment, const std::string& name, ServiceHandler& handler) {
+  if (segment.from == nullptr) return;
   const std::string prefix = owner(name) + "/";
-  const auto first = segment.cluster.lower_bound(prefix);
-  if (first == segment.cluster.end() || !first->first.starts_with(prefix)) return;
-  Archive archive = Archive::loading(segment.cluster, segment.cluster, "the state of the run");
+  const auto first = segment.from->lower_bound(prefix);
+  if (first == segment.from->end() || !first->first.starts_with(prefix)) return;
+  OtherWorkers other;
+  if (segment.other != nullptr) other.rank_before = segment.other->rank_before;
+  Archive archive = Archive::loading(*segment.from, *segment.from, "the state of the run",
+                                     segment.other != nullptr ? &other : nullptr);
   archive(owner(name), handler);
 }
 

@@ -6,6 +6,15 @@
 //   segment 0   0 |== set-up and training =======| ends: state is saved
 //   segment 1     set-up, off the clock     go_on |== training ======| ends: state is saved
 //
+// A segment may have some of the run's workers only: its view. Then ranks number the workers of the
+// view, and Endpoint::id() is the worker's number in the run, by which it has its device, speed,
+// data and stragglers. A worker that is lost (Scenario::lost) ends the segment for all:
+//
+//   lost at t          its processes stop; messages that it has sent arrive
+//   t + detect         the others know: they begin no further communication, and Segment::losing is
+//                      called. What they compute, and collectives that all had come to, end first.
+//   then               run_segment() returns; all that still waits is unwound
+//
 // From the second segment on the clock stands until every worker has called Endpoint::go_on().
 // Then the clock, the times and the count of steps of each worker are those of the segment before,
 // and background tasks that were started until then begin.
@@ -30,23 +39,35 @@ struct WorkerStart {
 };
 
 struct Segment {
+  // The workers of the view, ascending, by rank; empty: all of the run.
+  std::vector<int> view = {};
   // By rank; empty: the first segment. Under mpi a process needs only the entry of its own rank.
   std::vector<WorkerStart> start = {};
   // sim: all workers go on at the latest of these clocks, as they always do in real time. Else each
   // goes on at its own. The time in between counts as waiting.
   bool together = true;
-  // The state of services and of simulated links in this process: loaded at the beginning of the
-  // segment.
+  // The state of services and of simulated links in this process at the end of the segment before,
+  // and how its workers differ from those of this one; null: there is none, or the same.
+  const SavedFields* from = nullptr;
+  const OtherWorkers* other = nullptr;
+  // The same at the end of this segment.
   SavedFields cluster = {};
   // Asked when all workers have returned: whether the run goes on, so that the state is saved into
   // `cluster`. Null: no.
   std::function<bool()> is_followed = nullptr;
 
+  // Called when workers are known to be lost: asynchronous workers that do not wait for the lost
+  // ones can leave their loops.
+  std::function<void()> losing = nullptr;
+  // Filled by a segment that ended because of a loss: who was lost, and when the others knew.
+  std::vector<int> lost = {};
+  Seconds detected{0};
+
   bool goes_on() const { return !start.empty(); }
-  // Calls save(fields) and replaces `cluster`, if the run goes on.
+  int id(int rank) const { return view.empty() ? rank : view[static_cast<std::size_t>(rank)]; }
+  // Calls save(cluster), if the run goes on.
   template <class Save>
   void end(Save save) {
-    cluster.clear();
     if (is_followed && is_followed()) save(cluster);
   }
 };

@@ -29,6 +29,8 @@ struct RankEffects {
   std::vector<const StraggleDelay*> delays;
   std::vector<const SlowPhases*> slow;
   std::vector<Pause> pauses;
+  std::vector<double> fails_s, returns_s;
+  std::vector<const Downtimes*> churns;
 };
 
 // A stretch of clock time that begins at `start_s`. The elapsed time is summed on its own: start +
@@ -102,6 +104,16 @@ std::uint64_t seed_of(std::uint64_t seed, std::size_t number) {
   return block[0] | (static_cast<std::uint64_t>(block[1]) << 32);
 }
 
+// Each return must follow a failure.
+void check_returns(const RankEffects& effects, int rank) {
+  for (const double returns_s : effects.returns_s) {
+    const auto before = [&](double fails_s) { return fails_s < returns_s; };
+    if (std::ranges::any_of(effects.fails_s, before)) continue;
+    refuse("--straggler", fmt::format("kind=return of worker {} at {} s", rank, returns_s),
+           "a kind=fail of the same worker before it");
+  }
+}
+
 }  // namespace
 
 struct Scenario::Impl {
@@ -132,8 +144,12 @@ Scenario::Scenario(const std::vector<std::string>& specifications, int workers,
       if (straggler.delay) effects.delays.push_back(&straggler.delay);
       if (straggler.slow) effects.slow.push_back(&*straggler.slow);
       if (straggler.pause) effects.pauses.push_back(*straggler.pause);
+      if (straggler.fails_at_s) effects.fails_s.push_back(*straggler.fails_at_s);
+      if (straggler.returns_at_s) effects.returns_s.push_back(*straggler.returns_at_s);
+      if (straggler.churn) effects.churns.push_back(&straggler.churn);
     }
   }
+  for (int rank = 0; rank < workers; ++rank) check_returns(impl->ranks[at(rank)], rank);
   impl_ = impl;
 }
 
@@ -153,6 +169,30 @@ Seconds Scenario::stretched(int rank, std::optional<std::uint64_t> iteration, Se
   interval.advance(work_s, true);
   interval.advance(delay_s, false);
   return std::max(Seconds(interval.elapsed_s()), compute);
+}
+
+std::optional<Lost> Scenario::lost(int rank, Seconds time) const {
+  const RankEffects& effects = impl_->ranks[at(rank)];
+  std::optional<Downtime> first;
+  const auto take = [&](const Downtime& each) {
+    if (each.end_s > time.count() && (!first || each.begin_s < first->begin_s)) first = each;
+  };
+  for (const double fails_s : effects.fails_s) {
+    Downtime down{.begin_s = fails_s};
+    for (const double returns_s : effects.returns_s) {
+      if (returns_s > fails_s) down.end_s = std::min(down.end_s, returns_s);
+    }
+    take(down);
+  }
+  for (const Downtimes* const churn : effects.churns) take((*churn)(rank, time.count()));
+  if (!first) return std::nullopt;
+  return Lost{Seconds(first->begin_s), Seconds(first->end_s)};
+}
+
+bool Scenario::has_failures() const {
+  return std::ranges::any_of(impl_->ranks, [](const RankEffects& effects) {
+    return !effects.fails_s.empty() || !effects.churns.empty();
+  });
 }
 
 const std::vector<std::string>& Scenario::specifications() const { return impl_->specifications; }

@@ -7,6 +7,7 @@
 // The kinds and their keys: `hetsgd stragglers`, straggler_kinds.cpp.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +20,12 @@ namespace hetsgd {
 
 // The files that a specification reads; none, also where it is not well formed.
 std::vector<std::string> straggler_files(const std::string& specification);
+
+// A worker is lost from `at` on, and returns at `returns`, which may be infinite.
+struct Lost {
+  Seconds at{0}, returns{0};
+  bool for_good() const { return !std::isfinite(returns.count()); }
+};
 
 class Scenario {
  public:
@@ -34,6 +41,12 @@ class Scenario {
   // part of one that has begun, whose extra delays its first part has had. Thread-safe.
   Seconds stretched(int rank, std::optional<std::uint64_t> iteration, Seconds start,
                     Seconds compute) const;
+
+  // The first time during which worker `rank` is lost that has not ended at `time`; none: it lives
+  // from then on.
+  std::optional<Lost> lost(int rank, Seconds time) const;
+  // Whether any worker is ever lost.
+  bool has_failures() const;
 
   // The specifications with defaults filled in, for the result; they parse to the same scenario.
   const std::vector<std::string>& specifications() const;

@@ -213,6 +213,53 @@ class PauseKind final : public StragglerKind {
   Seconds at_{0}, duration_{0};
 };
 
+class FailKind final : public StragglerKind {
+ public:
+  void declare(OptionSet& set, std::optional<int>) override {
+    time(set, "at", at_, "Time at which the worker is lost.").required("30s");
+  }
+  void apply(Straggler& straggler, const StragglerContext&) const override {
+    straggler.fails_at_s = at_.count();
+  }
+
+ private:
+  Seconds at_{0};
+};
+
+class ReturnKind final : public StragglerKind {
+ public:
+  void declare(OptionSet& set, std::optional<int>) override {
+    time(set, "at", at_, "Time at which the worker returns, after a kind=fail of the same worker.")
+        .required("60s");
+  }
+  void apply(Straggler& straggler, const StragglerContext&) const override {
+    straggler.returns_at_s = at_.count();
+  }
+
+ private:
+  Seconds at_{0};
+};
+
+class ChurnKind final : public StragglerKind {
+ public:
+  void declare(OptionSet& set, std::optional<int>) override {
+    time(set, "mtbf", mtbf_, "Mean time from the return of a worker to its next failure.")
+        .required("10m");
+    time(set, "mttr", mttr_, "Mean time from a failure to the worker's return.").required("30s");
+  }
+  void check(const KeyValues& values) const override {
+    at_least(values, "mtbf", mtbf_, kShortestLife);
+    at_least(values, "mttr", mttr_, kShortestPhase);
+  }
+  void apply(Straggler& straggler, const StragglerContext& context) const override {
+    straggler.churn = churning(context.seed, mtbf_, mttr_);
+  }
+
+ private:
+  static constexpr Seconds kShortestLife = 1ms;
+  Seconds mtbf_{600}, mttr_{30};
+};
+
 template <class Kind>
 RegisteredStraggler registered(StragglerInfo info) {
   return {std::move(info), [] { return std::make_unique<Kind>(); }};
@@ -273,7 +320,23 @@ const std::vector<RegisteredStraggler>& straggler_kinds() {
       registered<PauseKind>({.name = "pause",
                              .title = "Pause",
                              .idea = "The worker stands still once, for a given time.",
-                             .example = "kind=pause,worker=0,at=30s,duration=5s"})};
+                             .example = "kind=pause,worker=0,at=30s,duration=5s"}),
+      registered<FailKind>({.name = "fail",
+                            .title = "Failure",
+                            .idea = "The worker is lost at a given time, with what it has computed "
+                                    "and not yet given to others.",
+                            .example = "kind=fail,worker=0,at=30s"}),
+      registered<ReturnKind>({.name = "return",
+                              .title = "Return",
+                              .idea = "A worker that was lost returns at a given time and goes on "
+                                      "from the state of the others.",
+                              .example = "kind=return,worker=0,at=60s"}),
+      registered<ChurnKind>({.name = "churn",
+                             .title = "Failures and returns",
+                             .idea =
+                                 "Workers are lost and return again and again, after times that "
+                                 "are exponentially distributed.",
+                             .example = "kind=churn,mtbf=10m,mttr=30s"})};
   return all;
 }
 

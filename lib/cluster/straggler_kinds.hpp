@@ -3,7 +3,8 @@
 // straggler_kinds.cpp and a row of its table.
 //
 // A delay adds time to an iteration, slow phases slow a worker during intervals of the clock, a
-// Pause stops it during one. (A constant factor is none of these: it is one number per rank.)
+// Pause stops it during one, and at a failure it is lost (membership.hpp). (A constant factor is none
+// of these: it is one number per rank.)
 //
 //   compute of a step:  work x factor, at the rate of the slow phases that it crosses
 //   then:               the sum of the delays, at full rate
@@ -12,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +52,15 @@ struct Pause {
   double begin_s = 0, end_s = 0;
 };
 
+// A time during which a worker is lost: [begin, end) on the clock. It may have no end.
+struct Downtime {
+  double begin_s = 0;
+  double end_s = std::numeric_limits<double>::infinity();
+};
+
+// Random downtimes, pure as well: the first one of the rank that ends after time_s.
+using Downtimes = std::function<Downtime(int rank, double time_s)>;
+
 // One straggler: its ranks and one of the effects (the others stay as they are here).
 struct Straggler {
   std::vector<int> ranks;  // ascending
@@ -57,6 +68,8 @@ struct Straggler {
   StraggleDelay delay = nullptr;
   std::optional<SlowPhases> slow;
   std::optional<Pause> pause;
+  std::optional<double> fails_at_s, returns_at_s;
+  Downtimes churn = nullptr;
   // "kind=...,key=value,...,workers=0-3", defaults filled in: reads back as the same.
   std::string canonical;
 };
@@ -108,6 +121,10 @@ SlowPhases periodic_phases(Seconds period, Seconds duration, double factor);
 // Slow and normal phases of exponential lengths with these means, in turns and on each rank for
 // itself.
 SlowPhases burst_phases(std::uint64_t seed, Seconds on, Seconds off, double factor);
+
+// Lives and downtimes of exponential lengths with these means, in turns and on each rank for itself,
+// which begins alive.
+Downtimes churning(std::uint64_t seed, Seconds mtbf, Seconds mttr);
 
 // Reads a delay trace: lines `rank,iteration,delay_s`, rank * = all (a row for the rank itself
 // comes first); a header line, blank lines and # comments are skipped. An iteration without a row

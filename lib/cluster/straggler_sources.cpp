@@ -194,6 +194,18 @@ Row read_row(const std::string& file, std::size_t number, std::string_view line,
 
 }  // namespace
 
+Downtimes churning(std::uint64_t seed, Seconds mtbf, Seconds mttr) {
+  return [seed, mtbf, mttr](int rank, double time_s) {
+    Downtime down{.begin_s = 0, .end_s = 0};
+    for (std::uint64_t number = 0; down.end_s <= time_s; ++number) {
+      RandomStream draws = straggler_draws(seed, rank, number);
+      down.begin_s = down.end_s + draws.exponential() * mtbf.count();
+      down.end_s = down.begin_s + draws.exponential() * mttr.count();
+    }
+    return down;
+  };
+}
+
 StraggleDelay read_delay_trace(const std::string& file, int workers) {
   const std::string all = read_text_file(file, {.noun = "trace of delays"}, kMostTraceBytes);
   std::vector<Row> rows;

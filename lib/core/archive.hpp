@@ -61,21 +61,42 @@ class Archive;
 template <class T>
 struct FieldForm;
 
+// How a state is loaded if the run goes on with other workers than those that it was saved with.
+struct OtherWorkers {
+  // By rank now: the rank when the state was saved; -1: the worker has joined since.
+  std::vector<int> rank_before;
+  // The owner has joined: it has the common fields, and keeps its own as its maker has left them.
+  bool joins = false;
+  const SavedFields* first = nullptr;  // of the worker that then had the lowest rank
+};
+
 class Archive : NonCopyable {
  public:
   // Saves the fields of one owner to `own`, and common ones to `common`. A common field that is
   // there already, from another owner, must be equal (check failure). Both may be one object.
-  static Archive saving(SavedFields& own, SavedFields& common) { return {&own, &common, {}}; }
-  // Loads from them. `place` opens messages: "run.checkpoint: worker 3". Errors: data, a field is
-  // missing or has another size.
-  static Archive loading(SavedFields& own, SavedFields& common, std::string place) {
-    return {&own, &common, std::move(place)};
+  static Archive saving(SavedFields& own, SavedFields& common) {
+    return {&own, &common, "", true, nullptr};
+  }
+  // The same where workers were lost in the middle of a round: the first owner's common fields are
+  // those of all.
+  static Archive saving_first(SavedFields& own, SavedFields& common) {
+    return {&own, &common, "", false, nullptr};
+  }
+  // Loads from them. `place` opens messages: "run.checkpoint: worker 3". `other` outlives it; null:
+  // the workers are the same. Errors: data, a field is missing or has another size.
+  static Archive loading(const SavedFields& own, const SavedFields& common, std::string place,
+                         const OtherWorkers* other = nullptr) {
+    return {const_cast<SavedFields*>(&own), const_cast<SavedFields*>(&common), std::move(place),
+            true, other};
   }
 
   bool is_loading() const { return !place_.empty(); }
+  // Whether the owner joins a run that others have begun, so that it has no fields of its own.
+  bool joins() const { return other_ != nullptr && other_->joins; }
 
   template <class T>
   void operator()(std::string_view name, T& field) {
+    if (joins() && !is_common_ && !nests<T>()) return;
     if constexpr (requires { field.fields(*this); }) {
       const Inside inside(*this, name);
       field.fields(*this);
@@ -91,6 +112,41 @@ class Archive : NonCopyable {
     is_common_ = outer;
   }
 
+  // An own field that a worker which joins takes over from the first of the others.
+  template <class T>
+  void or_first(std::string_view name, T& field) {
+    if (!joins() || is_common_) return (*this)(name, field);
+    const OtherWorkers* const other = std::exchange(other_, nullptr);
+    SavedFields* const own = std::exchange(own_, const_cast<SavedFields*>(other->first));
+    (*this)(name, field);
+    own_ = own;
+    other_ = other;
+  }
+  // Puts the elements of a loaded field, one for each worker by rank, in the order of the ranks now.
+  // A worker that has joined has `fresh`.
+  template <class T>
+  void to_ranks_now(std::vector<T>& field, const T& fresh) const {
+    if (!is_loading() || other_ == nullptr) return;
+    std::vector<T> now;
+    for (const int before : other_->rank_before) {
+      const auto index = static_cast<std::size_t>(before);
+      now.push_back(before >= 0 && index < field.size() ? field[index] : fresh);
+    }
+    field = std::move(now);
+  }
+
+  // Whether the state is saved in the middle of a round, because workers were lost, or was so.
+  bool is_mid_round() const {
+    if (!is_loading()) return !compares_;
+    return own_->contains(prefix_ + kMidRound);
+  }
+  // A field that only such a state has.
+  template <class T>
+  void mid_round(std::string_view name, T& field) {
+    bool marked = true;
+    if (is_mid_round()) (*this)(kMidRound, marked), (*this)(name, field);
+  }
+
   // --- for FieldForm
   // A field of `size` bytes: saving calls read(to), loading calls write(from).
   void bytes(std::string_view name, std::size_t size,
@@ -101,8 +157,14 @@ class Archive : NonCopyable {
   std::string where(std::string_view name) const;  // "run.checkpoint: worker 3: field w"
 
  private:
-  Archive(SavedFields* own, SavedFields* common, std::string place)
-      : own_(own), common_(common), place_(std::move(place)) {}
+  static constexpr const char* kMidRound = "mid_round";
+  Archive(SavedFields* own, SavedFields* common, std::string place, bool compares,
+          const OtherWorkers* other)
+      : own_(own), common_(common), place_(std::move(place)), compares_(compares), other_(other) {}
+  template <class T>
+  static constexpr bool nests() {
+    return requires(T & field, Archive & archive) { field.fields(archive); };
+  }
   void put(std::string name, FieldBytes bytes);
 
   // Names that are given meanwhile follow "NAME/".
@@ -124,6 +186,8 @@ class Archive : NonCopyable {
   std::string place_;  // empty: saving
   std::string prefix_;
   bool is_common_ = false;
+  const bool compares_;
+  const OtherWorkers* other_;
 };
 
 template <HasByteForm T>

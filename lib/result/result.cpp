@@ -239,6 +239,60 @@ json segments_json(const std::vector<SegmentRecord>& segments) {
   return result;
 }
 
+json failures_json(const std::vector<FailureRecord>& failures) {
+  json result = json::array();
+  for (const FailureRecord& failure : failures) {
+    result.push_back(
+        {{"worker", failure.worker},
+         {"failed_s", seconds(failure.failed)},
+         {"detected_s", seconds(failure.detected)},
+         {"returned_s", failure.returned ? json(seconds(*failure.returned)) : json(nullptr)},
+         {"lost_samples", failure.lost_samples},
+         {"redone_samples", failure.redone_samples},
+         {"state_bytes", failure.state_bytes}});
+  }
+  return result;
+}
+
+// See the schema for what each of them says.
+json survival_json(const Record& record) {
+  const double elapsed_s = record.elapsed.count(),
+               all_s = elapsed_s * static_cast<double>(record.workers.size());
+  double down_s = 0, idle_s = 0, resume_s = 0;
+  std::uint64_t samples = 0, wasted = 0, returns = 0;
+  for (const FailureRecord& failure : record.failures) {
+    const double until_s = failure.returned ? failure.returned->count() : elapsed_s;
+    down_s += std::max(0.0, std::min(until_s, elapsed_s) - failure.failed.count());
+    wasted += failure.lost_samples + failure.redone_samples;
+    if (!failure.returned) continue;
+    resume_s += until_s - failure.failed.count();
+    ++returns;
+  }
+  for (const WorkerRecord& worker : record.workers) {
+    samples += worker.samples;
+    idle_s += worker.report.breakdown.wait.count();
+  }
+  const double kept =
+      samples > 0 ? 1 - std::min(1.0, static_cast<double>(wasted) / static_cast<double>(samples))
+                  : 1;
+  double taking_part = 1 - down_s / std::max(all_s, 1e-300);
+  if (const auto found = record.histograms.find("contributors"); found != record.histograms.end()) {
+    double rounds = 0, sum = 0;
+    for (const auto& [contributors, count] : found->second) {
+      rounds += static_cast<double>(count);
+      sum += static_cast<double>(contributors) * static_cast<double>(count);
+    }
+    if (rounds > 0) taking_part = sum / rounds / static_cast<double>(record.workers.size());
+  }
+  json result = {
+      {"availability", 1 - down_s / std::max(all_s, 1e-300)},
+      {"participation", taking_part},
+      {"goodput", std::max(0.0, all_s - down_s - idle_s) * kept / std::max(all_s, 1e-300)},
+      {"wasted_samples", wasted},
+      {"resume_s", returns > 0 ? json(resume_s / static_cast<double>(returns)) : json(nullptr)}};
+  return result;
+}
+
 json wall_json(const Record& record) {
   const PhaseTimes& phases = record.phases;
   json result = {
@@ -343,6 +397,10 @@ json result_json(const Record& record, const ResultOptions& options) {
       {"status_reason", text_or_null(record.status_reason)},
       {"started_at", text_or_null(record.started_at)},
       {"finished_at", text_or_null(record.finished_at)}};
+  if (!record.failures.empty()) {
+    result["failures"] = failures_json(record.failures);
+    result["survival"] = survival_json(record);
+  }
   if (!record.segments.empty()) result["segments"] = segments_json(record.segments);
   if (!record.tables.is_null()) result["tables"] = tables_json(record);
   if (!record.machine.is_null()) result["cluster"]["machine"] = record.machine;

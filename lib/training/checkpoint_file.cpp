@@ -117,6 +117,8 @@ void write_checkpoint(const std::string& path, nlohmann::json header, const Save
   std::uint64_t end = 0;  // of the fields, behind the header
   header["fields"] = fields_of(saved, end);
   header["start"] = starts_of(saved);
+  header["view"] = saved.view;
+  header["samples"] = saved.samples;
   const std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const Head head{.header_bytes = text.size()};
   const Foot foot{.file_bytes = aligned(sizeof head + text.size()) + end + sizeof(Foot),
@@ -291,6 +293,8 @@ Checkpoint read_checkpoint(const std::string& path) {
       checkpoint.saved.start.push_back({clock, in.get<TimeBreakdown>()});
       in.end();
     }
+    checkpoint.saved.view = checkpoint.header.at("view").get<std::vector<int>>();
+    checkpoint.saved.samples = checkpoint.header.at("samples").get<std::uint64_t>();
   } catch (const nlohmann::json::exception&) {
     file.damaged("its header is not that of a checkpoint");
   }

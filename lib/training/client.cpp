@@ -9,17 +9,21 @@
 namespace hetsgd {
 
 Client::Client(Referee& referee, const RunSetup& setup)
-    : Run(setup.from, setup.is_saved),
+    : Run(setup.from, setup.is_saved, setup.view),
       referee_(referee),
       rules_(referee.rules()),
       setup_(setup),
       charges_network_(setup.virtual_time && charged_model().is_planned()) {}
 
-void Client::begin(Worker& worker) { state().load(worker.rank(), "worker", worker); }
+void Client::begin(Worker& worker) { state().load(worker.id(), "worker", worker); }
 
-void Client::end(Worker& worker) {
-  state().save(worker.rank(), "worker", worker);
-  referee_.note(worker);
+void Client::end(Worker& worker) { referee_.note(worker); }
+
+// Nothing of it can fail but for want of memory, which would end the run anyway.
+void Client::leave(Worker& worker) noexcept {
+  state().save(worker.id(), "worker", worker);
+  const std::lock_guard lock(unsettled_mutex_);
+  unsettled_[worker.id()] = {worker.unsettled_samples(), worker.unapplied_samples()};
 }
 
 BatchShape Client::charged(const BatchShape& batch) const {
@@ -102,7 +106,7 @@ void mean_of(std::span<const std::span<const float>> replicas, std::span<float> 
 }
 
 SharedClient::SharedClient(Referee& referee, const RunSetup& setup)
-    : Client(referee, setup), published_(at(referee.rules().plan.workers)) {
+    : Client(referee, setup), published_(setup.view.size()) {
   for (Published& each : published_) each.replica = setup.initial;
   load();
 }
@@ -155,7 +159,7 @@ PreparedModel SharedClient::prepare_here(const std::function<std::span<const flo
 
 bool SharedClient::comes_last(std::uint64_t call) {
   const std::lock_guard lock(mutex_);
-  if (++arrived_[call] < plan().workers) return false;
+  if (++arrived_[call] < static_cast<int>(setup_.view.size())) return false;
   arrived_.erase(call);
   return true;
 }

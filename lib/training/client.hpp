@@ -38,8 +38,10 @@ struct RunSetup {
   bool virtual_time = false;
   // The distinct table rows that a measurement reads. Only the process that measures has them.
   std::vector<Index> measured_rows = {};
-  SavedRun* from = nullptr;  // what this segment goes on from; null: the first one
-  bool is_saved = false;     // the run may be saved at the end of a segment
+  const SavedRun* from = nullptr;  // what this segment goes on from; null: the start of a run
+  bool is_saved = false;           // the run may be saved at the end of a segment
+  std::vector<int> view = {};      // the workers of this segment
+  bool clock_goes_on = false;      // an earlier segment came before
 };
 
 class Client : public Run, public CostModel {
@@ -50,6 +52,14 @@ class Client : public Run, public CostModel {
   // Called by a worker before its algorithm begins, and after it has ended.
   virtual void begin(Worker& worker);
   virtual void end(Worker& worker);
+  // Called for every worker in place of end() or after it, also where it is unwound.
+  void leave(Worker& worker) noexcept;
+  // When all workers have left, by number in the run: samples since the last running(), and of
+  // gradients that are in no update.
+  struct Unsettled {
+    std::uint64_t samples = 0, unapplied = 0;
+  };
+  const std::map<int, Unsettled>& unsettled() const { return unsettled_; }
   // Called by every process when all workers have ended. Returns whether the run goes on in another
   // segment, the same on all processes.
   virtual bool await_end() { return referee_.is_followed(); }
@@ -59,6 +69,7 @@ class Client : public Run, public CostModel {
   const Sampler& sampler() const final { return setup_.sampler; }
   std::span<const float> initial_parameters() const final { return setup_.initial; }
   bool synchronous() const final { return rules_.synchronous; }
+  bool clock_goes_on() const final { return setup_.clock_goes_on; }
   TableSet* tables() const final { return setup_.tables; }
   const CostModel& costs() const final { return *this; }
   // Under --charge this is the work of the full-size model on a batch of as many samples. Nonzeros
@@ -101,6 +112,8 @@ class Client : public Run, public CostModel {
   }
   Work work_of_network(int rank, const BatchShape& batch) const;
 
+  std::mutex unsettled_mutex_;
+  std::map<int, Unsettled> unsettled_;
   const bool charges_network_;
   // Work of networks by (device, samples, steps). It is kept because a plan takes milliseconds of
   // wall-clock time.
@@ -174,7 +187,7 @@ class SharedClient final : public Client {
 
   std::atomic<std::uint64_t> cursor_{0};  // next sample of the shared pool
   std::mutex mutex_;                      // guards all below
-  std::vector<Published> published_;      // by rank
+  std::vector<Published> published_;      // by rank in the view
   std::vector<float> mean_;
   std::map<std::uint64_t, int> arrived_;  // by call: number of workers that have made it
   std::optional<GatheredRows> rows_;      // set while the world is stopped

@@ -130,6 +130,7 @@ void Record::fields(Archive& fields) {
   }
   if (fields.is_loading()) curve = std::move(loaded);
   fields("segments", segments);
+  fields("failures", failures);
   fields("events", events);
   fields("histograms", counts);
   fields("warnings", warnings);

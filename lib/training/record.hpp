@@ -138,6 +138,22 @@ std::string to_string(Status status);
 
 std::string utc_now();  // ISO 8601
 
+// The loss of a worker (cluster/segment.hpp).
+struct FailureRecord {
+  int worker = 0;
+  Seconds failed{0}, detected{0};
+  std::optional<Seconds> returned{};  // none: it did not return in this run
+  std::uint64_t lost_samples = 0;     // that it had learnt from since its last running()
+  std::uint64_t redone_samples = 0;   // that the others had learnt from and learn from again
+  double state_bytes = 0;             // that it got when it returned
+
+  static constexpr auto members() {
+    using F = FailureRecord;
+    return std::tuple(&F::worker, &F::failed, &F::detected, &F::returned, &F::lost_samples,
+                      &F::redone_samples, &F::state_bytes);
+  }
+};
+
 struct Record {
   nlohmann::json config;  // OptionSet::to_json(): complete
   std::vector<Plugin> plugins;
@@ -163,6 +179,7 @@ struct Record {
   ConstantGuess constant_guess;   // from the process that measures
   std::vector<CurvePoint> curve;
   std::vector<SegmentRecord> segments;  // those that have ended and were followed by another
+  std::vector<FailureRecord> failures;
   nlohmann::json events = nlohmann::json::array();
   // Counts by value: "staleness" (iterations between read and apply), "contributors", ...
   Histograms histograms;

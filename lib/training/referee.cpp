@@ -127,12 +127,12 @@ std::optional<std::pair<Status, std::string>> Referee::stopped() const {
 LoopDecision Referee::running(Worker& worker) {
   const std::lock_guard lock(mutex_);
   const auto decide = [&] {
+    if (!ends() && worker.now() >= until_) is_followed_ = true;
     return Decision{.yes = !ends(), .samples = samples_, .is_followed = is_followed_ && !stop_};
   };
-  const Decision decision = rules_.synchronous
-                                ? running_.get(worker.running_calls(), rules_.plan.workers, decide)
-                                : decide();
-  note(worker.rank(), WorkerTotals::of(worker));
+  const Decision decision =
+      rules_.synchronous ? running_.get(worker.running_calls(), readers_, decide) : decide();
+  note(worker.id(), WorkerTotals::of(worker));
   return {.yes = decision.yes, .samples = decision.samples, .is_followed = decision.is_followed};
 }
 
@@ -143,8 +143,8 @@ void Referee::end_budget() {
 
 nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
                           double loss, Seconds now, Seconds started) {
-  return {{"type", "step"},        {"time_s", now.count()},  {"start_s", started.count()},
-          {"rank", worker.rank()}, {"iteration", iteration}, {"samples", samples},
+  return {{"type", "step"},      {"time_s", now.count()},  {"start_s", started.count()},
+          {"rank", worker.id()}, {"iteration", iteration}, {"samples", samples},
           {"loss", loss}};
 }
 
@@ -164,10 +164,10 @@ void Referee::completed(Worker& worker, std::uint64_t samples, double loss, Seco
   step.add_step(samples, loss, now, started);
   const std::lock_guard lock(mutex_);
   if (rules_.plan.record_steps) {
-    const std::uint64_t iteration = steps_[at(worker.rank())];
+    const std::uint64_t iteration = steps_[at(worker.id())];
     record_.events.push_back(step_event(worker, iteration, samples, loss, now, started));
   }
-  count(worker.rank(), step);
+  count(worker.id(), step);
 }
 
 double Referee::loss_sum() const {
@@ -233,8 +233,7 @@ Referee::Point Referee::evaluation_point(Seconds now, std::optional<std::uint64_
     if (due && !stop_) is_followed_ = segment_ends_.take_due(n);
     return Decision{.yes = due, .samples = n, .running_calls = call ? call->running_calls : 0};
   };
-  const Decision decision =
-      call ? evaluating_.get(call->number, rules_.plan.workers, decide) : decide();
+  const Decision decision = call ? evaluating_.get(call->number, readers_, decide) : decide();
   if (call && decision.running_calls != call->running_calls) {
     throw unequal_calls(call->running_calls, decision.running_calls,
                         fmt::format("its {}th evaluate_here()", call->number + 1));
@@ -275,6 +274,7 @@ void Referee::fields(Archive& fields) {
   fields("prepared", prepared_);
   fields("step_time", step_time_);
   fields("steps", steps_);
+  fields("model_copy", model_copy_);
   if (!fields.is_loading()) return;
   for (std::size_t r = 0; r < totals.size(); ++r) note(static_cast<int>(r), totals[r]);
   for (const CurvePoint& point : record_.curve) {
@@ -290,9 +290,45 @@ void Referee::checkpointed(double seconds) {
   record_.phases.checkpoint_s += seconds;
 }
 
-void Referee::begin_segment() {
+void Referee::end_segment() {
+  const std::lock_guard lock(mutex_);
+  is_followed_ = true;
+}
+
+void Referee::lost(const FailureRecord& failure) {
+  const std::lock_guard lock(mutex_);
+  record_.failures.push_back(failure);
+  samples_ -= std::min(samples_, failure.lost_samples + failure.redone_samples);
+}
+
+void Referee::redo(std::uint64_t samples) {
+  const std::lock_guard lock(mutex_);
+  samples = std::min(samples, samples_);
+  record_.failures.back().redone_samples += samples;
+  samples_ -= samples;
+}
+
+void Referee::roll_back(std::uint64_t samples) {
+  const std::lock_guard lock(mutex_);
+  if (samples >= samples_) return;
+  record_.failures.back().redone_samples += samples_ - samples;
+  samples_ = samples;
+}
+
+void Referee::returned(const std::vector<int>& workers, Seconds time, double state_bytes) {
+  const std::lock_guard lock(mutex_);
+  for (FailureRecord& failure : record_.failures) {
+    if (failure.returned || std::ranges::find(workers, failure.worker) == workers.end()) continue;
+    failure.returned = time;
+    failure.state_bytes = state_bytes;
+  }
+}
+
+void Referee::begin_segment(int workers, Seconds until) {
   const std::lock_guard lock(mutex_);
   is_followed_ = false;
+  readers_ = workers;
+  until_ = until;
   running_ = {};
   evaluating_ = {};
 }
@@ -406,7 +442,7 @@ std::optional<double> Referee::best_accuracy(std::uint64_t from, std::uint64_t t
 
 void Referee::note(Worker& worker) {
   const std::lock_guard lock(mutex_);
-  note(worker.rank(), WorkerTotals::of(worker));
+  note(worker.id(), WorkerTotals::of(worker));
 }
 
 WorkerTotals WorkerTotals::of(const WorkerRecord& worker) {

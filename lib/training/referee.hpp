@@ -177,8 +177,20 @@ class Referee {
   std::optional<std::pair<Status, std::string>> stopped() const;
   // Whether the workers leave because a segment ends, and not the run.
   bool is_followed() const;
-  // Between two segments: the workers of the next one have made no call yet.
-  void begin_segment();
+  // Before each segment: its workers, so many, have made no call yet. The segment ends at the first
+  // running() from `until` on, so that other workers can join.
+  void begin_segment(int workers, Seconds until);
+  // Ends the segment: at the next running() of workers that come so far. Any thread.
+  void end_segment();
+  // A segment has ended at the loss of workers. So many of the samples that were reported are in no
+  // update.
+  void lost(const FailureRecord& failure);
+  // So many more samples of the last loss are learnt from again.
+  void redo(std::uint64_t samples);
+  // The model has learnt from so many samples; later ones are learnt from again.
+  void roll_back(std::uint64_t samples);
+  // Workers that were lost take part again, and have got so many bytes of state.
+  void returned(const std::vector<int>& workers, Seconds time, double state_bytes);
   // Saving the state has taken this wall-clock time.
   void checkpointed(double seconds);
   // The state of the referee and of its record between two segments.
@@ -311,6 +323,8 @@ class Referee {
   std::optional<std::pair<Status, std::string>> stop_;
   SegmentEnds segment_ends_;
   bool is_followed_ = false;  // the segment ends, and the run goes on unless stop_ is set
+  int readers_ = 0;           // workers of the segment
+  Seconds until_{0};          // its end
   Decisions running_, evaluating_;
   std::vector<Seconds> step_time_;  // by rank, sum
   std::vector<std::uint64_t> steps_;

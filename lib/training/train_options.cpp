@@ -199,6 +199,21 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
           "--config file or of a result to rerun.")
       .reads_file(straggler_files)
       .absent("none");
+  set.add("detect", o.detect,
+          "Time from the loss of a worker until the others know (--straggler kind=fail or churn).")
+      .unit("s")
+      .at_least(0);
+  set.add_choice(
+      "on_loss", o.on_loss,
+      {{"continue", OnLoss::go_on}, {"restart", OnLoss::restart}, {"abort", OnLoss::abort}},
+      "What follows when a worker is lost. continue: the others go on without it, and it "
+      "joins them when it returns. restart: all wait for its return and go on from the "
+      "last checkpoint, or from the start. abort: the run ends.");
+  set.add("restart_time", o.restart_time,
+          "Time that --on-loss restart takes from the return of the last lost worker to the first "
+          "step.")
+      .unit("s")
+      .at_least(0);
   set.add("charge", o.charge,
           "Workload that the simulated clock is charged for instead of the trained one. It is a "
           "full-size data set (amazon670k, criteo), a network (resnet-50, lstm-video), or fitted "

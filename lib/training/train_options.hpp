@@ -28,6 +28,10 @@
 
 namespace hetsgd {
 
+// The consequence of the loss of a worker: the others go on without it; all wait for it and go on
+// from the last checkpoint; the run ends.
+enum class OnLoss { go_on, restart, abort };
+
 enum class ColorMode { automatic, always, never };
 
 struct TrainOptions {
@@ -98,7 +102,11 @@ struct TrainOptions {
   std::uint64_t checkpoint_every = 5;        // evaluations
   std::vector<std::uint64_t> checkpoint_at;  // samples
   std::uint64_t checkpoint_keep = 2;         // files
-  std::string resume_from;                   // file; "": the run begins anew
+  // the loss of workers
+  Seconds detect{0.5};
+  OnLoss on_loss = OnLoss::go_on;
+  Seconds restart_time{0};
+  std::string resume_from;  // file; "": the run begins anew
   // output: how to report, not what to run
   std::string output;
   bool overwrite = false;

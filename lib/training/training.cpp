@@ -5,21 +5,18 @@
 
 #include "cluster/devices.hpp"
 #include "cluster/trace/trace.hpp"
-#include "cluster/trace/traced_endpoint.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
-#include "core/host_clock.hpp"
 #include "core/output_file.hpp"
 #include "core/rank_index.hpp"
 #include "core/text.hpp"
 #include "data/sampler.hpp"
 #include "training/checkpoint.hpp"
-#include "training/client.hpp"
 #include "training/constant_guess.hpp"
 #include "training/evaluation.hpp"
 #include "training/oversubscription.hpp"
 #include "training/plan.hpp"
-#include "training/rank_client.hpp"
+#include "training/segmented_run.hpp"
 #include "training/simulation/charge.hpp"
 #include "training/simulation/estimate.hpp"
 #include "training/simulation/machine.hpp"
@@ -30,10 +27,6 @@ namespace {
 
 // After another rank has failed, this rank's own signal may still arrive within this time.
 constexpr std::chrono::milliseconds kSignalDelay{250};
-
-// Names under which fields of the driver stand among those of the run and of a worker.
-constexpr const char* kReferee = "referee";
-constexpr const char* kTables = "tables";
 
 // Writes raw little-endian float32, for external references (tests/reference).
 void write_parameters(const std::string& path, std::span<const float> parameters,
@@ -70,22 +63,14 @@ struct Training::Impl : RunSpec {
     std::optional<RunSetup> setup;
     std::optional<Referee> referee;
     std::optional<Watcher> watcher;
-    std::optional<SavedRun> saved;  // what the next segment goes on from; none: it is the first
+    std::optional<SavedRun> saved;  // a resumed run's state
   };
   EvaluatorOptions evaluation(Parts& parts) const;
   RunSetup setup(const Parts& parts, bool traced) const;
   void prepare(const TrainHooks& hooks, Parts& parts);
   void drive(const TrainHooks& hooks, Parts& parts);
   void run_algorithm(Worker& worker);
-  void resume(Parts& parts);
   ClusterReport run_workers(Parts& parts, Trace* trace);
-  // Runs one segment, and leaves the state at its end in `saved` if another one follows.
-  ClusterReport run_segment(Parts& parts, Trace* trace);
-  SavedRun saved_state(Client& client, const ClusterReport& report, Segment& segment) const;
-  void write_checkpoint(Parts& parts);
-  // fn(rank, shard) for the sharded tables in this process.
-  template <class Fn>
-  void for_each_shard(Parts& parts, const Fn& fn) const;
   // The referee is null if the run was interrupted before it was made.
   void finish(const TrainHooks& hooks, const Referee* referee);
 
@@ -112,6 +97,7 @@ void Training::Impl::resolve() {
   plan = plan_before_data(options, info, workers);
   check_plan(options, set, plan, devices, info, *algorithm);
   scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed);
+  check_losses(*scenario, options);
 
   record.config = set.to_json();
   record.plugins = loaded_plugins();
@@ -170,6 +156,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.seed = options.seed;
   result.speed = options.speed;
   result.scenario = scenario;
+  result.detect = options.detect;
   result.profiles = machine.profiles;
   result.server_profile = machine.server_profile;
   result.network = machine.network;
@@ -226,7 +213,7 @@ RunSetup Training::Impl::setup(const Parts& parts, bool traced) const {
                   .virtual_time = options.is_virtual(),
                   .measured_rows = {},
                   .from = nullptr,
-                  .is_saved = options.has_segments()};
+                  .is_saved = options.has_segments() || scenario->has_failures()};
   if (table_plan && options.processes().is_root()) {
     result.measured_rows =
         options.dump_parameters.empty() ? parts.evaluator->categories() : all_rows(*table_plan);
@@ -289,122 +276,22 @@ void Training::Impl::run_algorithm(Worker& worker) {
                   info.name, worker.rank(), worker.running_calls()));
 }
 
-template <class Fn>
-void Training::Impl::for_each_shard(Parts& parts, const Fn& fn) const {
-  for (int rank = 0; parts.tables && rank < plan.workers; ++rank) {
-    if (parts.cluster->runs_here(rank)) fn(rank, parts.tables->shard(rank));
-  }
-}
-
-void Training::Impl::resume(Parts& parts) {
-  parts.saved = checkpoints.take();
-  SavedRun& saved = *parts.saved;
-  if (options.processes().is_root()) {
-    const std::vector<std::string> warnings = record.warnings;
-    Archive fields = Archive::loading(saved.run, saved.run, options.resume_from);
-    fields(kReferee, *parts.referee);
-    for (const std::string& text : warnings) {
-      if (std::ranges::find(record.warnings, text) == record.warnings.end()) record.warn({text});
-    }
-    record.resumes.push_back(utc_now());
-  }
-  for_each_shard(parts, [&](int rank, Shard& shard) {
-    Archive fields = Archive::loading(saved.workers.at(rank), saved.common, options.resume_from);
-    fields(kTables, shard);
-  });
-}
-
 ClusterReport Training::Impl::run_workers(Parts& parts, Trace* trace) {
-  for (;;) {
-    ClusterReport report = run_segment(parts, trace);
-    if (!parts.saved) return report;
-    for_each_shard(parts, [](int, Shard& shard) { shard.end_segment(); });
-    write_checkpoint(parts);
-    parts.referee->begin_segment();
-  }
-}
-
-ClusterReport Training::Impl::run_segment(Parts& parts, Trace* trace) {
-  Segment segment;
-  segment.together = !options.is_virtual() || !info.synchronous;
-  if (parts.saved) {
-    segment.start = parts.saved->start;
-    segment.cluster = std::move(parts.saved->cluster);
-  }
-  parts.setup->from = parts.saved ? &*parts.saved : nullptr;
-  std::unique_ptr<Client> client;
-  RankClient* ranks = nullptr;
-  if (Control* const control = options.processes().control()) {
-    auto own = std::make_unique<RankClient>(*control, *parts.referee, *parts.setup, *parts.cluster,
-                                            options.peer_timeout);
-    ranks = own.get();
-    client = std::move(own);
-  } else {
-    client = std::make_unique<SharedClient>(*parts.referee, *parts.setup);
-  }
-  bool is_followed = false;
-  segment.is_followed = [&] { return is_followed = client->await_end(); };
-  const auto work = [&](Endpoint& endpoint) {
-    Worker worker(endpoint, *client);
-    client->begin(worker);
-    run_algorithm(worker);
-    client->end(worker);
-  };
-  const ClusterReport report = parts.cluster->run_segment(
-      [&](Endpoint& endpoint) {
-        trace != nullptr ? with_traced_endpoint(endpoint, *trace, work) : work(endpoint);
-      },
-      segment);
-  std::optional<SavedRun> next;
-  if (is_followed) next = saved_state(*client, report, segment);
-  if (trace != nullptr && ranks != nullptr && !is_followed) ranks->gather(*trace);
-  client.reset();
-  parts.saved = std::move(next);
-  return report;
-}
-
-SavedRun Training::Impl::saved_state(Client& client, const ClusterReport& report,
-                                     Segment& segment) const {
-  SavedRun saved;
-  client.state().save(saved);
-  Archive fields = Archive::saving(saved.run, saved.run);
-  fields("client", client);
-  saved.cluster = std::move(segment.cluster);
-  saved.start.resize(at(plan.workers));
-  for (const WorkerReport& worker : report.workers) {
-    saved.start[at(worker.rank)] = {worker.ended, worker.breakdown};
-  }
-  return saved;
-}
-
-// The record and the tables stay in memory, and are only copied to be written.
-void Training::Impl::write_checkpoint(Parts& parts) {
-  if (options.checkpoint.empty()) return;
-  const auto begin = HostClock::now();
-  SavedRun& saved = *parts.saved;
-  const bool is_root = options.processes().is_root();
-  if (is_root) {
-    Archive fields = Archive::saving(saved.run, saved.run);
-    fields(kReferee, *parts.referee);
-  }
-  for_each_shard(parts, [&](int rank, Shard& shard) {
-    SavedFields& own = saved.workers[rank];
-    Archive fields = Archive::saving(own, own);
-    fields(kTables, shard);
-  });
-  try {
-    checkpoints.write(saved);
-  } catch (const Error& error) {
-    parts.referee->warn(fmt::format("no checkpoint after {} samples: {}",
-                                    record.curve.empty() ? 0 : record.curve.back().samples_count,
-                                    error.what()));
-  }
-  const auto drop = [](SavedFields& from, const std::string& name) {
-    std::erase_if(from, [&](const auto& field) { return field.first.starts_with(name + "/"); });
-  };
-  drop(saved.run, kReferee);
-  for (auto& [rank, own] : saved.workers) drop(own, kTables);
-  parts.referee->checkpointed(seconds_since(begin));
+  SegmentedRun run({.options = options,
+                    .info = info,
+                    .plan = plan,
+                    .scenario = *scenario,
+                    .network = machine.network,
+                    .state_ratio = charge ? charge->parameter_ratio : 1,
+                    .record = record,
+                    .checkpoints = checkpoints,
+                    .referee = *parts.referee,
+                    .cluster = *parts.cluster,
+                    .setup = *parts.setup,
+                    .tables = parts.tables.get(),
+                    .algorithm = [this](Worker& worker) { run_algorithm(worker); }},
+                   std::move(parts.saved));
+  return run.run(trace);
 }
 
 void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
@@ -493,7 +380,12 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
     worker.shard_rows = sampler->shard_size(rank);
   }
   parts.watcher->watch(*parts.referee, *parts.cluster);
-  checkpoints.resumes() ? resume(parts) : parts.referee->measure_initial(initial);
+  if (checkpoints.resumes()) {
+    parts.saved = checkpoints.take();
+    resume(*parts.saved, options, *parts.cluster, parts.tables.get(), *parts.referee, record);
+  } else {
+    parts.referee->measure_initial(initial);
+  }
 }
 
 const Record& Training::run(const TrainHooks& hooks) {

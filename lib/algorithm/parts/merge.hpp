@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "algorithm/worker.hpp"
+#include "core/at_unwinding.hpp"
 
 namespace hetsgd {
 
@@ -90,7 +91,15 @@ class GlobalModel {
   // need not add up to 1: perturbed ones do not, and they are not normalised again.
   void merge(Worker& self, Buffer& w_i, double alpha_i, double gamma) {
     if (alpha_i != 1.0) self.scale(alpha_i, w_i);
-    if (self.size() > 1) self.all_reduce(w_i, Traffic::parameters);
+    {
+      // If another worker is lost meanwhile, w_i keeps what it has learnt.
+      const AtUnwinding unscale([&] {
+        if (alpha_i == 1.0) return;
+        const auto inverse = static_cast<float>(1 / alpha_i);
+        self.device().axpby(w_i.size(), inverse, w_i.data(), 0.0F, w_i.data());
+      });
+      if (self.size() > 1) self.all_reduce(w_i, Traffic::parameters);
+    }
     self.momentum_merge(w_i, gamma, w_, previous_);
     self.copy(w_, w_i);
   }
@@ -100,6 +109,7 @@ class GlobalModel {
     fields.common("w", w_);
     fields.common("previous", previous_);
     if (fields.is_loading()) fields.common("w", replica.w);
+    fields.mid_round("w_i", replica.w);
     replica.optimizer_fields(fields);
   }
 

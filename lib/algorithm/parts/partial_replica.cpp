@@ -11,7 +11,6 @@ using Guard = std::lock_guard<Monitor>;
 
 PartialReplica::PartialReplica(Worker& self, const LocalRules& rules)
     : rules_(rules),
-      workers_(self.size()),
       make_gradient_([&self] { return self.make_gradient(); }),
       monitor_(self.make_monitor()),
       x_(self.replica()),
@@ -20,10 +19,9 @@ PartialReplica::PartialReplica(Worker& self, const LocalRules& rules)
 
 // Replicas of several groups differ.
 void PartialReplica::fields(Archive& fields) {
-  fields("members", members_);
-  members_ == workers_ ? fields.common("x", x_) : fields("x", x_);
-  fields("gradients", gradients_);
-  fields("round", round_);
+  rules_.groups ? fields.or_first("x", x_) : fields.common("x", x_);
+  rules_.groups ? fields.or_first("gradients", gradients_) : fields.common("gradients", gradients_);
+  rules_.groups ? fields.or_first("round", round_) : fields.common("round", round_);
   std::uint64_t pending = pending_.size();
   fields("pending", pending);
   for (std::size_t i = 0; i < pending; ++i) {

@@ -81,6 +81,7 @@ struct LocalRules {
   std::int64_t ahead = 1;       // gradients at one model before the worker waits for the next model
   bool local_training = false;  // all but the first use a snapshot that they move
   Share share = Share::gradient;
+  bool groups = false;  // workers form groups, whose replicas differ
   bool staging = true;  // the hosts reduce: a contribution is copied to them, and the sum back
 };
 
@@ -180,7 +181,6 @@ class PartialReplica {
   void record_event(Worker& self, std::span<const Pending> ready) const;
 
   const LocalRules rules_;
-  const int workers_;                              // of the run
   const std::function<Gradient()> make_gradient_;  // while it is loaded
   std::unique_ptr<Monitor> monitor_;
   Replica x_;   // x_.w: written by the reducing background task, while updating_ is set

@@ -85,6 +85,7 @@ Seconds DelayedQueries::close() {
 
 void StateServer::fields(Archive& fields) {
   fields("records", records_);
+  fields.to_ranks_now(records_, Record());
   if (!fields.is_loading()) return;
   by_pace_.clear();
   for (int rank = 0; rank < static_cast<int>(records_.size()); ++rank) by_pace_.insert(pace(rank));

@@ -83,6 +83,7 @@ ClusterReport LocalRun::local_report() const {
     const auto worker = std::ranges::find(report.workers, process->rank, &WorkerReport::rank);
     worker->breakdown.add_traffic(process->breakdown);
   }
+  for (WorkerReport& worker : report.workers) worker.rank = segment_.id(worker.rank);
   report.paused = world_.paused();
   return report;
 }

@@ -157,8 +157,31 @@ ProcessEndpoint::ProcessEndpoint(World& world, const ClusterOptions& options,
       options_(options),
       segment_(segment),
       tasks_(tasks),
-      speed_(options.speed_of(process.rank)),
-      is_set_up_(process.kind != ProcessKind::worker || !segment.goes_on()) {}
+      speed_(options.speed_of(segment.id(process.rank))),
+      is_set_up_(process.kind != ProcessKind::worker || !segment.goes_on()) {
+  if (is_set_up_) await_loss();
+}
+
+void ProcessEndpoint::await_loss() {
+  if (process_.kind != ProcessKind::worker || !options_.scenario) return;
+  if (const auto lost = options_.scenario->lost(id(), now())) lost_at_ = lost->at;
+}
+
+void ProcessEndpoint::lose_if_due() {
+  if (now() < lost_at_) return;
+  sleep_until(world_, now() + options_.detect);
+  world_.abort(std::make_exception_ptr(LostWorkers{now()}));
+  world_.safepoint();
+}
+
+void note_losses(const LostWorkers& loss, const ClusterOptions& options, Segment& segment) {
+  segment.detected = loss.detected;
+  const int size = segment.view.empty() ? options.workers : static_cast<int>(segment.view.size());
+  for (int rank = 0; rank < size; ++rank) {
+    const auto lost = options.scenario->lost(segment.id(rank), loss.detected);
+    if (lost && lost->at <= loss.detected) segment.lost.push_back(segment.id(rank));
+  }
+}
 
 // A computation has ended when its results are there, for the clock and for everybody else.
 void ProcessEndpoint::run_to_the_end(FunctionRef fn) {
@@ -176,6 +199,7 @@ void ProcessEndpoint::run_to_the_end(FunctionRef fn) {
 bool ProcessEndpoint::compute_unless(const std::atomic<bool>* cancelled, ComputeKind kind,
                                      FunctionRef fn) {
   world_.safepoint();
+  lose_if_due();
   if (cancelled && *cancelled) return false;
   const Seconds start = now();
   run_to_the_end(fn);
@@ -213,7 +237,7 @@ Seconds ProcessEndpoint::straggle(ComputeKind kind, Seconds start, Seconds durat
   std::optional<std::uint64_t> iteration;
   if (kind == ComputeKind::step) iteration = process_.breakdown.steps++;
   if (!options_.scenario) return slowed - duration;
-  return options_.scenario->stretched(process_.rank, iteration, start, slowed) - duration;
+  return options_.scenario->stretched(id(), iteration, start, slowed) - duration;
 }
 
 // Sleeps end late. The excess of one is taken off the next (delay_owed < 0), so that the sum of all
@@ -263,6 +287,7 @@ void ProcessEndpoint::go_on() {
   process_.breakdown = start.spent;
   process_.breakdown.wait += clock - start.clock;
   is_set_up_ = true;
+  await_loss();
   held_.start_all([this](std::string name, HeldTasks::Body body) {
     background_task(std::move(name), std::move(body));
   });

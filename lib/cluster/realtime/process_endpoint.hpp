@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <limits>
 #include <memory>
 
 #include "cluster/cluster.hpp"
@@ -38,6 +39,7 @@ class ProcessEndpoint : public Endpoint {
                   Process& process, BackgroundTasks& tasks);
 
   int rank() const override { return process_.rank; }
+  int id() const override { return segment_.id(process_.rank); }
   Seconds now() const override { return world_.now(); }
   Device& device() override { return *process_.device; }
   TimeBreakdown& time_breakdown() override { return process_.breakdown; }
@@ -72,14 +74,27 @@ class ProcessEndpoint : public Endpoint {
   // Returns `requested` after the instant `from`, less what earlier delays took too long. False if
   // `unless` became true before its end.
   bool delay(Seconds from, Seconds requested, const std::atomic<bool>* unless = nullptr);
+  void await_loss();
+  // Ends the segment if this worker is lost by now: waits until the others know, then aborts the
+  // run by LostWorkers.
+  void lose_if_due();
 
   const ClusterOptions& options_;
   const Segment& segment_;
   BackgroundTasks& tasks_;
   double speed_ = 1;
+  // When this worker is lost; infinite: never, and for a background task.
+  Seconds lost_at_{std::numeric_limits<double>::infinity()};
   bool is_set_up_;  // go_on() has returned, or need not be called
   HeldTasks held_;  // until then
 };
+
+// Ends a segment of a run whose workers are lost: no error.
+struct LostWorkers {
+  Seconds detected{0};
+};
+// Fills in who was lost.
+void note_losses(const LostWorkers& loss, const ClusterOptions& options, Segment& segment);
 
 // Errors: usage, a speed that is not above 0, or above 1: real time can be stretched only.
 void check_speeds(const ClusterOptions& options, std::string_view cluster);

@@ -10,7 +10,7 @@ bool SimComm::poll(int from, int tag) {
 }
 
 void SimComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
-  Process& self = group_->world.engine.current("send");
+  Process& self = group_->world.engine.begin_communication("send");
   Engine& engine = group_->world.engine;
   const double called = engine.now(), left = send_message(group_, rank_, to, tag, data, kind);
   if (left > called) engine.sleep_until(left);
@@ -78,8 +78,8 @@ class StartedCalls::Call final : public PendingCall {
 
 std::unique_ptr<PendingCall> StartedCalls::start(const std::shared_ptr<Group>& group, int rank,
                                                  const CollectiveRequest& request) {
-  // Only checks that a process runs: a handler and the function of a pause may not start calls.
-  world_.engine.current("start");
+  // Checks that a process runs: a handler and the function of a pause may not start calls.
+  world_.engine.begin_communication("start");
   auto call = std::make_unique<Call>(group, rank, request);
   if (world_.engine.tearing_down()) return call;
   started_.resize(static_cast<std::size_t>(group->size()));

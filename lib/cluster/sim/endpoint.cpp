@@ -158,6 +158,7 @@ void SimMonitor::acquire(Process& self) {
 
 void SimMonitor::release() {
   owner_ = nullptr;
+  while (!locking_.empty() && locking_.front()->is_lost()) locking_.pop_front();
   if (locking_.empty()) return;
   owner_ = locking_.front();
   locking_.pop_front();
@@ -226,8 +227,10 @@ void SimDevices::give_back(std::unique_ptr<Device> device) {
 
 namespace {
 
-std::vector<int> ranks(int size) {
-  std::vector<int> all(static_cast<std::size_t>(size));
+// The workers of the view, by rank.
+std::vector<int> workers_of(const Segment& segment, int workers) {
+  if (!segment.view.empty()) return segment.view;
+  std::vector<int> all(static_cast<std::size_t>(workers));
   std::iota(all.begin(), all.end(), 0);
   return all;
 }
@@ -250,6 +253,7 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_, Segment& se
     : options(options_),
       devices(devices_),
       segment(segment_),
+      size(static_cast<int>(workers_of(segment, options.workers).size())),
       timelines(static_cast<std::size_t>(options_.workers)),
       engine(options_.host_threads, {.ended =
                                          [this](Process& process) {
@@ -261,12 +265,15 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_, Segment& se
                             options_.rows_part_bytes)},
       services(world, segment, options_.server_profile.value_or(options_.profile_of(0)),
                options_.work_scale),
-      everybody(std::make_shared<Group>(world, ranks(options_.workers))),
-      set_up(static_cast<std::size_t>(options_.workers)) {}
+      everybody(std::make_shared<Group>(world, workers_of(segment, options.workers))),
+      set_up(at(size)) {
+  world.workers.resize(at(options.workers));
+}
 
 SimEndpoint::SimEndpoint(SimRun& run, int rank, const SimEndpoint* parent)
     : run_(run),
       rank_(rank),
+      id_(run.segment.id(rank)),
       is_background_task_(parent != nullptr),
       comm_(run.everybody, rank),
       account_(parent != nullptr ? parent->account_ : nullptr),
@@ -277,7 +284,7 @@ SimEndpoint::~SimEndpoint() {
 }
 
 Device& SimEndpoint::device() {
-  if (!is_background_task_) return run_.devices.of_worker(rank_);
+  if (!is_background_task_) return run_.devices.of_worker(id_);
   if (!device_) device_ = run_.devices.take();
   return *device_;
 }
@@ -287,18 +294,18 @@ Device& SimEndpoint::device() {
 // stretches what is left, from the present time on, as its slow phases are intervals of the clock.
 SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) {
   const bool vector = kind == ComputeKind::vector;
-  const DeviceProfile& profile = run_.options.profile_of(rank_);
+  const DeviceProfile& profile = run_.options.profile_of(id_);
   if (kind == ComputeKind::transfer) {  // the device is free meanwhile
     return {profile.copy_seconds(work.host_link_bytes), Seconds(0), Seconds(0)};
   }
-  const double speed = run_.options.speed_of(rank_);
+  const double speed = run_.options.speed_of(id_);
   const auto seconds = [&](const Work& part) {
     return profile.seconds(vector ? part.scaled(run_.options.work_scale) : part);
   };
   const auto& step_time = run_.options.step_time;
   Seconds at_full_speed = seconds(work);
   if (!vector && step_time) {
-    at_full_speed = kind == ComputeKind::step ? step_time(rank_, breakdown_.steps) : Seconds(0);
+    at_full_speed = kind == ComputeKind::step ? step_time(id_, breakdown_.steps) : Seconds(0);
   }
   Seconds time = at_full_speed / speed, busy = time;
   if (work.host_link_bytes > 0) {  // another engine copies: the device is free meanwhile
@@ -310,8 +317,8 @@ SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) 
     std::optional<std::uint64_t> iteration;
     if (kind == ComputeKind::step) iteration = breakdown_.steps++;
     if (const Scenario* scenario = run_.options.scenario.get()) {
-      busy = scenario->stretched(rank_, std::nullopt, now(), time);
-      time = scenario->stretched(rank_, iteration, now(), time);
+      busy = scenario->stretched(id_, std::nullopt, now(), time);
+      time = scenario->stretched(id_, iteration, now(), time);
     }
   }
   return {time, std::max(time - at_full_speed, Seconds(0)), busy};
@@ -426,7 +433,7 @@ void SimEndpoint::background_task(std::string name, std::function<void(Endpoint&
   // The endpoint belongs to the body and ends with it; shared, as a std::function is copyable.
   auto endpoint = std::make_shared<SimEndpoint>(run_, rank_, this);
   TimeBreakdown* breakdown = &endpoint->breakdown_;
-  run_.engine.spawn(rank_, std::move(name), breakdown, account_.get(),
+  run_.engine.spawn(id_, std::move(name), breakdown, account_.get(),
                     [endpoint = std::move(endpoint), fn = std::move(fn)] { fn(*endpoint); });
 }
 
@@ -436,7 +443,7 @@ std::unique_ptr<Monitor> SimEndpoint::make_monitor() {
 
 std::shared_ptr<ServicePort> SimEndpoint::open_service(const std::string& name,
                                                        const ServiceFactory& factory) {
-  return run_.services.open(rank_, name, factory);
+  return run_.services.open(rank_, id_, name, factory);
 }
 
 // The set-up of a later segment takes virtual time like any other, from 0 on, and leaves traces on
@@ -446,18 +453,66 @@ bool SimRun::start_clock() {
   if (!std::ranges::all_of(set_up, waits) || !segment.goes_on()) return false;
   const auto clock = [](const WorkerStart& start) { return start.clock; };
   const auto [first, last] = std::ranges::minmax(segment.start, {}, clock);
-  Archive archive = Archive::loading(segment.cluster, segment.cluster, "the state of the run");
-  archive("network", world.network);
+  if (segment.from != nullptr) {
+    Archive archive = Archive::loading(*segment.from, *segment.from, "the state of the run");
+    archive("network", world.network);
+  }
   engine.set_clock((segment.together ? last : first).clock.count());
   for (std::size_t rank = 0; rank < set_up.size(); ++rank) {
     const WorkerStart& start = segment.start[rank];
-    const Seconds at = segment.together ? last.clock : start.clock;
-    TimeBreakdown& breakdown = *world.workers[rank];
+    const Seconds time = segment.together ? last.clock : start.clock;
+    TimeBreakdown& breakdown = *world.workers[at(segment.id(static_cast<int>(rank)))];
     breakdown = start.spent;
-    breakdown.wait += at - start.clock;
-    engine.wake_at(at.count(), *std::exchange(set_up[rank], nullptr));
+    breakdown.wait += time - start.clock;
+    engine.wake_at(time.count(), *std::exchange(set_up[rank], nullptr));
   }
+  await_loss(Seconds(engine.now()));
   return true;
+}
+
+int SimRun::rank_of(int worker) const {
+  int rank = 0;
+  while (segment.id(rank) != worker) ++rank;
+  return rank;
+}
+
+void SimRun::await_loss(Seconds time, Seconds until) {
+  if (!options.scenario || !options.scenario->has_failures()) return;
+  losing_.clear();
+  for (int rank = 0; rank < size; ++rank) {
+    const int id = segment.id(rank);
+    const std::optional<Lost> lost = options.scenario->lost(id, time);
+    if (!lost || std::ranges::find(segment.lost, id) != segment.lost.end()) continue;
+    const Seconds at = std::max(lost->at, time);
+    if (at >= until || (!losing_.empty() && at > lost_at_)) continue;
+    if (at < lost_at_ || losing_.empty()) losing_.clear();
+    lost_at_ = at;
+    losing_.push_back(id);
+  }
+  if (!losing_.empty()) engine.at(lost_at_.count(), lose, this);
+}
+
+// Workers that are lost before the others know of the first one are lost together with it.
+void SimRun::lose(void* object) {
+  SimRun& self = *static_cast<SimRun*>(object);
+  const Seconds now(self.engine.now());
+  if (self.engine.closing()) return;
+  if (self.segment.lost.empty()) {
+    self.segment.detected = now + self.options.detect;
+    self.engine.at(self.segment.detected.count(), detect, object);
+  }
+  for (const int id : self.losing_) {
+    self.engine.lose(id);
+    self.segment.lost.push_back(id);
+  }
+  self.await_loss(now, self.segment.detected);
+}
+
+void SimRun::detect(void* object) {
+  SimRun& self = *static_cast<SimRun*>(object);
+  self.engine.close();
+  for (const int id : self.segment.lost) self.services.left(self.rank_of(id));
+  if (self.segment.losing) self.segment.losing();
 }
 
 void SimEndpoint::go_on() {

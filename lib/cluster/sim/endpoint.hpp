@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -130,6 +131,7 @@ struct SimRun {
   const ClusterOptions& options;
   SimDevices& devices;
   Segment& segment;
+  const int size;                         // of the view
   std::vector<DeviceTimeline> timelines;  // by rank; computations of fibers that are unwound use it
   Engine engine;
   World world;
@@ -140,6 +142,15 @@ struct SimRun {
   // set-up is left.
   std::vector<Process*> set_up;
   bool start_clock();
+  // Schedules the next loss of a worker of the view after `time`, if there is one before `until`.
+  void await_loss(Seconds time, Seconds until = Seconds(std::numeric_limits<double>::infinity()));
+
+ private:
+  int rank_of(int worker) const;
+  static void lose(void* object);    // an event
+  static void detect(void* object);  // an event
+  std::vector<int> losing_;          // workers that are lost at the next event
+  Seconds lost_at_{0};
 };
 
 // One per process: those of workers belong to the cluster's run(), that of a background task to its
@@ -152,11 +163,12 @@ class SimEndpoint final : public Endpoint {
   ~SimEndpoint() override;
 
   int rank() const override { return rank_; }
-  int size() const override { return run_.options.workers; }
+  int size() const override { return run_.size; }
+  int id() const override { return id_; }
   Seconds now() const override { return Seconds(run_.engine.now()); }
   Device& device() override;
   // The profile decides: the mathematics runs on a core of the host all the same.
-  bool in_host_memory() override { return run_.options.profile_of(rank_).in_host_memory(); }
+  bool in_host_memory() override { return run_.options.profile_of(id_).in_host_memory(); }
   Comm& comm() override { return comm_; }
   void compute(const Work& work, ComputeKind kind, FunctionRef fn) override;
   void compute_in_place(const Work& work, ComputeKind kind, const InPlaceComputation& how) override;
@@ -192,10 +204,11 @@ class SimEndpoint final : public Endpoint {
   // Notes in the worker's account, if there is one, that this process has computed from `start`
   // until now.
   void note(ComputeKind kind, Seconds start);
-  DeviceTimeline& timeline() { return run_.timelines[at(rank_)]; }
+  DeviceTimeline& timeline() { return run_.timelines[at(id_)]; }
 
   SimRun& run_;
   int rank_;
+  int id_;
   bool is_background_task_;
   SimComm comm_;
   TimeBreakdown breakdown_;

@@ -88,6 +88,7 @@ void Engine::wake_at(double time, Process& process) { at(time, nullptr, &process
 // The loop is for pauses: a process that wants one suspends with off_the_clock_ set. Its function
 // runs here, on the stack of the thread, and the process goes on at once, within the same event.
 void Engine::resume(Process& process) {
+  if (process.lost) return;
   for (;;) {
     current_ = &process;
     bool alive = false;
@@ -135,11 +136,12 @@ void Engine::end(Process& process) {
 // With the last process the run ends, at its time: a message still in flight, or the alarm of a
 // computation that was cut short, would only make the run look longer.
 void Engine::loop() {
-  while (!processes_.empty()) {
+  while (processes_.size() > lost_) {
     if (aborted_.load(std::memory_order_relaxed)) [[unlikely]] {
       const std::lock_guard lock(abort_mutex_);
       std::rethrow_exception(abort_error_);
     }
+    if (queue_.empty() && closing_) return;
     if (queue_.empty() && !hooks_.idle()) throw deadlock();
     const Event event = queue_.pop();
     now_ = event.seconds();
@@ -166,6 +168,26 @@ void Engine::run() {
     tear_down();
     throw;
   }
+  if (processes_.empty()) return;
+  for (const auto& process : processes_) {
+    if (process->background_task.empty()) left_behind_.emplace_back(process->rank, process->since);
+  }
+  tear_down();
+}
+
+void Engine::lose(int worker) {
+  for (const auto& process : processes_) {
+    if (process->rank != worker || process->lost) continue;
+    process->lost = true;
+    ++lost_;
+  }
+}
+
+std::optional<double> Engine::waits_since(int worker) const {
+  for (const auto& [rank, since] : left_behind_) {
+    if (rank == worker) return since;
+  }
+  return std::nullopt;
 }
 
 // Relaxed: the mutex orders the error itself, and a flag that is seen one event late does no harm.

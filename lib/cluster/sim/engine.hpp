@@ -25,6 +25,8 @@
 //
 //   loop --(all processes have ended)--> run() returns; events that are left are never handled
 //     |
+//     +--(workers are lost, and no event is left)--> run() returns; the rest is unwound
+//     |
 //     +--(an exception, abort(), no event left: deadlock)--> tear_down: computations are forgotten,
 //        fibers unwound in any order --> run() rethrows
 //
@@ -40,8 +42,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cluster/blocking.hpp"
@@ -160,6 +164,7 @@ class alignas(64) Process {
       : fiber(stacks, std::move(body)), rank(rank_), background_task(std::move(background_task_)) {}
 
   std::string name() const;
+  bool is_lost() const { return lost; }
 
  private:
   friend class Engine;
@@ -172,6 +177,7 @@ class alignas(64) Process {
   double since = 0;  // virtual seconds
   Fiber fiber;
   std::size_t index = 0;  // in Engine::processes_
+  bool lost = false;      // never resumed again
 
  public:
   const int rank;
@@ -209,6 +215,24 @@ class Engine : NonCopyable {
 
   // The clock goes on at `time`, which may be earlier than now(). No event may be left (checked).
   void set_clock(double time);
+
+  // --- the loss of workers (cluster/segment.hpp) --------------------------------------------
+  // Processes of this worker are not resumed any more. Their stacks stay as they are, since events
+  // and other processes refer to them. An event handler calls it.
+  void lose(int worker);
+  // From now on no process begins to communicate (begin_communication), and the run ends when
+  // nothing else is left to do. `time` of an unfinished process: since when it waits, or the end.
+  void close() { closing_ = true; }
+  bool closing() const { return closing_; }
+  // When the run was closed: since when the main process of this worker waits; none: it has
+  // returned.
+  std::optional<double> waits_since(int worker) const;
+  // Returns the running process, unless the run is closed: then the process goes no further.
+  Process& begin_communication(std::string_view call) {
+    Process& self = current(call);
+    if (closing_ && !tearing_down_) block([] { return "the view has lost a worker"; });
+    return self;
+  }
 
   // --- events --------------------------------------------------------------------------------
   // Calls handler(object) at `time` >= now() (checked, and finite), on the event loop. An event
@@ -322,6 +346,9 @@ class Engine : NonCopyable {
   const FunctionRef* off_the_clock_ = nullptr;  // what the process that just stopped wants run
   std::exception_ptr off_the_clock_error_;
   bool tearing_down_ = false;  // once true, it stays true
+  bool closing_ = false;
+  std::size_t lost_ = 0;                             // processes that are lost
+  std::vector<std::pair<int, double>> left_behind_;  // main processes that the end unwinds
   // The flag is read before every event, hence apart from the mutex, which guards the error alone.
   std::atomic<bool> aborted_ = false;
   std::mutex abort_mutex_;

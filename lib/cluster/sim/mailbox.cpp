@@ -78,7 +78,7 @@ double send_message(const std::shared_ptr<Group>& group, int source, int to, int
                     std::span<const std::byte> data, Traffic kind) {
   World& world = group->world;
   Engine& engine = world.engine;
-  engine.current("send");
+  engine.begin_communication("send");
   check_rank(to, group->size());
   HETSGD_CHECK_GE(tag, 0);
   const double called = engine.now();
@@ -119,7 +119,7 @@ double send_message(const std::shared_ptr<Group>& group, int source, int to, int
 Envelope receive_message(Group& group, int rank, int from, int tag, std::span<std::byte> data) {
   World& world = group.world;
   Engine& engine = world.engine;
-  Process& self = engine.current("receive");
+  Process& self = engine.begin_communication("receive");
   if (from != kAnySource) check_rank(from, group.size());
   const double called = engine.now();
   Message* message = group.mailbox(rank).take(engine, from, tag);

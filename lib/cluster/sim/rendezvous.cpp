@@ -48,7 +48,7 @@ Rendezvous::Rendezvous(World& world, const Members& members, CollectiveOrder* or
 // gone. block() then throws or returns, and the result is unspecified.
 void Rendezvous::attend(int rank, const CollectiveRequest& request) {
   Engine& engine = world_.engine;
-  Attendance mine{.process = &engine.current(collective_name(request.call.collective))};
+  Attendance mine{.process = &engine.begin_communication(collective_name(request.call.collective))};
   if (!engine.tearing_down()) join(rank, request, mine);
   engine.block([this] {
     return blocked_in_collective(collective_name(call_.collective), arrived_, size());

@@ -19,7 +19,8 @@ struct Call {
   std::span<float> reply_numbers{};
   SimService* service = nullptr;
   Process* process = nullptr;  // waits; null: not yet
-  int rank = 0;
+  int rank = 0;                // in the view
+  int worker = 0;              // in the run
   // The request, copied when the call was made: it is handled later, and then must be what it was.
   Payload request{};
   Payload numbers{};
@@ -57,7 +58,7 @@ class SimService {
   }
 
   // The request of `from`, the caller's, leaves; fills `call`.
-  void send(Call& call, int rank, const ServiceCall& from);
+  void send(Call& call, int rank, int worker, const ServiceCall& from);
   // Returns when the reply is here.
   void await(Call& call);
   void answer(Call& call, std::span<const std::byte> reply, std::span<const float> numbers,
@@ -113,12 +114,13 @@ class SimReply final : public OwedReply {
 
 class SimPort final : public ServicePort {
  public:
-  SimPort(SimService& service, int rank) : service_(service), rank_(rank) {}
+  SimPort(SimService& service, int rank, int worker)
+      : service_(service), rank_(rank), worker_(worker) {}
   void call_raw(const ServiceCall& from) override {
     Call call;
     Engine& engine = service_.world().engine;
     Process& self = engine.current("a service call");
-    service_.send(call, rank_, from);
+    service_.send(call, rank_, worker_, from);
     service_.await(call);
     // In a destructor while the run is torn down await() returns without an answer.
     if (call.answered < call.arrived || engine.tearing_down()) return;
@@ -131,7 +133,7 @@ class SimPort final : public ServicePort {
   std::unique_ptr<PendingCall> post_raw(const ServiceCall& from) override {
     service_.world().engine.current("a service call");
     auto posted = std::make_unique<Posted>(service_);
-    service_.send(posted->call, rank_, from);
+    service_.send(posted->call, rank_, worker_, from);
     return posted;
   }
 
@@ -156,12 +158,12 @@ class SimPort final : public ServicePort {
   };
 
   SimService& service_;
-  int rank_;
+  int rank_, worker_;
 };
 
 }  // namespace
 
-void SimService::send(Call& call, int rank, const ServiceCall& from) {
+void SimService::send(Call& call, int rank, int worker, const ServiceCall& from) {
   Engine& engine = world_.engine;
   Network& network = world_.network;
   if (engine.tearing_down()) return;
@@ -169,18 +171,19 @@ void SimService::send(Call& call, int rank, const ServiceCall& from) {
   call.reply_numbers = from.reply_payload;
   call.service = this;
   call.rank = rank;
+  call.worker = worker;
   call.request.assign(from.request);
   call.numbers.assign(std::as_bytes(from.payload));
   call.called = engine.now();
   const double numbers_bytes = network.charged(from.payload.size_bytes(), from.kind);
   call.charged = network.charged(from.request.size(), Traffic::control) + numbers_bytes;
-  world_.count_sent(rank, Traffic::control, call.charged - numbers_bytes);
-  world_.count_sent(rank, from.kind, numbers_bytes);
-  const auto slot = network.link(rank).pass(Direction::out, call.called, call.charged);
+  world_.count_sent(worker, Traffic::control, call.charged - numbers_bytes);
+  world_.count_sent(worker, from.kind, numbers_bytes);
+  const auto slot = network.link(worker).pass(Direction::out, call.called, call.charged);
   call.sent = slot.end;
   // Unlike a message, a request does not hold up its sender until it has left: a caller blocks for
   // the answer anyway, and post() is there to compute meanwhile.
-  engine.at_arrival(slot.start + network.server_latency(rank), rank, enter_server_link, &call);
+  engine.at_arrival(slot.start + network.server_latency(worker), rank, enter_server_link, &call);
 }
 
 // deliver() resumes the process directly; from a posted call it may have come before, to nobody.
@@ -193,7 +196,7 @@ void SimService::await(Call& call) {
 void SimService::enter_server_link(void* object) {
   Call& call = *static_cast<Call*>(object);
   World& world = call.service->world_;
-  const double latency = world.network.server_latency(call.rank);
+  const double latency = world.network.server_latency(call.worker);
   // Two links of different speed: the request is here when the slower has passed its last byte.
   const double through =
       world.network.server().pass(Direction::in, world.engine.now(), call.charged).end;
@@ -244,15 +247,15 @@ void SimService::answer(Call& call, std::span<const std::byte> reply,
   call.reply_numbers_bytes = network.charged(numbers.size_bytes(), kind);
   const auto slot = network.server().pass(Direction::out, engine.now(), call.reply_charged());
   call.reply_sent = slot.end;
-  engine.at_arrival(slot.start + network.server_latency(call.rank), call.rank, enter_worker_link,
+  engine.at_arrival(slot.start + network.server_latency(call.worker), call.rank, enter_worker_link,
                     &call);
 }
 
 void SimService::enter_worker_link(void* object) {
   Call& call = *static_cast<Call*>(object);
   World& world = call.service->world_;
-  const double latency = world.network.server_latency(call.rank);
-  Link& link = world.network.link(call.rank);
+  const double latency = world.network.server_latency(call.worker);
+  Link& link = world.network.link(call.worker);
   const double through = link.pass(Direction::in, world.engine.now(), call.reply_charged()).end;
   world.engine.at_arrival(std::max(through, call.reply_sent + latency), call.rank, deliver, &call);
 }
@@ -260,8 +263,8 @@ void SimService::enter_worker_link(void* object) {
 void SimService::deliver(void* object) {
   Call& call = *static_cast<Call*>(object);
   World& world = call.service->world_;
-  world.count_received(call.rank, Traffic::control, call.reply_struct_bytes);
-  world.count_received(call.rank, call.reply_kind, call.reply_numbers_bytes);
+  world.count_received(call.worker, Traffic::control, call.reply_struct_bytes);
+  world.count_received(call.worker, call.reply_kind, call.reply_numbers_bytes);
   call.delivered = world.engine.now();
   if (call.process != nullptr) world.engine.resume(*call.process);
 }
@@ -272,14 +275,14 @@ Services::Services(World& world, Segment& segment, DeviceProfile profile, double
 
 Services::~Services() = default;
 
-std::shared_ptr<ServicePort> Services::open(int rank, const std::string& name,
+std::shared_ptr<ServicePort> Services::open(int rank, int worker, const std::string& name,
                                             const ServiceFactory& factory) {
   const auto make = [&](const auto&) {
     std::unique_ptr<ServiceHandler> handler = factory.make();
     load_service(segment_, name, *handler);
     return std::make_shared<SimService>(world_, profile_, work_scale_, name, std::move(handler));
   };
-  return std::make_shared<SimPort>(*services_.open(name, make), rank);
+  return std::make_shared<SimPort>(*services_.open(name, make), rank, worker);
 }
 
 void Services::left(int rank) { services_.left(rank); }

@@ -46,7 +46,8 @@ class Services {
 
   // Implements Endpoint::open_service. The first call of a name makes the service, on the caller's
   // stack, and takes no virtual time. The port refers to it, and may not be called after the run.
-  std::shared_ptr<ServicePort> open(int rank, const std::string& name,
+  // `worker`: the number in the run, by which it has its link.
+  std::shared_ptr<ServicePort> open(int rank, int worker, const std::string& name,
                                     const ServiceFactory& factory);
   // Worker `rank` has ended. On the event loop (the engine's `ended`): handlers may answer callers
   // that waited for that worker.

@@ -80,18 +80,19 @@ ClusterReport SimCluster::run_segment(const std::function<void(Endpoint&)>& work
   SimRun run(options_, devices_, segment);
   // After the run: fibers are gone before the endpoints that they use.
   std::vector<std::unique_ptr<SimEndpoint>> endpoints;
-  std::vector<Seconds> ended(at(options_.workers));
-  for (int rank = 0; rank < options_.workers; ++rank) {
+  std::vector<Seconds> ended(at(run.size));
+  for (int rank = 0; rank < run.size; ++rank) {
     endpoints.push_back(std::make_unique<SimEndpoint>(run, rank, nullptr));
     SimEndpoint& endpoint = *endpoints.back();
-    run.world.workers.push_back(&endpoint.time_breakdown());
-    run.engine.spawn(rank, "", &endpoint.time_breakdown(), nullptr,
+    run.world.workers[at(endpoint.id())] = &endpoint.time_breakdown();
+    run.engine.spawn(endpoint.id(), "", &endpoint.time_breakdown(), nullptr,
                      [&worker, &endpoint, &end = ended[at(rank)]] {
                        worker(endpoint);
                        endpoint.close_account();
                        end = endpoint.now();
                      });
   }
+  if (!segment.goes_on()) run.await_loss(Seconds(0));
   {
     const std::lock_guard lock(mutex_);
     engine_ = &run.engine;
@@ -109,10 +110,15 @@ ClusterReport SimCluster::run_segment(const std::function<void(Endpoint&)>& work
   run.engine.run();
 
   ClusterReport report;
-  for (int rank = 0; rank < options_.workers; ++rank) {
-    report.workers.push_back(planned(rank));
-    report.workers.back().breakdown = endpoints[at(rank)]->account();
-    report.workers.back().ended = ended[at(rank)];
+  for (int rank = 0; rank < run.size; ++rank) {
+    WorkerReport& mine = report.workers.emplace_back(planned(segment.id(rank)));
+    mine.breakdown = endpoints[at(rank)]->account();
+    mine.ended = ended[at(rank)];
+    // Of a worker that waited for a lost one until it knew.
+    if (const auto since = run.engine.waits_since(mine.rank)) {
+      mine.ended = std::max(Seconds(*since), segment.detected);
+      mine.breakdown.wait += mine.ended - Seconds(*since);
+    }
   }
   segment.end([&](SavedFields& fields) {
     run.services.save(fields);

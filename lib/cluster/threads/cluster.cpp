@@ -34,7 +34,7 @@ namespace hetsgd::threads {
 //   services ended, all threads joined --> services destroyed --> report, or the first error
 class Run final : public BackgroundTasks, private LocalRun {
  public:
-  // devices: by rank; cores: those that this process may use. Errors (device): what keeps
+  // devices: of the view, by rank; cores: those that this process may use. Errors (device): what keeps
   // options.all_reduce from working between the GPUs.
   Run(const ClusterOptions& options, Segment& segment, std::vector<DeviceSpec> devices,
       std::vector<int> cores);
@@ -47,6 +47,7 @@ class Run final : public BackgroundTasks, private LocalRun {
 
  private:
   friend class ThreadsEndpoint;
+  int workers() const { return static_cast<int>(devices_.size()); }  // of the view
   Process& start_background_task(Process& parent, const std::string& name,
                                  std::function<void(Endpoint&)> fn, ProcessKind kind) override;
 
@@ -124,7 +125,7 @@ Run::Run(const ClusterOptions& options, Segment& segment, std::vector<DeviceSpec
 // A worker that ends normally tells the services. One that throws does not: the run is over then.
 ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   try {
-    for (int rank = 0; rank < options_.workers; ++rank) {
+    for (int rank = 0; rank < workers(); ++rank) {
       start_worker(rank, {devices_[at(rank)], pinning_[at(rank)]}, [this, &worker](Process& me) {
         ThreadsEndpoint endpoint(*this, me);
         worker(endpoint);
@@ -138,7 +139,11 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
     ServiceList<ThreadsService>& services;
     ~Ended() { services.clear(); }
   } ended{services_};
-  world_.run(options_.workers);
+  try {
+    world_.run(workers());
+  } catch (const LostWorkers& loss) {
+    note_losses(loss, options_, segment_);
+  }
   segment_.end([&](SavedFields& fields) {
     services_.for_each([&](ThreadsService& service) { service.save(fields); });
   });
@@ -185,7 +190,7 @@ class ThreadsCluster final : public Cluster {
     std::shared_ptr<Run> run;
     {
       const std::lock_guard guard(mutex_);
-      run = run_ = std::make_shared<Run>(options_, segment, devices_, cores_);
+      run = run_ = std::make_shared<Run>(options_, segment, devices_of(segment), cores_);
       if (pending_) run->abort(std::exchange(pending_, nullptr));
       running_ = true;
     }
@@ -223,6 +228,13 @@ class ThreadsCluster final : public Cluster {
     if (const std::string problem = cuda::nccl_problem(gpus); !problem.empty()) {
       throw with_hint(device_error("--all-reduce nccl: {}", problem), "use --all-reduce ring");
     }
+  }
+
+  std::vector<DeviceSpec> devices_of(const Segment& segment) const {
+    if (segment.view.empty()) return devices_;
+    std::vector<DeviceSpec> devices;
+    for (const int worker : segment.view) devices.push_back(devices_[at(worker)]);
+    return devices;
   }
 
   const ClusterOptions options_;

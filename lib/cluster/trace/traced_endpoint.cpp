@@ -258,6 +258,7 @@ class TracedEndpoint final : public Endpoint {
 
   int rank() const override { return endpoint_.rank(); }
   int size() const override { return endpoint_.size(); }
+  int id() const override { return endpoint_.id(); }
   Seconds now() const override { return endpoint_.now(); }
   Device& device() override { return endpoint_.device(); }
   bool in_host_memory() override { return endpoint_.in_host_memory(); }

@@ -1,0 +1,237 @@
+#include "training/segmented_run.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "cluster/trace/traced_endpoint.hpp"
+#include "core/error.hpp"
+#include "core/host_clock.hpp"
+#include "core/rank_index.hpp"
+#include "training/rank_client.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+// Names under which fields of the driver stand among those of the run and of a worker.
+constexpr const char* kReferee = "referee";
+constexpr const char* kTables = "tables";
+
+// fn(worker, shard) for the sharded tables in this process.
+template <class Fn>
+void for_each_shard_of(TableSet* tables, const Cluster& cluster, const Fn& fn) {
+  for (int worker = 0; tables && worker < cluster.size(); ++worker) {
+    if (cluster.runs_here(worker)) fn(worker, tables->shard(worker));
+  }
+}
+
+}  // namespace
+
+void resume(SavedRun& saved, const TrainOptions& options, const Cluster& cluster, TableSet* tables,
+            Referee& referee, Record& record) {
+  if (options.processes().is_root()) {
+    const std::vector<std::string> warnings = record.warnings;
+    Archive fields = Archive::loading(saved.run, saved.run, options.resume_from);
+    fields(kReferee, referee);
+    for (const std::string& text : warnings) {
+      if (std::ranges::find(record.warnings, text) == record.warnings.end()) record.warn({text});
+    }
+    record.resumes.push_back(utc_now());
+  }
+  for_each_shard_of(tables, cluster, [&](int worker, Shard& shard) {
+    Archive fields = Archive::loading(saved.workers.at(worker), saved.common, options.resume_from);
+    fields(kTables, shard);
+  });
+}
+
+SegmentedRun::SegmentedRun(const Of& of, std::optional<SavedRun> saved)
+    : of_(of), views_(of.scenario, of.plan.workers, of.options), saved_(std::move(saved)) {
+  if (!saved_) return;
+  starts_ = saved_->start;
+  Seconds time{0};
+  for (const int worker : saved_->view) time = std::max(time, starts_.at(at(worker)).clock);
+  views_.update(time);
+}
+
+ClusterReport SegmentedRun::run(Trace* trace) {
+  for (;;) {
+    const auto& view = views_.view();
+    of_.referee.begin_segment(static_cast<int>(view.size()), views_.next_return());
+    Ended ended = run_segment(trace);
+    if (!ended.state) return ended.report;
+    const bool is_cut = ended.lost.empty() && ended.time < views_.next_return();
+    go_on(std::move(ended));
+    for_each_shard_of(of_.tables, of_.cluster, [](int, Shard& shard) { shard.end_segment(); });
+    if (is_cut) write_checkpoint();
+  }
+}
+
+SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
+  Segment segment;
+  segment.view = views_.view();
+  segment.together = !of_.options.is_virtual() || !of_.info.synchronous || !views_.is_whole();
+  for (const int worker : starts_.empty() ? std::vector<int>() : segment.view) {
+    segment.start.push_back(starts_[at(worker)]);
+  }
+  if (saved_) segment.from = &saved_->cluster;
+  of_.setup.from = saved_ ? &*saved_ : nullptr;
+  of_.setup.view = segment.view;
+  of_.setup.clock_goes_on = segment.goes_on();
+  std::unique_ptr<Client> client;
+  RankClient* ranks = nullptr;
+  if (Control* const control = of_.options.processes().control()) {
+    auto own = std::make_unique<RankClient>(*control, of_.referee, of_.setup, of_.cluster,
+                                            of_.options.peer_timeout);
+    ranks = own.get();
+    client = std::move(own);
+  } else {
+    client = std::make_unique<SharedClient>(of_.referee, of_.setup);
+  }
+  segment.other = client->state().other_workers();
+  Ended ended;
+  bool is_followed = false;
+  segment.is_followed = [&] {
+    is_followed = client->await_end() || (!segment.lost.empty() && !of_.referee.stopped());
+    return is_followed;
+  };
+  segment.losing = [&] { of_.referee.end_segment(); };
+  const auto work = [&](Endpoint& endpoint) {
+    Worker worker(endpoint, *client);
+    struct Leave {
+      Client& client;
+      Worker& worker;
+      ~Leave() { client.leave(worker); }
+    } leave{*client, worker};
+    client->begin(worker);
+    of_.algorithm(worker);
+    client->end(worker);
+  };
+  ended.report = of_.cluster.run_segment(
+      [&](Endpoint& endpoint) {
+        trace != nullptr ? with_traced_endpoint(endpoint, *trace, work) : work(endpoint);
+      },
+      segment);
+  if (trace != nullptr && ranks != nullptr && !is_followed) ranks->gather(*trace);
+  if (!is_followed) return ended;
+  ended.lost = segment.lost;
+  ended.detected = segment.detected;
+  ended.unsettled = client->unsettled();
+  ended.state = saved_state(*client, segment, !ended.lost.empty());
+  starts_.resize(at(of_.plan.workers));
+  for (const WorkerReport& worker : ended.report.workers) {
+    starts_[at(worker.rank)] = {worker.ended, worker.breakdown};
+    ended.time = std::max(ended.time, worker.ended);
+  }
+  ended.state->start = starts_;
+  return ended;
+}
+
+// Counts of workers that are not in the view are kept for their return.
+SavedRun SegmentedRun::saved_state(Client& client, Segment& segment, bool is_loss) {
+  SavedRun saved;
+  client.state().save(saved, is_loss ? segment.lost : std::vector<int>());
+  Archive fields = Archive::saving(saved.run, saved.run);
+  fields("client", client);
+  saved.cluster = std::move(segment.cluster);
+  saved.samples = of_.referee.progress().samples_count;
+  for (int worker = 0; saved_ && worker < of_.plan.workers; ++worker) {
+    const auto found = saved_->workers.find(worker);
+    if (saved.workers.contains(worker) || found == saved_->workers.end()) continue;
+    SavedFields& own = saved.workers[worker];
+    for (auto& [name, bytes] : found->second) {
+      if (name.starts_with("worker/")) own.emplace(name, std::move(bytes));
+    }
+  }
+  return saved;
+}
+
+void SegmentedRun::note_losses(const Ended& ended) {
+  for (const int worker : ended.lost) {
+    const auto found = ended.unsettled.find(worker);
+    const Seconds failed = of_.scenario.lost(worker, ended.detected - of_.options.detect)->at;
+    of_.referee.lost({.worker = worker,
+                      .failed = failed,
+                      .detected = ended.detected,
+                      .lost_samples = found == ended.unsettled.end() ? 0 : found->second.samples});
+  }
+  if (!of_.info.synchronous) return;
+  std::uint64_t redone = 0;
+  for (const auto& [worker, samples] : ended.unsettled) {
+    const bool is_lost = std::ranges::find(ended.lost, worker) != ended.lost.end();
+    if (!is_lost) redone += samples.unapplied;
+  }
+  of_.referee.redo(redone);
+}
+
+void SegmentedRun::go_on(Ended ended) {
+  if (!ended.lost.empty()) {
+    note_losses(ended);
+    if (of_.options.on_loss == OnLoss::abort) {
+      throw with_hint(runtime_failure("worker {} was lost at {:.6g} s", ended.lost.front(),
+                                      ended.detected.count()),
+                      "--on-loss continue goes on without it");
+    }
+  }
+  if (ended.lost.empty() && ended.time < views_.next_return()) {
+    saved_ = std::move(ended.state);
+    return;
+  }
+  Seconds time = std::max(ended.time, ended.detected);
+  if (!ended.lost.empty() && views_.restarts(time)) {
+    time = views_.goes_on_at(time);
+    of_.referee.roll_back(saved_ ? saved_->samples : 0);
+    views_.update(time);
+    for (WorkerStart& start : starts_) start.clock = time;
+    of_.referee.returned(views_.view(), time, 0);
+    return;
+  }
+  saved_ = std::move(ended.state);
+  join(views_.update(time), time);
+}
+
+void SegmentedRun::join(const std::vector<int>& joined, Seconds time) {
+  if (joined.empty()) return;
+  double bytes = 0;
+  for (const auto& [name, field] : saved_->common) {
+    bytes += static_cast<double>(field.span().size());
+  }
+  bytes *= of_.state_ratio;
+  Seconds arrived = time;
+  if (of_.options.is_virtual()) {
+    arrived += of_.network.latency + Seconds(bytes / of_.network.bytes_per_s);
+  }
+  for (const int worker : joined) starts_[at(worker)].clock = arrived;
+  of_.referee.returned(joined, time, bytes);
+}
+
+// The record and the tables stay in memory, and are only copied to be written.
+void SegmentedRun::write_checkpoint() {
+  if (of_.options.checkpoint.empty()) return;
+  const auto begin = HostClock::now();
+  SavedRun& saved = *saved_;
+  const bool is_root = of_.options.processes().is_root();
+  if (is_root) {
+    Archive fields = Archive::saving(saved.run, saved.run);
+    fields(kReferee, of_.referee);
+  }
+  for_each_shard_of(of_.tables, of_.cluster, [&](int rank, Shard& shard) {
+    SavedFields& own = saved.workers[rank];
+    Archive fields = Archive::saving(own, own);
+    fields(kTables, shard);
+  });
+  try {
+    of_.checkpoints.write(saved);
+  } catch (const Error& error) {
+    of_.referee.warn(fmt::format(
+        "no checkpoint after {} samples: {}",
+        of_.record.curve.empty() ? 0 : of_.record.curve.back().samples_count, error.what()));
+  }
+  const auto drop = [](SavedFields& from, const std::string& name) {
+    std::erase_if(from, [&](const auto& field) { return field.first.starts_with(name + "/"); });
+  };
+  drop(saved.run, kReferee);
+  for (auto& [rank, own] : saved.workers) drop(own, kTables);
+  of_.referee.checkpointed(seconds_since(begin));
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,83 @@
+// The segments of a run, one after the other (cluster/segment.hpp): each runs the algorithm on the
+// workers of its view, from the state that the one before has left.
+//
+//   run ─> segment ─┬─ the run has ended ─────────────────────────────> report
+//            ^      ├─ cut at an evaluation: state saved, written ──┐
+//            |      ├─ a worker returns: state saved, it joins ─────┤
+//            |      └─ workers are lost: state of the others, or ───┤
+//            |         that of the last cut (--on-loss restart)     |
+//            └──────────────────────────────────────────────────────┘
+//
+// Every process of the run has one, and all make the same decisions.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "training/checkpoint.hpp"
+#include "training/client.hpp"
+#include "training/referee.hpp"
+#include "training/views.hpp"
+
+namespace hetsgd {
+
+class Trace;
+
+// Before the first segment of a resumed run: the record, the budget and the tables as they were.
+void resume(SavedRun& saved, const TrainOptions& options, const Cluster& cluster, TableSet* tables,
+            Referee& referee, Record& record);
+
+class SegmentedRun {
+ public:
+  // The parts of the run, which outlive it.
+  struct Of {
+    const TrainOptions& options;
+    const AlgorithmInfo& info;
+    const Plan& plan;
+    const Scenario& scenario;
+    const NetworkModel& network;  // sim: on which the state of a worker that returns travels
+    double state_ratio = 1;       // charged bytes of state per real byte
+    const Record& record;
+    Checkpoints& checkpoints;
+    Referee& referee;
+    Cluster& cluster;
+    RunSetup& setup;
+    TableSet* tables;                        // null: not sharded
+    std::function<void(Worker&)> algorithm;  // the life of one worker
+  };
+  // saved: the state that the first segment goes on from; none: the start of a run.
+  SegmentedRun(const Of& of, std::optional<SavedRun> saved);
+
+  // Runs all segments. Errors: those of the cluster; runtime, workers are lost that the run needs.
+  ClusterReport run(Trace* trace);
+
+ private:
+  // The end of a segment.
+  struct Ended {
+    ClusterReport report;
+    std::optional<SavedRun> state;  // if the run goes on
+    std::vector<int> lost;          // workers at whose loss it ended
+    Seconds detected{0};
+    Seconds time{0};  // the latest of its workers
+    std::map<int, Client::Unsettled> unsettled = {};
+  };
+
+  Ended run_segment(Trace* trace);
+  SavedRun saved_state(Client& client, Segment& segment, bool is_loss);
+  // Chooses the view and the state of the segment after `ended`.
+  void go_on(Ended ended);
+  void note_losses(const Ended& ended);
+  // Workers join with the common state, which takes its time on the network.
+  void join(const std::vector<int>& joined, Seconds time);
+  void write_checkpoint();
+
+  const Of of_;
+  Views views_;
+  // The state that the next segment goes on from; none: that of the start of a run.
+  std::optional<SavedRun> saved_;
+  std::vector<WorkerStart> starts_;  // by worker; empty: the next segment is the first
+};
+
+}  // namespace hetsgd

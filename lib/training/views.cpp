@@ -1,0 +1,96 @@
+#include "training/views.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr Seconds kNever(std::numeric_limits<double>::infinity());
+
+}  // namespace
+
+Views::Views(const Scenario& scenario, int workers, const TrainOptions& options)
+    : scenario_(scenario),
+      workers_(workers),
+      on_loss_(options.on_loss),
+      restart_time_(options.restart_time),
+      view_(alive(Seconds(0))) {}
+
+std::vector<int> Views::alive(Seconds time) const {
+  std::vector<int> workers;
+  for (int worker = 0; worker < workers_; ++worker) {
+    const std::optional<Lost> lost = scenario_.lost(worker, time);
+    if (!lost || lost->at > time) workers.push_back(worker);
+  }
+  return workers;
+}
+
+Seconds Views::return_of(int worker, Seconds time) const {
+  const std::optional<Lost> lost = scenario_.lost(worker, time);
+  if (!lost || lost->at > time) return time;
+  return lost->returns;
+}
+
+Seconds Views::next_return() const {
+  Seconds first = kNever;
+  for (int worker = 0; worker < workers_; ++worker) {
+    if (std::ranges::find(view_, worker) != view_.end()) continue;
+    first = std::min(first, return_of(worker, time_));
+  }
+  return first;
+}
+
+std::vector<int> Views::update(Seconds time) {
+  const std::vector<int> before = std::exchange(view_, alive(time));
+  time_ = time;
+  std::vector<int> joined;
+  std::ranges::set_difference(view_, before, std::back_inserter(joined));
+  return joined;
+}
+
+bool Views::restarts(Seconds time) const {
+  return on_loss_ == OnLoss::restart || alive(time).empty();
+}
+
+Seconds Views::goes_on_at(Seconds time) const {
+  if (on_loss_ != OnLoss::restart) {
+    if (!alive(time).empty()) return time;
+    Seconds first = kNever;
+    for (int worker = 0; worker < workers_; ++worker) {
+      first = std::min(first, return_of(worker, time));
+    }
+    if (first < kNever) return first;
+    throw with_hint(
+        runtime_failure("all workers were lost at {:.6g} s, and none returns", time.count()),
+        "--straggler 'kind=return,...' brings a worker back");
+  }
+  // While the run waits for one worker another may be lost.
+  for (Seconds now = time;;) {
+    Seconds all = now;
+    for (int worker = 0; worker < workers_; ++worker) {
+      all = std::max(all, return_of(worker, now));
+      if (all < kNever) continue;
+      throw with_hint(runtime_failure("worker {} was lost and never returns", worker),
+                      "--on-loss continue goes on without it");
+    }
+    if (all == now) return now + restart_time_;
+    now = all;
+  }
+}
+
+void check_losses(const Scenario& scenario, const TrainOptions& options) {
+  if (!scenario.has_failures()) return;
+  if (cluster_kind(options.cluster).join) {
+    refuse("--straggler", "kind=fail or churn with --cluster mpi", "--cluster sim or threads");
+  }
+  if (options.tables.sharded && options.on_loss == OnLoss::go_on) {
+    refuse("--on-loss", "continue with --tables sharded", "restart",
+           "the rows of a lost worker are lost with it");
+  }
+}
+
+}  // namespace hetsgd

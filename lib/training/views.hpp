@@ -1,0 +1,49 @@
+// Views: which workers take part in each segment of a run in which workers are lost and return
+// (cluster/segment.hpp). They follow from the straggler scenario alone, so every process knows them.
+#pragma once
+
+#include <vector>
+
+#include "cluster/straggler.hpp"
+#include "core/units.hpp"
+#include "training/train_options.hpp"
+
+namespace hetsgd {
+
+class Views {
+ public:
+  // The scenario outlives it.
+  Views(const Scenario& scenario, int workers, const TrainOptions& options);
+
+  // The workers of the next segment, ascending.
+  const std::vector<int>& view() const { return view_; }
+  // When another worker returns, so that the segment ends; infinite: none does.
+  Seconds next_return() const;
+  // Whether all workers are in it.
+  bool is_whole() const { return static_cast<int>(view_.size()) == workers_; }
+  // The view from `time` on: all workers that live then. Returns those that join.
+  std::vector<int> update(Seconds time);
+  // After a loss: the time at which the next segment begins, not before `time`: at once, or with
+  // --on-loss restart when all lost workers are back. Without a worker that lives it is the first
+  // return. Errors: runtime, a worker that is needed never returns.
+  Seconds goes_on_at(Seconds time) const;
+  // Whether the next segment after a loss begins with the state of a segment's end, and not with
+  // that of the workers that are left.
+  bool restarts(Seconds time) const;
+
+ private:
+  std::vector<int> alive(Seconds time) const;
+  Seconds return_of(int worker, Seconds time) const;
+
+  const Scenario& scenario_;
+  const int workers_;
+  const OnLoss on_loss_;
+  const Seconds restart_time_;
+  std::vector<int> view_;
+  Seconds time_{0};  // since when it is the view
+};
+
+// Checks that the run can go on without a worker. Errors: usage.
+void check_losses(const Scenario& scenario, const TrainOptions& options);
+
+}  // namespace hetsgd

@@ -23,15 +23,22 @@ bool has_fields(const SavedFields& fields, const std::string& name) {
 
 RunState::RunState(const SavedRun* from, bool is_saved, std::vector<int> view)
     : from_(from), is_saved_(is_saved), view_(std::move(view)) {
-  if (from_ == nullptr || from_->view == view_) return;
+  if (from_ == nullptr) return;
+  // A worker that was lost has no state, even if it is back already.
+  const auto has_state = [&](int worker) {
+    const auto found = from_->workers.find(worker);
+    return found != from_->workers.end() && has_fields(found->second, "state");
+  };
+  if (from_->view == view_ && std::ranges::all_of(view_, has_state)) return;
   other_.emplace();
   for (const int worker : view_) {
-    const auto found = std::ranges::find(from_->view, worker);
-    other_->rank_before.push_back(
-        found == from_->view.end() ? -1 : static_cast<int>(found - from_->view.begin()));
+    const auto before = std::ranges::find(from_->view, worker) - from_->view.begin();
+    const bool stays = before < std::ssize(from_->view) && has_state(worker);
+    other_->rank_before.push_back(stays ? static_cast<int>(before) : -1);
   }
-  const auto first = from_->workers.find(from_->view.front());
-  if (first != from_->workers.end()) other_->first = &first->second;
+  for (const auto& [worker, fields] : from_->workers) {
+    if (!other_->first && has_state(worker)) other_->first = &fields;
+  }
 }
 
 void RunState::load(Kept kept) {
@@ -86,7 +93,6 @@ void RunState::save(SavedRun& to, const std::vector<int>& lost) {
   }
   kept_.clear();
   to.view = view_;
-  std::erase_if(to.view, [&](int worker) { return std::ranges::find(lost, worker) != lost.end(); });
   for (auto& [rank, fields] : saved_) to.workers[rank].merge(fields);
 }
 

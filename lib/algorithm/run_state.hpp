@@ -32,7 +32,7 @@ struct SavedRun {
   SavedFields run;                     // the driver's: record, budget, measurements
   SavedFields cluster;                 // services and simulated links
   std::vector<WorkerStart> start;      // by number in the run
-  std::vector<int> view;               // the workers that it was saved with, ascending
+  std::vector<int> view;               // of the segment that has ended, with lost workers
   std::uint64_t samples = 0;           // that the model has learnt from
 };
 

@@ -43,6 +43,10 @@ class FieldBytes {
   explicit FieldBytes(std::size_t size)
       : data_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {}
 
+  explicit FieldBytes(std::span<const std::byte> bytes) : FieldBytes(bytes.size()) {
+    if (!bytes.empty()) std::memcpy(data_.get(), bytes.data(), bytes.size());
+  }
+
   std::span<std::byte> span() { return {data_.get(), size_}; }
   std::span<const std::byte> span() const { return {data_.get(), size_}; }
 

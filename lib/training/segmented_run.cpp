@@ -138,8 +138,8 @@ SavedRun SegmentedRun::saved_state(Client& client, Segment& segment, bool is_los
     const auto found = saved_->workers.find(worker);
     if (saved.workers.contains(worker) || found == saved_->workers.end()) continue;
     SavedFields& own = saved.workers[worker];
-    for (auto& [name, bytes] : found->second) {
-      if (name.starts_with("worker/")) own.emplace(name, std::move(bytes));
+    for (const auto& [name, bytes] : found->second) {
+      if (name.starts_with("worker/")) own.emplace(name, FieldBytes(bytes.span()));
     }
   }
   return saved;
@@ -177,7 +177,7 @@ void SegmentedRun::go_on(Ended ended) {
     return;
   }
   Seconds time = std::max(ended.time, ended.detected);
-  if (!ended.lost.empty() && views_.restarts(time)) {
+  if (!ended.lost.empty() && views_.restarts(ended.lost)) {
     time = views_.goes_on_at(time);
     of_.referee.roll_back(saved_ ? saved_->samples : 0);
     views_.update(time);

@@ -52,8 +52,8 @@ std::vector<int> Views::update(Seconds time) {
   return joined;
 }
 
-bool Views::restarts(Seconds time) const {
-  return on_loss_ == OnLoss::restart || alive(time).empty();
+bool Views::restarts(const std::vector<int>& lost) const {
+  return on_loss_ == OnLoss::restart || lost.size() == view_.size();
 }
 
 Seconds Views::goes_on_at(Seconds time) const {

@@ -27,9 +27,9 @@ class Views {
   // --on-loss restart when all lost workers are back. Without a worker that lives it is the first
   // return. Errors: runtime, a worker that is needed never returns.
   Seconds goes_on_at(Seconds time) const;
-  // Whether the next segment after a loss begins with the state of a segment's end, and not with
-  // that of the workers that are left.
-  bool restarts(Seconds time) const;
+  // Whether the next segment after the loss of these workers begins with the state of a segment's
+  // end, and not with that of the workers that are left.
+  bool restarts(const std::vector<int>& lost) const;
 
  private:
   std::vector<int> alive(Seconds time) const;

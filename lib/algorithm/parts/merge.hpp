@@ -95,6 +95,7 @@ class GlobalModel {
       // If another worker is lost meanwhile, w_i keeps what it has learnt.
       const AtUnwinding unscale([&] {
         if (alpha_i == 1.0) return;
+        if (alpha_i == 0.0) return self.device().copy(w_i.size(), w_.data(), w_i.data());
         const auto inverse = static_cast<float>(1 / alpha_i);
         self.device().axpby(w_i.size(), inverse, w_i.data(), 0.0F, w_i.data());
       });

@@ -258,7 +258,7 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_, Segment& se
       engine(options_.host_threads, {.ended =
                                          [this](Process& process) {
                                            if (process.background_task.empty())
-                                             services.left(process.rank);
+                                             services.left(rank_of(process.rank));
                                          },
                                      .idle = [this] { return start_clock(); }}),
       world{engine, Network(options_.network, options_.workers, traffic_scale(options_),

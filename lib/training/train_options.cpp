@@ -303,6 +303,12 @@ void declare_measuring(OptionSet& set, TrainOptions& o) {
           "evaluations, for chrome://tracing or ui.perfetto.dev. The result then also says which "
           "worker waited for which. NVIDIA's profilers show the same ranges.")
       .writes_file("the trace");
+  set.add("record_timeline", o.record_timeline,
+          "File for a record of every blocking call of every worker, from which `hetsgd replay` "
+          "explains the run's time and `hetsgd fit` makes a straggler scenario, for example "
+          "run.jsonl.zst. It is compressed unless the name ends in .jsonl. The result also says "
+          "which worker waited for which.")
+      .writes_file("the timeline");
   set.add("mllog", o.mllog,
           "File for the run in MLPerf's log format, written at the end of the run. With --cluster "
           "sim its time_ms is the first reading of the training data plus simulated time.")

@@ -91,6 +91,7 @@ struct TrainOptions {
   std::string dump_initial_parameters;  // file: raw little-endian float32, for outside references
   std::string dump_parameters;          // file: the final model, likewise
   std::string trace;                    // file of the activity of each worker over time
+  std::string record_timeline;          // file: what `hetsgd replay` reads
   std::string mllog;                    // file: the run in the format of MLPerf logging
   std::string tensorboard;              // folder of an event file, written while the run goes on
   // output: how to report, not what to run

@@ -185,18 +185,26 @@ class Retiming::Build {
     }
   }
 
-  // For each rank, the shortest time from the sending of a request to its handling.
+  // For each rank, the shortest time from the sending of a request to its handling, of those that
+  // found the service idle. A rank whose requests all had to queue has the shortest of all ranks.
   std::map<int, double> shortest_ways(
       const TraceLine& line,
       const std::map<std::pair<int, std::uint64_t>, Request>& requests) const {
-    std::map<int, double> ways;
+    std::map<int, double> ways, queued;
+    Seconds before{0};
     for (const TraceRange& range : line.ranges) {
       const auto request = requests.find({range.place.peer, range.place.number});
-      if (request == requests.end()) continue;
-      const double way = range.begin.count() - result_.nodes_[request->second.sent].time;
-      const auto [known, is_new] = ways.emplace(range.place.peer, way);
-      if (!is_new) known->second = std::min(known->second, way);
+      if (request != requests.end()) {
+        const double way = range.begin.count() - result_.nodes_[request->second.sent].time;
+        auto& those = range.begin > before ? ways : queued;
+        const auto [known, is_new] = those.emplace(range.place.peer, way);
+        if (!is_new) known->second = std::min(known->second, way);
+      }
+      before = range.end;
     }
+    double shortest = std::numeric_limits<double>::infinity();
+    for (const auto& [rank, way] : ways) shortest = std::min(shortest, way);
+    for (const auto& [rank, way] : queued) ways.emplace(rank, std::min(way, shortest));
     return ways;
   }
 

@@ -199,6 +199,18 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
           "--config file or of a result to rerun.")
       .reads_file(straggler_files)
       .absent("none");
+  set.add(
+         "replay", o.replay,
+         "Record of --record-timeline, or step times of another tool (CSV), under whose conditions "
+         "the simulated cluster runs. Its step times, profiles, speeds and network replace those "
+         "of --profile, --speed, --straggler and --network.")
+      .reads_file()
+      .needs("cluster", {"sim"});
+  set.add_choice("replay_by", o.replay_by,
+                 {{"iteration", ReplayBy::iteration}, {"time", ReplayBy::time}},
+                 "Which recorded step a step of a replay is like: the one of the same number, or "
+                 "the one at the same time on the clock (interference from outside).")
+      .needs("replay");
   set.add("charge", o.charge,
           "Workload that the simulated clock is charged for instead of the trained one. It is a "
           "full-size data set (amazon670k, criteo), a network (resnet-50, lstm-video), or fitted "
@@ -418,6 +430,15 @@ void TrainOptions::validate() const {
   if (!charge.empty() && !is_virtual()) {
     refuse("--charge", fmt::format("{} with --cluster {}", charge, cluster),
            "--cluster sim, whose clock it charges");
+  }
+  if (!replay.empty()) {
+    if (!is_virtual()) refuse("--replay", "--cluster " + cluster, "--cluster sim");
+    if (!straggler.empty()) {
+      refuse("--straggler", "a straggler beside --replay", "none, because the record has its own");
+    }
+    if (!speed.empty()) {
+      refuse("--speed", "speeds beside --replay", "none, because the record has its own");
+    }
   }
   if (service_rank && !cluster_kind(cluster).join) {
     refuse("--service-rank", "--cluster " + cluster, "--cluster mpi");

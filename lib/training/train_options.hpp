@@ -25,6 +25,7 @@
 #include "linalg/device.hpp"
 #include "model/registry.hpp"
 #include "table/options.hpp"
+#include "training/replay/replay_profile.hpp"
 
 namespace hetsgd {
 
@@ -71,6 +72,8 @@ struct TrainOptions {
   std::string network = "pcie3";
   std::vector<double> speed;
   std::vector<std::string> straggler;
+  std::string replay;  // timeline whose conditions replace profile, speed, stragglers, network
+  ReplayBy replay_by = ReplayBy::iteration;
   std::string charge;                         // "", amazon670k, delicious200k, resnet-50
   std::optional<std::uint64_t> charge_batch;  // none: as many samples as the real batch has
   std::optional<int> host_threads;            // none: all cores

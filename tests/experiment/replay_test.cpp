@@ -70,8 +70,8 @@ TEST(Replay, StepsBetweenBarriers) {
   EXPECT_DOUBLE_EQ(retiming.run(times).total.count(), 1.5 + 2);
 }
 
-// Worker 1 waits from 1 s on for what worker 0 sends after 2 s and 0.5 s of transfer. Twice as fast,
-// worker 0 sends at 1 s.
+// Worker 1 waits from 1 s on for what worker 0 sends after 2 s and 0.5 s of transfer. Twice as
+// fast, worker 0 sends at 1 s.
 TEST(Replay, AMessageWaitsForItsSender) {
   const Timeline timeline = timeline_in(two_workers(
       R"({"p":1,"c":"compute","n":"step","e":1})"

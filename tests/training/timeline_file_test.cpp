@@ -99,7 +99,7 @@ TEST(TimelineFile, TakesAtMost40BytesACall) {
   EXPECT_LE(read_file(path).size(), 40 * calls);
 }
 
-// What a file that was cut off anywhere says: whole rounds, or that there is none.
+// A file that was cut off anywhere has whole rounds, or the error that there is none.
 TEST(TimelineFile, ACutFileGivesItsWholeRounds) {
   const Recorded run(kRecorded);
   const TemporaryFolder folder;

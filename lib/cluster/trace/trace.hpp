@@ -95,17 +95,20 @@ struct TraceRange {
   std::uint64_t bytes = 0;    // bytes of the caller's data, both ways
   std::uint64_t samples = 0;  // batch size of a step
   Work work{};                // of a computation, as stated to the endpoint
+  // sim: its exact time and the part for which it had the device; 0 in real time.
+  Seconds charged{0}, busy{0};
   CallPlace place{};
-  // The moment that the end of the range depends on beside its begin. A wait for a started or a
-  // posted call: where that was started. A wait in a monitor: the notification that ended it. A served
-  // request: `time` is that of its answer, and `calls` the place in the service's line of the
-  // request during which it was answered.
+  // The moment that the end of the range depends on beside its begin. A wait for a started or
+  // posted call: where that was started. A wait in a monitor: the notification that ended it. A
+  // served request: `time` is that of its answer, and `calls` the place in the service's line of
+  // the request during which it was answered.
   CallPoint cause{};
 
   static constexpr auto members() {
     using R = TraceRange;
     return std::tuple(&R::category, &R::name, &R::begin, &R::end, &R::wait, &R::delay, &R::steps,
-                      &R::bytes, &R::samples, &R::work, &R::place, &R::cause);
+                      &R::bytes, &R::samples, &R::work, &R::charged, &R::busy, &R::place,
+                      &R::cause);
   }
 };
 
@@ -120,7 +123,7 @@ struct TraceLine {
   bool main = false;   // the worker's own
   int number = 0;      // of the worker's lines, in the order in which they were begun
   CallPoint parent{};  // where the worker has started this background task
-  std::vector<TraceRange> ranges;
+  std::deque<TraceRange> ranges;  // never moved: a range is large, and a run waits for its record
 
   static constexpr auto members() {
     using L = TraceLine;

@@ -108,13 +108,21 @@ class Range : NonCopyable {
     range_.wait = breakdown.wait - waited_;
     range_.delay = breakdown.delay_achieved - delayed_;
     range_.steps = breakdown.steps;
+    if (computes_) {
+      range_.charged = breakdown.last_charged;
+      range_.busy = breakdown.last_busy;
+    }
     line_.ranges.push_back(std::move(range_));
     running_process = &process_;
   }
 
   CallPlace& place() { return range_.place; }
   CallPoint& cause() { return range_.cause; }
-  Work& work() { return range_.work; }
+  // The range is a computation.
+  void computes(const Work& work) {
+    range_.work = work;
+    computes_ = true;
+  }
 
  private:
   const TracedProcess& process_;
@@ -122,6 +130,7 @@ class Range : NonCopyable {
   TraceLine& line_;
   NvtxRange nvtx_;
   const Seconds waited_, delayed_;
+  bool computes_ = false;
   TraceRange range_;
 };
 
@@ -366,20 +375,20 @@ class TracedEndpoint final : public Endpoint {
 
   void compute(const Work& work, ComputeKind kind, FunctionRef fn) override {
     Range range(process_, "compute", name_of(kind));
-    range.work() = work;
+    range.computes(work);
     endpoint_.compute(work, kind, fn);
   }
   void compute_in_place(const Work& work, ComputeKind kind,
                         const InPlaceComputation& how) override {
     const bool copies = kind == ComputeKind::transfer;
     Range range(process_, copies ? "communicate" : "compute", name_of(kind));
-    range.work() = work;
+    range.computes(work);
     endpoint_.compute_in_place(work, kind, how);
   }
   bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
                            FunctionRef fn) override {
     Range range(process_, "compute", name_of(kind));
-    range.work() = work;
+    range.computes(work);
     return endpoint_.compute_cancellable(token, work, kind, fn);
   }
   std::unique_ptr<CancellationToken> make_cancellation_token() override {
@@ -451,7 +460,7 @@ void with_traced_endpoint(Endpoint& endpoint, Trace& trace,
 }
 
 void note_batch(Endpoint& endpoint, std::uint64_t samples) {
-  std::vector<TraceRange>& ranges = static_cast<TracedEndpoint&>(endpoint).line().ranges;
+  std::deque<TraceRange>& ranges = static_cast<TracedEndpoint&>(endpoint).line().ranges;
   const auto step = std::find_if(ranges.rbegin(), ranges.rend(),
                                  [](const TraceRange& range) { return range.name == "step"; });
   if (step != ranges.rend()) step->samples = samples;

@@ -61,8 +61,8 @@ class Retiming::Build {
     if (effect != kNone && cause != kNone && effect != cause) pairs_.emplace_back(effect, cause);
   }
 
-  // The begin and the end of every call, in the order of each process. A process that was started by
-  // another one begins there.
+  // The begin and the end of every call, in the order of each process. A process that was started
+  // by another one begins there.
   void make_calls() {
     std::vector<NodeIndex> starts;
     for (std::size_t l = 0; l < lines_.size(); ++l) {

@@ -7,7 +7,7 @@
 //
 //   moment            depends on
 //   begin             end of the process's call before; the start of the process    x is the gap
-//   end of compute    begin                                                         x is own + delay
+//   end of compute    begin                                                  x is own + delay
 //   end of collective begin of all its members (the last arrival)
 //   end of receive    begin; end of the matching send
 //   end of sendrecv   begin on both sides

@@ -12,8 +12,8 @@
 //              a period
 //   burst      it has two levels, and a likelihood-ratio test (1 %) prefers a Markov chain of two
 //              states to independent draws
-//   uniform, lognormal, pareto   the smallest AIC; the p-value is that of a Kolmogorov-Smirnov test,
-//              which is optimistic because the parameters come from the same data
+//   uniform, lognormal, pareto   the smallest AIC; the p-value is that of a Kolmogorov-Smirnov
+//              test, which is optimistic because the parameters come from the same data
 //   trace      none of them: fewer than kFewestSteps steps
 //
 // If the injected delay of a worker is the same multiple of a(W) in every step, it is part of the

@@ -62,8 +62,8 @@ struct Attribution {
   struct Part {
     int rank = -1;     // of a worker; -1: a kind
     std::string name;  // "worker 2", "step"
-    // T_ideal with this part as recorded, over T_ideal: how much this part alone slows the ideal run
-    // down.
+    // T_ideal with this part as recorded, over T_ideal: how much this part alone slows the ideal
+    // run down.
     double slowdown = 1;
     // (T - T with only this part made ideal) / (T - T_ideal): how much of the lost time its mending
     // gives back. 0 if no time is lost.

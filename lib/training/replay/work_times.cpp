@@ -65,6 +65,8 @@ void WorkTimes::fit(const Timeline& timeline) {
     for (std::size_t i = 0; i < all.size(); i += stride) some.push_back(all[i]);
     const CalibrationFit fit = fit_device_profile(some);
     fitted_[name] = {fit.profile, fit.median_error};
+    fitted_[name].profile.name = "fitted to " + name;
+    fitted_[name].profile.source = timeline.path;
   }
 }
 
@@ -78,6 +80,15 @@ double WorkTimes::seconds(int rank, const std::string& name, const Work& work) c
     seconds = found->second.profile.seconds(work).count();
   }
   return seconds > 0 && std::isfinite(seconds) ? seconds : 1;
+}
+
+const DeviceProfile* WorkTimes::profile(int rank) const {
+  if (!by_rank_.empty()) return &by_rank_[at(rank)];
+  for (const char* name : {"vector", "step"}) {
+    if (const auto found = fitted_.find(name); found != fitted_.end())
+      return &found->second.profile;
+  }
+  return nullptr;
 }
 
 double WorkTimes::fit_error(const std::string& name) const {

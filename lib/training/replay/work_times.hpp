@@ -12,6 +12,7 @@ namespace hetsgd {
 
 // Own time of a computation: without its injected delays, and without waits for its device.
 inline double own_seconds(const TraceRange& range) {
+  if (range.charged > Seconds(0)) return (range.charged - range.delay).count();
   return (range.end - range.begin - range.wait - range.delay).count();
 }
 
@@ -26,6 +27,9 @@ class WorkTimes {
   double seconds(int rank, const std::string& name, const Work& work) const;
   // Median of the absolute relative errors of the fit for this name; 0 in virtual time.
   double fit_error(const std::string& name) const;
+  // The device of a rank: the recorded one, or the one that is fitted to vector operations, else to
+  // steps. Null: the record states no work.
+  const DeviceProfile* profile(int rank) const;
 
  private:
   void take_profiles(const Timeline& timeline);

@@ -98,7 +98,7 @@ Timeline read_step_times(const std::string& path, std::string_view text) {
     }
     for (const auto& [worker, of_worker] : times) {
       const Seconds end = begin + Seconds(of_worker.at(step));
-      std::vector<TraceRange>& ranges = result.processes[at(worker)].ranges;
+      std::deque<TraceRange>& ranges = result.processes[at(worker)].ranges;
       ranges.push_back(
           {.category = "compute", .name = "step", .begin = begin, .end = end, .steps = step + 1});
       ranges.push_back({.category = "communicate",

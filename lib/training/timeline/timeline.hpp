@@ -3,10 +3,10 @@
 //
 // The file is JSON Lines, compressed by zstd unless its name ends in .jsonl:
 //
-//   {"hetsgd_timeline":1, "config":{...}, "clock_resolution_s":0, "processes":[...], ...}   header
-//   {"p":0,"c":"compute","n":"step","e":0.012,"s":1,"W":[4e7,1e8,9]}              a call of process 0
-//   ...                                                                            by their ends
-//   {"lines":4711}                                                                 the end
+//   {"hetsgd_timeline":1,"config":{...},"clock_resolution_s":0,"processes":[...],...}   header
+//   {"p":0,"c":"compute","n":"step","e":0.012,"s":1,"W":[4e7,1e8,9]}     a call of process 0
+//   ...                                                                   by their ends
+//   {"lines":4711}                                                        the end
 //
 // Keys of a call; one that is missing is 0, empty or none:
 //
@@ -14,7 +14,7 @@
 //   c  category: compute, communicate, service, monitor, off_clock, served
 //   n  name: step, all_reduce, "service server", ...
 //   b  begin, seconds on the training clock; missing: the end of the process's call before
-//   e  end
+//   e  end; missing: begin + q
 //   w  part of it that was blocked for others
 //   d  delay of a computation by stragglers and --speed. Its own time is e - b - w - d.
 //   s  steps that the process had begun; missing: as in its call before
@@ -22,6 +22,8 @@
 //   m  samples of a step
 //   W  work of a computation: operations, bytes, launches, learners, host_link_bytes, gather_bytes,
 //      host_gather_bytes, given_s; zeros at the end are left out
+//   q, v  sim: exact time of a computation with its delay, and the part of it for which it had the
+//      device; v is missing where it is q - d, and v 0 where it is q
 //   k  relation to calls of other processes: collective, started, send, receive, sendrecv, service,
 //      monitor, served
 //   g  group, "" for all workers; i  number of the collective or request; r  rank in the group;
@@ -43,12 +45,13 @@ inline constexpr int kTimelineVersion = 1;
 
 struct Timeline {
   std::string path;  // opens messages
-  // What the header says of the run. `config` is {} for step times of other tools. Profiles and
+  // The run, as the header describes it. `config` is {} for step times of other tools. Profiles and
   // network are null in real time, as in a result.
   nlohmann::json config = nlohmann::json::object();
   std::string cluster = {};
   bool virtual_time = true;
-  Seconds clock_resolution{0};  // 0: times are exact
+  Seconds clock_resolution{0};               // 0: times are exact
+  std::vector<std::string> stragglers = {};  // injected, with their defaults
   nlohmann::json device_profile = {}, server_profile = {}, network = {}, charge = {};
   int workers = 0;
   Seconds elapsed{0};  // training clock at the end

@@ -109,13 +109,21 @@ class TimelineWriter {
     if (rounded(range.begin.count()) != rounded(before.end.count())) {
       fmt::format_to(std::back_inserter(text_), ",\"b\":{}", rounded(range.begin.count()));
     }
-    time("e", range.end);
+    const bool exact = range.charged > Seconds(0);
+    if (!exact || range.begin + range.charged != range.end) time("e", range.end);
     time("w", range.wait);
     time("d", range.delay);
     if (range.steps != before.steps) number("s", static_cast<double>(range.steps));
     number("y", static_cast<double>(range.bytes));
     number("m", static_cast<double>(range.samples));
     add_work(range.work);
+    if (exact) {
+      time("q", range.charged);
+      const bool all = range.busy == range.charged;
+      if (range.busy != range.charged - range.delay) {
+        fmt::format_to(std::back_inserter(text_), ",\"v\":{}", all ? 0 : range.busy.count());
+      }
+    }
     if (range.place.kind != CallKind::none) add_place(range.place);
     if (const CallPoint& a = range.cause; a.rank >= 0) {
       fmt::format_to(std::back_inserter(text_), ",\"a\":[{},{},{},{}]", a.rank, a.line, a.calls,
@@ -209,8 +217,8 @@ class TimelineReader {
                       "a newer hetsgd wrote this file");
     }
     header.allow({std::string(kFormatKey), "config", "cluster", "virtual", "clock_resolution_s",
-                  "device_profile", "server_profile", "network", "charge", "workers", "elapsed_s",
-                  "processes", "services"});
+                  "stragglers", "device_profile", "server_profile", "network", "charge", "workers",
+                  "elapsed_s", "processes", "services"});
     const json& tree = header.tree();
     result_.config = header.object("config").tree();
     result_.cluster = header.text("cluster");
@@ -218,6 +226,7 @@ class TimelineReader {
     result_.clock_resolution = Seconds(header.number("clock_resolution_s", kDurations));
     result_.workers = header.whole_number("workers", kCounts, 1);
     result_.elapsed = Seconds(header.number("elapsed_s"));
+    result_.stragglers = tree.value("stragglers", std::vector<std::string>());
     for (auto [key, value] :
          {std::pair("device_profile", &result_.device_profile),
           std::pair("server_profile", &result_.server_profile),
@@ -258,8 +267,8 @@ class TimelineReader {
   }
 
   void read_call(const JsonFields& fields) {
-    fields.allow({"p", "c", "n", "b", "e", "w", "d", "s", "y", "m", "W",
-                  "k", "g", "i", "r", "o", "t", "x", "f", "u", "a"});
+    fields.allow({"p", "c", "n", "b", "e", "w", "d", "s", "y", "m", "W", "q",
+                  "v", "k", "g", "i", "r", "o", "t", "x", "f", "u", "a"});
     const double most = static_cast<double>(before_.size()) - 1;
     const double number = fields.number("p", {0, 1e9, ""});
     if (number > most) fields.refuse("p", fmt::format("a process of the header, 0 to {}", most));
@@ -270,9 +279,12 @@ class TimelineReader {
       return Seconds(fields.has(key) ? fields.number(key, {0, 1e18, "s"}) : missing);
     };
     range.begin = seconds("b", before.end.count());
-    range.end = seconds("e", 0);
+    range.charged = seconds("q", 0);
+    range.end = seconds("e", (range.begin + range.charged).count());
     range.wait = Seconds(fields.number("w", 0.0));
     range.delay = Seconds(fields.number("d", 0.0));
+    range.busy = seconds("v", (range.charged - range.delay).count());
+    if (range.busy == Seconds(0)) range.busy = range.charged;
     range.steps = fields.count("s", 0, before.steps);
     range.bytes = fields.count("y", 0, 0);
     range.samples = fields.count("m", 0, 0);
@@ -372,8 +384,8 @@ class TimelineReader {
     }
   }
 
-  // The end of the last collective of all workers that is complete; else of the last step that every
-  // worker has made.
+  // The end of the last collective of all workers that is complete; else of the last step that
+  // every worker has made.
   std::optional<Seconds> end_of_rounds() const {
     std::map<std::uint64_t, std::pair<int, Seconds>> rounds;
     std::vector<std::vector<Seconds>> steps;
@@ -447,6 +459,7 @@ void write_timeline(const std::string& path, const Trace& trace, const Record& r
                  {"cluster", record.cluster},
                  {"virtual", record.virtual_time},
                  {"clock_resolution_s", record.virtual_time ? 0.0 : kRealResolution.count()},
+                 {"stragglers", record.stragglers},
                  {"device_profile", record.device_profile},
                  {"server_profile", record.server_profile},
                  {"network", record.network},

@@ -159,9 +159,9 @@ TEST(TimelineFile, ErrorsNameTheLine) {
   EXPECT_THAT(refusal_of_calls(R"({"p":0,"c":"compute","b":3,"e":2})"
                                "\n"),
               HasSubstr(":2: e: found 2, expected the end of the call, at least its begin 3"));
-  EXPECT_THAT(refusal_of_calls(R"({"p":0,"q":3})"
+  EXPECT_THAT(refusal_of_calls(R"({"p":0,"z":3})"
                                "\n"),
-              HasSubstr(":2: found key \"q\""));
+              HasSubstr(":2: found key \"z\""));
   EXPECT_THAT(refusal_of_calls("{\"p\":0,\n"), HasSubstr(":2:"));
   EXPECT_THAT(refusal_of_calls(call + R"({"lines":2})"
                                       "\n"),

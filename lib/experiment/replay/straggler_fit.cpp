@@ -125,11 +125,7 @@ std::vector<WorkerFit> fit_stragglers(const Timeline& timeline) {
     series.scatter = with_delays ? scatter_of(mine.own_ratios()) : kRounding;
     fit.excess_s = series.excess_s;
     if (fit.factor < 1 + kConstantSpread / 10) fit.factor = 1;
-    if (fit.steps < kFewestSteps) {
-      fit.kind = "trace";
-    } else {
-      fit_kind(series, fit);
-    }
+    fit_kind(series, fit);
     fits.push_back(std::move(fit));
   }
   return fits;

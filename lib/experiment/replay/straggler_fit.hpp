@@ -57,7 +57,7 @@ struct StepSeries {
 
 // One fit per worker, by rank. Errors: data, if a worker has no step.
 std::vector<WorkerFit> fit_stragglers(const Timeline& timeline);
-// The kind and its parameters of one series of at least kFewestSteps steps.
+// The kind and its parameters of one series.
 void fit_kind(const StepSeries& steps, WorkerFit& fit);
 
 // The specifications of a fit. `trace_file` holds trace_csv() of the same fits; workers of the kind

@@ -349,6 +349,10 @@ void fit_kind(const StepSeries& steps, WorkerFit& fit) {
   for (std::size_t k = 0; k < steps.excess_s.size(); ++k) scattered += is_scatter(k) ? 1 : 0;
   fit.kind = "none";
   if (static_cast<double>(scattered) >= 0.99 * static_cast<double>(steps.excess_s.size())) return;
+  if (steps.excess_s.size() < kFewestSteps) {
+    fit.kind = "trace";
+    return;
+  }
   if (const auto levels = two_levels(steps)) {
     const ObservedPhases phases = phases_of(steps, *levels);
     if (fit_periodic(*levels, phases, fit) || fit_burst(*levels, phases, fit)) return;

@@ -119,10 +119,10 @@ inline constexpr std::string_view kStartedCalls = "started calls";
 // without a lock; a call that a failing run cuts short ends where it was unwound.
 struct TraceLine {
   int rank = 0;
-  std::string name;    // "worker 1", "worker 1 mixer"
-  bool main = false;   // the worker's own
-  int number = 0;      // of the worker's lines, in the order in which they were begun
-  CallPoint parent{};  // where the worker has started this background task
+  std::string name;               // "worker 1", "worker 1 mixer"
+  bool main = false;              // the worker's own
+  int number = 0;                 // of the worker's lines, in the order in which they were begun
+  CallPoint parent{};             // where the worker has started this background task
   std::deque<TraceRange> ranges;  // never moved: a range is large, and a run waits for its record
 
   static constexpr auto members() {

@@ -1,9 +1,9 @@
 // The conditions of a recorded run as a simulated machine: hetsgd train --replay.
 //
 // The k-th step of worker i takes a(W) r_i(k): a(W) is the time of its work on an undisturbed
-// device (work_times.hpp), and r_i(k) = recorded time / a(recorded W) is how much slower the recorded step
-// was, delays included. Past the end of the record the steps repeat. A step with the recorded work
-// takes exactly the recorded time, so the recorded algorithm has its own times again.
+// device (work_times.hpp), and r_i(k) = recorded time / a(recorded W) is how much slower the
+// recorded step was, delays included. Past the end of the record the steps repeat. A step with the
+// recorded work takes exactly the recorded time, so the recorded algorithm has its own times again.
 //
 //   --replay-by iteration   r by the number of the step: what belongs to the worker's steps
 //   --replay-by time        r of the step that the worker had begun at this time of the record,

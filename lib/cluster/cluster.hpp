@@ -77,6 +77,19 @@ struct ClusterOptions {
   // Time of a worker's iteration at speed 1, in place of the time of its work; null: the time of
   // its work. Stragglers come on top. In a step of several parts the first part takes all of it.
   std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
+  // Times of the steps of workers' main processes as they were recorded, stragglers included; null:
+  // those of their work, speed and scenario.
+  struct StepRequest {
+    int rank = 0;
+    std::uint64_t iteration = 0;
+    Seconds now{0};
+    const Work& work;
+  };
+  struct StepTimes {
+    Seconds time{0};
+    Seconds busy{0};  // part of it for which the step has the device
+  };
+  std::function<StepTimes(const StepRequest&)> recorded_step = nullptr;
   int host_threads = 0;  // 0: all cores
   // threads
   // Devices by worker, for example "cpu:1"; a shorter list repeats its last; empty: cpu:1.

@@ -176,8 +176,11 @@ nlohmann::ordered_json node_json(const NetworkNode& node) {
 }  // namespace
 
 NetworkModel load_network_model(const std::string& name_or_path) {
-  const JsonFields fields =
-      find_json_file("--network", "network", name_or_path, builtin_network_files());
+  return read_network_model(
+      find_json_file("--network", "network", name_or_path, builtin_network_files()));
+}
+
+NetworkModel read_network_model(const JsonFields& fields) {
   fields.allow({"name", "source", "latency_s", "bytes_per_s", "nodes", "server_latency_s",
                 "server_bytes_per_s", "shared_bus", "all_reduce"});
   NetworkModel network;

@@ -65,7 +65,9 @@ JsonFields profile_fields(const std::string& name_or_path, std::string_view opti
   return fields;
 }
 
-DeviceProfile read_profile(const JsonFields& fields) {
+}  // namespace
+
+DeviceProfile read_device_profile(const JsonFields& fields) {
   DeviceProfile profile{.name = fields.text("name"), .source = fields.text("source", "")};
   for (const auto& number : kProfileNumbers) {
     profile.*number.value = fields.number(number.key, number.range);
@@ -77,13 +79,11 @@ DeviceProfile read_profile(const JsonFields& fields) {
   return profile;
 }
 
-}  // namespace
-
 GraphRates load_graph_rates(const std::string& name_or_path, std::string_view option) {
   const JsonFields fields = profile_fields(name_or_path, option);
   GraphRates rates{.link_latency_s = kHostLinkLatencySeconds,
                    .link_bytes_per_s = load_network_model("pcie3").bytes_per_s};
-  const DeviceProfile profile = read_profile(fields);
+  const DeviceProfile profile = read_device_profile(fields);
   rates.link_bytes_per_s = profile.host_link_bytes_per_s.value_or(rates.link_bytes_per_s);
   rates.link_latency_s = profile.host_link_latency_s.value_or(rates.link_latency_s);
   if (!fields.is_null("convolution")) {
@@ -96,7 +96,7 @@ GraphRates load_graph_rates(const std::string& name_or_path, std::string_view op
 }
 
 DeviceProfile load_device_profile(const std::string& name_or_path, std::string_view option) {
-  return read_profile(profile_fields(name_or_path, option));
+  return read_device_profile(profile_fields(name_or_path, option));
 }
 
 namespace {

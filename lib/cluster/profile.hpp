@@ -12,6 +12,8 @@
 
 namespace hetsgd {
 
+class JsonFields;  // core/json_fields.hpp
+
 // A rate that costs nothing; JSON has no infinity.
 inline constexpr double kUnlimitedPerSecond = 1e18;
 
@@ -71,6 +73,8 @@ std::vector<std::string> builtin_device_profiles();
 std::optional<std::string> builtin_profile_of(const std::string& gpu);
 // The file's text, as load_device_profile reads it.
 std::string to_json_text(const DeviceProfile& profile);
+// The same the other way round, from a part of a document. Errors: those of the fields.
+DeviceProfile read_device_profile(const JsonFields& fields);
 
 // How an all_reduce is made, for its cost and its bytes only: in sim the data do not travel, and
 // the sum is the one in rank order whatever the topology.
@@ -159,6 +163,7 @@ struct NetworkModel {
 NetworkModel load_network_model(const std::string& name_or_path);
 std::vector<std::string> builtin_network_models();
 std::string to_json_text(const NetworkModel& network);
+NetworkModel read_network_model(const JsonFields& fields);
 
 // Rates of a device profile for the steps of computation graphs, beside DeviceProfile: the keys
 // `convolution {half_channels, half_depth}` and `host_link_latency_s`.

@@ -64,6 +64,9 @@ struct TimeBreakdown {
   Seconds delay_requested{
       0};  // what the straggler scenario and --speed asked for on top of the compute
   Seconds delay_achieved{0};  // what was measured (threads, mpi); equals the request in sim
+  // sim: the last computation, as it was charged: its time with all delays, and the part for which
+  // it had the device. Sums lose last bits, which a replay needs.
+  Seconds last_charged{0}, last_busy{0};
   std::uint64_t steps = 0;    // compute calls of kind `step`
   TrafficBytes bytes_sent{};  // as charged
   TrafficBytes bytes_received{};

@@ -95,7 +95,8 @@ std::string decompress_bzip2(std::string_view bytes, const std::string& path) {
   return text;
 }
 
-std::string decompress_zstd(std::string_view bytes, const std::string& path) {
+// `cut`: set to true where the stream is cut off; null: that is an error.
+std::string decompress_zstd(std::string_view bytes, const std::string& path, bool* cut = nullptr) {
   const std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(),
                                                                         ZSTD_freeDCtx);
   HETSGD_CHECK(context != nullptr);
@@ -108,7 +109,10 @@ std::string decompress_zstd(std::string_view bytes, const std::string& path) {
     if (ZSTD_isError(more) != 0) fail_stream(path, "zstd", in.pos, ZSTD_getErrorName(more));
     if (in.pos < in.size) continue;
     if (more == 0) return text;
-    if (out.pos < out.size) fail_stream(path, "zstd", in.pos, "it ends too early");
+    if (out.pos == out.size) continue;
+    if (cut == nullptr) fail_stream(path, "zstd", in.pos, "it ends too early");
+    *cut = true;
+    return text;
   }
 }
 
@@ -133,6 +137,27 @@ std::string decompress(std::string_view bytes, Compression compression, const st
       break;
   }
   return std::string(bytes);
+}
+
+std::string decompress_start(std::string_view bytes, const std::string& path, bool& cut) {
+  const Compression compression = detect_compression(bytes);
+  if (compression == Compression::zstd) return decompress_zstd(bytes, path, &cut);
+  return decompress(bytes, compression, path);
+}
+
+std::string compress_zstd(std::string_view text) {
+  constexpr int kLevel = 9;
+  const std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)> context(ZSTD_createCCtx(),
+                                                                        ZSTD_freeCCtx);
+  HETSGD_CHECK(context != nullptr);
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kLevel);
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
+  std::string bytes(ZSTD_compressBound(text.size()), '\0');
+  const std::size_t size =
+      ZSTD_compress2(context.get(), bytes.data(), bytes.size(), text.data(), text.size());
+  HETSGD_CHECK(ZSTD_isError(size) == 0);
+  bytes.resize(size);
+  return bytes;
 }
 
 }  // namespace hetsgd

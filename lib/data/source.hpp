@@ -96,6 +96,11 @@ Compression detect_compression(std::string_view bytes);
 // The decompressed bytes of all streams in `bytes` (compressors and `cat` may leave several).
 // Throws Error(data) naming `path` and what is wrong if the stream is damaged or cut off.
 std::string decompress(std::string_view bytes, Compression compression, const std::string& path);
+// The same for a file whose beginning is of use alone: if a zstd stream is cut off, `cut` becomes
+// true, and the result is the text up to there. Other damage is the same error.
+std::string decompress_start(std::string_view bytes, const std::string& path, bool& cut);
+// The text as one zstd stream with a checksum.
+std::string compress_zstd(std::string_view text);
 
 // The files that load_dataset(path) reads (data/load.hpp): the data, the labels beside images, the
 // manifest and both parts of a fetched data set. Empty for generated data.

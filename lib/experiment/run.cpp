@@ -17,6 +17,7 @@
 #include "result/mllog.hpp"
 #include "result/trace.hpp"
 #include "result/validate.hpp"
+#include "training/timeline/timeline.hpp"
 
 namespace hetsgd {
 namespace {
@@ -30,9 +31,10 @@ EventFile event_file_of(const TrainOptions& options) {
   });
 }
 
-// Writes the files of --trace and --mllog.
+// Writes the files of --trace, --record-timeline and --mllog.
 void write_beside(const TrainOptions& options, const Trace& trace, const Record& record) {
   if (!options.trace.empty()) write_text(options.trace, trace_json(trace).dump() + "\n");
+  if (!options.record_timeline.empty()) write_timeline(options.record_timeline, trace, record);
   if (!options.mllog.empty()) write_text(options.mllog, mllog_text(record));
 }
 
@@ -152,8 +154,9 @@ Outcome run_one(const RunSpec& spec, const ResultOptions& result, TrainHooks hoo
     hooks.on_record = nullptr;
     hooks.on_progress = nullptr;
   }
-  Trace trace;
-  hooks.trace = options.trace.empty() ? nullptr : &trace;
+  const bool timeline = !options.record_timeline.empty();
+  Trace trace(timeline ? TraceDetail::causes : TraceDetail::calls);
+  hooks.trace = timeline || !options.trace.empty() ? &trace : nullptr;
   outcome.record = training->run(hooks);
   outcome.summary = summarise(outcome.record);
   try {

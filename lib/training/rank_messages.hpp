@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -28,6 +29,15 @@
 #include "cluster/trace/trace.hpp"
 #include "core/byte_stream.hpp"
 #include "training/referee.hpp"
+
+namespace hetsgd {
+
+// The ranges of a TraceLine: a count and then the elements.
+template <>
+struct ByteForm<std::deque<TraceRange>> : detail::ByteSequence<TraceRange, std::deque<TraceRange>> {
+};
+
+}  // namespace hetsgd
 
 namespace hetsgd::rank_messages {
 

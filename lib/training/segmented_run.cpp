@@ -177,7 +177,7 @@ void SegmentedRun::go_on(Ended ended) {
     return;
   }
   Seconds time = std::max(ended.time, ended.detected);
-  if (!ended.lost.empty() && views_.restarts(ended.lost)) {
+  if (views_.restarts(ended.lost, time)) {
     time = views_.goes_on_at(time);
     of_.referee.roll_back(saved_ ? saved_->samples : 0);
     views_.update(time);

@@ -214,6 +214,18 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
           "step.")
       .unit("s")
       .at_least(0);
+  set.add(
+         "replay", o.replay,
+         "Record of --record-timeline, or step times of another tool (CSV), under whose conditions "
+         "the simulated cluster runs. Its step times, profiles, speeds and network replace those "
+         "of --profile, --speed, --straggler and --network.")
+      .reads_file()
+      .needs("cluster", {"sim"});
+  set.add_choice("replay_by", o.replay_by,
+                 {{"iteration", ReplayBy::iteration}, {"time", ReplayBy::time}},
+                 "Which recorded step a step of a replay is like: the one of the same number, or "
+                 "the one at the same time on the clock (interference from outside).")
+      .needs("replay");
   set.add("charge", o.charge,
           "Workload that the simulated clock is charged for instead of the trained one. It is a "
           "full-size data set (amazon670k, criteo), a network (resnet-50, lstm-video), or fitted "
@@ -318,6 +330,12 @@ void declare_measuring(OptionSet& set, TrainOptions& o) {
           "evaluations, for chrome://tracing or ui.perfetto.dev. The result then also says which "
           "worker waited for which. NVIDIA's profilers show the same ranges.")
       .writes_file("the trace");
+  set.add("record_timeline", o.record_timeline,
+          "File for a record of every blocking call of every worker, from which `hetsgd replay` "
+          "explains the run's time and `hetsgd fit` makes a straggler scenario, for example "
+          "run.jsonl.zst. It is compressed unless the name ends in .jsonl. The result also says "
+          "which worker waited for which.")
+      .writes_file("the timeline");
   set.add("mllog", o.mllog,
           "File for the run in MLPerf's log format, written at the end of the run. With --cluster "
           "sim its time_ms is the first reading of the training data plus simulated time.")
@@ -465,6 +483,15 @@ void TrainOptions::validate() const {
   if (!charge.empty() && !is_virtual()) {
     refuse("--charge", fmt::format("{} with --cluster {}", charge, cluster),
            "--cluster sim, whose clock it charges");
+  }
+  if (!replay.empty()) {
+    if (!is_virtual()) refuse("--replay", "--cluster " + cluster, "--cluster sim");
+    if (!straggler.empty()) {
+      refuse("--straggler", "a straggler beside --replay", "none, because the record has its own");
+    }
+    if (!speed.empty()) {
+      refuse("--speed", "speeds beside --replay", "none, because the record has its own");
+    }
   }
   if (service_rank && !cluster_kind(cluster).join) {
     refuse("--service-rank", "--cluster " + cluster, "--cluster mpi");

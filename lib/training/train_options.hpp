@@ -25,6 +25,7 @@
 #include "linalg/device.hpp"
 #include "model/registry.hpp"
 #include "table/options.hpp"
+#include "training/replay/replay_profile.hpp"
 
 namespace hetsgd {
 
@@ -75,6 +76,8 @@ struct TrainOptions {
   std::string network = "pcie3";
   std::vector<double> speed;
   std::vector<std::string> straggler;
+  std::string replay;  // timeline whose conditions replace profile, speed, stragglers, network
+  ReplayBy replay_by = ReplayBy::iteration;
   std::string charge;                         // "", amazon670k, delicious200k, resnet-50
   std::optional<std::uint64_t> charge_batch;  // none: as many samples as the real batch has
   std::optional<int> host_threads;            // none: all cores
@@ -95,6 +98,7 @@ struct TrainOptions {
   std::string dump_initial_parameters;  // file: raw little-endian float32, for outside references
   std::string dump_parameters;          // file: the final model, likewise
   std::string trace;                    // file of the activity of each worker over time
+  std::string record_timeline;          // file: what `hetsgd replay` reads
   std::string mllog;                    // file: the run in the format of MLPerf logging
   std::string tensorboard;              // folder of an event file, written while the run goes on
   // checkpoints

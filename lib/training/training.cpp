@@ -107,6 +107,7 @@ void Training::Impl::resolve() {
     describe_machine(machine, plan.workers, record);
   }
   record.stragglers = scenario->specifications();
+  if (machine.replay) record.stragglers = machine.replay->timeline().stragglers;
   for (const auto& text : options.target) record.targets.push_back(parse_target(text, "--target"));
   record.started_at = utc_now();
   checkpoints.read();
@@ -161,6 +162,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.server_profile = machine.server_profile;
   result.network = machine.network;
   if (charge) charge_cluster(*charge, result);
+  replay_on_cluster(machine, result);
   result.host_threads = options.host_threads.value_or(0);
   result.devices = devices;
   result.peer_timeout = options.peer_timeout;

@@ -52,8 +52,14 @@ std::vector<int> Views::update(Seconds time) {
   return joined;
 }
 
-bool Views::restarts(const std::vector<int>& lost) const {
-  return on_loss_ == OnLoss::restart || lost.size() == view_.size();
+bool Views::restarts(const std::vector<int>& lost, Seconds time) const {
+  if (on_loss_ == OnLoss::restart && !lost.empty()) return true;
+  const auto among = [](const std::vector<int>& workers, int worker) {
+    return std::ranges::find(workers, worker) != workers.end();
+  };
+  const std::vector<int> living = alive(time);
+  return std::ranges::none_of(
+      view_, [&](int worker) { return among(living, worker) && !among(lost, worker); });
 }
 
 Seconds Views::goes_on_at(Seconds time) const {

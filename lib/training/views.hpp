@@ -27,9 +27,9 @@ class Views {
   // --on-loss restart when all lost workers are back. Without a worker that lives it is the first
   // return. Errors: runtime, a worker that is needed never returns.
   Seconds goes_on_at(Seconds time) const;
-  // Whether the next segment after the loss of these workers begins with the state of a segment's
-  // end, and not with that of the workers that are left.
-  bool restarts(const std::vector<int>& lost) const;
+  // Whether the segment that begins at `time`, after the loss of these workers of the view, begins
+  // with the state of the last cut, and not with that of the workers that are left.
+  bool restarts(const std::vector<int>& lost, Seconds time) const;
 
  private:
   std::vector<int> alive(Seconds time) const;

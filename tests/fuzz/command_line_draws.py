@@ -50,7 +50,7 @@ OPERANDS = {
     "sweep": ["spec.toml"], "rerun": ["result.json"], "compare": ["result.json", "other.json"], "report": ["result.json", "other.json"],
     "validate": ["result.json"], "score": ["spec.toml"], "memory": ["net.json"], "data info": ["data.txt"], "data verify": ["data.svm"],
     "data convert": ["data.txt", "out.hsgd"], "data generate": ["tiny", "made"], "data fetch": ["manifest.json"], "algorithms": [], "models": ["mlp"],
-    "stragglers": [], "devices": ["v100"], "completion": ["bash"], "help": ["stragglers"]}
+    "replay": ["steps.csv"], "fit": ["steps.csv"], "stragglers": [], "devices": ["v100"], "completion": ["bash"], "help": ["stragglers"]}
 # Commands that read a mutated file, with {} for it; the kinds of files are the fixtures' names.
 READERS = {
     "result.json": [["validate", "{}"], ["compare", "{}", "other.json"], ["report", "{}", "other.json", "-o", "page.html"],
@@ -65,6 +65,8 @@ READERS = {
     "manifest.json": [["data", "fetch", "{}", "--from", "."], ["data", "info", "{}"], ["data", "fetch", "{}", "--from", ".", "--overwrite"]],
     "profile.json": [["train", "--profile", "{}", "-o", "again.json"], ["memory", "net.json", "--profile", "{}"]],
     "network.json": [["train", "--network", "{}", "--workers", "2", "-o", "again.json"], ["bench", "all_reduce", "--cluster", "sim", "--network", "{}"]],
+    "steps.csv": [["replay", "{}"], ["replay", "{}", "--without", "worker=1", "--json"], ["fit", "{}", "-o", "scenario.json", "--trace-csv", "t.csv"],
+                  ["train", "--replay", "{}", "--workers", "2", "-o", "again.json"]],
     "trace.csv": [["train", "--straggler", "kind=trace,file={}", "--workers", "2", "-o", "again.json"]],
     "data.txt": [["data", "info", "{}"], ["data", "verify", "{}"], ["data", "convert", "{}", "out.hsgd"], ["train", "--train", "{}", "-o", "again.json"]],
     "data.svm": [["data", "info", "{}"], ["data", "convert", "{}", "out.txt"], ["train", "--train", "{}", "-o", "again.json"]]}

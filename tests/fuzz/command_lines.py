@@ -90,6 +90,7 @@ def make_fixtures(binary, folder):
     return {**made, "spec.toml": SPEC, "net.json": json.dumps(NET), "config.json": json.dumps({"train": "generate:tiny?scale=0.1", "hidden": [4], "epochs": 1}),
             "manifest.json": json.dumps(MANIFEST), "data.txt": XC, "data.svm": SVM, "test.svm": SVM, "kept.txt": "precious\n",
             "trace.csv": "rank,iteration,delay_s\n0,0,0.004\n*,1,0.0001\n",
+            "steps.csv": "worker,step,seconds\n0,0,0.004\n1,0,0.001\n0,1,0.002\n1,1,0.003\n",
             "profile.json": (ROOT / "lib/cluster/profiles/v100.json").read_text(),
             "network.json": (ROOT / "lib/cluster/networks/pcie3.json").read_text()}
 

@@ -316,7 +316,11 @@ SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) 
   if (!vector && kind != ComputeKind::stage) {
     std::optional<std::uint64_t> iteration;
     if (kind == ComputeKind::step) iteration = breakdown_.steps++;
-    if (const Scenario* scenario = run_.options.scenario.get()) {
+    if (iteration && !is_background_task_ && run_.options.recorded_step) {
+      const auto recorded = run_.options.recorded_step({id_, *iteration, now(), work});
+      time = recorded.time;
+      busy = recorded.busy;
+    } else if (const Scenario* scenario = run_.options.scenario.get()) {
       busy = scenario->stretched(id_, std::nullopt, now(), time);
       time = scenario->stretched(id_, iteration, now(), time);
     }
@@ -361,6 +365,8 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   if (!engine.tearing_down()) {
     // Accounted at the start: nothing can cut it short.
     const Duration whole = duration(work, kind);
+    breakdown_.last_charged = whole.time;
+    breakdown_.last_busy = whole.busy;
     charge(kind, whole.time, whole.delay);
     engine.pool().submit(computation.task);
     computation.use.emplace(timeline(), engine.now(), kind, whole.busy.count(), whole.time.count());
@@ -393,6 +399,8 @@ bool SimEndpoint::compute_cancellable(CancellationToken& token, const Work& work
   HostTask task(fn);  // cut short: forgotten where it goes out of scope, or waited for if it runs
   const Seconds start = now();
   const Duration whole = duration(work, kind);
+  breakdown_.last_charged = whole.time;
+  breakdown_.last_busy = whole.busy;
   if (!engine.tearing_down()) engine.pool().submit(task);
   DeviceTimeline::Use use(timeline(), start.count(), kind, whole.busy.count(), whole.time.count());
   bool complete = stop.sleep_until(use.end(), task);

@@ -8,11 +8,26 @@
 
 namespace hetsgd {
 
-TraceLine& Trace::line(int rank, const std::string& background_task) {
+TraceLine& Trace::line(int rank, const std::string& background_task, const CallPoint& parent) {
   const std::string name =
       "worker " + std::to_string(rank) + (background_task.empty() ? "" : " " + background_task);
   const std::lock_guard lock(mutex_);
-  return lines_.emplace_back(TraceLine{rank, name, background_task.empty(), {}});
+  const auto number = std::ranges::count(lines_, rank, &TraceLine::rank);
+  return lines_.emplace_back(
+      TraceLine{rank, name, background_task.empty(), static_cast<int>(number), parent, {}});
+}
+
+TraceLine& Trace::service(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  TraceLine& line = services_[name];
+  line.rank = -1;
+  line.name = name;
+  return line;
+}
+
+std::atomic<std::uint64_t>& Trace::requests(int rank, const std::string& service) {
+  const std::lock_guard lock(mutex_);
+  return requests_[{rank, service}];
 }
 
 void Trace::add(TraceLine line) {
@@ -31,6 +46,13 @@ std::vector<const TraceLine*> Trace::lines() const {
   for (const TraceLine& line : lines_) all.push_back(&line);
   std::ranges::sort(all, {},
                     [](const TraceLine* line) { return std::tie(line->rank, line->name); });
+  return all;
+}
+
+std::vector<const TraceLine*> Trace::services() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<const TraceLine*> all;
+  for (const auto& [name, line] : services_) all.push_back(&line);
   return all;
 }
 
@@ -60,6 +82,7 @@ class Matcher : Lines {
     for_each(&Matcher::note);
     for (const auto& [call, ranges] : collectives_) match_collective(ranges);
     for (auto& [pair, queue] : messages_) match_messages(queue);
+    for (const auto& [pair, sides] : exchanges_) match_exchanges(pair, sides);
     return std::move(result_);
   }
 
@@ -117,6 +140,7 @@ class Matcher : Lines {
         break;
       case CallKind::sendrecv:
         waited(i, worker(place.group, place.peer), range.wait);
+        exchanges_[{place.group, place.rank, place.peer, place.tag}].push_back(i);
         break;
       case CallKind::service:
         if (range.wait > Seconds(0)) {
@@ -124,6 +148,8 @@ class Matcher : Lines {
           result_.waits[i] = {-1, range.name.substr(name), range.wait};
         }
         break;
+      case CallKind::monitor:
+      case CallKind::served:
       case CallKind::none:
         break;
     }
@@ -142,6 +168,7 @@ class Matcher : Lines {
   }
 
   void match_collective(const std::vector<RangeIndex>& ranges) {
+    result_.collectives.push_back(ranges);
     const RangeIndex last =
         *std::max_element(ranges.begin(), ranges.end(),
                           [&](RangeIndex a, RangeIndex b) { return arrival(a) < arrival(b); });
@@ -162,6 +189,16 @@ class Matcher : Lines {
     }
   }
 
+  // The n-th exchange of a rank with another one is the n-th of that one with it.
+  void match_exchanges(const PairKey& pair, const std::vector<RangeIndex>& sides) {
+    const auto& [group, rank, peer, tag] = pair;
+    const auto others = exchanges_.find({group, peer, rank, tag});
+    if (rank > peer || others == exchanges_.end()) return;
+    for (std::size_t n = 0; n < std::min(sides.size(), others->second.size()); ++n) {
+      result_.exchanges.emplace_back(sides[n], others->second[n]);
+    }
+  }
+
   // A message from one process of a worker to another one. A task that waits for its own main
   // process waits for nobody.
   void note_own_task(RangeIndex sent, RangeIndex received) {
@@ -175,6 +212,7 @@ class Matcher : Lines {
   std::map<std::string, std::vector<std::tuple<int, int, int>>> members_;  // key, rank, worker
   std::map<CallKey, std::vector<RangeIndex>> collectives_;
   std::map<PairKey, Queue> messages_;
+  std::map<PairKey, std::vector<RangeIndex>> exchanges_;  // of one side
   TraceMatches result_;
 };
 

@@ -10,8 +10,13 @@
 // Calls of several ranks belong together by what they say of themselves (CallPlace): which call of
 // which group it is, or which message. From that match() finds out which worker waited for which.
 // The training clocks of all ranks tell the same time, so it needs no cluster's help.
+//
+// A record for `hetsgd replay` (--record-timeline) has in addition the causes of a call that lie in
+// other processes: the waits for monitors, the requests as their service served them, and the
+// moments at which processes and calls were started (TraceDetail::causes).
 #pragma once
 
+#include <atomic>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +45,8 @@ enum class CallKind : std::uint8_t {
   receive,
   sendrecv,
   service,
+  monitor,  // a wait in a Monitor, or for its lock
+  served,   // a request, as its service sees it
 };
 
 // Which call it is. Equal on all ranks whose ranges belong together, but for peer.
@@ -47,18 +54,33 @@ struct CallPlace {
   CallKind kind = CallKind::none;
   // "": all workers. A part has its group's name and "/NUMBER:COLOUR" of the split that made it.
   std::string group{};
-  std::uint64_t number = 0;  // collectives
+  std::uint64_t number = 0;  // collectives; requests: of this rank to the service
   int rank = 0;              // rank of this process in the group
   int peer = -1;             // messages: rank in the group
   int tag = 0;
   bool is_split = false;
   int color = 0, key = 0;  // arguments of a split
-  Seconds since{0};        // started: when this rank's part could begin
+  // Started and posted calls, in the range of the wait for them: when this rank's part could begin,
+  // and when it was complete.
+  Seconds since{0}, until{0};
 
   static constexpr auto members() {
     using C = CallPlace;
     return std::tuple(&C::kind, &C::group, &C::number, &C::rank, &C::peer, &C::tag, &C::is_split,
-                      &C::color, &C::key, &C::since);
+                      &C::color, &C::key, &C::since, &C::until);
+  }
+};
+
+// A moment in the life of a process: after so many of its calls.
+struct CallPoint {
+  int rank = -1;            // of the process's worker; -1: no such moment
+  int line = 0;             // TraceLine::number of the process
+  std::uint64_t calls = 0;  // ranges of its line that had ended
+  Seconds time{0};
+
+  static constexpr auto members() {
+    using P = CallPoint;
+    return std::tuple(&P::rank, &P::line, &P::calls, &P::time);
   }
 };
 
@@ -72,12 +94,21 @@ struct TraceRange {
   std::uint64_t steps = 0;    // steps that the process had begun by its end
   std::uint64_t bytes = 0;    // bytes of the caller's data, both ways
   std::uint64_t samples = 0;  // batch size of a step
+  Work work{};                // of a computation, as stated to the endpoint
+  // sim: its exact time and the part for which it had the device; 0 in real time.
+  Seconds charged{0}, busy{0};
   CallPlace place{};
+  // The moment that the end of the range depends on beside its begin. A wait for a started or
+  // posted call: where that was started. A wait in a monitor: the notification that ended it. A
+  // served request: `time` is that of its answer, and `calls` the place in the service's line of
+  // the request during which it was answered.
+  CallPoint cause{};
 
   static constexpr auto members() {
     using R = TraceRange;
     return std::tuple(&R::category, &R::name, &R::begin, &R::end, &R::wait, &R::delay, &R::steps,
-                      &R::bytes, &R::samples, &R::place);
+                      &R::bytes, &R::samples, &R::work, &R::charged, &R::busy, &R::place,
+                      &R::cause);
   }
 };
 
@@ -88,13 +119,15 @@ inline constexpr std::string_view kStartedCalls = "started calls";
 // without a lock; a call that a failing run cuts short ends where it was unwound.
 struct TraceLine {
   int rank = 0;
-  std::string name;   // "worker 1", "worker 1 mixer"
-  bool main = false;  // the worker's own
-  std::vector<TraceRange> ranges;
+  std::string name;               // "worker 1", "worker 1 mixer"
+  bool main = false;              // the worker's own
+  int number = 0;                 // of the worker's lines, in the order in which they were begun
+  CallPoint parent{};             // where the worker has started this background task
+  std::deque<TraceRange> ranges;  // never moved: a range is large, and a run waits for its record
 
   static constexpr auto members() {
     using L = TraceLine;
-    return std::tuple(&L::rank, &L::name, &L::main, &L::ranges);
+    return std::tuple(&L::rank, &L::name, &L::main, &L::number, &L::parent, &L::ranges);
   }
 };
 
@@ -110,11 +143,27 @@ struct GroupCalls {
   std::uint64_t collectives = 0, started = 0;
 };
 
+// How much a trace notes.
+enum class TraceDetail {
+  calls,   // what processes do, for people
+  causes,  // also waits for monitors and what services do, so that the run can be timed again
+};
+
 // The lines of this process's workers, and, once they were added, of others. It outlives the run.
 class Trace {
  public:
-  // From any thread; the line stays where it is.
-  TraceLine& line(int rank, const std::string& background_task);
+  explicit Trace(TraceDetail detail = TraceDetail::calls) : detail_(detail) {}
+
+  bool has_causes() const { return detail_ == TraceDetail::causes; }
+  // From any thread; the line stays where it is. `parent`: where it was started; none for the
+  // worker's own.
+  TraceLine& line(int rank, const std::string& background_task, const CallPoint& parent = {});
+  // The line of the requests that the service has handled, in that order. From any thread; it stays
+  // where it is. The service alone fills it, one request after the other.
+  TraceLine& service(const std::string& name);
+  // The number of requests that a rank has sent to a service so far. From any thread; it stays
+  // where it is.
+  std::atomic<std::uint64_t>& requests(int rank, const std::string& service);
   // A line of another process.
   void add(TraceLine line);
   // The counts of a worker on the group of all workers, which its processes share. From any thread;
@@ -122,10 +171,15 @@ class Trace {
   GroupCalls& world_calls(int rank);
   // After the run: by rank, the worker itself before its background tasks.
   std::vector<const TraceLine*> lines() const;
+  // The services that ran in this process, by name.
+  std::vector<const TraceLine*> services() const;
 
  private:
-  mutable std::mutex mutex_;
+  const TraceDetail detail_;
+  mutable std::mutex mutex_;  // guards all below
   std::deque<TraceLine> lines_;
+  std::map<std::string, TraceLine> services_;
+  std::map<std::pair<int, std::string>, std::atomic<std::uint64_t>> requests_;
   std::map<int, GroupCalls> world_calls_;
 };
 
@@ -158,7 +212,10 @@ struct RangeIndex {
 struct TraceMatches {
   // For each range that waited for a worker: which one, and how long.
   std::map<RangeIndex, WaitedFor> waits;
-  std::vector<std::pair<RangeIndex, RangeIndex>> messages;  // sent, received
+  std::vector<std::pair<RangeIndex, RangeIndex>> messages;   // sent, received
+  std::vector<std::pair<RangeIndex, RangeIndex>> exchanges;  // the two sides of a sendrecv
+  // The members of each collective.
+  std::vector<std::vector<RangeIndex>> collectives;
 };
 
 // Matches the lines of all workers. Calls whose other side is not there (of a run that was cut

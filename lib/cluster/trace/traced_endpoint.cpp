@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "cluster/trace/traced_service.hpp"
 #include "core/error.hpp"
 #include "core/non_copyable.hpp"
 
@@ -65,6 +68,20 @@ struct TracedProcess {
         "{} of {} is called by another process: each process of a worker opens and starts its own",
         call, own.name));
   }
+  CallPoint point() const { return {own.rank, own.number, own.ranges.size(), endpoint.now()}; }
+};
+
+// The process that runs on this thread, for calls that do not name theirs: those of a monitor. In
+// `sim` a thread runs many processes, and another one goes on only where this one blocks. So each
+// call that may have blocked sets it when it returns.
+thread_local const TracedProcess* running_process = nullptr;
+class SetsRunning : NonCopyable {
+ public:
+  explicit SetsRunning(const TracedProcess& process) : process_(process) {}
+  ~SetsRunning() { running_process = &process_; }
+
+ private:
+  const TracedProcess& process_;
 };
 
 // A range from its making to its end, also when the run is unwound.
@@ -74,7 +91,8 @@ class Range : NonCopyable {
   // check, as line_for().
   Range(const TracedProcess& process, const char* category, std::string name, CallPlace place = {},
         std::uint64_t bytes = 0)
-      : endpoint_(process.endpoint),
+      : process_(process),
+        endpoint_(process.endpoint),
         line_(process.line_for(name)),
         nvtx_(name.c_str()),
         waited_(endpoint_.time_breakdown().wait),
@@ -90,16 +108,29 @@ class Range : NonCopyable {
     range_.wait = breakdown.wait - waited_;
     range_.delay = breakdown.delay_achieved - delayed_;
     range_.steps = breakdown.steps;
+    if (computes_) {
+      range_.charged = breakdown.last_charged;
+      range_.busy = breakdown.last_busy;
+    }
     line_.ranges.push_back(std::move(range_));
+    running_process = &process_;
   }
 
   CallPlace& place() { return range_.place; }
+  CallPoint& cause() { return range_.cause; }
+  // The range is a computation.
+  void computes(const Work& work) {
+    range_.work = work;
+    computes_ = true;
+  }
 
  private:
+  const TracedProcess& process_;
   Endpoint& endpoint_;
   TraceLine& line_;
   NvtxRange nvtx_;
   const Seconds waited_, delayed_;
+  bool computes_ = false;
   TraceRange range_;
 };
 
@@ -113,11 +144,14 @@ class TracedCall final : public PendingCall {
         name_(std::move(name)),
         place_(std::move(place)),
         bytes_(bytes),
+        started_(process.point()),
         call_(std::move(call)) {}
   CallTime wait() override {
     Range range(process_, category_, "wait for " + name_, place_);
     const CallTime time = call_->wait();
     range.place().since = time.begin;
+    range.place().until = time.end;
+    range.cause() = started_;
     process_.started_calls().ranges.push_back({.category = category_,
                                                .name = name_,
                                                .begin = time.begin,
@@ -125,7 +159,10 @@ class TracedCall final : public PendingCall {
                                                .bytes = bytes_});
     return time;
   }
-  void settle(bool failing) noexcept override { call_->settle(failing); }
+  void settle(bool failing) noexcept override {
+    const SetsRunning sets(process_);
+    call_->settle(failing);
+  }
 
  private:
   const TracedProcess& process_;
@@ -133,6 +170,7 @@ class TracedCall final : public PendingCall {
   const std::string name_;
   const CallPlace place_;
   const std::uint64_t bytes_;
+  const CallPoint started_;
   const std::unique_ptr<PendingCall> call_;
 };
 
@@ -222,39 +260,108 @@ class TracedComm final : public Comm {
 
 class TracedPort final : public ServicePort {
  public:
+  // `requests`: the number of requests of this rank so far.
   TracedPort(const TracedProcess& process, const std::string& service,
-             std::shared_ptr<ServicePort> port)
-      : process_(process), name_("service " + service), port_(std::move(port)) {}
+             std::atomic<std::uint64_t>& requests, std::shared_ptr<ServicePort> port)
+      : process_(process),
+        name_("service " + service),
+        requests_(requests),
+        port_(std::move(port)) {}
 
   void call_raw(const ServiceCall& call) override {
-    const Range range(process_, "service", name_, {.kind = CallKind::service},
+    const Range range(process_, "service", name_, next_place(),
                       call.payload.size_bytes() + call.reply_payload.size_bytes());
     port_->call_raw(call);
   }
   std::unique_ptr<PendingCall> post_raw(const ServiceCall& call) override {
-    return std::make_unique<TracedCall>(
-        process_, "service", name_, CallPlace{.kind = CallKind::service},
-        call.payload.size_bytes() + call.reply_payload.size_bytes(), port_->post_raw(call));
+    CallPlace place = next_place();
+    return std::make_unique<TracedCall>(process_, "service", name_, std::move(place),
+                                        call.payload.size_bytes() + call.reply_payload.size_bytes(),
+                                        port_->post_raw(call));
   }
 
  private:
+  CallPlace next_place() { return {.kind = CallKind::service, .number = requests_++}; }
+
   const TracedProcess& process_;
   const std::string name_;
+  std::atomic<std::uint64_t>& requests_;
   std::shared_ptr<ServicePort> port_;
+};
+
+// Notes waits, and which notification ended them. Only with TraceDetail::causes.
+class TracedMonitor final : public Monitor {
+ public:
+  explicit TracedMonitor(std::unique_ptr<Monitor> monitor) : monitor_(std::move(monitor)) {}
+
+  void lock() override {
+    blocking("lock", given_back_, [&] { monitor_->lock(); });
+  }
+  void unlock() override {
+    note(given_back_);
+    monitor_->unlock();
+  }
+  void wait(const std::function<bool()>& ready, std::string_view what) override {
+    note(given_back_);
+    blocking("wait", notified_, [&] { monitor_->wait(ready, what); });
+  }
+  void notify_all() override {
+    note(notified_);
+    monitor_->notify_all();
+  }
+
+ private:
+  // A shorter wait for a lock is the price of the lock, not a wait for another process.
+  static constexpr Seconds kShortest{1e-6};
+
+  // The last moment at which another process could go on.
+  struct Moment {
+    std::mutex mutex;  // notify_all() needs no lock of the monitor's
+    CallPoint point;
+  };
+  static void note(Moment& moment) {
+    if (running_process == nullptr) return;
+    const std::lock_guard lock(moment.mutex);
+    moment.point = running_process->point();
+  }
+  template <class Call>
+  void blocking(const char* name, Moment& end, Call call) {
+    const TracedProcess* const self = running_process;
+    if (self == nullptr) return call();
+    const SetsRunning sets(*self);
+    TraceRange range{.category = "monitor", .name = name, .begin = self->endpoint.now()};
+    call();
+    range.end = self->endpoint.now();
+    if (range.end - range.begin < kShortest) return;
+    range.wait = range.end - range.begin;
+    range.steps = self->endpoint.time_breakdown().steps;
+    range.place.kind = CallKind::monitor;
+    {
+      const std::lock_guard lock(end.mutex);
+      range.cause = end.point;
+    }
+    self->own.ranges.push_back(std::move(range));
+  }
+
+  const std::unique_ptr<Monitor> monitor_;
+  Moment given_back_, notified_;
 };
 
 class TracedEndpoint final : public Endpoint {
  public:
-  TracedEndpoint(Endpoint& endpoint, Trace& trace, const std::string& background_task)
+  TracedEndpoint(Endpoint& endpoint, Trace& trace, const std::string& background_task,
+                 const CallPoint& parent = {})
       : endpoint_(endpoint),
         trace_(trace),
         process_{
-            endpoint, trace.line(endpoint.rank(), background_task),
+            endpoint, trace.line(endpoint.rank(), background_task, parent),
             [this, task = background_task.empty() ? "" : background_task + " "]() -> TraceLine& {
               if (!started_) started_ = &trace_.line(rank(), task + std::string(kStartedCalls));
               return *started_;
             }},
-        comm_(process_, endpoint.comm(), trace.world_calls(endpoint.rank())) {}
+        comm_(process_, endpoint.comm(), trace.world_calls(endpoint.rank())) {
+    running_process = &process_;
+  }
 
   int rank() const override { return endpoint_.rank(); }
   int size() const override { return endpoint_.size(); }
@@ -268,18 +375,21 @@ class TracedEndpoint final : public Endpoint {
   TraceLine& line() { return process_.own; }
 
   void compute(const Work& work, ComputeKind kind, FunctionRef fn) override {
-    const Range range(process_, "compute", name_of(kind));
+    Range range(process_, "compute", name_of(kind));
+    range.computes(work);
     endpoint_.compute(work, kind, fn);
   }
   void compute_in_place(const Work& work, ComputeKind kind,
                         const InPlaceComputation& how) override {
     const bool copies = kind == ComputeKind::transfer;
-    const Range range(process_, copies ? "communicate" : "compute", name_of(kind));
+    Range range(process_, copies ? "communicate" : "compute", name_of(kind));
+    range.computes(work);
     endpoint_.compute_in_place(work, kind, how);
   }
   bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
                            FunctionRef fn) override {
-    const Range range(process_, "compute", name_of(kind));
+    Range range(process_, "compute", name_of(kind));
+    range.computes(work);
     return endpoint_.compute_cancellable(token, work, kind, fn);
   }
   std::unique_ptr<CancellationToken> make_cancellation_token() override {
@@ -291,17 +401,24 @@ class TracedEndpoint final : public Endpoint {
   }
 
   void background_task(std::string name, std::function<void(Endpoint&)> fn) override {
-    endpoint_.background_task(name,
-                              [&trace = trace_, name, fn = std::move(fn)](Endpoint& endpoint) {
-                                TracedEndpoint traced(endpoint, trace, name);
-                                fn(traced);
-                              });
+    const SetsRunning sets(process_);
+    endpoint_.background_task(name, [&trace = trace_, name, parent = process_.point(),
+                                     fn = std::move(fn)](Endpoint& endpoint) {
+      TracedEndpoint traced(endpoint, trace, name, parent);
+      fn(traced);
+    });
   }
-  std::unique_ptr<Monitor> make_monitor() override { return endpoint_.make_monitor(); }
+  std::unique_ptr<Monitor> make_monitor() override {
+    auto monitor = endpoint_.make_monitor();
+    if (!trace_.has_causes()) return monitor;
+    return std::make_unique<TracedMonitor>(std::move(monitor));
+  }
 
   std::shared_ptr<ServicePort> open_service(const std::string& name,
                                             const ServiceFactory& factory) override {
-    return traced(name, endpoint_.open_service(name, factory));
+    const SetsRunning sets(process_);
+    if (!trace_.has_causes()) return traced(name, endpoint_.open_service(name, factory));
+    return traced(name, endpoint_.open_service(name, traced_factory(factory, name, trace_)));
   }
 
   // Ranges of the set-up are not on the clock.
@@ -310,9 +427,11 @@ class TracedEndpoint final : public Endpoint {
     process_.own.ranges.resize(ranges_before_);
   }
   void while_paused(FunctionRef fn) override {
+    const SetsRunning sets(process_);
     endpoint_.while_paused([&] { evaluate(fn); });
   }
   void while_paused_together(FunctionRef fn) override {
+    const SetsRunning sets(process_);
     endpoint_.while_paused_together([&] { evaluate(fn); });
   }
 
@@ -322,7 +441,8 @@ class TracedEndpoint final : public Endpoint {
     return kNames[static_cast<std::size_t>(kind)];
   }
   std::shared_ptr<ServicePort> traced(const std::string& name, std::shared_ptr<ServicePort> port) {
-    return std::make_shared<TracedPort>(process_, name, std::move(port));
+    return std::make_shared<TracedPort>(process_, name, trace_.requests(rank(), name),
+                                        std::move(port));
   }
   // Called by the process that runs `fn`: rank 0 in a pause of all.
   void evaluate(FunctionRef fn) {
@@ -347,7 +467,7 @@ void with_traced_endpoint(Endpoint& endpoint, Trace& trace,
 }
 
 void note_batch(Endpoint& endpoint, std::uint64_t samples) {
-  std::vector<TraceRange>& ranges = static_cast<TracedEndpoint&>(endpoint).line().ranges;
+  std::deque<TraceRange>& ranges = static_cast<TracedEndpoint&>(endpoint).line().ranges;
   const auto step = std::find_if(ranges.rbegin(), ranges.rend(),
                                  [](const TraceRange& range) { return range.name == "step"; });
   if (step != ranges.rend()) step->samples = samples;

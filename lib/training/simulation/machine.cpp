@@ -73,7 +73,21 @@ SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers
       .server_profile = load_device_profile(options.server_profile, "--server-profile"),
       .network = load_network_model(options.network)};
   machine.rates = rates_of(machine.profiles, options.profile);
+  if (options.replay.empty()) return machine;
+  machine.replay =
+      std::make_shared<const ReplayProfile>(options.replay, options.replay_by, workers);
+  machine.profiles = machine.replay->profiles().value_or(machine.profiles);
+  machine.server_profile = machine.replay->server_profile().value_or(machine.server_profile);
+  machine.network = machine.replay->network().value_or(machine.network);
   return machine;
+}
+
+void replay_on_cluster(const SimulatedMachine& machine, ClusterOptions& options) {
+  if (!machine.replay) return;
+  options.speed = machine.replay->speed();
+  options.recorded_step = [replay = machine.replay](const ClusterOptions::StepRequest& request) {
+    return replay->step(request);
+  };
 }
 
 Seconds slowest_step(const SimulatedMachine& machine,

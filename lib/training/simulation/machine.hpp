@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -19,7 +20,8 @@ struct SimulatedMachine {
   std::vector<DeviceProfile> profiles;  // of the workers by rank; the last repeats
   DeviceProfile server_profile;
   NetworkModel network;
-  std::vector<DeviceRates> rates = {};  // one per profile, for computation graphs
+  std::vector<DeviceRates> rates = {};                    // one per profile, for computation graphs
+  std::shared_ptr<const ReplayProfile> replay = nullptr;  // --replay
 
   const DeviceProfile& profile_of(int rank) const {
     return profiles[std::min(at(rank), profiles.size() - 1)];
@@ -38,6 +40,9 @@ void plan_memory_of_gpus(Model& model, const std::string& profiles, const Option
 // Loads the machine that the options describe. Errors: usage and data, as in reading the files of
 // the options.
 SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers);
+
+// Sets the parts of a simulated cluster that a replayed record decides; none without --replay.
+void replay_on_cluster(const SimulatedMachine& machine, ClusterOptions& options);
 
 // The time of a step on the slowest of the profiles. `work` gives the work of the step on a device.
 Seconds slowest_step(const SimulatedMachine& machine,

@@ -1,0 +1,91 @@
+#include "training/replay/replay_profile.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "core/json_fields.hpp"
+#include "core/rank_index.hpp"
+
+namespace hetsgd {
+namespace {
+
+bool same_work(const Work& a, const Work& b) {
+  return a.operations == b.operations && a.bytes == b.bytes && a.launches == b.launches &&
+         a.learners == b.learners && a.host_link_bytes == b.host_link_bytes &&
+         a.gather_bytes == b.gather_bytes && a.host_gather_bytes == b.host_gather_bytes &&
+         a.given_s == b.given_s;
+}
+
+template <class Read>
+auto read_part(const Timeline& timeline, const char* name, const nlohmann::json& part, Read read)
+    -> std::optional<decltype(read(std::declval<const JsonFields&>()))> {
+  if (part.is_null()) return std::nullopt;
+  return read(JsonFields(std::make_shared<const JsonDocument>(
+      JsonDocument{.path = timeline.path + ": " + name, .tree = part})));
+}
+
+}  // namespace
+
+ReplayProfile::ReplayProfile(const std::string& path, ReplayBy by, int workers)
+    : timeline_(read_timeline(path)), by_(by), work_(timeline_), steps_(at(timeline_.workers)) {
+  if (workers != timeline_.workers) {
+    refuse("--workers", fmt::format("{} with --replay {}", workers, path),
+           fmt::format("{}, as in the record", timeline_.workers));
+  }
+  for (int rank = 0; rank < workers; ++rank) {
+    for (const TraceRange& range : timeline_.main_of(rank).ranges) {
+      if (range.category != "compute" || range.name != "step") continue;
+      const bool exact = range.charged > Seconds(0);
+      const Seconds time = exact ? range.charged : range.end - range.begin - range.wait;
+      steps_[at(rank)].push_back(
+          {range.begin, {time, exact ? range.busy : time - range.delay}, range.work});
+    }
+    if (steps_[at(rank)].empty()) {
+      throw data_error("{}: found no step of worker {}, expected at least one", path, rank);
+    }
+  }
+}
+
+std::optional<std::vector<DeviceProfile>> ReplayProfile::profiles() const {
+  std::vector<DeviceProfile> all;
+  for (int rank = 0; rank < timeline_.workers; ++rank) {
+    const DeviceProfile* const profile = work_.profile(rank);
+    if (profile == nullptr) return std::nullopt;
+    all.push_back(*profile);
+  }
+  return all;
+}
+
+std::optional<DeviceProfile> ReplayProfile::server_profile() const {
+  return read_part(timeline_, "server_profile", timeline_.server_profile, read_device_profile);
+}
+
+std::optional<NetworkModel> ReplayProfile::network() const {
+  if (!timeline_.virtual_time) return fit_recorded_network(timeline_);
+  return read_part(timeline_, "network", timeline_.network, read_network_model);
+}
+
+std::vector<double> ReplayProfile::speed() const {
+  return timeline_.config.value("speed", std::vector<double>());
+}
+
+const ReplayProfile::Step& ReplayProfile::recorded(
+    const ClusterOptions::StepRequest& request) const {
+  const std::vector<Step>& steps = steps_[at(request.rank)];
+  if (by_ == ReplayBy::iteration) return steps[request.iteration % steps.size()];
+  const double period = timeline_.elapsed.count();
+  const Seconds now(period > 0 ? std::fmod(request.now.count(), period) : 0);
+  const auto next = std::ranges::upper_bound(steps, now, {}, &Step::begin);
+  return next == steps.begin() ? steps.front() : *std::prev(next);
+}
+
+ClusterOptions::StepTimes ReplayProfile::step(const ClusterOptions::StepRequest& request) const {
+  const Step& step = recorded(request);
+  if (same_work(step.work, request.work)) return step.times;
+  const double scale = work_.seconds(request.rank, "step", request.work) /
+                       work_.seconds(request.rank, "step", step.work);
+  return {step.times.time * scale, step.times.busy * scale};
+}
+
+}  // namespace hetsgd

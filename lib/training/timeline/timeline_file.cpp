@@ -1,0 +1,485 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "core/error.hpp"
+#include "core/input_file.hpp"
+#include "core/json_fields.hpp"
+#include "core/output_file.hpp"
+#include "core/rank_index.hpp"
+#include "core/text.hpp"
+#include "data/source.hpp"
+#include "training/timeline/timeline.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kFormatKey = "hetsgd_timeline";
+constexpr std::uint64_t kMostTimelineBytes = std::uint64_t{1} << 32;
+constexpr Seconds kRealResolution{1e-9};
+// By CallKind.
+const std::vector<std::string> kKinds = {"none",     "collective", "started", "send",  "receive",
+                                         "sendrecv", "service",    "monitor", "served"};
+
+// The parts of Work, in the order of the list "W".
+constexpr double Work::*kWorkParts[] = {
+    &Work::operations,      &Work::bytes,        &Work::launches,          nullptr,
+    &Work::host_link_bytes, &Work::gather_bytes, &Work::host_gather_bytes, &Work::given_s};
+
+double work_part(const Work& work, std::size_t i) {
+  return kWorkParts[i] != nullptr ? work.*kWorkParts[i] : work.learners;
+}
+
+bool has_any_work(const Work& work) {
+  for (const auto part : kWorkParts) {
+    if (part != nullptr && work.*part != 0) return true;
+  }
+  return false;
+}
+
+// --- writing
+
+class TimelineWriter {
+ public:
+  TimelineWriter(std::vector<const TraceLine*> processes, std::size_t services, bool exact)
+      : processes_(std::move(processes)),
+        services_(services),
+        exact_(exact),
+        before_(processes_.size()) {}
+
+  std::string text(json header) {
+    const std::size_t own = processes_.size() - services_;
+    for (std::size_t p = 0; p < processes_.size(); ++p) {
+      header[p < own ? "processes" : "services"].push_back(description(*processes_[p]));
+    }
+    fmt::format_to(std::back_inserter(text_), "{}\n", header.dump());
+    const std::vector<RangeIndex> order = by_end();
+    for (const RangeIndex i : order) add(i);
+    fmt::format_to(std::back_inserter(text_), "{{\"lines\":{}}}\n", order.size());
+    return std::move(text_);
+  }
+
+ private:
+  json description(const TraceLine& line) const {
+    json all = {{"rank", line.rank}, {"name", line.name}, {"line", line.number}};
+    if (line.main) all["main"] = true;
+    if (const CallPoint& p = line.parent; p.rank >= 0) {
+      all["parent"] = {p.rank, p.line, p.calls, rounded(p.time.count())};
+    }
+    return all;
+  }
+
+  std::vector<RangeIndex> by_end() const {
+    std::vector<RangeIndex> all;
+    for (std::size_t p = 0; p < processes_.size(); ++p) {
+      for (std::size_t r = 0; r < processes_[p]->ranges.size(); ++r) all.push_back({p, r});
+    }
+    // Ranges of one process keep their order also where rounding makes their ends equal.
+    std::ranges::stable_sort(all, {},
+                             [&](RangeIndex i) { return processes_[i.line]->ranges[i.range].end; });
+    return all;
+  }
+
+  double rounded(double seconds) const {
+    constexpr double kPerSecond = 1e9;  // of a real clock: kRealResolution
+    return exact_ ? seconds : std::round(seconds * kPerSecond) / kPerSecond;
+  }
+  void number(const char* key, double value) {
+    if (value != 0) fmt::format_to(std::back_inserter(text_), ",\"{}\":{}", key, value);
+  }
+  void time(const char* key, Seconds value) { number(key, rounded(value.count())); }
+  void text_field(const char* key, const std::string& value) {
+    if (!value.empty())
+      fmt::format_to(std::back_inserter(text_), ",\"{}\":{}", key, json(value).dump());
+  }
+
+  void add(RangeIndex index) {
+    const TraceRange& range = processes_[index.line]->ranges[index.range];
+    Before& before = before_[index.line];
+    fmt::format_to(std::back_inserter(text_), "{{\"p\":{}", index.line);
+    text_field("c", range.category);
+    text_field("n", range.name);
+    if (rounded(range.begin.count()) != rounded(before.end.count())) {
+      fmt::format_to(std::back_inserter(text_), ",\"b\":{}", rounded(range.begin.count()));
+    }
+    const bool exact = range.charged > Seconds(0);
+    if (!exact || range.begin + range.charged != range.end) time("e", range.end);
+    time("w", range.wait);
+    time("d", range.delay);
+    if (range.steps != before.steps) number("s", static_cast<double>(range.steps));
+    number("y", static_cast<double>(range.bytes));
+    number("m", static_cast<double>(range.samples));
+    add_work(range.work);
+    if (exact) {
+      time("q", range.charged);
+      const bool all = range.busy == range.charged;
+      if (range.busy != range.charged - range.delay) {
+        fmt::format_to(std::back_inserter(text_), ",\"v\":{}", all ? 0 : range.busy.count());
+      }
+    }
+    if (range.place.kind != CallKind::none) add_place(range.place);
+    if (const CallPoint& a = range.cause; a.rank >= 0) {
+      fmt::format_to(std::back_inserter(text_), ",\"a\":[{},{},{},{}]", a.rank, a.line, a.calls,
+                     rounded(a.time.count()));
+    }
+    text_ += "}\n";
+    before = {range.end, range.steps};
+  }
+
+  void add_work(const Work& work) {
+    if (!has_any_work(work)) return;
+    std::size_t parts = std::size(kWorkParts);
+    while (work_part(work, parts - 1) == (parts - 1 == 3 ? 1 : 0)) --parts;
+    for (std::size_t i = 0; i < parts; ++i) {
+      fmt::format_to(std::back_inserter(text_), "{}{}", i == 0 ? ",\"W\":[" : ",",
+                     work_part(work, i));
+    }
+    text_ += ']';
+  }
+
+  void add_place(const CallPlace& place) {
+    text_field("k", kKinds[static_cast<std::size_t>(place.kind)]);
+    text_field("g", place.group);
+    number("i", static_cast<double>(place.number));
+    number("r", place.rank);
+    if (place.peer >= 0) fmt::format_to(std::back_inserter(text_), ",\"o\":{}", place.peer);
+    number("t", place.tag);
+    if (place.is_split) {
+      fmt::format_to(std::back_inserter(text_), ",\"x\":[{},{}]", place.color, place.key);
+    }
+    time("f", place.since);
+    time("u", place.until);
+  }
+
+  struct Before {
+    Seconds end{0};
+    std::uint64_t steps = 0;
+  };
+
+  const std::vector<const TraceLine*> processes_;  // the services last
+  const std::size_t services_;
+  const bool exact_;
+  std::vector<Before> before_;
+  std::string text_;
+};
+
+// --- reading
+
+class TimelineReader {
+ public:
+  TimelineReader(const std::string& path, bool cut) : path_(path) {
+    result_.path = path;
+    result_.cut = cut;
+  }
+
+  Timeline read(std::string_view text) {
+    std::vector<std::string_view> lines = split(text, '\n');
+    // A last line without its end is cut off.
+    if (!lines.back().empty()) result_.cut = true;
+    lines.pop_back();
+    if (lines.empty()) throw data_error("{}:1: found no whole line, expected a timeline", path_);
+    read_header(lines.front());
+    for (number_ = 2; number_ <= lines.size(); ++number_) {
+      const JsonFields fields(place(), lines[number_ - 1]);
+      if (fields.has("lines")) {
+        read_end(fields, lines.size());
+        finish();
+        return std::move(result_);
+      }
+      read_call(fields);
+    }
+    result_.cut = true;
+    finish();
+    keep_whole_rounds();
+    return std::move(result_);
+  }
+
+ private:
+  std::string place() const { return fmt::format("{}:{}", path_, number_); }
+
+  void read_header(std::string_view text) {
+    const JsonFields header(place(), text);
+    if (!header.has(std::string(kFormatKey))) {
+      throw data_error("{}: found no \"{}\", expected the header of a timeline", place(),
+                       kFormatKey);
+    }
+    const int version = header.whole_number(std::string(kFormatKey), {1, 1e6, ""}, 1);
+    if (version > kTimelineVersion) {
+      throw with_hint(data_error("{}: found version {}, expected at most {}", place(), version,
+                                 kTimelineVersion),
+                      "a newer hetsgd wrote this file");
+    }
+    header.allow({std::string(kFormatKey), "config", "cluster", "virtual", "clock_resolution_s",
+                  "stragglers", "device_profile", "server_profile", "network", "charge", "workers",
+                  "elapsed_s", "processes", "services"});
+    const json& tree = header.tree();
+    result_.config = header.object("config").tree();
+    result_.cluster = header.text("cluster");
+    result_.virtual_time = header.boolean("virtual", true);
+    result_.clock_resolution = Seconds(header.number("clock_resolution_s", kDurations));
+    result_.workers = header.whole_number("workers", kCounts, 1);
+    result_.elapsed = Seconds(header.number("elapsed_s"));
+    result_.stragglers = tree.value("stragglers", std::vector<std::string>());
+    for (auto [key, value] :
+         {std::pair("device_profile", &result_.device_profile),
+          std::pair("server_profile", &result_.server_profile),
+          std::pair("network", &result_.network), std::pair("charge", &result_.charge)}) {
+      *value = tree.value(key, json());
+    }
+    for (const JsonFields& each : header.objects("processes")) {
+      result_.processes.push_back(read_process(each));
+    }
+    for (const JsonFields& each : header.objects_or_none("services")) {
+      result_.services.push_back(read_process(each));
+    }
+    for (int rank = 0; rank < result_.workers; ++rank) {
+      const auto is_main = [&](const TraceLine& line) { return line.main && line.rank == rank; };
+      if (std::ranges::count_if(result_.processes, is_main) != 1) {
+        header.refuse("processes", fmt::format("one process of worker {} with main", rank));
+      }
+    }
+    before_.resize(result_.processes.size() + result_.services.size());
+  }
+
+  static TraceLine read_process(const JsonFields& fields) {
+    fields.allow({"rank", "name", "line", "main", "parent"});
+    return {.rank = static_cast<int>(fields.number("rank", {-1, 1e6, ""})),
+            .name = fields.text("name"),
+            .main = fields.boolean("main", false),
+            .number = fields.whole_number("line", {0, 1e6, ""}, 0),
+            .parent = read_point(fields, "parent"),
+            .ranges = {}};
+  }
+
+  static CallPoint read_point(const JsonFields& fields, const std::string& key) {
+    if (!fields.has(key)) return {};
+    const std::vector<double> parts = fields.numbers(key, {0, 1e18, ""}, {});
+    if (parts.size() != 4) fields.refuse(key, "[rank, line, calls, time]");
+    return {static_cast<int>(parts[0]), static_cast<int>(parts[1]),
+            static_cast<std::uint64_t>(parts[2]), Seconds(parts[3])};
+  }
+
+  void read_call(const JsonFields& fields) {
+    fields.allow({"p", "c", "n", "b", "e", "w", "d", "s", "y", "m", "W", "q",
+                  "v", "k", "g", "i", "r", "o", "t", "x", "f", "u", "a"});
+    const double most = static_cast<double>(before_.size()) - 1;
+    const double number = fields.number("p", {0, 1e9, ""});
+    if (number > most) fields.refuse("p", fmt::format("a process of the header, 0 to {}", most));
+    const auto p = static_cast<std::size_t>(number);
+    TraceRange& before = before_[p];
+    TraceRange range{.category = fields.text("c"), .name = fields.text("n", "")};
+    const auto seconds = [&](const char* key, double missing) {
+      return Seconds(fields.has(key) ? fields.number(key, {0, 1e18, "s"}) : missing);
+    };
+    range.begin = seconds("b", before.end.count());
+    range.charged = seconds("q", 0);
+    range.end = seconds("e", (range.begin + range.charged).count());
+    range.wait = Seconds(fields.number("w", 0.0));
+    range.delay = Seconds(fields.number("d", 0.0));
+    range.busy = seconds("v", (range.charged - range.delay).count());
+    if (range.busy == Seconds(0)) range.busy = range.charged;
+    range.steps = fields.count("s", 0, before.steps);
+    range.bytes = fields.count("y", 0, 0);
+    range.samples = fields.count("m", 0, 0);
+    read_work(fields, range.work);
+    if (fields.has("k")) read_place(fields, range.place);
+    range.cause = read_point(fields, "a");
+    if (range.end < range.begin) {
+      fields.refuse("e",
+                    fmt::format("the end of the call, at least its begin {}", range.begin.count()));
+    }
+    if (range.end < last_end_) {
+      fields.refuse("e", fmt::format("at least {}, the end of the line before: lines are in the "
+                                     "order of their ends",
+                                     last_end_.count()));
+    }
+    last_end_ = range.end;
+    before.end = range.end;
+    before.steps = range.steps;
+    line_of(p).ranges.push_back(std::move(range));
+    ++calls_;
+  }
+
+  TraceLine& line_of(std::size_t p) {
+    const std::size_t own = result_.processes.size();
+    return p < own ? result_.processes[p] : result_.services[p - own];
+  }
+
+  static void read_work(const JsonFields& fields, Work& work) {
+    if (!fields.has("W")) return;
+    const std::vector<double> parts = fields.numbers("W", {0, 1e300, ""}, {});
+    if (parts.size() > std::size(kWorkParts)) {
+      fields.refuse("W", fmt::format("at most {} numbers", std::size(kWorkParts)));
+    }
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (kWorkParts[i] != nullptr) {
+        work.*kWorkParts[i] = parts[i];
+      } else {
+        work.learners = static_cast<int>(std::max(1.0, parts[i]));
+      }
+    }
+  }
+
+  static void read_place(const JsonFields& fields, CallPlace& place) {
+    place.kind = static_cast<CallKind>(fields.choice("k", kKinds, 0));
+    place.group = fields.text("g", "");
+    place.number = fields.count("i", 0, 0);
+    const auto whole = [&](const char* key, double least, int missing) {
+      return fields.has(key) ? static_cast<int>(fields.number(key, {least, 2147483647, ""}))
+                             : missing;
+    };
+    place.rank = whole("r", 0, 0);
+    place.peer = whole("o", 0, -1);
+    place.tag = whole("t", -2147483648.0, 0);
+    if (fields.has("x")) {
+      const std::vector<double> split = fields.numbers("x", {-2147483648.0, 2147483647, ""}, {});
+      if (split.size() != 2) fields.refuse("x", "[color, key]");
+      place.is_split = true;
+      place.color = static_cast<int>(split[0]);
+      place.key = static_cast<int>(split[1]);
+    }
+    place.since = Seconds(fields.number("f", 0.0));
+    place.until = Seconds(fields.number("u", 0.0));
+  }
+
+  void read_end(const JsonFields& fields, std::size_t lines) {
+    fields.allow({"lines"});
+    if (fields.count("lines", 0, 0) != calls_) {
+      fields.refuse("lines", fmt::format("{}, the number of calls", calls_));
+    }
+    if (number_ != lines) {
+      throw data_error("{}:{}: found a line behind the end, expected none", path_, number_ + 1);
+    }
+  }
+
+  // Checks the points that calls refer to, once all are known.
+  void finish() const {
+    std::map<std::pair<int, int>, const TraceLine*> lines;
+    for (const TraceLine& line : result_.processes) lines[{line.rank, line.number}] = &line;
+    const auto check = [&](const TraceLine& line, const CallPoint& point) {
+      if (point.rank < 0) return;
+      const auto found = lines.find({point.rank, point.line});
+      if (found == lines.end()) {
+        throw data_error(
+            "{}: {}: found a reference to line {} of worker {}, expected a process of "
+            "the header",
+            path_, line.name, point.line, point.rank);
+      }
+      const std::size_t most = found->second->ranges.size();
+      if (!result_.cut && point.calls > most) {
+        throw data_error("{}: {}: found a reference to call {} of {}, expected at most {}", path_,
+                         line.name, point.calls, found->second->name, most);
+      }
+    };
+    for (const TraceLine& line : result_.processes) {
+      check(line, line.parent);
+      for (const TraceRange& range : line.ranges) check(line, range.cause);
+    }
+  }
+
+  // The end of the last collective of all workers that is complete; else of the last step that
+  // every worker has made.
+  std::optional<Seconds> end_of_rounds() const {
+    std::map<std::uint64_t, std::pair<int, Seconds>> rounds;
+    std::vector<std::vector<Seconds>> steps;
+    for (const TraceLine& line : result_.processes) {
+      if (line.main) steps.emplace_back();
+      for (const TraceRange& range : line.ranges) {
+        if (line.main && range.name == "step") steps.back().push_back(range.end);
+        if (range.place.kind != CallKind::collective || !range.place.group.empty()) continue;
+        auto& [members, end] = rounds[range.place.number];
+        ++members;
+        end = std::max(end, range.end);
+      }
+    }
+    std::optional<Seconds> last;
+    for (const auto& [number, round] : rounds) {
+      if (round.first == result_.workers) last = std::max(last.value_or(Seconds(0)), round.second);
+    }
+    if (last) return last;
+    std::size_t fewest = steps.front().size();
+    for (const auto& ends : steps) fewest = std::min(fewest, ends.size());
+    for (const auto& ends : steps) {
+      if (fewest > 0) last = std::max(last.value_or(Seconds(0)), ends[fewest - 1]);
+    }
+    return last;
+  }
+
+  void keep_whole_rounds() {
+    const std::optional<Seconds> end = end_of_rounds();
+    if (!end) {
+      throw with_hint(data_error("{}: found no whole round before the file is cut off, expected at "
+                                 "least one",
+                                 path_),
+                      "record the run again");
+    }
+    for (auto* lines : {&result_.processes, &result_.services}) {
+      for (TraceLine& line : *lines) {
+        std::erase_if(line.ranges, [&](const TraceRange& range) { return range.end > *end; });
+      }
+    }
+    result_.elapsed = *end;
+  }
+
+  const std::string& path_;
+  Timeline result_;
+  std::size_t number_ = 1;          // of the line
+  std::vector<TraceRange> before_;  // by process: end and steps of the call before
+  Seconds last_end_{0};
+  std::uint64_t calls_ = 0;
+};
+
+}  // namespace
+
+const TraceLine& Timeline::main_of(int rank) const {
+  const auto found = std::ranges::find_if(
+      processes, [&](const TraceLine& line) { return line.main && line.rank == rank; });
+  HETSGD_CHECK(found != processes.end());
+  return *found;
+}
+
+std::string Timeline::algorithm() const { return config.value("algorithm", ""); }
+
+void write_timeline(const std::string& path, const Trace& trace, const Record& record) {
+  std::vector<const TraceLine*> processes = trace.lines();
+  // The waits for started calls have their times.
+  std::erase_if(processes,
+                [](const TraceLine* line) { return line->name.ends_with(kStartedCalls); });
+  const std::vector<const TraceLine*> services = trace.services();
+  processes.insert(processes.end(), services.begin(), services.end());
+  json header = {{std::string(kFormatKey), kTimelineVersion},
+                 {"config", record.config},
+                 {"cluster", record.cluster},
+                 {"virtual", record.virtual_time},
+                 {"clock_resolution_s", record.virtual_time ? 0.0 : kRealResolution.count()},
+                 {"stragglers", record.stragglers},
+                 {"device_profile", record.device_profile},
+                 {"server_profile", record.server_profile},
+                 {"network", record.network},
+                 {"charge", record.charge},
+                 {"workers", record.workers.size()},
+                 {"elapsed_s", record.elapsed.count()}};
+  const std::string text =
+      TimelineWriter(std::move(processes), services.size(), record.virtual_time)
+          .text(std::move(header));
+  OutputFile file(path, {.what = "the timeline"});
+  file.write(path.ends_with(".jsonl") ? text : compress_zstd(text));
+  file.commit();
+}
+
+Timeline read_timeline(const std::string& path) {
+  const std::string bytes = read_text_file(path, {.noun = "timeline"}, kMostTimelineBytes);
+  bool cut = false;
+  const std::string text = decompress_start(bytes, path, cut);
+  if (!text.empty() && text.front() != '{') return read_step_times(path, text);
+  return TimelineReader(path, cut).read(text);
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,197 @@
+// A timeline is read as it was written, and a broken one is refused by its line.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "data/source.hpp"
+#include "support/failure.hpp"
+#include "support/run.hpp"
+#include "support/temporary_file.hpp"
+#include "training/timeline/timeline.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+using testing::HasSubstr;
+
+struct Recorded {
+  explicit Recorded(const Settings& settings) {
+    TrainHooks hooks;
+    hooks.trace = &trace;
+    record = run_training(settings, hooks);
+  }
+  Trace trace{TraceDetail::causes};
+  Record record;
+};
+
+const Settings kRecorded =
+    tiny("ssgd", "--workers 3 --max-samples 1920 --straggler kind=uniform,min=0ms,max=5ms");
+
+void expect_equal(const TraceRange& a, const TraceRange& b) {
+  EXPECT_EQ(a.category, b.category);
+  EXPECT_EQ(a.name, b.name);
+  EXPECT_EQ(a.begin, b.begin);
+  EXPECT_EQ(a.end, b.end);
+  EXPECT_EQ(a.wait, b.wait);
+  EXPECT_EQ(a.delay, b.delay);
+  EXPECT_EQ(a.bytes, b.bytes);
+  EXPECT_EQ(a.samples, b.samples);
+  EXPECT_EQ(a.work.operations, b.work.operations);
+  EXPECT_EQ(a.work.bytes, b.work.bytes);
+  EXPECT_EQ(a.work.launches, b.work.launches);
+  EXPECT_EQ(a.place.kind, b.place.kind);
+  EXPECT_EQ(a.place.group, b.place.group);
+  EXPECT_EQ(a.place.number, b.place.number);
+  EXPECT_EQ(a.place.peer, b.place.peer);
+  EXPECT_EQ(a.cause.rank, b.cause.rank);
+  EXPECT_EQ(a.cause.calls, b.cause.calls);
+  EXPECT_EQ(a.cause.time, b.cause.time);
+}
+
+void expect_equal(const std::vector<const TraceLine*>& written,
+                  const std::vector<TraceLine>& read) {
+  std::size_t next = 0;
+  for (const TraceLine* line : written) {
+    if (line->name.ends_with(kStartedCalls)) continue;
+    ASSERT_LT(next, read.size());
+    const TraceLine& again = read[next++];
+    EXPECT_EQ(line->rank, again.rank);
+    EXPECT_EQ(line->name, again.name);
+    EXPECT_EQ(line->main, again.main);
+    ASSERT_EQ(line->ranges.size(), again.ranges.size()) << line->name;
+    for (std::size_t r = 0; r < line->ranges.size(); ++r) {
+      expect_equal(line->ranges[r], again.ranges[r]);
+    }
+  }
+  EXPECT_EQ(next, read.size());
+}
+
+TEST(TimelineFile, IsReadAsItWasWritten) {
+  for (const char* algorithm : {"ssgd", "asgd", "adpsgd", "rna", "elastic", "adaptive"}) {
+    SCOPED_TRACE(algorithm);
+    const Recorded run(with(kRecorded, {{"algorithm", algorithm}}));
+    for (const char* ending : {".jsonl", ".jsonl.zst"}) {
+      const TemporaryFolder folder;
+      const std::string path = folder / (std::string("run") + ending);
+      write_timeline(path, run.trace, run.record);
+      const Timeline timeline = read_timeline(path);
+      EXPECT_FALSE(timeline.cut);
+      EXPECT_EQ(timeline.config, run.record.config);
+      EXPECT_EQ(timeline.network, run.record.network);
+      EXPECT_EQ(timeline.elapsed, run.record.elapsed);
+      EXPECT_EQ(timeline.workers, 3);
+      expect_equal(run.trace.lines(), timeline.processes);
+      expect_equal(run.trace.services(), timeline.services);
+    }
+  }
+}
+
+TEST(TimelineFile, TakesAtMost40BytesACall) {
+  const Recorded run(with(kRecorded, "--algorithm asgd --max-samples 64000"));
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.jsonl.zst";
+  write_timeline(path, run.trace, run.record);
+  std::size_t calls = 0;
+  for (const auto& lines : {run.trace.lines(), run.trace.services()}) {
+    for (const TraceLine* line : lines) calls += line->ranges.size();
+  }
+  EXPECT_GT(calls, 4000U);
+  EXPECT_LE(read_file(path).size(), 40 * calls);
+}
+
+// A file that was cut off anywhere has whole rounds, or the error that there is none.
+TEST(TimelineFile, ACutFileGivesItsWholeRounds) {
+  const Recorded run(kRecorded);
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.jsonl";
+  write_timeline(path, run.trace, run.record);
+  const std::string whole = read_file(path);
+  const std::size_t header = whole.find('\n') + 1;
+  std::size_t most = 0;
+  for (std::size_t size = header; size + 1 < whole.size(); size += whole.size() / 37) {
+    write_file(path, whole.substr(0, size));
+    try {
+      const Timeline timeline = read_timeline(path);
+      EXPECT_TRUE(timeline.cut);
+      std::size_t steps = 0;
+      for (const TraceLine& line : timeline.processes) {
+        const auto is_step = [](const TraceRange& range) { return range.name == "step"; };
+        const auto mine = static_cast<std::size_t>(std::ranges::count_if(line.ranges, is_step));
+        EXPECT_TRUE(line.rank == 0 || mine == steps);
+        steps = mine;
+      }
+      EXPECT_GE(steps, most);
+      most = steps;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::data);
+      EXPECT_EQ(most, 0U);
+      EXPECT_THAT(error.what(), HasSubstr("no whole round"));
+    }
+  }
+  EXPECT_GT(most, 15U);
+}
+
+constexpr const char* kHeader =
+    R"({"hetsgd_timeline":1,"config":{},"cluster":"sim","clock_resolution_s":0,"workers":1,)"
+    R"("elapsed_s":3,"processes":[{"rank":0,"name":"worker 0","main":true}]})";
+
+// The error of a file with this text.
+std::string refusal(const std::string& text) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("run.jsonl", text);
+  const std::string message = error_of([&] { read_timeline(path); });
+  return message.starts_with(path) ? message.substr(path.size()) : message;
+}
+
+std::string refusal_of_calls(const std::string& calls) {
+  return refusal(std::string(kHeader) + "\n" + calls);
+}
+
+TEST(TimelineFile, ErrorsNameTheLine) {
+  const std::string call = R"({"p":0,"c":"compute","e":2})"
+                           "\n";
+  EXPECT_THAT(refusal_of_calls(call + R"({"p":0,"c":"compute","b":0,"e":1})"
+                                      "\n"),
+              HasSubstr(":3: e: found 1, expected at least 2"));
+  EXPECT_THAT(refusal_of_calls(R"({"p":1,"c":"compute","e":2})"
+                               "\n"),
+              HasSubstr(":2: p: found 1, expected a process of the header, 0 to 0"));
+  EXPECT_THAT(refusal_of_calls(R"({"p":0,"c":"compute","b":3,"e":2})"
+                               "\n"),
+              HasSubstr(":2: e: found 2, expected the end of the call, at least its begin 3"));
+  EXPECT_THAT(refusal_of_calls(R"({"p":0,"z":3})"
+                               "\n"),
+              HasSubstr(":2: found key \"z\""));
+  EXPECT_THAT(refusal_of_calls("{\"p\":0,\n"), HasSubstr(":2:"));
+  EXPECT_THAT(refusal_of_calls(call + R"({"lines":2})"
+                                      "\n"),
+              HasSubstr(":3: lines: found 2, expected 1"));
+  EXPECT_THAT(refusal_of_calls(R"({"p":0,"c":"monitor","e":2,"k":"monitor","a":[3,0,1,1]})"
+                               "\n{\"lines\":1}\n"),
+              HasSubstr(": worker 0: found a reference to line 0 of worker 3"));
+  EXPECT_THAT(refusal("{\"hetsgd_timeline\":99}\n"), HasSubstr(":1: found version 99"));
+  EXPECT_THAT(refusal("{\"schema_version\":1}\n"), HasSubstr("expected the header"));
+}
+
+TEST(StepTimesOfOtherTools, AreStepsBetweenBarriers) {
+  const TemporaryFolder folder;
+  const std::string path =
+      folder.write("steps.csv", "worker,step,seconds\n0,0,1\n1,0,3\n# a comment\n1,1,1\n0,1,2\n");
+  const Timeline timeline = read_timeline(path);
+  EXPECT_EQ(timeline.workers, 2);
+  EXPECT_EQ(timeline.elapsed, Seconds(5));
+  ASSERT_EQ(timeline.processes[0].ranges.size(), 4U);
+  EXPECT_EQ(timeline.processes[0].ranges[1].wait, Seconds(2));
+  EXPECT_EQ(timeline.processes[1].ranges[2].begin, Seconds(3));
+  EXPECT_EQ(timeline.processes[1].ranges[2].end, Seconds(4));
+  EXPECT_THAT(refusal("rank,step,seconds\n"), HasSubstr(":1"));
+  EXPECT_THAT(refusal("worker,step,time\n"), HasSubstr("expected worker,step,seconds"));
+  EXPECT_THAT(refusal("0,0\n"), HasSubstr(":1:1: found 2 fields"));
+  EXPECT_THAT(refusal("0,0,x\n"), HasSubstr(":1:5: found \"x\", expected seconds"));
+  EXPECT_THAT(refusal("0,0,1\n0,0,1\n"), HasSubstr(":2:1: found worker 0 and step 0 again"));
+  EXPECT_THAT(refusal("0,0,1\n2,0,1\n"), HasSubstr("expected workers 0 to 2"));
+  EXPECT_THAT(refusal("0,0,1\n1,1,1\n"), HasSubstr("expected steps 0 to 0"));
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -45,8 +45,8 @@ class RunState {
   RunState(const SavedRun* from, bool is_saved, std::vector<int> view);
 
   bool goes_on() const { return from_ != nullptr; }
-  // Workers are named by their number in the run. Keeps an object of a worker until save(), under a name of its own. A later segment loads
-  // it here.
+  // Workers are named by their number in the run. Keeps an object of a worker until save(), under a
+  // name of its own. A later segment loads it here.
   template <class T>
   void keep(int rank, const std::string& name, std::shared_ptr<T> object) {
     T* const state = object.get();
@@ -70,9 +70,9 @@ class RunState {
   // Whether worker `rank` may begin: it has kept a state, or the run is never saved.
   bool may_begin(int rank) const;
 
-  // The fields of all objects, which are let go. When all processes have returned. Without the state
-  // of workers that were lost; then the common fields are those of the first worker that was not.
-  // Errors: check, a common field differs between workers.
+  // The fields of all objects, which are let go. When all processes have returned. Without the
+  // state of workers that were lost; then the common fields are those of the first worker that was
+  // not. Errors: check, a common field differs between workers.
   void save(SavedRun& to, const std::vector<int>& lost = {});
   // How the workers of this segment differ from those that the state was saved with; null: not.
   const OtherWorkers* other_workers() const { return other_ ? &*other_ : nullptr; }

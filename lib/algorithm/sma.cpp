@@ -110,7 +110,7 @@ class Learners {
   }
 
  private:
-  // Of all workers, which may be others than before.
+  // Counts the learners of all workers, which may be others than before.
   void count_learners() {
     const auto learners = self_.comm().agree(
         share_.mine, [](std::span<const int> all) { return std::vector(all.begin(), all.end()); });

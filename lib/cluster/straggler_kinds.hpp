@@ -3,8 +3,8 @@
 // straggler_kinds.cpp and a row of its table.
 //
 // A delay adds time to an iteration, slow phases slow a worker during intervals of the clock, a
-// Pause stops it during one, and at a failure it is lost (membership.hpp). (A constant factor is none
-// of these: it is one number per rank.)
+// Pause stops it during one, and at a failure it is lost. (A constant factor is
+// none of these: it is one number per rank.)
 //
 //   compute of a step:  work x factor, at the rate of the slow phases that it crosses
 //   then:               the sum of the delays, at full rate
@@ -122,8 +122,8 @@ SlowPhases periodic_phases(Seconds period, Seconds duration, double factor);
 // itself.
 SlowPhases burst_phases(std::uint64_t seed, Seconds on, Seconds off, double factor);
 
-// Lives and downtimes of exponential lengths with these means, in turns and on each rank for itself,
-// which begins alive.
+// Lives and downtimes of exponential lengths with these means, in turns and on each rank for
+// itself, which begins alive.
 Downtimes churning(std::uint64_t seed, Seconds mtbf, Seconds mttr);
 
 // Reads a delay trace: lines `rank,iteration,delay_s`, rank * = all (a row for the rank itself

@@ -126,8 +126,8 @@ class Archive : NonCopyable {
     own_ = own;
     other_ = other;
   }
-  // Puts the elements of a loaded field, one for each worker by rank, in the order of the ranks now.
-  // A worker that has joined has `fresh`.
+  // Puts the elements of a loaded field, one for each worker by rank, in the order of the ranks
+  // now. A worker that has joined has `fresh`.
   template <class T>
   void to_ranks_now(std::vector<T>& field, const T& fresh) const {
     if (!is_loading() || other_ == nullptr) return;

@@ -1,5 +1,6 @@
 // Views: which workers take part in each segment of a run in which workers are lost and return
-// (cluster/segment.hpp). They follow from the straggler scenario alone, so every process knows them.
+// (cluster/segment.hpp). They follow from the straggler scenario alone, so every process knows
+// them.
 #pragma once
 
 #include <vector>

@@ -114,7 +114,7 @@ ClusterReport SimCluster::run_segment(const std::function<void(Endpoint&)>& work
     WorkerReport& mine = report.workers.emplace_back(planned(segment.id(rank)));
     mine.breakdown = endpoints[at(rank)]->account();
     mine.ended = ended[at(rank)];
-    // Of a worker that waited for a lost one until it knew.
+    // A worker that waited for a lost one has waited until it knew.
     if (const auto since = run.engine.waits_since(mine.rank)) {
       mine.ended = std::max(Seconds(*since), segment.detected);
       mine.breakdown.wait += mine.ended - Seconds(*since);

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Loses workers at random: check_losses.py [BINARY] [--runs N] [--seed S] [--jobs J] [--only REGEX]
+
+Makes N random runs as check_resume.py does, each with random failures and returns of its workers (--cluster sim,
+--on-loss continue or restart). Every run must end within a minute with exit code 0, a valid result and a finite loss.
+Prints each run that does not, with its command. Exit code 0: all did; 1: one did not.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import math
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+import check_resume
+
+LONGEST_S = 60
+
+
+def random_losses(rng, workers):
+    """The options of random failures."""
+    options = ["--detect", f"{rng.choice([0.1, 1, 5])}ms"]
+    if rng.random() < 0.6:
+        options += ["--straggler", f"kind=churn,mtbf={rng.choice([5, 20, 60])}ms,mttr={rng.choice([2, 8, 30])}ms"]
+    else:
+        for worker in rng.sample(range(workers), rng.randrange(1, workers + 1)):
+            fails = rng.uniform(0, 60)
+            options += ["--straggler", f"kind=fail,worker={worker},at={fails:.3f}ms", "--straggler",
+                        f"kind=return,worker={worker},at={fails + rng.uniform(0.1, 60):.3f}ms"]
+    if rng.random() < 0.3:
+        options += ["--on-loss", "restart", "--restart-time", "1ms"]
+    return options
+
+
+def check(binary, number, seed, only):
+    """Makes run `number`. Returns (its options, the number of losses, what is wrong or None)."""
+    rng = random.Random(f"{seed} {number}")
+    options = check_resume.random_run(rng)
+    while (only and not re.search(only, " ".join(options))) or "sharded" in options or "--node-size" in options:
+        options = check_resume.random_run(rng)
+    at = options.index("--checkpoint-every")
+    options = options[:at]
+    every = int(options[options.index("--evaluate-every") + 1])
+    if rng.random() < 0.5:
+        options += ["--checkpoint-at", ",".join(str(k * every) for k in range(1, 10, rng.choice([1, 3])))]
+    options += random_losses(rng, int(options[options.index("--workers") + 1]))
+    with tempfile.TemporaryDirectory(prefix="hetsgd-losses-") as name:
+        output = pathlib.Path(name) / "run.json"
+        command = [binary, "train", *options, "--quiet", "--host-threads", "1", "-o", str(output)]
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
+        except subprocess.TimeoutExpired:
+            return options, 0, f"has not ended after {LONGEST_S} s"
+        if run.returncode != 0:
+            return options, 0, f"exit code {run.returncode}: {run.stderr.strip()[-300:]}"
+        result = json.loads(output.read_text())
+        losses = len(result.get("failures", []))
+        if result["status"] != "completed":
+            return options, losses, f"{result['status']}: {result['status_reason']}"
+        if not math.isfinite(result["curve"][-1]["test_loss"] or math.nan):
+            return options, losses, "has no finite loss"
+        return options, losses, None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary", nargs="?", default="build/release/apps/hetsgd/hetsgd")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    failed = losses = 0
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        tasks = [pool.submit(check, arguments.binary, number, arguments.seed, arguments.only)
+                 for number in range(arguments.runs)]
+        for number, task in enumerate(tasks):
+            options, lost, wrong = task.result()
+            losses += lost
+            if wrong:
+                failed += 1
+                print(f"run {number}: {wrong}\n  hetsgd train {' '.join(options)}", flush=True)
+    print(f"{arguments.runs} runs with {losses} losses: {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+// Workers that are lost and return (training/segmented_run.hpp): every method goes on without them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "support/run.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::string failure_of(const Settings& settings) {
+  try {
+    run_training(settings);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::uint64_t samples_of_workers(const Record& record) {
+  return std::accumulate(
+      record.workers.begin(), record.workers.end(), std::uint64_t{0},
+      [](std::uint64_t sum, const WorkerRecord& worker) { return sum + worker.samples; });
+}
+
+std::uint64_t wasted(const Record& record) {
+  std::uint64_t sum = 0;
+  for (const FailureRecord& failure : record.failures) {
+    sum += failure.lost_samples + failure.redone_samples;
+  }
+  return sum;
+}
+
+// --- scenarios -----------------------------------------------------------------------------------
+
+TEST(Lost, FailsAndReturnsAsAsked) {
+  const Scenario scenario(
+      {"kind=fail,worker=1,at=10s", "kind=return,worker=1,at=30s", "kind=fail,worker=2,at=5s"}, 3,
+      1);
+  EXPECT_TRUE(scenario.has_failures());
+  EXPECT_FALSE(scenario.lost(0, Seconds(0)));
+  EXPECT_EQ(scenario.lost(1, Seconds(0))->at, Seconds(10));
+  EXPECT_EQ(scenario.lost(1, Seconds(29))->returns, Seconds(30));
+  EXPECT_FALSE(scenario.lost(1, Seconds(30)));
+  EXPECT_TRUE(scenario.lost(2, Seconds(100))->for_good());
+}
+
+TEST(Lost, AReturnFollowsAFailure) {
+  EXPECT_THROW(Scenario({"kind=return,worker=1,at=3s"}, 2, 1), Error);
+  EXPECT_THROW(Scenario({"kind=fail,worker=1,at=5s", "kind=return,worker=1,at=3s"}, 2, 1), Error);
+}
+
+// The share of the time in which a worker lives is mtbf / (mtbf + mttr); a life is a function of the
+// rank and the seed alone.
+TEST(Lost, ChurnHasItsMeans) {
+  const Scenario scenario({"kind=churn,mtbf=30s,mttr=10s"}, 2, 3);
+  double down_s = 0;
+  constexpr double kEnd = 400000;
+  for (Seconds time{0}; time < Seconds(kEnd);) {
+    const Lost lost = *scenario.lost(1, time);
+    EXPECT_GE(lost.returns, time);
+    down_s += (lost.returns - lost.at).count();
+    time = lost.returns;
+  }
+  EXPECT_NEAR(down_s / kEnd, 0.25, 0.01);
+  EXPECT_EQ(scenario.lost(1, Seconds(777))->at, scenario.lost(1, Seconds(777))->at);
+  EXPECT_NE(scenario.lost(0, Seconds(0))->at, scenario.lost(1, Seconds(0))->at);
+}
+
+// --- every method --------------------------------------------------------------------------------
+
+class Methods : public testing::TestWithParam<const char*> {
+ protected:
+  Settings settings() const {
+    return tiny(GetParam(),
+                "--workers 4 --max-samples 9600 --evaluate-every 1280 --mega-batch 8 "
+                "--learning-rate 0.3 --detect 1ms --straggler kind=uniform,min=0ms,max=2ms");
+  }
+  bool is_synchronous() const { return find_algorithm(GetParam()).info.synchronous; }
+};
+
+TEST_P(Methods, GoOnWithoutALostWorker) {
+  const Record run = run_with(settings(), "--straggler kind=fail,worker=2,at=30ms");
+  EXPECT_EQ(run.status, Status::completed);
+  ASSERT_EQ(run.failures.size(), 1U);
+  EXPECT_EQ(run.failures[0].worker, 2);
+  EXPECT_NEAR(run.failures[0].failed.count(), 0.030, 1e-12);
+  EXPECT_NEAR(run.failures[0].detected.count(), 0.031, 1e-12);
+  EXPECT_FALSE(run.failures[0].returned);
+  EXPECT_GT(run.workers[0].samples, run.workers[2].samples);
+  EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
+}
+
+TEST_P(Methods, TakeALostWorkerBack) {
+  const Settings back = "--straggler kind=return,worker=2,at=60ms";
+  const Record gone = run_with(settings(), "--straggler kind=fail,worker=2,at=30ms");
+  const Record run = run_with(with(settings(), back), "--straggler kind=fail,worker=2,at=30ms");
+  EXPECT_EQ(run.status, Status::completed);
+  ASSERT_EQ(run.failures.size(), 1U);
+  ASSERT_TRUE(run.failures[0].returned);
+  EXPECT_GE(*run.failures[0].returned, Seconds(0.060));
+  EXPECT_GT(run.workers[2].samples, gone.workers[2].samples);
+  EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
+}
+
+// Whatever dies when: the run ends, the loss is finite, and every sample that was learnt from counts
+// once, as learnt, lost or redone.
+TEST_P(Methods, SurviveChurn) {
+  for (int seed = 1; seed <= 5; ++seed) {
+    SCOPED_TRACE(seed);
+    const Record run =
+        run_with(settings(), "--straggler kind=churn,mtbf=20ms,mttr=6ms --seed {}", seed);
+    EXPECT_TRUE(run.status == Status::completed) << to_string(run.status) << run.status_reason;
+    EXPECT_GT(run.failures.size(), 2U);
+    EXPECT_TRUE(std::isfinite(run.curve.back().test_loss()));
+    EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
+    if (!is_synchronous()) continue;
+    EXPECT_EQ(samples_of_workers(run), run.curve.back().samples_count + wasted(run));
+  }
+}
+
+TEST_P(Methods, RestartFromTheLastCut) {
+  const Record run = run_with(settings(),
+                              "--straggler kind=fail,worker=2,at=40ms --straggler "
+                              "kind=return,worker=2,at=50ms --on-loss restart --restart-time 3ms "
+                              "--checkpoint-at 1280,2560,3840");
+  EXPECT_EQ(run.status, Status::completed);
+  ASSERT_EQ(run.failures.size(), 1U);
+  EXPECT_EQ(*run.failures[0].returned, Seconds(0.053));
+  for (std::size_t i = 1; i < run.curve.size(); ++i) {
+    EXPECT_GE(run.curve[i].samples_count, run.curve[i - 1].samples_count);
+    EXPECT_GE(run.curve[i].time, run.curve[i - 1].time);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Losses, Methods,
+                         testing::Values("ssgd", "elastic", "adaptive", "local-sgd", "sma", "easgd",
+                                         "esync", "asgd", "dc-asgd", "ssp", "adpsgd", "eager-solo",
+                                         "eager-majority", "rna", "hogwild", "hogbatch"));
+
+class Synchronous : public testing::TestWithParam<const char*> {};
+
+// Workers are numbered from 0, so without the last one the others are what they are without it.
+TEST_P(Synchronous, LosingTheLastAtTheStartIsHavingOneLess) {
+  const Settings settings =
+      tiny(GetParam(), "--max-samples 3840 --evaluate-every 960 --mega-batch 6 --record-steps");
+  const Record lost = run_with(settings, "--workers 4 --straggler kind=fail,worker=3,at=0s");
+  const Record less = run_with(settings, "--workers 3");
+  EXPECT_EQ(step_losses(lost), step_losses(less));
+  ASSERT_EQ(lost.curve.size(), less.curve.size());
+  for (std::size_t i = 0; i < lost.curve.size(); ++i) {
+    EXPECT_EQ(lost.curve[i].time, less.curve[i].time);
+    EXPECT_EQ(lost.curve[i].test_loss(), less.curve[i].test_loss());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Losses, Synchronous,
+                         testing::Values("ssgd", "elastic", "adaptive", "local-sgd", "sma", "easgd",
+                                         "esync"));
+
+TEST(Losses, RunsOnThreadsGoOn) {
+  for (const char* const algorithm :
+       {"ssgd", "elastic", "adaptive", "sma", "asgd", "adpsgd", "eager-solo", "rna", "hogwild"}) {
+    SCOPED_TRACE(algorithm);
+    const Record run = run_training(
+        tiny(algorithm,
+             "--cluster threads --devices cpu:1 --workers 3 --max-samples 96000 --evaluate-every "
+             "9600 --mega-batch 8 --detect 5ms --straggler kind=fail,worker=1,at=50ms --straggler "
+             "kind=return,worker=1,at=100ms --learning-rate 0.1"));
+    EXPECT_EQ(run.status, Status::completed);
+    EXPECT_EQ(run.failures.size(), 1U);
+    EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
+  }
+}
+
+TEST(Losses, EndARunThatCannotGoOn) {
+  const Settings settings =
+      tiny("ssgd", "--workers 2 --max-samples 9600 --evaluate-every 1280 --detect 1ms");
+  EXPECT_THAT(failure_of(with(settings, "--straggler kind=fail,worker=1,at=20ms --on-loss abort")),
+              HasSubstr("worker 1 was lost"));
+  EXPECT_THAT(
+      failure_of(with(settings, "--straggler kind=fail,worker=1,at=20ms --on-loss restart")),
+      HasSubstr("worker 1 was lost and never returns"));
+  EXPECT_THAT(failure_of(with(settings, "--straggler kind=fail,at=20ms")),
+              HasSubstr("all workers were lost"));
+}
+
+TEST(Losses, SgdStandsStillUntilItsWorkerReturns) {
+  const Record run = run_training(
+      tiny("sgd",
+           "--workers 1 --max-samples 3200 --evaluate-every 640 --detect 1ms --straggler "
+           "kind=fail,at=5ms --straggler kind=return,at=40ms --checkpoint-at 640"));
+  EXPECT_EQ(run.status, Status::completed);
+  EXPECT_GE(run.curve.back().time, Seconds(0.040));
+}
+
+}  // namespace
+}  // namespace hetsgd::test

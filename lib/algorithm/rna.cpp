@@ -133,10 +133,11 @@ class Reducer {
         group_(&self.comm()) {}
 
   void run(std::int64_t first_round) {
-    if (self_.goes_on()) regain_place();
+    const int workers = self_.plan().workers;
     if (state_.place.sizes.empty() && !o_.groups.empty()) {
-      state_.place = place_in(Grouping(parse_groups(o_.groups, self_.size())));
+      state_.place = place_in(Grouping(parse_groups(o_.groups, workers)), self_.id());
     }
+    if (self_.goes_on() || self_.size() < workers) count_members();
     if (state_.place.sizes.size() > 1) {
       form();
     } else {
@@ -189,17 +190,19 @@ class Reducer {
     const auto [mean, error] = replica_.iteration_time(self_.now());
     const WorkerPace mine{mean.count(), error.count()};
     state_.place =
-        place_in(*self_.comm().agree(mine, [rule = o_.group_by](std::span<const WorkerPace> paces) {
-          return Grouping(groups_by_pace(rule, paces), paces);
-        }));
+        place_in(*self_.comm().agree(mine,
+                                     [rule = o_.group_by](std::span<const WorkerPace> paces) {
+                                       return Grouping(groups_by_pace(rule, paces), paces);
+                                     }),
+                 self_.rank());
     if (state_.place.sizes.size() == 1) return;
     form();
     state_.unpushed = 0;
   }
 
-  // The groups of an earlier segment, with the workers that there are now. A worker that has joined
-  // comes to the first group; a group may have lost all its workers.
-  void regain_place() {
+  // The sizes of known groups, of the workers that there are now. A worker that has joined groups
+  // made by iteration time comes to the first one; a group may have lost all its workers.
+  void count_members() {
     GroupPlace& place = state_.place;
     struct Known {
       int groups, number;
@@ -215,12 +218,13 @@ class Reducer {
         });
   }
 
-  GroupPlace place_in(const Grouping& grouping) {
+  // member: the worker's rank, or its number in the run, whichever the grouping counts by.
+  GroupPlace place_in(const Grouping& grouping, int member) {
     if (self_.rank() == 0) {
       self_.record(
           {{"type", "groups"}, {"groups", grouping.groups}, {"iteration_s", grouping.time_s}});
     }
-    return {grouping.number[static_cast<std::size_t>(self_.rank())], grouping.sizes};
+    return {grouping.number[static_cast<std::size_t>(member)], grouping.sizes};
   }
 
   // Joins the worker's group, one of several.

@@ -88,8 +88,8 @@ class Learners {
     fields.common("z", z_);
     fields.common("z_prev", z_prev_);
     fields("tuner", tuner_);
-    fields("measured_since", measured_since_);
-    fields("measured", measured_);
+    fields.or_first("measured_since", measured_since_);
+    fields.common("measured", measured_);  // all must tune in the same iteration
     fields.common("samples", samples_);
     fields.common("samples_before", samples_before_);
     fields.common("rate_steps", rate_steps_);

@@ -17,6 +17,9 @@ namespace {
 constexpr const char* kReferee = "referee";
 constexpr const char* kTables = "tables";
 
+// A run that has gone back to the same cut this often in a row gets no further.
+constexpr int kMostRestarts = 1000;
+
 // fn(worker, shard) for the sharded tables in this process.
 template <class Fn>
 void for_each_shard_of(TableSet* tables, const Cluster& cluster, const Fn& fn) {
@@ -174,10 +177,18 @@ void SegmentedRun::go_on(Ended ended) {
   }
   if (ended.lost.empty() && ended.time < views_.next_return()) {
     saved_ = std::move(ended.state);
+    restarts_ = 0;
     return;
   }
   Seconds time = std::max(ended.time, ended.detected);
   if (views_.restarts(ended.lost, time)) {
+    if (++restarts_ > kMostRestarts) {
+      throw with_hint(runtime_failure("the run has gone back to {} samples {} times in a row, "
+                                      "expected that it comes to its next checkpoint",
+                                      saved_ ? saved_->samples : 0, kMostRestarts),
+                      "workers are lost faster than checkpoints are made: make them more often "
+                      "(--checkpoint-every), or use --on-loss continue");
+    }
     time = views_.goes_on_at(time);
     of_.referee.roll_back(saved_ ? saved_->samples : 0);
     views_.update(time);

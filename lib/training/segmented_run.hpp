@@ -50,7 +50,8 @@ class SegmentedRun {
   // saved: the state that the first segment goes on from; none: the start of a run.
   SegmentedRun(const Of& of, std::optional<SavedRun> saved);
 
-  // Runs all segments. Errors: those of the cluster; runtime, workers are lost that the run needs.
+  // Runs all segments. Errors: those of the cluster; runtime, workers are lost that the run needs,
+  // or so often that it gets no further.
   ClusterReport run(Trace* trace);
 
  private:
@@ -77,6 +78,7 @@ class SegmentedRun {
   Views views_;
   // The state that the next segment goes on from; none: that of the start of a run.
   std::optional<SavedRun> saved_;
+  int restarts_ = 0;                 // from that state
   std::vector<WorkerStart> starts_;  // by worker; empty: the next segment is the first
 };
 

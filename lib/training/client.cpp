@@ -23,7 +23,8 @@ void Client::end(Worker& worker) { referee_.note(worker); }
 void Client::leave(Worker& worker) noexcept {
   state().save(worker.id(), "worker", worker);
   const std::lock_guard lock(unsettled_mutex_);
-  unsettled_[worker.id()] = {worker.unsettled_samples(), worker.unapplied_samples()};
+  unsettled_[worker.id()] = {worker.unsettled_samples(), worker.unapplied_samples(),
+                             worker.running_calls()};
 }
 
 BatchShape Client::charged(const BatchShape& batch) const {

@@ -295,9 +295,10 @@ void Referee::end_segment() {
   is_followed_ = true;
 }
 
-void Referee::lost(const FailureRecord& failure) {
+void Referee::lost(const FailureRecord& failure, std::uint64_t unsettled_samples) {
   const std::lock_guard lock(mutex_);
   record_.failures.push_back(failure);
+  record_.workers[at(failure.worker)].samples += unsettled_samples;
   samples_ -= std::min(samples_, failure.lost_samples + failure.redone_samples);
 }
 

@@ -148,14 +148,23 @@ SavedRun SegmentedRun::saved_state(Client& client, Segment& segment, bool is_los
   return saved;
 }
 
+// A round of a synchronous algorithm that others have gone on from has the lost worker's samples.
 void SegmentedRun::note_losses(const Ended& ended) {
+  std::uint64_t rounds = 0;
+  for (const auto& [worker, samples] : ended.unsettled) {
+    rounds = std::max(rounds, samples.running_calls);
+  }
   for (const int worker : ended.lost) {
     const auto found = ended.unsettled.find(worker);
+    const Client::Unsettled last =
+        found == ended.unsettled.end() ? Client::Unsettled{} : found->second;
+    const bool is_merged = of_.info.synchronous && last.running_calls < rounds;
     const Seconds failed = of_.scenario.lost(worker, ended.detected - of_.options.detect)->at;
     of_.referee.lost({.worker = worker,
                       .failed = failed,
                       .detected = ended.detected,
-                      .lost_samples = found == ended.unsettled.end() ? 0 : found->second.samples});
+                      .lost_samples = is_merged ? 0 : last.samples},
+                     last.samples);
   }
   if (!of_.info.synchronous) return;
   std::uint64_t redone = 0;

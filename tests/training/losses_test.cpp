@@ -41,8 +41,8 @@ TEST(Lost, AReturnFollowsAFailure) {
   EXPECT_THROW(Scenario({"kind=fail,worker=1,at=5s", "kind=return,worker=1,at=3s"}, 2, 1), Error);
 }
 
-// The share of the time in which a worker lives is mtbf / (mtbf + mttr); a life is a function of the
-// rank and the seed alone.
+// The share of the time in which a worker lives is mtbf / (mtbf + mttr); a life is a function of
+// the rank and the seed alone.
 TEST(Lost, ChurnHasItsMeans) {
   const Scenario scenario({"kind=churn,mtbf=30s,mttr=10s"}, 2, 3);
   double down_s = 0;
@@ -93,8 +93,8 @@ TEST_P(Methods, TakeALostWorkerBack) {
   EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
 }
 
-// Whatever dies when: the run ends and the model has learnt. (A round of esync, which survivors begin
-// anew after each loss, must fit between two losses of four workers.)
+// Whatever dies when: the run ends and the model has learnt. Survivors of esync begin their round
+// anew after each loss, so a round must fit between two losses of four workers.
 TEST_P(Methods, SurviveChurn) {
   for (int seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE(seed);
@@ -118,6 +118,25 @@ TEST_P(Methods, RestartFromTheLastCut) {
   for (std::size_t i = 1; i < run.curve.size(); ++i) {
     EXPECT_GE(run.curve[i].samples_count, run.curve[i - 1].samples_count);
     EXPECT_GE(run.curve[i].time, run.curve[i - 1].time);
+  }
+}
+
+// Every sample that a worker has learnt from counts once: as learnt by the model, lost with its
+// worker, or learnt from again.
+TEST(Losses, CountEverySampleOnce) {
+  for (int at_ms = 5; at_ms < 65; at_ms += 2) {
+    SCOPED_TRACE(at_ms);
+    const Record run = run_with(
+        tiny("ssgd",
+             "--workers 4 --max-samples 9600 --evaluate-every 1280 --detect 1ms --straggler "
+             "kind=uniform,min=0ms,max=2ms"),
+        "--straggler kind=fail,worker=1,at={}ms", at_ms);
+    ASSERT_EQ(run.failures.size(), 1U);
+    std::uint64_t samples = 0;
+    for (const WorkerRecord& worker : run.workers) samples += worker.samples;
+    const FailureRecord& failure = run.failures.front();
+    EXPECT_EQ(samples,
+              run.curve.back().samples_count + failure.lost_samples + failure.redone_samples);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "training/checkpoint.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "core/error.hpp"
 #include "core/rank_index.hpp"
@@ -49,7 +50,10 @@ void Checkpoints::read() {
   const int rank = options_.processes().rank();
   if (rank == 0) return;
   const auto segment = read_->header.at("segment").get<std::uint64_t>();
-  const std::string mine = rank_file(path, rank, segment);
+  // Files of ranks keep their names when `path` becomes an earlier generation.
+  const auto written_as = read_->header.at("file").get<std::string>();
+  const std::string mine =
+      rank_file(std::filesystem::path(path).replace_filename(written_as), rank, segment);
   Checkpoint own = read_checkpoint(mine);
   if (hash_text(own.hash) != read_->header.at("ranks").at(at(rank) - 1).get<std::string>()) {
     throw data_error("{}: found another hash than {} names for it", mine, path);
@@ -104,6 +108,7 @@ void Checkpoints::write(const SavedRun& saved) {
   processes.agree([&] {
     if (rank != 0) return;
     nlohmann::json head = header();
+    head["file"] = std::filesystem::path(path).filename();
     head["ranks"] = nlohmann::json::array();
     for (int other = 1; other < processes.size(); ++other) {
       head["ranks"].push_back(hash_text(checkpoint_hash(rank_file(path, other, segment))));

@@ -235,15 +235,15 @@ class Adaptive final : public Algorithm {
     const std::uint64_t b_warm_up = rounded_batch_size(scaling.b_min);
 
     State& state = self.state([&] {
-      return State{self.replica(), GlobalModel(self), std::vector(p, b_max),
-                   InflationWarning(o_.gamma), OvershootWarning(scaling.beta)};
+      return State{self.replica(), GlobalModel(self),          b_max,
+                   nullptr,        InflationWarning(o_.gamma), OvershootWarning(scaling.beta)};
     });
-    std::vector<std::uint64_t>& b = state.b;
+    std::shared_ptr<const Agreed>& last = state.agreed;
     Buffer& w_i = state.replica.w;
     auto scheduler = self.serve<Scheduler>("scheduler", self.size());
     while (self.running()) {
       const bool warm_up = self.epoch() < o_.warmup_epochs.value_or(0);
-      const std::uint64_t b_i = warm_up ? b_warm_up : b[i];
+      const std::uint64_t b_i = warm_up ? b_warm_up : last ? last->b[i] : b_max;
       const std::uint64_t mega_batch = samples_per_merge(self.mega_batch_samples(), self.plan());
       std::uint64_t u_i = 0;
       for (Grant grant; (grant = scheduler.call({b_i, mega_batch})).range.count > 0; ++u_i) {
@@ -255,7 +255,8 @@ class Adaptive final : public Algorithm {
       const double norm_i = norm(std::sqrt(self.squared_norm(w_i)), w_i.size());
       if (!warm_up) ++state.merges;
       const bool scales = !warm_up && state.merges % o_.scaling_every == 0;
-      const auto agreed = self.comm().agree(norm_i, [&](std::span<const double> norms) {
+      last = self.comm().agree(norm_i, [&](std::span<const double> norms) {
+        const std::vector<std::uint64_t> b = last ? last->b : std::vector(p, b_max);
         Merge merge{.batch_size = warm_up ? std::vector(p, b_warm_up) : b,
                     .updates = *updates,
                     .norm = {norms.begin(), norms.end()}};
@@ -264,12 +265,11 @@ class Adaptive final : public Algorithm {
         auto next = scales ? scaled(merge, scaling) : b;
         return Agreed{.merge = std::move(merge), .b = std::move(next), .samples = learnt};
       });
-      b = agreed->b;
-      state.global.merge(self, w_i, agreed->merge.weight[i], o_.gamma);
-      record(self, agreed->merge);
-      state.inflation.merged(self, agreed->merge);
-      if (scales) state.overshoot.scaled(self, agreed->merge);
-      state.samples += agreed->samples;
+      state.global.merge(self, w_i, last->merge.weight[i], o_.gamma);
+      record(self, last->merge);
+      state.inflation.merged(self, last->merge);
+      if (scales) state.overshoot.scaled(self, last->merge);
+      state.samples += last->samples;
       self.evaluate_here(w_i, state.samples);
     }
   }
@@ -278,16 +278,20 @@ class Adaptive final : public Algorithm {
   struct State {
     Replica replica;
     GlobalModel global;
-    std::vector<std::uint64_t> b;  // b_i from the next mega-batch on, or from the warm-up's end on
+    std::uint64_t b_max;
+    // The last merge, which all workers share, because it holds a number for each of them. It has
+    // the b_i from the next mega-batch on, or from the warm-up's end on. Null: b_max for all.
+    std::shared_ptr<const Agreed> agreed;
     InflationWarning inflation;
     OvershootWarning overshoot;
     std::uint64_t samples = 0;  // of all workers
     std::uint64_t merges = 0;   // since the warm-up
     void fields(Archive& fields) {
       global.fields(fields, replica);
-      const std::uint64_t b_max = b.front();  // before it is loaded
+      std::vector<std::uint64_t> b = agreed ? agreed->b : std::vector<std::uint64_t>();
       fields.common("batch_sizes", b);
-      fields.to_ranks_now(b, b_max);
+      if (!b.empty()) fields.to_ranks_now(b, b_max);
+      if (!b.empty()) agreed = std::make_shared<const Agreed>(Agreed{.b = std::move(b)});
       fields.common("samples", samples);
       fields.common("merges", merges);
       fields("inflation", inflation);

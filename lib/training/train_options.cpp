@@ -351,12 +351,9 @@ void declare_checkpoints(OptionSet& set, TrainOptions& o) {
   set.group("Checkpoints");
   set.add("checkpoint", o.checkpoint,
           "File for the state of the run, from which --resume-from goes on. It is written between "
-          "two "
-          "segments of the run: at every --checkpoint-every-th evaluation, at --checkpoint-at, and "
-          "at "
-          "the next evaluation after signal SIGUSR1. With --cluster mpi every rank has a file "
-          "beside "
-          "it.")
+          "two segments of the run: at every --checkpoint-every-th evaluation, at --checkpoint-at, "
+          "and at the next evaluation after signal SIGUSR1. With --cluster mpi every rank has a "
+          "file beside it.")
       .writes_file("the checkpoint");
   set.add("checkpoint_every", o.checkpoint_every, "Number of evaluations between two checkpoints.")
       .unit("evaluations")
@@ -379,8 +376,10 @@ void declare_checkpoints(OptionSet& set, TrainOptions& o) {
   set.add("resume_from", o.resume_from,
           "Checkpoint from which the run goes on. Options, data and code must be those of the run "
           "that wrote it; only budget, targets and output may differ. --checkpoint may name the "
-          "same "
-          "file.")
+          "same file.")
+      .reads_file([&o](const std::string& file) {
+        return file == o.checkpoint ? std::vector<std::string>() : std::vector{file};
+      })
       .of_call();
 }
 

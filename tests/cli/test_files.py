@@ -13,8 +13,10 @@ from program import LIMIT_S, TINY, ProgramTest, without_host
 # Options that name files, by what is done with them. A new one belongs here and needs its role
 # (OptionRefiner::reads_file, writes_file), or the tests below find it.
 READ = {"--train", "--test", "--config", "--tuned", "--charge", "--profile", "--server-profile", "--network", "--straggler",
-        "--vocabulary", "--from"}
-WRITTEN = {"--output", "--trace", "--mllog", "--dump-parameters", "--dump-initial-parameters"}
+        "--vocabulary", "--from", "--replay", "--resume-from"}
+WRITTEN = {"--output", "--trace", "--mllog", "--dump-parameters", "--dump-initial-parameters", "--record-timeline",
+           "--checkpoint"}
+WRITTEN_BY_OTHERS = {"--trace-csv"}  # than train
 NO_FILES = {"--log-dir", "--tensorboard", "--reference"}  # folders; one of the operands
 RUN = ["train", "--train", "in.txt", "--epochs", "1", "--quiet"]
 KEPT = "--overwrite"  # which the hint names: no input is ever replaced, not even with it
@@ -38,7 +40,7 @@ class Inputs(FilesTest):
             text = self.run_program(*command.split(), "--help-all").stdout
             for option, about in re.findall(r"^ +(?:-\w, )?(--[a-z-]+) TEXT(.*(?:\n {20,}.*)*)", text, re.M):
                 if re.search(r"\bfile\b|\bwrite\b|\bdirectory\b", about, re.I):
-                    self.assertIn(option, READ | WRITTEN | NO_FILES, f"{command}: {about}")
+                    self.assertIn(option, READ | WRITTEN | WRITTEN_BY_OTHERS | NO_FILES, f"{command}: {about}")
 
     def test_by_other_names(self):
         os.link(self.folder / "in.txt", self.folder / "hard.txt")
@@ -83,7 +85,7 @@ class Inputs(FilesTest):
              ["a-images-idx3-ubyte", "a-labels-idx1-ubyte", "b-images-idx3-ubyte", "b-labels-idx1-ubyte", "net.json"]),
             (["--train", "set.json", "--test", "set.json", "--epochs", "1"], ["set.json", "sets/mine/tr", "sets/mine/te"]),
             ([*TINY_RUN, "--network", "any.json", "--straggler", "kind=trace,file=in.txt"], ["any.json", "in.txt"]),
-            ([*TINY_RUN, "--profile", "any.json"], ["any.json"]), ([*TINY_RUN, "--server-profile", "any.json"], ["any.json"]),
+            ([*TINY_RUN, "--profile", "any.json"], ["any.json"]), ([*TINY_RUN, "--replay", "any.json"], ["any.json"]), ([*TINY_RUN, "--server-profile", "any.json"], ["any.json"]),
             ([*TINY_RUN, "--charge", "any.json"], ["any.json"]), ([*TINY_RUN, "--config", "c.json"], ["c.json"])]
 
     def test_of_every_kind(self):
@@ -93,6 +95,7 @@ class Inputs(FilesTest):
                 *((["train", *run], inputs, outputs) for run, inputs in self.RUNS),
                 *((["tune", *run, "--grid", "0.1,1"], inputs, ["-o"]) for run, inputs in self.RUNS),
                 (["train", *self.TINY_RUN, "--tuned", "any.json"], ["any.json"], outputs),
+                (["train", *self.TINY_RUN, "--resume-from", "any.json"], ["any.json"], sorted(WRITTEN - {"--checkpoint"})),
                 (["rerun", "r.json"], ["r.json", "./r.json"], outputs),
                 (["rerun", "r.json", "--network", "any.json"], ["any.json"], ["-o"]),
                 (["memory", "net.json"], ["net.json"], ["-o", "--trace"]),
@@ -100,6 +103,7 @@ class Inputs(FilesTest):
                 (["data", "convert", "a-images-idx3-ubyte"], ["a-images-idx3-ubyte", "a-labels-idx1-ubyte"], [None]),
                 (["data", "convert", "set.json"], ["set.json", "sets/mine/tr"], [None]),
                 (["data", "convert", "--vocabulary", "in.txt", "source/tr"], ["in.txt", "source/tr"], [None]),
+                (["fit", "any.json"], ["any.json"], ["-o", "--trace-csv"]),
                 (["report", "r.json"], ["r.json"], ["-o"]),
                 (["bench", "all_reduce", "--cluster", "sim", "--profile", "any.json"], ["any.json"], ["-o"]),
                 (["bench", "all_reduce", "--cluster", "sim", "--network", "any.json"], ["any.json"], ["-o"])):

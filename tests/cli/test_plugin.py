@@ -33,11 +33,11 @@ class Plugin(MpiTest):
         source, build = pathlib.Path(folder.name) / "source", pathlib.Path(folder.name) / "build"
         source.mkdir()
         scaled, = [block for block in blocks("cpp", "model") if "scaled-mlp" in block]
-        files = {"scaled_mlp": scaled, "unregistered": "", "leaving": "#include <cstdlib>\nconst int value = (std::exit(0), 1);\n",
+        files = {"scaled_mlp": scaled, "unregistered": "", "remembering": blocks("cpp")[1], "leaving": "#include <cstdlib>\nconst int value = (std::exit(0), 1);\n",
                  "throwing": '#include <stdexcept>\nconst int value = (throw std::runtime_error("no table"), 1);\n',
                  "unfinished": "void missing(int);\nconst int value = (missing(1), 1);\n"}
         if has_mpi():
-            files["visiting"] = blocks("cpp")[1]
+            files["visiting"], = [block for block in blocks("cpp") if '"visiting"' in block]
             guard = "while (self.running()) {"
             uneven = f"{guard}\n      if (self.rank() == 1 && !self.running()) return;\n"
             files["uneven"] = blocks("cpp")[0].replace("averaging", "uneven").replace(guard, uneven)

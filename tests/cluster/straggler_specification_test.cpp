@@ -145,7 +145,7 @@ TEST(StragglerSpecification, ErrorsNameWhatWasFoundAndExpected) {
   expect(
       "kind=unifrom,max=1s",
       ": found kind \"unifrom\", expected constant, uniform, groups, lognormal, pareto, periodic, "
-      "burst, trace or pause",
+      "burst, trace, pause, fail, return or churn",
       "did you mean \"uniform\"?");
   expect("kind=uniform,mx=1s", ": found key \"mx\", expected min, max or workers",
          "did you mean \"max\"?");

@@ -37,7 +37,7 @@ class Examples(unittest.TestCase):
 
     def test_shells_can_read_all(self):
         examples = sorted(path for path in EXAMPLES.iterdir() if path.suffix != ".toml")
-        self.assertEqual(len(examples), 6)
+        self.assertEqual(len(examples), 7)
         for example in examples:
             subprocess.run(["bash", "-n", example], check=True)
 

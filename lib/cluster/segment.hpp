@@ -21,6 +21,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,8 +60,9 @@ struct Segment {
   // Called when workers are known to be lost: asynchronous workers that do not wait for the lost
   // ones can leave their loops.
   std::function<void()> losing = nullptr;
-  // Filled by a segment that ended because of a loss: who was lost, and when the others knew.
-  std::vector<int> lost = {};
+  // Filled by a segment that ended because of a loss: when each lost worker, by its number in the
+  // run, was lost, and when the others knew.
+  std::map<int, Seconds> lost = {};
   Seconds detected{0};
 
   bool goes_on() const { return !start.empty(); }

@@ -28,10 +28,6 @@ nlohmann::json data_hash(const DatasetPtr& data) {
   return data ? nlohmann::json(hash_text(data->content_hash)) : nullptr;
 }
 
-void move_fields(SavedFields& from, SavedFields& to) {
-  for (auto& [name, bytes] : from) to.insert_or_assign(name, std::move(bytes));
-}
-
 }  // namespace
 
 void Checkpoints::read() {

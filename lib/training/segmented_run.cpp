@@ -28,6 +28,12 @@ void for_each_shard_of(TableSet* tables, const Cluster& cluster, const Fn& fn) {
   }
 }
 
+std::vector<int> numbers(const std::map<int, Seconds>& workers) {
+  std::vector<int> all;
+  for (const auto& [worker, time] : workers) all.push_back(worker);
+  return all;
+}
+
 }  // namespace
 
 void resume(SavedRun& saved, const TrainOptions& options, const Cluster& cluster, TableSet* tables,
@@ -119,7 +125,7 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
   ended.lost = segment.lost;
   ended.detected = segment.detected;
   ended.unsettled = client->unsettled();
-  ended.state = saved_state(*client, segment, !ended.lost.empty());
+  ended.state = saved_state(*client, segment);
   starts_.resize(at(of_.plan.workers));
   for (const WorkerReport& worker : ended.report.workers) {
     starts_[at(worker.rank)] = {worker.ended, worker.breakdown};
@@ -130,9 +136,9 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
 }
 
 // Counts of workers that are not in the view are kept for their return.
-SavedRun SegmentedRun::saved_state(Client& client, Segment& segment, bool is_loss) {
+SavedRun SegmentedRun::saved_state(Client& client, Segment& segment) {
   SavedRun saved;
-  client.state().save(saved, is_loss ? segment.lost : std::vector<int>());
+  client.state().save(saved, numbers(segment.lost));
   Archive fields = Archive::saving(saved.run, saved.run);
   fields("client", client);
   saved.cluster = std::move(segment.cluster);
@@ -154,12 +160,11 @@ void SegmentedRun::note_losses(const Ended& ended) {
   for (const auto& [worker, samples] : ended.unsettled) {
     rounds = std::max(rounds, samples.running_calls);
   }
-  for (const int worker : ended.lost) {
+  for (const auto& [worker, failed] : ended.lost) {
     const auto found = ended.unsettled.find(worker);
     const Client::Unsettled last =
         found == ended.unsettled.end() ? Client::Unsettled{} : found->second;
     const bool is_merged = of_.info.synchronous && last.running_calls < rounds;
-    const Seconds failed = of_.scenario.lost(worker, ended.detected - of_.options.detect)->at;
     of_.referee.lost({.worker = worker,
                       .failed = failed,
                       .detected = ended.detected,
@@ -169,8 +174,7 @@ void SegmentedRun::note_losses(const Ended& ended) {
   if (!of_.info.synchronous) return;
   std::uint64_t redone = 0;
   for (const auto& [worker, samples] : ended.unsettled) {
-    const bool is_lost = std::ranges::find(ended.lost, worker) != ended.lost.end();
-    if (!is_lost) redone += samples.unapplied;
+    if (!ended.lost.contains(worker)) redone += samples.unapplied;
   }
   of_.referee.redo(redone);
 }
@@ -179,7 +183,7 @@ void SegmentedRun::go_on(Ended ended) {
   if (!ended.lost.empty()) {
     note_losses(ended);
     if (of_.options.on_loss == OnLoss::abort) {
-      throw with_hint(runtime_failure("worker {} was lost at {:.6g} s", ended.lost.front(),
+      throw with_hint(runtime_failure("worker {} was lost at {:.6g} s", ended.lost.begin()->first,
                                       ended.detected.count()),
                       "--on-loss continue goes on without it");
     }
@@ -190,7 +194,8 @@ void SegmentedRun::go_on(Ended ended) {
     return;
   }
   Seconds time = std::max(ended.time, ended.detected);
-  if (views_.restarts(ended.lost, time)) {
+  const std::vector<int> lost = numbers(ended.lost);
+  if (views_.restarts(lost, time)) {
     if (++restarts_ > kMostRestarts) {
       throw with_hint(runtime_failure("the run has gone back to {} samples {} times in a row, "
                                       "expected that it comes to its next checkpoint",
@@ -206,7 +211,7 @@ void SegmentedRun::go_on(Ended ended) {
     return;
   }
   saved_ = std::move(ended.state);
-  join(views_.update(time), time);
+  join(views_.update(time, lost), time);
 }
 
 void SegmentedRun::join(const std::vector<int>& joined, Seconds time) {

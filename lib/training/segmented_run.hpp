@@ -59,14 +59,14 @@ class SegmentedRun {
   struct Ended {
     ClusterReport report;
     std::optional<SavedRun> state;  // if the run goes on
-    std::vector<int> lost;          // workers at whose loss it ended
+    std::map<int, Seconds> lost;    // workers at whose loss it ended, and when they were lost
     Seconds detected{0};
     Seconds time{0};  // the latest of its workers
     std::map<int, Client::Unsettled> unsettled = {};
   };
 
   Ended run_segment(Trace* trace);
-  SavedRun saved_state(Client& client, Segment& segment, bool is_loss);
+  SavedRun saved_state(Client& client, Segment& segment);
   // Chooses the view and the state of the segment after `ended`.
   void go_on(Ended ended);
   void note_losses(const Ended& ended);

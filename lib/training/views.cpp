@@ -44,8 +44,9 @@ Seconds Views::next_return() const {
   return first;
 }
 
-std::vector<int> Views::update(Seconds time) {
-  const std::vector<int> before = std::exchange(view_, alive(time));
+std::vector<int> Views::update(Seconds time, const std::vector<int>& lost) {
+  std::vector<int> before = std::exchange(view_, alive(time));
+  std::erase_if(before, [&](int worker) { return std::ranges::find(lost, worker) != lost.end(); });
   time_ = time;
   std::vector<int> joined;
   std::ranges::set_difference(view_, before, std::back_inserter(joined));

@@ -22,8 +22,9 @@ class Views {
   Seconds next_return() const;
   // Whether all workers are in it.
   bool is_whole() const { return static_cast<int>(view_.size()) == workers_; }
-  // The view from `time` on: all workers that live then. Returns those that join.
-  std::vector<int> update(Seconds time);
+  // The view from `time` on: all workers that live then. Returns those that join, among them lost
+  // ones of the view before that are back already.
+  std::vector<int> update(Seconds time, const std::vector<int>& lost = {});
   // After a loss: the time at which the next segment begins, not before `time`: at once, or with
   // --on-loss restart when all lost workers are back. Without a worker that lives it is the first
   // return. Errors: runtime, a worker that is needed never returns.

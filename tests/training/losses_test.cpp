@@ -121,6 +121,20 @@ TEST_P(Methods, RestartFromTheLastCut) {
   }
 }
 
+// Such a worker has lost its state all the same, and joins.
+TEST(Losses, AWorkerMayBeBackBeforeTheOthersKnow) {
+  const Record run = run_training(
+      tiny("ssgd",
+           "--workers 3 --max-samples 9600 --evaluate-every 1280 --detect 5ms --straggler "
+           "kind=fail,worker=1,at=3ms --straggler kind=return,worker=1,at=4ms"));
+  EXPECT_EQ(run.status, Status::completed);
+  ASSERT_EQ(run.failures.size(), 1U);
+  EXPECT_NEAR(run.failures[0].failed.count(), 0.003, 1e-12);
+  ASSERT_TRUE(run.failures[0].returned);
+  EXPECT_GE(*run.failures[0].returned, Seconds(0.008));
+  EXPECT_GT(run.failures[0].state_bytes, 0);
+}
+
 // Every sample that a worker has learnt from counts once: as learnt by the model, lost with its
 // worker, or learnt from again.
 TEST(Losses, CountEverySampleOnce) {

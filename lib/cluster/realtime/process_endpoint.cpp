@@ -178,8 +178,12 @@ void note_losses(const LostWorkers& loss, const ClusterOptions& options, Segment
   segment.detected = loss.detected;
   const int size = segment.view.empty() ? options.workers : static_cast<int>(segment.view.size());
   for (int rank = 0; rank < size; ++rank) {
-    const auto lost = options.scenario->lost(segment.id(rank), loss.detected);
-    if (lost && lost->at <= loss.detected) segment.lost.push_back(segment.id(rank));
+    const int id = segment.id(rank);
+    const Seconds start =
+        segment.goes_on() ? segment.start[static_cast<std::size_t>(rank)].clock : Seconds(0);
+    // A busy machine may notice a loss only after the worker has returned.
+    const auto lost = options.scenario->lost(id, start);
+    if (lost && lost->at <= loss.detected) segment.lost.emplace(id, lost->at);
   }
 }
 

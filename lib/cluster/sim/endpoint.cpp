@@ -490,7 +490,7 @@ void SimRun::await_loss(Seconds time, Seconds until) {
   for (int rank = 0; rank < size; ++rank) {
     const int id = segment.id(rank);
     const std::optional<Lost> lost = options.scenario->lost(id, time);
-    if (!lost || std::ranges::find(segment.lost, id) != segment.lost.end()) continue;
+    if (!lost || segment.lost.contains(id)) continue;
     const Seconds at = std::max(lost->at, time);
     if (at >= until || (!losing_.empty() && at > lost_at_)) continue;
     if (at < lost_at_ || losing_.empty()) losing_.clear();
@@ -511,7 +511,7 @@ void SimRun::lose(void* object) {
   }
   for (const int id : self.losing_) {
     self.engine.lose(id);
-    self.segment.lost.push_back(id);
+    self.segment.lost.emplace(id, now);
   }
   self.await_loss(now, self.segment.detected);
 }
@@ -519,7 +519,7 @@ void SimRun::lose(void* object) {
 void SimRun::detect(void* object) {
   SimRun& self = *static_cast<SimRun*>(object);
   self.engine.close();
-  for (const int id : self.segment.lost) self.services.left(self.rank_of(id));
+  for (const auto& [id, at] : self.segment.lost) self.services.left(self.rank_of(id));
   if (self.segment.losing) self.segment.losing();
 }
 

@@ -34,7 +34,8 @@ DATA_OF = {"mlp": "generate:tiny?scale=0.1", "linear": "generate:tiny?scale=0.1"
 # Options that a random command line of train has already; they seldom come a second time.
 SETTLED = {"algorithm", "model", "train", "test", "validation", "image", "plugin", "output", "max-samples", "tables", "table-exchange", "cluster",
            "devices", "print-config", "epochs", "config", "vocabulary", "format"}
-WRITTEN = {"output", "trace", "mllog", "dump-parameters", "dump-initial-parameters", "tensorboard", "log-dir"}  # options that name outputs
+WRITTEN = {"output", "trace", "mllog", "dump-parameters", "dump-initial-parameters", "tensorboard", "log-dir", "record-timeline",
+           "checkpoint", "trace-csv"}  # options that name outputs
 # Limits for options whose cost grows with their value: beyond them it is a test of patience.
 MOST = 50
 LARGE = {"point-time", "progress-every", "peer-timeout", "time-limit", "max-wall"}

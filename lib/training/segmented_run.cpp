@@ -17,8 +17,8 @@ namespace {
 constexpr const char* kReferee = "referee";
 constexpr const char* kTables = "tables";
 
-// A run that has gone back to the same cut this often in a row gets no further.
-constexpr int kMostRestarts = 1000;
+// A run ends after so many losses in a row between which it has learnt nothing.
+constexpr int kMostStandstills = 1000;
 
 // fn(worker, shard) for the sharded tables in this process.
 template <class Fn>
@@ -190,28 +190,35 @@ void SegmentedRun::go_on(Ended ended) {
   }
   if (ended.lost.empty() && ended.time < views_.next_return()) {
     saved_ = std::move(ended.state);
-    restarts_ = 0;
     return;
   }
   Seconds time = std::max(ended.time, ended.detected);
   const std::vector<int> lost = numbers(ended.lost);
   if (views_.restarts(lost, time)) {
-    if (++restarts_ > kMostRestarts) {
-      throw with_hint(runtime_failure("the run has gone back to {} samples {} times in a row, "
-                                      "expected that it comes to its next checkpoint",
-                                      saved_ ? saved_->samples : 0, kMostRestarts),
-                      "workers are lost faster than checkpoints are made: make them more often "
-                      "(--checkpoint-every), or use --on-loss continue");
-    }
     time = views_.goes_on_at(time);
     of_.referee.roll_back(saved_ ? saved_->samples : 0);
+    check_progress();
     views_.update(time);
     for (WorkerStart& start : starts_) start.clock = time;
     of_.referee.returned(views_.view(), time, 0);
     return;
   }
+  if (!lost.empty()) check_progress();
   saved_ = std::move(ended.state);
   join(views_.update(time, lost), time);
+}
+
+void SegmentedRun::check_progress() {
+  const std::uint64_t samples = of_.referee.progress().samples_count;
+  if (samples > reached_samples_) {
+    reached_samples_ = samples;
+    standstills_ = 0;
+  }
+  if (++standstills_ <= kMostStandstills) return;
+  throw with_hint(runtime_failure("after {} losses in a row the run still stands at {} samples",
+                                  kMostStandstills, reached_samples_),
+                  "workers are lost faster than the run gets on; with --on-loss restart, make "
+                  "checkpoints more often (--checkpoint-every)");
 }
 
 void SegmentedRun::join(const std::vector<int>& joined, Seconds time) {

@@ -70,6 +70,8 @@ class SegmentedRun {
   // Chooses the view and the state of the segment after `ended`.
   void go_on(Ended ended);
   void note_losses(const Ended& ended);
+  // After each loss. Errors: runtime, the run has learnt nothing between many losses.
+  void check_progress();
   // Workers join with the common state, which takes its time on the network.
   void join(const std::vector<int>& joined, Seconds time);
   void write_checkpoint();
@@ -78,8 +80,9 @@ class SegmentedRun {
   Views views_;
   // The state that the next segment goes on from; none: that of the start of a run.
   std::optional<SavedRun> saved_;
-  int restarts_ = 0;                 // from that state
-  std::vector<WorkerStart> starts_;  // by worker; empty: the next segment is the first
+  std::vector<WorkerStart> starts_;    // by worker; empty: the next segment is the first
+  std::uint64_t reached_samples_ = 0;  // the most at a loss
+  int standstills_ = 0;                // losses in a row that found no more
 };
 
 }  // namespace hetsgd

@@ -205,7 +205,7 @@ TEST(Losses, EndARunThatCannotGoOn) {
               HasSubstr("all workers were lost"));
   EXPECT_THAT(
       failure_of(with(settings, "--straggler kind=churn,mtbf=1ms,mttr=1ms --on-loss restart")),
-      HasSubstr("gone back to 0 samples 1000 times in a row"));
+      HasSubstr("after 1000 losses in a row the run still stands at 0 samples"));
 }
 
 TEST(Losses, SgdStandsStillUntilItsWorkerReturns) {

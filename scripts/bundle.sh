@@ -146,7 +146,7 @@ copy_tests() {
   find "$build/tests" -type f -executable -regextype egrep \
     -regex '.*/([a-z_]*cuda[a-z_]*_tests?|(kernels|model|cuda|gpu)[a-z_]*_bench)' |
     while read -r program; do cp "$program" "$folder/tests/"; done
-  cp scripts/gpu-check.sh scripts/gpu_check*.py "$folder/scripts/"
+  cp scripts/gpu-check.sh scripts/gpu_check*.py scripts/check_resume.py "$folder/scripts/"
   cp scripts/peers/*.py "$folder/scripts/peers/"
 }
 

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""Kills runs and resumes them: check_resume.py [BINARY] [--runs N] [--seed S] [--jobs J] [--only REGEX]
+"""Kills runs and resumes them: check_resume.py [BINARY] [--runs N] [--seed S] [--jobs J] [--only REGEX] [--devices LIST]
 
 Each of N runs has a random algorithm, optimizer, partition, model and scenario of stragglers, on small synthetic
 data with --cluster sim. It is made twice: once to its end, and once killed by SIGKILL at random moments, each time
 resumed from its last checkpoint, until it has ended. Both results must be the same bytes but for "args",
 "environment", "wall", "started_at" and "finished_at", and so must the final parameters.
 
+With --devices LIST, as that of hetsgd train, the runs are those of synchronous algorithms on these devices in real time,
+whose parameters alone are compared: their times differ.
+
 Prints each run that differs with its command. Exit code 0: all are equal; 1: one differs or failed.
 """
 
 import argparse
 import concurrent.futures
+import functools
 import json
 import pathlib
 import random
@@ -62,6 +66,7 @@ OPTIMIZERS = ["", "", "--optimizer momentum", "--optimizer nesterov --weight-dec
 PARTITIONS = ["", "", "--partition iid", "--partition label_sorted", "--partition dirichlet"]
 SCENARIOS = ["", "--straggler kind=uniform,min=0ms,max=2ms", "--straggler kind=burst,on=5ms,off=20ms,factor=4",
              "--straggler kind=constant,worker=0,factor=3", "--straggler kind=pause,at=5ms,duration=10ms,workers=0"]
+SYNCHRONOUS = ("sgd", "ssgd", "elastic", "sma", "easgd")  # the same parameters whatever the times
 PLAIN_SGD = {"dc-asgd", "hogwild", "hogbatch"}
 ONE_POOL = {"adaptive", "hogbatch"}
 OWN_MODEL = {"sven", "slide"}
@@ -69,8 +74,24 @@ SHARED_MODEL = {"hogwild", "hogbatch", "slide"}
 NO_TABLES = SHARED_MODEL | {"sma", "easgd", "sven"}
 
 
+def random_run_on(rng, devices):
+    """The options of a random run of a synchronous algorithm on devices, as a list of words."""
+    algorithm = rng.choice(SYNCHRONOUS)
+    variant = rng.choice([variant for variant in ALGORITHMS[algorithm] if not re.search("auto|adasum|workers", variant)] or [""])
+    model = rng.choice([MLP, MLP + " --hidden 16,16", CLICKS + " --model dcn", IMAGES, CLICKS + " --model deepfm --tables sharded"])
+    if "sharded" in model:
+        algorithm, variant = "ssgd", ""
+    optimizer = rng.choice(["", "--optimizer momentum", "--optimizer adam --learning-rate 0.01"])
+    if "generate:ctr" in model:
+        optimizer = "" if "sharded" in model else re.sub(".*momentum", "", optimizer)
+    every = 30 * int(re.search(r"--batch-size (\d+)", model).group(1))
+    used = devices.split(",")[0] if algorithm == "sgd" else devices
+    return (f"{model} --algorithm {algorithm} {variant} {optimizer} --cluster threads --devices {used} --max-samples {10 * every} "
+            f"--evaluate-every {every} --mega-batch 20 --seed {rng.randrange(1000)} --checkpoint-every 1").split()
+
+
 def random_run(rng):
-    """The options of a random run, as a list of words."""
+    """The options of a random run of sim, as a list of words."""
     algorithm = rng.choice(sorted(ALGORITHMS))
     variant = rng.choice(ALGORITHMS[algorithm])
     optimizer = "" if algorithm in PLAIN_SGD else rng.choice(OPTIMIZERS)
@@ -122,12 +143,13 @@ def last_checkpoint(folder, name):
     return ("--resume-from", str(path)) if path.exists() else ()
 
 
-def check(binary, number, seed, only):
+def check(binary, number, seed, only, devices):
     """Makes run `number`. Returns (its options, the number of kills, what is wrong or None)."""
     rng = random.Random(f"{seed} {number}")
-    options = random_run(rng)
+    choose = functools.partial(random_run_on, devices=devices) if devices else random_run
+    options = choose(rng)
     while only and not re.search(only, " ".join(options)):
-        options = random_run(rng)
+        options = choose(rng)
     with tempfile.TemporaryDirectory(prefix="hetsgd-resume-") as name:
         folder = pathlib.Path(name)
         begin = time.monotonic()
@@ -152,7 +174,7 @@ def check(binary, number, seed, only):
             if process.returncode != 0:
                 return options, kills, f"exit code {process.returncode}: {process.stderr.read().strip()[-300:]}"
             break
-        if without_host(folder / "whole.json") != without_host(folder / "cut.json"):
+        if not devices and without_host(folder / "whole.json") != without_host(folder / "cut.json"):
             a, b = without_host(folder / "whole.json"), without_host(folder / "cut.json")
             return options, kills, "differs in " + ", ".join(sorted(key for key in a if a[key] != b.get(key)))
         if (folder / "whole.f32").read_bytes() != (folder / "cut.f32").read_bytes():
@@ -167,10 +189,11 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="")
+    parser.add_argument("--devices", default="")
     arguments = parser.parse_args()
     failed = kills = resumed = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        tasks = [pool.submit(check, arguments.binary, number, arguments.seed, arguments.only)
+        tasks = [pool.submit(check, arguments.binary, number, arguments.seed, arguments.only, arguments.devices)
                  for number in range(arguments.runs)]
         for number, task in enumerate(tasks):
             options, killed, wrong = task.result()

@@ -6,6 +6,8 @@ Parts, in this order. Each runs even if others failed:
   test/NAME     every GPU test program; memcheck/NAME, racecheck/NAME and initcheck/NAME run it under compute-sanitizer
   training/NAME runs with sharded embedding tables and with networks of images, whose rows and memory are on the GPU.
                 Measured: the summary of the result
+  checkpoint    training that is killed at random moments and goes on from its last checkpoint (check_resume.py): the
+                parameters must be those of the run that was not killed
   placement/NAME training with the most frequently used rows on the GPU, and with random rows there, over their share
                 and the drift of ids. Measured: summaries, and how many times as many samples per second hot rows give
   learners/NAME CROSSBOW (sma) with 1 to 4 learners on one device, and with its tuner. Measured: samples per second over
@@ -55,8 +57,8 @@ from gpu_check_runs import Profiles
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 SKIPPED = 77
-PARTS = ("devices", "test", "memcheck", "racecheck", "initcheck", "training", "placement", "learners", "hogbatch", "adaptive",
-         "lookup", "ctr_step", "network", "step_time", "all_reduce", "kernels")
+PARTS = ("devices", "test", "memcheck", "racecheck", "initcheck", "training", "checkpoint", "placement", "learners", "hogbatch",
+         "adaptive", "lookup", "ctr_step", "network", "step_time", "all_reduce", "kernels")
 
 
 def parse_arguments():
@@ -198,6 +200,11 @@ def run_tests(check, tests, gpu):
                       nothing_to_do=("terminated before first instrumented API call", "calls no CUDA"))
 
 
+def run_checkpoint(check, hetsgd, gpu, large):
+    command = [sys.executable, "-B", os.path.join(HERE, "check_resume.py"), hetsgd, "--runs", "24" if large else "3"]
+    check.run("checkpoint", command + ["--devices", "cuda:0,cuda:0" if gpu else "cpu:1,cpu:1"])
+
+
 def run_lookup(check, hetsgd, gpu, large):
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "lookup.json")
@@ -276,6 +283,7 @@ def main():
     run_tests(check, tests, gpus > 0)
     device, large = "cuda:0" if gpus > 0 else "cpu:1", gpus > 0 and not options.small
     run_training(check, hetsgd, device, large)
+    run_checkpoint(check, hetsgd, gpus > 0, large)
     with tempfile.TemporaryDirectory() as folder:
         profiles = Profiles(check, hetsgd, folder, large)
         for run_part in (run_placement, run_learners, run_hogbatch, run_adaptive):

@@ -109,7 +109,7 @@ def random_run(rng):
         optimizer = rng.choice(["", "--optimizer adam --learning-rate 0.01", "--optimizer adagrad"])
         model = CLICKS + " --model deepfm --tables sharded"
     if "sharded" in model:
-        variant = variant if algorithm == "sven" else ""
+        variant = variant if algorithm in ("sven", "sgd") else ""
     partition = "" if algorithm in ONE_POOL or "generate:ctr" in model else rng.choice(PARTITIONS)
     steps = rng.choice([12, 20])
     batch = int(re.search(r"--batch-size (\d+)", model).group(1))

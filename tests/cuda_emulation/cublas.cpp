@@ -2,11 +2,13 @@
 // first, as the tensor cores' formats do.
 #include "cublas_v2.h"
 #include "emulation.hpp"
+#include "half_numbers.hpp"
 #include "rounding.hpp"
 
 struct cublasContext {
   cudaStream_t stream = nullptr;
   cublasMath_t mode = CUBLAS_DEFAULT_MATH;
+  cublasPointerMode_t pointers = CUBLAS_POINTER_MODE_HOST;
 };
 
 namespace hetsgd_emulation {
@@ -57,6 +59,46 @@ struct Product {
   }
 };
 
+// FP16 operands, FP32 results; the factors are read when the product runs.
+struct HalfProduct {
+  cublasOperation_t ta, tb;
+  std::int64_t m, n, k;
+  const float* alpha;
+  const std::uint16_t* A;
+  std::int64_t lda;
+  const std::uint16_t* B;
+  std::int64_t ldb;
+  const float* beta;
+  float* C;
+  std::int64_t ldc;
+
+  void run() const {
+    const auto [a, a_ld] = widened(ta == CUBLAS_OP_N ? m : k, ta == CUBLAS_OP_N ? k : m, A, lda);
+    const auto [b, b_ld] = widened(tb == CUBLAS_OP_N ? k : n, tb == CUBLAS_OP_N ? n : k, B, ldb);
+    Product<float>{ta,   tb,       m,    n,     k, *alpha, a.data(),
+                   a_ld, b.data(), b_ld, *beta, C, ldc,    kFloatBits}
+        .run();
+  }
+  static std::pair<std::vector<float>, std::int64_t> widened(std::int64_t rows,
+                                                             std::int64_t columns,
+                                                             const std::uint16_t* from,
+                                                             std::int64_t ld) {
+    std::vector<float> to(static_cast<std::size_t>(rows * columns));
+    for (std::int64_t j = 0; j < columns; ++j) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        to[static_cast<std::size_t>(j * rows + i)] = from_fp16(from[j * ld + i]);
+      }
+    }
+    return {std::move(to), rows};
+  }
+};
+
+cublasStatus_t enqueue_halves(cublasHandle_t handle, const HalfProduct& product) {
+  if (handle->pointers != CUBLAS_POINTER_MODE_DEVICE) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const cudaError_t status = enqueue(handle->stream, [product] { product.run(); });
+  return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
 template <class Real>
 cublasStatus_t enqueue_product(cublasHandle_t handle, const Product<Real>& product) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
@@ -68,6 +110,7 @@ cublasStatus_t enqueue_product(cublasHandle_t handle, const Product<Real>& produ
 }  // namespace
 }  // namespace hetsgd_emulation
 
+using hetsgd_emulation::enqueue_halves;
 using hetsgd_emulation::enqueue_product;
 using hetsgd_emulation::kBf16Bits;
 using hetsgd_emulation::kFloatBits;
@@ -91,6 +134,10 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t, void* memory, std::size_t) {
   return reinterpret_cast<std::uintptr_t>(memory) % 256 == 0 ? CUBLAS_STATUS_SUCCESS
                                                              : CUBLAS_STATUS_INVALID_VALUE;
+}
+cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t mode) {
+  handle->pointers = mode;
+  return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
   handle->mode = mode;
@@ -145,6 +192,12 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t ta, cubl
                                cudaDataType b_type, std::int64_t ldb, const void* beta, void* C,
                                cudaDataType c_type, std::int64_t ldc, cublasComputeType_t compute,
                                cublasGemmAlgo_t) {
+  if (a_type == CUDA_R_16F && b_type == CUDA_R_16F && c_type == CUDA_R_32F) {
+    return enqueue_halves(
+        handle, {ta, tb, m, n, k, static_cast<const float*>(alpha),
+                 static_cast<const std::uint16_t*>(A), lda, static_cast<const std::uint16_t*>(B),
+                 ldb, static_cast<const float*>(beta), static_cast<float*>(C), ldc});
+  }
   if (a_type != b_type || a_type != c_type) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (a_type == CUDA_R_64F && compute == CUBLAS_COMPUTE_64F) {
     return cublasDgemm_v2_64(handle, ta, tb, m, n, k, static_cast<const double*>(alpha),
@@ -168,14 +221,17 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(
     std::int64_t lda, long long a_stride, const void* B, cudaDataType b_type, std::int64_t ldb,
     long long b_stride, const void* beta, void* C, cudaDataType c_type, std::int64_t ldc,
     long long c_stride, std::int64_t count, cublasComputeType_t compute, cublasGemmAlgo_t algo) {
-  const long long size = a_type == CUDA_R_64F ? sizeof(double) : sizeof(float);
+  const auto size_of = [](cudaDataType type) -> long long {
+    return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+  };
   const auto matrix = [&](const void* first, long long stride, std::int64_t i) {
-    return static_cast<const char*>(first) + i * stride * size;
+    return static_cast<const char*>(first) + i * stride * size_of(a_type);
   };
   for (std::int64_t i = 0; i < count; ++i) {
     const cublasStatus_t status = cublasGemmEx_64(
         handle, ta, tb, m, n, k, alpha, matrix(A, a_stride, i), a_type, lda, matrix(B, b_stride, i),
-        b_type, ldb, beta, static_cast<char*>(C) + i * c_stride * size, c_type, ldc, compute, algo);
+        b_type, ldb, beta, static_cast<char*>(C) + i * c_stride * size_of(c_type), c_type, ldc,
+        compute, algo);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
   }
   return CUBLAS_STATUS_SUCCESS;

@@ -506,4 +506,6 @@ std::uint16_t to_bf16(float x) {
   return static_cast<std::uint16_t>(word >> 16);
 }
 
+float from_fp16(std::uint16_t bits) { return number_of(bits, true); }
+
 }  // namespace hetsgd_emulation

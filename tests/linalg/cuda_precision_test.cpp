@@ -54,15 +54,6 @@ TEST(CudaPrecision, ErrorsAreThoseOfTheMantissa) {
   }
 }
 
-double relative_error(const std::vector<double>& found, const std::vector<double>& exact) {
-  double error = 0, size = 0;
-  for (std::size_t i = 0; i < exact.size(); ++i) {
-    error += (found[i] - exact[i]) * (found[i] - exact[i]);
-    size += exact[i] * exact[i];
-  }
-  return std::sqrt(error / size);
-}
-
 // A softmax layer of 128 inputs takes kernels of its own on GPUs that have their instructions, and
 // is off by the factors' mantissa there as elsewhere, not more and not less.
 TEST(CudaPrecision, OfASoftmaxLayer) {

@@ -1,6 +1,8 @@
 // A fused output layer with random operands, and its definition.
 #pragma once
 
+#include <cmath>
+
 #include "linalg/devices.hpp"
 
 namespace hetsgd::test {
@@ -130,6 +132,16 @@ LayerReference layer_by_definition(const LayerProblem<Real>& p) {
     }
   }
   return e;
+}
+
+// The norm of the difference over that of the exact numbers.
+inline double relative_error(const std::vector<double>& found, const std::vector<double>& exact) {
+  double error = 0, size = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    error += (found[i] - exact[i]) * (found[i] - exact[i]);
+    size += exact[i] * exact[i];
+  }
+  return std::sqrt(error / size);
 }
 
 // Results of a task on a device: a layer whose bits depend on the number of cores, a product and a

@@ -18,12 +18,13 @@ namespace hetsgd::cuda {
 // batches in transfer, which use a second one.
 struct Backend {
   Backend(int its_ordinal, Precision its_precision, ConvolutionLibrary its_convolutions,
-          std::size_t its_logit_budget, std::size_t its_logit_block)
+          std::size_t its_logit_budget, std::size_t its_logit_block, std::size_t its_split_from)
       : ordinal(its_ordinal),
         precision(its_precision),
         convolutions(its_convolutions),
         logit_budget(its_logit_budget),
         logit_block(its_logit_block),
+        split_from(its_split_from),
         blas(stream, precision),
         transfer(stream),
         batches(stream),
@@ -42,6 +43,7 @@ struct Backend {
   const Precision precision;
   const ConvolutionLibrary convolutions;
   const std::size_t logit_budget, logit_block;  // bytes, see CudaDeviceOptions
+  const std::size_t split_from;                 // logits
   Stream stream;
   Blas blas;
   Transfer transfer;

@@ -39,6 +39,7 @@ struct Library {
   decltype(&cublasDestroy_v2) destroy = library.function("cublasDestroy_v2");
   decltype(&cublasSetStream_v2) set_stream = library.function("cublasSetStream_v2");
   decltype(&cublasSetWorkspace_v2) set_workspace = library.function("cublasSetWorkspace_v2");
+  decltype(&cublasSetPointerMode_v2) set_pointer_mode = library.function("cublasSetPointerMode_v2");
   decltype(&cublasSetMathMode) set_math_mode = library.function("cublasSetMathMode");
   decltype(&cublasSetAtomicsMode) set_atomics_mode = library.function("cublasSetAtomicsMode");
   decltype(&cublasGetStatusString) status_string = library.function("cublasGetStatusString");
@@ -142,6 +143,30 @@ void Blas::gemm_by_columns(std::size_t m, std::size_t n, std::size_t k, std::siz
                  whole(ldy), stride(width), whole(n / width),
                  floats ? float_type(impl_->precision) : CUBLAS_COMPUTE_64F, CUBLAS_GEMM_DEFAULT),
              "cublasGemmStridedBatchedEx");
+}
+
+void Blas::gemm_halves(std::size_t m, std::size_t n, std::size_t k, const HalfOperand& A,
+                       const HalfOperand& B, const FloatResult& C, std::size_t batch) {
+  if (m == 0 || n == 0 || batch == 0) return;
+  HETSGD_CHECK_LT(std::size_t{0}, k);
+  const Library& blas = impl_->blas;
+  const auto step = [](std::size_t x) { return static_cast<long long>(x); };
+  const cublasOperation_t a = operation(A.transpose), b = operation(B.transpose);
+  blas.check(blas.set_pointer_mode(impl_->handle, CUBLAS_POINTER_MODE_DEVICE),
+             "cublasSetPointerMode");
+  const cublasStatus_t status =
+      batch == 1
+          ? blas.gemm_ex(impl_->handle, b, a, whole(n), whole(m), whole(k), C.alpha, B.data,
+                         CUDA_R_16F, whole(B.ld), A.data, CUDA_R_16F, whole(A.ld), C.beta, C.data,
+                         CUDA_R_32F, whole(C.ld), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT)
+          : blas.gemm_batched_ex(impl_->handle, b, a, whole(n), whole(m), whole(k), C.alpha, B.data,
+                                 CUDA_R_16F, whole(B.ld), step(B.step), A.data, CUDA_R_16F,
+                                 whole(A.ld), step(A.step), C.beta, C.data, CUDA_R_32F, whole(C.ld),
+                                 step(C.step), whole(batch), CUBLAS_COMPUTE_32F,
+                                 CUBLAS_GEMM_DEFAULT);
+  blas.check(blas.set_pointer_mode(impl_->handle, CUBLAS_POINTER_MODE_HOST),
+             "cublasSetPointerMode");
+  blas.check(status, "cublasGemm of halves");
 }
 
 #define HETSGD_INSTANTIATE(Real)                                                                 \

@@ -43,6 +43,9 @@ struct CudaDeviceOptions {
   std::size_t logit_bytes = 0;
   // Logits are computed about this many bytes at a time, which affects the bits. 0: 1 GiB.
   std::size_t logit_block_bytes = 0;
+  // FP32 layers with at least this many logits are computed by products of halves, which are as
+  // exact and gain where tensor cores are far faster than FP32 units. 0: where a GPU gains by it.
+  std::size_t split_from_logits = 0;
 };
 
 // GPU `ordinal`, whose name is "cuda:0 (NVIDIA H200)". Errors (device): no CUDA in this binary, no

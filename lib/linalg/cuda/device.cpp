@@ -31,7 +31,7 @@ class CudaDevice final : public BasicDevice<Real> {
       : name_(std::move(name)),
         options_(options),
         backend_(ordinal, options.precision, options.convolution_library, options.logit_bytes,
-                 options.logit_block_bytes),
+                 options.logit_block_bytes, options.split_from_logits),
         partials_(backend_.stream),
         reals_(backend_.stream),
         rows_(backend_.stream),
@@ -242,6 +242,22 @@ void keep_pool(int ordinal) {
 // softmax_layer. It is fixed, so that other users of the GPU do not affect the order of computing.
 constexpr std::size_t kLogitShare = 8;
 
+// Products of halves take three times the operations at the rate of FP16: worth it on the GPUs of
+// data centres, 8.0, 9.0 and 10.0, whose tensor cores are 12 to 16 times as fast as FP32 units, and
+// for layers whose products take longer than the launches that are added.
+constexpr std::size_t kSplitFromLogits = std::size_t{1} << 24;
+
+std::size_t split_from(int ordinal, const CudaDeviceOptions& options) {
+  constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
+  if (options.precision != Precision::fp32) return kNever;
+  if (options.split_from_logits > 0) return options.split_from_logits;
+  int major = 0, minor = 0;
+  HETSGD_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal));
+  HETSGD_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal));
+  const bool gains = minor == 0 && major >= 8 && major <= 10;
+  return gains ? kSplitFromLogits : kNever;
+}
+
 }  // namespace
 
 template <class Real>
@@ -255,6 +271,7 @@ std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, const CudaDevic
   CudaDeviceOptions all = options;
   if (all.logit_bytes == 0) all.logit_bytes = total / kLogitShare;
   if (all.logit_block_bytes == 0) all.logit_block_bytes = cuda::kBlockBytes;
+  all.split_from_logits = split_from(ordinal, all);
   return std::make_unique<CudaDevice<Real>>(ordinal, std::move(name), all);
 }
 

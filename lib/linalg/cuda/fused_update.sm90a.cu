@@ -227,7 +227,7 @@ __device__ __forceinline__ void update_tiles(const Operands& x, const ByColumn& 
     if (tile >= count) {  // The others' chunks pass by.
       for (unsigned c = 0; c < chunks && !resident; ++c, ++n) {
         await(&s.full[n % kRing], n / kRing % 2);
-        if (lane == 0) arrive(&s.free[n % kRing]);
+        arrive(&s.free[n % kRing]);
       }
       break;
     }
@@ -262,12 +262,11 @@ __device__ __forceinline__ void update_tiles(const Operands& x, const ByColumn& 
       for (unsigned k = 0; k < 4; ++k) multiply_rows(Format(), O, P + 4 * k, at_rows(chunk, k));
       end_products();
       await_products();
-      if (lane == 0) arrive(&s.free[at]);
+      if (!resident) arrive(&s.free[at]);
     }
     facts.read(x, from, tiles.begin + tile + kUpdateGroups, label + kUpdateGroups * kUpdateLabels);
     write_tile(x, to, label, weight_alpha, s.tile[buffer], sums, O);
-    __syncwarp();
-    if (lane == 0) arrive(&s.done[buffer]);
+    arrive(&s.done[buffer]);  // Every lane has read rows of its own.
   }
 }
 
@@ -281,11 +280,11 @@ __global__ void __launch_bounds__(kUpdateThreads, 1)
   if (threadIdx.x == 0) {
     for (unsigned i = 0; i < kRing; ++i) {
       start_barrier(&s.full[i], 1);
-      start_barrier(&s.free[i], kUpdateGroups * 4);
+      start_barrier(&s.free[i], kUpdateGroups * kWarpgroup);
     }
     for (unsigned i = 0; i < kTiles; ++i) {
       for (auto& come : s.come) start_barrier(&come[i], 1);
-      start_barrier(&s.done[i], 4);
+      start_barrier(&s.done[i], kWarpgroup);
     }
     publish_barriers();
   }

@@ -23,7 +23,8 @@ class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
       : backend_(backend),
         softmax_(backend.stream),
         ranking_(backend.stream),
-        layer_(backend.stream, backend.blas, ranking_, backend.logit_budget, backend.logit_block),
+        layer_(backend.stream, backend.blas, ranking_, backend.logit_budget, backend.logit_block,
+               backend.split_from),
         fused_(backend),
         losses_(backend.stream),
         best_(backend.stream) {}

@@ -1,5 +1,8 @@
+#include <type_traits>
+
 #include "linalg/cuda/block.cuh"
 #include "linalg/cuda/check.hpp"
+#include "linalg/cuda/half.cuh"
 #include "linalg/cuda/softmax.hpp"
 
 namespace hetsgd::cuda {
@@ -204,13 +207,40 @@ __device__ void correct(const SparseRows<Real>& labels, const RowFacts<Real>& ro
   }
 }
 
+// Where a block's gradient goes: a pack of a row, whose first column is `column`.
+template <class Real>
+struct InPlace {
+  LogitBlock<Real> block;
+  template <int V>
+  __device__ void put(std::size_t row, std::size_t column, const Pack<Real, V>& d) const {
+    store_pack<Real, V>(block.Z + row * block.stride + column, d);
+  }
+};
+struct AsHalves {
+  SplitGradient to;
+  template <int V>
+  __device__ void put(std::size_t row, std::size_t column, const Pack<float, V>& d) const {
+    Pack<HalfBits, V> hi, lo;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const SplitNumber number = split_number(d.at[v] * to.scale);
+      hi.at[v] = number.hi;
+      lo.at[v] = number.lo;
+    }
+    HalfBits* const first = to.halves + row * to.stride + column;
+    store_pack<HalfBits, V>(first, lo);
+    store_pack<HalfBits, V>(first + to.rows * to.stride, hi);
+    store_pack<HalfBits, V>(first + 2 * to.rows * to.stride, hi);
+  }
+};
+
 // A block per kThreads * V columns and group of rows. A thread walks down its columns, so that it
 // alone adds them up.
-template <class Real, int V>
+template <class Real, int V, class To>
 __global__ void __launch_bounds__(kThreads)
     gradient_kernel(SparseRows<Real> labels, LogitBlock<Real> block, Real scale,
                     SoftmaxRows<Real> rows, std::size_t groups, std::size_t stride,
-                    Real* __restrict__ partials) {
+                    Real* __restrict__ partials, To to) {
   // Packs that a thread reads before it writes any of them. A load after a store to the same array
   // waits for it, which would leave each thread with one load at a time.
   constexpr std::size_t kAtOnce = V == 1 ? 8 : 4;
@@ -254,7 +284,7 @@ __global__ void __launch_bounds__(kThreads)
             d.at[v] = exponential(logit[u].at[v] + b[v] - row.max) * row.factor;
           }
           if (row.hits != 0) correct(labels, row, label, d);
-          store_pack<Real, V>(z + u * block.stride, d);
+          to.put(base + first + u, column, d);
 #pragma unroll
           for (int v = 0; v < V; ++v) sum[v] += d.at[v];
         }
@@ -340,18 +370,24 @@ void softmax_combine(cudaStream_t stream, const SparseRows<Real>& labels, Real s
 template <class Real>
 void softmax_gradient(cudaStream_t stream, const SparseRows<Real>& labels,
                       const LogitBlock<Real>& block, Real scale, const SoftmaxRows<Real>& rows,
-                      std::size_t groups, std::size_t stride, Real* partials) {
-  const bool packs = packs_fit(block);
-  const std::size_t width = kThreads * (packs ? kPackOf<Real> : 1);
+                      std::size_t groups, std::size_t stride, Real* partials,
+                      const SplitGradient& halves) {
+  const std::size_t width = kThreads * (packs_fit(block) ? kPackOf<Real> : 1);
   const std::size_t tasks = ceil_divide(block.columns, width) * groups;
   if (tasks == 0) return;
   const auto blocks = static_cast<unsigned>(blocks_for(tasks, 1));
-  if (packs) {
-    gradient_kernel<Real, kPackOf<Real>>
-        <<<blocks, kThreads, 0, stream>>>(labels, block, scale, rows, groups, stride, partials);
+  const InPlace<Real> in_place{block};
+  if (halves.halves != nullptr) {
+    if constexpr (std::is_same_v<Real, float>) {
+      gradient_kernel<float, 4><<<blocks, kThreads, 0, stream>>>(
+          labels, block, scale, rows, groups, stride, partials, AsHalves{halves});
+    }
+  } else if (packs_fit(block)) {
+    gradient_kernel<Real, kPackOf<Real>><<<blocks, kThreads, 0, stream>>>(
+        labels, block, scale, rows, groups, stride, partials, in_place);
   } else {
-    gradient_kernel<Real, 1>
-        <<<blocks, kThreads, 0, stream>>>(labels, block, scale, rows, groups, stride, partials);
+    gradient_kernel<Real, 1><<<blocks, kThreads, 0, stream>>>(labels, block, scale, rows, groups,
+                                                              stride, partials, in_place);
   }
   check_launch("kernel softmax_gradient");
 }
@@ -372,7 +408,7 @@ void sigmoid_rows(cudaStream_t stream, const SparseRows<Real>& labels, std::size
                                       const SoftmaxRows<Real>&);                                   \
   template void softmax_gradient<Real>(cudaStream_t, const SparseRows<Real>&,                      \
                                        const LogitBlock<Real>&, Real, const SoftmaxRows<Real>&,    \
-                                       std::size_t, std::size_t, Real*);                           \
+                                       std::size_t, std::size_t, Real*, const SplitGradient&);     \
   template void sigmoid_rows<Real>(cudaStream_t, const SparseRows<Real>&, std::size_t,             \
                                    const Real*, bool, Real, Real*, double*);
 HETSGD_INSTANTIATE(float)

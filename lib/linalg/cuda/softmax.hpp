@@ -16,6 +16,7 @@
 
 #include <cstddef>
 
+#include "linalg/cuda/split.hpp"
 #include "linalg/operands.hpp"
 
 namespace hetsgd::cuda {
@@ -52,11 +53,13 @@ template <class Real>
 void softmax_combine(cudaStream_t stream, const SparseRows<Real>& labels, Real scale,
                      const SoftmaxRows<Real>& rows);
 // partials: [groups x stride], starting with label 0, with groups = gradient_groups(rows, columns
-// of a whole block); null: no sums are wanted.
+// of a whole block); null: no sums are wanted. D takes the place of Z, or goes to `halves` if there
+// are such, which takes floats whose rows begin at multiples of 16 bytes.
 template <class Real>
 void softmax_gradient(cudaStream_t stream, const SparseRows<Real>& labels,
                       const LogitBlock<Real>& block, Real scale, const SoftmaxRows<Real>& rows,
-                      std::size_t groups, std::size_t stride, Real* partials);
+                      std::size_t groups, std::size_t stride, Real* partials,
+                      const SplitGradient& halves = {});
 
 // Z [rows x n]. gradient: Z <- scale (sigmoid(Z + bias) - T); else Z + bias. losses: [rows], the
 // loss of each row. bias may be null.

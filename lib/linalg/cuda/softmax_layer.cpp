@@ -1,5 +1,7 @@
 #include "linalg/cuda/softmax_layer.hpp"
 
+#include <type_traits>
+
 #include "linalg/cuda/vectors.hpp"
 #include "linalg/device.hpp"
 
@@ -31,9 +33,23 @@ LogitBlock<Real> SoftmaxLayerRun<Real>::block_at(const SoftmaxLayer<Real>& layer
           .bias = layer.bias};
 }
 
+// After the plan: room for the logits, and how they are made.
+template <class Real>
+void SoftmaxLayerRun<Real>::begin(std::size_t rows, const SoftmaxLayer<Real>& layer) {
+  rows_ = scratch_.reserve(rows, plan_.parts);
+  Z_ = logits_.reserve<Real>(plan_.numbers, "the logits of a batch");
+  if constexpr (std::is_same_v<Real, float>) {
+    is_split_ = split_.takes(rows, layer);
+    if (is_split_) split_.begin(rows, plan_.block, layer);
+  }
+}
+
 template <class Real>
 void SoftmaxLayerRun<Real>::multiply(const SoftmaxLayer<Real>& layer, std::size_t rows,
                                      const LogitBlock<Real>& block) {
+  if constexpr (std::is_same_v<Real, float>) {
+    if (is_split_) return split_.logits(layer, block);
+  }
   const std::size_t in = layer.inputs, main = block.columns / kProductColumns * kProductColumns;
   const Real* const W = layer.weight + block.first_label * in;
   blas_.gemm_by_columns(rows, main, in, kProductColumns, layer.input, W, block.Z, block.stride);
@@ -45,8 +61,7 @@ template <class Real>
 const double* SoftmaxLayerRun<Real>::forward(const SparseRows<Real>& labels,
                                              const SoftmaxLayer<Real>& layer) {
   plan_ = plan_layer(labels.rows, layer.outputs, sizeof(Real), budget_, block_);
-  rows_ = scratch_.reserve(labels.rows, plan_.parts);
-  Z_ = logits_.reserve<Real>(plan_.numbers, "the logits of a batch");
+  begin(labels.rows, layer);
   for (std::size_t b = 0; b < plan_.blocks; ++b) {
     const LogitBlock<Real> block = block_at(layer, labels.rows, b);
     multiply(layer, labels.rows, block);
@@ -54,6 +69,23 @@ const double* SoftmaxLayerRun<Real>::forward(const SparseRows<Real>& labels,
   }
   softmax_combine(stream_.get(), labels, layer.scale, rows_);
   return rows_.loss;
+}
+
+// dA += D W with the old W and G = beta G + alpha D^T A of a block whose Z holds D.
+template <class Real>
+void SoftmaxLayerRun<Real>::multiply_back(const SoftmaxLayer<Real>& layer, std::size_t rows,
+                                          const LogitBlock<Real>& block) {
+  const std::size_t in = layer.inputs, main = aligned_columns(block.columns);
+  for (const Range& part : {Range{0, main}, Range{main, block.columns}}) {
+    const std::size_t first = (block.first_label + part.begin) * in;
+    const Real beta = first == 0 ? Real(0) : Real(1);
+    if (part.size() == 0) continue;
+    blas_.gemm(Transpose::no, Transpose::no, rows, in, part.size(), Real(1), block.Z + part.begin,
+               block.stride, layer.weight + first, in, beta, layer.input_gradient, in);
+    blas_.gemm(Transpose::yes, Transpose::no, part.size(), in, rows, layer.alpha,
+               block.Z + part.begin, block.stride, layer.input, in, layer.beta,
+               layer.weight_gradient + first, in);
+  }
 }
 
 template <class Real>
@@ -66,21 +98,22 @@ void SoftmaxLayerRun<Real>::backward(const SparseRows<Real>& labels,
   for (std::size_t b = 0; b < plan_.blocks; ++b) {
     const LogitBlock<Real> block = block_at(layer, rows, b);
     // The same product as in the first pass, to the bit, because W's rows of this block have not
-    // changed yet.
-    if (b >= plan_.kept) multiply(layer, rows, block);
+    // changed yet. Products of halves need W's halves of this block, too.
+    if (b >= plan_.kept || (is_split_ && plan_.blocks > 1)) multiply(layer, rows, block);
+    SplitGradient halves;
+    if (is_split_) halves = split_.gradient(block.columns);
     softmax_gradient(stream_.get(), labels, block, layer.scale, rows_, groups, layer.outputs,
-                     partials);
-    const std::size_t main = aligned_columns(block.columns);
-    for (const Range& part : {Range{0, main}, Range{main, block.columns}}) {
-      const std::size_t first = (block.first_label + part.begin) * in;
-      const Real beta = b == 0 && part.begin == 0 ? Real(0) : Real(1);
-      if (part.size() == 0) continue;
-      blas_.gemm(Transpose::no, Transpose::no, rows, in, part.size(), Real(1), block.Z + part.begin,
-                 block.stride, layer.weight + first, in, beta, layer.input_gradient, in);
-      blas_.gemm(Transpose::yes, Transpose::no, part.size(), in, rows, layer.alpha,
-                 block.Z + part.begin, block.stride, layer.input, in, layer.beta,
-                 layer.weight_gradient + first, in);
+                     partials, halves);
+    if constexpr (std::is_same_v<Real, float>) {
+      if (is_split_) {
+        split_.gradients(layer, block);
+        continue;
+      }
     }
+    multiply_back(layer, rows, block);
+  }
+  if constexpr (std::is_same_v<Real, float>) {
+    if (is_split_) split_.end(layer);
   }
   if (rows == 0) {  // only G = beta G
     scale_matrix(stream_.get(), layer.outputs, in, layer.beta, layer.weight_gradient, in);
@@ -97,8 +130,7 @@ const double* SoftmaxLayerRun<Real>::rank(const SparseRows<Real>& labels,
   const std::size_t rows = labels.rows;
   plan_ = plan_layer(rows, layer.outputs, sizeof(Real), 0,  // nothing is kept
                      smaller(block_, kScoringBlockBytes));
-  rows_ = scratch_.reserve(rows, plan_.parts);
-  Z_ = logits_.reserve<Real>(plan_.numbers, "the logits of a batch");
+  begin(rows, layer);
   const Candidates<Real> candidates = ranking_.reserve(rows, plan_.blocks, k);
   for (std::size_t b = 0; b < plan_.blocks; ++b) {
     const LogitBlock<Real> block = block_at(layer, rows, b);

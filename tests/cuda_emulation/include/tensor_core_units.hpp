@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "half_numbers.hpp"
+
 namespace hetsgd_emulation {
 
 // The offset of an address in the block's shared memory, which ends the program if it lies
@@ -33,7 +35,5 @@ void end_products();
 void await_products(unsigned pending);
 
 std::uint32_t tile_operand(const void* tile, std::uint32_t half_stride);
-std::uint16_t to_fp16(float x);
-std::uint16_t to_bf16(float x);
 
 }  // namespace hetsgd_emulation

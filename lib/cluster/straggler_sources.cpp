@@ -3,7 +3,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -195,14 +197,28 @@ Row read_row(const std::string& file, std::size_t number, std::string_view line,
 }  // namespace
 
 Downtimes churning(std::uint64_t seed, Seconds mtbf, Seconds mttr) {
-  return [seed, mtbf, mttr](int rank, double time_s) {
+  // Each begins where the one before it ends, so the last one drawn is kept: time goes on in most
+  // questions, and else they are drawn anew.
+  struct Last {
+    std::uint64_t number = 0;  // of those drawn
+    double lives_from_s = 0;   // before it
     Downtime down{.begin_s = 0, .end_s = 0};
-    for (std::uint64_t number = 0; down.end_s <= time_s; ++number) {
-      RandomStream draws = straggler_draws(seed, rank, number);
-      down.begin_s = down.end_s + draws.exponential() * mtbf.count();
-      down.end_s = down.begin_s + draws.exponential() * mttr.count();
+  };
+  struct Drawn {
+    std::mutex mutex;
+    std::map<int, Last> of_rank;
+  };
+  return [=, drawn = std::make_shared<Drawn>()](int rank, double time_s) {
+    const std::lock_guard lock(drawn->mutex);
+    Last& last = drawn->of_rank[rank];
+    if (time_s < last.lives_from_s) last = {};
+    while (last.down.end_s <= time_s) {
+      RandomStream draws = straggler_draws(seed, rank, last.number++);
+      last.lives_from_s = last.down.end_s;
+      last.down.begin_s = last.lives_from_s + draws.exponential() * mtbf.count();
+      last.down.end_s = last.down.begin_s + draws.exponential() * mttr.count();
     }
-    return down;
+    return last.down;
   };
 }
 

@@ -59,7 +59,7 @@ SegmentedRun::SegmentedRun(const Of& of, std::optional<SavedRun> saved)
   starts_ = saved_->start;
   Seconds time{0};
   for (const int worker : saved_->view) time = std::max(time, starts_.at(at(worker)).clock);
-  views_.update(time);
+  views_.resume(saved_->view, time);
 }
 
 ClusterReport SegmentedRun::run(Trace* trace) {
@@ -198,7 +198,7 @@ void SegmentedRun::go_on(Ended ended) {
     time = views_.goes_on_at(time);
     of_.referee.roll_back(saved_ ? saved_->samples : 0);
     check_progress();
-    views_.update(time);
+    views_.restart(time);
     for (WorkerStart& start : starts_) start.clock = time;
     of_.referee.returned(views_.view(), time, 0);
     return;

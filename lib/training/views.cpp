@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd {
 
 namespace {
 
 constexpr Seconds kNever(std::numeric_limits<double>::infinity());
+// Times at which a run that restarts looks whether all workers are back. Those who are lost more
+// often than this are never there together.
+constexpr int kMostLooks = 100'000;
 
 }  // namespace
 
@@ -17,8 +22,12 @@ Views::Views(const Scenario& scenario, int workers, const TrainOptions& options)
     : scenario_(scenario),
       workers_(workers),
       on_loss_(options.on_loss),
-      restart_time_(options.restart_time),
-      view_(alive(Seconds(0))) {}
+      restart_time_(options.restart_time) {
+  if (on_loss_ != OnLoss::restart) view_ = alive(Seconds(0));
+  if (!view_.empty()) return;
+  view_.resize(at(workers_));
+  std::iota(view_.begin(), view_.end(), 0);
+}
 
 std::vector<int> Views::alive(Seconds time) const {
   std::vector<int> workers;
@@ -44,12 +53,20 @@ Seconds Views::next_return() const {
   return first;
 }
 
+void Views::resume(std::vector<int> view, Seconds time) {
+  HETSGD_CHECK(!view.empty());
+  view_ = std::move(view);
+  time_ = time;
+}
+
 std::vector<int> Views::update(Seconds time, const std::vector<int>& lost) {
-  std::vector<int> before = std::exchange(view_, alive(time));
+  std::vector<int> before = std::exchange(view_, {});
   std::erase_if(before, [&](int worker) { return std::ranges::find(lost, worker) != lost.end(); });
+  const std::vector<int> living = alive(time);
+  std::ranges::set_union(living, before, std::back_inserter(view_));
   time_ = time;
   std::vector<int> joined;
-  std::ranges::set_difference(view_, before, std::back_inserter(joined));
+  std::ranges::set_difference(living, before, std::back_inserter(joined));
   return joined;
 }
 
@@ -75,8 +92,9 @@ Seconds Views::goes_on_at(Seconds time) const {
         runtime_failure("all workers were lost at {:.6g} s, and none returns", time.count()),
         "--straggler 'kind=return,...' brings a worker back");
   }
-  // While the run waits for one worker another may be lost.
-  for (Seconds now = time;;) {
+  // While the run waits for one worker another may be lost, and while it restarts, too.
+  Seconds now = time;
+  for (int look = 0; look < kMostLooks; ++look) {
     Seconds all = now;
     for (int worker = 0; worker < workers_; ++worker) {
       all = std::max(all, return_of(worker, now));
@@ -84,9 +102,15 @@ Seconds Views::goes_on_at(Seconds time) const {
       throw with_hint(runtime_failure("worker {} was lost and never returns", worker),
                       "--on-loss continue goes on without it");
     }
-    if (all == now) return now + restart_time_;
-    now = all;
+    const bool live = all == now;
+    now = live ? now + restart_time_ : all;
+    if (live && static_cast<int>(alive(now).size()) == workers_) return now;
   }
+  throw with_hint(runtime_failure("from {:.6g} s to {:.6g} s there was no time at which all {} "
+                                  "workers lived",
+                                  time.count(), now.count(), workers_),
+                  "workers are lost too often for --on-loss restart; use fewer of them, or "
+                  "--on-loss continue");
 }
 
 void check_losses(const Scenario& scenario, const TrainOptions& options) {

@@ -13,7 +13,8 @@ namespace hetsgd {
 
 class Views {
  public:
-  // The scenario outlives it.
+  // Begins with the workers that live at the start. If there are none, or the run restarts after a
+  // loss, it begins with all, and the first segment notices the losses. The scenario outlives it.
   Views(const Scenario& scenario, int workers, const TrainOptions& options);
 
   // The workers of the next segment, ascending.
@@ -22,9 +23,14 @@ class Views {
   Seconds next_return() const;
   // Whether all workers are in it.
   bool is_whole() const { return static_cast<int>(view_.size()) == workers_; }
-  // The view from `time` on: all workers that live then. Returns those that join, among them lost
+  // The view of a run that is resumed at `time`.
+  void resume(std::vector<int> view, Seconds time);
+  // The view from `time` on: all workers that live then, and those of the view before that are not
+  // known to be lost, which the next segment will notice. Returns those that join, among them lost
   // ones of the view before that are back already.
   std::vector<int> update(Seconds time, const std::vector<int>& lost = {});
+  // The view of a run that begins anew at `time`: all workers that live then.
+  void restart(Seconds time) { resume(alive(time), time); }
   // After a loss: the time at which the next segment begins, not before `time`: at once, or with
   // --on-loss restart when all lost workers are back. Without a worker that lives it is the first
   // return. Errors: runtime, a worker that is needed never returns.

@@ -135,6 +135,55 @@ TEST(Losses, AWorkerMayBeBackBeforeTheOthersKnow) {
   EXPECT_GT(run.failures[0].state_bytes, 0);
 }
 
+// A restart has all workers, also if another one is lost while the run waits or restarts.
+TEST(Losses, ARestartWaitsUntilAllLive) {
+  const auto restarted = [](const char* other) {
+    const Record run = run_with(
+        tiny("ssp",
+             "--workers 4 --max-samples 9600 --evaluate-every 1280 --detect 1ms --on-loss restart "
+             "--restart-time 10ms --straggler kind=uniform,min=0ms,max=2ms --straggler "
+             "kind=fail,worker=2,at=40ms --straggler "
+             "kind=return,worker=2,at=50ms"),
+        "--straggler kind=fail,worker=1,{}", other);
+    EXPECT_EQ(run.status, Status::completed);
+    EXPECT_EQ(run.failures.size(), 1U);
+    return run.failures.at(0).returned.value_or(Seconds(0)).count();
+  };
+  EXPECT_NEAR(restarted("at=45ms --straggler kind=return,worker=1,at=58ms"), 0.068, 1e-12);
+  EXPECT_NEAR(restarted("at=55ms --straggler kind=return,worker=1,at=70ms"), 0.080, 1e-12);
+}
+
+TEST(Losses, AllMayBeLostAtTheStart) {
+  for (const char* const on_loss : {"continue", "restart"}) {
+    SCOPED_TRACE(on_loss);
+    const Record run = run_with(
+        tiny("adpsgd",
+             "--workers 2 --max-samples 6400 --evaluate-every 1280 --detect 1ms --restart-time 1ms "
+             "--straggler kind=fail,at=0s --straggler kind=return,worker=0,at=20ms --straggler "
+             "kind=return,worker=1,at=30ms"),
+        "--on-loss {}", on_loss);
+    EXPECT_EQ(run.status, Status::completed);
+    EXPECT_EQ(run.failures.size(), 2U);
+    EXPECT_GT(run.workers[1].samples, 0U);
+  }
+}
+
+// Otherwise the others would train on for ever in a round that it never begins.
+TEST(Losses, EsyncAwaitsNoLostWorker) {
+  for (const char* const ack : {"immediate", "delayed"}) {
+    for (double at_ms = 0.1; at_ms < 3; at_ms += 0.2) {
+      SCOPED_TRACE(at_ms);
+      const Record run = run_with(
+          tiny("esync",
+               "--workers 4 --max-samples 6400 --evaluate-every 1280 --detect 0.1ms --speed "
+               "1,0.5,0.3,0.2"),
+          "--ack {} --straggler kind=fail,worker=3,at={}ms", ack, at_ms);
+      EXPECT_EQ(run.status, Status::completed);
+      EXPECT_LT(run.workers[0].samples, 6400U);
+    }
+  }
+}
+
 // Every sample that a worker has learnt from counts once: as learnt by the model, lost with its
 // worker, or learnt from again.
 TEST(Losses, CountEverySampleOnce) {
@@ -206,6 +255,10 @@ TEST(Losses, EndARunThatCannotGoOn) {
   EXPECT_THAT(
       failure_of(with(settings, "--straggler kind=churn,mtbf=1ms,mttr=1ms --on-loss restart")),
       HasSubstr("after 1000 losses in a row the run still stands at 0 samples"));
+  EXPECT_THAT(failure_of(with(settings,
+                              "--workers 9 --straggler kind=churn,mtbf=1ms,mttr=20ms --on-loss "
+                              "restart")),
+              HasSubstr("there was no time at which all 9 workers lived"));
 }
 
 TEST(Losses, SgdStandsStillUntilItsWorkerReturns) {

@@ -63,7 +63,9 @@ class StateServer final : public Service<StateQuery, StateAnswer> {
  public:
   // slack: eps, seconds.
   StateServer(int workers, double slack)
-      : records_(static_cast<std::size_t>(workers)), slack_(slack) {
+      : records_(static_cast<std::size_t>(workers)),
+        has_left_(static_cast<std::size_t>(workers)),
+        slack_(slack) {
     for (int rank = 0; rank < workers; ++rank) by_pace_.insert(pace(rank));
   }
 
@@ -71,6 +73,8 @@ class StateServer final : public Service<StateQuery, StateAnswer> {
               Responder<StateAnswer> reply) override;
   Work work(const StateQuery&, std::size_t) const override { return {}; }
   void fields(Archive& fields) override;
+  // Nobody trains on until a worker that has left is done.
+  void left(int rank) override { has_left_[static_cast<std::size_t>(rank)] = true; }
 
  private:
   // Queries may overtake each other if their worker trains on meanwhile. So a record ignores a
@@ -94,6 +98,7 @@ class StateServer final : public Service<StateQuery, StateAnswer> {
 
   // by_pace_ has exactly one entry for each record: its key is taken out before c changes.
   std::vector<Record> records_;                        // by rank
+  std::vector<bool> has_left_;                         // by rank
   std::set<std::pair<double, std::int32_t>> by_pace_;  // (-c, rank): a query costs log P, not P
   double slack_;
 };

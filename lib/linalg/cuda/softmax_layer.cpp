@@ -33,13 +33,20 @@ LogitBlock<Real> SoftmaxLayerRun<Real>::block_at(const SoftmaxLayer<Real>& layer
           .bias = layer.bias};
 }
 
-// After the plan: room for the logits, and how they are made.
+// The plan of a call, with room for the logits. `rows_back`: those whose gradient is wanted.
 template <class Real>
-void SoftmaxLayerRun<Real>::begin(std::size_t rows, const SoftmaxLayer<Real>& layer) {
+void SoftmaxLayerRun<Real>::begin(std::size_t rows, std::size_t rows_back,
+                                  const SoftmaxLayer<Real>& layer, std::size_t budget,
+                                  std::size_t block) {
+  if constexpr (std::is_same_v<Real, float>) is_split_ = split_.takes(rows, layer);
+  if (is_split_) {
+    const std::size_t labels = SplitLayer::block_labels(rows_back, layer.inputs);
+    block = smaller(block, labels * rows * sizeof(Real));
+  }
+  plan_ = plan_layer(rows, layer.outputs, sizeof(Real), budget, block);
   rows_ = scratch_.reserve(rows, plan_.parts);
   Z_ = logits_.reserve<Real>(plan_.numbers, "the logits of a batch");
   if constexpr (std::is_same_v<Real, float>) {
-    is_split_ = split_.takes(rows, layer);
     if (is_split_) split_.begin(rows, plan_.block, layer);
   }
 }
@@ -48,7 +55,10 @@ template <class Real>
 void SoftmaxLayerRun<Real>::multiply(const SoftmaxLayer<Real>& layer, std::size_t rows,
                                      const LogitBlock<Real>& block) {
   if constexpr (std::is_same_v<Real, float>) {
-    if (is_split_) return split_.logits(layer, block);
+    if (is_split_) {
+      split_.weights(layer, block);
+      return split_.logits(block);
+    }
   }
   const std::size_t in = layer.inputs, main = block.columns / kProductColumns * kProductColumns;
   const Real* const W = layer.weight + block.first_label * in;
@@ -60,8 +70,7 @@ void SoftmaxLayerRun<Real>::multiply(const SoftmaxLayer<Real>& layer, std::size_
 template <class Real>
 const double* SoftmaxLayerRun<Real>::forward(const SparseRows<Real>& labels,
                                              const SoftmaxLayer<Real>& layer) {
-  plan_ = plan_layer(labels.rows, layer.outputs, sizeof(Real), budget_, block_);
-  begin(labels.rows, layer);
+  begin(labels.rows, labels.rows, layer, budget_, block_);
   for (std::size_t b = 0; b < plan_.blocks; ++b) {
     const LogitBlock<Real> block = block_at(layer, labels.rows, b);
     multiply(layer, labels.rows, block);
@@ -98,14 +107,15 @@ void SoftmaxLayerRun<Real>::backward(const SparseRows<Real>& labels,
   for (std::size_t b = 0; b < plan_.blocks; ++b) {
     const LogitBlock<Real> block = block_at(layer, rows, b);
     // The same product as in the first pass, to the bit, because W's rows of this block have not
-    // changed yet. Products of halves need W's halves of this block, too.
-    if (b >= plan_.kept || (is_split_ && plan_.blocks > 1)) multiply(layer, rows, block);
+    // changed yet.
+    if (b >= plan_.kept) multiply(layer, rows, block);
     SplitGradient halves;
     if (is_split_) halves = split_.gradient(block.columns);
     softmax_gradient(stream_.get(), labels, block, layer.scale, rows_, groups, layer.outputs,
                      partials, halves);
     if constexpr (std::is_same_v<Real, float>) {
       if (is_split_) {
+        if (b < plan_.kept && plan_.blocks > 1) split_.weights(layer, block);
         split_.gradients(layer, block);
         continue;
       }
@@ -128,9 +138,8 @@ const double* SoftmaxLayerRun<Real>::rank(const SparseRows<Real>& labels,
                                           const SoftmaxLayer<Real>& layer, std::size_t k,
                                           std::uint32_t* top) {
   const std::size_t rows = labels.rows;
-  plan_ = plan_layer(rows, layer.outputs, sizeof(Real), 0,  // nothing is kept
-                     smaller(block_, kScoringBlockBytes));
-  begin(rows, layer);
+  // Nothing is kept.
+  begin(rows, 0, layer, 0, smaller(block_, kScoringBlockBytes));
   const Candidates<Real> candidates = ranking_.reserve(rows, plan_.blocks, k);
   for (std::size_t b = 0; b < plan_.blocks; ++b) {
     const LogitBlock<Real> block = block_at(layer, rows, b);

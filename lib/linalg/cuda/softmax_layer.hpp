@@ -67,7 +67,8 @@ class SoftmaxLayerRun {
  private:
   LogitBlock<Real> block_at(const SoftmaxLayer<Real>& layer, std::size_t rows,
                             std::size_t block) const;
-  void begin(std::size_t rows, const SoftmaxLayer<Real>& layer);
+  void begin(std::size_t rows, std::size_t rows_back, const SoftmaxLayer<Real>& layer,
+             std::size_t budget, std::size_t block);
   void multiply(const SoftmaxLayer<Real>& layer, std::size_t rows, const LogitBlock<Real>& block);
   void multiply_back(const SoftmaxLayer<Real>& layer, std::size_t rows,
                      const LogitBlock<Real>& block);

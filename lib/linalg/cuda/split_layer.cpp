@@ -9,6 +9,10 @@ namespace hetsgd::cuda {
 namespace {
 
 constexpr const char* kPurpose = "the halves of a softmax layer";
+// What the halves of D or W of a block may take. Blocks cost launches: with an eighth of it a step
+// of training takes half as long again.
+constexpr std::size_t kTrainingBytes = std::size_t{512} << 20,
+                      kScoringBytes = std::size_t{192} << 20;
 // A product's tile, and the number of tiles that keeps a large GPU busy. It is fixed, so that all
 // GPUs add in the same order.
 constexpr std::size_t kTile = 128, kEnoughTiles = 528;
@@ -42,6 +46,11 @@ bool SplitLayer::takes(std::size_t rows, const SoftmaxLayer<float>& layer) const
 
 std::size_t SplitLayer::padded(std::size_t columns) const { return round_up(columns, chunk_); }
 
+std::size_t SplitLayer::block_labels(std::size_t rows, std::size_t inputs) {
+  const std::size_t bytes = rows > 0 ? kTrainingBytes : kScoringBytes;
+  return larger(bytes / (3 * sizeof(HalfBits) * larger(rows, inputs)), 1);
+}
+
 void SplitLayer::begin(std::size_t rows, std::size_t labels, const SoftmaxLayer<float>& layer) {
   rows_ = rows;
   inputs_ = layer.inputs;
@@ -60,9 +69,12 @@ void SplitLayer::begin(std::size_t rows, std::size_t labels, const SoftmaxLayer<
   split_input(stream_.get(), A, facts_, input_beside_, input_below_);
 }
 
-void SplitLayer::logits(const SoftmaxLayer<float>& layer, const LogitBlock<float>& block) {
+void SplitLayer::weights(const SoftmaxLayer<float>& layer, const LogitBlock<float>& block) {
   const SplitSource W{block.columns, inputs_, layer.weight + block.first_label * inputs_};
   split_weight(stream_.get(), W, padded(block.columns), facts_, weight_);
+}
+
+void SplitLayer::logits(const LogitBlock<float>& block) {
   // The gaps between rows of Z may be overwritten, and W' has rows for them.
   const std::size_t k = 3 * inputs_, columns = block_stride(block.columns),
                     main = columns / kProductColumns * kProductColumns;

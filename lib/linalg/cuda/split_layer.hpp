@@ -19,10 +19,15 @@ class SplitLayer {
 
   bool takes(std::size_t rows, const SoftmaxLayer<float>& layer) const;
 
+  // The labels of a block whose halves of W, and those of D for so many rows, are not too large.
+  // No rows: there is no D.
+  static std::size_t block_labels(std::size_t rows, std::size_t inputs);
   // The scales of a call and the halves of A. Blocks have at most `labels` columns.
   void begin(std::size_t rows, std::size_t labels, const SoftmaxLayer<float>& layer);
-  // Z = A W^T of a block, and the halves of its rows of W, which the next block replaces.
-  void logits(const SoftmaxLayer<float>& layer, const LogitBlock<float>& block);
+  // The halves of a block's rows of W, which those of the next block replace.
+  void weights(const SoftmaxLayer<float>& layer, const LogitBlock<float>& block);
+  // Z = A W^T of the block whose weights came last.
+  void logits(const LogitBlock<float>& block);
   // Where the softmax's gradient leaves D of a block of so many columns.
   SplitGradient gradient(std::size_t columns);
   // From the halves of D and of W's rows: dA += D W, beginning with the first block, and G's rows.

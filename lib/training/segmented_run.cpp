@@ -190,6 +190,12 @@ void SegmentedRun::go_on(Ended ended) {
   }
   if (ended.lost.empty() && ended.time < views_.next_return()) {
     saved_ = std::move(ended.state);
+    for (const int worker : views_.view()) {
+      WorkerStart& start = starts_[at(worker)];
+      start.clock += of_.options.checkpoint_time;
+      start.spent.wait += of_.options.checkpoint_time;
+    }
+    saved_->start = starts_;
     return;
   }
   Seconds time = std::max(ended.time, ended.detected);

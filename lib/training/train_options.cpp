@@ -367,6 +367,10 @@ void declare_checkpoints(OptionSet& set, TrainOptions& o) {
          "one.")
       .unit("samples")
       .absent("none");
+  set.add("checkpoint_time", o.checkpoint_time,
+          "Time that all workers stand still at a checkpoint in simulated time.")
+      .unit("s")
+      .at_least(0);
   set.add("checkpoint_keep", o.checkpoint_keep,
           "Number of checkpoints to keep. The ones before the last have .1, .2 and so on behind "
           "their name.")
@@ -478,6 +482,11 @@ void TrainOptions::validate() const {
   if (charge.empty() && charge_batch) {
     refuse("--charge-batch", fmt::format("{} without --charge", *charge_batch),
            "a network to charge, such as --charge resnet-50");
+  }
+  if (checkpoint_time > Seconds(0) && !is_virtual()) {
+    refuse("--checkpoint-time",
+           fmt::format("{} s with --cluster {}", checkpoint_time.count(), cluster), "--cluster sim",
+           "in real time the clock stands while a checkpoint is written");
   }
   if (!charge.empty() && !is_virtual()) {
     refuse("--charge", fmt::format("{} with --cluster {}", charge, cluster),

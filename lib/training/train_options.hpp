@@ -106,6 +106,7 @@ struct TrainOptions {
   std::uint64_t checkpoint_every = 5;        // evaluations
   std::vector<std::uint64_t> checkpoint_at;  // samples
   std::uint64_t checkpoint_keep = 2;         // files
+  Seconds checkpoint_time{0};                // of the simulated clock
   // the loss of workers
   Seconds detect{0.5};
   OnLoss on_loss = OnLoss::go_on;

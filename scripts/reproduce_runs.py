@@ -113,7 +113,7 @@ def table_hit_share(result):
 
 
 def survival(result, key):
-    """Of a run with losses as it says; else all workers live and take part, and only waiting is no useful time."""
+    """A number of a run with losses, as it says; without losses all workers live and take part, and only waiting is no useful time."""
     if "survival" in result:
         return result["survival"][key]
     workers = result["workers"]

@@ -45,7 +45,7 @@ TEST(CudaSplit, IsAsExactAsFp32) {
   }
 }
 
-// Of a matrix with few large numbers the small ones count, too: their rows stand alone.
+// Small numbers count beside large ones of the same matrix: their rows stand alone.
 TEST(CudaSplit, KeepsSmallNumbersBesideLargeOnes) {
   LayerProblem<float> p({32, 64, 1500});
   for (std::size_t i = 0; i < p.A.size(); ++i) p.A[i] *= i / 64 % 2 == 0 ? 1.0F : 1e-3F;

@@ -39,8 +39,8 @@ class Blas {
   template <class Real>
   void gemm_by_columns(std::size_t m, std::size_t n, std::size_t k, std::size_t width,
                        const Real* A, const Real* B, Real* Y, std::size_t ldy);
-  // C_i[m x n] = alpha op(A_i)[m x k] op(B_i)[k x n] + beta C_i for each i of a batch, with operands
-  // in FP16 (the numbers' bits) and sums in FP32. alpha and beta lie in device memory.
+  // C_i[m x n] = alpha op(A_i)[m x k] op(B_i)[k x n] + beta C_i for each i of a batch, with
+  // operands in FP16 (the numbers' bits) and sums in FP32. alpha and beta lie in device memory.
   struct HalfOperand {
     Transpose transpose = Transpose::no;
     const std::uint16_t* data = nullptr;

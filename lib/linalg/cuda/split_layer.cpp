@@ -9,8 +9,8 @@ namespace hetsgd::cuda {
 namespace {
 
 constexpr const char* kPurpose = "the halves of a softmax layer";
-// What the halves of D or W of a block may take. Blocks cost launches: with a tenth of it a step
-// of training takes half as long again.
+// Bytes that the halves of D or W of a block may take. Blocks cost launches: with a tenth of it a
+// step of training takes half as long again.
 constexpr std::size_t kTrainingBytes = std::size_t{1} << 30, kScoringBytes = std::size_t{192} << 20;
 // A product's tile, and the number of tiles that keeps a large GPU busy. It is fixed, so that all
 // GPUs add in the same order.

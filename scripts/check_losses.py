@@ -2,8 +2,8 @@
 """Loses workers at random: check_losses.py [BINARY] [--runs N] [--seed S] [--jobs J] [--only REGEX]
 
 Makes N random runs as check_resume.py does, each with random failures and returns of its workers (--cluster sim,
---on-loss continue or restart). Every run must end within a minute with exit code 0, a valid result and a finite loss,
-or say that workers are lost too often to get any further.
+--on-loss continue or restart). Every run must end within a minute with exit code 0, a result that hetsgd validate finds
+valid, and a finite loss, or say that workers are lost too often to get any further.
 Prints each run that does not, with its command. Exit code 0: all did; 1: one did not.
 """
 
@@ -61,6 +61,9 @@ def check(binary, number, seed, only):
             return options, 0, None
         if run.returncode != 0:
             return options, 0, f"exit code {run.returncode}: {run.stderr.strip()[-300:]}"
+        valid = subprocess.run([binary, "validate", str(output)], capture_output=True, text=True)
+        if valid.returncode != 0:
+            return options, 0, valid.stdout.strip()
         result = json.loads(output.read_text())
         losses = len(result.get("failures", []))
         if result["status"] != "completed":

@@ -307,8 +307,13 @@ def per_worker(events):
     lists = [name for name in merges if merges[name].map(lambda value: isinstance(value, list)).all()]
     if merges.empty or not lists:
         return pd.DataFrame(columns=[*KEYS, "rank"])
+    if "workers" in lists:
+        lists.remove("workers")
     flat = merges.explode(lists, ignore_index=True).infer_objects()
-    flat.insert(len(KEYS), "rank", flat.groupby(["run", "event"]).cumcount())
+    rank = flat.groupby(["run", "event"]).cumcount()
+    if "workers" in flat:  # of a merge in which some workers took no part
+        rank = [who[place] if isinstance(who, list) else place for who, place in zip(flat.pop("workers"), rank)]
+    flat.insert(len(KEYS), "rank", rank)
     return flat.astype({name: float for name in lists})
 
 

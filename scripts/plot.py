@@ -10,7 +10,7 @@ plots plans of `hetsgd memory`: used bytes over steps, peak and minimum, images/
 Runs that differ only in the seed become one line (the median) with a band, or one bar with a 95 % bootstrap interval. Options
 that differ name the lines, as in `hetsgd compare`. More than eight lines become several panels. It writes, for each format,
   accuracy_over_AXIS (for time and samples, or the axes of --x), time_to_target (or the figures of --figures),
-  batch_size (if the runs record merges), utilisation
+  batch_size (if the runs record merges), utilisation, losses (if the runs lost workers)
 or, with --over, only FIGURE_over_OPTION, and prints the paths. A missed target is drawn beyond all others, never left out.
 Exit codes: 0 done; 1 a file cannot be read or written; 2 wrong option, or a picture that cannot be drawn (the others are drawn);
 4 a file that is not a result.
@@ -28,6 +28,7 @@ from hetsgd_results import ResultError
 from plot_curves import AXES, plot_curves
 from plot_figures import plot_bars, plot_over
 from plot_lines import lines_of
+from plot_losses import plot_losses
 from plot_style import DEFAULT_WIDTH_IN, METRICS, PlotError, plt, save, style
 from plot_workers import plot_batch_sizes, plot_utilisation
 
@@ -91,6 +92,7 @@ def plot_all(data, options):
     if not options.over:
         pictures["batch_size"] = partial(plot_batch_sizes, data, lines, options.band, **size)
         pictures["utilisation"] = partial(plot_utilisation, data, lines, **size)
+        pictures["losses"] = partial(plot_losses, data, lines, **size)
     return draw(pictures, options)
 
 

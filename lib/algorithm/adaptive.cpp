@@ -85,7 +85,10 @@ class Scheduler final : public Service<AskBatch, Grant> {
     idle_.clear();
     dispatched_ = 0;
   }
-  void fields(Archive& fields) override { fields("position", position_); }
+  void fields(Archive& fields) override {
+    fields("position", position_);
+    fields("dispatched", dispatched_);
+  }
 
  private:
   std::size_t workers_;
@@ -245,7 +248,7 @@ class Adaptive final : public Algorithm {
       const bool warm_up = self.epoch() < o_.warmup_epochs.value_or(0);
       const std::uint64_t b_i = warm_up ? b_warm_up : last ? last->b[i] : b_max;
       const std::uint64_t mega_batch = samples_per_merge(self.mega_batch_samples(), self.plan());
-      std::uint64_t u_i = 0;
+      std::uint64_t& u_i = state.updates;
       for (Grant grant; (grant = scheduler.call({b_i, mega_batch})).range.count > 0; ++u_i) {
         self.learn(state.replica, self.batches().at(grant.range), self.learning_rate(b_i));
       }
@@ -266,6 +269,7 @@ class Adaptive final : public Algorithm {
         return Agreed{.merge = std::move(merge), .b = std::move(next), .samples = learnt};
       });
       state.global.merge(self, w_i, last->merge.weight[i], o_.gamma);
+      u_i = 0;
       record(self, last->merge);
       state.inflation.merged(self, last->merge);
       if (scales) state.overshoot.scaled(self, last->merge);
@@ -286,6 +290,7 @@ class Adaptive final : public Algorithm {
     OvershootWarning overshoot;
     std::uint64_t samples = 0;  // of all workers
     std::uint64_t merges = 0;   // since the warm-up
+    std::uint64_t updates = 0;  // u_i, of the mega-batch
     void fields(Archive& fields) {
       global.fields(fields, replica);
       std::vector<std::uint64_t> b = agreed ? agreed->b : std::vector<std::uint64_t>();
@@ -294,6 +299,7 @@ class Adaptive final : public Algorithm {
       if (!b.empty()) agreed = std::make_shared<const Agreed>(Agreed{.b = std::move(b)});
       fields.common("samples", samples);
       fields.common("merges", merges);
+      fields.mid_round("updates", updates);
       fields("inflation", inflation);
       fields("overshoot", overshoot);
     }

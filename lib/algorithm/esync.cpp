@@ -133,6 +133,7 @@ class Esync final : public Algorithm {
           delayed ? train_on(self, *delayed, t, local) : train(self, server, t, local);
       self.observe("local_steps", n_i);
       aggregate(self, n_i, adder, local.replica.w, w);
+      self.settle();
       if (static_cast<std::uint64_t>(t) + 1 == rounds_) self.end_budget();
       self.evaluate_here(w);
     }
@@ -173,6 +174,7 @@ class Esync final : public Algorithm {
     while (!is_ready(query_state(self, server, {t, k, local.c_s, t_e}).rule)) {
       const double t_s = self.now().count();
       self.learn(local.replica, self.batches().next(b), self.learning_rate(b));  // (5)
+      self.pend(b);
       t_e = self.now().count();
       local.c_s = t_e - t_s;
       ++k;
@@ -191,6 +193,7 @@ class Esync final : public Algorithm {
       const double t_s = self.now().count(), lr = self.learning_rate(b);
       if (!self.gradient_cancellable(queries.ready(), local.replica, *local.batch)) return k - 1;
       self.apply_alone(local.replica, lr);  // (5)
+      self.pend(b);
       local.batch = nullptr;
       const double t_e = self.now().count();
       local.c_s = t_e - t_s;

@@ -49,20 +49,21 @@ class LocalSgd final : public Algorithm {
 
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
-    auto& [inner, outer, samples] = self.state([&] {
+    auto& [inner, outer, h, k, samples] = self.state([&] {
       return State{self.replica(), outer_replica(self)};
     });
     Buffer &w_i = inner.w, &x = outer.w;
     while (self.running()) {
-      const std::uint64_t h = steps_of_round(self, samples);
-      for (std::uint64_t k = 0; k < h; ++k) {
+      if (h == 0) h = steps_of_round(self, samples);
+      for (; k < h; ++k) {
         self.learn(inner, self.batches().next(b), self.learning_rate(b));
       }
-      samples += h * b * static_cast<std::uint64_t>(self.size());
-      self.observe("local_steps", static_cast<std::int64_t>(h));
       if (self.size() > 1) self.all_reduce(w_i, Traffic::parameters);
+      self.observe("local_steps", static_cast<std::int64_t>(h));
+      samples += h * b * static_cast<std::uint64_t>(self.size());
       outer_step(self, w_i, outer);
       self.copy(x, w_i);
+      h = k = 0;
       self.evaluate_here(x, samples);
     }
   }
@@ -70,12 +71,16 @@ class LocalSgd final : public Algorithm {
  private:
   struct State {
     Replica inner, outer;
+    std::uint64_t h = 0;  // steps of the round; 0 between rounds
+    std::uint64_t k = 0;  // steps of it that are done
     std::uint64_t samples = 0;
     void fields(Archive& fields) {
       fields.common("outer", outer);
       fields.common("samples", samples);
       if (fields.is_loading()) fields.common("outer/w", inner.w);
       fields.mid_round("inner", inner.w);
+      fields.common("steps", h);
+      fields.mid_round("step", k);
       inner.optimizer_fields(fields);
     }
   };

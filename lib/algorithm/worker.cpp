@@ -50,6 +50,12 @@ void Worker::fields(Archive& fields) {
   }
   if (tables_) fields("tables", *tables_);
   *updates_ = updates;
+  // Steps of a round that goes on in the next segment: those that are not made anew.
+  std::uint64_t carried = unsettled_samples() - std::min(unsettled_samples(), unapplied_samples());
+  fields.mid_round("carried", carried);
+  if (!fields.is_loading()) return;
+  samples_at_start_ = samples_at_decision_ = samples_;
+  carried_samples_ = fields.is_mid_round() && run_.synchronous() ? carried : 0;
 }
 
 bool Worker::running() {
@@ -63,6 +69,7 @@ bool Worker::running() {
   count_idle_call();
   decision_ = run_.running(*this);
   samples_at_decision_ = samples_;
+  if (running_calls_ > 0) carried_samples_ = 0;
   ++running_calls_;
   return decision_.yes;
 }

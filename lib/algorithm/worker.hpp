@@ -331,16 +331,27 @@ class Worker : NonCopyable {
   // Appends to the result's warnings. Only one worker should call it.
   void warn(const std::string& text) { run_.warn(text); }
 
+  // Steps that survivors of a loss make anew, because they begin their round anew: made (pend), or
+  // merged (settle).
+  void pend(std::uint64_t samples) { pending_samples_ += samples; }
+  void settle() { pending_samples_ = 0; }
+  // The workers of the segment by their numbers in the run.
+  const std::vector<int>& view() const { return run_.state().view(); }
+
   // --- counters for the referee -----------------------------------------------------------------
   // Counts of this Worker since it was made; updates include those of its background tasks. The
   // counts of calls identify the points of synchronous algorithms at which all workers must get one
   // answer.
   std::uint64_t samples() const { return samples_; }
-  // Samples since the last running().
-  std::uint64_t unsettled_samples() const { return samples_ - samples_at_decision_; }
-  // Samples of gradients since its last update. (Where a background task makes the updates, it
-  // means nothing.)
-  std::uint64_t unapplied_samples() const { return unapplied_samples_; }
+  // Samples since the last running() that was no return into a round.
+  std::uint64_t unsettled_samples() const {
+    return samples_ - samples_at_decision_ + carried_samples_;
+  }
+  // Samples that a survivor of a loss learns from again: those of gradients since its last update
+  // (where a background task makes the updates, they mean nothing), and those that pend.
+  std::uint64_t unapplied_samples() const { return unapplied_samples_ + pending_samples_; }
+  // Samples in this segment, by whatever becomes of them.
+  std::uint64_t computed_samples() const { return samples_ - samples_at_start_; }
   std::uint64_t updates() const { return *updates_; }
   std::uint64_t running_calls() const { return running_calls_; }
   std::uint64_t count_evaluate_call() { return evaluate_calls_++; }
@@ -394,7 +405,9 @@ class Worker : NonCopyable {
   LoopDecision decision_;             // the last answer of running()
   std::uint64_t samples_at_decision_ = 0;
   std::uint64_t samples_ = 0;
-  std::uint64_t unapplied_samples_ = 0;
+  std::uint64_t samples_at_start_ = 0;  // of the segment
+  std::uint64_t carried_samples_ = 0;   // of the round, from the segment before
+  std::uint64_t unapplied_samples_ = 0, pending_samples_ = 0;
   // Shared with the background tasks, which are threads on real clusters.
   std::shared_ptr<std::atomic<std::uint64_t>> updates_ =
       std::make_shared<std::atomic<std::uint64_t>>(0);

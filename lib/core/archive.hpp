@@ -147,8 +147,10 @@ class Archive : NonCopyable {
   // A field that only such a state has.
   template <class T>
   void mid_round(std::string_view name, T& field) {
+    if (!is_mid_round()) return;
     bool marked = true;
-    if (is_mid_round()) (*this)(kMidRound, marked), (*this)(name, field);
+    if (is_loading() || !own_->contains(prefix_ + kMidRound)) (*this)(kMidRound, marked);
+    (*this)(name, field);
   }
 
   // --- for FieldForm

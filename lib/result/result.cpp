@@ -278,11 +278,14 @@ json survival_json(const Record& record) {
   double taking_part = 1 - down_s / std::max(all_s, 1e-300);
   if (const auto found = record.histograms.find("contributors"); found != record.histograms.end()) {
     double rounds = 0, sum = 0;
+    // Several learners of a worker may contribute.
+    const auto all = std::max(static_cast<double>(record.workers.size()),
+                              static_cast<double>(found->second.rbegin()->first));
     for (const auto& [contributors, count] : found->second) {
       rounds += static_cast<double>(count);
       sum += static_cast<double>(contributors) * static_cast<double>(count);
     }
-    if (rounds > 0) taking_part = sum / rounds / static_cast<double>(record.workers.size());
+    if (rounds > 0) taking_part = sum / rounds / all;
   }
   json result = {
       {"availability", 1 - down_s / std::max(all_s, 1e-300)},

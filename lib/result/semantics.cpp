@@ -112,7 +112,6 @@ class Checker {
 
   void check_events() {
     const json& events = result_["events"];
-    const std::size_t size = result_["workers"].size();
     double before = 0;
     for (std::size_t i = 0; i < events.size(); ++i) {
       const json& event = events[i];
@@ -124,6 +123,8 @@ class Checker {
              before);
       }
       before = now;
+      const json& whose = event.contains("workers") ? event["workers"] : result_["workers"];
+      const std::size_t size = whose.size();
       for (const char* key : {"batch_size", "learning_rate", "updates", "weight", "norm"}) {
         if (size > 0 && event[key].size() != size) {
           find(fmt::format("{}/{}", place, key), "found {} entries, expected one per worker ({})",
@@ -203,10 +204,17 @@ class Checker {
     if (result_["status"] != "completed") return;
     std::uint64_t samples = 0;
     for (const json& worker : result_["workers"]) samples += worker["samples"].get<std::uint64_t>();
-    // After the last point, asynchronous workers complete or discard their current step.
+    // Samples that were lost with their worker, and those that others learnt from again.
+    for (const json& failure : result_.value("failures", json::array())) {
+      samples -= failure["lost_samples"].get<std::uint64_t>();
+      samples -= failure["redone_samples"].get<std::uint64_t>();
+    }
+    // After the last point, asynchronous workers complete or discard their current step. At the
+    // loss of a worker each has one that may count or not.
     const auto counted = summary["samples_count"].get<std::uint64_t>();
-    const std::uint64_t under_way =
-        result_["workers"].size() * result_["config"].value("batch_size", std::uint64_t{0});
+    const std::uint64_t under_way = result_["workers"].size() *
+                                    result_["config"].value("batch_size", std::uint64_t{0}) *
+                                    (1 + result_.value("failures", json::array()).size());
     if (samples + under_way < counted || samples > counted + under_way) {
       find("/summary/samples_count", "found {}, but the workers' samples add up to {}",
            summary["samples_count"].dump(), samples);

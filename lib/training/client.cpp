@@ -23,8 +23,10 @@ void Client::end(Worker& worker) { referee_.note(worker); }
 void Client::leave(Worker& worker) noexcept {
   state().save(worker.id(), "worker", worker);
   const std::lock_guard lock(unsettled_mutex_);
-  unsettled_[worker.id()] = {worker.unsettled_samples(), worker.unapplied_samples(),
-                             worker.running_calls()};
+  unsettled_[worker.id()] = {.samples = worker.unsettled_samples(),
+                             .unapplied = worker.unapplied_samples(),
+                             .computed = worker.computed_samples(),
+                             .running_calls = worker.running_calls()};
 }
 
 BatchShape Client::charged(const BatchShape& batch) const {

@@ -54,10 +54,10 @@ class Client : public Run, public CostModel {
   virtual void end(Worker& worker);
   // Called for every worker in place of end() or after it, also where it is unwound.
   void leave(Worker& worker) noexcept;
-  // When all workers have left, by number in the run: samples since the last running(), of
-  // gradients that are in no update, and calls of running() in this segment.
+  // When all workers have left, by number in the run: samples since the last running(), those that
+  // a survivor learns from again, and all of this segment; calls of running() in it.
   struct Unsettled {
-    std::uint64_t samples = 0, unapplied = 0, running_calls = 0;
+    std::uint64_t samples = 0, unapplied = 0, computed = 0, running_calls = 0;
   };
   const std::map<int, Unsettled>& unsettled() const { return unsettled_; }
   // Called by every process when all workers have ended. Returns whether the run goes on in another

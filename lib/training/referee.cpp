@@ -295,11 +295,15 @@ void Referee::end_segment() {
   is_followed_ = true;
 }
 
-void Referee::lost(const FailureRecord& failure, std::uint64_t unsettled_samples) {
+void Referee::lost(const FailureRecord& failure) {
   const std::lock_guard lock(mutex_);
   record_.failures.push_back(failure);
-  record_.workers[at(failure.worker)].samples += unsettled_samples;
   samples_ -= std::min(samples_, failure.lost_samples + failure.redone_samples);
+}
+
+void Referee::count_all(const std::vector<std::uint64_t>& samples) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t w = 0; w < samples.size(); ++w) record_.workers[w].samples = samples[w];
 }
 
 void Referee::redo(std::uint64_t samples) {

@@ -183,8 +183,11 @@ class Referee {
   // Ends the segment: at the next running() of workers that come so far. Any thread.
   void end_segment();
   // A segment has ended at the loss of workers. So many of the samples that were reported are in no
-  // update. unsettled_samples: of the lost worker since its last running(), merged or not.
-  void lost(const FailureRecord& failure, std::uint64_t unsettled_samples);
+  // update.
+  void lost(const FailureRecord& failure);
+  // At the end of a run with losses: all samples that each worker has computed. Its own count goes
+  // back with its state, so it lacks the work that was for nothing.
+  void count_all(const std::vector<std::uint64_t>& samples);
   // So many more samples of the last loss are learnt from again.
   void redo(std::uint64_t samples);
   // The model has learnt from so many samples; later ones are learnt from again.

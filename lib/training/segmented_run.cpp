@@ -54,8 +54,13 @@ void resume(SavedRun& saved, const TrainOptions& options, const Cluster& cluster
 }
 
 SegmentedRun::SegmentedRun(const Of& of, std::optional<SavedRun> saved)
-    : of_(of), views_(of.scenario, of.plan.workers, of.options), saved_(std::move(saved)) {
+    : of_(of),
+      views_(of.scenario, of.plan.workers, of.options),
+      saved_(std::move(saved)),
+      computed_samples_(at(of.plan.workers)) {
   if (!saved_) return;
+  Archive fields = Archive::loading(saved_->run, saved_->run, of.options.resume_from);
+  fields("computed_samples", computed_samples_);
   starts_ = saved_->start;
   Seconds time{0};
   for (const int worker : saved_->view) time = std::max(time, starts_.at(at(worker)).clock);
@@ -67,7 +72,10 @@ ClusterReport SegmentedRun::run(Trace* trace) {
     const auto& view = views_.view();
     of_.referee.begin_segment(static_cast<int>(view.size()), views_.next_return());
     Ended ended = run_segment(trace);
-    if (!ended.state) return ended.report;
+    if (!ended.state) {
+      if (!of_.record.failures.empty()) of_.referee.count_all(computed_samples_);
+      return ended.report;
+    }
     const bool is_cut = ended.lost.empty() && ended.time < views_.next_return();
     go_on(std::move(ended));
     for_each_shard_of(of_.tables, of_.cluster, [](int, Shard& shard) { shard.end_segment(); });
@@ -78,7 +86,7 @@ ClusterReport SegmentedRun::run(Trace* trace) {
 SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
   Segment segment;
   segment.view = views_.view();
-  segment.together = !of_.options.is_virtual() || !of_.info.synchronous || !views_.is_whole();
+  segment.together = !of_.options.is_virtual() || !of_.info.synchronous || view_changes_;
   for (const int worker : starts_.empty() ? std::vector<int>() : segment.view) {
     segment.start.push_back(starts_[at(worker)]);
   }
@@ -120,6 +128,9 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
         trace != nullptr ? with_traced_endpoint(endpoint, *trace, work) : work(endpoint);
       },
       segment);
+  for (const auto& [worker, samples] : client->unsettled()) {
+    computed_samples_[at(worker)] += samples.computed;
+  }
   if (trace != nullptr && ranks != nullptr && !is_followed) ranks->gather(*trace);
   if (!is_followed) return ended;
   ended.lost = segment.lost;
@@ -141,6 +152,7 @@ SavedRun SegmentedRun::saved_state(Client& client, Segment& segment) {
   client.state().save(saved, numbers(segment.lost));
   Archive fields = Archive::saving(saved.run, saved.run);
   fields("client", client);
+  fields("computed_samples", computed_samples_);
   saved.cluster = std::move(segment.cluster);
   saved.samples = of_.referee.progress().samples_count;
   for (int worker = 0; saved_ && worker < of_.plan.workers; ++worker) {
@@ -168,8 +180,7 @@ void SegmentedRun::note_losses(const Ended& ended) {
     of_.referee.lost({.worker = worker,
                       .failed = failed,
                       .detected = ended.detected,
-                      .lost_samples = is_merged ? 0 : last.samples},
-                     last.samples);
+                      .lost_samples = is_merged ? 0 : last.samples});
   }
   if (!of_.info.synchronous) return;
   std::uint64_t redone = 0;
@@ -188,7 +199,8 @@ void SegmentedRun::go_on(Ended ended) {
                       "--on-loss continue goes on without it");
     }
   }
-  if (ended.lost.empty() && ended.time < views_.next_return()) {
+  view_changes_ = !ended.lost.empty() || ended.time >= views_.next_return();
+  if (!view_changes_) {
     saved_ = std::move(ended.state);
     for (const int worker : views_.view()) {
       WorkerStart& start = starts_[at(worker)];

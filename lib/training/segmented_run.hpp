@@ -80,9 +80,11 @@ class SegmentedRun {
   Views views_;
   // The state that the next segment goes on from; none: that of the start of a run.
   std::optional<SavedRun> saved_;
-  std::vector<WorkerStart> starts_;    // by worker; empty: the next segment is the first
-  std::uint64_t reached_samples_ = 0;  // the most at a loss
-  int standstills_ = 0;                // losses in a row that found no more
+  std::vector<std::uint64_t> computed_samples_;  // by worker, by whatever becomes of them
+  std::vector<WorkerStart> starts_;              // by worker; empty: the next segment is the first
+  bool view_changes_ = false;                    // after the segment before
+  std::uint64_t reached_samples_ = 0;            // the most at a loss
+  int standstills_ = 0;                          // losses in a row that found no more
 };
 
 }  // namespace hetsgd

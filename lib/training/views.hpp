@@ -21,8 +21,6 @@ class Views {
   const std::vector<int>& view() const { return view_; }
   // When another worker returns, so that the segment ends; infinite: none does.
   Seconds next_return() const;
-  // Whether all workers are in it.
-  bool is_whole() const { return static_cast<int>(view_.size()) == workers_; }
   // The view of a run that is resumed at `time`.
   void resume(std::vector<int> view, Seconds time);
   // The view from `time` on: all workers that live then, and those of the view before that are not

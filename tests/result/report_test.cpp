@@ -215,6 +215,21 @@ TEST(Report, WhoWaitedForWhomIsShownWhereResultsSayIt) {
             json::parse("[[0.0, 2.0, 1.0], [0.0, 0.0, 0.0]]"));
 }
 
+TEST(Report, LossesAreMeansOfTheRunsThatHaveThem) {
+  LoadedResult first = run_of("ssgd", {0, 0.2, 0.4}), second = run_of("ssgd", {0, 0.2, 0.4}, 2);
+  EXPECT_TRUE(only_group({first, second})["survival"].is_null());
+  const auto lose = [](LoadedResult& run, double availability, const json& resume_s) {
+    run.json["failures"].push_back(json::object());
+    run.json["survival"] = {{"availability", availability}, {"resume_s", resume_s}};
+  };
+  lose(first, 0.5, nullptr);
+  EXPECT_EQ(only_group({first, second})["survival"],
+            json({{"runs", 1}, {"lost_workers", 1.0}, {"availability", 0.5}}));
+  lose(second, 1, 3.0);
+  EXPECT_EQ(only_group({first, second})["survival"],
+            json({{"runs", 2}, {"lost_workers", 1.0}, {"availability", 0.75}, {"resume_s", 3.0}}));
+}
+
 TEST(Report, BatchSizesAreThoseOfTheMerges) {
   LoadedResult result = run_of("adaptive", {0, 0.2, 0.4});
   const json sizes = only_group({result})["batch_sizes"];

@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import plot
 import plot_curves
+import plot_losses
 import plot_style
 import plot_workers
 from plot_lines import lines_of
@@ -174,6 +175,34 @@ class Utilisation(unittest.TestCase):
         self.assertEqual([label.get_text() for label in axes.get_yticklabels()], ["a", "b"])
         expected = np.mean([worker["compute_s"] for worker in runs[0]["workers"]]) / runs[0]["summary"]["elapsed_s"]
         self.assertAlmostEqual(axes.containers[0][0].get_width(), expected)
+
+
+class Losses(unittest.TestCase):
+    def tearDown(self):
+        plt.close("all")
+
+    def lossy(self, failures):
+        run = result(workers=3)
+        run.update(failures=failures, survival={"availability": 0.9, "participation": 0.8, "goodput": 0.7})
+        return run
+
+    def test_time_of_a_loss_has_its_two_parts(self):
+        end = result()["summary"]["elapsed_s"]
+        run = self.lossy([{"worker": 1, "failed_s": 3.0, "detected_s": 4.0, "returned_s": 9.0},
+                          {"worker": 2, "failed_s": 20.0, "detected_s": 21.0, "returned_s": None}])
+        data = results(run)
+        axes = plot_losses.plot_losses(data, lines_of(data)[0]).axes[0]
+        bars = [(round(bar.get_y() + bar.get_height() / 2), bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
+        np.testing.assert_allclose(bars, [(0, 0, end), (1, 0, end), (2, 0, end), (1, 3, 4), (1, 4, 9), (2, 20, 21), (2, 21, end)])
+        self.assertIn("participation 0.80", axes.get_title(loc="left").replace("\n", " "))
+
+    def test_a_return_may_come_before_the_others_know(self):
+        self.assertEqual([span[1:3] for span in plot_losses.spans(
+            [{"worker": 0, "failed_s": 1, "detected_s": 6, "returned_s": 2}], 10)], [(1, 2), (2, 2)])
+
+    def test_runs_without_losses_have_no_picture(self):
+        data = results(result())
+        self.assertIsNone(plot_losses.plot_losses(data, lines_of(data)[0]))
 
 
 class Program(unittest.TestCase):

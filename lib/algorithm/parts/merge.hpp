@@ -67,14 +67,16 @@ inline void record(Worker& self, const Merge& merge) {
   for (const double alpha : merge.weight) sum += alpha;
   std::vector<double> learning_rate;
   for (const std::uint64_t b : merge.batch_size) learning_rate.push_back(self.learning_rate(b));
-  self.record({{"type", "merge"},
-               {"batch_size", merge.batch_size},
-               {"learning_rate", learning_rate},
-               {"updates", merge.updates},
-               {"weight", merge.weight},
-               {"weight_sum", sum},
-               {"norm", merge.norm},
-               {"perturbed", merge.perturbed}});
+  nlohmann::json event = {{"type", "merge"},
+                          {"batch_size", merge.batch_size},
+                          {"learning_rate", learning_rate},
+                          {"updates", merge.updates},
+                          {"weight", merge.weight},
+                          {"weight_sum", sum},
+                          {"norm", merge.norm},
+                          {"perturbed", merge.perturbed}};
+  if (self.size() < self.plan().workers) event["workers"] = self.view();  // whose entries they are
+  self.record(std::move(event));
 }
 
 // The global model and the one before it, a copy of both on every worker. The copies need no

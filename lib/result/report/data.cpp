@@ -30,6 +30,7 @@ json group_details(const Workload& workload, const GroupRow& group, std::size_t 
           {"batch_sizes", batch_sizes(results)},
           {"workers", worker_shares(results)},
           {"waited_for", waited_for(results)},
+          {"survival", survival(results)},
           {"histograms", histograms(results)}};
 }
 

@@ -40,6 +40,9 @@ nlohmann::json worker_shares(const GroupResults& results);
 // Seconds that worker i waited for worker j, or for a service (columns after the workers). They are
 // means over the runs with workers[].waited_for; null if no run has it.
 nlohmann::json waited_for(const GroupResults& results);
+// {"runs", "lost_workers", and the keys of a result's `survival`}: means over the runs that lost
+// workers; null if none did.
+nlohmann::json survival(const GroupResults& results);
 // The batch sizes per worker at the merges of the first run; null if they never changed.
 nlohmann::json batch_sizes(const GroupResults& results);
 

@@ -2,8 +2,10 @@
 // batch sizes.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "result/compare_parts.hpp"
 #include "result/report/parts.hpp"
@@ -77,6 +79,13 @@ std::vector<const json*> merges_of(const json& result) {
   return merges;
 }
 
+// The place of a worker's entries in a merge, which some workers may not take part in.
+std::size_t place_of(std::size_t worker, const json& merge) {
+  if (!merge.contains("workers")) return worker;
+  const json& workers = merge["workers"];
+  return static_cast<std::size_t>(std::ranges::find(workers, json(worker)) - workers.begin());
+}
+
 bool never_changes(const std::vector<const json*>& merges) {
   const json& first = (*merges.front())["batch_size"][0];
   return std::ranges::all_of(merges, [&](const json* merge) {
@@ -141,6 +150,30 @@ nlohmann::json waited_for(const GroupResults& results) {
   return document;
 }
 
+nlohmann::json survival(const GroupResults& results) {
+  std::map<std::string, std::pair<double, int>> sums;  // of the runs that have the number
+  int runs = 0;
+  const auto add = [&](const std::string& key, double value) {
+    auto& [sum, count] = sums[key];
+    sum += value;
+    ++count;
+  };
+  for (const json* result : results) {
+    if (!result->contains("survival")) continue;
+    ++runs;
+    add("lost_workers", static_cast<double>((*result)["failures"].size()));
+    for (const auto& [key, value] : (*result)["survival"].items()) {
+      if (value.is_number()) add(key, value);
+    }
+  }
+  if (runs == 0) return nullptr;
+  json document = {{"runs", runs}};
+  for (const auto& [key, sum] : sums) {
+    document[key] = rounded(sum.first / sum.second, kWorkerDigits);
+  }
+  return document;
+}
+
 nlohmann::json batch_sizes(const GroupResults& results) {
   const std::vector<const json*> merges = merges_of(*results.front());
   if (merges.empty() || never_changes(merges)) return nullptr;
@@ -154,8 +187,8 @@ nlohmann::json batch_sizes(const GroupResults& results) {
     document["time_s"].push_back(rounded(merge["time_s"], kWorkerDigits + 2));
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       const json& sizes = merge["batch_size"];
-      document["batch_size"][i].push_back(ranks[i] < sizes.size() ? sizes[ranks[i]]
-                                                                  : json(nullptr));
+      const std::size_t place = place_of(ranks[i], merge);
+      document["batch_size"][i].push_back(place < sizes.size() ? sizes[place] : json(nullptr));
     }
   }
   return document;

@@ -111,6 +111,21 @@ function histogramFigures(context) {
   return [...known, ...[...names].filter(name => !(name in HISTOGRAMS)).sort()].map(name => histogramFigure(context, name));
 }
 
+const SURVIVAL = [["lost_workers", "lost workers"], ["availability", "availability"], ["participation", "participation"],
+  ["goodput", "goodput"], ["wasted_samples", "wasted samples"], ["resume_s", "time to return (s)"]];
+function lossesSection(context) {
+  const groups = context.groups.filter(group => group.survival);
+  if (groups.length === 0) return [];
+  const label = "Lost workers";
+  const rows = groups.map(group => [group.label, group.survival.runs, ...SURVIVAL.map(([key]) => group.survival[key] ?? null)]);
+  return [
+    make("h3", { id: `${context.prefix}-losses` }, label),
+    make("p", {}, "Means over the runs that lost workers. Availability: share of the workers' time in which they live. Participation: " +
+      "mean share of the workers in a merge. Goodput: share of the workers' time that is neither lost, nor waiting, nor work that was lost again."),
+    tableOf({ columns: [{ name: "group" }, { name: "runs", number: true }, ...SURVIVAL.map(([, name]) => ({ name, number: true }))], rows, label }),
+  ];
+}
+
 function settingsSection(context) {
   const { workload } = context;
   const { options, groups } = workload.settings;

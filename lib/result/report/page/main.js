@@ -18,6 +18,7 @@ function workloadSection(workload, index) {
   const toolbar = made.length > 0 ? new Toolbar("the charts", made, context.selection, () => context.items) : null;
   open.push(...made, ...(toolbar ? [toolbar] : []));
   const links = [["summary", "Summary"], ...made.map(frame => [frame.spec.name.slice(context.prefix.length + 1), frame.spec.title]),
+    ...(context.groups.some(group => group.survival) ? [["losses", "Lost workers"]] : []),
     ["settings", "Configuration"], ["runs", "Runs"]];
   return make("section", { id: context.prefix, "aria-label": workload.name },
     make("h2", {}, data.workloads.length > 1 ? `Workload ${index + 1}: ${workload.name}` : workload.name),
@@ -25,7 +26,7 @@ function workloadSection(workload, index) {
     make("nav", { "aria-label": "Sections" }, links.map(([name, text]) => make("a", { href: `#${context.prefix}-${name}` }, text))),
     make("details", {}, make("summary", {}, "Data, machine and stragglers"), factsList(workload.facts)),
     warningsBox("Warnings", workload.warnings), summary,
-    make("h3", {}, "Charts"), make("div", {}, toolbar ? toolbar.element : null, made.map(frame => frame.element)), settingsSection(context), runsSection(context));
+    make("h3", {}, "Charts"), make("div", {}, toolbar ? toolbar.element : null, made.map(frame => frame.element)), lossesSection(context), settingsSection(context), runsSection(context));
 }
 
 const place = make("div");

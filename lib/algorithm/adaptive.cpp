@@ -245,7 +245,9 @@ class Adaptive final : public Algorithm {
     Buffer& w_i = state.replica.w;
     auto scheduler = self.serve<Scheduler>("scheduler", self.size());
     while (self.running()) {
-      const bool warm_up = self.epoch() < o_.warmup_epochs.value_or(0);
+      if (!state.in_round) state.warm_up = self.epoch() < o_.warmup_epochs.value_or(0);
+      state.in_round = true;
+      const bool warm_up = state.warm_up;
       const std::uint64_t b_i = warm_up ? b_warm_up : last ? last->b[i] : b_max;
       const std::uint64_t mega_batch = samples_per_merge(self.mega_batch_samples(), self.plan());
       std::uint64_t& u_i = state.updates;
@@ -256,9 +258,9 @@ class Adaptive final : public Algorithm {
       const auto updates = self.comm().agree(
           u_i, [](std::span<const std::uint64_t> u) { return std::vector(u.begin(), u.end()); });
       const double norm_i = norm(std::sqrt(self.squared_norm(w_i)), w_i.size());
-      if (!warm_up) ++state.merges;
-      const bool scales = !warm_up && state.merges % o_.scaling_every == 0;
-      last = self.comm().agree(norm_i, [&](std::span<const double> norms) {
+      const std::uint64_t merges = state.merges + (warm_up ? 0 : 1);
+      const bool scales = !warm_up && merges % o_.scaling_every == 0;
+      const auto agreed = self.comm().agree(norm_i, [&](std::span<const double> norms) {
         const std::vector<std::uint64_t> b = last ? last->b : std::vector(p, b_max);
         Merge merge{.batch_size = warm_up ? std::vector(p, b_warm_up) : b,
                     .updates = *updates,
@@ -268,8 +270,12 @@ class Adaptive final : public Algorithm {
         auto next = scales ? scaled(merge, scaling) : b;
         return Agreed{.merge = std::move(merge), .b = std::move(next), .samples = learnt};
       });
-      state.global.merge(self, w_i, last->merge.weight[i], o_.gamma);
+      state.global.merge(self, w_i, agreed->merge.weight[i], o_.gamma);
+      // Until here the loss of a worker leaves the round as it was.
+      last = agreed;
+      state.merges = merges;
       u_i = 0;
+      state.in_round = false;
       record(self, last->merge);
       state.inflation.merged(self, last->merge);
       if (scales) state.overshoot.scaled(self, last->merge);
@@ -291,6 +297,7 @@ class Adaptive final : public Algorithm {
     std::uint64_t samples = 0;  // of all workers
     std::uint64_t merges = 0;   // since the warm-up
     std::uint64_t updates = 0;  // u_i, of the mega-batch
+    bool in_round = false, warm_up = false;
     void fields(Archive& fields) {
       global.fields(fields, replica);
       std::vector<std::uint64_t> b = agreed ? agreed->b : std::vector<std::uint64_t>();
@@ -299,6 +306,8 @@ class Adaptive final : public Algorithm {
       if (!b.empty()) agreed = std::make_shared<const Agreed>(Agreed{.b = std::move(b)});
       fields.common("samples", samples);
       fields.common("merges", merges);
+      fields.common("in_round", in_round);
+      fields.common("warm_up", warm_up);
       fields.mid_round("updates", updates);
       fields("inflation", inflation);
       fields("overshoot", overshoot);

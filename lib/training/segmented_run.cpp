@@ -202,6 +202,8 @@ void SegmentedRun::go_on(Ended ended) {
   view_changes_ = !ended.lost.empty() || ended.time >= views_.next_return();
   if (!view_changes_) {
     saved_ = std::move(ended.state);
+    cut_.reset();
+    saved_is_cut_ = true;
     for (const int worker : views_.view()) {
       WorkerStart& start = starts_[at(worker)];
       start.clock += of_.options.checkpoint_time;
@@ -214,6 +216,8 @@ void SegmentedRun::go_on(Ended ended) {
   const std::vector<int> lost = numbers(ended.lost);
   if (views_.restarts(lost, time)) {
     time = views_.goes_on_at(time);
+    if (!saved_is_cut_) saved_ = std::exchange(cut_, std::nullopt);
+    saved_is_cut_ = true;
     of_.referee.roll_back(saved_ ? saved_->samples : 0);
     check_progress();
     views_.restart(time);
@@ -222,6 +226,8 @@ void SegmentedRun::go_on(Ended ended) {
     return;
   }
   if (!lost.empty()) check_progress();
+  if (saved_is_cut_) cut_ = std::move(saved_);
+  saved_is_cut_ = false;
   saved_ = std::move(ended.state);
   join(views_.update(time, lost), time);
 }

@@ -80,6 +80,10 @@ class SegmentedRun {
   Views views_;
   // The state that the next segment goes on from; none: that of the start of a run.
   std::optional<SavedRun> saved_;
+  // Whether that is the state of the last cut, or of the start. Else it lies in the memory of the
+  // workers, and is gone with the last of them; then the run goes back to the last cut, cut_.
+  bool saved_is_cut_ = true;
+  std::optional<SavedRun> cut_;
   std::vector<std::uint64_t> computed_samples_;  // by worker, by whatever becomes of them
   std::vector<WorkerStart> starts_;              // by worker; empty: the next segment is the first
   bool view_changes_ = false;                    // after the segment before

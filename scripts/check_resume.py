@@ -78,7 +78,7 @@ def random_run_on(rng, devices):
     """The options of a random run of a synchronous algorithm on devices, as a list of words."""
     algorithm = rng.choice(SYNCHRONOUS)
     variant = rng.choice([variant for variant in ALGORITHMS[algorithm] if not re.search("auto|adasum|workers", variant)] or [""])
-    model = rng.choice([MLP, MLP + " --hidden 16,16", CLICKS + " --model dcn --learning-rate 0.005", IMAGES, CLICKS + " --model deepfm --tables sharded"])
+    model = rng.choice([MLP, MLP + " --hidden 16,16", CLICKS + " --model dcn --learning-rate 0.0005", IMAGES, CLICKS + " --model deepfm --tables sharded"])
     if "sharded" in model:
         algorithm, variant = "ssgd", ""
     optimizer = rng.choice(["", "--optimizer momentum", "--optimizer adam --learning-rate 0.01"])
@@ -100,7 +100,7 @@ def random_run(rng):
     model = MLP
     if algorithm not in OWN_MODEL:
         model = rng.choice([MLP, MLP, MLP + " --hidden 16,16", MLP + " --objective hashed --rehash 10 --hash-tables 8",
-                            MLP + " --objective sampled --negatives 20", CLICKS + " --model dcn --learning-rate 0.005", IMAGES])
+                            MLP + " --objective sampled --negatives 20", CLICKS + " --model dcn --learning-rate 0.0005", IMAGES])
     if algorithm in SHARED_MODEL:
         model = MLP
     if algorithm not in NO_TABLES and not optimizer and rng.random() < 0.15:

@@ -73,6 +73,14 @@ void RunState::add_saved(Kept kept) {
   fields(kept.name, object);
 }
 
+bool RunState::joins(int rank) const {
+  if (!goes_on()) return false;
+  const auto own = from_->workers.find(rank);
+  return own == from_->workers.end() || std::ranges::all_of(own->second, [](const auto& field) {
+           return field.first.starts_with("worker/");
+         });
+}
+
 bool RunState::may_begin(int rank) const {
   const std::lock_guard lock(mutex_);
   return !is_saved_ ||

@@ -74,6 +74,8 @@ class RunState {
   // state of workers that were lost; then the common fields are those of the first worker that was
   // not. Errors: check, a common field differs between workers.
   void save(SavedRun& to, const std::vector<int>& lost = {});
+  // Whether worker `rank` has lost the algorithm's state: only counts of its own are kept.
+  bool joins(int rank) const;
   // The workers of the segment, by rank.
   const std::vector<int>& view() const { return view_; }
   // How the workers of this segment differ from those that the state was saved with; null: not.

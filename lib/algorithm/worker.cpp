@@ -50,12 +50,13 @@ void Worker::fields(Archive& fields) {
   }
   if (tables_) fields("tables", *tables_);
   *updates_ = updates;
-  // Steps of a round that goes on in the next segment: those that are not made anew.
+  // Steps of a round that goes on in the next segment, without those that are made anew. At a cut
+  // there are none.
   std::uint64_t carried = unsettled_samples() - std::min(unsettled_samples(), unapplied_samples());
-  fields.mid_round("carried", carried);
+  fields("carried", carried);
   if (!fields.is_loading()) return;
   samples_at_start_ = samples_at_decision_ = samples_;
-  carried_samples_ = fields.is_mid_round() && run_.synchronous() ? carried : 0;
+  carried_samples_ = run_.synchronous() && !run_.state().joins(id()) ? carried : 0;
 }
 
 bool Worker::running() {

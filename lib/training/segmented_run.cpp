@@ -166,7 +166,8 @@ SavedRun SegmentedRun::saved_state(Client& client, Segment& segment) {
   return saved;
 }
 
-// A round of a synchronous algorithm that others have gone on from has the lost worker's samples.
+// A round of a synchronous algorithm that others have gone on from has the lost worker's samples. A
+// worker that was lost before its first running() of this segment is in none of its rounds.
 void SegmentedRun::note_losses(const Ended& ended) {
   std::uint64_t rounds = 0;
   for (const auto& [worker, samples] : ended.unsettled) {
@@ -176,7 +177,8 @@ void SegmentedRun::note_losses(const Ended& ended) {
     const auto found = ended.unsettled.find(worker);
     const Client::Unsettled last =
         found == ended.unsettled.end() ? Client::Unsettled{} : found->second;
-    const bool is_merged = of_.info.synchronous && last.running_calls < rounds;
+    const bool is_merged =
+        of_.info.synchronous && last.running_calls > 0 && last.running_calls < rounds;
     of_.referee.lost({.worker = worker,
                       .failed = failed,
                       .detected = ended.detected,

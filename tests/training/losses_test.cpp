@@ -121,6 +121,28 @@ TEST_P(Methods, RestartFromTheLastCut) {
   }
 }
 
+// All samples that were computed = learnt by the model + lost + learnt from again, up to the steps
+// that are under way at the end and at each loss.
+TEST_P(Methods, CountEverySample) {
+  for (const char* const on_loss : {"continue", "restart --checkpoint-at 2560,5120"}) {
+    for (int seed = 1; seed <= 4; ++seed) {
+      SCOPED_TRACE(on_loss);
+      SCOPED_TRACE(seed);
+      const Record run =
+          run_with(settings(), "--straggler kind=churn,mtbf=60ms,mttr=6ms --on-loss {} --seed {}",
+                   on_loss, seed);
+      std::uint64_t samples = 0, wasted = 0;
+      for (const WorkerRecord& worker : run.workers) samples += worker.samples;
+      for (const FailureRecord& failure : run.failures) {
+        wasted += failure.lost_samples + failure.redone_samples;
+      }
+      const double under_way = 4.0 * 32 * static_cast<double>(1 + run.failures.size());
+      EXPECT_NEAR(static_cast<double>(samples - wasted),
+                  static_cast<double>(run.curve.back().samples_count), under_way);
+    }
+  }
+}
+
 // Such a worker has lost its state all the same, and joins.
 TEST(Losses, AWorkerMayBeBackBeforeTheOthersKnow) {
   const Record run = run_training(

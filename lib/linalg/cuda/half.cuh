@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #ifdef HETSGD_EMULATED_CUDA
-#include "half_numbers.hpp"
+#include <half_numbers.hpp>  // tests/cuda_emulation
 #else
 #include <cuda_fp16.h>
 #endif

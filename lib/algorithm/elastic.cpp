@@ -39,12 +39,13 @@ class Elastic final : public Algorithm {
     const auto p = static_cast<std::size_t>(self.size());
     const std::uint64_t b = self.plan().batch_size;
 
-    auto& [replica, global, k, step, samples] = self.state([&] {
+    auto& [replica, global, steps, step, samples] = self.state([&] {
       return State{self.replica(), GlobalModel(self)};
     });
     Buffer& w_i = replica.w;
     while (self.running()) {
-      if (k == 0) k = whole_rounds(self.mega_batch_samples(), p * b);
+      if (steps == 0) steps = whole_rounds(self.mega_batch_samples(), p * b);
+      const std::uint64_t k = steps;
       for (; step < k; ++step) {
         self.learn(replica, self.batches().next(b), self.learning_rate(b));
       }
@@ -59,7 +60,7 @@ class Elastic final : public Algorithm {
       global.merge(self, w_i, 1.0 / static_cast<double>(p), gamma_);
       record(self, *merge);
       samples += k * p * b;
-      k = step = 0;
+      steps = step = 0;
       self.evaluate_here(w_i, samples);
     }
   }
@@ -68,12 +69,12 @@ class Elastic final : public Algorithm {
   struct State {
     Replica replica;
     GlobalModel global;
-    std::uint64_t k = 0;        // steps of the round; 0 between rounds
+    std::uint64_t steps = 0;    // of the round; 0 between rounds
     std::uint64_t step = 0;     // steps of it that are done
     std::uint64_t samples = 0;  // of all workers
     void fields(Archive& fields) {
       global.fields(fields, replica);
-      fields.common("steps", k);
+      fields.common("steps", steps);
       fields.mid_round("step", step);
       fields.common("samples", samples);
     }

@@ -24,8 +24,8 @@ void StateServer::handle(int from, const StateQuery& query, std::span<const floa
 }
 
 StateRule StateServer::decide(const Record& current) const {
-  const Record& slow = records_[static_cast<std::size_t>(slowest())];               // line 4
-  if (current.local_iterations == 0) return StateRule::first_iteration;             // line 5
+  const Record& slow = records_[static_cast<std::size_t>(slowest())];    // line 4
+  if (current.local_iterations == 0) return StateRule::first_iteration;  // line 5
   if (has_left_[static_cast<std::size_t>(slowest())]) return StateRule::slowest_is_ready;
   if (slow.round < current.round) return StateRule::slowest_not_begun;              // line 5
   const double rest = slow.capability_s - now().count() + slow.last_finish_s;       // line 8

@@ -414,7 +414,9 @@ void Referee::add(const CurvePoint& point) {
     stop_ = {Status::diverged,
              fmt::format("the test loss became {} at {} samples", loss, point.samples_count)};
   }
-  if (is_followed_ && !stop_) record_.segments.push_back(segment_ends_.last(point));
+  if (is_followed_ && !stop_ && segment_ends_.found()) {
+    record_.segments.push_back(segment_ends_.last(point));
+  }
 }
 
 void Referee::record(nlohmann::json event) {

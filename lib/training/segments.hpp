@@ -40,6 +40,8 @@ class SegmentEnds {
   explicit SegmentEnds(const SegmentRules& rules) : rules_(rules) {}
   // Whether the segment ends at this evaluation.
   bool take_due(std::uint64_t samples);
+  // Whether the last take_due() has found one. Else a loss or a return ends the segment.
+  bool found() const { return !reason_.empty(); }
   // The end that take_due() has found, at its measurement.
   SegmentRecord last(const CurvePoint& point) const;
   void fields(Archive& fields);

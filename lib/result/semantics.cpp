@@ -205,10 +205,12 @@ class Checker {
     std::uint64_t samples = 0;
     for (const json& worker : result_["workers"]) samples += worker["samples"].get<std::uint64_t>();
     // Samples that were lost with their worker, and those that others learnt from again.
+    std::uint64_t wasted = 0;
     for (const json& failure : result_.value("failures", json::array())) {
-      samples -= failure["lost_samples"].get<std::uint64_t>();
-      samples -= failure["redone_samples"].get<std::uint64_t>();
+      wasted += failure["lost_samples"].get<std::uint64_t>();
+      wasted += failure["redone_samples"].get<std::uint64_t>();
     }
+    samples -= std::min(samples, wasted);
     // After the last point, asynchronous workers complete or discard their current step. At the
     // loss of a worker each has one that may count or not.
     const auto counted = summary["samples_count"].get<std::uint64_t>();

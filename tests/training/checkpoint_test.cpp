@@ -183,6 +183,19 @@ TEST_P(Synchronous, SegmentsChangeNothing) {
   expect_same(whole, cut);
 }
 
+// Its time moves the clock and nothing else.
+TEST_P(Synchronous, ACheckpointTakesItsTime) {
+  const Settings settings = tiny(GetParam(),
+                                 "--workers 4 --max-samples 3200 --evaluate-every 640 --mega-batch "
+                                 "8 --checkpoint-at 640,1920");
+  const Outcome free = run(settings), paid = run(with(settings, "--checkpoint-time 2s"));
+  ASSERT_EQ(free.record.curve.size(), paid.record.curve.size());
+  for (std::size_t i = 0; i < free.record.curve.size(); ++i) {
+    EXPECT_EQ(free.record.curve[i].test_loss(), paid.record.curve[i].test_loss());
+  }
+  EXPECT_NEAR(paid.record.elapsed.count() - free.record.elapsed.count(), 4, 1e-9);
+}
+
 INSTANTIATE_TEST_SUITE_P(Checkpoint, Synchronous,
                          testing::Values("ssgd", "elastic", "adaptive", "sma", "easgd", "esync"));
 

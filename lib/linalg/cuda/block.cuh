@@ -89,9 +89,4 @@ __device__ void store_pack(Real* to, const Pack<Real, V>& pack) {
   *reinterpret_cast<Pack<Real, V>*>(to) = pack;
 }
 
-// Whether packs of kPackOf elements may begin there.
-inline bool is_aligned(const void* memory) {
-  return reinterpret_cast<std::uintptr_t>(memory) % 16 == 0;
-}
-
 }  // namespace hetsgd::cuda

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "linalg/cuda/check.hpp"
+#include "linalg/cuda/index.hpp"
 
 namespace hetsgd::cuda {
 
@@ -31,11 +32,8 @@ FusedLayerRun::FusedLayerRun(Backend& backend)
 }
 
 bool FusedLayerRun::takes(const SparseRows<float>& labels, const SoftmaxLayer<float>& layer) const {
-  const auto aligned = [](const float* memory) {
-    return reinterpret_cast<std::uintptr_t>(memory) % 16 == 0;
-  };
   return has_kernels_ && labels.rows > 0 && layer.inputs == kFusedInputs && layer.outputs > 0 &&
-         aligned(layer.input) && aligned(layer.weight) && aligned(layer.weight_gradient);
+         is_aligned(layer.input) && is_aligned(layer.weight) && is_aligned(layer.weight_gradient);
 }
 
 FusedScratch FusedLayerRun::reserve(const SoftmaxLayer<float>& layer, std::size_t rows,

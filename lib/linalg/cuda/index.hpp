@@ -32,6 +32,11 @@ HETSGD_HOST_DEVICE constexpr std::size_t round_up(std::size_t n, std::size_t to)
   return ceil_divide(n, to) * to;
 }
 
+// Whether 16 bytes at once, a thread's widest access, may begin there.
+inline bool is_aligned(const void* memory) {
+  return reinterpret_cast<std::uintptr_t>(memory) % 16 == 0;
+}
+
 // The number of blocks for `tasks` tasks, `per_block` of them side by side. 0 tasks give 0 blocks,
 // which must not be launched.
 HETSGD_HOST_DEVICE constexpr std::size_t blocks_for(std::size_t tasks, std::size_t per_block) {

@@ -1,5 +1,6 @@
 #include "linalg/cuda/split_layer.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "linalg/cuda/index.hpp"
@@ -36,11 +37,8 @@ SplitLayer::SplitLayer(const Stream& stream, Blas& blas, std::size_t from_logits
       parts_memory_(stream) {}
 
 bool SplitLayer::takes(std::size_t rows, const SoftmaxLayer<float>& layer) const {
-  const auto aligned = [](const float* memory) {
-    return reinterpret_cast<std::uintptr_t>(memory) % 16 == 0;
-  };
   return rows > 0 && rows >= from_logits_ / larger(layer.outputs, 1) && layer.inputs % 8 == 0 &&
-         layer.inputs > 0 && aligned(layer.input) && aligned(layer.weight);
+         layer.inputs > 0 && is_aligned(layer.input) && is_aligned(layer.weight);
 }
 
 std::size_t SplitLayer::padded(std::size_t columns) const { return round_up(columns, chunk_); }

@@ -39,6 +39,7 @@ bool Budget::used_up(Seconds now, std::uint64_t samples) const {
 
 bool Budget::take_due(Seconds now, std::uint64_t samples) {
   if (!due(now, samples)) return false;
+  taken_ = next_evaluation_;
   next_evaluation_ = (samples / rules_.evaluate_every + 1) * rules_.evaluate_every;
   return true;
 }
@@ -230,6 +231,7 @@ Referee::Point Referee::evaluation_point(Seconds now, std::optional<std::uint64_
     const std::uint64_t n = samples.value_or(samples_);
     const bool due = !ends() && budget_.take_due(now, n);
     if (!ends() && budget_.used_up(now, n)) stop_ = {Status::completed, ""};
+    if (due) is_measured_ = false;
     if (due && !stop_) is_followed_ = segment_ends_.take_due(n);
     return Decision{.yes = due, .samples = n, .running_calls = call ? call->running_calls : 0};
   };
@@ -293,6 +295,16 @@ void Referee::checkpointed(double seconds) {
 void Referee::end_segment() {
   const std::lock_guard lock(mutex_);
   is_followed_ = true;
+}
+
+bool Referee::goes_on_after_loss() {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(is_measured_, true)) {
+    budget_.put_back();
+    segment_ends_.put_back();
+    if (stop_ && stop_->first == Status::completed) stop_.reset();
+  }
+  return !stop_;
 }
 
 void Referee::lost(const FailureRecord& failure) {
@@ -387,6 +399,7 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, const PreparedM
     record_.phases.record_s += seconds_since(record_start);
   }
   measuring_since_.reset();
+  is_measured_ = true;
   return point;
 }
 

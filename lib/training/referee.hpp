@@ -30,7 +30,8 @@
 //
 // The first reason stays, with one exception. `completed` is decided before the last model is
 // measured, and the result of that measurement replaces it. The order cannot be reversed, because
-// the point must be due for all workers before one of them measures.
+// the point must be due for all workers before one of them measures. If a worker is lost between the
+// two, the others measure in the next segment, and `completed` is decided there.
 //
 // One lock guards all of the state; the measurement itself runs outside of it, with the world
 // stopped, since reports and the progress line need the lock meanwhile. The record is written to
@@ -90,6 +91,8 @@ class Budget {
   // Returns due(). If an evaluation is due, the next one is at the next multiple after `samples`,
   // so one late evaluation does not shift all others.
   bool take_due(Seconds now, std::uint64_t samples);
+  // The last evaluation that take_due() has found was not made, and is due again.
+  void put_back() { next_evaluation_ = taken_; }
   void fields(Archive& fields) {
     fields("next_evaluation", next_evaluation_);
     fields("ended", ended_);
@@ -98,6 +101,7 @@ class Budget {
  private:
   const RunRules& rules_;
   std::uint64_t next_evaluation_;
+  std::uint64_t taken_ = 0;  // the evaluation before it
   bool ended_ = false;
 };
 
@@ -182,8 +186,10 @@ class Referee {
   void begin_segment(int workers, Seconds until);
   // Ends the segment: at the next running() of workers that come so far. Any thread.
   void end_segment();
-  // A segment has ended at the loss of workers. So many of the samples that were reported are in no
-  // update.
+  // A segment has ended at the loss of workers. Returns whether the run goes on: it has not ended
+  // yet, or the evaluation that ends it was not made and is due again.
+  bool goes_on_after_loss();
+  // One of these losses. So many of the samples that were reported are in no update.
   void lost(const FailureRecord& failure);
   // At the end of a run with losses: all samples that each worker has computed. Its own count goes
   // back with its state, so it lacks the work that was for nothing.
@@ -326,6 +332,7 @@ class Referee {
   std::optional<std::pair<Status, std::string>> stop_;
   SegmentEnds segment_ends_;
   bool is_followed_ = false;  // the segment ends, and the run goes on unless stop_ is set
+  bool is_measured_ = true;   // all evaluations that were due are
   int readers_ = 0;           // workers of the segment
   Seconds until_{0};          // its end
   Decisions running_, evaluating_;

@@ -73,6 +73,11 @@ ClusterReport SegmentedRun::run(Trace* trace) {
     of_.referee.begin_segment(static_cast<int>(view.size()), views_.next_return());
     Ended ended = run_segment(trace);
     if (!ended.state) {
+      // Losses that others have noticed only after the model was measured have cost nothing.
+      std::erase_if(ended.lost, [&](const auto& lost) { return lost.second > of_.record.elapsed; });
+      for (const auto& [worker, failed] : ended.lost) {
+        of_.referee.lost({.worker = worker, .failed = failed, .detected = ended.detected});
+      }
       if (!of_.record.failures.empty()) of_.referee.count_all(computed_samples_);
       return ended.report;
     }
@@ -108,7 +113,7 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
   Ended ended;
   bool is_followed = false;
   segment.is_followed = [&] {
-    is_followed = client->await_end() || (!segment.lost.empty() && !of_.referee.stopped());
+    is_followed = segment.lost.empty() ? client->await_end() : of_.referee.goes_on_after_loss();
     return is_followed;
   };
   segment.losing = [&] { of_.referee.end_segment(); };
@@ -132,9 +137,9 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
     computed_samples_[at(worker)] += samples.computed;
   }
   if (trace != nullptr && ranks != nullptr && !is_followed) ranks->gather(*trace);
-  if (!is_followed) return ended;
   ended.lost = segment.lost;
   ended.detected = segment.detected;
+  if (!is_followed) return ended;
   ended.unsettled = client->unsettled();
   ended.state = saved_state(*client, segment);
   starts_.resize(at(of_.plan.workers));

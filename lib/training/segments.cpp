@@ -7,17 +7,23 @@
 namespace hetsgd {
 
 bool SegmentEnds::take_due(std::uint64_t samples) {
-  const std::uint64_t before = std::exchange(samples_, samples);
+  before_ = passed_;
+  const std::uint64_t before = std::exchange(passed_.samples, samples);
   const auto passes = [&](std::uint64_t at) { return at > before && at <= samples; };
   const int requests = rules_.request ? rules_.request->load() : 0;
-  ++evaluations_;
+  ++passed_.evaluations;
   reason_.clear();
-  if (rules_.every > 0 && evaluations_ >= rules_.every) reason_ = "every";
+  if (rules_.every > 0 && passed_.evaluations >= rules_.every) reason_ = "every";
   if (std::ranges::any_of(rules_.at, passes)) reason_ = "at";
-  if (requests != std::exchange(requests_, requests)) reason_ = "signal";
+  if (requests != std::exchange(passed_.requests, requests)) reason_ = "signal";
   if (reason_.empty()) return false;
-  evaluations_ = 0;
+  passed_.evaluations = 0;
   return true;
+}
+
+void SegmentEnds::put_back() {
+  passed_ = before_;
+  reason_.clear();
 }
 
 SegmentRecord SegmentEnds::last(const CurvePoint& point) const {
@@ -25,8 +31,8 @@ SegmentRecord SegmentEnds::last(const CurvePoint& point) const {
 }
 
 void SegmentEnds::fields(Archive& fields) {
-  fields("evaluations", evaluations_);
-  fields("samples", samples_);
+  fields("evaluations", passed_.evaluations);
+  fields("samples", passed_.samples);
 }
 
 }  // namespace hetsgd

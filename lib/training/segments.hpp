@@ -40,6 +40,8 @@ class SegmentEnds {
   explicit SegmentEnds(const SegmentRules& rules) : rules_(rules) {}
   // Whether the segment ends at this evaluation.
   bool take_due(std::uint64_t samples);
+  // That evaluation was not made, and will be asked for again.
+  void put_back();
   // Whether the last take_due() has found one. Else a loss or a return ends the segment.
   bool found() const { return !reason_.empty(); }
   // The end that take_due() has found, at its measurement.
@@ -48,9 +50,12 @@ class SegmentEnds {
 
  private:
   const SegmentRules& rules_;
-  std::uint64_t evaluations_ = 0;  // since the last end
-  std::uint64_t samples_ = 0;      // at the last evaluation
-  int requests_ = 0;               // answered so far
+  struct Passed {
+    std::uint64_t evaluations = 0;  // since the last end
+    std::uint64_t samples = 0;      // at the last evaluation
+    int requests = 0;               // answered so far
+  };
+  Passed passed_, before_;  // before_: at the last take_due()
   std::string reason_;
 };
 

@@ -143,6 +143,20 @@ TEST_P(Methods, CountEverySample) {
   }
 }
 
+// Also when the others have used up the budget, and when it has left itself: every run ends with a
+// model that is measured at its whole budget.
+TEST_P(Methods, LoseAWorkerAboutTheEnd) {
+  const Seconds end = run_training(settings()).curve.back().time;
+  for (int step = -40; step < 10; ++step) {
+    const double at_ms = 1e3 * end.count() + 0.2 * step;
+    SCOPED_TRACE(at_ms);
+    const Record run = run_with(settings(), "--straggler kind=fail,worker=1,at={:.3f}ms", at_ms);
+    EXPECT_TRUE(run.status == Status::completed) << to_string(run.status);
+    EXPECT_GE(run.curve.back().samples_count, 9600U);
+    EXPECT_LE(run.failures.size(), 1U);
+  }
+}
+
 // Such a worker has lost its state all the same, and joins.
 TEST(Losses, AWorkerMayBeBackBeforeTheOthersKnow) {
   const Record run = run_training(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -484,15 +485,17 @@ int SimRun::rank_of(int worker) const {
   return rank;
 }
 
-void SimRun::await_loss(Seconds time, Seconds until) {
+void SimRun::await_loss(Seconds time) {
   if (!options.scenario || !options.scenario->has_failures()) return;
+  const Seconds until =
+      segment.lost.empty() ? Seconds(std::numeric_limits<double>::infinity()) : segment.detected;
   losing_.clear();
   for (int rank = 0; rank < size; ++rank) {
     const int id = segment.id(rank);
     const std::optional<Lost> lost = options.scenario->lost(id, time);
-    if (!lost || segment.lost.contains(id)) continue;
+    if (!lost) continue;
     const Seconds at = std::max(lost->at, time);
-    if (at >= until || (!losing_.empty() && at > lost_at_)) continue;
+    if (at >= until || (!losing_.empty() && at > lost_at_) || !engine.runs(id)) continue;
     if (at < lost_at_ || losing_.empty()) losing_.clear();
     lost_at_ = at;
     losing_.push_back(id);
@@ -500,11 +503,14 @@ void SimRun::await_loss(Seconds time, Seconds until) {
   if (!losing_.empty()) engine.at(lost_at_.count(), lose, this);
 }
 
-// Workers that are lost before the others know of the first one are lost together with it.
+// Workers that are lost before the others know of the first one are lost together with it. One that
+// has returned meanwhile has nothing to lose.
 void SimRun::lose(void* object) {
   SimRun& self = *static_cast<SimRun*>(object);
   const Seconds now(self.engine.now());
   if (self.engine.closing()) return;
+  std::erase_if(self.losing_, [&](int id) { return !self.engine.runs(id); });
+  if (self.losing_.empty()) return self.await_loss(now);
   if (self.segment.lost.empty()) {
     self.segment.detected = now + self.options.detect;
     self.engine.at(self.segment.detected.count(), detect, object);
@@ -513,7 +519,7 @@ void SimRun::lose(void* object) {
     self.engine.lose(id);
     self.segment.lost.emplace(id, now);
   }
-  self.await_loss(now, self.segment.detected);
+  self.await_loss(now);
 }
 
 void SimRun::detect(void* object) {

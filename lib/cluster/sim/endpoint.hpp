@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -142,8 +141,9 @@ struct SimRun {
   // set-up is left.
   std::vector<Process*> set_up;
   bool start_clock();
-  // Schedules the next loss of a worker of the view after `time`, if there is one before `until`.
-  void await_loss(Seconds time, Seconds until = Seconds(std::numeric_limits<double>::infinity()));
+  // Schedules the next loss of a worker of the view after `time`, if there is one before the others
+  // know of those before.
+  void await_loss(Seconds time);
 
  private:
   int rank_of(int worker) const;

@@ -183,6 +183,12 @@ void Engine::lose(int worker) {
   }
 }
 
+bool Engine::runs(int worker) const {
+  return std::ranges::any_of(processes_, [&](const auto& process) {
+    return process->rank == worker && process->background_task.empty() && !process->lost;
+  });
+}
+
 std::optional<double> Engine::waits_since(int worker) const {
   for (const auto& [rank, since] : left_behind_) {
     if (rank == worker) return since;

@@ -220,6 +220,8 @@ class Engine : NonCopyable {
   // Processes of this worker are not resumed any more. Their stacks stay as they are, since events
   // and other processes refer to them. An event handler calls it.
   void lose(int worker);
+  // Whether the main process of this worker has neither returned nor been lost.
+  bool runs(int worker) const;
   // From now on no process begins to communicate (begin_communication), and the run ends when
   // nothing else is left to do. `time` of an unfinished process: since when it waits, or the end.
   void close() { closing_ = true; }

@@ -26,12 +26,13 @@ LONGEST_S = 300
 def random_losses(rng, workers):
     """The options of random failures."""
     options = ["--detect", f"{rng.choice([0.1, 1, 5])}ms"]
+    mode = rng.choice(["killed", "stopped", "cut_off"])
     if rng.random() < 0.6:
-        options += ["--straggler", f"kind=churn,mtbf={rng.choice([5, 20, 60])}ms,mttr={rng.choice([2, 8, 30])}ms"]
+        options += ["--straggler", f"kind=churn,mtbf={rng.choice([5, 20, 60])}ms,mttr={rng.choice([2, 8, 30])}ms,mode={mode}"]
     else:
         for worker in rng.sample(range(workers), rng.randrange(1, workers + 1)):
             fails = rng.uniform(0, 60)
-            options += ["--straggler", f"kind=fail,worker={worker},at={fails:.3f}ms", "--straggler",
+            options += ["--straggler", f"kind=fail,worker={worker},at={fails:.3f}ms,mode={mode}", "--straggler",
                         f"kind=return,worker={worker},at={fails + rng.uniform(0.1, 60):.3f}ms"]
     if rng.random() < 0.3:
         options += ["--on-loss", "restart", "--restart-time", "1ms"]

@@ -17,6 +17,9 @@ namespace {
 // A step that crosses more phases than this goes on at their mean rate: still a pure function, and
 // no specification can make it run for ever.
 constexpr int kMostPhases = 100'000;
+// Downtimes among which the next one is sought that the others notice. Where so many are too short,
+// fewer than one in 10^4 is long enough, and the run is taken to have none.
+constexpr int kMostDowntimes = 100'000;
 
 // Limit of the product of a worker's factors: beyond it, products with the worker's costs would
 // leave the range of doubles.
@@ -29,9 +32,20 @@ struct RankEffects {
   std::vector<const StraggleDelay*> delays;
   std::vector<const SlowPhases*> slow;
   std::vector<Pause> pauses;
-  std::vector<double> fails_s, returns_s;
+  std::vector<Downtime> fails;
+  std::vector<double> returns_s;
   std::vector<const Downtimes*> churns;
+  double detect_s = 0;
 };
+
+// fn(downtime) for the first downtime of each kind of failure that has not ended at time_s.
+template <class Fn>
+void for_each_downtime(const RankEffects& effects, int rank, double time_s, const Fn& fn) {
+  for (const Downtime& down : effects.fails) {
+    if (down.end_s > time_s) fn(down);
+  }
+  for (const Downtimes* const churn : effects.churns) fn((*churn)(rank, time_s));
+}
 
 // A stretch of clock time that begins at `start_s`. The elapsed time is summed on its own: start +
 // elapsed - start would lose the last bits of a short step late in a run.
@@ -45,7 +59,7 @@ class Interval {
   void advance(double work_s, bool slowed) {
     for (int phases = 0; work_s > 0; ++phases) {
       Phase all{.until_s = std::numeric_limits<double>::infinity()};
-      if (skip_pause(all.until_s)) continue;
+      if (skip_pause(all.until_s) || skip_stop(phases, all.until_s)) continue;
       if (slowed) add_slow(phases, all);
       if (work_s * all.factor <= all.until_s - now_s_) {
         move_to(now_s_ + work_s * all.factor, work_s * all.factor);
@@ -72,6 +86,21 @@ class Interval {
       }
     }
     return false;
+  }
+
+  // The same for a failure that is but a pause.
+  bool skip_stop(int phases, double& until_s) {
+    bool skipped = false;
+    if (phases >= kMostPhases) return skipped;
+    for_each_downtime(effects_, rank_, now_s_, [&](const Downtime& down) {
+      if (skipped || down.mode != FailureMode::stopped || down.is_noticed(effects_.detect_s)) {
+        return;
+      }
+      skipped = now_s_ >= down.begin_s;
+      if (skipped) move_to(down.end_s, down.end_s - now_s_);
+      until_s = std::min(until_s, down.begin_s);
+    });
+    return skipped;
   }
 
   void add_slow(int phases, Phase& all) const {
@@ -104,11 +133,16 @@ std::uint64_t seed_of(std::uint64_t seed, std::size_t number) {
   return block[0] | (static_cast<std::uint64_t>(block[1]) << 32);
 }
 
-// Each return must follow a failure.
-void check_returns(const RankEffects& effects, int rank) {
+// A failure lasts until the first return after it. Each return must follow one.
+void end_failures(RankEffects& effects, int rank) {
   for (const double returns_s : effects.returns_s) {
-    const auto before = [&](double fails_s) { return fails_s < returns_s; };
-    if (std::ranges::any_of(effects.fails_s, before)) continue;
+    bool is_used = false;
+    for (Downtime& down : effects.fails) {
+      if (down.begin_s >= returns_s) continue;
+      down.end_s = std::min(down.end_s, returns_s);
+      is_used = true;
+    }
+    if (is_used) continue;
     refuse("--straggler", fmt::format("kind=return of worker {} at {} s", rank, returns_s),
            "a kind=fail of the same worker before it");
   }
@@ -116,14 +150,23 @@ void check_returns(const RankEffects& effects, int rank) {
 
 }  // namespace
 
+std::string_view to_string(FailureMode mode) {
+  switch (mode) {
+    case FailureMode::killed: return "killed";
+    case FailureMode::stopped: return "stopped";
+    case FailureMode::cut_off: return "cut_off";
+  }
+  return "";
+}
+
 struct Scenario::Impl {
   std::vector<std::string> specifications;
   std::vector<Straggler> stragglers;
   std::vector<RankEffects> ranks;
 };
 
-Scenario::Scenario(const std::vector<std::string>& specifications, int workers,
-                   std::uint64_t seed) {
+Scenario::Scenario(const std::vector<std::string>& specifications, int workers, std::uint64_t seed,
+                   Seconds detect) {
   HETSGD_CHECK_LT(0, workers);
   const auto impl = std::make_shared<Impl>();
   impl->ranks.resize(at(workers));
@@ -144,12 +187,15 @@ Scenario::Scenario(const std::vector<std::string>& specifications, int workers,
       if (straggler.delay) effects.delays.push_back(&straggler.delay);
       if (straggler.slow) effects.slow.push_back(&*straggler.slow);
       if (straggler.pause) effects.pauses.push_back(*straggler.pause);
-      if (straggler.fails_at_s) effects.fails_s.push_back(*straggler.fails_at_s);
+      if (straggler.fails) effects.fails.push_back(*straggler.fails);
       if (straggler.returns_at_s) effects.returns_s.push_back(*straggler.returns_at_s);
       if (straggler.churn) effects.churns.push_back(&straggler.churn);
     }
   }
-  for (int rank = 0; rank < workers; ++rank) check_returns(impl->ranks[at(rank)], rank);
+  for (int rank = 0; rank < workers; ++rank) {
+    end_failures(impl->ranks[at(rank)], rank);
+    impl->ranks[at(rank)].detect_s = detect.count();
+  }
   impl_ = impl;
 }
 
@@ -164,7 +210,8 @@ Seconds Scenario::stretched(int rank, std::optional<std::uint64_t> iteration, Se
     for (const StraggleDelay* source : effects.delays) delay_s += (*source)(rank, *iteration);
   }
   const double work_s = compute.count() * effects.factor;
-  if (effects.slow.empty() && effects.pauses.empty()) return Seconds(work_s + delay_s);
+  const bool may_stand = !effects.pauses.empty() || !effects.fails.empty() || !effects.churns.empty();
+  if (effects.slow.empty() && !may_stand) return Seconds(work_s + delay_s);
   Interval interval(effects, rank, start.count());
   interval.advance(work_s, true);
   interval.advance(delay_s, false);
@@ -175,24 +222,50 @@ std::optional<Lost> Scenario::lost(int rank, Seconds time) const {
   const RankEffects& effects = impl_->ranks[at(rank)];
   std::optional<Downtime> first;
   const auto take = [&](const Downtime& each) {
-    if (each.end_s > time.count() && (!first || each.begin_s < first->begin_s)) first = each;
+    if (each.is_noticed(effects.detect_s) && (!first || each.begin_s < first->begin_s)) {
+      first = each;
+    }
   };
-  for (const double fails_s : effects.fails_s) {
-    Downtime down{.begin_s = fails_s};
-    for (const double returns_s : effects.returns_s) {
-      if (returns_s > fails_s) down.end_s = std::min(down.end_s, returns_s);
+  for (const Downtime& down : effects.fails) {
+    if (down.end_s > time.count()) take(down);
+  }
+  for (const Downtimes* const churn : effects.churns) {
+    Downtime down = (*churn)(rank, time.count());
+    for (int i = 0; i < kMostDowntimes && !down.is_noticed(effects.detect_s); ++i) {
+      down = (*churn)(rank, down.end_s);
     }
     take(down);
   }
-  for (const Downtimes* const churn : effects.churns) take((*churn)(rank, time.count()));
   if (!first) return std::nullopt;
-  return Lost{Seconds(first->begin_s), Seconds(first->end_s)};
+  return Lost{Seconds(first->begin_s), Seconds(first->end_s), first->mode};
+}
+
+Seconds Scenario::reachable(int rank, Seconds time) const {
+  const RankEffects& effects = impl_->ranks[at(rank)];
+  for (bool is_back = false; !is_back;) {
+    is_back = true;
+    for_each_downtime(effects, rank, time.count(), [&](const Downtime& down) {
+      if (down.begin_s > time.count() || down.is_noticed(effects.detect_s)) return;
+      time = std::max(time, Seconds(down.end_s));
+      is_back = false;
+    });
+  }
+  return time;
 }
 
 bool Scenario::has_failures() const {
   return std::ranges::any_of(impl_->ranks, [](const RankEffects& effects) {
-    return !effects.fails_s.empty() || !effects.churns.empty();
+    return !effects.fails.empty() || !effects.churns.empty();
   });
+}
+
+bool Scenario::has_gaps() const {
+  bool any = false;
+  for (std::size_t rank = 0; rank < impl_->ranks.size(); ++rank) {
+    for_each_downtime(impl_->ranks[rank], static_cast<int>(rank), 0,
+                      [&](const Downtime& down) { any |= down.mode != FailureMode::killed; });
+  }
+  return any;
 }
 
 const std::vector<std::string>& Scenario::specifications() const { return impl_->specifications; }

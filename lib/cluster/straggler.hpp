@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/units.hpp"
@@ -21,9 +22,22 @@ namespace hetsgd {
 // The files that a specification reads; none, also where it is not well formed.
 std::vector<std::string> straggler_files(const std::string& specification);
 
+// What becomes of a worker that fails, until it returns. The others see no difference.
+//
+//            its memory        what it computes at that time    back before the others know
+//   killed   is gone           is cut short                     it is lost all the same
+//   stopped  stays             stands still                     a pause, in which it sends nothing
+//   cut_off  stays             comes to its end                 its communication waits
+//
+// What stays is of no use to a worker that is back after the others know: they have gone on without
+// it, so it takes their state in place of its stale copy.
+enum class FailureMode { killed, stopped, cut_off };
+std::string_view to_string(FailureMode mode);
+
 // A worker is lost from `at` on, and returns at `returns`, which may be infinite.
 struct Lost {
   Seconds at{0}, returns{0};
+  FailureMode mode = FailureMode::killed;
   bool for_good() const { return !std::isfinite(returns.count()); }
 };
 
@@ -31,8 +45,10 @@ class Scenario {
  public:
   // Parses the specifications; the place of one in the list is part of its seed, so that two equal
   // ones draw independently. Errors: usage, naming the option, the key and the valid kinds or keys
-  // with the nearest spelling; data for a broken trace file.
-  Scenario(const std::vector<std::string>& specifications, int workers, std::uint64_t seed);
+  // with the nearest spelling; data for a broken trace file. detect: the time after which the
+  // others know of a failure.
+  Scenario(const std::vector<std::string>& specifications, int workers, std::uint64_t seed,
+           Seconds detect = Seconds(0));
 
   // Time that iteration `iteration` of worker `rank` takes with all stragglers, >= `compute`. It
   // starts at `start` and would take `compute` undisturbed. Factors multiply and hold while their
@@ -47,6 +63,11 @@ class Scenario {
   std::optional<Lost> lost(int rank, Seconds time) const;
   // Whether any worker is ever lost.
   bool has_failures() const;
+  // When worker `rank` can begin to communicate: at `time`, or when it is back from a failure of
+  // which the others do not know.
+  Seconds reachable(int rank, Seconds time) const;
+  // Whether that is ever later than `time`.
+  bool has_gaps() const;
 
   // The specifications with defaults filled in, for the result; they parse to the same scenario.
   const std::vector<std::string>& specifications() const;

@@ -213,17 +213,30 @@ class PauseKind final : public StragglerKind {
   Seconds at_{0}, duration_{0};
 };
 
+void add_mode(OptionSet& set, FailureMode& mode) {
+  std::vector<std::pair<std::string, FailureMode>> choices;
+  for (const FailureMode each :
+       {FailureMode::killed, FailureMode::stopped, FailureMode::cut_off}) {
+    choices.emplace_back(to_string(each), each);
+  }
+  set.add_choice("mode", mode, choices,
+                 "What becomes of the worker: killed (its memory is gone), stopped (it stands "
+                 "still), cut_off (it computes, and cannot speak).");
+}
+
 class FailKind final : public StragglerKind {
  public:
   void declare(OptionSet& set, std::optional<int>) override {
     time(set, "at", at_, "Time at which the worker is lost.").required("30s");
+    add_mode(set, mode_);
   }
   void apply(Straggler& straggler, const StragglerContext&) const override {
-    straggler.fails_at_s = at_.count();
+    straggler.fails = Downtime{.begin_s = at_.count(), .mode = mode_};
   }
 
  private:
   Seconds at_{0};
+  FailureMode mode_ = FailureMode::killed;
 };
 
 class ReturnKind final : public StragglerKind {
@@ -246,18 +259,20 @@ class ChurnKind final : public StragglerKind {
     time(set, "mtbf", mtbf_, "Mean time from the return of a worker to its next failure.")
         .required("10m");
     time(set, "mttr", mttr_, "Mean time from a failure to the worker's return.").required("30s");
+    add_mode(set, mode_);
   }
   void check(const KeyValues& values) const override {
     at_least(values, "mtbf", mtbf_, kShortestLife);
     at_least(values, "mttr", mttr_, kShortestPhase);
   }
   void apply(Straggler& straggler, const StragglerContext& context) const override {
-    straggler.churn = churning(context.seed, mtbf_, mttr_);
+    straggler.churn = churning(context.seed, mtbf_, mttr_, mode_);
   }
 
  private:
   static constexpr Seconds kShortestLife = 1ms;
   Seconds mtbf_{600}, mttr_{30};
+  FailureMode mode_ = FailureMode::killed;
 };
 
 template <class Kind>

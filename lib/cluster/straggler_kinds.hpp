@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/straggler.hpp"
 #include "core/key_values.hpp"
 #include "core/options.hpp"
 #include "core/random.hpp"
@@ -56,6 +57,12 @@ struct Pause {
 struct Downtime {
   double begin_s = 0;
   double end_s = std::numeric_limits<double>::infinity();
+  FailureMode mode = FailureMode::killed;
+
+  // Whether the others notice it, who know of a failure after detect_s.
+  bool is_noticed(double detect_s) const {
+    return mode == FailureMode::killed || end_s - begin_s >= detect_s;
+  }
 };
 
 // Random downtimes, pure as well: the first one of the rank that ends after time_s.
@@ -68,7 +75,8 @@ struct Straggler {
   StraggleDelay delay = nullptr;
   std::optional<SlowPhases> slow;
   std::optional<Pause> pause;
-  std::optional<double> fails_at_s, returns_at_s;
+  std::optional<Downtime> fails;  // without an end
+  std::optional<double> returns_at_s;
   Downtimes churn = nullptr;
   // "kind=...,key=value,...,workers=0-3", defaults filled in: reads back as the same.
   std::string canonical;
@@ -124,7 +132,7 @@ SlowPhases burst_phases(std::uint64_t seed, Seconds on, Seconds off, double fact
 
 // Lives and downtimes of exponential lengths with these means, in turns and on each rank for
 // itself, which begins alive.
-Downtimes churning(std::uint64_t seed, Seconds mtbf, Seconds mttr);
+Downtimes churning(std::uint64_t seed, Seconds mtbf, Seconds mttr, FailureMode mode);
 
 // Reads a delay trace: lines `rank,iteration,delay_s`, rank * = all (a row for the rank itself
 // comes first); a header line, blank lines and # comments are skipped. An iteration without a row

@@ -196,29 +196,23 @@ Row read_row(const std::string& file, std::size_t number, std::string_view line,
 
 }  // namespace
 
-Downtimes churning(std::uint64_t seed, Seconds mtbf, Seconds mttr) {
-  // Each begins where the one before it ends, so the last one drawn is kept: time goes on in most
-  // questions, and else they are drawn anew.
-  struct Last {
-    std::uint64_t number = 0;  // of those drawn
-    double lives_from_s = 0;   // before it
-    Downtime down{.begin_s = 0, .end_s = 0};
-  };
+Downtimes churning(std::uint64_t seed, Seconds mtbf, Seconds mttr, FailureMode mode) {
+  // Each begins where the one before it ends, so those that were drawn are kept.
   struct Drawn {
     std::mutex mutex;
-    std::map<int, Last> of_rank;
+    std::map<int, std::vector<Downtime>> of_rank;
   };
   return [=, drawn = std::make_shared<Drawn>()](int rank, double time_s) {
     const std::lock_guard lock(drawn->mutex);
-    Last& last = drawn->of_rank[rank];
-    if (time_s < last.lives_from_s) last = {};
-    while (last.down.end_s <= time_s) {
-      RandomStream draws = straggler_draws(seed, rank, last.number++);
-      last.lives_from_s = last.down.end_s;
-      last.down.begin_s = last.lives_from_s + draws.exponential() * mtbf.count();
-      last.down.end_s = last.down.begin_s + draws.exponential() * mttr.count();
+    std::vector<Downtime>& all = drawn->of_rank[rank];
+    while (all.empty() || all.back().end_s <= time_s) {
+      RandomStream draws = straggler_draws(seed, rank, all.size());
+      Downtime down{.begin_s = all.empty() ? 0 : all.back().end_s, .mode = mode};
+      down.begin_s += draws.exponential() * mtbf.count();
+      down.end_s = down.begin_s + draws.exponential() * mttr.count();
+      all.push_back(down);
     }
-    return last.down;
+    return *std::ranges::upper_bound(all, time_s, {}, &Downtime::end_s);
   };
 }
 

@@ -249,6 +249,7 @@ json failures_json(const std::vector<FailureRecord>& failures) {
          {"returned_s", failure.returned ? json(seconds(*failure.returned)) : json(nullptr)},
          {"lost_samples", failure.lost_samples},
          {"redone_samples", failure.redone_samples},
+         {"mode", std::string(to_string(failure.mode))},
          {"state_bytes", failure.state_bytes}});
   }
   return result;

@@ -146,11 +146,12 @@ struct FailureRecord {
   std::uint64_t lost_samples = 0;     // that it had learnt from since its last running()
   std::uint64_t redone_samples = 0;   // that the others had learnt from and learn from again
   double state_bytes = 0;             // that it got when it returned
+  FailureMode mode = FailureMode::killed;
 
   static constexpr auto members() {
     using F = FailureRecord;
     return std::tuple(&F::worker, &F::failed, &F::detected, &F::returned, &F::lost_samples,
-                      &F::redone_samples, &F::state_bytes);
+                      &F::redone_samples, &F::state_bytes, &F::mode);
   }
 };
 

@@ -76,7 +76,10 @@ ClusterReport SegmentedRun::run(Trace* trace) {
       // Losses that others have noticed only after the model was measured have cost nothing.
       std::erase_if(ended.lost, [&](const auto& lost) { return lost.second > of_.record.elapsed; });
       for (const auto& [worker, failed] : ended.lost) {
-        of_.referee.lost({.worker = worker, .failed = failed, .detected = ended.detected});
+        of_.referee.lost({.worker = worker,
+                          .failed = failed,
+                          .detected = ended.detected,
+                          .mode = mode_of(worker, failed)});
       }
       if (!of_.record.failures.empty()) of_.referee.count_all(computed_samples_);
       return ended.report;
@@ -144,8 +147,11 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
   ended.state = saved_state(*client, segment);
   starts_.resize(at(of_.plan.workers));
   for (const WorkerReport& worker : ended.report.workers) {
-    starts_[at(worker.rank)] = {worker.ended, worker.breakdown};
-    ended.time = std::max(ended.time, worker.ended);
+    WorkerStart& start = starts_[at(worker.rank)] = {worker.ended, worker.breakdown};
+    // One that had come to the end of the segment has waited there for the lost one.
+    start.clock = std::max(start.clock, ended.detected);
+    start.spent.wait += start.clock - worker.ended;
+    ended.time = std::max(ended.time, start.clock);
   }
   ended.state->start = starts_;
   return ended;
@@ -171,6 +177,11 @@ SavedRun SegmentedRun::saved_state(Client& client, Segment& segment) {
   return saved;
 }
 
+FailureMode SegmentedRun::mode_of(int worker, Seconds failed) const {
+  const std::optional<Lost> lost = of_.scenario.lost(worker, failed);
+  return lost ? lost->mode : FailureMode::killed;
+}
+
 // A round of a synchronous algorithm that others have gone on from has the lost worker's samples. A
 // worker that was lost before its first running() of this segment is in none of its rounds.
 void SegmentedRun::note_losses(const Ended& ended) {
@@ -187,7 +198,8 @@ void SegmentedRun::note_losses(const Ended& ended) {
     of_.referee.lost({.worker = worker,
                       .failed = failed,
                       .detected = ended.detected,
-                      .lost_samples = is_merged ? 0 : last.samples});
+                      .lost_samples = is_merged ? 0 : last.samples,
+                      .mode = mode_of(worker, failed)});
   }
   if (!of_.info.synchronous) return;
   std::uint64_t redone = 0;
@@ -219,7 +231,7 @@ void SegmentedRun::go_on(Ended ended) {
     saved_->start = starts_;
     return;
   }
-  Seconds time = std::max(ended.time, ended.detected);
+  Seconds time = ended.time;
   const std::vector<int> lost = numbers(ended.lost);
   if (views_.restarts(lost, time)) {
     time = views_.goes_on_at(time);

@@ -70,6 +70,7 @@ class SegmentedRun {
   // Chooses the view and the state of the segment after `ended`.
   void go_on(Ended ended);
   void note_losses(const Ended& ended);
+  FailureMode mode_of(int worker, Seconds failed) const;
   // After each loss. Errors: runtime, the run has learnt nothing between many losses.
   void check_progress();
   // Workers join with the common state, which takes its time on the network.

@@ -96,7 +96,8 @@ void Training::Impl::resolve() {
   machine = load_simulated_machine(options, workers);
   plan = plan_before_data(options, info, workers);
   check_plan(options, set, plan, devices, info, *algorithm);
-  scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed);
+  scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed,
+                                              options.detect);
   check_losses(*scenario, options);
 
   record.config = set.to_json();

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -145,6 +146,8 @@ struct Process {
   std::shared_ptr<WorkerAccount> account;
   const TrainingClock* clock = nullptr;  // the world's clock
   Seconds delay_owed{0};  // straggler delay asked for and not yet made; < 0: made in excess
+  // When it can begin to communicate, from a time on (Scenario::reachable). Null: at once.
+  std::function<Seconds(Seconds now)> reachable = nullptr;
   std::thread thread;
 
   // Guarded by the world's mutex.

@@ -160,6 +160,10 @@ ProcessEndpoint::ProcessEndpoint(World& world, const ClusterOptions& options,
       speed_(options.speed_of(segment.id(process.rank))),
       is_set_up_(process.kind != ProcessKind::worker || !segment.goes_on()) {
   if (is_set_up_) await_loss();
+  if (!options_.scenario || !options_.scenario->has_gaps()) return;
+  process_.reachable = [&scenario = *options_.scenario, worker = id()](Seconds now) {
+    return scenario.reachable(worker, now);
+  };
 }
 
 void ProcessEndpoint::await_loss() {

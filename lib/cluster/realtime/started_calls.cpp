@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "cluster/blocking.hpp"
+#include "cluster/realtime/waiting.hpp"
 
 namespace hetsgd::realtime {
 
@@ -88,7 +89,7 @@ std::unique_ptr<PendingCall> StartedCalls::start(const CollectiveRequest& reques
   // enter() may throw. So the call joins the queue last, when nothing can destroy it any more but
   // its Pending.
   {
-    const auto lock = world.enter();
+    const auto lock = begin_communication(world);
     queue_->open.push_back(call.get());
     world.wake(*queue_->background_task);
   }

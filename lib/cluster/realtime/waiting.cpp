@@ -102,6 +102,16 @@ bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless
   return true;
 }
 
+World::Lock begin_communication(World& world) {
+  Process& me = World::current();
+  const Seconds since = me.reachable ? world.now() : Seconds(0);
+  if (me.reachable && me.reachable(since) > since) {
+    sleep_until(world, me.reachable(since));
+    me.spend(&TimeBreakdown::wait, world.now() - since);
+  }
+  return world.enter();
+}
+
 void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account) {
   // Most messages are there already: no clock is read for them. During a pause or an abort the
   // process steps aside first, as the others wait for it to stop.

@@ -20,6 +20,10 @@ namespace hetsgd::realtime {
 // `unless` it ends early, with false, soon after that has become true.
 bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless = nullptr);
 
+// World::enter() for a call that communicates. A worker that is out of reach without the others
+// knowing waits until it is back.
+World::Lock begin_communication(World& world);
+
 // Returns when poll.done(). The time is added to breakdown.*account unless that is null. When the
 // run is aborted poll.cancel() has returned before Unwind is thrown. What `poll` throws comes out.
 void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account = &TimeBreakdown::wait);

@@ -246,6 +246,13 @@ Network::Scale traffic_scale(const ClusterOptions& options) {
   return scale;
 }
 
+std::function<double(int, double)> reachability(const ClusterOptions& options) {
+  if (!options.scenario || !options.scenario->has_gaps()) return nullptr;
+  return [&scenario = *options.scenario](int worker, double now) {
+    return scenario.reachable(worker, Seconds(now)).count();
+  };
+}
+
 }  // namespace
 
 SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_, Segment& segment_)
@@ -261,7 +268,8 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_, Segment& se
                                            if (process.background_task.empty())
                                              services.left(rank_of(process.rank));
                                          },
-                                     .idle = [this] { return start_clock(); }}),
+                                     .idle = [this] { return start_clock(); },
+                     .reachable = reachability(options_)}),
       world{engine, Network(options_.network, options_.workers, traffic_scale(options_),
                             options_.rows_part_bytes)},
       services(world, segment, options_.server_profile.value_or(options_.profile_of(0)),
@@ -342,6 +350,17 @@ void SimEndpoint::note(ComputeKind kind, Seconds start) {
                                 : account_->computed(start, now());
 }
 
+namespace {
+
+// Says of a process that it computes. It ends also where the process is unwound.
+struct Computing : NonCopyable {
+  explicit Computing(Process& its_process) : process(its_process) { process.computes = true; }
+  ~Computing() { process.computes = false; }
+  Process& process;
+};
+
+}  // namespace
+
 void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   // The computation lies on the fiber's stack, and the event refers to it. That is safe: the fiber
   // cannot leave this function before the event, except by being unwound, and then no event is
@@ -362,7 +381,7 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
     }
   };
   Engine& engine = run_.engine;
-  Computation computation{engine, engine.current("compute"), HostTask(fn)};
+  Computation computation{engine, engine.enter("compute"), HostTask(fn)};
   if (!engine.tearing_down()) {
     // Accounted at the start: nothing can cut it short.
     const Duration whole = duration(work, kind);
@@ -374,7 +393,10 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
     engine.at(computation.use->end(), Computation::due, &computation);
   }
   const Seconds start = now();
-  engine.block([] { return "computes"; });
+  {
+    const Computing computing(computation.process);
+    engine.block([] { return "computes"; });
+  }
   note(kind, start);
   if (computation.use) breakdown_.wait += Seconds(computation.use->waited());
   if (computation.task.error()) std::rethrow_exception(computation.task.error());
@@ -383,9 +405,10 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
 // The running process reads and writes, and nobody else runs meanwhile.
 void SimEndpoint::compute_in_place(const Work& work, ComputeKind kind,
                                    const InPlaceComputation& how) {
-  run_.engine.current("compute_in_place");
+  run_.engine.enter("compute_in_place");
   how.read();
   compute(work, kind, how.fn);
+  run_.engine.enter("compute_in_place");  // a lost worker does not write
   how.write();
 }
 
@@ -395,7 +418,7 @@ bool SimEndpoint::compute_cancellable(CancellationToken& token, const Work& work
   // token will be cancelled is known only when virtual time comes to it.
   auto& stop = static_cast<SimCancellationToken&>(token);
   Engine& engine = run_.engine;
-  engine.current("compute_cancellable");
+  Process& self = engine.enter("compute_cancellable");
   if (stop.cancelled()) return false;
   HostTask task(fn);  // cut short: forgotten where it goes out of scope, or waited for if it runs
   const Seconds start = now();
@@ -404,8 +427,12 @@ bool SimEndpoint::compute_cancellable(CancellationToken& token, const Work& work
   breakdown_.last_busy = whole.busy;
   if (!engine.tearing_down()) engine.pool().submit(task);
   DeviceTimeline::Use use(timeline(), start.count(), kind, whole.busy.count(), whole.time.count());
-  bool complete = stop.sleep_until(use.end(), task);
-  while (complete && use.end() > engine.now()) complete = stop.sleep_until(use.end(), task);
+  bool complete = true;
+  {
+    const Computing computing(self);
+    complete = stop.sleep_until(use.end(), task);
+    while (complete && use.end() > engine.now()) complete = stop.sleep_until(use.end(), task);
+  }
   const Seconds time = complete ? whole.time : now() - start;
   // The delay comes after the computation: of a cut one, what had passed of it.
   note(kind, start);
@@ -424,7 +451,7 @@ std::unique_ptr<CancellationToken> SimEndpoint::make_cancellation_token() {
 void SimEndpoint::sleep(Seconds duration) {
   HETSGD_CHECK_GE(duration.count(), 0.0);
   Engine& engine = run_.engine;
-  engine.current("sleep");  // before the clock is read: in a computation that is another thread's
+  engine.enter("sleep");  // before the clock is read: in a computation that is another thread's
   const double called = engine.now();
   engine.sleep_until(called + duration.count());
   breakdown_.wait += Seconds(engine.now() - called);
@@ -516,7 +543,8 @@ void SimRun::lose(void* object) {
     self.engine.at(self.segment.detected.count(), detect, object);
   }
   for (const int id : self.losing_) {
-    self.engine.lose(id);
+    const std::optional<Lost> lost = self.options.scenario->lost(id, now);
+    self.engine.lose(id, lost && lost->mode == FailureMode::cut_off);
     self.segment.lost.emplace(id, now);
   }
   self.await_loss(now);

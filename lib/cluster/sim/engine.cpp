@@ -175,17 +175,32 @@ void Engine::run() {
   tear_down();
 }
 
-void Engine::lose(int worker) {
+void Engine::lose(int worker, bool finishes) {
   for (const auto& process : processes_) {
     if (process->rank != worker || process->lost) continue;
-    process->lost = true;
-    ++lost_;
+    process->leaving = finishes && process->computes;
+    process->lost = !process->leaving;
+    if (process->lost) ++lost_;
   }
+}
+
+void Engine::stand_still(Process& self) {
+  self.lost = true;
+  ++lost_;
+  block([] { return "its worker is lost"; });
+}
+
+void Engine::await_reach(Process& self) {
+  const double since = now_, until = hooks_.reachable(self.rank, now_);
+  if (until <= since) return;
+  sleep_until(until);
+  self.breakdown->wait += Seconds(now_ - since);
 }
 
 bool Engine::runs(int worker) const {
   return std::ranges::any_of(processes_, [&](const auto& process) {
-    return process->rank == worker && process->background_task.empty() && !process->lost;
+    return process->rank == worker && process->background_task.empty() && !process->lost &&
+           !process->leaving;
   });
 }
 

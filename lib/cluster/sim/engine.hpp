@@ -178,11 +178,13 @@ class alignas(64) Process {
   Fiber fiber;
   std::size_t index = 0;  // in Engine::processes_
   bool lost = false;      // never resumed again
+  bool leaving = false;   // lost at its next call
 
  public:
   const int rank;
   const std::string background_task;   // empty: the worker's main process
   TimeBreakdown* breakdown = nullptr;  // where its time goes
+  bool computes = false;               // waits for the end of a computation
   WorkerAccount* account = nullptr;    // its worker's account, once the worker has background tasks
 
   // Notes for the account when a time was spent that the breakdown counts as `communicate`; virtual
@@ -203,6 +205,8 @@ class Engine : NonCopyable {
     std::function<void(Process&)> ended;
     // No event is left, but there are processes: they are in a deadlock unless it returns true.
     std::function<bool()> idle;
+    // When a process of this worker can begin to communicate, from `now` on. Null: at once.
+    std::function<double(int worker, double now)> reachable = nullptr;
   };
   // host_threads as in ClusterOptions. Hooks are called on the event loop.
   Engine(int host_threads, Hooks hooks);
@@ -218,8 +222,9 @@ class Engine : NonCopyable {
 
   // --- the loss of workers (cluster/segment.hpp) --------------------------------------------
   // Processes of this worker are not resumed any more. Their stacks stay as they are, since events
-  // and other processes refer to them. An event handler calls it.
-  void lose(int worker);
+  // and other processes refer to them. An event handler calls it. finishes: one that computes goes
+  // on until its next call (enter).
+  void lose(int worker, bool finishes);
   // Whether the main process of this worker has neither returned nor been lost.
   bool runs(int worker) const;
   // From now on no process begins to communicate (begin_communication), and the run ends when
@@ -229,9 +234,25 @@ class Engine : NonCopyable {
   // When the run was closed: since when the main process of this worker waits; none: it has
   // returned.
   std::optional<double> waits_since(int worker) const;
-  // Returns the running process, unless the run is closed: then the process goes no further.
-  Process& begin_communication(std::string_view call) {
+  // Returns the running process, unless it is lost: then it goes no further.
+  Process& enter(std::string_view call) {
     Process& self = current(call);
+    if (self.leaving && !tearing_down_) [[unlikely]] {
+      stand_still(self);
+    }
+    return self;
+  }
+  // The same before a process communicates, which waits until it can.
+  Process& reach(std::string_view call) {
+    Process& self = enter(call);
+    if (hooks_.reachable && !tearing_down_) [[unlikely]] {
+      await_reach(self);
+    }
+    return self;
+  }
+  // The same for what the others take part in: if the run is closed, the process goes no further.
+  Process& begin_communication(std::string_view call) {
+    Process& self = reach(call);
     if (closing_ && !tearing_down_) block([] { return "the view has lost a worker"; });
     return self;
   }
@@ -327,6 +348,8 @@ class Engine : NonCopyable {
   // `order` without its sequence, which is added here.
   void push(double time, std::uint64_t order, Handler handler, void* object);
   void fail_for(const std::string& left_behind);
+  void stand_still(Process& self);
+  void await_reach(Process& self);
   [[noreturn]] static void refuse(std::string_view call);
   void end(Process& process);
   void loop();

@@ -119,7 +119,7 @@ class SimPort final : public ServicePort {
   void call_raw(const ServiceCall& from) override {
     Call call;
     Engine& engine = service_.world().engine;
-    Process& self = engine.current("a service call");
+    Process& self = engine.reach("a service call");
     service_.send(call, rank_, worker_, from);
     service_.await(call);
     // In a destructor while the run is torn down await() returns without an answer.
@@ -131,7 +131,7 @@ class SimPort final : public ServicePort {
     self.communicated(call.answered, engine.now());
   }
   std::unique_ptr<PendingCall> post_raw(const ServiceCall& from) override {
-    service_.world().engine.current("a service call");
+    service_.world().engine.reach("a service call");
     auto posted = std::make_unique<Posted>(service_);
     service_.send(posted->call, rank_, worker_, from);
     return posted;

@@ -7,6 +7,7 @@
 //       move_share()      what one rank moves
 #include "cluster/blocking.hpp"
 #include "cluster/realtime/host_memory.hpp"
+#include "cluster/realtime/waiting.hpp"
 #include "cluster/reduce.hpp"
 #include "cluster/threads/comm.hpp"
 #include "core/error.hpp"
@@ -91,7 +92,7 @@ class ThreadsComm::CollectiveScope {
   template <class OnLast>
   CollectiveScope(ThreadsComm& comm, const CollectiveCall& call, const Contribution& mine,
                   OnLast on_last)
-      : comm_(comm), lock_(comm.group_->world.enter()), round_(join(call, mine)) {
+      : comm_(comm), lock_(begin_communication(comm.group_->world)), round_(join(call, mine)) {
     const auto me = static_cast<std::size_t>(comm.rank_);
     round_.in[me] = mine.in;
     round_.out[me] = mine.out;

@@ -4,6 +4,7 @@
 
 #include "cluster/blocking.hpp"
 #include "cluster/realtime/host_memory.hpp"
+#include "cluster/realtime/waiting.hpp"
 #include "core/error.hpp"
 #include "core/rank_index.hpp"
 
@@ -83,7 +84,7 @@ void ThreadsComm::send_bytes(int to, int tag, std::span<const std::byte> data, T
   World& world = group_->world;
   const HostMemory source(data.data(), data.size());
   data = {source.data(), data.size()};
-  auto lock = world.enter();
+  auto lock = begin_communication(world);
   count(kind, data.size(), 0);
   if (!deliver(lock, to, tag, data, kind)) {
     auto message = group_->pool.take(data.size());
@@ -142,7 +143,7 @@ Envelope ThreadsComm::receive_bytes(int from, int tag, std::span<std::byte> data
   World& world = group_->world;
   HostMemory target(HostMemory::Use::write, data.data(), data.size());
   data = {target.data(), data.size()};
-  auto lock = world.enter();
+  auto lock = begin_communication(world);
   const bool here = group_->mailboxes[at(rank_)].find(from, tag) != nullptr;
   const Envelope envelope =
       here ? take_message(lock, from, tag, data) : wait_for_message(lock, from, tag, data);

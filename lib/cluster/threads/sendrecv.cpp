@@ -4,6 +4,7 @@
 
 #include "cluster/blocking.hpp"
 #include "cluster/realtime/host_memory.hpp"
+#include "cluster/realtime/waiting.hpp"
 #include "cluster/threads/comm.hpp"
 #include "core/error.hpp"
 #include "core/rank_index.hpp"
@@ -53,7 +54,7 @@ void ThreadsComm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> o
   HostMemory target(HostMemory::Use::write, in.data(), mine.on_device ? 0 : in.size());
   mine.out = {source.data(), out.size()};
   mine.in = {target.data(), in.size()};
-  World::Lock lock = world.enter();
+  World::Lock lock = begin_communication(world);
   if (PostedSendrecv* const other = find(group_->sendrecvs[at(peer)], rank_, tag)) {
     check_lengths(mine, *other);
     HETSGD_CHECK(mine.on_device == other->on_device);

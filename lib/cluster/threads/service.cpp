@@ -5,6 +5,7 @@
 
 #include "cluster/blocking.hpp"
 #include "cluster/realtime/host_memory.hpp"
+#include "cluster/realtime/waiting.hpp"
 #include "cluster/service_host.hpp"
 #include "core/error.hpp"
 
@@ -185,14 +186,14 @@ void ThreadsService::serve(Process& me) {
 // Once the entry is in the queue the service has a pointer to it: its owner must not let it go
 // without await() or settle(), whatever is thrown.
 void ThreadsService::send(QueueEntry& entry) {
-  const auto lock = world_.enter();
+  const auto lock = begin_communication(world_);
   enqueue(entry);
 }
 
 // One critical section for both: a service that wakes up in between would meet the mutex taken
 // again by its caller.
 void ThreadsService::call(QueueEntry& entry) {
-  auto lock = world_.enter();
+  auto lock = begin_communication(world_);
   enqueue(entry);
   await(entry, lock);
 }

@@ -11,7 +11,10 @@ BatchSource::BatchSource(Run& run, const Endpoint& endpoint)
       rank_(endpoint.rank()),
       id_(endpoint.id()),
       workers_(static_cast<std::uint64_t>(endpoint.size())),
-      shared_(run.plan().partition == Partition::shared) {}
+      shared_(run.plan().partition == Partition::shared) {
+  if (!run.plan().share_orphans) return;
+  adopted_ = run.sampler().adopted_by(static_cast<std::size_t>(rank_), run.state().view());
+}
 
 std::optional<SampleRange> BatchSource::own_range(std::uint64_t size) const {
   if (!shared_) return SampleRange{cursor_, size};
@@ -69,7 +72,7 @@ const Batch& BatchSource::take(std::size_t learner, SampleRange range) {
     std::swap(batch, prefetched.batch);
     prefetched.range.reset();
   } else {
-    run_.sampler().fill(id_, range, batch);
+    run_.sampler().fill(id_, adopted_, range, batch);
   }
   return batch;
 }
@@ -78,7 +81,7 @@ const Batch* BatchSource::upcoming(std::size_t learner) {
   if (!expected_ || learner >= prefetched_.size()) return nullptr;
   Prefetched& prefetched = prefetched_[learner];
   prefetched.range = SampleRange{expected_->begin + learner * expected_->count, expected_->count};
-  run_.sampler().fill(id_, *prefetched.range, prefetched.batch);
+  run_.sampler().fill(id_, adopted_, *prefetched.range, prefetched.batch);
   return &prefetched.batch;
 }
 

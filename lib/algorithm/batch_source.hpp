@@ -90,6 +90,7 @@ class BatchSource {
   const int rank_, id_;
   const std::uint64_t workers_;
   const bool shared_;  // one pool for all workers
+  Sampler::Adopted adopted_;
   // Position in the shard or in the pool. In the pool it is where rank 0's next batch begins, the
   // same number on all workers of a synchronous algorithm.
   std::uint64_t cursor_ = 0;

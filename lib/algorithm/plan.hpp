@@ -23,6 +23,7 @@ struct Plan {
   std::uint64_t rows = 1;          // of the training data: one epoch
   std::uint64_t seed = 1;
   Partition partition = Partition::shared;
+  bool share_orphans = false;  // rows of lost workers' shards are dealt to the live ones
   OptimizerOptions optimizer;  // of each replica
   Schedule schedule;           // factor on the learning rate
   bool record_steps = false;   // every gradient and step becomes an event

@@ -109,9 +109,39 @@ std::vector<Index> Sampler::shard(int rank) const {
   return rows;
 }
 
-Sampler::Window Sampler::window_at(int rank, std::uint64_t epoch, std::uint64_t position,
-                                   const Permutation& order, const Permutation& deal) const {
-  const std::uint64_t size = shard_size(rank), batch = options_.batch;
+Sampler::Adopted Sampler::adopted_by(std::size_t rank, const std::vector<int>& view) const {
+  Adopted adopted{.first = rank, .step = view.size()};
+  if (options_.partition == Partition::shared) return adopted;
+  HETSGD_CHECK(!only_);
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    if (std::ranges::find(view, worker) == view.end()) adopted.shards.push_back(worker);
+  }
+  return adopted;
+}
+
+std::uint64_t Sampler::size_of(int rank, const Adopted& adopted) const {
+  std::uint64_t orphans = 0;
+  for (const int shard : adopted.shards) orphans += shard_size(shard);
+  const std::uint64_t mine =
+      orphans > adopted.first ? (orphans - adopted.first + adopted.step - 1) / adopted.step : 0;
+  return shard_size(rank) + mine;
+}
+
+std::uint64_t Sampler::row_of(const Rows& rows, std::uint64_t place) const {
+  const std::uint64_t own = shard_size(rows.rank);
+  if (place < own) return row_of(rows.rank, place, rows.deal);
+  std::uint64_t orphan = rows.adopted.first + (place - own) * rows.adopted.step;
+  for (const int shard : rows.adopted.shards) {
+    const std::uint64_t size = shard_size(shard);
+    if (orphan < size) return row_of(shard, orphan, rows.deal);
+    orphan -= size;
+  }
+  HETSGD_CHECK(false);
+}
+
+Sampler::Window Sampler::window_at(const Rows& rows, std::uint64_t epoch, std::uint64_t position,
+                                   const Permutation& order) const {
+  const std::uint64_t size = size_of(rows.rank, rows.adopted), batch = options_.batch;
   const std::uint64_t head = (batch - epoch * size % batch) % batch;
   const std::uint64_t batches = size > head ? (size - head) / batch : 0;
   if (position < head || position >= head + batches * batch) return {position, {order(position)}};
@@ -120,10 +150,10 @@ Sampler::Window Sampler::window_at(int rank, std::uint64_t epoch, std::uint64_t 
   Window window{head + number * kBucketWindow * batch};
   std::vector<std::pair<std::uint64_t, std::uint64_t>> sorted;  // length, position
   for (std::uint64_t i = window.begin; i < window.begin + count * batch; ++i) {
-    sorted.emplace_back(data_->length(row_of(rank, order(i), deal)), i);
+    sorted.emplace_back(data_->length(row_of(rows, order(i))), i);
   }
   std::sort(sorted.begin(), sorted.end());
-  const std::uint64_t seed = order_seed(rank) ^ ((number + 1) * kWindowSeed);
+  const std::uint64_t seed = order_seed(rows.rank) ^ ((number + 1) * kWindowSeed);
   const Permutation shuffled(count, seed, Purpose::data_order, static_cast<std::uint32_t>(epoch));
   for (std::uint64_t i = 0; i < count * batch; ++i) {
     const std::uint64_t from = shuffled(i / batch) * batch + i % batch;
@@ -132,10 +162,11 @@ Sampler::Window Sampler::window_at(int rank, std::uint64_t epoch, std::uint64_t 
   return window;
 }
 
-void Sampler::fill(int rank, SampleRange range, Batch& batch) const {
-  const std::uint64_t size = shard_size(rank);
+void Sampler::fill(int rank, const Adopted& adopted, SampleRange range, Batch& batch) const {
+  const std::uint64_t size = size_of(rank, adopted);
   if (only_) HETSGD_CHECK_EQ(rank, *only_);
   const Permutation deal(rows_, options_.seed, Purpose::partition, 0);
+  const Rows mine{rank, adopted, deal};
   const std::uint64_t seed = order_seed(rank);
 
   std::vector<Index>& rows = batch.reset(*data_, {options_.augmentation, seed, range.begin});
@@ -152,10 +183,10 @@ void Sampler::fill(int rank, SampleRange range, Batch& batch) const {
       std::uint64_t place = offset;
       if (options_.order == Order::shuffled) place = order(offset);
       if (options_.order == Order::bucketed) {
-        if (!window.holds(offset)) window = window_at(rank, epoch, offset, order, deal);
+        if (!window.holds(offset)) window = window_at(mine, epoch, offset, order);
         place = window.places[offset - window.begin];
       }
-      rows.push_back(static_cast<Index>(row_of(rank, place, deal)));
+      rows.push_back(static_cast<Index>(row_of(mine, place)));
     }
   }
 }

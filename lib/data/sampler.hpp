@@ -54,6 +54,16 @@ class Sampler {
     Augmentation augmentation = Augmentation::none;
   };
 
+  // Rows of shards whose workers are lost, which a live worker takes over: of these shards, one
+  // after the other, the rows `first`, `first + step`, ... They follow the rows of its own shard.
+  struct Adopted {
+    std::vector<int> shards{};
+    std::uint64_t first = 0, step = 1;
+  };
+  // Those of the worker `rank` of the view, the live workers in ascending order. None under
+  // Partition::shared.
+  Adopted adopted_by(std::size_t rank, const std::vector<int>& view) const;
+
   // Throws Error(usage) if the data is divided among more workers than it has rows.
   Sampler(DatasetPtr data, const Options& options);
   // For a process that has only the shard of worker `rank`, in the order of shard(). Fills batches
@@ -61,9 +71,10 @@ class Sampler {
   Sampler(DatasetPtr shard, const Options& options, int rank);
 
   // Fills `batch` with the rows of `range` in the pool (partition shared) or in worker `rank`'s
-  // shard. Position p belongs to epoch p / shard_size(rank) of that shard. Every epoch has an order
-  // of its own; a range may cross epochs. Reuses the capacity of `batch`. Thread-safe.
-  void fill(int rank, SampleRange range, Batch& batch) const;
+  // shard. Position p belongs to epoch p / (rows of the shard, with those adopted). Every epoch has
+  // an order of its own; a range may cross epochs. Reuses the capacity of `batch`. Thread-safe.
+  void fill(int rank, SampleRange range, Batch& batch) const { fill(rank, {}, range, batch); }
+  void fill(int rank, const Adopted& adopted, SampleRange range, Batch& batch) const;
 
   // Rows in worker `rank`'s shard; all rows under Partition::shared.
   std::uint64_t shard_size(int rank) const;
@@ -80,6 +91,14 @@ class Sampler {
   // The seed of the orders of a shard's epochs, or of the pool's.
   std::uint64_t order_seed(int rank) const;
   std::uint64_t row_of(int rank, std::uint64_t place, const Permutation& deal) const;
+  // A worker's rows: its shard's places, and behind them those that it has adopted.
+  struct Rows {
+    int rank;
+    const Adopted& adopted;
+    const Permutation& deal;
+  };
+  std::uint64_t row_of(const Rows& rows, std::uint64_t place) const;
+  std::uint64_t size_of(int rank, const Adopted& adopted) const;
   // Places of the shard in the order of an epoch, from position `begin` on.
   struct Window {
     std::uint64_t begin = 0;
@@ -90,8 +109,8 @@ class Sampler {
   };
   // bucketed: the window that holds `position` of the epoch, which `order` has shuffled. A position
   // outside of whole batches is a window of its own.
-  Window window_at(int rank, std::uint64_t epoch, std::uint64_t position, const Permutation& order,
-                   const Permutation& deal) const;
+  Window window_at(const Rows& rows, std::uint64_t epoch, std::uint64_t position,
+                   const Permutation& order) const;
 
   DatasetPtr data_;
   Options options_;

@@ -159,6 +159,7 @@ Plan plan_before_data(const TrainOptions& options, const AlgorithmInfo& info, in
   plan.mega_batch = options.mega_batch;
   plan.seed = options.seed;
   plan.partition = options.partition;
+  plan.share_orphans = options.orphans == Orphans::share;
   plan.record_steps = options.record_steps;
   plan.optimizer = options.optimizer;
   if (const auto rate = options.optimizer.table_learning_rate) {

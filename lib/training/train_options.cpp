@@ -214,6 +214,11 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
           "step.")
       .unit("s")
       .at_least(0);
+  set.add_choice("orphans", o.orphans, {{"wait", Orphans::wait}, {"share", Orphans::share}},
+                 "What becomes of the rows of a lost worker's shard (--partition). wait: nobody "
+                 "learns from them until it returns. share: they are dealt to the others, as part "
+                 "of their shards.")
+      .needs("partition", {"iid", "label_sorted", "dirichlet"});
   set.add(
          "replay", o.replay,
          "Record of --record-timeline, or step times of another tool (CSV), under whose conditions "

@@ -32,6 +32,7 @@ namespace hetsgd {
 // The consequence of the loss of a worker: the others go on without it; all wait for it and go on
 // from the last checkpoint; the run ends.
 enum class OnLoss { go_on, restart, abort };
+enum class Orphans { wait, share };
 
 enum class ColorMode { automatic, always, never };
 
@@ -111,6 +112,7 @@ struct TrainOptions {
   Seconds detect{0.5};
   OnLoss on_loss = OnLoss::go_on;
   Seconds restart_time{0};
+  Orphans orphans = Orphans::wait;
   std::string resume_from;  // file; "": the run begins anew
   // output: how to report, not what to run
   std::string output;

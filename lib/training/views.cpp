@@ -118,6 +118,10 @@ void check_losses(const Scenario& scenario, const TrainOptions& options) {
   if (cluster_kind(options.cluster).join) {
     refuse("--straggler", "kind=fail or churn with --cluster mpi", "--cluster sim or threads");
   }
+  if (cluster_kind(options.cluster).join && options.orphans == Orphans::share) {
+    refuse("--orphans", "share with --cluster mpi", "wait",
+           "each process has the rows of its own shard alone");
+  }
   if (options.tables.sharded && options.on_loss == OnLoss::go_on) {
     refuse("--on-loss", "continue with --tables sharded", "restart",
            "the rows of a lost worker are lost with it");

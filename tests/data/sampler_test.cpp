@@ -50,6 +50,34 @@ TEST(Sampler, EveryEpochOfThePoolIsAPermutationOfItsOwn) {
   }
 }
 
+// Workers 1 and 3 of five are lost: each of the others has its own rows, and all have each orphan
+// exactly once. Every epoch of a worker is a permutation of its rows.
+TEST(Sampler, OrphansAreDealtToTheLive) {
+  for (const Partition partition :
+       {Partition::iid, Partition::label_sorted, Partition::dirichlet}) {
+    const Sampler sampler(rows(97), {.partition = partition, .workers = 5});
+    const std::vector<int> view = {0, 2, 4};
+    std::vector<Index> all;
+    for (std::size_t rank = 0; rank < view.size(); ++rank) {
+      const int worker = view[rank];
+      const Sampler::Adopted adopted = sampler.adopted_by(rank, view);
+      EXPECT_EQ(adopted.shards, (std::vector{1, 3}));
+      const std::uint64_t orphans = sampler.shard_size(1) + sampler.shard_size(3);
+      const std::uint64_t size = sampler.shard_size(worker) + (orphans - rank + 2) / 3;
+      const auto epoch = [&](std::uint64_t number) {
+        Batch batch;
+        sampler.fill(worker, adopted, {number * size, size}, batch);
+        return sorted({batch.rows().begin(), batch.rows().end()});
+      };
+      EXPECT_EQ(epoch(0), epoch(3));
+      EXPECT_TRUE(std::ranges::includes(epoch(0), sorted(sampler.shard(worker))));
+      const std::vector<Index> mine = epoch(0);
+      all.insert(all.end(), mine.begin(), mine.end());
+    }
+    EXPECT_EQ(sorted(all), all_rows(97));
+  }
+}
+
 TEST(Sampler, ARangeMayCrossEpochsAndBeCutAnywhere) {
   const Sampler sampler(rows(97), {});
   const std::vector<Index> whole = draw(sampler, 0, 0, 400);

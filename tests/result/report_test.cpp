@@ -230,6 +230,25 @@ TEST(Report, LossesAreMeansOfTheRunsThatHaveThem) {
             json({{"runs", 2}, {"lost_workers", 1.0}, {"availability", 0.75}, {"resume_s", 3.0}}));
 }
 
+// Half as many steps in the same time. The run without failures is the one of the same seed and of
+// the same other stragglers.
+TEST(Report, StepsAreComparedWithTheRunWithoutFailures) {
+  const std::string slow = "kind=uniform,min=0s,max=0.05s,workers=0-3";
+  LoadedResult whole = run_of("ssgd", {0, 0.2, 0.4}, 1, slow);
+  LoadedResult lost = run_of("ssgd", {0, 0.2, 0.4}, 1, slow);
+  lost.json["stragglers"].push_back("kind=fail,at=30s,workers=1");
+  lost.json["config"]["detect"] = "1s";
+  lost.json["survival"] = {{"availability", 0.5}};
+  whole.json["summary"]["updates"] = 200;
+  lost.json["summary"]["updates"] = 100;
+  std::vector<LoadedResult> results = {lost, run_of("ssgd", {0, 0.2, 0.4}, 1), whole};
+  report::add_step_efficiency(results);
+  EXPECT_EQ(results[0].json["survival"]["step_efficiency"], 0.5);
+  results = {lost, run_of("ssgd", {0, 0.2, 0.4}, 2, slow), run_of("asgd", {0, 0.2}, 1, slow)};
+  report::add_step_efficiency(results);
+  EXPECT_FALSE(results[0].json["survival"].contains("step_efficiency"));
+}
+
 TEST(Report, BatchSizesAreThoseOfTheMerges) {
   LoadedResult result = run_of("adaptive", {0, 0.2, 0.4});
   const json sizes = only_group({result})["batch_sizes"];

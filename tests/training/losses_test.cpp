@@ -194,6 +194,20 @@ TEST_P(Methods, LoseAWorkerAboutTheEnd) {
   }
 }
 
+// Without worker 2 a quarter of the labels is missing, unless its rows are shared.
+TEST(Losses, TheOthersMayTakeOverTheRows) {
+  const auto loss_with = [](const char* orphans) {
+    const Record run = run_with(
+        tiny("ssgd",
+             "--workers 4 --max-samples 64000 --evaluate-every 6400 --partition label_sorted "
+             "--learning-rate 0.3 --straggler kind=fail,worker=2,at=0s"),
+        "--orphans {}", orphans);
+    EXPECT_EQ(run.status, Status::completed);
+    return run.curve.back().test_loss();
+  };
+  EXPECT_LT(loss_with("share"), 0.95 * loss_with("wait"));
+}
+
 // What a worker that was away has in its memory is old when it returns. The model must not suffer
 // from it: it comes as close as the better and the worse of four workers and of three, since some
 // methods make longer rounds with fewer workers.

@@ -176,6 +176,7 @@ nlohmann::json report_data(std::vector<LoadedResult> results, const ReportOption
   using nlohmann::json;
   if (results.empty()) throw usage_error("report: found no result files, expected at least one");
   const std::size_t runs = results.size();
+  report::add_step_efficiency(results);
   std::vector<Workload> workloads = split_workloads(std::move(results));
   compare_workloads(workloads, {.targets = options.targets, .reference = options.reference});
   const std::size_t points = report::points_per_curve(workloads);

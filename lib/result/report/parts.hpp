@@ -43,6 +43,10 @@ nlohmann::json waited_for(const GroupResults& results);
 // {"runs", "lost_workers", and the keys of a result's `survival`}: means over the runs that lost
 // workers; null if none did.
 nlohmann::json survival(const GroupResults& results);
+// step_efficiency.cpp: gives the `survival` of each run that lost workers the key
+// "step_efficiency": its updates per second over those of the run of the same seed and settings
+// without failures, if that is among the results.
+void add_step_efficiency(std::vector<LoadedResult>& results);
 // The batch sizes per worker at the merges of the first run; null if they never changed.
 nlohmann::json batch_sizes(const GroupResults& results);
 

@@ -187,8 +187,8 @@ nlohmann::json batch_sizes(const GroupResults& results) {
     document["time_s"].push_back(rounded(merge["time_s"], kWorkerDigits + 2));
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       const json& sizes = merge["batch_size"];
-      const std::size_t place = place_of(ranks[i], merge);
-      document["batch_size"][i].push_back(place < sizes.size() ? sizes[place] : json(nullptr));
+      const std::size_t mine = place_of(ranks[i], merge);
+      document["batch_size"][i].push_back(mine < sizes.size() ? sizes[mine] : json(nullptr));
     }
   }
   return document;

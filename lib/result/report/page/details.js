@@ -112,7 +112,7 @@ function histogramFigures(context) {
 }
 
 const SURVIVAL = [["lost_workers", "lost workers"], ["availability", "availability"], ["participation", "participation"],
-  ["goodput", "goodput"], ["wasted_samples", "wasted samples"], ["resume_s", "time to return (s)"]];
+  ["goodput", "goodput"], ["step_efficiency", "step efficiency"], ["wasted_samples", "wasted samples"], ["resume_s", "time to return (s)"]];
 function lossesSection(context) {
   const groups = context.groups.filter(group => group.survival);
   if (groups.length === 0) return [];
@@ -121,7 +121,8 @@ function lossesSection(context) {
   return [
     make("h3", { id: `${context.prefix}-losses` }, label),
     make("p", {}, "Means over the runs that lost workers. Availability: share of the workers' time in which they live. Participation: " +
-      "mean share of the workers in a merge. Goodput: share of the workers' time that is neither lost, nor waiting, nor work that was lost again."),
+      "mean share of the workers in a merge. Goodput: share of the workers' time that is neither lost, nor waiting, nor work that was lost again. " +
+      "Step efficiency: updates per second over those of the same run without failures, if that is in the report."),
     tableOf({ columns: [{ name: "group" }, { name: "runs", number: true }, ...SURVIVAL.map(([, name]) => ({ name, number: true }))], rows, label }),
   ];
 }

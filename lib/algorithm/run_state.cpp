@@ -26,8 +26,7 @@ RunState::RunState(const SavedRun* from, bool is_saved, std::vector<int> view)
   if (from_ == nullptr) return;
   // A worker that was lost has no state, even if it is back already.
   const auto has_state = [&](int worker) {
-    const auto found = from_->workers.find(worker);
-    return found != from_->workers.end() && has_fields(found->second, "state");
+    return std::ranges::find(from_->with_state, worker) != from_->with_state.end();
   };
   if (from_->view == view_ && std::ranges::all_of(view_, has_state)) return;
   other_.emplace();
@@ -36,9 +35,9 @@ RunState::RunState(const SavedRun* from, bool is_saved, std::vector<int> view)
     const bool stays = before < std::ssize(from_->view) && has_state(worker);
     other_->rank_before.push_back(stays ? static_cast<int>(before) : -1);
   }
-  for (const auto& [worker, fields] : from_->workers) {
-    if (!other_->first && has_state(worker)) other_->first = &fields;
-  }
+  if (from_->with_state.empty()) return;
+  const auto first = from_->workers.find(from_->with_state.front());
+  if (first != from_->workers.end()) other_->first = &first->second;
 }
 
 void RunState::load(Kept kept) {
@@ -81,10 +80,9 @@ bool RunState::joins(int rank) const {
          });
 }
 
-bool RunState::may_begin(int rank) const {
+bool RunState::has_kept(int rank) const {
   const std::lock_guard lock(mutex_);
-  return !is_saved_ ||
-         std::ranges::any_of(kept_, [&](const Kept& kept) { return kept.rank == rank; });
+  return std::ranges::any_of(kept_, [&](const Kept& kept) { return kept.rank == rank; });
 }
 
 // In the order of ranks and names, so that one worker's common fields are those that are kept.
@@ -94,6 +92,9 @@ void RunState::save(SavedRun& to, const std::vector<int>& lost) {
   for (Kept& kept : kept_) {
     if (std::ranges::find(lost, kept.rank) != lost.end()) continue;
     SavedFields& own = kept.rank == kShared ? to.shared : to.workers[kept.rank];
+    if (kept.rank != kShared && (to.with_state.empty() || to.with_state.back() != kept.rank)) {
+      to.with_state.push_back(kept.rank);
+    }
     Archive fields =
         lost.empty() ? Archive::saving(own, to.common) : Archive::saving_first(own, to.common);
     Named object{kept};

@@ -27,12 +27,13 @@ namespace hetsgd {
 // The state from which the next segment of a run goes on, as far as it belongs to this process.
 struct SavedRun {
   SavedFields common;                  // equal on all workers
-  std::map<int, SavedFields> workers;  // by number in the run
+  std::map<int, SavedFields> workers;  // by number in the run; of this process, and any others
   SavedFields shared;                  // objects that workers share
   SavedFields run;                     // the driver's: record, budget, measurements
   SavedFields cluster;                 // services and simulated links
   std::vector<WorkerStart> start;      // by number in the run
   std::vector<int> view;               // of the segment that has ended, with lost workers
+  std::vector<int> with_state;         // of these: who has a state, in whichever process; ascending
   std::uint64_t samples = 0;           // that the model has learnt from
 };
 
@@ -67,12 +68,15 @@ class RunState {
   void save(int rank, const std::string& name, T& object) {
     add_saved({rank, name, nullptr, [&](Archive& fields) { object.fields(fields); }});
   }
-  // Whether worker `rank` may begin: it has kept a state, or the run is never saved.
-  bool may_begin(int rank) const;
+  // Whether worker `rank` has kept a state, and whether it may begin: it has, or the run is never
+  // saved.
+  bool has_kept(int rank) const;
+  bool may_begin(int rank) const { return !is_saved_ || has_kept(rank); }
 
   // The fields of all objects, which are let go. When all processes have returned. Without the
   // state of workers that were lost; then the common fields are those of the first worker that was
-  // not. Errors: check, a common field differs between workers.
+  // not. SavedRun::with_state is that of the workers of this process. Errors: check, a common field
+  // differs between workers.
   void save(SavedRun& to, const std::vector<int>& lost = {});
   // Whether worker `rank` has lost the algorithm's state: only counts of its own are kept.
   bool joins(int rank) const;

@@ -294,6 +294,7 @@ Checkpoint read_checkpoint(const std::string& path) {
       in.end();
     }
     checkpoint.saved.view = checkpoint.header.at("view").get<std::vector<int>>();
+    checkpoint.saved.with_state = checkpoint.saved.view;  // at a cut nobody is lost
     checkpoint.saved.samples = checkpoint.header.at("samples").get<std::uint64_t>();
   } catch (const nlohmann::json::exception&) {
     file.damaged("its header is not that of a checkpoint");

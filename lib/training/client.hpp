@@ -42,6 +42,11 @@ struct RunSetup {
   bool is_saved = false;           // the run may be saved at the end of a segment
   std::vector<int> view = {};      // the workers of this segment
   bool clock_goes_on = false;      // an earlier segment came before
+  bool may_lose = false;           // workers of the run are lost, in this segment or in another
+  // mpi, where workers may be lost: what rank 0 knew at the end of the segment before
+  // (Referee::known), and the samples that the model has learnt from.
+  const SavedFields* known = nullptr;
+  std::uint64_t samples = 0;
 };
 
 class Client : public Run, public CostModel {
@@ -53,16 +58,18 @@ class Client : public Run, public CostModel {
   virtual void begin(Worker& worker);
   virtual void end(Worker& worker);
   // Called for every worker in place of end() or after it, also where it is unwound.
-  void leave(Worker& worker) noexcept;
+  virtual void leave(Worker& worker) noexcept;
   // When all workers have left, by number in the run: samples since the last running(), those that
   // a survivor learns from again, and all of this segment; calls of running() in it.
   struct Unsettled {
     std::uint64_t samples = 0, unapplied = 0, computed = 0, running_calls = 0;
   };
   const std::map<int, Unsettled>& unsettled() const { return unsettled_; }
-  // Called by every process when all workers have ended. Returns whether the run goes on in another
-  // segment, the same on all processes.
-  virtual bool await_end() { return referee_.is_followed(); }
+  // Called by every process when all workers have ended, or some were lost. Returns whether the run
+  // goes on in another segment, the same on all processes.
+  virtual bool await_end(const std::map<int, Seconds>& lost) {
+    return lost.empty() ? referee_.is_followed() : referee_.goes_on_after_loss();
+  }
 
   const Plan& plan() const final { return rules_.plan; }
   const Model& model() const final { return setup_.model; }
@@ -105,6 +112,7 @@ class Client : public Run, public CostModel {
   const RunRules& rules_;
   const RunSetup& setup_;
   std::size_t replicas_read_ = 1;  // by the model that is being made
+  std::map<int, Unsettled> unsettled_;
 
  private:
   const FittedCharge* fitted() const {
@@ -112,8 +120,7 @@ class Client : public Run, public CostModel {
   }
   Work work_of_network(int rank, const BatchShape& batch) const;
 
-  std::mutex unsettled_mutex_;
-  std::map<int, Unsettled> unsettled_;
+  std::mutex unsettled_mutex_;  // while workers leave
   const bool charges_network_;
   // Work of networks by (device, samples, steps). It is kept because a plan takes milliseconds of
   // wall-clock time.

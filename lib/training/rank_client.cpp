@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 #include "core/error.hpp"
@@ -89,14 +88,23 @@ RankClient::RankClient(Control& control, Referee& referee, const RunSetup& setup
       cluster_(cluster),
       peer_timeout_(peer_timeout),
       rank_(control.rank()),
-      size_(referee.rules().plan.workers),
+      view_(setup.view),
+      size_(static_cast<int>(view_.size())),
       first_kind_(kMessages * clients_made++),
       handler_guard_(std::make_shared<HandlerGuard>()),
       budget_(rules_),
-      reports_(at(size_)),
+      reports_(at(rules_.plan.workers)),
       replica_{.replica = setup.initial, .copy = {}},
+      with_state_(view_),
       gathered_(at(size_)) {
   load();
+  if (setup_.known) {
+    Archive fields = Archive::loading(*setup_.known, *setup_.known, "what rank 0 knows");
+    fields("budget", budget_);
+    fields("accuracies", accuracies_);
+    stated_samples_ = state_.samples = setup_.samples;
+    state_.due = 0;
+  }
   receive_messages();
   if (rank_ != 0) return;
   started_ = true;
@@ -119,13 +127,19 @@ void RankClient::receive_messages() {
     send(0, kStand, points);
   });
   on(kStand, [this](int, std::uint64_t points) { on_stand(points); });
-  on(kStopPoint, [this](int, std::uint64_t point) { change([&] { stop_point_ = point; }); });
+  on(kStopPoint, [this](int, const StopPoint& point) { change([&] { stop_point_ = point; }); });
   on(kModel, [this](int from, ReceivedModel model) { on_model(from, std::move(model)); });
-  on(kMeasured, [this](int, Nothing) { change([&] { measured_ = true; }); });
+  on(kMeasured, [this](int, const State& state) {
+    change([&] {
+      state_ = state;
+      measured_ = true;
+    });
+  });
   on(kAskReplica, [this](int from, Nothing) { send_replica(from); });
   on(kReplica, [this](int from, std::vector<float> replica) {
     change([&] {
-      gathered_[at(from)] = std::move(replica);
+      gathered_[at(static_cast<int>(std::ranges::find(view_, from) - view_.begin()))] =
+          std::move(replica);
       ++gathered_count_;
     });
   });
@@ -137,6 +151,10 @@ void RankClient::receive_messages() {
     });
   });
   on(kEnd, [this](int, std::uint8_t follows) { change([&] { is_followed_ = follows != 0; }); });
+  on(kJoin, [this](int, Nothing) { end_for_joiners(); });
+  on(kSettled, [this](int, const Settled& worker) { change([&] { settled_.push_back(worker); }); });
+  on(kOutcome, [this](int, Outcome outcome) { change([&] { outcome_ = std::move(outcome); }); });
+  on(kFields, [this](int, WorkerFields fields) { change([&] { got_ = std::move(fields); }); });
   on(kTrace, [this](int, std::vector<TraceLine> lines) {
     change([&] {
       std::ranges::move(lines, std::back_inserter(lines_));
@@ -178,6 +196,7 @@ void RankClient::begin(Worker& worker) {
   {
     std::unique_lock lock(mutex_);
     await(lock, "rank 0 to begin", peer_timeout_, [&] { return started_; });
+    if (setup_.may_lose) own_samples_ = own_samples_at_state_ = worker.samples();
   }
   if (!synchronous()) pool_.emplace(worker.serve<Pool>("samples"));
 }
@@ -187,13 +206,18 @@ std::uint64_t RankClient::draw(std::uint64_t count) {
 }
 
 // Begins a point of a synchronous algorithm. The answer is the same on all ranks.
-bool RankClient::stops_here(std::unique_lock<std::mutex>& lock) {
+bool RankClient::stops_here(std::unique_lock<std::mutex>& lock, bool at_running) {
   if (halting_ && state_.stop == 0) {
     await(lock, "rank 0 to say where all stop", peer_timeout_,
           [&] { return stop_point_.has_value(); });
   }
   const std::uint64_t point = points_++;
-  return state_.stop != 0 || (stop_point_ && point >= *stop_point_);
+  return state_.stop != 0 || (stop_point_ && point >= stop_point_->point &&
+                              (at_running || stop_point_->end == kRunEnds));
+}
+
+void RankClient::halt() {
+  for (const int to : view_) send(to, kHalt);
 }
 
 // Runs on the control thread of rank 0.
@@ -201,16 +225,19 @@ void RankClient::on_stand(std::uint64_t points) {
   std::unique_lock lock(mutex_);
   furthest_ = std::max(furthest_, points);
   const bool all = ++stands_ == size_;
+  const StopPoint stop{furthest_, referee_.stopped() ? kRunEnds : kSegmentEnds};
   lock.unlock();
-  for (int to = 0; all && to < size_; ++to) send(to, kStopPoint, furthest_);
+  if (!all) return;
+  for (const int to : view_) send(to, kStopPoint, stop);
 }
 
 LoopDecision RankClient::running(Worker& worker) {
+  if (worker.now() >= referee_.until() && !std::exchange(join_told_, true)) send(0, kJoin);
   std::unique_lock lock(mutex_);
   if (synchronous()) {
-    const bool yes = !stops_here(lock);
-    return {
-        .yes = yes, .samples = stated_samples_, .is_followed = !yes && state_.stop == kSegmentEnds};
+    const bool yes = !stops_here(lock, true);
+    const std::int32_t end = state_.stop == 0 && stop_point_ ? stop_point_->end : state_.stop;
+    return {.yes = yes, .samples = stated_samples_, .is_followed = !yes && end == kSegmentEnds};
   }
   const std::uint64_t since = worker.samples() - own_samples_at_state_;
   return {.yes = state_.stop == 0,
@@ -263,6 +290,7 @@ void RankClient::report(Worker& worker, Report what) {
     Referee::Counters& counters = sent.counters;
     counters = std::exchange(pending_, {});
     counters.last = what == Report::last;
+    last_reported_ = last_reported_ || counters.last;
     counters.budget_ended = budget_.ended();
     if (what == Report::evaluation) ++last_evaluation_;
     counters.evaluation = last_evaluation_;
@@ -294,7 +322,7 @@ void RankClient::absorb(int from, const CountersAndExtra& report) {
     if (due) state_.due = ++evaluations_;
     changed_.notify_all();
   }
-  for (int to = 0; stop && synchronous() && to < size_; ++to) send(to, kHalt);
+  if (stop && synchronous()) halt();
   if (due || (stop && !synchronous())) announce();
 }
 
@@ -308,7 +336,9 @@ void RankClient::announce() {
     state = state_;
     take(state);
   }
-  for (int to = 1; to < size_; ++to) send(to, kState, state);
+  for (const int to : view_) {
+    if (to != 0) send(to, kState, state);
+  }
 }
 
 // Mutex held.
@@ -319,39 +349,6 @@ void RankClient::take(const State& state) {
   changed_.notify_all();
 }
 
-void RankClient::end(Worker& worker) {
-  report(worker, Report::last);
-  Client::end(worker);
-}
-
-bool RankClient::await_end() {
-  std::unique_lock lock(mutex_);
-  if (rank_ != 0) {
-    await(lock, "rank 0 to end the segment", peer_timeout_,
-          [&] { return is_followed_.has_value(); });
-    return *is_followed_;
-  }
-  await(lock, "the last reports of all ranks", peer_timeout_, [&] { return ended_ == size_; });
-  lock.unlock();
-  referee_.sort_events();
-  const bool follows = referee_.is_followed();
-  for (int to = 1; to < control_.size(); ++to) send(to, kEnd, follows);
-  return follows;
-}
-
-void RankClient::gather(Trace& trace) {
-  if (rank_ >= size_) return;  // this rank runs services and no worker
-  if (rank_ != 0) {
-    std::vector<TraceLine> lines;
-    for (const TraceLine* line : trace.lines()) lines.push_back(*line);
-    return send(0, kTrace, lines);
-  }
-  std::unique_lock lock(mutex_);
-  await(lock, "the traces of all ranks", peer_timeout_, [&] { return traces_ == size_ - 1; });
-  for (TraceLine& line : lines_) trace.add(std::move(line));
-  lines_.clear();
-}
-
 // --- evaluations, by all ranks together or by one of them with the world stopped -----------------
 
 void RankClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
@@ -359,7 +356,7 @@ void RankClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> samp
   if (!synchronous()) return evaluate_alone(worker, model);
   {
     std::unique_lock lock(mutex_);
-    if (stops_here(lock)) return;
+    if (stops_here(lock, false)) return;
   }
   std::uint64_t n = samples.value_or(worker.samples());
   if (!samples && size_ > 1) {
@@ -384,25 +381,13 @@ void RankClient::evaluate_together(Worker& worker, Seconds now, std::uint64_t sa
                                    const std::function<std::span<const float>()>& model) {
   report(worker, Report::evaluation);
   if (setup_.tables) worker.device().synchronize();  // the control thread reads its rows
-  worker.endpoint().while_paused_together([&] {      // rank 0
-    std::unique_lock lock(mutex_);
-    await(lock, "the reports of all ranks", peer_timeout_, [&] {
-      return std::ranges::all_of(
-          reports_, [&](const Reported& rank) { return rank.evaluation >= last_evaluation_; });
-    });
-    for (const Reported& rank : reports_) {
-      if (rank.running_calls == worker.running_calls()) continue;
-      throw unequal_calls(worker.running_calls(), rank.running_calls,
-                          fmt::format("evaluation {}", last_evaluation_));
-    }
-    lock.unlock();
-    const Referee::Point point = referee_.evaluation_point(now, samples);
-    PreparedModel prepared;
-    if (point.due) {
-      prepared = prepare(model);
-      prepared.rows = gather_rows();
-    }
-    measure(worker.now(), point, prepared);
+  const Together at{.evaluation = last_evaluation_,
+                    .now_s = now.count(),
+                    .samples = samples,
+                    .running_calls = worker.running_calls()};
+  worker.endpoint().while_paused_together([&] {  // the first worker
+    if (rank_ != 0) return ask_to_measure(worker, prepare(model), 0, at);
+    measure_together(worker.now(), at, [&] { return prepare(model); });
   });
   State state;
   {
@@ -412,6 +397,31 @@ void RankClient::evaluate_together(Worker& worker, Seconds now, std::uint64_t sa
   worker.comm().broadcast(std::span(&state, 1), 0);
   const std::lock_guard lock(mutex_);
   take(state);
+}
+
+// Runs on rank 0, with the world stopped.
+void RankClient::measure_together(Seconds time, const Together& at,
+                                  const std::function<PreparedModel()>& prepared) {
+  std::unique_lock lock(mutex_);
+  await(lock, "the reports of all ranks", peer_timeout_, [&] {
+    return std::ranges::all_of(view_, [&](int worker) {
+      return reports_[hetsgd::at(worker)].evaluation >= at.evaluation;
+    });
+  });
+  for (const int worker : view_) {
+    const Reported& rank = reports_[hetsgd::at(worker)];
+    if (rank.running_calls == at.running_calls) continue;
+    throw unequal_calls(at.running_calls, rank.running_calls,
+                        fmt::format("evaluation {}", at.evaluation));
+  }
+  lock.unlock();
+  const Referee::Point point = referee_.evaluation_point(Seconds(at.now_s), at.samples);
+  PreparedModel result;
+  if (point.due) {
+    result = prepared();
+    result.rows = gather_rows();
+  }
+  measure(time, point, result);
 }
 
 // Runs on rank 0, with the world stopped. If the point is not due, the reports have ended the run.
@@ -447,18 +457,24 @@ void RankClient::evaluate_alone(Worker& worker,
       measure_alone(worker.now(), result);
       return;
     }
-    std::unique_lock lock(mutex_);
-    measured_ = false;
-    lock.unlock();
-    send(0, kModel,
-         {.time_s = worker.now().count(),
-          .prepare_s = result.host_s,
-          .due = number,
-          .parameters = result.parameters});
-    lock.lock();
-    // There is no limit, because a measurement may take long and the loss of rank 0 fails the run.
-    await(lock, "rank 0 to measure a model", Seconds::max(), [&] { return measured_; });
+    ask_to_measure(worker, result, number, {});
   });
+}
+
+void RankClient::ask_to_measure(Worker& worker, const PreparedModel& model, std::int32_t due,
+                                const Together& at) {
+  std::unique_lock lock(mutex_);
+  measured_ = false;
+  lock.unlock();
+  send(0, kModel,
+       {.time_s = worker.now().count(),
+        .prepare_s = model.host_s,
+        .due = due,
+        .together = at,
+        .parameters = model.parameters});
+  lock.lock();
+  // There is no limit, because a measurement may take long and the loss of rank 0 fails the run.
+  await(lock, "rank 0 to measure a model", Seconds::max(), [&] { return measured_; });
 }
 
 void RankClient::measure_alone(Seconds time, const PreparedModel& model) {
@@ -479,14 +495,22 @@ void RankClient::on_model(int from, ReceivedModel sent) {
       "measuring a model", [this, from, current, model = std::move(sent)] {
         try {
           PreparedModel prepared{.parameters = model.parameters, .host_s = model.prepare_s};
-          if (current) {
+          const Seconds time(model.time_s);
+          if (model.together.evaluation > 0) {
+            measure_together(time, model.together, [&] { return prepared; });
+          } else if (current) {
             prepared.rows = gather_rows();
-            measure_alone(Seconds(model.time_s), prepared);
+            measure_alone(time, prepared);
           }
         } catch (...) {
           return cluster_.abort(std::current_exception());
         }
-        send(from, kMeasured);
+        State state;
+        {
+          const std::lock_guard lock(mutex_);
+          state = state_;
+        }
+        send(from, kMeasured, state);
       });
 }
 
@@ -511,7 +535,7 @@ void RankClient::ask_all(const Message& message, Question question_for, int& ans
   std::unique_lock lock(mutex_);
   answers = 0;
   lock.unlock();
-  for (int rank = 0; rank < size_; ++rank) send(rank, message, question_for(rank));
+  for (const int rank : view_) send(rank, message, question_for(rank));
   lock.lock();
   await(lock, what, peer_timeout_, [&] { return answers == size_; });
 }

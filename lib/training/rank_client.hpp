@@ -24,6 +24,15 @@
 // The ranks do not stop at once, because a rank that left immediately would leave the others
 // waiting in a collective.
 //
+// Workers that return. The first worker that finds one due at running() tells rank 0 (kJoin).
+// Synchronous workers stop as by a halt, but at a running(); asynchronous ones are told as when the
+// run stops.
+//
+// Where workers may be lost, the first worker of the view need not be on rank 0. It owns the pause of
+// an evaluation and sends its model. At the end of the segment, by a loss or not:
+//
+//   all ranks   last report, kSettled ──> rank 0 decides ── kOutcome ─> all: whether the run goes on
+//
 // Asynchronous algorithms. Every step is reported to rank 0 in one message, and no worker waits for
 // it. When rank 0 finds an evaluation due, it tells all ranks. The first rank to call
 // evaluate_here() stops the world and sends its model. When rank 0 finds that the run stops, it
@@ -80,10 +89,18 @@ class RankClient final : public Client {
   // model. end() sends the last report and does not wait.
   void begin(Worker& worker) override;
   void end(Worker& worker) override;
+  // Where workers may be lost the last report is sent here, if the worker was unwound.
+  void leave(Worker& worker) noexcept override;
   // Returns when rank 0 has every worker's last report in the record, with the events sorted by
-  // time, and has told how the segment ends. Error(runtime) if a report does not come within the
+  // time, and has told how the segment ends. Where workers may be lost unsettled() are then those of
+  // all ranks, and every rank has the outcome. Error(runtime) if a report does not come within the
   // peer timeout.
-  bool await_end() override;
+  bool await_end(const std::map<int, Seconds>& lost) override;
+  const std::vector<int>& with_state() const { return with_state_; }
+  const SavedFields& known() const { return known_; }
+  // Collective, between two segments: the first worker that has a state sends it to the workers
+  // `to`, which have its common fields then, and its own beside theirs. Errors: as await_end().
+  void share_state(SavedRun& saved, const std::vector<int>& to);
   // To be called by every rank after the run; then rank 0's trace has the lines of all workers.
   // Errors: as await_end().
   void gather(Trace& trace);
@@ -134,9 +151,15 @@ class RankClient final : public Client {
   void absorb(int from, const rank_messages::CountersAndExtra& report);
   void announce();
   void take(const rank_messages::State& state);
+  // Rank 0: a worker that was lost is back, so the segment ends.
+  void end_for_joiners();
+  void halt();
+  // await_end(), where workers may be lost.
+  bool settle(const std::map<int, Seconds>& lost);
+  rank_messages::Outcome decide(const std::map<int, Seconds>& lost);
   // Begins a point of a synchronous algorithm, and returns whether the run stops there; see the
   // diagram of a rank above. Mutex held.
-  bool stops_here(std::unique_lock<std::mutex>& lock);
+  bool stops_here(std::unique_lock<std::mutex>& lock, bool at_running);
   void on_stand(std::uint64_t points);
   void evaluate_together(Worker& worker, Seconds now, std::uint64_t samples,
                          const std::function<std::span<const float>()>& model);
@@ -147,6 +170,11 @@ class RankClient final : public Client {
   // into State.
   void measure(Seconds time, const Referee::Point& point, const PreparedModel& model);
   void measure_alone(Seconds time, const PreparedModel& model);
+  void measure_together(Seconds time, const rank_messages::Together& at,
+                        const std::function<PreparedModel()>& prepared);
+  // Another rank than rank 0 owns the pause: sends its model to rank 0, and waits.
+  void ask_to_measure(Worker& worker, const PreparedModel& model, std::int32_t due,
+                      const rank_messages::Together& at);
   // The rank that sent the model is the owner of the pause, and waits for the answer. One model is
   // in flight at a time, so the previous thread has finished its work.
   void on_model(int from, rank_messages::ReceivedModel model);
@@ -164,7 +192,9 @@ class RankClient final : public Client {
   Control& control_;
   Cluster& cluster_;
   const Seconds peer_timeout_;
-  const int rank_, size_;  // size: the workers
+  const int rank_;
+  const std::vector<int> view_;  // the workers of the segment; worker r runs in process r
+  const int size_;               // of them
   const int first_kind_;   // of this client's control messages
   const std::shared_ptr<HandlerGuard> handler_guard_;
 
@@ -180,7 +210,8 @@ class RankClient final : public Client {
   // The stop of a synchronous run without an evaluation; see the diagram above.
   std::uint64_t points_ = 0;  // points that this rank's worker has begun
   bool halting_ = false;      // no point is begun until stop_point_ is known
-  std::optional<std::uint64_t> stop_point_;
+  std::optional<rank_messages::StopPoint> stop_point_;
+  bool join_told_ = false;  // this rank has told that a worker is back
   // Between two states a rank estimates the samples of all: its own since the last state, times the
   // number of workers.
   std::uint64_t own_samples_ = 0, own_steps_ = 0;
@@ -201,7 +232,13 @@ class RankClient final : public Client {
   std::optional<bool> is_followed_;  // as rank 0 has told at the end
   bool measured_ = false;            // rank 0 has answered the model that was sent to it
   Published replica_;
-  // mean_of_published(): the replicas by rank, as they come.
+  bool last_reported_ = false;                      // by this rank
+  std::vector<rank_messages::Settled> settled_;     // rank 0: of all workers, as they come
+  std::optional<rank_messages::Outcome> outcome_;   // as rank 0 has told
+  std::vector<int> with_state_;                     // of it: the survivors that have a state
+  SavedFields known_;                               // of it
+  std::optional<rank_messages::WorkerFields> got_;  // share_state()
+  // mean_of_published(): the replicas by rank in the view, as they come.
   std::vector<std::vector<float>> gathered_;
   int gathered_count_ = 0;
   std::optional<GatheredRows> rows_;  // rank 0: rows of sharded tables, kept once made

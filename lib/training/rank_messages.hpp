@@ -15,6 +15,10 @@
 //   kRows        all -> 0           gather_rows() goes on
 //   kTrace       rank -> 0          gather() goes on
 //   kEnd         0 -> all           await_end() returns
+//   kJoin        rank -> 0          end_for_joiners()
+//   kSettled     rank -> 0          settle() goes on, and rank 0 decides
+//   kOutcome     0 -> all           settle() returns
+//   kFields      rank -> others     share_state() returns
 //
 // Malformed bytes are an Error(data) that names the message and the rank. Both ends run the same
 // program, so it is a fault of the program or of the network.
@@ -23,11 +27,13 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
 #include "cluster/trace/trace.hpp"
 #include "core/byte_stream.hpp"
+#include "training/client.hpp"
 #include "training/referee.hpp"
 
 namespace hetsgd {
@@ -70,6 +76,53 @@ struct State {
 // Why the workers leave: the run has ended, or its segment has and another one follows.
 enum RunEnd : std::int32_t { kRunEnds = 1, kSegmentEnds = 2 };
 
+// Synchronous: no point of the run from `point` on is begun. Where only the segment ends, the workers
+// go on to the next running().
+struct StopPoint {
+  std::uint64_t point = 0;
+  std::int32_t end = kRunEnds;
+};
+
+// An evaluation to which all workers come; evaluation 0: this is none. Plain bytes.
+struct Together {
+  std::uint64_t evaluation = 0;     // its number
+  double now_s = 0;                 // the latest clock
+  std::uint64_t samples = 0;        // learnt by all workers
+  std::uint64_t running_calls = 0;  // of the worker that sends the model
+};
+
+// What a worker leaves at the end of a segment, where workers may be lost. Plain bytes.
+struct Settled {
+  std::int32_t worker = 0;
+  std::int32_t has_state = 0;  // it has kept the algorithm's state
+  Client::Unsettled samples{};
+};
+
+struct Field {
+  std::string name{};
+  std::vector<std::byte> bytes{};
+
+  static constexpr auto members() { return std::tuple(&Field::name, &Field::bytes); }
+};
+
+// How such a segment has ended.
+struct Outcome {
+  std::uint8_t follows = 0;
+  std::vector<Settled> workers{};
+  std::vector<Field> known{};  // Referee::known
+
+  static constexpr auto members() {
+    return std::tuple(&Outcome::follows, &Outcome::workers, &Outcome::known);
+  }
+};
+
+// The fields that workers have in common, and the own ones of the worker that sends them.
+struct WorkerFields {
+  std::vector<Field> common{}, own{};
+
+  static constexpr auto members() { return std::tuple(&WorkerFields::common, &WorkerFields::own); }
+};
+
 // A model to be measured by rank 0. It is sent from memory that the pause keeps unchanged, and
 // received into a vector.
 template <class Parameters>
@@ -77,10 +130,12 @@ struct ModelOf {
   double time_s = 0;
   double prepare_s = 0;  // wall-clock time that making it took
   std::int32_t due = 0;
+  Together together{};
   Parameters parameters{};
 
   static constexpr auto members() {
-    return std::tuple(&ModelOf::time_s, &ModelOf::prepare_s, &ModelOf::due, &ModelOf::parameters);
+    return std::tuple(&ModelOf::time_s, &ModelOf::prepare_s, &ModelOf::due, &ModelOf::together,
+                      &ModelOf::parameters);
   }
 };
 using SentModel = ModelOf<std::span<const float>>;
@@ -100,17 +155,21 @@ inline constexpr Message<CountersAndExtra> kReport{0, "the report"};
 inline constexpr Message<State> kState{1, "the state of the run"};
 inline constexpr Message<Nothing> kHalt{2, "the halt"};
 inline constexpr Message<std::uint64_t> kStand{3, "the number of points begun"};
-inline constexpr Message<std::uint64_t> kStopPoint{4, "the stop point"};
+inline constexpr Message<StopPoint> kStopPoint{4, "the stop point"};
 inline constexpr Message<SentModel, ReceivedModel> kModel{5, "the model"};
-inline constexpr Message<Nothing> kMeasured{6, "the end of a measurement"};
+inline constexpr Message<State> kMeasured{6, "the end of a measurement"};
 inline constexpr Message<Nothing> kAskReplica{7, "the question for a replica"};
 inline constexpr Message<std::span<const float>> kReplica{8, "the replica"};
 inline constexpr Message<std::vector<Index>> kAskRows{9, "the places of rows"};
 inline constexpr Message<std::span<const float>> kRows{10, "the rows"};
 inline constexpr Message<std::vector<TraceLine>> kTrace{11, "the trace"};
 inline constexpr Message<std::uint8_t> kEnd{12, "the end of a segment"};
+inline constexpr Message<Nothing> kJoin{13, "the return of a worker"};
+inline constexpr Message<Settled> kSettled{14, "what a worker leaves"};
+inline constexpr Message<Outcome> kOutcome{15, "the outcome of a segment"};
+inline constexpr Message<WorkerFields> kFields{16, "the state of a worker"};
 // The next run of the process takes the kinds behind these, so that a late message of one run
 // cannot reach another.
-inline constexpr int kMessages = 13;
+inline constexpr int kMessages = 17;
 
 }  // namespace hetsgd::rank_messages

@@ -287,9 +287,20 @@ void Referee::fields(Archive& fields) {
   }
 }
 
+void Referee::known(Archive& fields) {
+  const std::lock_guard lock(mutex_);
+  fields("budget", budget_);
+  fields("accuracies", accuracies_);
+}
+
 void Referee::checkpointed(double seconds) {
   const std::lock_guard lock(mutex_);
   record_.phases.checkpoint_s += seconds;
+}
+
+Seconds Referee::until() const {
+  const std::lock_guard lock(mutex_);
+  return until_;
 }
 
 void Referee::end_segment() {

@@ -184,6 +184,7 @@ class Referee {
   // Before each segment: its workers, so many, have made no call yet. The segment ends at the first
   // running() from `until` on, so that other workers can join.
   void begin_segment(int workers, Seconds until);
+  Seconds until() const;
   // Ends the segment: at the next running() of workers that come so far. Any thread.
   void end_segment();
   // A segment has ended at the loss of workers. Returns whether the run goes on: it has not ended
@@ -202,6 +203,9 @@ class Referee {
   void returned(const std::vector<int>& workers, Seconds time, double state_bytes);
   // Saving the state has taken this wall-clock time.
   void checkpointed(double seconds);
+  // What every process of the run must know of it when a segment begins: when the model is measured
+  // next, and the accuracies so far.
+  void known(Archive& fields);
   // The state of the referee and of its record between two segments.
   void fields(Archive& fields);
   // `host_s`: wall-clock time since the start of training, with measuring and recording.

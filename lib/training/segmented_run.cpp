@@ -55,6 +55,7 @@ void resume(SavedRun& saved, const TrainOptions& options, const Cluster& cluster
 
 SegmentedRun::SegmentedRun(const Of& of, std::optional<SavedRun> saved)
     : of_(of),
+      agrees_(of.scenario.has_failures() && of.options.processes().control() != nullptr),
       views_(of.scenario, of.plan.workers, of.options),
       saved_(std::move(saved)),
       computed_samples_(at(of.plan.workers)) {
@@ -85,10 +86,27 @@ ClusterReport SegmentedRun::run(Trace* trace) {
       return ended.report;
     }
     const bool is_cut = ended.lost.empty() && ended.time < views_.next_return();
-    go_on(std::move(ended));
+    const std::unique_ptr<Client> client = std::move(ended.client);
+    go_on(std::move(ended), *client);
     for_each_shard_of(of_.tables, of_.cluster, [](int, Shard& shard) { shard.end_segment(); });
+    // The file of the common state is rank 0's.
+    if (is_cut && !of_.options.checkpoint.empty()) share_state(*client, {0});
     if (is_cut) write_checkpoint();
   }
+}
+
+std::pair<std::unique_ptr<Client>, RankClient*> SegmentedRun::make_client() {
+  Control* const control = of_.options.processes().control();
+  if (!control) return {std::make_unique<SharedClient>(of_.referee, of_.setup), nullptr};
+  auto ranks = std::make_unique<RankClient>(*control, of_.referee, of_.setup, of_.cluster,
+                                            of_.options.peer_timeout);
+  RankClient* const it = ranks.get();
+  return {std::move(ranks), it};
+}
+
+template <class Ask>
+auto SegmentedRun::of_root(Ask ask) const {
+  return agrees_ ? of_.options.processes().agree(ask) : ask();
 }
 
 SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
@@ -102,34 +120,27 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
   of_.setup.from = saved_ ? &*saved_ : nullptr;
   of_.setup.view = segment.view;
   of_.setup.clock_goes_on = segment.goes_on();
-  std::unique_ptr<Client> client;
-  RankClient* ranks = nullptr;
-  if (Control* const control = of_.options.processes().control()) {
-    auto own = std::make_unique<RankClient>(*control, of_.referee, of_.setup, of_.cluster,
-                                            of_.options.peer_timeout);
-    ranks = own.get();
-    client = std::move(own);
-  } else {
-    client = std::make_unique<SharedClient>(of_.referee, of_.setup);
-  }
-  segment.other = client->state().other_workers();
+  of_.setup.known = known_ ? &*known_ : nullptr;
+  of_.setup.samples = of_root([&] { return of_.referee.progress().samples_count; });
+  auto [client, ranks] = make_client();
+  Client& its_client = *client;
+  segment.other = its_client.state().other_workers();
   Ended ended;
   bool is_followed = false;
   segment.is_followed = [&] {
-    is_followed = segment.lost.empty() ? client->await_end() : of_.referee.goes_on_after_loss();
-    return is_followed;
+    return is_followed = its_client.await_end(segment.lost);
   };
   segment.losing = [&] { of_.referee.end_segment(); };
   const auto work = [&](Endpoint& endpoint) {
-    Worker worker(endpoint, *client);
+    Worker worker(endpoint, its_client);
     struct Leave {
       Client& client;
       Worker& worker;
       ~Leave() { client.leave(worker); }
-    } leave{*client, worker};
-    client->begin(worker);
+    } leave{its_client, worker};
+    its_client.begin(worker);
     of_.algorithm(worker);
-    client->end(worker);
+    its_client.end(worker);
   };
   ended.report = of_.cluster.run_segment(
       [&](Endpoint& endpoint) {
@@ -142,9 +153,17 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
   if (trace != nullptr && ranks != nullptr && !is_followed) ranks->gather(*trace);
   ended.lost = segment.lost;
   ended.detected = segment.detected;
-  if (!is_followed) return ended;
-  ended.unsettled = client->unsettled();
-  ended.state = saved_state(*client, segment);
+  ended.client = std::move(client);
+  if (is_followed) save(ended, segment, ranks);
+  return ended;
+}
+
+// A process knows the end of its own worker; to the others the latest does no harm, since all go on
+// from there.
+void SegmentedRun::save(Ended& ended, Segment& segment, RankClient* ranks) {
+  ended.state = saved_state(*ended.client, segment);
+  if (ranks) ended.state->with_state = ranks->with_state();
+  if (agrees_) known_.emplace().swap(const_cast<SavedFields&>(ranks->known()));
   starts_.resize(at(of_.plan.workers));
   for (const WorkerReport& worker : ended.report.workers) {
     WorkerStart& start = starts_[at(worker.rank)] = {worker.ended, worker.breakdown};
@@ -153,8 +172,11 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
     start.spent.wait += start.clock - worker.ended;
     ended.time = std::max(ended.time, start.clock);
   }
+  ended.time = of_root([&] { return ended.time; });
+  for (const int worker : segment.view) {
+    if (agrees_ && !of_.cluster.runs_here(worker)) starts_[at(worker)].clock = ended.time;
+  }
   ended.state->start = starts_;
-  return ended;
 }
 
 // Counts of workers that are not in the view are kept for their return.
@@ -184,15 +206,16 @@ FailureMode SegmentedRun::mode_of(int worker, Seconds failed) const {
 
 // A round of a synchronous algorithm that others have gone on from has the lost worker's samples. A
 // worker that was lost before its first running() of this segment is in none of its rounds.
-void SegmentedRun::note_losses(const Ended& ended) {
+void SegmentedRun::note_losses(const Ended& ended, const Client& client) {
   std::uint64_t rounds = 0;
-  for (const auto& [worker, samples] : ended.unsettled) {
+  const std::map<int, Client::Unsettled>& unsettled = client.unsettled();
+  for (const auto& [worker, samples] : unsettled) {
     rounds = std::max(rounds, samples.running_calls);
   }
   for (const auto& [worker, failed] : ended.lost) {
-    const auto found = ended.unsettled.find(worker);
+    const auto found = unsettled.find(worker);
     const Client::Unsettled last =
-        found == ended.unsettled.end() ? Client::Unsettled{} : found->second;
+        found == unsettled.end() ? Client::Unsettled{} : found->second;
     const bool is_merged =
         of_.info.synchronous && last.running_calls > 0 && last.running_calls < rounds;
     of_.referee.lost({.worker = worker,
@@ -203,15 +226,15 @@ void SegmentedRun::note_losses(const Ended& ended) {
   }
   if (!of_.info.synchronous) return;
   std::uint64_t redone = 0;
-  for (const auto& [worker, samples] : ended.unsettled) {
+  for (const auto& [worker, samples] : unsettled) {
     if (!ended.lost.contains(worker)) redone += samples.unapplied;
   }
   of_.referee.redo(redone);
 }
 
-void SegmentedRun::go_on(Ended ended) {
+void SegmentedRun::go_on(Ended ended, Client& client) {
   if (!ended.lost.empty()) {
-    note_losses(ended);
+    note_losses(ended, client);
     if (of_.options.on_loss == OnLoss::abort) {
       throw with_hint(runtime_failure("worker {} was lost at {:.6g} s", ended.lost.begin()->first,
                                       ended.detected.count()),
@@ -242,17 +265,33 @@ void SegmentedRun::go_on(Ended ended) {
     views_.restart(time);
     for (WorkerStart& start : starts_) start.clock = time;
     of_.referee.returned(views_.view(), time, 0);
+    share_state(client, views_.view());
     return;
   }
   if (!lost.empty()) check_progress();
-  if (saved_is_cut_) cut_ = std::move(saved_);
-  saved_is_cut_ = false;
-  saved_ = std::move(ended.state);
-  join(views_.update(time, lost), time);
+  // Else the segment has ended before any of the others has begun, and has changed nothing.
+  if (!ended.state->with_state.empty()) {
+    if (saved_is_cut_) cut_ = std::move(saved_);
+    saved_is_cut_ = false;
+    saved_ = std::move(ended.state);
+  }
+  const std::vector<int> joined = views_.update(time, lost);
+  share_state(client, views_.view());
+  join(joined, time);
+}
+
+void SegmentedRun::share_state(Client& client, const std::vector<int>& to) {
+  if (!agrees_ || !saved_) return;
+  const auto has_it = [&](int worker) {
+    return std::ranges::find(saved_->with_state, worker) != saved_->with_state.end();
+  };
+  if (to.size() == 1 && has_it(to.front())) return;
+  static_cast<RankClient&>(client).share_state(*saved_, to);
 }
 
 void SegmentedRun::check_progress() {
-  const std::uint64_t samples = of_.referee.progress().samples_count;
+  const std::uint64_t samples =
+      of_root([&] { return of_.referee.progress().samples_count; });
   if (samples > reached_samples_) {
     reached_samples_ = samples;
     standstills_ = 0;

@@ -8,12 +8,17 @@
 //            |         that of the last cut (--on-loss restart)     |
 //            └──────────────────────────────────────────────────────┘
 //
-// Every process of the run has one, and all make the same decisions.
+// Every process of the run has one, and all make the same decisions. Where workers of several
+// processes may be lost, what these follow from and a process cannot know is rank 0's: the outcome of
+// a segment (rank_client.hpp), its time, and the samples of the run. A worker's state stays in its
+// process; before another view begins its workers get the common state from the first that has one.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "training/checkpoint.hpp"
@@ -23,6 +28,7 @@
 
 namespace hetsgd {
 
+class RankClient;
 class Trace;
 
 // Before the first segment of a resumed run: the record, the budget and the tables as they were.
@@ -62,15 +68,25 @@ class SegmentedRun {
     std::map<int, Seconds> lost;    // workers at whose loss it ended, and when they were lost
     Seconds detected{0};
     Seconds time{0};  // the latest of its workers
-    std::map<int, Client::Unsettled> unsettled = {};
+    std::unique_ptr<Client> client = {};
   };
 
+  // The client of the next segment; the second is it, too, if workers are processes.
+  std::pair<std::unique_ptr<Client>, RankClient*> make_client();
+  // What ask() returns on rank 0. Collective where workers of several processes may be lost.
+  template <class Ask>
+  auto of_root(Ask ask) const;
   Ended run_segment(Trace* trace);
+  // The state and the clocks at its end, if the run goes on.
+  void save(Ended& ended, Segment& segment, RankClient* ranks);
   SavedRun saved_state(Client& client, Segment& segment);
   // Chooses the view and the state of the segment after `ended`.
-  void go_on(Ended ended);
-  void note_losses(const Ended& ended);
+  void go_on(Ended ended, Client& client);
+  void note_losses(const Ended& ended, const Client& client);
   FailureMode mode_of(int worker, Seconds failed) const;
+  // The workers `to` get the state that they have in common, if they are other processes than that
+  // which has it.
+  void share_state(Client& client, const std::vector<int>& to);
   // After each loss. Errors: runtime, the run has learnt nothing between many losses.
   void check_progress();
   // Workers join with the common state, which takes its time on the network.
@@ -78,6 +94,8 @@ class SegmentedRun {
   void write_checkpoint();
 
   const Of of_;
+  // Workers of several processes may be lost.
+  const bool agrees_;
   Views views_;
   // The state that the next segment goes on from; none: that of the start of a run.
   std::optional<SavedRun> saved_;
@@ -88,6 +106,7 @@ class SegmentedRun {
   std::vector<std::uint64_t> computed_samples_;  // by worker, by whatever becomes of them
   std::vector<WorkerStart> starts_;              // by worker; empty: the next segment is the first
   bool view_changes_ = false;                    // after the segment before
+  std::optional<SavedFields> known_;             // agrees_: of the segment before
   std::uint64_t reached_samples_ = 0;            // the most at a loss
   int standstills_ = 0;                          // losses in a row that found no more
 };

@@ -216,7 +216,8 @@ RunSetup Training::Impl::setup(const Parts& parts, bool traced) const {
                   .virtual_time = options.is_virtual(),
                   .measured_rows = {},
                   .from = nullptr,
-                  .is_saved = options.has_segments() || scenario->has_failures()};
+                  .is_saved = options.has_segments() || scenario->has_failures(),
+                  .may_lose = scenario->has_failures()};
   if (table_plan && options.processes().is_root()) {
     result.measured_rows =
         options.dump_parameters.empty() ? parts.evaluator->categories() : all_rows(*table_plan);

@@ -115,9 +115,6 @@ Seconds Views::goes_on_at(Seconds time) const {
 
 void check_losses(const Scenario& scenario, const TrainOptions& options) {
   if (!scenario.has_failures()) return;
-  if (cluster_kind(options.cluster).join) {
-    refuse("--straggler", "kind=fail or churn with --cluster mpi", "--cluster sim or threads");
-  }
   if (cluster_kind(options.cluster).join && options.orphans == Orphans::share) {
     refuse("--orphans", "share with --cluster mpi", "wait",
            "each process has the rows of its own shard alone");

@@ -39,8 +39,15 @@ struct MpiComm::Slices {
   std::size_t bytes(int r) const { return bounds[at(r) + 1] - begin(r); }
 };
 
-MpiComm::Inside::Inside(MpiComm& comm) : comm_(comm) {
-  comm.world().safepoint();
+// The check-in ends after the flag is given back, which the destructor does even where the collective
+// is left.
+MpiComm::Inside::Inside(MpiComm& comm)
+    : comm_(comm),
+      check_in_(comm.size() > 1 ? comm.groups_.check_ins() : nullptr, comm.world(),
+                {.group = comm.group_->number,
+                 .kind = comm.group_->started ? CallKey::kStarted : CallKey::kBlocking,
+                 .a = comm.members_.front()},
+                comm.size()) {
   // Two processes of one rank would take each other's messages, as tags number the collectives in
   // the order in which this rank begins them. The flag stays set for its owner: the exception is
   // thrown before the object exists, so no destructor clears it.
@@ -161,6 +168,14 @@ void MpiComm::split_group(const CollectiveCall& call, SplitPart& part) {
   }
 }
 
+// A barrier and large data begin with one anyway.
+bool MpiComm::checks_in(const CollectiveCall& call) const {
+  if (size() == 1 || !groups_.check_ins() || call.collective == Collective::barrier) return false;
+  const bool has_parts = call.collective == Collective::split ||
+                         call.collective == Collective::all_to_all;
+  return has_parts || call.bytes() <= kSmall;
+}
+
 // --- with data: one of three ways
 // The way depends on the length and on what rounds() has found out for all, so all ranks take the
 // same one.
@@ -175,6 +190,7 @@ void MpiComm::make_raw(const CollectiveRequest& request) {
   const auto [sent, received] = traffic_of(request, rank_, size());
   count(call.kind, sent, received);
   Inside inside(*this);
+  if (checks_in(call)) rounds(call);
   if (call.collective == Collective::barrier) {
     rounds(call);
   } else if (call.collective == Collective::split) {

@@ -30,6 +30,9 @@
 // buffers lie in memory of GPUs. If so, and if NCCL works between these (asked once per group), it
 // does the rest.
 //
+// Lost workers. In a run in which workers are lost every collective begins with the messages of a
+// barrier, and is one that all its ranks make to the end or none (check_ins.hpp).
+//
 // Steps. In step d rank r sends to rank r + d and receives from rank r - d (modulo p). So no rank
 // is the target of all others at once. Slices are received by requests that are posted before the
 // sends of the same phase.
@@ -44,6 +47,7 @@
 #include <vector>
 
 #include "cluster/comm.hpp"
+#include "cluster/mpi/check_ins.hpp"
 #include "cluster/mpi/gpu_ranks.hpp"
 #include "cluster/mpi/message_memory.hpp"
 #include "cluster/mpi/transport.hpp"
@@ -60,6 +64,8 @@ class Groups : public realtime::BackgroundTasks {
   virtual int new_group() = 0;
   // This rank's GPU and its communicators of NCCL.
   virtual GpuRanks& gpus() = 0;
+  // Null: no worker of the run is ever lost.
+  virtual CheckIns* check_ins() = 0;
 };
 
 // A group as this rank knows it; shared by the communicators of its processes. Lives as long as one
@@ -165,6 +171,9 @@ class MpiComm final : public Comm {
   bool nccl_works(const CollectiveCall& call);
   void ask_for_nccl(CollectiveCall call);
   void by_nccl(const CollectiveCall& call, const void* in, void* out);
+  // Whether this collective begins with an extra barrier: nothing else makes it wait for all before
+  // it writes.
+  bool checks_in(const CollectiveCall& call) const;
   // --- the parts of collectives (collectives.cpp)
   void spread(const CollectiveCall& call, std::span<std::byte> data);
   // The members of all colours get one new number, since no rank is in two of the new groups.
@@ -198,6 +207,7 @@ class MpiComm::Inside {
 
  private:
   MpiComm& comm_;
+  const CheckIn check_in_;
 };
 
 }  // namespace hetsgd::mpi

@@ -17,17 +17,19 @@ Coordinator::Coordinator(Channel& channel, const std::vector<ProcessPlace>& plac
       deadlocks_(channel, errors_),
       groups_(channel),
       services_(channel),
-      pause_(channel) {}
+      pause_(channel),
+      losses_(channel) {}
 
 bool Coordinator::begin(Local& local, Seconds peer_timeout) {
   heartbeats_.set_timeout(peer_timeout);
   // All before this rank says that it has come: from then on messages of the run may arrive, and
   // must find it attached.
-  everybody_quiet_ = false;
+  everybody_quiet_ = everybody_emptied_ = false;
   groups_.forget();
   run_.attach(&local);
   pause_.attach(&local);
   services_.attach(&local);
+  losses_.attach(&local);
   barrier_.come(Point::begin);
   return barrier_.await(Point::begin);
 }
@@ -52,6 +54,7 @@ std::optional<Failure> Coordinator::end_run() {
   // on nobody calls into the run. Only then does the epoch end, so that no call uses the number of
   // the next one.
   services_.attach(nullptr);
+  losses_.attach(nullptr);
   pause_.attach(nullptr);
   run_.attach(nullptr);
   return errors_.end_epoch();
@@ -91,12 +94,14 @@ void Coordinator::on_met(Point point, int epoch, std::int64_t at) {
     // A rank may hear of the quiet of the run before only now.
     failing_ = quiet_said_ = everybody_quiet_ = false;
     pause_.reset();
+    losses_.reset();
     groups_.restart();
     deadlocks_.reset();
     channel_.set_failing(false);
   }
   if (point == Point::set_up) start_at_ = at;
   if (point == Point::quiet) everybody_quiet_ = true;
+  if (point == Point::emptied) everybody_emptied_ = true;
   if (point == Point::ended) errors_.over(epoch);
 }
 
@@ -110,6 +115,10 @@ Pace Coordinator::look_after(Local& local) {
   }
   // In a run that fails the world releases its threads itself, and a pause would hold them back.
   if (!failing_) pause_.tick();
+  if (!failing_ && losses_.waits() && pause_.is_idle()) {
+    pause_.close();
+    losses_.tell_all();
+  }
   const Pace pace = local.pace();
   // Looks for a deadlock are left out where something advances, or where time matters.
   if ((!failing_ && pause_.resumes()) || pace == Pace::at_once) return Pace::at_once;
@@ -124,6 +133,7 @@ Pace Coordinator::tick() {
   // outside of one they matter only to a rank that waits for others: in leave() or an agreement.
   std::optional<Pace> pace;
   run_.call([&](Local& local) { pace = look_after(local); });
+  if (losses_.is_halted() && !pause_.is_on()) losses_.stand();
   const bool waits = pace ? *pace != Pace::at_once : leaving_ || agreement_.waits();
   if (waits) heartbeats_.look();
   return pace.value_or(Pace::soon);

@@ -15,7 +15,7 @@
 // Threads. The calls of one run come from its owner; handlers, on_failure, on_met and tick() run on
 // the channel's thread. Mutexes are taken in this order, and none of them the other way round:
 //
-//    Attached (run, pause, services) --> ServiceList, World --> FirstError --> Channel
+//    Attached (run, pause, losses, services) --> ServiceList, World --> FirstError --> Channel
 //
 // So a process that holds the world's mutex may fail the run or ask for a pause, and a handler may
 // call into the run.
@@ -36,6 +36,7 @@
 #include "cluster/mpi/protocol/first_error.hpp"
 #include "cluster/mpi/protocol/group_numbers.hpp"
 #include "cluster/mpi/protocol/heartbeats.hpp"
+#include "cluster/mpi/protocol/loss_vote.hpp"
 #include "cluster/mpi/protocol/messages.hpp"
 #include "cluster/mpi/protocol/rank_barrier.hpp"
 #include "cluster/mpi/protocol/service_directory.hpp"
@@ -44,7 +45,7 @@ namespace hetsgd::mpi {
 
 // Calls of the coordinator into the current run. All are made by the channel's thread and must
 // not block for long: the channel's heartbeats wait for them.
-class Local : public PausableWorld, public ServiceHost {
+class Local : public PausableWorld, public ServiceHost, public LosingRun {
  public:
   // The run has failed with this error: nobody may go on. The run still comes to end().
   virtual void fail(std::exception_ptr error) = 0;
@@ -84,9 +85,14 @@ class Coordinator {
   ClockPause& pause() { return pause_; }
   GroupNumbers& groups() { return groups_; }
   ServiceDirectory& services() { return services_; }
+  LossVote& losses() { return losses_; }
   // After a failure: nobody on any rank receives any more, or will. Memory that is still being sent
   // may be freed then.
   const std::atomic<bool>& everybody_quiet() const { return everybody_quiet_; }
+  // After a loss, when all threads of this rank have ended and all that it has sent has been
+  // received. everybody_emptied(): so have all ranks, or the run has failed.
+  void emptied() { barrier_.come(RankBarrier::Point::emptied); }
+  bool everybody_emptied() const { return everybody_emptied_ || channel_.failing(); }
 
   // --- at any time
   // From any thread, also with the world's mutex held: the run, or the next one, fails.
@@ -122,9 +128,10 @@ class Coordinator {
   GroupNumbers groups_;
   ServiceDirectory services_;
   ClockPause pause_;
+  LossVote losses_;
 
   // leaving_: this rank waits in leave(), so the silence of others matters.
-  std::atomic<bool> everybody_quiet_ = false, leaving_ = false;
+  std::atomic<bool> everybody_quiet_ = false, everybody_emptied_ = false, leaving_ = false;
   // The instant at which the run starts, in ns of rank 0's clock. Set before set_up() returns.
   std::atomic<std::int64_t> start_at_ = 0;
   // The current run has failed. This and the next: the channel's thread only.

@@ -12,7 +12,10 @@ class ForNccl final : public Poll {
  public:
   ForNccl(cuda::NcclRank& nccl, const char* what) : nccl_(nccl), what_(what) {}
   bool done() override { return nccl_.done(); }
-  void cancel() override { nccl_.abort(); }
+  bool cancel() override {
+    nccl_.abort();
+    return false;
+  }
   std::string describe() const override { return what_; }
   bool transfers() const override { return true; }
 

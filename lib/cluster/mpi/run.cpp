@@ -22,6 +22,8 @@ constexpr int kOffsetTrips = 32;
 constexpr auto kAdvancing = std::chrono::microseconds(300);
 // At most this number of unfinished sends is tested at once, so that a look stays short.
 constexpr std::size_t kReapedByTick = 64;
+// A message of an earlier segment that nobody has received stays in flight, and is not waited for.
+constexpr auto kDropLimit = std::chrono::seconds(2);
 // The most bytes of a service's arguments that one control message carries: MPI counts in int.
 constexpr std::size_t kMostArguments = std::numeric_limits<int>::max() - 4096;
 
@@ -39,6 +41,16 @@ struct RankReport {
   }
 };
 
+// Worker w runs in process w.
+std::vector<int> view_of(const ClusterOptions& options, const Segment& segment) {
+  std::vector<int> view = segment.view;
+  if (view.empty()) {
+    view.resize(at(options.workers));
+    std::iota(view.begin(), view.end(), 0);
+  }
+  return view;
+}
+
 }  // namespace
 
 Run::Run(const ClusterOptions& options, Segment& segment, const Placement& placement)
@@ -50,15 +62,20 @@ Run::Run(const ClusterOptions& options, Segment& segment, const Placement& place
       placement_(placement),
       rank_(environment_.rank()),
       size_(environment_.size()),
-      workers_(options.workers),
+      view_(view_of(options, segment)),
+      rank_here_(rank_in_view(rank_)),
+      may_lose_(options.scenario && options.scenario->has_failures()),
       host_(options.service_rank ? size_ - 1 : 0),
       gpus_(options.all_reduce, placement.seat.device.gpu),
       gives_gpu_memory_(gives_gpu_memory()) {
   world_.set_oversubscribed(placement.oversubscribed);
-  std::vector<int> all(static_cast<std::size_t>(workers_));
-  // A rank of services is in no group: it makes no call of Comm.
-  std::iota(all.begin(), all.end(), 0);
-  everybody_ = std::make_shared<Group>(0, std::move(all));
+  // A rank without a worker is in no group: it makes no call of Comm.
+  everybody_ = std::make_shared<Group>(0, view_);
+}
+
+int Run::rank_in_view(int process) const {
+  const auto found = std::ranges::find(view_, process);
+  return found == view_.end() ? -1 : static_cast<int>(found - view_.begin());
 }
 
 // A communicator of its own for each run: a message that nobody received is none of the next run's.
@@ -83,11 +100,11 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
       transport_ =
           std::make_unique<Transport>(messages_, world_, rank_, coordinator_.everybody_quiet());
       started_ = transport_.get();
-      if (rank_ < workers_) {
-        start_worker(rank_, placement_.seat, [this, &worker](Process& me) {
+      if (has_worker()) {
+        start_worker(rank_here_, placement_.seat, [this, &worker](Process& me) {
           MpiEndpoint endpoint(*this, me);
           worker(endpoint);
-          // Not reached where the worker is unwound: the whole run ends then.
+          // Not reached where the worker is unwound: the whole run ends then, or the segment.
           coordinator_.services().worker_left(host_);
         });
       }
@@ -95,12 +112,7 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
       world_.abort(std::current_exception());
     }
     try {
-      // This calls start_clock() when the worker is set up, and finish() when nothing but services
-      // is left. `aborted` is called with the world's mutex held.
-      world_.run(rank_ < workers_ ? 1 : 0,
-                 {.start = [this] { return start_clock(); },
-                  .ended = [this] { finish(); },
-                  .aborted = [this](std::exception_ptr e) { coordinator_.fail(std::move(e)); }});
+      run_world();
     } catch (...) {
       error = std::current_exception();
     }
@@ -119,6 +131,40 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
     services_.for_each([&](MpiService& service) { service.save(fields); });
   });
   return report();
+}
+
+void Run::run_world() {
+  try {
+    // This calls start_clock() when the worker is set up, and finish() when nothing but services is
+    // left. `aborted` is called with the world's mutex held.
+    world_.run(has_worker() ? 1 : 0,
+               {.start = [this] { return start_clock(); },
+                .ended = [this] { finish(); },
+                .aborted = [this](std::exception_ptr e) { coordinator_.fail(std::move(e)); }});
+  } catch (const LostWorkers& loss) {
+    note_losses(loss, options_, segment_);
+    drop_messages();
+  }
+}
+
+std::vector<Calls> Run::lose(Seconds detected) {
+  // In this order: a process that finds the check-ins closed is unwound by the world.
+  world_.lose(std::make_exception_ptr(LostWorkers{detected}));
+  return check_ins_.close();
+}
+
+// A send that waits for its receiver would stay in flight for ever, since its receiver has left.
+void Run::drop_messages() {
+  Sends& sends = Sends::get();
+  const auto end = std::chrono::steady_clock::now() + kDropLimit;
+  const auto drop_until = [&](auto done) {
+    while (!done()) {
+      if (!transport_->drop_arrived() && !sends.reap(kReapedByTick)) std::this_thread::yield();
+    }
+  };
+  drop_until([&] { return sends.idle() || std::chrono::steady_clock::now() > end; });
+  coordinator_.emptied();
+  drop_until([&] { return coordinator_.everybody_emptied(); });
 }
 
 // MPI_Comm_dup would keep its core while it waits, and other ranks may need that core in order to
@@ -249,7 +295,9 @@ void Run::make_service(const std::string& name,
     }
     std::unique_ptr<ServiceHandler> handler = factory();
     load_service(segment_, name, *handler);
-    auto service = std::make_shared<MpiService>(*transport_, name, std::move(handler), ended_);
+    auto service =
+        std::make_shared<MpiService>(*transport_, name, std::move(handler), ended_,
+                                     [this](int process) { return rank_in_view(process); });
     // Its thread posts the first receive; requests that have come before wait in MPI.
     start_service(name, [this, service = service.get()](Process&) {
       enter_thread();
@@ -274,7 +322,7 @@ void Run::open_service(const std::string& name, const ServiceFactory& factory) {
     if (sent.arguments.size() <= kMostArguments) return directory.send_factory(host_, name, sent);
   }
   // The worker there must open it: a handler that cannot be sent can be made there alone.
-  if (host_ < workers_) return;
+  if (rank_in_view(host_) >= 0) return;
   throw CheckFailure(fmt::format(
       "{} is opened by rank {} and would run in rank {}, but its arguments do not travel",
       service_name(name), rank_, host_));
@@ -300,8 +348,8 @@ void Run::while_paused_together(MpiComm& comm, FunctionRef fn) {
   // word has come already and the pause is over: it may have caught this worker in its last look
   // for a message.
   if (together_done_ < mine) world_.stop_from_outside(lock);
-  if (rank_ == 0) pause_for_me(lock, true, fn);
-  // The owner, on rank 0, comes here too: its fn has ended, but the clock stands until all resume.
+  if (comm.rank() == 0) pause_for_me(lock, true, fn);
+  // The owner, on the first rank, comes here too: its fn has ended, but the clock stands until all resume.
   const Until done([&] { return together_done_ >= mine; },
                    [] { return "waits for the end of a common pause"; });
   world_.block_for_others(lock, done);
@@ -383,11 +431,13 @@ ClusterReport Run::report() const {
   if (rank_ != 0) return local_report();
   ClusterReport report;
   report.paused = world_.paused();
-  for (std::size_t r = 0; r < std::min(reports_.size(), static_cast<std::size_t>(workers_)); ++r) {
+  for (const int worker : view_) {
+    const auto r = static_cast<std::size_t>(worker);
+    if (r >= reports_.size()) break;
     auto one = from_bytes<RankReport>(reports_[r], fmt::format("the report of rank {}", r));
     report.elapsed = std::max(report.elapsed, one.elapsed);
     const ProcessPlace& rank = environment_.places()[r];
-    report.workers.push_back({.rank = static_cast<int>(r),
+    report.workers.push_back({.rank = worker,
                               .device = std::move(one.device),
                               .breakdown = one.breakdown,
                               .ended = one.ended,
@@ -404,7 +454,15 @@ ClusterReport Run::report() const {
 MpiEndpoint::MpiEndpoint(Run& run, Process& process)
     : ProcessEndpoint(run.world_, run.options_, run.segment_, process, run),
       run_(run),
-      comm_(*run.transport_, run, run.everybody_, run.rank_) {}
+      comm_(*run.transport_, run, run.everybody_, run.rank_here_) {}
+
+// The worker waits for the word of rank 0, which ends the segment on all ranks.
+void MpiEndpoint::lose() {
+  run_.coordinator_.losses().tell(now());
+  poll_for(
+      world_, [] { return std::optional<int>(); },
+      [] { return "is lost, and waits until all know"; });
+}
 
 std::shared_ptr<ServicePort> MpiEndpoint::open_service(const std::string& name,
                                                        const ServiceFactory& factory) {

@@ -11,6 +11,11 @@
 //     finish()            -->  kMet(ended)               <--  all have returned
 //   end_run, the report
 //
+// A segment has workers on some ranks only, those of its view. The others run no worker, like a rank
+// of services: they answer control messages, run services and come to every point. Where workers are
+// lost (LossVote) the World of every rank loses them: its threads end like those of a run that
+// failed, but for calls that all their ranks have begun (check_ins.hpp), and run() returns.
+//
 // A failure may come at any point, from a thread of the run, from another rank or from outside. It
 // aborts the World, whose threads unwind; the caller still comes to finish(), so that no rank frees
 // memory which another one uses. Then it throws the error on which all ranks agree.
@@ -69,7 +74,9 @@ class Run final : public Local, public Groups, private LocalRun {
   void grant() override;
   // The clock of all ranks goes on since `at`, in ns of this rank's monotonic clock.
   void resume(std::int64_t at, bool together) override;
-  void left(int rank) override { services_.left(rank); }
+  std::vector<Calls> lose(Seconds detected) override;
+  void decide(const std::vector<Calls>& complete) override { check_ins_.decide(complete); }
+  void left(int rank) override { services_.left(rank_in_view(rank)); }
   bool has(const std::string& name) const override { return services_.has(name); }
   void make(const std::string& name, const SerialisedFactory& factory) override {
     make_service(name, [&] { return make_service_handler(factory); });
@@ -86,6 +93,7 @@ class Run final : public Local, public Groups, private LocalRun {
   // --- Groups, called by processes
   int new_group() override;
   GpuRanks& gpus() override { return gpus_; }
+  CheckIns* check_ins() override { return may_lose_ ? &check_ins_ : nullptr; }
 
  private:
   friend class MpiEndpoint;
@@ -103,7 +111,7 @@ class Run final : public Local, public Groups, private LocalRun {
   void make_service(const std::string& name,
                     const std::function<std::unique_ptr<ServiceHandler>()>& factory);
   // Runs fn, of the calling process, while the clocks of all ranks stand. The second form is
-  // collective over all workers, and fn runs on rank 0 alone.
+  // collective over all workers, and fn runs on the first of the view alone.
   void while_paused(FunctionRef fn);
   void while_paused_together(MpiComm& comm, FunctionRef fn);
   // The world's mutex is held at both ends: asks for a pause, waits for it, runs fn, and gives it
@@ -118,6 +126,13 @@ class Run final : public Local, public Groups, private LocalRun {
   void enter_thread() const;
   // Collective: makes messages_, a group of its own for this run's messages.
   void duplicate_world();
+  // World::run() with the steps of all ranks; fills in workers that were lost.
+  void run_world();
+  // After a loss, when no process is left: returns when nothing that was sent is on its way.
+  void drop_messages();
+  bool has_worker() const { return rank_here_ >= 0; }
+  // The rank of the worker of a process in the view; -1: it has none.
+  int rank_in_view(int process) const;
   // Collective, before the clock runs. Returns this rank's monotonic clock minus rank 0's, in ns.
   std::int64_t measure_offset();
   // All workers are set up. Returns the instant, in ns, at which the clocks of all ranks start.
@@ -132,8 +147,12 @@ class Run final : public Local, public Groups, private LocalRun {
   Coordinator& coordinator_;
   const Placement& placement_;
   const int rank_, size_;
-  // Ranks that run a worker: the first ones.
-  const int workers_;
+  // Ranks that run a worker of the segment, ascending.
+  const std::vector<int> view_;
+  // This rank's worker in the view; -1: it has none.
+  const int rank_here_;
+  // Workers are lost in this run, now or in another segment.
+  const bool may_lose_;
   // The rank of the services.
   const int host_;
   // This rank's monotonic clock minus rank 0's.
@@ -151,6 +170,7 @@ class Run final : public Local, public Groups, private LocalRun {
   bool channel_entered_ = false;
   // The group of all workers, number 0.
   std::shared_ptr<Group> everybody_;
+  CheckIns check_ins_;
   CallerNumbers callers_;
   // All processes of all ranks have ended: services stop.
   std::atomic<bool> ended_ = false;
@@ -184,6 +204,7 @@ class MpiEndpoint final : public ProcessEndpoint {
   void while_paused_together(FunctionRef fn) override { run_.while_paused_together(comm_, fn); }
 
  private:
+  void lose() override;
   Run& run_;
   MpiComm comm_;
 };

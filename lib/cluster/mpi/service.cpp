@@ -57,11 +57,13 @@ int service_number(const std::string& name) {
 // --- the server
 
 MpiService::MpiService(Transport& transport, std::string name,
-                       std::unique_ptr<ServiceHandler> handler, const std::atomic<bool>& ended)
+                       std::unique_ptr<ServiceHandler> handler, const std::atomic<bool>& ended,
+                       std::function<int(int)> rank_of)
     : transport_(transport),
       name_(std::move(name)),
       number_(service_number(name_)),
       ended_(ended),
+      rank_of_(std::move(rank_of)),
       handler_(std::move(handler)) {
   handler_->set_clock([&world = transport.world()] { return world.now(); });
 }
@@ -94,7 +96,7 @@ class MpiService::Idle final : public Poll {
     if (head_.done()) return requested = true;
     return service_.notices_ || service_.ended_;
   }
-  void cancel() override { head_.cancel(); }
+  bool cancel() override { return requested = head_.cancel(); }
   std::string describe() const override { return std::string(kServiceIdle); }
 
   bool requested = false;
@@ -134,7 +136,7 @@ void MpiService::handle(HeadReceive& head) {
   std::memcpy(&info, message, sizeof info);
   const auto request_bytes = static_cast<std::size_t>(info.request_bytes);
   const std::size_t before = sizeof info + request_bytes, payload = before + padding(before);
-  handler_->handle_raw(head.source(), {message + sizeof info, request_bytes},
+  handler_->handle_raw(rank_of_(head.source()), {message + sizeof info, request_bytes},
                        {reinterpret_cast<const float*>(message + payload), info.payload_count},
                        std::make_unique<Token>(transport_, name_, head.source(), info));
 }

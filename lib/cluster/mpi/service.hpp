@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -68,10 +69,10 @@ int service_number(const std::string& name);
 // to it.
 class MpiService {
  public:
-  // ended: becomes true when all processes of all ranks have ended. All references outlive the
-  // service.
+  // ended: becomes true when all processes of all ranks have ended. rank_of: the rank of a process's
+  // worker. All references outlive the service.
   MpiService(Transport& transport, std::string name, std::unique_ptr<ServiceHandler> handler,
-             const std::atomic<bool>& ended);
+             const std::atomic<bool>& ended, std::function<int(int process)> rank_of);
 
   // The service's process: handles requests until all have ended. What a handler throws ends the
   // run.
@@ -93,6 +94,7 @@ class MpiService {
   const std::string name_;
   const int number_;
   const std::atomic<bool>& ended_;
+  const std::function<int(int)> rank_of_;
   // The request that is being handled.
   HostScratch message_;
   // Guards left_.

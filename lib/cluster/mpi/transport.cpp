@@ -172,12 +172,28 @@ bool Transport::poll(int from, int tag) {
 
 // The count rises before the test: an abort that comes in between sees the count, so
 // still_receives() is never false while a receive is about to be posted.
-void Transport::begin_receiving() {
+void Transport::begin_receiving(bool outlasts_loss) {
   ++receivers_;
-  if (!world_.aborting()) [[likely]]
+  if (!world_.aborting() || (outlasts_loss && world_.losing())) [[likely]]
     return;
   --receivers_;
   world_.safepoint();
+}
+
+bool Transport::drop_arrived() {
+  bool any = false;
+  std::vector<std::byte> bytes;
+  while (true) {
+    int found = 0, count = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    check(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &found, &message, &status), "MPI_Improbe");
+    if (!found) return any;
+    any = true;
+    check(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
+    bytes.resize(static_cast<std::size_t>(count));
+    check(MPI_Mrecv(bytes.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
+  }
 }
 
 // --- heads
@@ -185,7 +201,8 @@ void Transport::begin_receiving() {
 HeadReceive::HeadReceive(Transport& transport, int from, int tag,
                          std::string (*what)(int from, int tag))
     : transport_(transport), from_(from), tag_(tag), what_(what) {
-  transport_.begin_receiving();
+  const AgreedCall* const call = World::current().agreed;
+  transport_.begin_receiving(call && call->goes_on());
   check(MPI_Irecv(buffer_.data(), static_cast<int>(buffer_.size()), MPI_BYTE,
                   from == kAnySource ? MPI_ANY_SOURCE : from, tag, transport_.comm_, &request_),
         "MPI_Irecv");
@@ -202,13 +219,17 @@ bool HeadReceive::done() {
   return true;
 }
 
-void HeadReceive::cancel() {
-  if (!open_) return;
+bool HeadReceive::cancel() {
+  if (!open_) return false;
   // The receive is complete afterwards, cancelled or not; either ends MPI's use of the buffer.
   MPI_Cancel(&request_);
-  settle(kSettleLimit, [&] { return test(request_); });
+  bool complete = false;
+  settle(kSettleLimit, [&] { return complete = test(request_, &status_); });
   open_ = false;
   transport_.end_receiving();
+  int cancelled = 0;
+  if (complete) MPI_Test_cancelled(&status_, &cancelled);
+  return complete && !cancelled;
 }
 
 HeadInfo HeadReceive::info() const {
@@ -261,13 +282,13 @@ void HeadReceive::take_rest(std::span<std::byte> rest) {
 
 Requests::Requests(Transport& transport, std::string what)
     : transport_(transport), what_(std::move(what)) {
-  transport_.begin_receiving();
+  transport_.begin_receiving(/*outlasts_loss=*/true);
 }
 
 Requests::~Requests() {
   if (!open_) return;
   // Until the others know that the run has failed they may still read what is sent from here.
-  if (!transport_.world().aborting()) {
+  if (!transport_.world().aborting() || transport_.world().losing()) {
     transport_.world().abort(std::make_exception_ptr(CheckFailure(what_ + ": was left")));
   }
   cancel();
@@ -352,8 +373,8 @@ bool Requests::done() {
   return true;
 }
 
-void Requests::cancel() {
-  if (!open_) return;
+bool Requests::cancel() {
+  if (!open_) return false;
   // Receives are cancelled first, since others write to this memory. Then the count goes down, for
   // which the other ranks' direct sends wait (`quiet`). Only then this rank waits for its own
   // sends.
@@ -368,6 +389,7 @@ void Requests::cancel() {
   open_ = false;
   transport_.end_receiving();
   settle(kSettleLimit, [&] { return sends_done() || transport_.quiet_; });
+  return false;
 }
 
 }  // namespace hetsgd::mpi

@@ -45,6 +45,10 @@
 // any more (`quiet`), or until a limit of time. Copied pieces belong to Sends, which outlives the
 // run.
 //
+// Lost workers (World::losing()). A message whose head has come is taken to its end, and one that a
+// receiver takes straight is sent to its end: so nobody waits for a process that has left. What
+// nobody has received is dropped when all processes have ended (drop_arrived).
+//
 // Tags. [type 2 bits | group 12 to 15 bits | user's tag 14 bits], and for pieces [type | number of
 // the message]. So pieces of two messages never mix, whichever process receives them.
 //    type 0   messages of Comm
@@ -200,6 +204,8 @@ class Transport {
   bool poll(int from, int tag);
   // Some process has receives posted. Any thread.
   bool still_receives() const { return receivers_ > 0; }
+  // When no process of this rank is left: receives and drops what has come. False: nothing had.
+  bool drop_arrived();
 
  private:
   friend class HeadReceive;
@@ -209,8 +215,9 @@ class Transport {
   void send_pieces(int to, int tag, Reader& reader, std::size_t bytes);
   // The two calls enclose the time in which a process has MPI requests on memory of its own. Where
   // the run is aborted already, begin_receiving() unwinds instead: no receive is posted after the
-  // abort, and once none is open, none ever will be.
-  void begin_receiving();
+  // abort, and once none is open, none ever will be. outlasts_loss: a loss of workers does not count
+  // as an abort.
+  void begin_receiving(bool outlasts_loss);
   void end_receiving() { --receivers_; }
 
   const MPI_Comm comm_;
@@ -240,9 +247,9 @@ class HeadReceive final : public Poll, NonCopyable {
 
   // Tests the receive once. Never blocks.
   bool done() override;
-  // Returns when MPI does not write to the buffer any more, or after a limit of time. A message
-  // that came meanwhile is lost with the run.
-  void cancel() override;
+  // Returns when MPI does not write to the buffer any more, or after a limit of time. True: a
+  // message came meanwhile, which is lost with the run unless the caller takes it.
+  bool cancel() override;
   std::string describe() const override { return what_(from_, tag_); }
 
   // When done:
@@ -297,10 +304,12 @@ class Requests final : public Poll, NonCopyable {
   void wait(Seconds TimeBreakdown::*account);
 
   bool done() override;
-  void cancel() override;
+  bool cancel() override;
   std::string describe() const override { return what_; }
-  // The other side is there, so the waiting thread does not go to sleep soon.
+  // The other side is there, so the waiting thread does not go to sleep soon, and a loss of workers
+  // does not end the wait.
   bool transfers() const override { return true; }
+  bool outlasts_loss() const override { return true; }
 
  private:
   struct Receive {

@@ -104,14 +104,28 @@ class Poll {
   // Looks once. After true it is not called again.
   virtual bool done() = 0;
   // The run is aborted: returns when nobody outside touches memory of this process any more. Called
-  // at most once, in place of further looks.
-  virtual void cancel() = 0;
+  // at most once, in place of further looks. True: what it waited for has come after all.
+  virtual bool cancel() = 0;
   virtual std::string describe() const = 0;
+  // Workers are lost (World::losing()): the wait goes on, because the other side has begun what
+  // neither may leave half done.
+  virtual bool outlasts_loss() const { return false; }
   // The other side is there, and bytes are in flight.
   virtual bool transfers() const { return false; }
 
  protected:
   ~Poll() = default;
+};
+
+// A call that all its members make to the end or none, if workers are lost meanwhile
+// (mpi/check_ins.hpp). Any thread.
+class AgreedCall {
+ public:
+  // While the members have not agreed: true.
+  virtual bool goes_on() const = 0;
+
+ protected:
+  ~AgreedCall() = default;
 };
 
 // The role of a process in the run:
@@ -145,6 +159,7 @@ struct Process {
   // started calls (ProcessKind::background) have none.
   std::shared_ptr<WorkerAccount> account;
   const TrainingClock* clock = nullptr;  // the world's clock
+  const AgreedCall* agreed = nullptr;  // the process is in it; its own thread's
   Seconds delay_owed{0};  // straggler delay asked for and not yet made; < 0: made in excess
   // When it can begin to communicate, from a time on (Scenario::reachable). Null: at once.
   std::function<Seconds(Seconds now)> reachable = nullptr;

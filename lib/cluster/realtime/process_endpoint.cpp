@@ -174,17 +174,19 @@ void ProcessEndpoint::await_loss() {
 void ProcessEndpoint::lose_if_due() {
   if (now() < lost_at_) return;
   sleep_until(world_, now() + options_.detect);
-  world_.abort(std::make_exception_ptr(LostWorkers{now()}));
+  lose();
   world_.safepoint();
 }
+
+void ProcessEndpoint::lose() { world_.abort(std::make_exception_ptr(LostWorkers{now()})); }
 
 void note_losses(const LostWorkers& loss, const ClusterOptions& options, Segment& segment) {
   segment.detected = loss.detected;
   const int size = segment.view.empty() ? options.workers : static_cast<int>(segment.view.size());
+  Seconds start{0};  // all have gone on at the latest clock
+  for (const WorkerStart& worker : segment.start) start = std::max(start, worker.clock);
   for (int rank = 0; rank < size; ++rank) {
     const int id = segment.id(rank);
-    const Seconds start =
-        segment.goes_on() ? segment.start[static_cast<std::size_t>(rank)].clock : Seconds(0);
     // A busy machine may notice a loss only after the worker has returned.
     const auto lost = options.scenario->lost(id, start);
     if (lost && lost->at <= loss.detected) segment.lost.emplace(id, lost->at);

@@ -62,6 +62,9 @@ class ProcessEndpoint : public Endpoint {
   void go_on() override;
 
  protected:
+  // This worker is lost, and the others may know: ends the segment for all. Returns, or unwinds.
+  virtual void lose();
+
   World& world_;
   Process& process_;
 
@@ -75,8 +78,7 @@ class ProcessEndpoint : public Endpoint {
   // `unless` became true before its end.
   bool delay(Seconds from, Seconds requested, const std::atomic<bool>* unless = nullptr);
   void await_loss();
-  // Ends the segment if this worker is lost by now: waits until the others know, then aborts the
-  // run by LostWorkers.
+  // If this worker is lost by now: waits until the others know, then lose().
   void lose_if_due();
 
   const ClusterOptions& options_;

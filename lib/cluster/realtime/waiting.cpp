@@ -43,6 +43,12 @@ void back_off(std::int64_t waited_ns, bool transfers) {
   nanosleep(&nap, nullptr);
 }
 
+bool ends(const World& world, const Poll& poll) {
+  if (!world.aborting()) return false;
+  const AgreedCall* const call = World::current().agreed;
+  return !world.losing() || !(poll.outlasts_loss() || (call && call->goes_on()));
+}
+
 // False: the run is aborted. The process is aside from the first critical section to come_back(),
 // which is called on every path: an exception, too, must leave the counters as they were. The
 // deadlock report must not see a poll on a stack that is gone.
@@ -58,16 +64,16 @@ bool polled_to_the_end(World& world, Poll& poll, std::int64_t begin) {
   };
   bool done = false;
   try {  // cancel() waits for outside users of this process's memory
-    while (!world.aborting() && !(done = poll.done())) {
+    while (!ends(world, poll) && !(done = poll.done())) {
       back_off(TrainingClock::monotonic_ns() - begin, poll.transfers());
     }
-    if (!done) poll.cancel();
+    if (!done) done = poll.cancel();
   } catch (...) {
     come_back();
     throw;
   }
   come_back();
-  return done && !world.aborting();
+  return done && (!world.aborting() || world.losing());
 }
 
 }  // namespace

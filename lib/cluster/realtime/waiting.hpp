@@ -25,7 +25,9 @@ bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless
 World::Lock begin_communication(World& world);
 
 // Returns when poll.done(). The time is added to breakdown.*account unless that is null. When the
-// run is aborted poll.cancel() has returned before Unwind is thrown. What `poll` throws comes out.
+// run is aborted poll.cancel() has returned before Unwind is thrown. Where the run is aborted
+// because workers are lost, a wait that outlasts this (Poll, AgreedCall) and one whose message had
+// come return as usual. What `poll` throws comes out.
 void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account = &TimeBreakdown::wait);
 
 // Calls take() until the optional that it returns has a value, and returns that value.
@@ -35,7 +37,7 @@ auto poll_for(World& world, Take take, Describe describe) {
    public:
     ForValue(Take& take, Describe& text) : take_(take), describe_(text) {}
     bool done() override { return (found = take_()).has_value(); }
-    void cancel() override {}
+    bool cancel() override { return false; }
     std::string describe() const override { return std::string(describe_()); }
     std::invoke_result_t<Take&> found;
 

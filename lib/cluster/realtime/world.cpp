@@ -74,8 +74,17 @@ void World::abort(std::exception_ptr error) {
   abort_locked(std::move(error));
 }
 
+void World::lose(std::exception_ptr loss) {
+  const Lock guard = lock();
+  if (aborting()) return;
+  losing_ = true;
+  error_ = std::move(loss);
+  stop_all();
+}
+
 void World::abort_locked(std::exception_ptr error) {
-  if (aborting() && (unwound_ != current_or_null() || error_)) return;
+  if (aborting() && !losing_ && (unwound_ != current_or_null() || error_)) return;
+  losing_ = false;
   error_ = std::move(error);
   stop_all();
   if (aborted_) aborted_(error_);

@@ -11,6 +11,7 @@
 //                        +----------------------+------------------+
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -67,6 +68,11 @@ class World final : public Scheduler {
   //
   // Any thread.
   void abort(std::exception_ptr error);
+  // The segment ends because workers are lost: an abort by `loss`, of which Hooks::aborted is not
+  // told, and in which waits that outlast a loss go on (waiting.hpp). An error that comes then makes
+  // it an abort by that error. Any thread.
+  void lose(std::exception_ptr loss);
+  bool losing() const { return losing_; }
   // The calling process is being unwound by an exception: the run fails with it, when it has left
   // the process. Mutex held.
   void fail_with_what_unwinds() {
@@ -98,6 +104,7 @@ class World final : public Scheduler {
   bool finishing_ = false;                           // live() has come down to 0
   std::function<void(std::exception_ptr)> aborted_;  // Hooks::aborted; empty before run()
   std::exception_ptr error_;                         // what run() rethrows
+  std::atomic<bool> losing_ = false;                 // and that is a loss; written under the mutex
   Process* unwound_ = nullptr;                       // unwound; its exception will be error_
 };
 

@@ -21,6 +21,7 @@ constexpr std::int64_t kResumeNoticeNs = 500'000;
 ClockPause::ClockPause(Control& control) : control_(control) {
   // On rank 0. A pause that finds others in the queue begins when they are done.
   on_values<bool>(control_, kAskPause, [this](int from, bool together) {
+    if (closed_) return;
     asked_.push_back({from, together});
     if (asked_.size() == 1) start_next();
   });
@@ -68,6 +69,7 @@ void ClockPause::reset() {
   state_ = State::running;
   stop_again_ = false;
   asked_.clear();
+  closed_ = false;
 }
 
 // On rank 0, when no pause is on.

@@ -80,6 +80,10 @@ class ClockPause {
 
   // The rest is called on the thread of `control`. reset(): before a run.
   void reset();
+  // Rank 0: nobody has asked for a pause that is not over yet.
+  bool is_idle() const { return asked_.empty(); }
+  // Rank 0, while idle: nobody is granted a pause any more, because the segment ends.
+  void close() { closed_ = true; }
   // The transitions that time or the world brings about; the others are made by messages.
   void tick();
   // The clock does not run, or is about to stop; what comes next is a message away.
@@ -116,6 +120,7 @@ class ClockPause {
   // On rank 0. asked_: the first is on. stopped_: how many ranks have stopped for it. stopped_at_:
   // the latest instant of those, in ns of rank 0's clock.
   std::deque<Asked> asked_;
+  bool closed_ = false;
   int stopped_ = 0;
   std::int64_t stopped_at_ = 0;
 };

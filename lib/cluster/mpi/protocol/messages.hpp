@@ -53,6 +53,11 @@ enum Kind : int {
   kAskService = -17,
   kServiceWanted = -18,
   kFactory = -19,
+  // LossVote: kLost and kStand go from a rank to rank 0, the others from rank 0 to all.
+  kLost = -20,
+  kHalt = -21,
+  kStand = -22,
+  kComplete = -23,
 };
 
 // Sends the values, or none, to rank `to`, which may be the own one. Any thread; does not wait.

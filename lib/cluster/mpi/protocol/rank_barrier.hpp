@@ -40,8 +40,9 @@ class RankBarrier {
  public:
   // Points in the order of a run: before anything of it; workers and clock offsets are there; all
   // threads of all ranks have ended, with the rank's report as content; after a failure only, no
-  // process of any rank receives any more. `leave` is the end of the program.
-  enum class Point : int { begin, set_up, ended, quiet, leave };
+  // process of any rank receives any more; after a loss of workers only, all that was sent has been
+  // received. `leave` is the end of the program.
+  enum class Point : int { begin, set_up, ended, quiet, emptied, leave };
   // at: an instant of rank 0's monotonic clock, in ns, which lies a little in the future for all
   // ranks. So they can begin something together at it.
   using OnMet = std::function<void(Point point, int epoch, std::int64_t at)>;

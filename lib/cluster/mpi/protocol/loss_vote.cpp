@@ -1,0 +1,56 @@
+#include "cluster/mpi/protocol/loss_vote.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace hetsgd::mpi {
+
+LossVote::LossVote(Control& control) : control_(control) {
+  on_values<Seconds>(control_, kLost, [this](int, Seconds detected) {
+    if (!detected_) detected_ = detected;
+  });
+  on_values<Seconds>(control_, kHalt, [this](int, Seconds detected) { halted_ = detected; });
+  on_values<std::vector<Calls>>(
+      control_, kStand, [this](int, const std::vector<Calls>& calls) { on_stand(calls); });
+  on_values<std::vector<Calls>>(
+      control_, kComplete, [this](int, const std::vector<Calls>& complete) {
+        run_.call([&](LosingRun& run) { run.decide(complete); });
+      });
+}
+
+void LossVote::reset() {
+  halted_.reset();
+  detected_.reset();
+  told_ = false;
+  stand_ = 0;
+  common_.clear();
+}
+
+void LossVote::tell_all() {
+  told_ = true;
+  send_values_to_all(control_, kHalt, *detected_);
+}
+
+void LossVote::stand() {
+  const Seconds detected = *std::exchange(halted_, std::nullopt);
+  std::vector<Calls> calls;
+  run_.call([&](LosingRun& run) { calls = run.lose(detected); });
+  send_values(control_, 0, kStand, calls);
+}
+
+// A member that has come to no call of a kind does not name it: nobody has got past the first one.
+void LossVote::on_stand(const std::vector<Calls>& all) {
+  for (const Calls& calls : all) {
+    Common& common = common_.try_emplace(calls.key, Common{0, calls}).first->second;
+    ++common.ranks;
+    common.calls.count = std::min(common.calls.count, calls.count);
+  }
+  if (++stand_ < control_.size()) return;
+  std::vector<Calls> complete;
+  for (const auto& [key, common] : common_) {
+    if (common.ranks == common.calls.members) complete.push_back(common.calls);
+  }
+  send_values_to_all(control_, kComplete, complete);
+}
+
+}  // namespace hetsgd::mpi

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Loses workers at random: check_losses.py [BINARY] [--runs N] [--seed S] [--jobs J] [--only REGEX]
+"""Loses workers at random: check_losses.py [BINARY] [--runs N] [--seed S] [--jobs J] [--only REGEX] [--mpi]
 
 Makes N random runs as check_resume.py does, each with random failures and returns of its workers (--cluster sim,
 --on-loss continue or restart). Every run must end within five minutes with exit code 0, a result that hetsgd validate finds
 valid, and a finite loss, or say that workers are lost too often to get any further.
+With --mpi the runs are those of processes (mpirun, --cluster mpi): longer ones, as set-up takes real time.
 Prints each run that does not, with its command. Exit code 0: all did; 1: one did not.
 """
 
@@ -11,6 +12,7 @@ import argparse
 import concurrent.futures
 import json
 import math
+import os
 import pathlib
 import random
 import re
@@ -21,6 +23,9 @@ import tempfile
 import check_resume
 
 LONGEST_S = 300
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+# Options of random runs that a run of processes cannot have.
+NOT_MPI = re.compile("hogwild|hogbatch|slide|--profile|--workers 1|--node-size|learners-per-device auto")
 
 
 def random_losses(rng, workers):
@@ -39,23 +44,41 @@ def random_losses(rng, workers):
     return options
 
 
-def check(binary, number, seed, only):
+def suits(options, only, mpi):
+    text = " ".join(options)
+    if (only and not re.search(only, text)) or "sharded" in options or "--node-size" in options:
+        return False
+    return not mpi or not NOT_MPI.search(text)
+
+
+def for_processes(options, workers):
+    """The same run on processes: four times as long."""
+    at = options.index("--max-samples") + 1
+    options[at] = str(4 * int(options[at]))
+    return ["mpirun", "-n", str(workers)], [*options, "--cluster", "mpi", "--devices", "cpu:1"]
+
+
+def check(binary, number, seed, only, mpi):
     """Makes run `number`. Returns (its options, the number of losses, what is wrong or None)."""
     rng = random.Random(f"{seed} {number}")
     options = check_resume.random_run(rng)
-    while (only and not re.search(only, " ".join(options))) or "sharded" in options or "--node-size" in options:
+    while not suits(options, only, mpi):
         options = check_resume.random_run(rng)
     at = options.index("--checkpoint-every")
     options = options[:at]
     every = int(options[options.index("--evaluate-every") + 1])
     if rng.random() < 0.5:
         options += ["--checkpoint-at", ",".join(str(k * every) for k in range(1, 10, rng.choice([1, 3])))]
-    options += random_losses(rng, int(options[options.index("--workers") + 1]))
+    workers = int(options[options.index("--workers") + 1])
+    options += random_losses(rng, workers)
+    launcher = []
+    if mpi:
+        launcher, options = for_processes(options, workers)
     with tempfile.TemporaryDirectory(prefix="hetsgd-losses-") as name:
         output = pathlib.Path(name) / "run.json"
-        command = [binary, "train", *options, "--quiet", "--host-threads", "1", "-o", str(output)]
+        command = [*launcher, binary, "train", *options, "--quiet", "--host-threads", "1", "-o", str(output)]
         try:
-            run = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
+            run = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, env={**os.environ, **MPI})
         except subprocess.TimeoutExpired:
             return options, 0, f"has not ended after {LONGEST_S} s"
         if run.returncode == 1 and "losses in a row the run still stands at" in run.stderr:
@@ -81,10 +104,11 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="")
+    parser.add_argument("--mpi", action="store_true")
     arguments = parser.parse_args()
     failed = losses = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        tasks = [pool.submit(check, arguments.binary, number, arguments.seed, arguments.only)
+        tasks = [pool.submit(check, arguments.binary, number, arguments.seed, arguments.only, arguments.mpi)
                  for number in range(arguments.runs)]
         for number, task in enumerate(tasks):
             options, lost, wrong = task.result()

@@ -225,9 +225,10 @@ void RankClient::on_stand(std::uint64_t points) {
   std::unique_lock lock(mutex_);
   furthest_ = std::max(furthest_, points);
   const bool all = ++stands_ == size_;
-  const StopPoint stop{furthest_, referee_.stopped() ? kRunEnds : kSegmentEnds};
-  lock.unlock();
   if (!all) return;
+  const StopPoint stop{furthest_, referee_.stopped() ? kRunEnds : kSegmentEnds};
+  stop_point_ = stop;  // also where this rank has no worker
+  lock.unlock();
   for (const int to : view_) send(to, kStopPoint, stop);
 }
 

@@ -97,7 +97,7 @@ class RankClient final : public Client {
   // peer timeout.
   bool await_end(const std::map<int, Seconds>& lost) override;
   const std::vector<int>& with_state() const { return with_state_; }
-  const SavedFields& known() const { return known_; }
+  SavedFields take_known() { return std::move(known_); }
   // Collective, between two segments: the first worker that has a state sends it to the workers
   // `to`, which have its common fields then, and its own beside theirs. Errors: as await_end().
   void share_state(SavedRun& saved, const std::vector<int>& to);

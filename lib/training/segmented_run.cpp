@@ -163,7 +163,7 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
 void SegmentedRun::save(Ended& ended, Segment& segment, RankClient* ranks) {
   ended.state = saved_state(*ended.client, segment);
   if (ranks) ended.state->with_state = ranks->with_state();
-  if (agrees_) known_.emplace().swap(const_cast<SavedFields&>(ranks->known()));
+  if (agrees_) known_ = ranks->take_known();
   starts_.resize(at(of_.plan.workers));
   for (const WorkerReport& worker : ended.report.workers) {
     WorkerStart& start = starts_[at(worker.rank)] = {worker.ended, worker.breakdown};
@@ -306,8 +306,10 @@ void SegmentedRun::check_progress() {
 void SegmentedRun::join(const std::vector<int>& joined, Seconds time) {
   if (joined.empty()) return;
   double bytes = 0;
-  for (const auto& [name, field] : saved_->common) {
-    bytes += static_cast<double>(field.span().size());
+  if (saved_) {
+    for (const auto& [name, field] : saved_->common) {
+      bytes += static_cast<double>(field.span().size());
+    }
   }
   bytes *= of_.state_ratio;
   Seconds arrived = time;

@@ -15,6 +15,9 @@
 //                      called. What they compute, and collectives that all had come to, end first.
 //   then               run_segment() returns; all that still waits is unwound
 //
+// Under mpi no process dies: that of a lost worker goes on to answer the others, to run the
+// services that lie there, and to take part in a later segment.
+//
 // From the second segment on the clock stands until every worker has called Endpoint::go_on().
 // Then the clock, the times and the count of steps of each worker are those of the segment before,
 // and background tasks that were started until then begin.
@@ -42,7 +45,8 @@ struct WorkerStart {
 struct Segment {
   // The workers of the view, ascending, by rank; empty: all of the run.
   std::vector<int> view = {};
-  // By rank; empty: the first segment. Under mpi a process needs only the entry of its own rank.
+  // By rank; empty: the first segment. Under mpi a process needs only the entry of its own rank; in
+  // a run in which workers are lost also the latest clock, as that of any other.
   std::vector<WorkerStart> start = {};
   // sim: all workers go on at the latest of these clocks, as they always do in real time. Else each
   // goes on at its own. The time in between counts as waiting.

@@ -28,10 +28,10 @@
 // Synchronous workers stop as by a halt, but at a running(); asynchronous ones are told as when the
 // run stops.
 //
-// Where workers may be lost, the first worker of the view need not be on rank 0. It owns the pause of
-// an evaluation and sends its model. At the end of the segment, by a loss or not:
+// Where workers may be lost, the first worker of the view need not be on rank 0. It owns the pause
+// of an evaluation and sends its model. At the end of the segment, by a loss or not:
 //
-//   all ranks   last report, kSettled ──> rank 0 decides ── kOutcome ─> all: whether the run goes on
+//   all ranks   last report, kSettled ──> rank 0 decides ── kOutcome ─> all: it goes on, or not
 //
 // Asynchronous algorithms. Every step is reported to rank 0 in one message, and no worker waits for
 // it. When rank 0 finds an evaluation due, it tells all ranks. The first rank to call
@@ -92,9 +92,9 @@ class RankClient final : public Client {
   // Where workers may be lost the last report is sent here, if the worker was unwound.
   void leave(Worker& worker) noexcept override;
   // Returns when rank 0 has every worker's last report in the record, with the events sorted by
-  // time, and has told how the segment ends. Where workers may be lost unsettled() are then those of
-  // all ranks, and every rank has the outcome. Error(runtime) if a report does not come within the
-  // peer timeout.
+  // time, and has told how the segment ends. Where workers may be lost unsettled() are then those
+  // of all ranks, and every rank has the outcome. Error(runtime) if a report does not come within
+  // the peer timeout.
   bool await_end(const std::map<int, Seconds>& lost) override;
   const std::vector<int>& with_state() const { return with_state_; }
   SavedFields take_known() { return std::move(known_); }
@@ -195,7 +195,7 @@ class RankClient final : public Client {
   const int rank_;
   const std::vector<int> view_;  // the workers of the segment; worker r runs in process r
   const int size_;               // of them
-  const int first_kind_;   // of this client's control messages
+  const int first_kind_;         // of this client's control messages
   const std::shared_ptr<HandlerGuard> handler_guard_;
 
   mutable std::mutex mutex_;  // guards all below

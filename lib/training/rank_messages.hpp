@@ -76,8 +76,8 @@ struct State {
 // Why the workers leave: the run has ended, or its segment has and another one follows.
 enum RunEnd : std::int32_t { kRunEnds = 1, kSegmentEnds = 2 };
 
-// Synchronous: no point of the run from `point` on is begun. Where only the segment ends, the workers
-// go on to the next running().
+// Synchronous: no point of the run from `point` on is begun. Where only the segment ends, the
+// workers go on to the next running().
 struct StopPoint {
   std::uint64_t point = 0;
   std::int32_t end = kRunEnds;
@@ -91,7 +91,7 @@ struct Together {
   std::uint64_t running_calls = 0;  // of the worker that sends the model
 };
 
-// What a worker leaves at the end of a segment, where workers may be lost. Plain bytes.
+// A worker at the end of a segment, where workers may be lost. Plain bytes.
 struct Settled {
   std::int32_t worker = 0;
   std::int32_t has_state = 0;  // it has kept the algorithm's state

@@ -30,8 +30,8 @@
 //
 // The first reason stays, with one exception. `completed` is decided before the last model is
 // measured, and the result of that measurement replaces it. The order cannot be reversed, because
-// the point must be due for all workers before one of them measures. If a worker is lost between the
-// two, the others measure in the next segment, and `completed` is decided there.
+// the point must be due for all workers before one of them measures. If a worker is lost between
+// the two, the others measure in the next segment, and `completed` is decided there.
 //
 // One lock guards all of the state; the measurement itself runs outside of it, with the world
 // stopped, since reports and the progress line need the lock meanwhile. The record is written to
@@ -203,8 +203,8 @@ class Referee {
   void returned(const std::vector<int>& workers, Seconds time, double state_bytes);
   // Saving the state has taken this wall-clock time.
   void checkpointed(double seconds);
-  // What every process of the run must know of it when a segment begins: when the model is measured
-  // next, and the accuracies so far.
+  // The part of the state that every process of the run has when a segment begins: when the model
+  // is measured next, and the accuracies so far.
   void known(Archive& fields);
   // The state of the referee and of its record between two segments.
   void fields(Archive& fields);

@@ -127,9 +127,7 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
   segment.other = its_client.state().other_workers();
   Ended ended;
   bool is_followed = false;
-  segment.is_followed = [&] {
-    return is_followed = its_client.await_end(segment.lost);
-  };
+  segment.is_followed = [&] { return is_followed = its_client.await_end(segment.lost); };
   segment.losing = [&] { of_.referee.end_segment(); };
   const auto work = [&](Endpoint& endpoint) {
     Worker worker(endpoint, its_client);
@@ -214,8 +212,7 @@ void SegmentedRun::note_losses(const Ended& ended, const Client& client) {
   }
   for (const auto& [worker, failed] : ended.lost) {
     const auto found = unsettled.find(worker);
-    const Client::Unsettled last =
-        found == unsettled.end() ? Client::Unsettled{} : found->second;
+    const Client::Unsettled last = found == unsettled.end() ? Client::Unsettled{} : found->second;
     const bool is_merged =
         of_.info.synchronous && last.running_calls > 0 && last.running_calls < rounds;
     of_.referee.lost({.worker = worker,
@@ -290,8 +287,7 @@ void SegmentedRun::share_state(Client& client, const std::vector<int>& to) {
 }
 
 void SegmentedRun::check_progress() {
-  const std::uint64_t samples =
-      of_root([&] { return of_.referee.progress().samples_count; });
+  const std::uint64_t samples = of_root([&] { return of_.referee.progress().samples_count; });
   if (samples > reached_samples_) {
     reached_samples_ = samples;
     standstills_ = 0;

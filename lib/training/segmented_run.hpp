@@ -9,9 +9,10 @@
 //            └──────────────────────────────────────────────────────┘
 //
 // Every process of the run has one, and all make the same decisions. Where workers of several
-// processes may be lost, what these follow from and a process cannot know is rank 0's: the outcome of
-// a segment (rank_client.hpp), its time, and the samples of the run. A worker's state stays in its
-// process; before another view begins its workers get the common state from the first that has one.
+// processes may be lost, what these follow from and a process cannot know is rank 0's: the outcome
+// of a segment (rank_client.hpp), its time, and the samples of the run. A worker's state stays in
+// its process; before another view begins its workers get the common state from the first that has
+// one.
 #pragma once
 
 #include <functional>
@@ -73,7 +74,8 @@ class SegmentedRun {
 
   // The client of the next segment; the second is it, too, if workers are processes.
   std::pair<std::unique_ptr<Client>, RankClient*> make_client();
-  // What ask() returns on rank 0. Collective where workers of several processes may be lost.
+  // Returns what ask() returns on rank 0. Collective where workers of several processes may be
+  // lost.
   template <class Ask>
   auto of_root(Ask ask) const;
   Ended run_segment(Trace* trace);

@@ -1,6 +1,6 @@
 // Check-ins: the calls of this rank that all their members make to the end or none, if workers are
-// lost meanwhile: collectives, and exchanges of two ranks. They are counted in runs in which workers
-// are lost, and only there. The calls of a segment:
+// lost meanwhile: collectives, and exchanges of two ranks. They are counted in runs in which
+// workers are lost, and only there. The calls of a segment:
 //
 //    come() by a process --> under way --- all others have come: its data move ---> over
 //                               |
@@ -10,8 +10,8 @@
 //                               +-------- decide(): one had not ------------> is left, and no
 //                                                                             buffer was written
 //
-// A call waits until all its members have come before it writes to a buffer. So the numbers of calls
-// to which each rank had come decide which calls go on, the same on all ranks (LossVote).
+// A call waits until all its members have come before it writes to a buffer. So the numbers of
+// calls to which each rank had come decide which calls go on, the same on all ranks (LossVote).
 #pragma once
 
 #include <compare>

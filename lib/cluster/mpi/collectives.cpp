@@ -39,8 +39,8 @@ struct MpiComm::Slices {
   std::size_t bytes(int r) const { return bounds[at(r) + 1] - begin(r); }
 };
 
-// The check-in ends after the flag is given back, which the destructor does even where the collective
-// is left.
+// The check-in ends after the flag is given back, which the destructor does even where the
+// collective is left.
 MpiComm::Inside::Inside(MpiComm& comm)
     : comm_(comm),
       check_in_(comm.size() > 1 ? comm.groups_.check_ins() : nullptr, comm.world(),
@@ -171,8 +171,8 @@ void MpiComm::split_group(const CollectiveCall& call, SplitPart& part) {
 // A barrier and large data begin with one anyway.
 bool MpiComm::checks_in(const CollectiveCall& call) const {
   if (size() == 1 || !groups_.check_ins() || call.collective == Collective::barrier) return false;
-  const bool has_parts = call.collective == Collective::split ||
-                         call.collective == Collective::all_to_all;
+  const bool has_parts =
+      call.collective == Collective::split || call.collective == Collective::all_to_all;
   return has_parts || call.bytes() <= kSmall;
 }
 

@@ -349,7 +349,8 @@ void Run::while_paused_together(MpiComm& comm, FunctionRef fn) {
   // for a message.
   if (together_done_ < mine) world_.stop_from_outside(lock);
   if (comm.rank() == 0) pause_for_me(lock, true, fn);
-  // The owner, on the first rank, comes here too: its fn has ended, but the clock stands until all resume.
+  // The owner, on the first rank, comes here too: its fn has ended, but the clock stands until all
+  // resume.
   const Until done([&] { return together_done_ >= mine; },
                    [] { return "waits for the end of a common pause"; });
   world_.block_for_others(lock, done);

@@ -11,10 +11,11 @@
 //     finish()            -->  kMet(ended)               <--  all have returned
 //   end_run, the report
 //
-// A segment has workers on some ranks only, those of its view. The others run no worker, like a rank
-// of services: they answer control messages, run services and come to every point. Where workers are
-// lost (LossVote) the World of every rank loses them: its threads end like those of a run that
-// failed, but for calls that all their ranks have begun (check_ins.hpp), and run() returns.
+// A segment has workers on some ranks only, those of its view. The others run no worker, like a
+// rank of services: they answer control messages, run services and come to every point. Where
+// workers are lost (LossVote) the World of every rank loses them: its threads end like those of a
+// run that failed, but for calls that all their ranks have begun (check_ins.hpp), and run()
+// returns.
 //
 // A failure may come at any point, from a thread of the run, from another rank or from outside. It
 // aborts the World, whose threads unwind; the caller still comes to finish(), so that no rank frees

@@ -30,12 +30,10 @@ void MpiComm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
   // and long data share the tag: MPI matches the messages of a pair in the order sent.
   const int other = world_rank(peer), mpi_tag = transport_.tags().sendrecv(group_->number, tag);
   const int me = world_rank(rank_);
-  const CheckIn check_in(groups_.check_ins(), world(),
-                         {.group = group_->number,
-                          .kind = tag,
-                          .a = std::min(me, other),
-                          .b = std::max(me, other)},
-                         2);
+  const CheckIn check_in(
+      groups_.check_ins(), world(),
+      {.group = group_->number, .kind = tag, .a = std::min(me, other), .b = std::max(me, other)},
+      2);
   const MessageMemory source(out.data(), out.size());
   MessageMemory target(MessageMemory::Use::write, in.data(), in.size());
   const SendrecvLengths mine{out.size(), in.size()};

@@ -69,8 +69,8 @@ int service_number(const std::string& name);
 // to it.
 class MpiService {
  public:
-  // ended: becomes true when all processes of all ranks have ended. rank_of: the rank of a process's
-  // worker. All references outlive the service.
+  // ended: becomes true when all processes of all ranks have ended. rank_of: the rank of a
+  // process's worker. All references outlive the service.
   MpiService(Transport& transport, std::string name, std::unique_ptr<ServiceHandler> handler,
              const std::atomic<bool>& ended, std::function<int(int process)> rank_of);
 

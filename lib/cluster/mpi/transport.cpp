@@ -187,7 +187,8 @@ bool Transport::drop_arrived() {
     int found = 0, count = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
-    check(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &found, &message, &status), "MPI_Improbe");
+    check(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &found, &message, &status),
+          "MPI_Improbe");
     if (!found) return any;
     any = true;
     check(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");

@@ -159,7 +159,7 @@ struct Process {
   // started calls (ProcessKind::background) have none.
   std::shared_ptr<WorkerAccount> account;
   const TrainingClock* clock = nullptr;  // the world's clock
-  const AgreedCall* agreed = nullptr;  // the process is in it; its own thread's
+  const AgreedCall* agreed = nullptr;    // the process is in it; its own thread's
   Seconds delay_owed{0};  // straggler delay asked for and not yet made; < 0: made in excess
   // When it can begin to communicate, from a time on (Scenario::reachable). Null: at once.
   std::function<Seconds(Seconds now)> reachable = nullptr;

@@ -69,8 +69,8 @@ class World final : public Scheduler {
   // Any thread.
   void abort(std::exception_ptr error);
   // The segment ends because workers are lost: an abort by `loss`, of which Hooks::aborted is not
-  // told, and in which waits that outlast a loss go on (waiting.hpp). An error that comes then makes
-  // it an abort by that error. Any thread.
+  // told, and in which waits that outlast a loss go on (waiting.hpp). An error that comes then
+  // makes it an abort by that error. Any thread.
   void lose(std::exception_ptr loss);
   bool losing() const { return losing_; }
   // The calling process is being unwound by an exception: the run fails with it, when it has left

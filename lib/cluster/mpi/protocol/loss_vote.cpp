@@ -10,12 +10,12 @@ LossVote::LossVote(Control& control) : control_(control) {
     if (!detected_) detected_ = detected;
   });
   on_values<Seconds>(control_, kHalt, [this](int, Seconds detected) { halted_ = detected; });
-  on_values<std::vector<Calls>>(
-      control_, kStand, [this](int, const std::vector<Calls>& calls) { on_stand(calls); });
-  on_values<std::vector<Calls>>(
-      control_, kComplete, [this](int, const std::vector<Calls>& complete) {
-        run_.call([&](LosingRun& run) { run.decide(complete); });
-      });
+  on_values<std::vector<Calls>>(control_, kStand,
+                                [this](int, const std::vector<Calls>& calls) { on_stand(calls); });
+  on_values<std::vector<Calls>>(control_, kComplete,
+                                [this](int, const std::vector<Calls>& complete) {
+                                  run_.call([&](LosingRun& run) { run.decide(complete); });
+                                });
 }
 
 void LossVote::reset() {

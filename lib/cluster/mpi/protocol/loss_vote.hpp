@@ -13,8 +13,8 @@
 //    trains ----------------------------> stands -----------> ends: calls that are complete go on
 //                                                             to their end, all others are left
 //
-// Nobody begins a call after lose(), so the counts that a rank sends are its last. A call goes on on
-// all its ranks or on none. Ranks without a worker in the segment stand, too, with no calls.
+// Nobody begins a call after lose(), so the counts that a rank sends are its last. A call goes on
+// on all its ranks or on none. Ranks without a worker in the segment stand, too, with no calls.
 #pragma once
 
 #include <compare>

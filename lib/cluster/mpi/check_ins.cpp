@@ -1,5 +1,6 @@
 #include "cluster/mpi/check_ins.hpp"
 
+#include "cluster/realtime/waiting.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
@@ -36,7 +37,7 @@ void CheckIns::decide(const std::vector<Calls>& complete) {
 // unwinds.
 CheckIn::CheckIn(CheckIns* check_ins, realtime::World& world, const CallKey& key, int members)
     : check_ins_(check_ins), key_(key) {
-  world.safepoint();
+  realtime::reach(world);
   if (!check_ins_) return;
   const auto number = check_ins_->come(key, members);
   if (!number) world.safepoint();

@@ -214,7 +214,7 @@ void MpiPort::call_raw(const ServiceCall& call) {
   World& world = transport_.world();
   const Process& me = World::current();
   HETSGD_CHECK(me.kind != ProcessKind::service);
-  world.safepoint();
+  reach(world);
   HostedCall hosted(call);
   Call(*this, CallerNumbers::of_process(me.number), true, hosted.on_host).await();
   hosted.target.store();
@@ -256,7 +256,7 @@ class MpiPort::Posted final : public PendingCall {
 
 std::unique_ptr<PendingCall> MpiPort::post_raw(const ServiceCall& call) {
   HETSGD_CHECK(World::current().kind != ProcessKind::service);
-  transport_.world().safepoint();
+  reach(transport_.world());
   return std::make_unique<Posted>(*this, call);
 }
 

@@ -108,13 +108,26 @@ bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless
   return true;
 }
 
-World::Lock begin_communication(World& world) {
+namespace {
+
+void await_reach(World& world) {
   Process& me = World::current();
-  const Seconds since = me.reachable ? world.now() : Seconds(0);
-  if (me.reachable && me.reachable(since) > since) {
-    sleep_until(world, me.reachable(since));
-    me.spend(&TimeBreakdown::wait, world.now() - since);
-  }
+  if (!me.reachable) return;
+  const Seconds since = world.now(), until = me.reachable(since);
+  if (until <= since) return;
+  sleep_until(world, until);
+  me.spend(&TimeBreakdown::wait, world.now() - since);
+}
+
+}  // namespace
+
+void reach(World& world) {
+  await_reach(world);
+  world.safepoint();
+}
+
+World::Lock begin_communication(World& world) {
+  await_reach(world);
   return world.enter();
 }
 

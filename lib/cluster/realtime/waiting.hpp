@@ -20,8 +20,10 @@ namespace hetsgd::realtime {
 // `unless` it ends early, with false, soon after that has become true.
 bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless = nullptr);
 
-// World::enter() for a call that communicates. A worker that is out of reach without the others
+// The safepoint of a call that communicates. A worker that is out of reach without the others
 // knowing waits until it is back.
+void reach(World& world);
+// The same in place of World::enter().
 World::Lock begin_communication(World& world);
 
 // Returns when poll.done(). The time is added to breakdown.*account unless that is null. When the

@@ -273,7 +273,8 @@ void SegmentedRun::go_on(Ended ended, Client& client) {
     saved_ = std::move(ended.state);
   }
   const std::vector<int> joined = views_.update(time, lost);
-  share_state(client, views_.view());
+  // After a loss all go on from the common state of one of them.
+  share_state(client, lost.empty() ? joined : views_.view());
   join(joined, time);
 }
 
@@ -282,7 +283,7 @@ void SegmentedRun::share_state(Client& client, const std::vector<int>& to) {
   const auto has_it = [&](int worker) {
     return std::ranges::find(saved_->with_state, worker) != saved_->with_state.end();
   };
-  if (to.size() == 1 && has_it(to.front())) return;
+  if (saved_->with_state.empty() || (to.size() == 1 && has_it(to.front()))) return;
   static_cast<RankClient&>(client).share_state(*saved_, to);
 }
 

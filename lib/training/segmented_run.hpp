@@ -86,8 +86,8 @@ class SegmentedRun {
   void go_on(Ended ended, Client& client);
   void note_losses(const Ended& ended, const Client& client);
   FailureMode mode_of(int worker, Seconds failed) const;
-  // The workers `to` get the state that they have in common, if they are other processes than that
-  // which has it.
+  // The workers `to` get the common state from the process that has it, unless this process has
+  // them all.
   void share_state(Client& client, const std::vector<int>& to);
   // After each loss. Errors: runtime, the run has learnt nothing between many losses.
   void check_progress();

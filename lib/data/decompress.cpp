@@ -145,19 +145,30 @@ std::string decompress_start(std::string_view bytes, const std::string& path, bo
   return decompress(bytes, compression, path);
 }
 
-std::string compress_zstd(std::string_view text) {
+ZstdWriter::ZstdWriter(std::function<void(std::string_view)> sink)
+    : sink_(std::move(sink)),
+      context_(ZSTD_createCCtx(), ZSTD_freeCCtx),
+      out_(ZSTD_CStreamOutSize(), '\0') {
   constexpr int kLevel = 9;
-  const std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)> context(ZSTD_createCCtx(),
-                                                                        ZSTD_freeCCtx);
-  HETSGD_CHECK(context != nullptr);
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kLevel);
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
-  std::string bytes(ZSTD_compressBound(text.size()), '\0');
-  const std::size_t size =
-      ZSTD_compress2(context.get(), bytes.data(), bytes.size(), text.data(), text.size());
-  HETSGD_CHECK(ZSTD_isError(size) == 0);
-  bytes.resize(size);
-  return bytes;
+  HETSGD_CHECK(context_ != nullptr);
+  ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, kLevel);
+  ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_checksumFlag, 1);
+}
+
+void ZstdWriter::add(std::string_view text) { compress(text, false); }
+
+void ZstdWriter::finish() { compress({}, true); }
+
+void ZstdWriter::compress(std::string_view text, bool last) {
+  ZSTD_inBuffer in{text.data(), text.size(), 0};
+  for (;;) {
+    ZSTD_outBuffer out{out_.data(), out_.size(), 0};
+    const std::size_t more =
+        ZSTD_compressStream2(context_.get(), &out, &in, last ? ZSTD_e_end : ZSTD_e_continue);
+    HETSGD_CHECK(ZSTD_isError(more) == 0);
+    if (out.pos > 0) sink_({out_.data(), out.pos});
+    if (last ? more == 0 : in.pos == in.size) return;
+  }
 }
 
 }  // namespace hetsgd

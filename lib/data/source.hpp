@@ -14,6 +14,7 @@
 #include "core/input_file.hpp"
 
 struct XXH3_state_s;
+struct ZSTD_CCtx_s;
 
 namespace hetsgd {
 
@@ -99,8 +100,21 @@ std::string decompress(std::string_view bytes, Compression compression, const st
 // The same for a file whose beginning is of use alone: if a zstd stream is cut off, `cut` becomes
 // true, and the result is the text up to there. Other damage is the same error.
 std::string decompress_start(std::string_view bytes, const std::string& path, bool& cut);
-// The text as one zstd stream with a checksum.
-std::string compress_zstd(std::string_view text);
+// Makes one zstd stream with a checksum of text that comes in parts. `sink` gets the bytes.
+class ZstdWriter {
+ public:
+  explicit ZstdWriter(std::function<void(std::string_view)> sink);
+  void add(std::string_view text);
+  // Ends the stream. To be called once, after all text.
+  void finish();
+
+ private:
+  void compress(std::string_view text, bool last);
+
+  const std::function<void(std::string_view)> sink_;
+  const std::unique_ptr<ZSTD_CCtx_s, std::size_t (*)(ZSTD_CCtx_s*)> context_;
+  std::string out_;
+};
 
 // The files that load_dataset(path) reads (data/load.hpp): the data, the labels beside images, the
 // manifest and both parts of a fetched data set. Empty for generated data.

@@ -38,6 +38,18 @@ void write_beside(const TrainOptions& options, const Trace& trace, const Record&
   if (!options.mllog.empty()) write_text(options.mllog, mllog_text(record));
 }
 
+// The memory of a record has a bound, and its file lies beside the record. The activity of --trace
+// has none, since its text is made in memory.
+CallMemoryOptions memory_of_trace(const TrainOptions& options) {
+  if (options.record_timeline.empty() || !options.trace.empty()) return {};
+  const std::filesystem::path target =
+      is_stream(options.record_timeline)
+          ? std::filesystem::temp_directory_path() / "record"
+          : std::filesystem::path(follow_links(options.record_timeline));
+  const std::filesystem::path folder = target.parent_path();
+  return {.folder = folder.empty() ? "." : folder.string()};
+}
+
 // The exit code of a run that has not failed.
 int exit_code_of(const TrainOptions& options, const Outcome& outcome) {
   const Record& record = outcome.record;
@@ -155,7 +167,7 @@ Outcome run_one(const RunSpec& spec, const ResultOptions& result, TrainHooks hoo
     hooks.on_progress = nullptr;
   }
   const bool timeline = !options.record_timeline.empty();
-  Trace trace(timeline ? TraceDetail::causes : TraceDetail::calls);
+  Trace trace(timeline ? TraceDetail::causes : TraceDetail::calls, memory_of_trace(options));
   hooks.trace = timeline || !options.trace.empty() ? &trace : nullptr;
   outcome.record = training->run(hooks);
   outcome.summary = summarise(outcome.record);

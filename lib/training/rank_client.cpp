@@ -155,11 +155,9 @@ void RankClient::receive_messages() {
   on(kSettled, [this](int, const Settled& worker) { change([&] { settled_.push_back(worker); }); });
   on(kOutcome, [this](int, Outcome outcome) { change([&] { outcome_ = std::move(outcome); }); });
   on(kFields, [this](int, WorkerFields fields) { change([&] { got_ = std::move(fields); }); });
-  on(kTrace, [this](int, std::vector<TraceLine> lines) {
-    change([&] {
-      std::ranges::move(lines, std::back_inserter(lines_));
-      ++traces_;
-    });
+  on(kAskTrace, [this](int, Nothing) { change([&] { ++traces_asked_; }); });
+  on(kTrace, [this](int from, TracePart part) {
+    change([&] { traces_.emplace_back(from, std::move(part)); });
   });
 }
 

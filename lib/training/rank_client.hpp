@@ -56,6 +56,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -130,6 +131,8 @@ class RankClient final : public Client {
   // them in while the client lives. Closing it waits for the handler that is inside.
   class HandlerGuard;
   // Registers handle(from, content) for a message.
+  void send_trace(const Trace& trace);
+  void take_traces(Trace& trace);
   template <class Message, class Handle>
   void on(const Message& message, Handle handle);
   void receive_messages();  // registers all handlers
@@ -243,8 +246,9 @@ class RankClient final : public Client {
   int gathered_count_ = 0;
   std::optional<GatheredRows> rows_;  // rank 0: rows of sharded tables, kept once made
   int rows_gathered_ = 0;             // rank 0: ranks whose rows have arrived
-  std::vector<TraceLine> lines_;      // rank 0: of the other ranks, until gather()
-  int traces_ = 0;                    // rank 0: ranks whose lines have arrived
+  // Rank 0: parts of other ranks' traces that have arrived, with their ranks.
+  std::deque<std::pair<int, rank_messages::TracePart>> traces_;
+  int traces_asked_ = 0;  // other ranks: parts that rank 0 has asked for and not got
   std::vector<float> mean_;
 
   // Declared after all members that it uses, so that it is joined before they are destroyed.

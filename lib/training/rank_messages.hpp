@@ -13,6 +13,7 @@
 //   kReplica     all -> that rank   mean_of_published() goes on
 //   kAskRows     0 -> all           answers kRows
 //   kRows        all -> 0           gather_rows() goes on
+//   kAskTrace    0 -> rank          gather() goes on: answers kTrace
 //   kTrace       rank -> 0          gather() goes on
 //   kEnd         0 -> all           await_end() returns
 //   kJoin        rank -> 0          end_for_joiners()
@@ -26,6 +27,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -38,10 +40,9 @@
 
 namespace hetsgd {
 
-// The ranges of a TraceLine: a count and then the elements.
+// Elements that are never moved: a count and then the elements.
 template <>
-struct ByteForm<std::deque<TraceRange>> : detail::ByteSequence<TraceRange, std::deque<TraceRange>> {
-};
+struct ByteForm<std::deque<CallLabel>> : detail::ByteSequence<CallLabel, std::deque<CallLabel>> {};
 
 }  // namespace hetsgd
 
@@ -141,6 +142,20 @@ struct ModelOf {
 using SentModel = ModelOf<std::span<const float>>;
 using ReceivedModel = ModelOf<std::vector<float>>;
 
+// A part of what a rank has traced: a chunk of one of its lines. The first part of a line has its
+// name and labels.
+struct TracePart {
+  std::optional<TracedName> begins{};
+  std::deque<CallLabel> labels{};
+  std::vector<std::byte> chunk{};  // CallLog::chunk()
+  bool is_last = false;            // of the rank
+
+  static constexpr auto members() {
+    using P = TracePart;
+    return std::tuple(&P::begins, &P::labels, &P::chunk, &P::is_last);
+  }
+};
+
 // The place of a message behind RankClient's first kind of control messages, and its name in
 // errors. A span is received as a vector.
 template <class Sent_, class Received_ = typename ByteForm<Sent_>::Stored>
@@ -162,8 +177,9 @@ inline constexpr Message<Nothing> kAskReplica{7, "the question for a replica"};
 inline constexpr Message<std::span<const float>> kReplica{8, "the replica"};
 inline constexpr Message<std::vector<Index>> kAskRows{9, "the places of rows"};
 inline constexpr Message<std::span<const float>> kRows{10, "the rows"};
-inline constexpr Message<std::vector<TraceLine>> kTrace{11, "the trace"};
+inline constexpr Message<TracePart> kTrace{11, "a part of the trace"};
 inline constexpr Message<std::uint8_t> kEnd{12, "the end of a segment"};
+<<<<<<< HEAD
 inline constexpr Message<Nothing> kJoin{13, "the return of a worker"};
 inline constexpr Message<Settled> kSettled{14, "what a worker leaves"};
 inline constexpr Message<Outcome> kOutcome{15, "the outcome of a segment"};
@@ -171,5 +187,11 @@ inline constexpr Message<WorkerFields> kFields{16, "the state of a worker"};
 // The next run of the process takes the kinds behind these, so that a late message of one run
 // cannot reach another.
 inline constexpr int kMessages = 17;
+=======
+inline constexpr Message<Nothing> kAskTrace{13, "the question for a part of the trace"};
+// The next run of the process takes the kinds behind these, so that a late message of one run
+// cannot reach another.
+inline constexpr int kMessages = 14;
+>>>>>>> 2bcba75c (Recording: calls lie in compact form, in a bounded memory)
 
 }  // namespace hetsgd::rank_messages

@@ -36,8 +36,15 @@ void write_parameters(const std::string& path, std::span<const float> parameters
   file.commit();
 }
 
-// Needs the workers' time breakdowns, which are in the record already.
+// Needs the workers' time breakdowns, which are in the record already. A trace that memory has no
+// room for is left out.
 void note_waiting(const Trace& trace, Record& record) {
+  if (!trace.is_in_memory()) {
+    warn(
+        "the record of this run is too large for memory, so the result does not say who waited for "
+        "whom; hetsgd replay can tell");
+    return;
+  }
   std::vector<Seconds> waits;
   for (const WorkerRecord& worker : record.workers) waits.push_back(worker.report.breakdown.wait);
   auto whom = waited_for(trace, waits);

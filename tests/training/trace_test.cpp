@@ -202,12 +202,12 @@ TraceRange at(double begin, double end, CallPlace place, double wait = 0) {
 // to its part's call at 5, worker 1 to that of the other at 7. Then rank 0 of the second part,
 // worker 3, sends to rank 1, worker 1, which has waited for 2 s.
 TEST(WaitedFor, RanksOfAPartAreNamedAsWorkers) {
-  Trace trace;
+  std::vector<TraceLine> lines;
   for (int worker = 0; worker < 4; ++worker) {
     const bool odd = worker % 2 == 1;
     const int rank = odd ? (worker == 3 ? 0 : 1) : worker / 2;
     const std::string part = odd ? "/0:1" : "/0:0";
-    TraceLine& line = trace.line(worker, "");
+    TraceLine& line = lines.emplace_back(TraceLine{{.rank = worker}});
     line.ranges.push_back(at(0, 1,
                              {.kind = CallKind::collective,
                               .rank = worker,
@@ -226,7 +226,9 @@ TEST(WaitedFor, RanksOfAPartAreNamedAsWorkers) {
           at(8, 12, {.kind = CallKind::receive, .group = part, .rank = 1, .peer = 0, .tag = 9}, 2));
     }
   }
-  const TraceMatches matches = match(trace.lines());
+  std::vector<const TraceLine*> all;
+  for (const TraceLine& line : lines) all.push_back(&line);
+  const TraceMatches matches = match(all);
   ASSERT_EQ(matches.waits.size(), 3U);
   EXPECT_EQ(matches.waits.at({0, 1}).rank, 2);
   EXPECT_EQ(matches.waits.at({0, 1}).wait, Seconds(3));

@@ -8,21 +8,37 @@
 
 namespace hetsgd {
 
-TraceLine& Trace::line(int rank, const std::string& background_task, const CallPoint& parent) {
+namespace {
+
+// The ranges of recorded lines.
+std::vector<const TraceLine*> decode(const std::vector<const RecordedLine*>& recorded,
+                                     std::deque<TraceLine>& decoded) {
+  if (decoded.empty()) {
+    for (const RecordedLine* line : recorded) {
+      std::deque<TraceRange>& ranges = decoded.emplace_back(TraceLine{*line}).ranges;
+      CallReader calls(line->calls);
+      for (TraceRange range; calls.next(range);) ranges.push_back(std::move(range));
+    }
+  }
+  std::vector<const TraceLine*> all;
+  for (const TraceLine& line : decoded) all.push_back(&line);
+  return all;
+}
+
+}  // namespace
+
+RecordedLine& Trace::line(int rank, const std::string& background_task, const CallPoint& parent) {
   const std::string name =
       "worker " + std::to_string(rank) + (background_task.empty() ? "" : " " + background_task);
   const std::lock_guard lock(mutex_);
-  const auto number = std::ranges::count(lines_, rank, &TraceLine::rank);
+  const auto number = std::ranges::count(lines_, rank, &RecordedLine::rank);
   return lines_.emplace_back(
-      TraceLine{rank, name, background_task.empty(), static_cast<int>(number), parent, {}});
+      TracedName{rank, name, background_task.empty(), static_cast<int>(number), parent}, memory_);
 }
 
-TraceLine& Trace::service(const std::string& name) {
+RecordedLine& Trace::service(const std::string& name) {
   const std::lock_guard lock(mutex_);
-  TraceLine& line = services_[name];
-  line.rank = -1;
-  line.name = name;
-  return line;
+  return services_.try_emplace(name, TracedName{.rank = -1, .name = name}, memory_).first->second;
 }
 
 std::atomic<std::uint64_t>& Trace::requests(int rank, const std::string& service) {
@@ -30,9 +46,9 @@ std::atomic<std::uint64_t>& Trace::requests(int rank, const std::string& service
   return requests_[{rank, service}];
 }
 
-void Trace::add(TraceLine line) {
+RecordedLine& Trace::add(TracedName name) {
   const std::lock_guard lock(mutex_);
-  lines_.push_back(std::move(line));
+  return lines_.emplace_back(std::move(name), memory_);
 }
 
 GroupCalls& Trace::world_calls(int rank) {
@@ -40,20 +56,26 @@ GroupCalls& Trace::world_calls(int rank) {
   return world_calls_[rank];
 }
 
-std::vector<const TraceLine*> Trace::lines() const {
+std::vector<const RecordedLine*> Trace::recorded() const {
   const std::lock_guard lock(mutex_);
-  std::vector<const TraceLine*> all;
-  for (const TraceLine& line : lines_) all.push_back(&line);
+  std::vector<const RecordedLine*> all;
+  for (const RecordedLine& line : lines_) all.push_back(&line);
   std::ranges::sort(all, {},
-                    [](const TraceLine* line) { return std::tie(line->rank, line->name); });
+                    [](const RecordedLine* line) { return std::tie(line->rank, line->name); });
   return all;
 }
 
-std::vector<const TraceLine*> Trace::services() const {
+std::vector<const RecordedLine*> Trace::recorded_services() const {
   const std::lock_guard lock(mutex_);
-  std::vector<const TraceLine*> all;
+  std::vector<const RecordedLine*> all;
   for (const auto& [name, line] : services_) all.push_back(&line);
   return all;
+}
+
+std::vector<const TraceLine*> Trace::lines() const { return decode(recorded(), decoded_); }
+
+std::vector<const TraceLine*> Trace::services() const {
+  return decode(recorded_services(), decoded_services_);
 }
 
 namespace {

@@ -27,7 +27,8 @@ namespace {
 #ifdef HETSGD_NVTX
 class NvtxRange : NonCopyable {
  public:
-  explicit NvtxRange(const char* name) : id_(nvtxDomainRangeStartEx(domain(), attributes(name))) {}
+  NvtxRange(const CallLog& log, std::uint32_t label)
+      : id_(nvtxDomainRangeStartEx(domain(), attributes(log.label(label).name.c_str()))) {}
   ~NvtxRange() { nvtxDomainRangeEnd(domain(), id_); }
 
  private:
@@ -49,26 +50,59 @@ class NvtxRange : NonCopyable {
 #else
 class NvtxRange {
  public:
-  explicit NvtxRange(const char*) {}
+  NvtxRange(const CallLog&, std::uint32_t) {}
 };
 #endif
+
+// The labels of calls that every process may make.
+struct ProcessLabels {
+  explicit ProcessLabels(CallLog& log) {
+    static constexpr std::array kNames = {"step", "part", "stage", "vector", "transfer"};
+    for (std::size_t kind = 0; kind < kNames.size(); ++kind) {
+      compute[kind] = log.label({.category = "compute", .name = kNames[kind]});
+    }
+    copy = log.label({.category = "communicate", .name = kNames.back()});
+    sleep = log.label({.category = "compute", .name = "sleep"});
+    evaluation = log.label({.category = "off_clock", .name = "evaluation"});
+    lock = log.label({.category = "monitor", .name = "lock", .kind = CallKind::monitor});
+    wait = log.label({.category = "monitor", .name = "wait", .kind = CallKind::monitor});
+  }
+  std::array<std::uint32_t, 5> compute{};  // by ComputeKind
+  std::uint32_t copy, sleep, evaluation, lock, wait;
+};
 
 // One process: its endpoint, and its lines.
 struct TracedProcess {
   Endpoint& endpoint;
-  TraceLine& own;
-  std::function<TraceLine&()> started_calls;  // made at first use
+  RecordedLine& own;
+  std::function<RecordedLine&()> started_calls;  // made at first use
+  const ProcessLabels labels{own.calls};
   const std::thread::id thread = std::this_thread::get_id();
 
   // A port, a Comm and a call in flight belong to the process that has opened or started them.
   // Another process would write to a line that is not its own, which in real time is a race.
-  TraceLine& line_for(const std::string& call) const {
-    if (thread == std::this_thread::get_id()) return own;
+  CallLog& log_for(std::uint32_t label) const {
+    if (thread == std::this_thread::get_id()) return own.calls;
     throw CheckFailure(fmt::format(
         "{} of {} is called by another process: each process of a worker opens and starts its own",
-        call, own.name));
+        own.calls.label(label).name, own.name));
   }
-  CallPoint point() const { return {own.rank, own.number, own.ranges.size(), endpoint.now()}; }
+  CallPoint point() const { return {own.rank, own.number, own.calls.calls(), endpoint.now()}; }
+};
+
+// Labels of one caller, by a small number. Each is made at its first use, because most are never
+// used.
+class Labels {
+ public:
+  template <class Make>
+  std::uint32_t get(std::size_t which, CallLog& log, Make make) {
+    std::uint32_t& known = known_[which];
+    if (known == 0) known = log.label(make()) + 1;
+    return known - 1;
+  }
+
+ private:
+  std::array<std::uint32_t, 16> known_{};  // one more than the label; 0: not made
 };
 
 // The process that runs on this thread, for calls that do not name theirs: those of a monitor. In
@@ -84,94 +118,100 @@ class SetsRunning : NonCopyable {
   const TracedProcess& process_;
 };
 
-// A range from its making to its end, also when the run is unwound.
+// A call from its making to its end, also when the run is unwound.
 class Range : NonCopyable {
  public:
-  // The waits and delays of the process meanwhile are the difference of its breakdown. Errors:
-  // check, as line_for().
-  Range(const TracedProcess& process, const char* category, std::string name, CallPlace place = {},
-        std::uint64_t bytes = 0)
+  // The waits and delays of the process meanwhile are the difference of its breakdown. `more`
+  // outlives the range. Errors: check, as log_for().
+  Range(const TracedProcess& process, std::uint32_t label, const CallCell& call = {},
+        MoreOfCall* more = nullptr)
       : process_(process),
-        endpoint_(process.endpoint),
-        line_(process.line_for(name)),
-        nvtx_(name.c_str()),
-        waited_(endpoint_.time_breakdown().wait),
-        delayed_(endpoint_.time_breakdown().delay_achieved),
-        range_{.category = category,
-               .name = std::move(name),
-               .begin = endpoint_.now(),
-               .bytes = bytes,
-               .place = std::move(place)} {}
+        breakdown_(process.endpoint.time_breakdown()),
+        log_(process.log_for(label)),
+        nvtx_(log_, label),
+        more_(more),
+        waited_(breakdown_.wait),
+        delayed_(breakdown_.delay_achieved),
+        call_(call) {
+    call_.label = label;
+    call_.begin = process.endpoint.now();
+  }
+  // A computation, whose work is in `more`.
+  Range(const TracedProcess& process, std::uint32_t label, bool is_step, MoreOfCall& more)
+      : Range(process, label, {}, &more) {
+    computes_ = true;
+    is_step_ = is_step;
+  }
   ~Range() {
-    const TimeBreakdown& breakdown = endpoint_.time_breakdown();
-    range_.end = endpoint_.now();
-    range_.wait = breakdown.wait - waited_;
-    range_.delay = breakdown.delay_achieved - delayed_;
-    range_.steps = breakdown.steps;
+    call_.end = process_.endpoint.now();
+    call_.wait = breakdown_.wait - waited_;
+    call_.delay = breakdown_.delay_achieved - delayed_;
+    call_.steps = breakdown_.steps;
     if (computes_) {
-      range_.charged = breakdown.last_charged;
-      range_.busy = breakdown.last_busy;
+      more_->charged = breakdown_.last_charged;
+      more_->busy = breakdown_.last_busy;
     }
-    line_.ranges.push_back(std::move(range_));
+    if (is_step_) {
+      log_.add_step(call_, *more_);
+    } else if (more_ != nullptr) {
+      log_.add(call_, *more_);
+    } else {
+      log_.add(call_);
+    }
     running_process = &process_;
   }
 
-  CallPlace& place() { return range_.place; }
-  CallPoint& cause() { return range_.cause; }
-  // The range is a computation.
-  void computes(const Work& work) {
-    range_.work = work;
-    computes_ = true;
-  }
+  CallCell& call() { return call_; }
 
  private:
   const TracedProcess& process_;
-  Endpoint& endpoint_;
-  TraceLine& line_;
-  NvtxRange nvtx_;
+  const TimeBreakdown& breakdown_;
+  CallLog& log_;
+  [[no_unique_address]] NvtxRange nvtx_;
+  MoreOfCall* const more_;
   const Seconds waited_, delayed_;
-  bool computes_ = false;
-  TraceRange range_;
+  bool computes_ = false, is_step_ = false;
+  CallCell call_;
 };
 
 // A started call. Its time stands in a line of its own, beside what its process does meanwhile.
 class TracedCall final : public PendingCall {
  public:
-  TracedCall(const TracedProcess& process, const char* category, std::string name, CallPlace place,
-             std::uint64_t bytes, std::unique_ptr<PendingCall> call)
+  // `label`: of the call itself, whose wait has `wait_label`.
+  TracedCall(const TracedProcess& process, CallLabel label, std::uint32_t wait_label,
+             const CallCell& call, std::unique_ptr<PendingCall> pending)
       : process_(process),
-        category_(category),
-        name_(std::move(name)),
-        place_(std::move(place)),
-        bytes_(bytes),
+        label_(std::move(label)),
+        wait_label_(wait_label),
+        call_(call),
         started_(process.point()),
-        call_(std::move(call)) {}
+        pending_(std::move(pending)) {}
   CallTime wait() override {
-    Range range(process_, category_, "wait for " + name_, place_);
-    const CallTime time = call_->wait();
-    range.place().since = time.begin;
-    range.place().until = time.end;
-    range.cause() = started_;
-    process_.started_calls().ranges.push_back({.category = category_,
-                                               .name = name_,
-                                               .begin = time.begin,
-                                               .end = time.end,
-                                               .bytes = bytes_});
+    MoreOfCall more;
+    CallCell waiting = call_;
+    waiting.bytes = 0;
+    waiting.cause = started_;
+    Range range(process_, wait_label_, waiting, &more);
+    const CallTime time = pending_->wait();
+    more.since = time.begin;
+    more.until = time.end;
+    CallLog& line = process_.started_calls().calls;
+    line.add(
+        {.label = line.label(label_), .begin = time.begin, .end = time.end, .bytes = call_.bytes});
     return time;
   }
   void settle(bool failing) noexcept override {
     const SetsRunning sets(process_);
-    call_->settle(failing);
+    pending_->settle(failing);
   }
 
  private:
   const TracedProcess& process_;
-  const char* const category_;
-  const std::string name_;
-  const CallPlace place_;
-  const std::uint64_t bytes_;
+  const CallLabel label_;
+  const std::uint32_t wait_label_;
+  const CallCell call_;
   const CallPoint started_;
-  const std::unique_ptr<PendingCall> call_;
+  const std::unique_ptr<PendingCall> pending_;
 };
 
 class TracedComm final : public Comm {
@@ -191,63 +231,80 @@ class TracedComm final : public Comm {
   int size() const override { return comm_.size(); }
   bool poll(int from, int tag) override { return comm_.poll(from, tag); }
   void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override {
-    const Range range = message("send", CallKind::send, to, tag, data.size());
+    const Range range = message(kSend, to, tag, data.size());
     comm_.send_bytes(to, tag, data, kind);
   }
   void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override {
-    const Range range = message("post", CallKind::send, to, tag, data.size());
+    const Range range = message(kPost, to, tag, data.size());
     comm_.post_bytes(to, tag, data, kind);
   }
   Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override {
-    Range range = message("receive", CallKind::receive, from, tag, data.size());
+    Range range = message(kReceive, from, tag, data.size());
     const Envelope envelope = comm_.receive_bytes(from, tag, data);
-    range.place().peer = envelope.source;
+    range.call().peer = envelope.source;
     return envelope;
   }
   void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
                       Traffic kind) override {
-    const Range range = message("sendrecv", CallKind::sendrecv, peer, tag, out.size() + in.size());
+    const Range range = message(kSendrecv, peer, tag, out.size() + in.size());
     comm_.sendrecv_bytes(peer, tag, out, in, kind);
   }
   // A Comm that a split makes is traced, too.
   void make_raw(const CollectiveRequest& request) override {
-    CallPlace place = place_of(CallKind::collective);
-    place.number = calls_.collectives++;
-    SplitPart* const split = request.call.collective == Collective::split
-                                 ? static_cast<SplitPart*>(request.out)
-                                 : nullptr;
-    std::string part;
-    if (split) {
-      place.is_split = true;
-      place.color = split->choice.color;
-      place.key = split->choice.key;
-      part = fmt::format("{}/{}:{}", group_, place.number, place.color);
-    }
-    const Range range(process_, "communicate", name_of(request), std::move(place), request.bytes());
+    const CallCell call{.bytes = request.bytes(), .number = calls_.collectives++};
+    const std::uint32_t label = label_of(collectives_, request, "", CallKind::collective);
+    if (request.call.collective == Collective::split) return split(request, label, call);
+    const Range range(process_, label, call);
     comm_.make_raw(request);
-    if (split && split->comm) {
-      split->comm = std::make_unique<TracedComm>(process_, std::move(split->comm), part);
-    }
   }
   std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override {
-    CallPlace place = place_of(CallKind::started);
-    place.number = calls_.started++;
-    return std::make_unique<TracedCall>(process_, "communicate", name_of(request), std::move(place),
-                                        request.bytes(), comm_.start_raw(request));
+    const CallCell call{.bytes = request.bytes(), .number = calls_.started++};
+    return std::make_unique<TracedCall>(
+        process_, CallLabel{.category = "communicate", .name = name_of(request)},
+        label_of(waits_, request, "wait for ", CallKind::started), call, comm_.start_raw(request));
   }
 
  private:
+  enum Message : std::size_t { kSend, kPost, kReceive, kSendrecv };
+
   static std::string name_of(const CollectiveRequest& request) {
     return std::string(collective_name(request.call.collective));
   }
-  CallPlace place_of(CallKind kind) const {
-    return {.kind = kind, .group = group_, .rank = comm_.rank()};
+  std::uint32_t label_of(Labels& labels, const CollectiveRequest& request, const char* before,
+                         CallKind kind) {
+    return labels.get(static_cast<std::size_t>(request.call.collective), process_.own.calls,
+                      [&] { return label(before + name_of(request), kind); });
   }
-  Range message(const char* name, CallKind kind, int peer, int tag, std::uint64_t bytes) {
-    CallPlace place = place_of(kind);
-    place.peer = peer;
-    place.tag = tag;
-    return Range(process_, "communicate", name, std::move(place), bytes);
+  CallLabel label(std::string name, CallKind kind) const {
+    return {.category = "communicate",
+            .name = std::move(name),
+            .group = group_,
+            .kind = kind,
+            .rank = comm_.rank()};
+  }
+  void split(const CollectiveRequest& request, std::uint32_t label, const CallCell& call) {
+    auto& part = *static_cast<SplitPart*>(request.out);
+    MoreOfCall more{.is_split = 1, .color = part.choice.color, .key = part.choice.key};
+    std::string group = fmt::format("{}/{}:{}", group_, call.number, more.color);
+    const Range range(process_, label, call, &more);
+    comm_.make_raw(request);
+    if (part.comm) {
+      part.comm = std::make_unique<TracedComm>(process_, std::move(part.comm), std::move(group));
+    }
+  }
+  Range message(Message which, int peer, int tag, std::uint64_t bytes) {
+    struct Named {
+      const char* name;
+      CallKind kind;
+    };
+    static constexpr std::array<Named, 4> kMessages = {{{"send", CallKind::send},
+                                                        {"post", CallKind::send},
+                                                        {"receive", CallKind::receive},
+                                                        {"sendrecv", CallKind::sendrecv}}};
+    const std::uint32_t known = messages_.get(which, process_.own.calls, [&] {
+      return label(kMessages[which].name, kMessages[which].kind);
+    });
+    return Range(process_, known, {.bytes = bytes, .peer = peer, .tag = tag});
   }
 
   const TracedProcess& process_;
@@ -256,6 +313,7 @@ class TracedComm final : public Comm {
   GroupCalls own_calls_;
   GroupCalls& calls_;
   const std::string group_;
+  Labels messages_, collectives_, waits_;  // by Message, and by Collective
 };
 
 class TracedPort final : public ServicePort {
@@ -264,27 +322,31 @@ class TracedPort final : public ServicePort {
   TracedPort(const TracedProcess& process, const std::string& service,
              std::atomic<std::uint64_t>& requests, std::shared_ptr<ServicePort> port)
       : process_(process),
-        name_("service " + service),
+        label_{.category = "service", .name = "service " + service},
+        call_(process.own.calls.label({label_.category, label_.name, "", CallKind::service, 0})),
+        wait_(process.own.calls.label(
+            {label_.category, "wait for " + label_.name, "", CallKind::service, 0})),
         requests_(requests),
         port_(std::move(port)) {}
 
   void call_raw(const ServiceCall& call) override {
-    const Range range(process_, "service", name_, next_place(),
-                      call.payload.size_bytes() + call.reply_payload.size_bytes());
+    const Range range(process_, call_, next(call));
     port_->call_raw(call);
   }
   std::unique_ptr<PendingCall> post_raw(const ServiceCall& call) override {
-    CallPlace place = next_place();
-    return std::make_unique<TracedCall>(process_, "service", name_, std::move(place),
-                                        call.payload.size_bytes() + call.reply_payload.size_bytes(),
-                                        port_->post_raw(call));
+    const CallCell cell = next(call);
+    return std::make_unique<TracedCall>(process_, label_, wait_, cell, port_->post_raw(call));
   }
 
  private:
-  CallPlace next_place() { return {.kind = CallKind::service, .number = requests_++}; }
+  CallCell next(const ServiceCall& call) {
+    return {.bytes = call.payload.size_bytes() + call.reply_payload.size_bytes(),
+            .number = requests_++};
+  }
 
   const TracedProcess& process_;
-  const std::string name_;
+  const CallLabel label_;
+  const std::uint32_t call_, wait_;
   std::atomic<std::uint64_t>& requests_;
   std::shared_ptr<ServicePort> port_;
 };
@@ -295,7 +357,7 @@ class TracedMonitor final : public Monitor {
   explicit TracedMonitor(std::unique_ptr<Monitor> monitor) : monitor_(std::move(monitor)) {}
 
   void lock() override {
-    blocking("lock", given_back_, [&] { monitor_->lock(); });
+    blocking(&ProcessLabels::lock, given_back_, [&] { monitor_->lock(); });
   }
   void unlock() override {
     note(given_back_);
@@ -303,7 +365,7 @@ class TracedMonitor final : public Monitor {
   }
   void wait(const std::function<bool()>& ready, std::string_view what) override {
     note(given_back_);
-    blocking("wait", notified_, [&] { monitor_->wait(ready, what); });
+    blocking(&ProcessLabels::wait, notified_, [&] { monitor_->wait(ready, what); });
   }
   void notify_all() override {
     note(notified_);
@@ -325,22 +387,21 @@ class TracedMonitor final : public Monitor {
     moment.point = running_process->point();
   }
   template <class Call>
-  void blocking(const char* name, Moment& end, Call call) {
+  void blocking(std::uint32_t ProcessLabels::*label, Moment& moment, Call call) {
     const TracedProcess* const self = running_process;
     if (self == nullptr) return call();
     const SetsRunning sets(*self);
-    TraceRange range{.category = "monitor", .name = name, .begin = self->endpoint.now()};
+    const Seconds begin = self->endpoint.now();
     call();
-    range.end = self->endpoint.now();
-    if (range.end - range.begin < kShortest) return;
-    range.wait = range.end - range.begin;
-    range.steps = self->endpoint.time_breakdown().steps;
-    range.place.kind = CallKind::monitor;
-    {
-      const std::lock_guard lock(end.mutex);
-      range.cause = end.point;
-    }
-    self->own.ranges.push_back(std::move(range));
+    const Seconds end = self->endpoint.now();
+    if (end - begin < kShortest) return;
+    const std::lock_guard lock(moment.mutex);
+    self->own.calls.add({.label = self->labels.*label,
+                         .begin = begin,
+                         .end = end,
+                         .wait = end - begin,
+                         .steps = self->endpoint.time_breakdown().steps,
+                         .cause = moment.point});
   }
 
   const std::unique_ptr<Monitor> monitor_;
@@ -355,7 +416,7 @@ class TracedEndpoint final : public Endpoint {
         trace_(trace),
         process_{
             endpoint, trace.line(endpoint.rank(), background_task, parent),
-            [this, task = background_task.empty() ? "" : background_task + " "]() -> TraceLine& {
+            [this, task = background_task.empty() ? "" : background_task + " "]() -> RecordedLine& {
               if (!started_) started_ = &trace_.line(rank(), task + std::string(kStartedCalls));
               return *started_;
             }},
@@ -372,31 +433,31 @@ class TracedEndpoint final : public Endpoint {
   Comm& comm() override { return comm_; }
   TimeBreakdown& time_breakdown() override { return endpoint_.time_breakdown(); }
   TimeBreakdown account() override { return endpoint_.account(); }
-  TraceLine& line() { return process_.own; }
+  CallLog& log() { return process_.own.calls; }
 
   void compute(const Work& work, ComputeKind kind, FunctionRef fn) override {
-    Range range(process_, "compute", name_of(kind));
-    range.computes(work);
+    MoreOfCall more{.work = work};
+    const Range range = computation(label_of(kind), kind, more);
     endpoint_.compute(work, kind, fn);
   }
   void compute_in_place(const Work& work, ComputeKind kind,
                         const InPlaceComputation& how) override {
     const bool copies = kind == ComputeKind::transfer;
-    Range range(process_, copies ? "communicate" : "compute", name_of(kind));
-    range.computes(work);
+    MoreOfCall more{.work = work};
+    const Range range = computation(copies ? process_.labels.copy : label_of(kind), kind, more);
     endpoint_.compute_in_place(work, kind, how);
   }
   bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
                            FunctionRef fn) override {
-    Range range(process_, "compute", name_of(kind));
-    range.computes(work);
+    MoreOfCall more{.work = work};
+    const Range range = computation(label_of(kind), kind, more);
     return endpoint_.compute_cancellable(token, work, kind, fn);
   }
   std::unique_ptr<CancellationToken> make_cancellation_token() override {
     return endpoint_.make_cancellation_token();
   }
   void sleep(Seconds duration) override {
-    const Range range(process_, "compute", "sleep");
+    const Range range(process_, process_.labels.sleep);
     endpoint_.sleep(duration);
   }
 
@@ -424,7 +485,7 @@ class TracedEndpoint final : public Endpoint {
   // Ranges of the set-up are not on the clock.
   void go_on() override {
     endpoint_.go_on();
-    process_.own.ranges.resize(ranges_before_);
+    process_.own.calls.rewind(set_up_);
   }
   void while_paused(FunctionRef fn) override {
     const SetsRunning sets(process_);
@@ -436,9 +497,11 @@ class TracedEndpoint final : public Endpoint {
   }
 
  private:
-  static const char* name_of(ComputeKind kind) {
-    static constexpr std::array kNames = {"step", "part", "stage", "vector", "transfer"};
-    return kNames[static_cast<std::size_t>(kind)];
+  std::uint32_t label_of(ComputeKind kind) const {
+    return process_.labels.compute[static_cast<std::size_t>(kind)];
+  }
+  Range computation(std::uint32_t label, ComputeKind kind, MoreOfCall& more) const {
+    return Range(process_, label, kind == ComputeKind::step, more);
   }
   std::shared_ptr<ServicePort> traced(const std::string& name, std::shared_ptr<ServicePort> port) {
     return std::make_shared<TracedPort>(process_, name, trace_.requests(rank(), name),
@@ -446,15 +509,15 @@ class TracedEndpoint final : public Endpoint {
   }
   // Called by the process that runs `fn`: rank 0 in a pause of all.
   void evaluate(FunctionRef fn) {
-    const Range range(process_, "off_clock", "evaluation");
+    const Range range(process_, process_.labels.evaluation);
     fn();
   }
 
   Endpoint& endpoint_;
   Trace& trace_;
-  TraceLine* started_ = nullptr;
+  RecordedLine* started_ = nullptr;
   const TracedProcess process_;
-  const std::size_t ranges_before_ = process_.own.ranges.size();
+  const CallLog::Mark set_up_ = process_.own.calls.mark();
   TracedComm comm_;
 };
 
@@ -467,10 +530,7 @@ void with_traced_endpoint(Endpoint& endpoint, Trace& trace,
 }
 
 void note_batch(Endpoint& endpoint, std::uint64_t samples) {
-  std::deque<TraceRange>& ranges = static_cast<TracedEndpoint&>(endpoint).line().ranges;
-  const auto step = std::find_if(ranges.rbegin(), ranges.rend(),
-                                 [](const TraceRange& range) { return range.name == "step"; });
-  if (step != ranges.rend()) step->samples = samples;
+  static_cast<TracedEndpoint&>(endpoint).log().note_samples(samples);
 }
 
 }  // namespace hetsgd

@@ -89,7 +89,7 @@ Timeline read_step_times(const std::string& path, std::string_view text) {
   check_all_steps(times, path);
   Timeline result{.path = path, .workers = static_cast<int>(times.size())};
   for (int rank = 0; rank < result.workers; ++rank) {
-    result.processes.push_back({rank, fmt::format("worker {}", rank), true, 0, {}, {}});
+    result.processes.push_back({{rank, fmt::format("worker {}", rank), true, 0, {}}});
   }
   for (std::uint64_t step = 0; step < times.begin()->second.size(); ++step) {
     const Seconds begin = result.elapsed;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
+#include <queue>
 #include <tuple>
 
 #include "core/error.hpp"
@@ -46,44 +49,65 @@ bool has_any_work(const Work& work) {
 
 // --- writing
 
+// Writes the calls of all processes by their ends, one after the other: only the next call of each
+// process is in memory.
 class TimelineWriter {
  public:
-  TimelineWriter(std::vector<const TraceLine*> processes, std::size_t services, bool exact)
-      : processes_(std::move(processes)),
-        services_(services),
-        exact_(exact),
-        before_(processes_.size()) {}
+  // `services` of the processes are services, the last ones. `sink` gets the text in parts.
+  TimelineWriter(const std::vector<const RecordedLine*>& processes, std::size_t services,
+                 bool exact, std::function<void(std::string_view)> sink)
+      : services_(services), exact_(exact), sink_(std::move(sink)) {
+    for (const RecordedLine* process : processes) processes_.emplace_back(*process);
+  }
 
-  std::string text(json header) {
+  void write(json header) {
     const std::size_t own = processes_.size() - services_;
     for (std::size_t p = 0; p < processes_.size(); ++p) {
-      header[p < own ? "processes" : "services"].push_back(description(*processes_[p]));
+      header[p < own ? "processes" : "services"].push_back(description(processes_[p].line));
     }
     fmt::format_to(std::back_inserter(text_), "{}\n", header.dump());
-    const std::vector<RangeIndex> order = by_end();
-    for (const RangeIndex i : order) add(i);
-    fmt::format_to(std::back_inserter(text_), "{{\"lines\":{}}}\n", order.size());
-    return std::move(text_);
+    std::uint64_t calls = 0;
+    for (std::size_t p = 0; p < processes_.size(); ++p) read_next(p);
+    while (!next_.empty()) {
+      const std::size_t p = next_.top().second;
+      next_.pop();
+      add(p);
+      ++calls;
+      if (text_.size() > kPart) flush();
+      read_next(p);
+    }
+    fmt::format_to(std::back_inserter(text_), "{{\"lines\":{}}}\n", calls);
+    flush();
   }
 
  private:
-  json description(const TraceLine& line) const {
+  static constexpr std::size_t kPart = std::size_t{1} << 18;
+
+  struct Process {
+    explicit Process(const RecordedLine& recorded) : line(recorded), calls(recorded.calls) {}
+    const TracedName& line;
+    CallReader calls;
+    TraceRange next;        // the call that comes next
+    Seconds end_before{0};  // of the call before
+    std::uint64_t steps_before = 0;
+  };
+  using Next = std::pair<Seconds, std::size_t>;  // end of the next call, process
+
+  // If several calls end at once, those of the first process come first.
+  void read_next(std::size_t p) {
+    if (processes_[p].calls.next(processes_[p].next)) next_.emplace(processes_[p].next.end, p);
+  }
+  void flush() {
+    sink_(text_);
+    text_.clear();
+  }
+
+  json description(const TracedName& line) const {
     json all = {{"rank", line.rank}, {"name", line.name}, {"line", line.number}};
     if (line.main) all["main"] = true;
     if (const CallPoint& p = line.parent; p.rank >= 0) {
       all["parent"] = {p.rank, p.line, p.calls, rounded(p.time.count())};
     }
-    return all;
-  }
-
-  std::vector<RangeIndex> by_end() const {
-    std::vector<RangeIndex> all;
-    for (std::size_t p = 0; p < processes_.size(); ++p) {
-      for (std::size_t r = 0; r < processes_[p]->ranges.size(); ++r) all.push_back({p, r});
-    }
-    // Ranges of one process keep their order also where rounding makes their ends equal.
-    std::ranges::stable_sort(all, {},
-                             [&](RangeIndex i) { return processes_[i.line]->ranges[i.range].end; });
     return all;
   }
 
@@ -100,20 +124,20 @@ class TimelineWriter {
       fmt::format_to(std::back_inserter(text_), ",\"{}\":{}", key, json(value).dump());
   }
 
-  void add(RangeIndex index) {
-    const TraceRange& range = processes_[index.line]->ranges[index.range];
-    Before& before = before_[index.line];
-    fmt::format_to(std::back_inserter(text_), "{{\"p\":{}", index.line);
+  void add(std::size_t p) {
+    Process& process = processes_[p];
+    const TraceRange& range = process.next;
+    fmt::format_to(std::back_inserter(text_), "{{\"p\":{}", p);
     text_field("c", range.category);
     text_field("n", range.name);
-    if (rounded(range.begin.count()) != rounded(before.end.count())) {
+    if (rounded(range.begin.count()) != rounded(process.end_before.count())) {
       fmt::format_to(std::back_inserter(text_), ",\"b\":{}", rounded(range.begin.count()));
     }
     const bool exact = range.charged > Seconds(0);
     if (!exact || range.begin + range.charged != range.end) time("e", range.end);
     time("w", range.wait);
     time("d", range.delay);
-    if (range.steps != before.steps) number("s", static_cast<double>(range.steps));
+    if (range.steps != process.steps_before) number("s", static_cast<double>(range.steps));
     number("y", static_cast<double>(range.bytes));
     number("m", static_cast<double>(range.samples));
     add_work(range.work);
@@ -130,7 +154,8 @@ class TimelineWriter {
                      rounded(a.time.count()));
     }
     text_ += "}\n";
-    before = {range.end, range.steps};
+    process.end_before = range.end;
+    process.steps_before = range.steps;
   }
 
   void add_work(const Work& work) {
@@ -158,15 +183,11 @@ class TimelineWriter {
     time("u", place.until);
   }
 
-  struct Before {
-    Seconds end{0};
-    std::uint64_t steps = 0;
-  };
-
-  const std::vector<const TraceLine*> processes_;  // the services last
+  std::deque<Process> processes_;  // the services last
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> next_;
   const std::size_t services_;
   const bool exact_;
-  std::vector<Before> before_;
+  const std::function<void(std::string_view)> sink_;
   std::string text_;
 };
 
@@ -250,12 +271,11 @@ class TimelineReader {
 
   static TraceLine read_process(const JsonFields& fields) {
     fields.allow({"rank", "name", "line", "main", "parent"});
-    return {.rank = static_cast<int>(fields.number("rank", {-1, 1e6, ""})),
-            .name = fields.text("name"),
-            .main = fields.boolean("main", false),
-            .number = fields.whole_number("line", {0, 1e6, ""}, 0),
-            .parent = read_point(fields, "parent"),
-            .ranges = {}};
+    return {{.rank = static_cast<int>(fields.number("rank", {-1, 1e6, ""})),
+             .name = fields.text("name"),
+             .main = fields.boolean("main", false),
+             .number = fields.whole_number("line", {0, 1e6, ""}, 0),
+             .parent = read_point(fields, "parent")}};
   }
 
   static CallPoint read_point(const JsonFields& fields, const std::string& key) {
@@ -448,11 +468,11 @@ const TraceLine& Timeline::main_of(int rank) const {
 std::string Timeline::algorithm() const { return config.value("algorithm", ""); }
 
 void write_timeline(const std::string& path, const Trace& trace, const Record& record) {
-  std::vector<const TraceLine*> processes = trace.lines();
+  std::vector<const RecordedLine*> processes = trace.recorded();
   // The waits for started calls have their times.
   std::erase_if(processes,
-                [](const TraceLine* line) { return line->name.ends_with(kStartedCalls); });
-  const std::vector<const TraceLine*> services = trace.services();
+                [](const RecordedLine* line) { return line->name.ends_with(kStartedCalls); });
+  const std::vector<const RecordedLine*> services = trace.recorded_services();
   processes.insert(processes.end(), services.begin(), services.end());
   json header = {{std::string(kFormatKey), kTimelineVersion},
                  {"config", record.config},
@@ -466,11 +486,15 @@ void write_timeline(const std::string& path, const Trace& trace, const Record& r
                  {"charge", record.charge},
                  {"workers", record.workers.size()},
                  {"elapsed_s", record.elapsed.count()}};
-  const std::string text =
-      TimelineWriter(std::move(processes), services.size(), record.virtual_time)
-          .text(std::move(header));
   OutputFile file(path, {.what = "the timeline"});
-  file.write(path.ends_with(".jsonl") ? text : compress_zstd(text));
+  const auto write = [&file](std::string_view bytes) { file.write(bytes); };
+  std::optional<ZstdWriter> compressed;
+  if (!path.ends_with(".jsonl")) compressed.emplace(write);
+  const auto sink = [&](std::string_view text) {
+    compressed ? compressed->add(text) : write(text);
+  };
+  TimelineWriter(processes, services.size(), record.virtual_time, sink).write(std::move(header));
+  if (compressed) compressed->finish();
   file.commit();
 }
 

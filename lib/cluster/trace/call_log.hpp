@@ -1,0 +1,158 @@
+// The calls of one process of a recorded run in compact form. A worker pays for them at every call,
+// so noting one is the copy of a few numbers to the end of a chunk: no lock, no text, and memory is
+// asked for once per chunk. Texts (category, name, group) are numbered once.
+//
+//   process --add()--> chunk | chunk | chunk ... --CallReader--> TraceRange
+//                              |
+//                              full and the memory is full: to the file of CallMemory
+//
+// A call takes one cell, and a computation or a wait for a started call two.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "cluster/trace/call_memory.hpp"
+#include "cluster/trace/trace_range.hpp"
+#include "core/non_copyable.hpp"
+
+namespace hetsgd {
+
+// What all calls of one place have in common.
+struct CallLabel {
+  std::string category{}, name{}, group{};
+  CallKind kind = CallKind::none;
+  int rank = 0;  // of the process in the group
+
+  bool operator==(const CallLabel&) const = default;
+  static constexpr auto members() {
+    using L = CallLabel;
+    return std::tuple(&L::category, &L::name, &L::group, &L::kind, &L::rank);
+  }
+};
+
+// The rest of a call, as in TraceRange and CallPlace.
+struct CallCell {
+  std::uint32_t label = 0;
+  std::uint32_t has_more = 0;
+  Seconds begin{0}, end{0}, wait{0}, delay{0};
+  std::uint64_t steps = 0, bytes = 0, samples = 0, number = 0;
+  int peer = -1, tag = 0;
+  CallPoint cause{};
+};
+// What few calls have. It follows the call's cell.
+struct MoreOfCall {
+  Work work{};
+  Seconds charged{0}, busy{0}, since{0}, until{0};
+  int is_split = 0, color = 0, key = 0;
+};
+inline constexpr std::size_t kCallCell = 112;  // bytes
+static_assert(sizeof(CallCell) <= kCallCell && sizeof(MoreOfCall) <= kCallCell);
+static_assert(std::is_trivially_copyable_v<CallCell> && std::is_trivially_copyable_v<MoreOfCall>);
+
+// Filled by one process alone. It is read when the run is over.
+class CallLog : NonCopyable {
+ public:
+  explicit CallLog(CallMemory& memory) : memory_(memory) {}
+  ~CallLog();
+
+  // The number of a label. Equal labels have one number.
+  std::uint32_t label(const CallLabel& label);
+  const CallLabel& label(std::uint32_t number) const { return labels_[number]; }
+
+  // Appends a call.
+  void add(const CallCell& call) { put(call, nullptr); }
+  void add(CallCell call, const MoreOfCall& more) {
+    call.has_more = 1;
+    put(call, &more);
+  }
+  // The same for a step, whose samples may follow.
+  void add_step(CallCell call, const MoreOfCall& more);
+  // Notes the samples of the last step, if there is one.
+  void note_samples(std::uint64_t samples);
+
+  // A call that is still changed. Its chunk stays in memory until it is closed.
+  struct Open {
+    std::size_t chunk = 0;
+    CallCell* cell = nullptr;
+  };
+  Open open(const CallCell& call);
+  void close(const Open& call);
+
+  std::uint64_t calls() const { return calls_; }
+  // Where the log is now, and back to there: what came since is left out.
+  struct Mark {
+    std::size_t chunks = 0, used = 0;
+    std::uint64_t calls = 0;
+  };
+  Mark mark() const;
+  void rewind(const Mark& mark);
+
+  // The content in parts, for another process: the labels, then the chunks.
+  const std::deque<CallLabel>& labels() const { return labels_; }
+  std::size_t chunks() const { return chunks_.size(); }
+  std::vector<std::byte> chunk(std::size_t number) const;
+  // Appends a chunk that came from another process, whose labels are known here. Errors: data,
+  // which names `what`.
+  void append(std::span<const std::byte> chunk, std::string_view what);
+
+ private:
+  friend class CallReader;
+  struct Chunk {
+    std::unique_ptr<std::byte[]> bytes;  // null: in the file
+    std::size_t room = 0, used = 0;      // bytes
+    std::uint64_t place = 0;             // in the file
+    int open = 0;                        // calls that are still changed
+  };
+
+  // Returns the place of the call's cell.
+  std::byte* put(const CallCell& call, const MoreOfCall* more) {
+    const std::size_t size = more != nullptr ? 2 * kCallCell : kCallCell;
+    if (last_ == nullptr || last_->room - last_->used < size) begin_chunk();
+    std::byte* const to = last_->bytes.get() + last_->used;
+    new (to) CallCell(call);
+    if (more != nullptr) new (to + kCallCell) MoreOfCall(*more);
+    last_->used += size;
+    ++calls_;
+    return to;
+  }
+  void begin_chunk();
+  // To the file, if memory is full and nothing in the chunk is open.
+  void spill(Chunk& chunk);
+
+  CallMemory& memory_;
+  std::deque<CallLabel> labels_;
+  std::deque<Chunk> chunks_;
+  Chunk* last_ = nullptr;
+  std::unique_ptr<std::byte[]> spare_;  // of the full size
+  std::uint64_t calls_ = 0;
+  std::optional<Open> last_step_;
+};
+
+// Reads the calls of a log in their order.
+class CallReader {
+ public:
+  explicit CallReader(const CallLog& log) : log_(log) {}
+  // False: there are no more. Errors: runtime (the file cannot be read).
+  bool next(TraceRange& range);
+
+ private:
+  bool next_chunk();
+
+  const CallLog& log_;
+  std::size_t chunk_ = 0;  // the next one
+  std::span<const std::byte> rest_;
+  std::vector<std::byte> from_file_;
+};
+
+}  // namespace hetsgd

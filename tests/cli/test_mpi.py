@@ -39,6 +39,16 @@ class Mpi(MpiTest):
                     self.assertGreater(last["p1"], expected["p1"] - 0.2)
                     self.assertGreater(last["p1"], real["curve"][0]["p1"] + 0.1)
 
+    def test_a_record_gives_its_own_times(self):
+        for algorithm in ("ssgd", "elastic", "asgd", "adpsgd"):
+            with self.subTest(algorithm=algorithm):
+                self.finished(self.mpirun(3, *RUN, "--algorithm", algorithm, "--epochs", "1", "--straggler", "kind=uniform,min=1ms,max=3ms",
+                                          "--record-timeline", "run.jsonl", "--overwrite", "-o", "run.json"), 0)
+                calls = map(json.loads, (self.folder / "run.jsonl").read_text().splitlines()[1:-1])
+                replayed = self.json_of("replay", "run.jsonl", "--json")
+                self.assertAlmostEqual(replayed["time_s"], max(call["e"] for call in calls), delta=1e-6)
+                self.assertEqual(len(replayed["workers"]), 3)
+
     def test_runs_have_the_bits_of_sim(self):
         images = "generate:images?size=28&channels=1&rows_train=300&rows_test=60"
         network = ["train", "--train", images, "--test", images, "--batch-size", "20", "--mega-batch", "5", "--learning-rate", "0.03",

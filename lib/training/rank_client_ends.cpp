@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 #include "training/rank_client.hpp"
 
 namespace hetsgd {
@@ -129,17 +130,52 @@ void RankClient::share_state(SavedRun& saved, const std::vector<int>& to) {
 }
 
 void RankClient::gather(Trace& trace) {
-  const int workers = rules_.plan.workers;
-  if (rank_ >= workers) return;  // this rank runs services and no worker
-  if (rank_ != 0) {
-    std::vector<TraceLine> lines;
-    for (const TraceLine* line : trace.lines()) lines.push_back(*line);
-    return send(0, kTrace, lines);
+  if (rank_ >= rules_.plan.workers) return;  // this rank runs services and no worker
+  rank_ == 0 ? take_traces(trace) : send_trace(trace);
+}
+
+// One part at a time, so that neither side holds the whole trace in memory.
+void RankClient::send_trace(const Trace& trace) {
+  const auto send_part = [this](const TracePart& part) {
+    std::unique_lock lock(mutex_);
+    await(lock, "rank 0 to ask for the trace", peer_timeout_, [&] { return traces_asked_ > 0; });
+    --traces_asked_;
+    lock.unlock();
+    send(0, kTrace, part);
+  };
+  for (const RecordedLine* line : trace.recorded()) {
+    send_part({.begins = *line, .labels = line->calls.labels()});
+    for (std::size_t i = 0; i < line->calls.chunks(); ++i) {
+      send_part({.chunk = line->calls.chunk(i)});
+    }
   }
-  std::unique_lock lock(mutex_);
-  await(lock, "the traces of all ranks", peer_timeout_, [&] { return traces_ == workers - 1; });
-  for (TraceLine& line : lines_) trace.add(std::move(line));
-  lines_.clear();
+  send_part({.is_last = true});
+}
+
+void RankClient::take_traces(Trace& trace) {
+  const int workers = rules_.plan.workers;
+  std::vector<RecordedLine*> lines(at(workers), nullptr);  // by rank, the one that is being taken
+  for (int from = 1; from < workers; ++from) send(from, kAskTrace);
+  for (int left = workers - 1; left > 0;) {
+    std::unique_lock lock(mutex_);
+    await(lock, "the traces of all ranks", peer_timeout_, [&] { return !traces_.empty(); });
+    auto [from, part] = std::move(traces_.front());
+    traces_.pop_front();
+    lock.unlock();
+    if (part.is_last) {
+      --left;
+      continue;
+    }
+    RecordedLine*& line = lines[at(from)];
+    if (part.begins) {
+      line = &trace.add(std::move(*part.begins));
+      for (const CallLabel& label : part.labels) line->calls.label(label);
+    }
+    const std::string what = fmt::format("{} of rank {}", kTrace.name, from);
+    if (line == nullptr) throw data_error("{}: found calls, expected a line before them", what);
+    line->calls.append(part.chunk, what);
+    send(from, kAskTrace);
+  }
 }
 
 }  // namespace hetsgd

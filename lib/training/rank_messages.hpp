@@ -179,19 +179,13 @@ inline constexpr Message<std::vector<Index>> kAskRows{9, "the places of rows"};
 inline constexpr Message<std::span<const float>> kRows{10, "the rows"};
 inline constexpr Message<TracePart> kTrace{11, "a part of the trace"};
 inline constexpr Message<std::uint8_t> kEnd{12, "the end of a segment"};
-<<<<<<< HEAD
 inline constexpr Message<Nothing> kJoin{13, "the return of a worker"};
 inline constexpr Message<Settled> kSettled{14, "what a worker leaves"};
 inline constexpr Message<Outcome> kOutcome{15, "the outcome of a segment"};
 inline constexpr Message<WorkerFields> kFields{16, "the state of a worker"};
+inline constexpr Message<Nothing> kAskTrace{17, "the question for a part of the trace"};
 // The next run of the process takes the kinds behind these, so that a late message of one run
 // cannot reach another.
-inline constexpr int kMessages = 17;
-=======
-inline constexpr Message<Nothing> kAskTrace{13, "the question for a part of the trace"};
-// The next run of the process takes the kinds behind these, so that a late message of one run
-// cannot reach another.
-inline constexpr int kMessages = 14;
->>>>>>> 2bcba75c (Recording: calls lie in compact form, in a bounded memory)
+inline constexpr int kMessages = 18;
 
 }  // namespace hetsgd::rank_messages

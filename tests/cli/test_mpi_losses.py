@@ -62,7 +62,7 @@ class MpiLosses(MpiTest):
                 result, _ = self.train(3, [*LONG, "--algorithm", algorithm, *fails(0, 20, 30), "--on-loss", "restart",
                                            "--restart-time", "5ms", "--checkpoint-at", "960,1920"])
                 self.expect_learnt(result)
-                self.assertAlmostEqual(result["failures"][0]["returned_s"], 0.035)
+                self.assertGreater(result["failures"][0]["returned_s"], 0.0349)
                 self.assertEqual(result["failures"][0]["state_bytes"], 0)
 
     def test_a_run_that_cannot_go_on_ends_on_all_ranks(self):

@@ -33,6 +33,11 @@ void CheckIns::decide(const std::vector<Calls>& complete) {
   for (const Calls& calls : complete) complete_->emplace(calls.key, calls.count);
 }
 
+bool CheckIns::is_decided() const {
+  const std::lock_guard guard(mutex_);
+  return complete_.has_value();
+}
+
 // The world is told of a loss before the check-ins are closed: where come() refuses, the safepoint
 // unwinds.
 CheckIn::CheckIn(CheckIns* check_ins, realtime::World& world, const CallKey& key, int members)

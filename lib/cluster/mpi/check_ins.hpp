@@ -38,6 +38,7 @@ class CheckIns {
   std::vector<Calls> close();
   // The calls to which all their members have come.
   void decide(const std::vector<Calls>& complete);
+  bool is_decided() const;
 
  private:
   mutable std::mutex mutex_;  // guards all below

@@ -22,6 +22,8 @@ constexpr int kOffsetTrips = 32;
 constexpr auto kAdvancing = std::chrono::microseconds(300);
 // At most this number of unfinished sends is tested at once, so that a look stays short.
 constexpr std::size_t kReapedByTick = 64;
+// How often a rank that has ended looks whether all ranks have stood.
+constexpr auto kLookForVote = std::chrono::microseconds(50);
 // A message of an earlier segment that nobody has received stays in flight, and is not waited for.
 constexpr auto kDropLimit = std::chrono::seconds(2);
 // The most bytes of a service's arguments that one control message carries: MPI counts in int.
@@ -221,7 +223,10 @@ std::int64_t Run::start_clock() {
   return at;
 }
 
+// A rank that loses workers comes to the end when all ranks have stood (LossVote): else one whose
+// worker had ended could leave the segment before it hears of the loss.
 void Run::finish() {
+  while (world_.losing() && !check_ins_.is_decided()) std::this_thread::sleep_for(kLookForVote);
   reports_ = coordinator_.end(report_of_this_rank());
   // All ranks have ended, or the run has failed: no communicator of NCCL is in use. Services, which
   // use none, go on until ended_ is set.

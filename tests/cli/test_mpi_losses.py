@@ -79,8 +79,8 @@ class MpiLosses(MpiTest):
         self.expect_learnt(result)
 
     def test_a_checkpoint_may_be_written_without_the_first_worker(self):
-        run = [*LONG, "--algorithm", "elastic", *fails(0, 5)]
-        self.train(2, [*run, "--checkpoint", "run.checkpoint", "--checkpoint-every", "2"])
+        run = [*LONG, "--algorithm", "elastic", *fails(0, 5), "--checkpoint-every", "2"]
+        self.train(2, [*run, "--checkpoint", "run.checkpoint"])
         result, _ = self.train(2, [*run, "--resume-from", "run.checkpoint"])
         self.expect_learnt(result)
 

@@ -1,5 +1,5 @@
-// What `--record-timeline` costs a worker for each call: the same calls with and without a record,
-// in CPU time of the process. The difference of `s_per_call` is the price of recording.
+// The price of `--record-timeline` for a worker, per call: the same calls with and without a
+// record, in CPU time of the process. The difference of `s_per_call` is the price of recording.
 //
 //   trace_bench --benchmark_repetitions=9 --benchmark_enable_random_interleaving=true \
 //     --benchmark_report_aggregates_only=true

@@ -28,7 +28,7 @@
 
 namespace hetsgd {
 
-// What all calls of one place have in common.
+// The common part of all calls of one place.
 struct CallLabel {
   std::string category{}, name{}, group{};
   CallKind kind = CallKind::none;
@@ -50,7 +50,7 @@ struct CallCell {
   int peer = -1, tag = 0;
   CallPoint cause{};
 };
-// What few calls have. It follows the call's cell.
+// The part that few calls have. It follows the cell of the call.
 struct MoreOfCall {
   Work work{};
   Seconds charged{0}, busy{0}, since{0}, until{0};

@@ -60,7 +60,7 @@ struct TracedName {
 // A process as it is recorded. Filled by that process alone, without a lock, in the order of the
 // ends of its calls; a call that a failing run cuts short ends where it was unwound.
 struct RecordedLine : TracedName {
-  RecordedLine(TracedName name, CallMemory& memory) : TracedName(std::move(name)), calls(memory) {}
+  RecordedLine(TracedName line, CallMemory& memory) : TracedName(std::move(line)), calls(memory) {}
   CallLog calls;
 };
 

@@ -1,4 +1,5 @@
-// What a trace notes of one call of one process, and how calls of several processes belong together.
+// The notes of a trace on one call of one process, and how calls of several processes belong
+// together.
 #pragma once
 
 #include <cstdint>

@@ -72,6 +72,22 @@ TEST(TrainReplay, AnotherAlgorithmRunsUnderTheRecordedConditions) {
   }
 }
 
+// Delays of --straggler do not go with the size of a batch: steps of 4 times as many samples have
+// the same ones.
+TEST(TrainReplay, InjectedDelaysStayWithLargerBatches) {
+  const Settings straggler =
+      "--straggler kind=constant,worker=1,factor=3 --straggler kind=pareto,scale=1ms,shape=2";
+  const Settings larger = with(kMachine, "--batch-size 128 --max-samples 10240");
+  const Recording recording(tiny("ssgd", with(kMachine, straggler)));
+  for (const char* algorithm : {"ssgd", "elastic", "asgd"}) {
+    SCOPED_TRACE(algorithm);
+    const Record predicted =
+        run_training(with(tiny(algorithm, larger), {{"replay", recording.path}}));
+    const Record real = run_training(tiny(algorithm, with(larger, straggler)));
+    EXPECT_NEAR(predicted.elapsed / real.elapsed, 1, 1e-6);
+  }
+}
+
 TEST(TrainReplay, ByTimeAnInterferenceStaysWhereItWas) {
   const Settings straggler = "--straggler kind=pause,at=5ms,duration=50ms,worker=0";
   const Recording recording(tiny("ssgd", with(kMachine, straggler)));

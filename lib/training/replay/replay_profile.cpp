@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
+#include "core/logging.hpp"
 #include "core/rank_index.hpp"
 
 namespace hetsgd {
@@ -25,6 +26,20 @@ auto read_part(const Timeline& timeline, const char* name, const nlohmann::json&
       JsonDocument{.path = timeline.path + ": " + name, .tree = part})));
 }
 
+// The stragglers that the recorded run was given. None: there were none, or a file of theirs is not
+// there any more.
+std::optional<Scenario> injected_into(const Timeline& timeline) {
+  if (timeline.stragglers.empty()) return std::nullopt;
+  try {
+    return Scenario(timeline.stragglers, timeline.workers,
+                    timeline.config.value("seed", std::uint64_t{0}));
+  } catch (const Error& error) {
+    warn("{}: the delays of the recorded stragglers go with the work of a step: {}", timeline.path,
+         error.what());
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 ReplayProfile::ReplayProfile(const std::string& path, ReplayBy by, int workers)
@@ -33,17 +48,28 @@ ReplayProfile::ReplayProfile(const std::string& path, ReplayBy by, int workers)
     refuse("--workers", fmt::format("{} with --replay {}", workers, path),
            fmt::format("{}, as in the record", timeline_.workers));
   }
+  const std::optional<Scenario> injected = injected_into(timeline_);
   for (int rank = 0; rank < workers; ++rank) {
-    for (const TraceRange& range : timeline_.main_of(rank).ranges) {
-      if (range.category != "compute" || range.name != "step") continue;
-      const bool exact = range.charged > Seconds(0);
-      const Seconds time = exact ? range.charged : range.end - range.begin - range.wait;
-      steps_[at(rank)].push_back(
-          {range.begin, {time, exact ? range.busy : time - range.delay}, range.work});
-    }
+    read_steps(rank, injected ? &*injected : nullptr);
     if (steps_[at(rank)].empty()) {
       throw data_error("{}: found no step of worker {}, expected at least one", path, rank);
     }
+  }
+}
+
+void ReplayProfile::read_steps(int rank, const Scenario* injected) {
+  for (const TraceRange& range : timeline_.main_of(rank).ranges) {
+    if (range.category != "compute" || range.name != "step") continue;
+    const bool exact = range.charged > Seconds(0);
+    const Seconds time = exact ? range.charged : range.end - range.begin - range.wait;
+    Step step{range.begin, {time, exact ? range.busy : time - range.delay}, range.work};
+    if (injected != nullptr && range.steps > 0) {
+      const Seconds own(own_seconds(range));
+      const Seconds added = injected->stretched(rank, range.steps - 1, range.begin, own) -
+                            injected->stretched(rank, std::nullopt, range.begin, own);
+      step.added = std::clamp(added, Seconds(0), std::max(range.delay, Seconds(0)));
+    }
+    steps_[at(rank)].push_back(step);
   }
 }
 
@@ -85,7 +111,7 @@ ClusterOptions::StepTimes ReplayProfile::step(const ClusterOptions::StepRequest&
   if (same_work(step.work, request.work)) return step.times;
   const double scale = work_.seconds(request.rank, "step", request.work) /
                        work_.seconds(request.rank, "step", step.work);
-  return {step.times.time * scale, step.times.busy * scale};
+  return {(step.times.time - step.added) * scale + step.added, step.times.busy * scale};
 }
 
 }  // namespace hetsgd

@@ -5,6 +5,9 @@
 // recorded step was, delays included. Past the end of the record the steps repeat. A step with the
 // recorded work takes exactly the recorded time, so the recorded algorithm has its own times again.
 //
+// Delays that --straggler has added to a step whatever its work (uniform, lognormal, pareto, ...)
+// are known from the header of the record. They are left out of r and added as they are.
+//
 //   --replay-by iteration   r by the number of the step: what belongs to the worker's steps
 //   --replay-by time        r of the step that the worker had begun at this time of the record,
 //                           which repeats as well: what comes from outside, by the clock
@@ -20,6 +23,7 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "cluster/straggler.hpp"
 #include "training/replay/work_times.hpp"
 #include "training/timeline/timeline.hpp"
 
@@ -47,7 +51,9 @@ class ReplayProfile {
     Seconds begin{0};
     ClusterOptions::StepTimes times;
     Work work;
+    Seconds added{0};  // part of the time that does not go with the work
   };
+  void read_steps(int rank, const Scenario* injected);
   const Step& recorded(const ClusterOptions::StepRequest& request) const;
 
   Timeline timeline_;

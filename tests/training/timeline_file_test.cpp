@@ -131,6 +131,44 @@ TEST(TimelineFile, ACutFileGivesItsWholeRounds) {
   EXPECT_GT(most, 15U);
 }
 
+// A small record is one block of zstd, so a cut file has nothing of it.
+TEST(TimelineFile, AFileThatIsCutAtItsStartIsNamed) {
+  const Recorded run(with(kRecorded, "--max-samples 192"));
+  const TemporaryFolder folder;
+  for (const auto& [name, block] : {std::pair("run.jsonl.zst", "first block of compressed lines"),
+                                    std::pair("run.jsonl", "first line")}) {
+    const std::string path = folder / name;
+    write_timeline(path, run.trace, run.record);
+    const std::string whole = read_file(path);
+    for (const std::size_t size : {std::size_t{2}, std::size_t{20}, std::size_t{200}}) {
+      write_file(path, whole.substr(0, size));
+      EXPECT_THAT(
+          error_of([&] { read_timeline(path); }),
+          HasSubstr(fmt::format("{}: found {} bytes of a record that is cut off within its {}",
+                                path, size, block)));
+    }
+    write_file(path, "");
+    EXPECT_THAT(error_of([&] { read_timeline(path); }), HasSubstr(path + ": found an empty file"));
+  }
+}
+
+// The record of a run that memory has no room for is the same.
+TEST(TimelineFile, ARecordBeyondMemoryIsTheSame) {
+  const TemporaryFolder folder;
+  const auto text_of = [&](std::uint64_t most_bytes) {
+    Trace trace(TraceDetail::causes, {.most_bytes = most_bytes, .folder = folder.string()});
+    TrainHooks hooks;
+    hooks.trace = &trace;
+    const Record record =
+        run_training(with(kRecorded, "--algorithm asgd --max-samples 64000"), hooks);
+    EXPECT_EQ(trace.is_in_memory(), most_bytes > 0);
+    EXPECT_EQ(record.workers[0].waited_for.has_value(), most_bytes > 0);
+    write_timeline(folder / "run.jsonl", trace, record);
+    return read_file(folder / "run.jsonl");
+  };
+  EXPECT_TRUE(text_of(0) == text_of(kMostTraceBytes));
+}
+
 constexpr const char* kHeader =
     R"({"hetsgd_timeline":1,"config":{},"cluster":"sim","clock_resolution_s":0,"workers":1,)"
     R"("elapsed_s":3,"processes":[{"rank":0,"name":"worker 0","main":true}]})";

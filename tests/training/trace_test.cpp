@@ -207,7 +207,7 @@ TEST(WaitedFor, RanksOfAPartAreNamedAsWorkers) {
     const bool odd = worker % 2 == 1;
     const int rank = odd ? (worker == 3 ? 0 : 1) : worker / 2;
     const std::string part = odd ? "/0:1" : "/0:0";
-    TraceLine& line = lines.emplace_back(TraceLine{{.rank = worker}});
+    TraceLine& line = lines.emplace_back(TraceLine{{.rank = worker, .name = "worker"}});
     line.ranges.push_back(at(0, 1,
                              {.kind = CallKind::collective,
                               .rank = worker,

@@ -74,7 +74,7 @@ void write_timeline(const std::string& path, const Trace& trace, const Record& r
 // apart. Errors: Error(data) "FILE:LINE: ..." that says what was found and what was expected: no
 // timeline, another version, keys or values that are wrong, lines that are not in the order of
 // their ends, a process that the header does not name. A file that is cut off gives the calls up to
-// the end of the last round in which every worker took part.
+// the end of the last round in which every worker took part; without one it is an error.
 Timeline read_timeline(const std::string& path);
 
 // Step times of another tool, lines `worker,step,seconds` after that header (blank lines and #

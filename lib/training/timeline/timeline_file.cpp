@@ -205,7 +205,6 @@ class TimelineReader {
     // A last line without its end is cut off.
     if (!lines.back().empty()) result_.cut = true;
     lines.pop_back();
-    if (lines.empty()) throw data_error("{}:1: found no whole line, expected a timeline", path_);
     read_header(lines.front());
     for (number_ = 2; number_ <= lines.size(); ++number_) {
       const JsonFields fields(place(), lines[number_ - 1]);
@@ -500,9 +499,18 @@ void write_timeline(const std::string& path, const Trace& trace, const Record& r
 
 Timeline read_timeline(const std::string& path) {
   const std::string bytes = read_text_file(path, {.noun = "timeline"}, kMostTimelineBytes);
-  bool cut = false;
-  const std::string text = decompress_start(bytes, path, cut);
+  if (bytes.empty()) throw data_error("{}: found an empty file, expected a timeline", path);
+  // A file that ends within the first bytes of zstd is no step times.
+  bool cut = std::string_view("\x28\xB5\x2F\xFD").starts_with(bytes);
+  const std::string text = cut ? std::string() : decompress_start(bytes, path, cut);
   if (!text.empty() && text.front() != '{') return read_step_times(path, text);
+  if (text.find('\n') == std::string::npos) {
+    throw with_hint(
+        data_error("{}: found {} bytes of a record that is cut off within its first {}, "
+                   "expected at least its header and one round of all workers",
+                   path, bytes.size(), text.empty() ? "block of compressed lines" : "line"),
+        "record the run again");
+  }
   return TimelineReader(path, cut).read(text);
 }
 

@@ -55,7 +55,7 @@ void Worker::fields(Archive& fields) {
   std::uint64_t carried = unsettled_samples() - std::min(unsettled_samples(), unapplied_samples());
   fields("carried", carried);
   if (!fields.is_loading()) return;
-  samples_at_start_ = samples_at_decision_ = samples_;
+  samples_at_start_ = samples_at_decision_ = samples_at_round_ = samples_;
   carried_samples_ = run_.synchronous() && !run_.state().joins(id()) ? carried : 0;
 }
 
@@ -69,7 +69,7 @@ bool Worker::running() {
   }
   count_idle_call();
   decision_ = run_.running(*this);
-  samples_at_decision_ = samples_;
+  samples_at_decision_ = samples_at_round_ = samples_;
   if (running_calls_ > 0) carried_samples_ = 0;
   ++running_calls_;
   return decision_.yes;
@@ -454,7 +454,15 @@ void Worker::background_task(const std::string& name, std::function<void(Worker&
       });
 }
 
+// A worker may be lost while it waits for the measurement: the model has its samples.
+void Worker::end_round() {
+  if (!run_.synchronous()) return;
+  samples_at_round_ = samples_;
+  carried_samples_ = 0;
+}
+
 void Worker::evaluate_here(const Buffer& model, std::optional<std::uint64_t> samples) {
+  end_round();
   run_.evaluate_here(*this, samples, [&] { return on_host(model); });
 }
 

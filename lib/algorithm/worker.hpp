@@ -343,9 +343,10 @@ class Worker : NonCopyable {
   // counts of calls identify the points of synchronous algorithms at which all workers must get one
   // answer.
   std::uint64_t samples() const { return samples_; }
-  // Samples since the last running() that was no return into a round.
+  // Samples since the last running() that was no return into a round, or since the evaluate_here()
+  // of a synchronous algorithm, which ends a round.
   std::uint64_t unsettled_samples() const {
-    return samples_ - samples_at_decision_ + carried_samples_;
+    return samples_ - samples_at_round_ + carried_samples_;
   }
   // Samples that a survivor of a loss learns from again: those of gradients since its last update
   // (where a background task makes the updates, they mean nothing), and those that pend.
@@ -357,6 +358,7 @@ class Worker : NonCopyable {
   std::uint64_t count_evaluate_call() { return evaluate_calls_++; }
 
  private:
+  void end_round();
   struct Stateless {
     void fields(Archive&) {}
   };
@@ -403,7 +405,7 @@ class Worker : NonCopyable {
   std::vector<double> losses_;        // their mean losses
   HostScratch host_copy_;             // of on_host()
   LoopDecision decision_;             // the last answer of running()
-  std::uint64_t samples_at_decision_ = 0;
+  std::uint64_t samples_at_decision_ = 0, samples_at_round_ = 0;
   std::uint64_t samples_ = 0;
   std::uint64_t samples_at_start_ = 0;  // of the segment
   std::uint64_t carried_samples_ = 0;   // of the round, from the segment before

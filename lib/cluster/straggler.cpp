@@ -152,9 +152,12 @@ void end_failures(RankEffects& effects, int rank) {
 
 std::string_view to_string(FailureMode mode) {
   switch (mode) {
-    case FailureMode::killed: return "killed";
-    case FailureMode::stopped: return "stopped";
-    case FailureMode::cut_off: return "cut_off";
+    case FailureMode::killed:
+      return "killed";
+    case FailureMode::stopped:
+      return "stopped";
+    case FailureMode::cut_off:
+      return "cut_off";
   }
   return "";
 }
@@ -210,7 +213,8 @@ Seconds Scenario::stretched(int rank, std::optional<std::uint64_t> iteration, Se
     for (const StraggleDelay* source : effects.delays) delay_s += (*source)(rank, *iteration);
   }
   const double work_s = compute.count() * effects.factor;
-  const bool may_stand = !effects.pauses.empty() || !effects.fails.empty() || !effects.churns.empty();
+  const bool may_stand =
+      !effects.pauses.empty() || !effects.fails.empty() || !effects.churns.empty();
   if (effects.slow.empty() && !may_stand) return Seconds(work_s + delay_s);
   Interval interval(effects, rank, start.count());
   interval.advance(work_s, true);

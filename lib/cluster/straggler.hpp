@@ -22,14 +22,14 @@ namespace hetsgd {
 // The files that a specification reads; none, also where it is not well formed.
 std::vector<std::string> straggler_files(const std::string& specification);
 
-// What becomes of a worker that fails, until it returns. The others see no difference.
+// The state of a worker that has failed, until it returns. The others see no difference.
 //
 //            its memory        what it computes at that time    back before the others know
 //   killed   is gone           is cut short                     it is lost all the same
 //   stopped  stays             stands still                     a pause, in which it sends nothing
 //   cut_off  stays             comes to its end                 its communication waits
 //
-// What stays is of no use to a worker that is back after the others know: they have gone on without
+// A worker that is back after the others know has no use for its memory: they have gone on without
 // it, so it takes their state in place of its stale copy.
 enum class FailureMode { killed, stopped, cut_off };
 std::string_view to_string(FailureMode mode);

@@ -215,8 +215,7 @@ class PauseKind final : public StragglerKind {
 
 void add_mode(OptionSet& set, FailureMode& mode) {
   std::vector<std::pair<std::string, FailureMode>> choices;
-  for (const FailureMode each :
-       {FailureMode::killed, FailureMode::stopped, FailureMode::cut_off}) {
+  for (const FailureMode each : {FailureMode::killed, FailureMode::stopped, FailureMode::cut_off}) {
     choices.emplace_back(to_string(each), each);
   }
   set.add_choice("mode", mode, choices,

@@ -60,7 +60,7 @@ class Sampler {
     std::vector<int> shards{};
     std::uint64_t first = 0, step = 1;
   };
-  // Those of the worker `rank` of the view, the live workers in ascending order. None under
+  // The rows for the worker `rank` of the view, the live workers in ascending order. None under
   // Partition::shared.
   Adopted adopted_by(std::size_t rank, const std::vector<int>& view) const;
 

@@ -83,6 +83,10 @@ void Replacement::unpin() {
 }
 
 void Replacement::fields(Archive& fields) {
+  if (fields.is_loading()) {
+    idle_.clear();  // before the slots, by which it is ordered
+    touched_.clear();
+  }
   fields("updates", updates_);
   fields("evicted", evicted_);
   fields("slot", slot_);

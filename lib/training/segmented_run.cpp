@@ -69,6 +69,7 @@ SegmentedRun::SegmentedRun(const Of& of, std::optional<SavedRun> saved)
 }
 
 ClusterReport SegmentedRun::run(Trace* trace) {
+  keep_tables();
   for (;;) {
     const auto& view = views_.view();
     of_.referee.begin_segment(static_cast<int>(view.size()), views_.next_return());
@@ -87,11 +88,13 @@ ClusterReport SegmentedRun::run(Trace* trace) {
     }
     const bool is_cut = ended.lost.empty() && ended.time < views_.next_return();
     const std::unique_ptr<Client> client = std::move(ended.client);
-    go_on(std::move(ended), *client);
     for_each_shard_of(of_.tables, of_.cluster, [](int, Shard& shard) { shard.end_segment(); });
+    go_on(std::move(ended), *client);
     // The file of the common state is rank 0's.
     if (is_cut && !of_.options.checkpoint.empty()) share_state(*client, {0});
-    if (is_cut) write_checkpoint();
+    if (!is_cut) continue;
+    keep_tables();
+    write_checkpoint();
   }
 }
 
@@ -261,6 +264,11 @@ void SegmentedRun::go_on(Ended ended, Client& client) {
     check_progress();
     views_.restart(time);
     for (WorkerStart& start : starts_) start.clock = time;
+    for_each_shard_of(of_.tables, of_.cluster, [&](int worker, Shard& shard) {
+      SavedFields& kept = cut_tables_.at(worker);
+      Archive fields = Archive::loading(kept, kept, "the tables at the last cut");
+      fields(kTables, shard);
+    });
     of_.referee.returned(views_.view(), time, 0);
     share_state(client, views_.view());
     return;
@@ -315,6 +323,17 @@ void SegmentedRun::join(const std::vector<int>& joined, Seconds time) {
   }
   for (const int worker : joined) starts_[at(worker)].clock = arrived;
   of_.referee.returned(joined, time, bytes);
+}
+
+// Rows are updated in place, so a run that may go back to a cut needs a copy of them.
+void SegmentedRun::keep_tables() {
+  if (!of_.scenario.has_failures()) return;
+  for_each_shard_of(of_.tables, of_.cluster, [&](int worker, Shard& shard) {
+    SavedFields& kept = cut_tables_[worker];
+    kept.clear();
+    Archive fields = Archive::saving(kept, kept);
+    fields(kTables, shard);
+  });
 }
 
 // The record and the tables stay in memory, and are only copied to be written.

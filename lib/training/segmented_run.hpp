@@ -93,6 +93,7 @@ class SegmentedRun {
   void check_progress();
   // Workers join with the common state, which takes its time on the network.
   void join(const std::vector<int>& joined, Seconds time);
+  void keep_tables();
   void write_checkpoint();
 
   const Of of_;
@@ -105,6 +106,7 @@ class SegmentedRun {
   // workers, and is gone with the last of them; then the run goes back to the last cut, cut_.
   bool saved_is_cut_ = true;
   std::optional<SavedRun> cut_;
+  std::map<int, SavedFields> cut_tables_;        // sharded tables there, by worker of this process
   std::vector<std::uint64_t> computed_samples_;  // by worker, by whatever becomes of them
   std::vector<WorkerStart> starts_;              // by worker; empty: the next segment is the first
   bool view_changes_ = false;                    // after the segment before

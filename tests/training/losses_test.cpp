@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "core/error.hpp"
 #include "support/run.hpp"
@@ -82,7 +84,7 @@ TEST(Lost, OnlyWhatTheOthersNotice) {
   }
 }
 
-// Of exponential lengths a share of exp(-detect / mttr) is noticed.
+// A share of exp(-detect / mttr) of the exponential lengths is noticed.
 TEST(Lost, ChurnIsNoticedFromTheDetectionOn) {
   const Scenario scenario({"kind=churn,mtbf=30s,mttr=10s,mode=stopped"}, 1, 3, Seconds(10));
   constexpr double kEnd = 400'000;
@@ -208,8 +210,8 @@ TEST(Losses, TheOthersMayTakeOverTheRows) {
   EXPECT_LT(loss_with("share"), 0.95 * loss_with("wait"));
 }
 
-// What a worker that was away has in its memory is old when it returns. The model must not suffer
-// from it: it comes as close as the better and the worse of four workers and of three, since some
+// A worker that was away has an old model in its memory when it returns. The common one must not
+// suffer from it: it comes as close as the better and the worse of four workers and of three, since some
 // methods make longer rounds with fewer workers.
 TEST_P(Methods, AreNotSpoiltByStaleCopies) {
   const auto loss_of = [&](int workers, const std::string& more) {
@@ -374,6 +376,46 @@ TEST_P(SynchronousLosses, LosingTheLastAtTheStartIsHavingOneLess) {
   for (std::size_t i = 0; i < lost.curve.size(); ++i) {
     EXPECT_EQ(lost.curve[i].time, less.curve[i].time);
     EXPECT_EQ(lost.curve[i].test_loss(), less.curve[i].test_loss());
+  }
+}
+
+// The work that is done again is the same: the losses are those of the run without a failure, to the bit.
+// Sharded tables go back to the cut, too, and so do those of the start.
+TEST(Losses, ARestartRepeatsTheMathematics) {
+  const std::string clicks =
+      "--train generate:ctr-tiny --test generate:ctr-tiny --min-frequency 5 --model deepfm "
+      "--embedding-dim 8 --hidden 16,8 --learning-rate 0.05 ";
+  for (const std::string& more :
+       {std::string("--algorithm ssgd --learning-rate 0.3"), clicks + "--algorithm ssgd",
+        clicks + "--algorithm ssgd --tables sharded",
+        clicks + "--algorithm ssgd --tables sharded --table-capacity 600",
+        clicks + "--algorithm sven --tables sharded"}) {
+    SCOPED_TRACE(more);
+    const Settings settings =
+        with(tiny("ssgd",
+                  "--workers 2 --max-samples 6400 --evaluate-every 640 --detect 1ms --straggler "
+                  "kind=uniform,min=1ms,max=2ms"),
+             more);
+    const Record whole = run_with(settings, "--checkpoint-at 1280,3840");
+    const double end_ms = 1e3 * whole.curve.back().time.count();
+    for (const double part : {0.1, 0.3, 0.7}) {
+      SCOPED_TRACE(part);
+      const Record run = run_with(settings,
+                                  "--checkpoint-at 1280,3840 --on-loss restart --straggler "
+                                  "kind=fail,worker=1,at={0}ms --straggler "
+                                  "kind=return,worker=1,at={1}ms",
+                                  part * end_ms, (part + 0.01) * end_ms);
+      ASSERT_EQ(run.failures.size(), 1U);
+      EXPECT_GT(run.failures[0].redone_samples, 0U);
+      std::map<std::uint64_t, double> expected;
+      for (const CurvePoint& point : whole.curve) {
+        expected[point.samples_count] = point.test_loss();
+      }
+      EXPECT_EQ(run.curve.back().test_loss(), whole.curve.back().test_loss());
+      for (const CurvePoint& point : run.curve) {
+        EXPECT_EQ(point.test_loss(), expected[point.samples_count]) << point.samples_count;
+      }
+    }
   }
 }
 

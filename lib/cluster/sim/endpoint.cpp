@@ -269,7 +269,7 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_, Segment& se
                                              services.left(rank_of(process.rank));
                                          },
                                      .idle = [this] { return start_clock(); },
-                     .reachable = reachability(options_)}),
+                                     .reachable = reachability(options_)}),
       world{engine, Network(options_.network, options_.workers, traffic_scale(options_),
                             options_.rows_part_bytes)},
       services(world, segment, options_.server_profile.value_or(options_.profile_of(0)),

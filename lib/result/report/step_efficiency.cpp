@@ -22,8 +22,8 @@ bool is_failure(const json& straggler) {
 // All that tells what a run does, but for failures and what they lead to.
 json without_failures(const json& result) {
   json config = telling_options(result);
-  for (const char* const key : {"straggler", "detect", "on_loss", "restart_time",
-                                "checkpoint_at", "checkpoint_every", "checkpoint_time"}) {
+  for (const char* const key : {"straggler", "detect", "on_loss", "restart_time", "checkpoint_at",
+                                "checkpoint_every", "checkpoint_time"}) {
     config.erase(key);
   }
   json stragglers = json::array();

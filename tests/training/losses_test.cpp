@@ -211,8 +211,8 @@ TEST(Losses, TheOthersMayTakeOverTheRows) {
 }
 
 // A worker that was away has an old model in its memory when it returns. The common one must not
-// suffer from it: it comes as close as the better and the worse of four workers and of three, since some
-// methods make longer rounds with fewer workers.
+// suffer from it: it comes as close as the worse of the runs of four workers and of three, since
+// some methods make longer rounds with fewer workers.
 TEST_P(Methods, AreNotSpoiltByStaleCopies) {
   const auto loss_of = [&](int workers, const std::string& more) {
     double sum = 0;
@@ -379,8 +379,8 @@ TEST_P(SynchronousLosses, LosingTheLastAtTheStartIsHavingOneLess) {
   }
 }
 
-// The work that is done again is the same: the losses are those of the run without a failure, to the bit.
-// Sharded tables go back to the cut, too, and so do those of the start.
+// The work that is done again is the same: the losses are those of the run without a failure, to
+// the bit. Sharded tables go back to the cut, too, and so do those of the start.
 TEST(Losses, ARestartRepeatsTheMathematics) {
   const std::string clicks =
       "--train generate:ctr-tiny --test generate:ctr-tiny --min-frequency 5 --model deepfm "

@@ -262,6 +262,11 @@ void SegmentedRun::go_on(Ended ended, Client& client) {
     saved_is_cut_ = true;
     of_.referee.roll_back(saved_ ? saved_->samples : 0);
     check_progress();
+    for (const int worker : views_.view()) {
+      const bool is_lost = std::ranges::find(lost, worker) != lost.end();
+      WorkerStart& start = starts_[at(worker)];
+      if (!is_lost) start.spent.wait += time - start.clock;
+    }
     views_.restart(time);
     for (WorkerStart& start : starts_) start.clock = time;
     for_each_shard_of(of_.tables, of_.cluster, [&](int worker, Shard& shard) {

@@ -42,9 +42,10 @@ class MpiLosses(MpiTest):
                 self.assertGreaterEqual(result["failures"][0]["returned_s"], 0.045)
 
     def test_all_may_come_and_go(self):
+        losses = [*fails(0, 15, 60), *fails(1, 30, 90), *fails(2, 75, 120), *fails(1, 100, 150)]
         for algorithm in ("ssgd", "adaptive", "esync", "ssp", "adpsgd", "rna"):
             with self.subTest(algorithm=algorithm):
-                result, _ = self.train(3, [*LONG, "--algorithm", algorithm, "--straggler", "kind=churn,mtbf=60ms,mttr=20ms"])
+                result, _ = self.train(3, [*LONG, "--algorithm", algorithm, *losses])
                 self.expect_learnt(result)
                 self.assertGreater(len(result["failures"]), 0)
 

@@ -407,6 +407,10 @@ TEST(Losses, ARestartRepeatsTheMathematics) {
                                   part * end_ms, (part + 0.01) * end_ms);
       ASSERT_EQ(run.failures.size(), 1U);
       EXPECT_GT(run.failures[0].redone_samples, 0U);
+      // Worker 0 has waited for the restart.
+      const TimeBreakdown& spent = run.workers[0].report.breakdown;
+      EXPECT_NEAR((spent.compute + spent.communicate + spent.wait).count(),
+                  run.curve.back().time.count(), 0.01 * run.curve.back().time.count());
       std::map<std::uint64_t, double> expected;
       for (const CurvePoint& point : whole.curve) {
         expected[point.samples_count] = point.test_loss();
@@ -450,7 +454,10 @@ TEST(Losses, ThreadsWaitForAShortAbsence) {
           "--straggler kind=fail,worker=1,at=10ms,mode={}", mode);
       EXPECT_EQ(run.status, Status::completed);
       EXPECT_TRUE(run.failures.empty());
-      EXPECT_GE(run.curve.back().time, Seconds(0.030));
+      // The others of an asynchronous method may be through before it is back.
+      if (std::string_view(algorithm) == "ssgd") {
+        EXPECT_GE(run.curve.back().time, Seconds(0.030));
+      }
     }
   }
 }

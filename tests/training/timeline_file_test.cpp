@@ -166,7 +166,7 @@ TEST(TimelineFile, ARecordBeyondMemoryIsTheSame) {
     write_timeline(folder / "run.jsonl", trace, record);
     return read_file(folder / "run.jsonl");
   };
-  EXPECT_TRUE(text_of(0) == text_of(kMostTraceBytes));
+  EXPECT_TRUE(text_of(0) == text_of(kMostCallBytes));
 }
 
 constexpr const char* kHeader =

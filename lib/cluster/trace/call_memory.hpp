@@ -15,10 +15,10 @@
 namespace hetsgd {
 
 // A run of 20 us per call on two workers reaches this bound in about half a minute.
-inline constexpr std::uint64_t kMostTraceBytes = std::uint64_t{256} << 20;
+inline constexpr std::uint64_t kMostCallBytes = std::uint64_t{256} << 20;
 
 struct CallMemoryOptions {
-  std::uint64_t most_bytes = kMostTraceBytes;
+  std::uint64_t most_bytes = kMostCallBytes;
   std::string folder{};  // of the file. Empty: there is none, and memory has no bound
 };
 

@@ -113,12 +113,12 @@ def table_hit_share(result):
 
 
 def survival(result, key):
-    """A number of a run with losses, as it says; without losses all workers live and take part, and only waiting is no useful time."""
+    """A number of a run with losses, as it says; without losses all workers live, and only waiting is no useful time."""
     if "survival" in result:
         return result["survival"][key]
     workers = result["workers"]
     idle = sum(worker["wait_s"] for worker in workers) / (result["summary"]["elapsed_s"] * len(workers))
-    return {"availability": 1, "participation": 1, "goodput": 1 - idle, "resume_s": None}.get(key)
+    return {"availability": 1, "goodput": 1 - idle}[key]
 
 
 def lost_workers(result):
@@ -159,9 +159,7 @@ READINGS = {
     "table_rows": functools.partial(of_tables, key="rows"),
     "table_hit_share": table_hit_share,
     "availability": functools.partial(survival, key="availability"),
-    "participation": functools.partial(survival, key="participation"),
     "goodput": functools.partial(survival, key="goodput"),
-    "resume_s": functools.partial(survival, key="resume_s"),
     "lost_workers": lost_workers,
     "wasted_share": wasted_share,
     "orthogonality_rise": orthogonality_rise,

@@ -112,10 +112,10 @@ std::vector<Index> Sampler::shard(int rank) const {
 Sampler::Adopted Sampler::adopted_by(std::size_t rank, const std::vector<int>& view) const {
   Adopted adopted{.first = rank, .step = view.size()};
   if (options_.partition == Partition::shared) return adopted;
-  HETSGD_CHECK(!only_);
   for (int worker = 0; worker < options_.workers; ++worker) {
     if (std::ranges::find(view, worker) == view.end()) adopted.shards.push_back(worker);
   }
+  HETSGD_CHECK(adopted.shards.empty() || !only_);
   return adopted;
 }
 

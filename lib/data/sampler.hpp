@@ -61,7 +61,7 @@ class Sampler {
     std::uint64_t first = 0, step = 1;
   };
   // The rows for the worker `rank` of the view, the live workers in ascending order. None under
-  // Partition::shared.
+  // Partition::shared. Checked: a process that has only its own shard can adopt none.
   Adopted adopted_by(std::size_t rank, const std::vector<int>& view) const;
 
   // Throws Error(usage) if the data is divided among more workers than it has rows.

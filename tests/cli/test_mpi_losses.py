@@ -49,6 +49,11 @@ class MpiLosses(MpiTest):
                 self.expect_learnt(result)
                 self.assertGreater(len(result["failures"]), 0)
 
+    def test_orphans_are_shared_by_processes_that_have_all_rows(self):
+        run = [*SHORT, "--max-samples", "640", "--algorithm", "ssgd", "--partition", "iid", "--orphans", "share"]
+        self.train(2, run)  # nobody is lost
+        self.check_refusal(self.finished(self.mpirun(2, *run, *fails(1, 5)), 2), "--orphans")
+
     def test_losing_the_last_at_the_start_is_having_one_less(self):
         for algorithm in SYNCHRONOUS:
             if algorithm in ("esync", "adaptive"):  # the steps of a round depend on times

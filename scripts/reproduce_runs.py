@@ -118,7 +118,7 @@ def survival(result, key):
         return result["survival"][key]
     workers = result["workers"]
     idle = sum(worker["wait_s"] for worker in workers) / (result["summary"]["elapsed_s"] * len(workers))
-    return {"availability": 1, "goodput": 1 - idle}[key]
+    return {"availability": 1, "participation": None, "goodput": 1 - idle}[key]
 
 
 def lost_workers(result):
@@ -159,6 +159,7 @@ READINGS = {
     "table_rows": functools.partial(of_tables, key="rows"),
     "table_hit_share": table_hit_share,
     "availability": functools.partial(survival, key="availability"),
+    "participation": functools.partial(survival, key="participation"),
     "goodput": functools.partial(survival, key="goodput"),
     "lost_workers": lost_workers,
     "wasted_share": wasted_share,

@@ -3,6 +3,7 @@
 // own.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <map>
@@ -82,10 +83,11 @@ class ServiceList {
     return services_.contains(name);
   }
 
-  // Worker `rank` has ended: tells every service in the order of names, and those that are opened
-  // later.
+  // Worker `rank` has ended, or is lost: tells every service in the order of names, and those that
+  // are opened later. Once for each rank.
   void left(int rank) {
     const std::lock_guard guard(mutex_);
+    if (std::ranges::find(left_, rank) != left_.end()) return;
     left_.push_back(rank);
     for (const auto& [name, service] : services_) service->left(rank);
   }

@@ -65,6 +65,8 @@ class Client : public Run, public CostModel {
     std::uint64_t samples = 0, unapplied = 0, computed = 0, running_calls = 0;
   };
   const std::map<int, Unsettled>& unsettled() const { return unsettled_; }
+  // Workers are known to be lost: asynchronous ones that come to running() leave. Any thread.
+  virtual void losing() { referee_.end_segment(); }
   // Called by every process when all workers have ended, or some were lost. Returns whether the run
   // goes on in another segment, the same on all processes.
   virtual bool await_end(const std::map<int, Seconds>& lost) {

@@ -239,9 +239,9 @@ LoopDecision RankClient::running(Worker& worker) {
     return {.yes = yes, .samples = stated_samples_, .is_followed = !yes && end == kSegmentEnds};
   }
   const std::uint64_t since = worker.samples() - own_samples_at_state_;
-  return {.yes = state_.stop == 0,
+  return {.yes = state_.stop == 0 && !losing_,
           .samples = state_.samples + since * static_cast<std::uint64_t>(size_),
-          .is_followed = state_.stop == kSegmentEnds};
+          .is_followed = state_.stop == kSegmentEnds || losing_};
 }
 
 void RankClient::end_budget() {

@@ -96,6 +96,7 @@ class RankClient final : public Client {
   // time, and has told how the segment ends. Where workers may be lost unsettled() are then those
   // of all ranks, and every rank has the outcome. Error(runtime) if a report does not come within
   // the peer timeout.
+  void losing() override;
   bool await_end(const std::map<int, Seconds>& lost) override;
   const std::vector<int>& with_state() const { return with_state_; }
   SavedFields take_known() { return std::move(known_); }
@@ -213,6 +214,7 @@ class RankClient final : public Client {
   // The stop of a synchronous run without an evaluation; see the diagram above.
   std::uint64_t points_ = 0;  // points that this rank's worker has begun
   bool halting_ = false;      // no point is begun until stop_point_ is known
+  bool losing_ = false;       // asynchronous workers leave
   std::optional<rank_messages::StopPoint> stop_point_;
   bool join_told_ = false;  // this rank has told that a worker is back
   // Between two states a rank estimates the samples of all: its own since the last state, times the

@@ -41,6 +41,12 @@ void RankClient::end_for_joiners() {
   if (tell) halt();
 }
 
+// Synchronous ones come no further than to their next call, on all ranks alike.
+void RankClient::losing() {
+  const std::lock_guard lock(mutex_);
+  losing_ = true;
+}
+
 void RankClient::end(Worker& worker) {
   report(worker, Report::last);
   Client::end(worker);

@@ -131,7 +131,7 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
   Ended ended;
   bool is_followed = false;
   segment.is_followed = [&] { return is_followed = its_client.await_end(segment.lost); };
-  segment.losing = [&] { of_.referee.end_segment(); };
+  segment.losing = [&] { its_client.losing(); };
   const auto work = [&](Endpoint& endpoint) {
     Worker worker(endpoint, its_client);
     struct Leave {

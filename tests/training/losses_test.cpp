@@ -1,4 +1,5 @@
 // Workers that are lost and return (training/segmented_run.hpp): every method goes on without them.
+// In sim, which runs on one thread; threads_losses_test.cpp has real ones.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "support/effort.hpp"
 #include "support/run.hpp"
 
 namespace hetsgd::test {
@@ -22,79 +24,6 @@ std::string failure_of(const Settings& settings) {
     return error.what();
   }
   return "no error";
-}
-
-// --- scenarios -----------------------------------------------------------------------------------
-
-TEST(Lost, FailsAndReturnsAsAsked) {
-  const Scenario scenario(
-      {"kind=fail,worker=1,at=10s", "kind=return,worker=1,at=30s", "kind=fail,worker=2,at=5s"}, 3,
-      1);
-  EXPECT_TRUE(scenario.has_failures());
-  EXPECT_FALSE(scenario.lost(0, Seconds(0)));
-  EXPECT_EQ(scenario.lost(1, Seconds(0))->at, Seconds(10));
-  EXPECT_EQ(scenario.lost(1, Seconds(29))->returns, Seconds(30));
-  EXPECT_FALSE(scenario.lost(1, Seconds(30)));
-  EXPECT_TRUE(scenario.lost(2, Seconds(100))->for_good());
-}
-
-TEST(Lost, AReturnFollowsAFailure) {
-  EXPECT_THROW(Scenario({"kind=return,worker=1,at=3s"}, 2, 1), Error);
-  EXPECT_THROW(Scenario({"kind=fail,worker=1,at=5s", "kind=return,worker=1,at=3s"}, 2, 1), Error);
-}
-
-// The share of the time in which a worker lives is mtbf / (mtbf + mttr); a life is a function of
-// the rank and the seed alone.
-TEST(Lost, ChurnHasItsMeans) {
-  const Scenario scenario({"kind=churn,mtbf=30s,mttr=10s"}, 2, 3);
-  double down_s = 0;
-  constexpr double kEnd = 400000;
-  for (Seconds time{0}; time < Seconds(kEnd);) {
-    const Lost lost = *scenario.lost(1, time);
-    EXPECT_GE(lost.returns, time);
-    down_s += (lost.returns - lost.at).count();
-    time = lost.returns;
-  }
-  EXPECT_NEAR(down_s / kEnd, 0.25, 0.01);
-  EXPECT_EQ(scenario.lost(1, Seconds(777))->at, scenario.lost(1, Seconds(777))->at);
-  EXPECT_NE(scenario.lost(0, Seconds(0))->at, scenario.lost(1, Seconds(0))->at);
-}
-
-// A failure that ends before the others know is none: a stop is a pause, and a worker that is cut
-// off communicates later. One that is killed is lost at any rate.
-TEST(Lost, OnlyWhatTheOthersNotice) {
-  for (const bool notice : {false, true}) {
-    for (const char* const mode : {"killed", "stopped", "cut_off"}) {
-      SCOPED_TRACE(mode);
-      const Scenario scenario(
-          {fmt::format("kind=fail,worker=1,at=10s,mode={}", mode), "kind=return,worker=1,at=12s"},
-          2, 1, Seconds(notice ? 2 : 2.5));
-      const bool is_lost = notice || std::string_view(mode) == "killed";
-      ASSERT_EQ(scenario.lost(1, Seconds(0)).has_value(), is_lost);
-      if (is_lost) {
-        EXPECT_EQ(to_string(scenario.lost(1, Seconds(11))->mode), mode);
-      }
-      EXPECT_EQ(scenario.reachable(1, Seconds(11)), Seconds(is_lost ? 11 : 12));
-      EXPECT_EQ(scenario.reachable(1, Seconds(9)), Seconds(9));
-      EXPECT_EQ(scenario.reachable(0, Seconds(11)), Seconds(11));
-      EXPECT_EQ(scenario.has_gaps(), std::string_view(mode) != "killed");
-      const bool stands = !is_lost && std::string_view(mode) == "stopped";
-      EXPECT_EQ(scenario.stretched(1, 0, Seconds(9), Seconds(3)), Seconds(stands ? 5 : 3));
-    }
-  }
-}
-
-// A share of exp(-detect / mttr) of the exponential lengths is noticed.
-TEST(Lost, ChurnIsNoticedFromTheDetectionOn) {
-  const Scenario scenario({"kind=churn,mtbf=30s,mttr=10s,mode=stopped"}, 1, 3, Seconds(10));
-  constexpr double kEnd = 400'000;
-  int lost = 0;
-  for (Seconds time{0}; time < Seconds(kEnd); ++lost) {
-    const Lost next = *scenario.lost(0, time);
-    EXPECT_GE(next.returns - next.at, Seconds(10));
-    time = next.returns;
-  }
-  EXPECT_NEAR(lost / (kEnd / 40), std::exp(-1), 0.02);
 }
 
 // --- every method --------------------------------------------------------------------------------
@@ -135,7 +64,7 @@ TEST_P(Methods, TakeALostWorkerBack) {
 // Whatever dies when: the run ends and the model has learnt. Survivors of esync begin their round
 // anew after each loss, so a round must fit between two losses of four workers.
 TEST_P(Methods, SurviveChurn) {
-  for (int seed = 1; seed <= 5; ++seed) {
+  for (int seed = 1; seed <= effort(5, 1, 1); ++seed) {
     SCOPED_TRACE(seed);
     const Record run =
         run_with(settings(), "--straggler kind=churn,mtbf=60ms,mttr=6ms --seed {}", seed);
@@ -164,7 +93,7 @@ TEST_P(Methods, RestartFromTheLastCut) {
 // that are under way at the end and at each loss.
 TEST_P(Methods, CountEverySample) {
   for (const char* const on_loss : {"continue", "restart --checkpoint-at 2560,5120"}) {
-    for (int seed = 1; seed <= 4; ++seed) {
+    for (int seed = 1; seed <= effort(4, 1, 1); ++seed) {
       SCOPED_TRACE(on_loss);
       SCOPED_TRACE(seed);
       const Record run =
@@ -186,7 +115,7 @@ TEST_P(Methods, CountEverySample) {
 // model that is measured at its whole budget.
 TEST_P(Methods, LoseAWorkerAboutTheEnd) {
   const Seconds end = run_training(settings()).curve.back().time;
-  for (int step = -13; step < 4; ++step) {
+  for (int step = -13; step < 4; step += effort(1, 4, 4)) {
     const double at_ms = 1e3 * end.count() + 0.6 * step;
     SCOPED_TRACE(at_ms);
     const Record run = run_with(settings(), "--straggler kind=fail,worker=1,at={:.3f}ms", at_ms);
@@ -423,41 +352,6 @@ TEST(Losses, ARestartRepeatsTheMathematics) {
 INSTANTIATE_TEST_SUITE_P(Losses, SynchronousLosses,
                          testing::Values("ssgd", "elastic", "adaptive", "local-sgd", "sma", "easgd",
                                          "esync"));
-
-TEST(Losses, RunsOnThreadsGoOn) {
-  for (const char* const algorithm :
-       {"ssgd", "elastic", "adaptive", "sma", "asgd", "adpsgd", "eager-solo", "rna", "hogwild"}) {
-    SCOPED_TRACE(algorithm);
-    const Record run = run_training(
-        tiny(algorithm,
-             "--cluster threads --devices cpu:1 --workers 3 --max-samples 96000 --evaluate-every "
-             "9600 --mega-batch 8 --detect 5ms --straggler kind=fail,worker=1,at=10ms --straggler "
-             "kind=return,worker=1,at=20ms --learning-rate 0.1"));
-    EXPECT_EQ(run.status, Status::completed);
-    EXPECT_EQ(run.failures.size(), 1U);
-    EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
-  }
-}
-
-TEST(Losses, ThreadsWaitForAShortAbsence) {
-  for (const char* const algorithm : {"ssgd", "asgd", "adpsgd", "eager-solo"}) {
-    for (const char* const mode : {"stopped", "cut_off"}) {
-      SCOPED_TRACE(fmt::format("{}, {}", algorithm, mode));
-      const Record run = run_with(
-          tiny(algorithm,
-               "--cluster threads --devices cpu:1 --workers 3 --max-samples 32000 "
-               "--evaluate-every 3200 --detect 5s --straggler kind=return,worker=1,at=30ms "
-               "--learning-rate 0.1"),
-          "--straggler kind=fail,worker=1,at=10ms,mode={}", mode);
-      EXPECT_EQ(run.status, Status::completed);
-      EXPECT_TRUE(run.failures.empty());
-      // The others of an asynchronous method may be through before it is back.
-      if (std::string_view(algorithm) == "ssgd") {
-        EXPECT_GE(run.curve.back().time, Seconds(0.030));
-      }
-    }
-  }
-}
 
 TEST(Losses, EndARunThatCannotGoOn) {
   const Settings settings =

@@ -38,14 +38,14 @@ bool CheckIns::is_decided() const {
   return complete_.has_value();
 }
 
-// The world is told of a loss before the check-ins are closed: where come() refuses, the safepoint
-// unwinds.
+// The world is told of a loss before the check-ins are closed: where come() refuses, the process
+// stands.
 CheckIn::CheckIn(CheckIns* check_ins, realtime::World& world, const CallKey& key, int members)
     : check_ins_(check_ins), key_(key) {
-  realtime::reach(world);
+  realtime::begin_message(world);
   if (!check_ins_) return;
   const auto number = check_ins_->come(key, members);
-  if (!number) world.safepoint();
+  if (!number) realtime::begin_message(world);
   HETSGD_CHECK(number.has_value());
   number_ = *number;
   realtime::World::current().agreed = this;

@@ -52,7 +52,7 @@ void MpiComm::send_message(int to, int tag, std::span<const std::byte> data, Tra
                            Transport::Sending how) {
   check_rank(to, size());
   check_tag(tag);
-  reach(world());
+  begin_message(world());
   // GPU memory that MPI may take goes as it is, piece by piece into buffers on the GPU; everything
   // else is host memory, or a copy in it.
   cuda::ExchangeMemory* const gpu = exchange_for(data.data(), data.size());
@@ -71,7 +71,7 @@ void MpiComm::send_message(int to, int tag, std::span<const std::byte> data, Tra
 Envelope MpiComm::receive_bytes(int from, int tag, std::span<std::byte> data) {
   if (from != kAnySource) check_rank(from, size());
   check_tag(tag);
-  reach(world());
+  begin_message(world());
   // The target is made before the receive is posted: it may have to wait for the device.
   MessageMemory target(HostMemory::Use::write, data.data(), data.size());
   HeadReceive head(transport_, from == kAnySource ? from : world_rank(from),

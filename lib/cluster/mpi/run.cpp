@@ -150,9 +150,11 @@ void Run::run_world() {
 }
 
 std::vector<Calls> Run::lose(Seconds detected) {
-  // In this order: a process that finds the check-ins closed is unwound by the world.
-  world_.lose(std::make_exception_ptr(LostWorkers{detected}));
-  return check_ins_.close();
+  // In this order: a process that finds the check-ins closed stands.
+  world_.lose(detected);
+  std::vector<Calls> calls = check_ins_.close();
+  if (segment_.losing) segment_.losing();
+  return calls;
 }
 
 // A send that waits for its receiver would stay in flight for ever, since its receiver has left.

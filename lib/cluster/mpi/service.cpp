@@ -98,6 +98,7 @@ class MpiService::Idle final : public Poll {
   }
   bool cancel() override { return requested = head_.cancel(); }
   std::string describe() const override { return std::string(kServiceIdle); }
+  bool idles() const override { return true; }
 
   bool requested = false;
 

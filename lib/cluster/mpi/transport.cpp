@@ -172,9 +172,9 @@ bool Transport::poll(int from, int tag) {
 
 // The count rises before the test: an abort that comes in between sees the count, so
 // still_receives() is never false while a receive is about to be posted.
-void Transport::begin_receiving(bool outlasts_loss) {
+void Transport::begin_receiving() {
   ++receivers_;
-  if (!world_.aborting() || (outlasts_loss && world_.losing())) [[likely]]
+  if (!world_.aborting() || world_.losing()) [[likely]]
     return;
   --receivers_;
   world_.safepoint();
@@ -202,8 +202,7 @@ bool Transport::drop_arrived() {
 HeadReceive::HeadReceive(Transport& transport, int from, int tag,
                          std::string (*what)(int from, int tag))
     : transport_(transport), from_(from), tag_(tag), what_(what) {
-  const AgreedCall* const call = World::current().agreed;
-  transport_.begin_receiving(call && call->goes_on());
+  transport_.begin_receiving();
   check(MPI_Irecv(buffer_.data(), static_cast<int>(buffer_.size()), MPI_BYTE,
                   from == kAnySource ? MPI_ANY_SOURCE : from, tag, transport_.comm_, &request_),
         "MPI_Irecv");
@@ -283,7 +282,7 @@ void HeadReceive::take_rest(std::span<std::byte> rest) {
 
 Requests::Requests(Transport& transport, std::string what)
     : transport_(transport), what_(std::move(what)) {
-  transport_.begin_receiving(/*outlasts_loss=*/true);
+  transport_.begin_receiving();
 }
 
 Requests::~Requests() {

@@ -215,9 +215,9 @@ class Transport {
   void send_pieces(int to, int tag, Reader& reader, std::size_t bytes);
   // The two calls enclose the time in which a process has MPI requests on memory of its own. Where
   // the run is aborted already, begin_receiving() unwinds instead: no receive is posted after the
-  // abort, and once none is open, none ever will be. outlasts_loss: a loss of workers does not
-  // count as an abort.
-  void begin_receiving(bool outlasts_loss);
+  // abort, and once none is open, none ever will be. A loss of workers does not count: services go
+  // on.
+  void begin_receiving();
   void end_receiving() { --receivers_; }
 
   const MPI_Comm comm_;

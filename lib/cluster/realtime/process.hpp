@@ -107,9 +107,11 @@ class Poll {
   // at most once, in place of further looks. True: what it waited for has come after all.
   virtual bool cancel() = 0;
   virtual std::string describe() const = 0;
-  // Workers are lost (World::losing()): the wait goes on, because the other side has begun what
+  // Workers are lost (Scheduler::losing()): the wait goes on, because the other side has begun what
   // neither may leave half done.
   virtual bool outlasts_loss() const { return false; }
+  // A service waits for requests, also those of ranks that have not ended when all here have.
+  virtual bool idles() const { return false; }
   // The other side is there, and bytes are in flight.
   virtual bool transfers() const { return false; }
 

@@ -172,13 +172,12 @@ void ProcessEndpoint::await_loss() {
 }
 
 void ProcessEndpoint::lose_if_due() {
-  if (now() < lost_at_) return;
+  if (now() < lost_at_ || !world_.loses(lost_at_)) return;
   sleep_until(world_, now() + options_.detect);
   lose();
-  world_.safepoint();
+  World::Lock guard = world_.lock();
+  world_.stand(guard);
 }
-
-void ProcessEndpoint::lose() { world_.abort(std::make_exception_ptr(LostWorkers{now()})); }
 
 void note_losses(const LostWorkers& loss, const ClusterOptions& options, Segment& segment) {
   segment.detected = loss.detected;

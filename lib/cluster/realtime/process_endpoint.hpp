@@ -62,8 +62,8 @@ class ProcessEndpoint : public Endpoint {
   void go_on() override;
 
  protected:
-  // This worker is lost, and the others may know: ends the segment for all. Returns, or unwinds.
-  virtual void lose();
+  // This worker is lost, and the others may know: ends the segment for all.
+  virtual void lose() = 0;
 
   World& world_;
   Process& process_;
@@ -78,7 +78,7 @@ class ProcessEndpoint : public Endpoint {
   // `unless` became true before its end.
   bool delay(Seconds from, Seconds requested, const std::atomic<bool>* unless = nullptr);
   void await_loss();
-  // If this worker is lost by now: waits until the others know, then lose().
+  // If this worker is lost by now: waits until the others know, then lose(), and goes no further.
   void lose_if_due();
 
   const ClusterOptions& options_;
@@ -91,10 +91,6 @@ class ProcessEndpoint : public Endpoint {
   HeldTasks held_;  // until then
 };
 
-// Ends a segment of a run whose workers are lost: no error.
-struct LostWorkers {
-  Seconds detected{0};
-};
 // Fills in who was lost.
 void note_losses(const LostWorkers& loss, const ClusterOptions& options, Segment& segment);
 

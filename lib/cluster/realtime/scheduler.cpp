@@ -71,6 +71,13 @@ void Scheduler::start_clock(std::int64_t origin) {
   for (auto& process : processes_) process->woken.notify_one();
 }
 
+void Scheduler::begin_losing(Seconds detected) {
+  losing_ = true;
+  detected_ = detected;
+  attention_ = true;
+  fail_if_deadlocked();  // all may wait already
+}
+
 void Scheduler::begin_abort() {
   aborting_ = true;
   attention_ = true;
@@ -146,6 +153,16 @@ void Scheduler::unwind(Lock& guard) {
   throw Unwind{};
 }
 
+bool Scheduler::loses(Seconds at) {
+  const Lock guard = lock();
+  return !losing_ || at <= detected_;
+}
+
+void Scheduler::stand(Lock& guard) {
+  block(guard, Until([] { return false; }, [] { return "the view has lost a worker"; }));
+  unwind(guard);  // the wait is never ready
+}
+
 // From here on `me` does not run until it is signalled.
 void Scheduler::go_to_sleep(Process& me) {
   me.signalled.store(false, std::memory_order_relaxed);
@@ -192,7 +209,10 @@ void Scheduler::wake_all() {
 }
 
 void Scheduler::fail_if_deadlocked() {
-  if (running_ > 0 || live_ == 0 || aborting_) return;
+  if (live_ == 0 || aborting_) return;
+  // No pause is granted to anybody after a loss, so one that is asked for ends nothing.
+  if (losing_ && running_ == idle_) return stood();
+  if (running_ > 0 || losing_) return;
   if (waits_for_others_ > 0 || pause_.is_outside()) return;  // other ranks can end it
   std::vector<BlockedProcess> report;
   for (const auto& process : processes_) report.push_back(*process->blocked());
@@ -205,6 +225,17 @@ void Scheduler::step_aside(Lock&) {
   current().since = now();
   --at_large_;
   pause_if_stopped();
+}
+
+void Scheduler::step_aside_idle(Lock& guard) {
+  ++idle_;
+  step_aside(guard);
+  fail_if_deadlocked();
+}
+
+void Scheduler::come_back_idle(Lock& guard) {
+  --idle_;
+  come_back(guard);
 }
 
 void Scheduler::await_end_of_pause(Lock& guard) {
@@ -228,7 +259,7 @@ void Scheduler::block_for_others(Lock& guard, const Wait& wait) {
 
 std::optional<Seconds> Scheduler::blocked_since(std::vector<BlockedProcess>& waiting) {
   const Lock guard = lock();
-  if (!clock_.begun() || aborting_ || pause_.is_on()) return std::nullopt;
+  if (!clock_.begun() || aborting_ || losing_ || pause_.is_on()) return std::nullopt;
   Seconds since{0};
   for (const auto& process : processes_) {
     auto blocked = process->blocked();
@@ -259,7 +290,7 @@ void Scheduler::pause_if_stopped() {
 
 void Scheduler::end_pause(std::int64_t at) {
   pause_.end(at);
-  attention_ = aborting_.load();
+  attention_ = aborting_ || losing_;
   wake_all();
 }
 

@@ -31,6 +31,16 @@
 // The shape of every call of the vocabulary: enter() (a safepoint, returns with the mutex held);
 // look at and change the shared state; block() if something is missing; give the mutex up for large
 // copies; safepoint() at the end. lock() in place of enter() is for a part that others depend on.
+//
+// The loss of workers ends a segment (cluster/segment.hpp) without tearing anything apart:
+//
+//             begin_losing()              nobody can go on                 all have unwound
+//   trains ------------------> losing ----------------------> aborting -------------------> over
+//
+// While the world loses workers nobody begins to communicate: a process that would stands (stand())
+// instead. All that has begun goes on: computations, calls to which all have come, calls of
+// services. So a process stops only where it begins a call or waits for what never comes, which is
+// the same place on all ranks. When everybody stands or waits the world is unwound, as by an abort.
 #pragma once
 
 #include <atomic>
@@ -83,6 +93,10 @@ class Scheduler : NonCopyable {
   // touches, and must call come_back() on every path, since the counters are changed by both. They
   // do not throw. Mutex held, in all three; the latter two give it up while they wait.
   void step_aside(Lock& lock);
+  // The same for a service that waits for requests of other ranks (Poll::idles): while the world
+  // loses workers it does not count as running.
+  void step_aside_idle(Lock& lock);
+  void come_back_idle(Lock& lock);
   // Returns when no pause holds the calling process back.
   void await_end_of_pause(Lock& lock);
   void come_back(Lock& lock);
@@ -95,6 +109,15 @@ class Scheduler : NonCopyable {
   // Ends the calling process, when its background tasks have ended: throws Unwind. The run has been
   // aborted; the mutex is held, and is given up while it waits.
   [[noreturn]] void unwind(Lock& lock);
+
+  // --- the loss of workers -----------------------------------------------------------------------
+  // Workers are lost; stays true in the abort that follows. Any thread.
+  bool losing() const { return losing_; }
+  // Whether a worker that fails at this instant of the training clock is lost in this segment: no
+  // other loss was known before.
+  bool loses(Seconds at);
+  // The calling process begins nothing any more: blocks until the world is unwound. Mutex held.
+  [[noreturn]] void stand(Lock& lock);
 
   // --- time --------------------------------------------------------------------------------------
   Seconds now() const { return clock_.now(); }
@@ -161,12 +184,18 @@ class Scheduler : NonCopyable {
   // Wakes everybody: each process finds aborting() in its block() and is unwound from there, or
   // goes on to its next safepoint, where nobody uses its memory.
   void begin_abort();
+  // Workers are lost, and the others know since `detected`. Mutex held.
+  void begin_losing(Seconds detected);
+  // The loss is over: an error has come, and the run ends by that. Mutex held.
+  void end_losing() { losing_ = false; }
   void wake_all();
   const std::vector<std::unique_ptr<Process>>& all() const { return processes_; }
 
  private:
   // No process can go on, as `error` says: aborts the run. Mutex held.
   virtual void deadlocked(std::exception_ptr error) = 0;
+  // The world loses workers, and no process can go on. Mutex held.
+  virtual void stood() = 0;
   // Counts `n` more processes of the kind of `me` as running, or fewer.
   void count(const Process& me, int n);
   bool held(const Process& me) const { return pause_.holds_back(me); }
@@ -193,10 +222,13 @@ class Scheduler : NonCopyable {
   // only while running_ + spinning_ < cores_.
   int spinning_ = 0;
   int waits_for_others_ = 0;  // processes in block_for_others
+  int idle_ = 0;              // services between step_aside_idle and come_back_idle
+  Seconds detected_{0};       // since when the others know of a loss
   // Written under the mutex only. Read without it by threads that wait elsewhere (waiting.hpp); a
   // thread that holds the mutex can rely on it not to change.
   std::atomic<bool> aborting_ = false;
-  std::atomic<bool> attention_ = false;  // aborting or pausing: safepoints take the slow path
+  std::atomic<bool> losing_ = false;
+  std::atomic<bool> attention_ = false;  // any of these or a pause: safepoints take the slow path
   Pause pause_{clock_};
 };
 

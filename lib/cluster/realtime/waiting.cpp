@@ -43,23 +43,25 @@ void back_off(std::int64_t waited_ns, bool transfers) {
   nanosleep(&nap, nullptr);
 }
 
+// Services go on after a loss until all ranks have ended, which they find out themselves.
 bool ends(const World& world, const Poll& poll) {
-  if (!world.aborting()) return false;
+  if (!world.aborting() && !world.losing()) return false;
+  if (!world.losing()) return true;
   const AgreedCall* const call = World::current().agreed;
-  return !world.losing() || !(poll.outlasts_loss() || (call && call->goes_on()));
+  return !(poll.outlasts_loss() || poll.idles() || (call && call->goes_on()));
 }
 
-// False: the run is aborted. The process is aside from the first critical section to come_back(),
+// False: the run is aborted, or workers are lost. The process is aside from the first critical section to come_back(),
 // which is called on every path: an exception, too, must leave the counters as they were. The
 // deadlock report must not see a poll on a stack that is gone.
 bool polled_to_the_end(World& world, Poll& poll, std::int64_t begin) {
   World::Lock guard = world.lock();
   World::current().poll = &poll;
-  world.step_aside(guard);
+  poll.idles() ? world.step_aside_idle(guard) : world.step_aside(guard);
   guard.unlock();
   const auto come_back = [&] {
     if (!guard.owns_lock()) guard = world.lock();
-    world.come_back(guard);
+    poll.idles() ? world.come_back_idle(guard) : world.come_back(guard);
     World::current().poll = nullptr;
   };
   bool done = false;
@@ -126,9 +128,20 @@ void reach(World& world) {
   world.safepoint();
 }
 
-World::Lock begin_communication(World& world) {
+World::Lock enter_in_reach(World& world) {
   await_reach(world);
   return world.enter();
+}
+
+World::Lock begin_communication(World& world) {
+  World::Lock guard = enter_in_reach(world);
+  if (world.losing()) world.stand(guard);
+  return guard;
+}
+
+void begin_message(World& world) {
+  await_reach(world);
+  if (world.wants_attention()) begin_communication(world);
 }
 
 void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account) {
@@ -146,7 +159,8 @@ void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account) {
   if (account) World::current().spend(account, world.now() - since);
   if (done) return;
   World::Lock guard = world.lock();
-  world.unwind(guard);
+  if (world.aborting()) world.unwind(guard);
+  world.stand(guard);
 }
 
 }  // namespace hetsgd::realtime

@@ -20,16 +20,19 @@ namespace hetsgd::realtime {
 // `unless` it ends early, with false, soon after that has become true.
 bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless = nullptr);
 
-// The safepoint of a call that communicates. A worker that is out of reach without the others
-// knowing waits until it is back.
+// The safepoint of a call of a service. A worker that is out of reach without the others knowing
+// waits until it is back.
 void reach(World& world);
-// The same in place of World::enter().
+World::Lock enter_in_reach(World& world);  // the same, and World::enter()
+// The same of a call in which other workers take part: where the world loses workers the process
+// stands, and goes no further.
 World::Lock begin_communication(World& world);
+void begin_message(World& world);  // the same without the mutex
 
 // Returns when poll.done(). The time is added to breakdown.*account unless that is null. When the
-// run is aborted poll.cancel() has returned before Unwind is thrown. Where the run is aborted
-// because workers are lost, a wait that outlasts this (Poll, AgreedCall) and one whose message had
-// come return as usual. What `poll` throws comes out.
+// run is aborted poll.cancel() has returned before Unwind is thrown. Where workers are lost, a wait
+// that outlasts this (Poll, AgreedCall) and one whose message had come return as usual; in any
+// other one the process stands after poll.cancel(). What `poll` throws comes out.
 void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account = &TimeBreakdown::wait);
 
 // Calls take() until the optional that it returns has a value, and returns that value.

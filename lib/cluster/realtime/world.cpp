@@ -74,17 +74,17 @@ void World::abort(std::exception_ptr error) {
   abort_locked(std::move(error));
 }
 
-void World::lose(std::exception_ptr loss) {
+bool World::lose(Seconds detected) {
   const Lock guard = lock();
-  if (aborting()) return;
-  losing_ = true;
-  error_ = std::move(loss);
-  stop_all();
+  if (aborting() || losing()) return false;
+  error_ = std::make_exception_ptr(LostWorkers{detected});
+  begin_losing(detected);
+  return true;
 }
 
 void World::abort_locked(std::exception_ptr error) {
-  if (aborting() && !losing_ && (unwound_ != current_or_null() || error_)) return;
-  losing_ = false;
+  if (aborting() && !losing() && (unwound_ != current_or_null() || error_)) return;
+  end_losing();
   error_ = std::move(error);
   stop_all();
   if (aborted_) aborted_(error_);

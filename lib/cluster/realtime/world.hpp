@@ -11,7 +11,6 @@
 //                        +----------------------+------------------+
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -23,6 +22,11 @@
 #include "core/error.hpp"
 
 namespace hetsgd::realtime {
+
+// Ends a segment of a run whose workers are lost: no error.
+struct LostWorkers {
+  Seconds detected{0};
+};
 
 class World final : public Scheduler {
  public:
@@ -68,11 +72,11 @@ class World final : public Scheduler {
   //
   // Any thread.
   void abort(std::exception_ptr error);
-  // The segment ends because workers are lost: an abort by `loss`, of which Hooks::aborted is not
-  // told, and in which waits that outlast a loss go on (waiting.hpp). An error that comes then
-  // makes it an abort by that error. Any thread.
-  void lose(std::exception_ptr loss);
-  bool losing() const { return losing_; }
+  // The segment ends because workers are lost, which the others know since `detected`: run() throws
+  // LostWorkers when all that had begun has ended (scheduler.hpp). An error that comes until then
+  // makes it an abort by that error. False: workers are lost already, or the run is aborted. Any
+  // thread.
+  bool lose(Seconds detected);
   // The calling process is being unwound by an exception: the run fails with it, when it has left
   // the process. Mutex held.
   void fail_with_what_unwinds() {
@@ -84,6 +88,7 @@ class World final : public Scheduler {
 
  private:
   void deadlocked(std::exception_ptr error) override { abort_locked(std::move(error)); }
+  void stood() override { stop_all(); }
   void abort_locked(std::exception_ptr error);
   // Nobody may go on, and the owner looks.
   void stop_all() {
@@ -104,7 +109,6 @@ class World final : public Scheduler {
   bool finishing_ = false;                           // live() has come down to 0
   std::function<void(std::exception_ptr)> aborted_;  // Hooks::aborted; empty before run()
   std::exception_ptr error_;                         // what run() rethrows
-  std::atomic<bool> losing_ = false;                 // and that is a loss; written under the mutex
   Process* unwound_ = nullptr;                       // unwound; its exception will be error_
 };
 

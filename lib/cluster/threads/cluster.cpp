@@ -50,6 +50,8 @@ class Run final : public BackgroundTasks, private LocalRun {
   int workers() const { return static_cast<int>(devices_.size()); }  // of the view
   Process& start_background_task(Process& parent, const std::string& name,
                                  std::function<void(Endpoint&)> fn, ProcessKind kind) override;
+  // Called by a worker that is lost.
+  void lose(Seconds detected);
 
   const std::vector<DeviceSpec> devices_;        // by rank
   const std::vector<std::vector<int>> pinning_;  // by rank
@@ -73,6 +75,7 @@ class ThreadsEndpoint final : public ProcessEndpoint {
   void while_paused_together(FunctionRef fn) override { comm_.while_paused_together(fn); }
 
  private:
+  void lose() override { run_.lose(now()); }
   Run& run_;
   ThreadsComm comm_;
 };
@@ -141,13 +144,23 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   } ended{services_};
   try {
     world_.run(workers());
-  } catch (const LostWorkers& loss) {
-    note_losses(loss, options_, segment_);
+  } catch (const LostWorkers&) {  // segment_ has them
   }
   segment_.end([&](SavedFields& fields) {
     services_.for_each([&](ThreadsService& service) { service.save(fields); });
   });
   return local_report();
+}
+
+// Services hear of all that are lost by now, and so do those who train without waiting for anybody:
+// else some would go on for ever.
+void Run::lose(Seconds detected) {
+  if (!world_.lose(detected)) return;
+  note_losses({detected}, options_, segment_);
+  for (int rank = 0; rank < workers(); ++rank) {
+    if (segment_.lost.contains(segment_.id(rank))) services_.left(rank);
+  }
+  if (segment_.losing) segment_.losing();
 }
 
 // The task gets a device of the same kind as its worker's: the same GPU, or as many cores.

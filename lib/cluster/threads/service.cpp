@@ -186,14 +186,14 @@ void ThreadsService::serve(Process& me) {
 // Once the entry is in the queue the service has a pointer to it: its owner must not let it go
 // without await() or settle(), whatever is thrown.
 void ThreadsService::send(QueueEntry& entry) {
-  const auto lock = begin_communication(world_);
+  const auto lock = enter_in_reach(world_);
   enqueue(entry);
 }
 
 // One critical section for both: a service that wakes up in between would meet the mutex taken
 // again by its caller.
 void ThreadsService::call(QueueEntry& entry) {
-  auto lock = begin_communication(world_);
+  auto lock = enter_in_reach(world_);
   enqueue(entry);
   await(entry, lock);
 }

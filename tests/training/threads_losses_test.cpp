@@ -1,0 +1,50 @@
+// Workers on threads that are lost and return (cluster/segment.hpp).
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "support/run.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+TEST(ThreadsLosses, RunsOnThreadsGoOn) {
+  for (const char* const algorithm :
+       {"ssgd", "elastic", "adaptive", "sma", "asgd", "adpsgd", "eager-solo", "rna", "hogwild"}) {
+    SCOPED_TRACE(algorithm);
+    const Record run = run_training(
+        tiny(algorithm,
+             "--cluster threads --devices cpu:1 --workers 3 --max-samples 96000 --evaluate-every "
+             "9600 --mega-batch 8 --detect 5ms --straggler kind=fail,worker=1,at=10ms --straggler "
+             "kind=return,worker=1,at=20ms --learning-rate 0.1"));
+    EXPECT_EQ(run.status, Status::completed);
+    EXPECT_EQ(run.failures.size(), 1U);
+    EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
+  }
+}
+
+TEST(ThreadsLosses, ThreadsWaitForAShortAbsence) {
+  for (const char* const algorithm : {"ssgd", "asgd", "adpsgd", "eager-solo"}) {
+    for (const char* const mode : {"stopped", "cut_off"}) {
+      SCOPED_TRACE(fmt::format("{}, {}", algorithm, mode));
+      const Record run = run_with(
+          tiny(algorithm,
+               "--cluster threads --devices cpu:1 --workers 3 --max-samples 32000 "
+               "--evaluate-every 3200 --detect 5s --straggler kind=return,worker=1,at=30ms "
+               "--learning-rate 0.1"),
+          "--straggler kind=fail,worker=1,at=10ms,mode={}", mode);
+      EXPECT_EQ(run.status, Status::completed);
+      EXPECT_TRUE(run.failures.empty());
+      // The others of an asynchronous method may be through before it is back.
+      if (std::string_view(algorithm) == "ssgd") {
+        EXPECT_GE(run.curve.back().time, Seconds(0.030));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -17,20 +17,22 @@ struct BatchShape {
   double nonzeros = 0;  // sparse features
   double labels = 0;    // true labels
   double lookups = 0;   // categories: one per sample and field
-  double steps = 0;     // sequences: the frames of the longest row
-  double frames = 0;    // sequences: the frames of all rows
+  double steps = 0;     // sequences and tokens: the length of the longest row
+  double frames = 0;    // sequences and tokens: the lengths of all rows
 };
 
-// How the images of training rows change each time they are drawn (data/images.hpp).
+// How training rows change each time they are drawn: images (data/images.hpp) and rows of tokens
+// (data/tokens.hpp).
 enum class Augmentation {
   none,
   crop,  // shifted by up to kCropPadding pixels; pixels from outside have the mean
   flip,  // mirrored left to right with probability 1/2
   crop_flip,
+  shift,  // a row of tokens begins up to TokenRows::room places later
 };
 
-// The augmentation of one batch. The draws for its i-th image are those of (seed, first + i), its
-// place in a sequence of samples. So an image changes from epoch to epoch and is the same on all
+// The augmentation of one batch. The draws for its i-th row are those of (seed, first + i), its
+// place in a sequence of samples. So a row changes from epoch to epoch and is the same on all
 // clusters.
 struct AugmentedBatch {
   Augmentation change = Augmentation::none;
@@ -71,11 +73,11 @@ inline BatchShape Batch::shape() const {
   if (rows_.empty()) return shape;
   shape.samples = static_cast<double>(rows_.size());
   shape.lookups = shape.samples * static_cast<double>(data_->fields.count());
-  const bool sparse = data_->sparse.rows() > 0, sequences = data_->sequences.numbers > 0;
+  const bool sparse = data_->sparse.rows() > 0, lengths = data_->has_lengths();
   for (const Index row : rows_) {
     if (sparse) shape.nonzeros += static_cast<double>(data_->features(row).size());
     shape.labels += static_cast<double>(data_->labels(row).size());
-    if (!sequences) continue;
+    if (!lengths) continue;
     const auto length = static_cast<double>(data_->length(row));
     shape.steps = std::max(shape.steps, length);
     shape.frames += length;

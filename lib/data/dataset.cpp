@@ -13,6 +13,7 @@ Dataset DatasetBuilder::build() && {
   data.fields = view_of(arrays->fields);
   data.images = view_of(arrays->images);
   data.sequences = {arrays->sequences.numbers, arrays->sequences.begin, arrays->sequences.value};
+  data.tokens = view_of(arrays->tokens);
   data.targets = view_of(arrays->targets);
   data.owner = arrays;
   data.drawn = std::move(drawn);

@@ -2,11 +2,13 @@
 //
 // Shapes : n rows. `sparse` are the features that most rows lack and `targets` the labels, both in
 //          CSR; `dense` are columns that every row has, `fields` one category per row and field,
-//          `images` one image per row, `sequences` some frames per row. At least one group is
-//          there; a group that a data set lacks is empty.
+//          `images` one image per row, `sequences` some frames per row, `tokens` a stretch of a
+//          text per row. At least one group is there; a group that a data set lacks is empty.
 // Order  : within a sparse row, the indices of features and of labels ascend and do not repeat.
 // Size   : at least one row, one feature and one label column; at most 2^32 - 1 rows and features,
 //          2^31 labels; values are finite. verify() of data/summary.hpp checks all of this.
+// Tokens : the targets of a row are tokens of the text, so `targets` has no labels there, and
+//          label_count is the number of kinds of tokens.
 // Binary : one label column (label_count 1): a row with label {0} is positive, without is negative.
 // Ownership: the arrays lie in memory or in a mapped file, which `owner` keeps alive. A copy of a
 //          Dataset is another view of the same arrays, which never change. A DatasetBuilder makes
@@ -15,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +32,7 @@ enum class Task {
   multilabel,  // softmax over labels, target 1/|Y| on each true label; P@k
   multiclass,  // as multilabel, one label per row; accuracy = P@1
   binary,      // one logit, sigmoid; accuracy
+  tokens,      // softmax over the kinds of tokens, one target per position of a row
 };
 
 // The size of a data set.
@@ -36,7 +40,7 @@ struct DatasetTotals {
   std::uint64_t rows = 0;
   std::uint64_t nonzeros = 0;
   std::uint64_t labels = 0;  // entries
-  std::uint64_t frames = 0;  // of sequences
+  std::uint64_t frames = 0;  // of sequences; inputs of rows of tokens
 };
 
 // Storage of an array: a vector that owns the elements, or a view of elements that lie elsewhere.
@@ -145,6 +149,28 @@ struct Sequences {
   }
 };
 
+inline constexpr std::size_t kMostTokenKinds = std::size_t{1} << 16;  // a number has 16 bits
+
+// Rows of tokens, the numbers of characters, bytes or words of a text. A row is a stretch of the
+// text: length[r] inputs from begin[r] on. Position t of a row predicts the token behind it, so
+// that the place begin + length is in the text as well. Rows may share tokens. The names of the
+// tokens are LoadReport::label_names. tokens_of() of data/tokens.hpp reads the rows of a batch.
+template <template <class> class Array>
+struct TokenRows {
+  Index vocabulary = 0;         // kinds of tokens, at most kMostTokenKinds; 0: there are no tokens
+  Index room = 0;               // each row can begin so many places later; 0: rows cannot move
+  Array<std::uint16_t> token;   // the text
+  Array<std::uint64_t> begin;   // [rows] the place of a row's first input in `token`
+  Array<std::uint32_t> length;  // [rows] inputs, at least 1
+  Array<std::uint32_t> bytes;   // [rows] bytes of text that the row's targets cover; 0: no text
+
+  std::uint64_t rows() const { return begin.size(); }
+  // All tokens that a row can show: its inputs, its last target and its room.
+  std::span<const std::uint16_t> reach(std::uint64_t row) const {
+    return {token.data() + begin[row], std::size_t{length[row]} + 1 + room};
+  }
+};
+
 // All arrays of a data set, owned or as views. All groups that are there have equally many rows.
 template <template <class> class Array>
 struct DataArrays {
@@ -153,6 +179,7 @@ struct DataArrays {
   CategoricalFields<Array> fields;
   Images<Array> images;
   Sequences<Array> sequences;
+  TokenRows<Array> tokens;
   CsrRows<Array> targets;
 
   std::uint64_t rows() const { return targets.rows(); }
@@ -161,8 +188,16 @@ struct DataArrays {
   std::span<const Index> features(std::uint64_t row) const { return sparse.indices(row); }
   std::span<const float> values(std::uint64_t row) const { return sparse.values(row); }
   std::span<const Index> labels(std::uint64_t row) const { return targets.indices(row); }
-  // The number of frames of a row; only for data with sequences.
-  std::uint64_t length(std::uint64_t row) const { return sequences.length(row); }
+  // Whether rows have a length of their own: frames of sequences, or tokens.
+  bool has_lengths() const { return sequences.numbers > 0 || tokens.vocabulary > 0; }
+  // The number of frames or of input tokens of a row; only for data with lengths.
+  std::uint64_t length(std::uint64_t row) const {
+    return tokens.vocabulary > 0 ? tokens.length[row] : sequences.length(row);
+  }
+  // The sum of all lengths; 0 for data without.
+  std::uint64_t frames() const {
+    return std::accumulate(tokens.length.begin(), tokens.length.end(), sequences.frames());
+  }
 };
 
 // The description of a data set.
@@ -184,8 +219,7 @@ struct Dataset : DatasetHeader, DataArrays<View> {
 
   // The size of the whole data set, also for a shard of it.
   DatasetTotals totals() const {
-    return whole.value_or(
-        DatasetTotals{rows(), nonzeros(), targets.index.size(), sequences.frames()});
+    return whole.value_or(DatasetTotals{rows(), nonzeros(), targets.index.size(), frames()});
   }
 };
 
@@ -209,6 +243,9 @@ inline CategoricalFields<View> view_of(const CategoricalFields<Owned>& fields) {
 inline Images<View> view_of(const Images<Owned>& images) {
   return {images.channels, images.height, images.width,
           images.pixel,    images.mean,   images.deviation};
+}
+inline TokenRows<View> view_of(const TokenRows<Owned>& tokens) {
+  return {tokens.vocabulary, tokens.room, tokens.token, tokens.begin, tokens.length, tokens.bytes};
 }
 
 // Keeps `owned` alive as long as a view of `data` exists, beside what is kept already.

@@ -271,7 +271,7 @@ void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& optio
   if (data.task != Task::binary)
     data.label_count = std::max(data.label_count, options.minimum_labels);
   if (data.feature_count == 0 && data.fields.count() == 0 && data.images.size() == 0 &&
-      data.sequences.numbers == 0) {
+      !data.has_lengths()) {
     refuse(report.path, "no row with a feature", "lines such as '1 3:0.5 7:1'", "", ExitCode::data);
   }
   if (data.label_count == 0) {

@@ -257,7 +257,8 @@ std::string_view to_string(IndexBase base) {
 }
 
 std::string_view to_string(Task task) {
-  static constexpr std::array<std::string_view, 3> kNames = {"multilabel", "multiclass", "binary"};
+  static constexpr std::array<std::string_view, 4> kNames = {"multilabel", "multiclass", "binary",
+                                                             "tokens"};
   return kNames[static_cast<std::size_t>(task)];
 }
 

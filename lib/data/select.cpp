@@ -78,6 +78,19 @@ void copy_frames(const Dataset& data, std::span<const Index> rows, DatasetBuilde
   for (const Index row : rows) append(to.value, from.row(row));
 }
 
+// Copies the tokens that each of the rows can show. Rows that overlap take them twice.
+void copy_tokens(const TokenRows<View>& from, std::span<const Index> rows, TokenRows<Owned>& to) {
+  if (from.vocabulary == 0) return;  // the data lack this group
+  to.vocabulary = from.vocabulary;
+  to.room = from.room;
+  for (const Index row : rows) {
+    to.begin.push_back(to.token.size());
+    to.length.push_back(from.length[row]);
+    to.bytes.push_back(from.bytes[row]);
+    append(to.token, from.reach(row));
+  }
+}
+
 // The header and these rows of every group.
 DatasetBuilder copy_rows(const Dataset& data, std::span<const Index> rows) {
   HETSGD_CHECK(!rows.empty());
@@ -87,6 +100,7 @@ DatasetBuilder copy_rows(const Dataset& data, std::span<const Index> rows) {
   copy_sparse(data.sparse, rows, part.sparse);
   copy_sparse(data.targets, rows, part.targets);
   copy_frames(data, rows, part);
+  copy_tokens(data.tokens, rows, part.tokens);
   part.dense.columns = data.dense.columns;
   append(part.fields.first, data.fields.first);
   append(part.fields.value, data.fields.value);
@@ -134,6 +148,11 @@ DatasetPtr view_rows(const Dataset& data, std::span<const Index> rows) {
   part.dense.value = cut(data.dense.value, data.dense.columns);
   part.fields.category = cut(data.fields.category, data.fields.count());
   part.images.pixel = cut(data.images.pixel, data.images.size());
+  if (data.tokens.vocabulary > 0) {
+    part.tokens.begin = cut(data.tokens.begin, 1);
+    part.tokens.length = cut(data.tokens.length, 1);
+    part.tokens.bytes = cut(data.tokens.bytes, 1);
+  }
   if (first == 0) {
     part.sparse = head_of(data.sparse, count);
     part.sequences = head_of(data.sequences, count);

@@ -148,6 +148,47 @@ void check_sequences(const Dataset& data, std::vector<std::string>& findings) {
   check_finite(sequences.value, findings);
 }
 
+// A row may reach only tokens of the text.
+void check_tokens(const Dataset& data, std::vector<std::string>& findings) {
+  const TokenRows<View>& tokens = data.tokens;
+  if ((tokens.vocabulary > 0) != (data.task == Task::tokens)) {
+    findings.push_back(fmt::format("found {} kinds of tokens in {} data", tokens.vocabulary,
+                                   to_string(data.task)));
+  }
+  if (tokens.vocabulary == 0 && tokens.token.empty()) return;  // the data lack this group
+  if (tokens.vocabulary > kMostTokenKinds || tokens.vocabulary > data.label_count) {
+    findings.push_back(fmt::format("found {} kinds of tokens, expected at most {}",
+                                   tokens.vocabulary,
+                                   std::min<std::uint64_t>(kMostTokenKinds, data.label_count)));
+  }
+  const std::size_t rows = std::max<std::size_t>(data.targets.begin.size(), 1) - 1;
+  if (tokens.begin.size() != rows || tokens.length.size() != rows || tokens.bytes.size() != rows) {
+    findings.push_back(fmt::format("found {} places, {} lengths and {} byte counts of {} rows",
+                                   tokens.begin.size(), tokens.length.size(), tokens.bytes.size(),
+                                   rows));
+    return;
+  }
+  const auto outside = [&](std::uint64_t row) {
+    const std::uint64_t taken = std::uint64_t{tokens.length[row]} + 1 + tokens.room;
+    return tokens.length[row] == 0 || tokens.begin[row] > tokens.token.size() ||
+           taken > tokens.token.size() - tokens.begin[row];
+  };
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    if (!outside(row)) continue;
+    findings.push_back(fmt::format(
+        "row {}: found {} tokens at place {} with {} of room, expected "
+        "some within a text of {}",
+        row + 1, tokens.length[row], tokens.begin[row], tokens.room, tokens.token.size()));
+    break;
+  }
+  const auto unknown = std::ranges::find_if(
+      tokens.token, [&](std::uint16_t token) { return token >= tokens.vocabulary; });
+  if (unknown != tokens.token.end()) {
+    findings.push_back(fmt::format("place {}: token {} is out of range: there are {} kinds",
+                                   unknown - tokens.token.begin(), *unknown, tokens.vocabulary));
+  }
+}
+
 // Checks the groups that have equally many entries in every row.
 void check_dense(const Dataset& data, std::vector<std::string>& findings) {
   const auto check_size = [&](std::size_t found, std::size_t width, const char* what) {
@@ -228,13 +269,14 @@ std::vector<std::string> verify(const Dataset& data) {
   check_sparse(data, findings);
   check_dense(data, findings);
   check_sequences(data, findings);
+  check_tokens(data, findings);
   const bool labels =
       check_begin(data.targets.begin, data.targets.index.size(), "labels", findings);
   if (data.targets.begin.size() < 2) findings.emplace_back("there is no row");
   if (data.targets.begin.size() > std::size_t{1} << 32)
     findings.emplace_back("there are 2^32 rows or more");
   if (data.feature_count == 0 && data.dense.columns == 0 && data.fields.count() == 0 &&
-      data.images.size() == 0 && data.sequences.numbers == 0) {
+      data.images.size() == 0 && !data.has_lengths()) {
     findings.emplace_back("there is no feature column");
   }
   if (data.label_count == 0) findings.emplace_back("there is no label column");

@@ -1,0 +1,21 @@
+// Rows of tokens of a batch in the form that a model reads.
+//
+// Shift : with Augmentation::shift a row begins 0 to TokenRows::room places later. The draw is
+//         Philox at the sample's place in the sequence: the same for a seed, an epoch and a row, on
+//         every cluster.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "data/batch.hpp"
+
+namespace hetsgd {
+
+// The tokens of the i-th row of the batch, where its augmentation has put them: its inputs and
+// behind them its last target. So position t has input [t] and target [t + 1]. The data must have
+// tokens.
+std::span<const std::uint16_t> tokens_of(const Batch& batch, std::size_t i);
+
+}  // namespace hetsgd

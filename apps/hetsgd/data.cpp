@@ -67,6 +67,7 @@ class DataInfo final : public ReadingCommand {
             .examples = {"hetsgd data info train.txt", "hetsgd data info --json train.svm.gz",
                          "hetsgd data info 'generate:amazon670k?scale=0.01'",
                          "hetsgd data info --min-frequency 1 'generate:criteo?scale=0.01'",
+                         "hetsgd data info 'generate:language?vocabulary=32&copy=0.8'",
                          "hetsgd data info train-images-idx3-ubyte.gz"},
             .operands = "FILE"};
   }
@@ -78,13 +79,15 @@ class DataInfo final : public ReadingCommand {
     const LoadedData loaded = load_dataset(operands[0], reading());
     if (!loaded.report.cache_note.empty()) warn("{}", loaded.report.cache_note);
     const DatasetSummary summary = summarise(*loaded.data, loaded.report);
-    std::optional<ClickCeilings> ceilings;
+    const std::optional<int> threads = reading().threads;
+    KnownLimits limits;
     if (is_click_spec(operands[0])) {
-      const std::optional<int> threads = reading().threads;
-      ceilings = ClickGenerator(parse_click_spec(operands[0]), threads)
-                     .ceilings(loaded.data->fields, threads);
+      limits.clicks = ClickGenerator(parse_click_spec(operands[0]), threads)
+                          .ceilings(loaded.data->fields, threads);
+    } else if (is_language_spec(operands[0])) {
+      limits.language = language_bounds(parse_language_spec(operands[0]), threads);
     }
-    print_summary(summary, loaded.report, ceilings, printer_);
+    print_summary(summary, loaded.report, limits, printer_);
     return 0;
   }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "core/text.hpp"
 
 namespace hetsgd {
@@ -73,6 +75,31 @@ void add_frames(const DatasetSummary& s, Row& facts) {
             {{"numbers_per_frame", s.frame_numbers}, {"frames_per_row", counts_json(s.frames)}});
 }
 
+void add_tokens(const DatasetSummary& s, Row& facts) {
+  facts.show("tokens", fmt::format("{} of {} kinds", s.tokens, s.token_kinds))
+      .show("targets", counts_text(s.token_targets))
+      .keep("tokens", {{"kinds", s.token_kinds},
+                       {"text", s.tokens},
+                       {"targets_per_row", counts_json(s.token_targets)},
+                       {"bytes_of_targets", s.token_bytes}});
+}
+
+// Losses in nats per target.
+void add_bounds(const LanguageBounds& bounds, std::uint64_t kinds, Row& facts) {
+  const double uniform = std::log(static_cast<double>(kinds));
+  facts.show("best loss", fmt::format("{:.4f} nats per target on the test part", bounds.truth))
+      .show("loss without context",
+            fmt::format("{:.4f}; {:.4f} if all tokens are taken as equally likely",
+                        bounds.context[0], uniform))
+      .show("with 1 and 2 tokens of context",
+            fmt::format("at least {:.4f} and {:.4f}", bounds.context[1], bounds.context[2]))
+      .keep("bounds", {{"truth", bounds.truth},
+                       {"uniform", uniform},
+                       {"context_0", bounds.context[0]},
+                       {"context_1", bounds.context[1]},
+                       {"context_2", bounds.context[2]}});
+}
+
 void add_ceilings(const ClickCeilings& ceilings, Row& facts) {
   const auto add = [&](const char* heading, const char* key, const Ceiling& c) {
     facts
@@ -88,13 +115,14 @@ void add_ceilings(const ClickCeilings& ceilings, Row& facts) {
 }
 
 // The facts of a data set. The table leaves out facts that do not apply to its kind (fields,
-// images, sequences); the JSON has all.
+// images, sequences, tokens); the JSON has all.
 Row facts_of(const DatasetSummary& s, const LoadReport& report) {
-  const bool sparse = s.fields.empty() && s.images.size() == 0 && s.frame_numbers == 0;
+  const bool labels = s.token_kinds == 0;
+  const bool sparse = labels && s.fields.empty() && s.images.size() == 0 && s.frame_numbers == 0;
   const std::string hash = fmt::format("xxh3:{:016x}", s.content_hash);
   Row facts;
-  const auto if_sparse = [&](const char* heading, std::string text) {
-    if (sparse) facts.show(heading, std::move(text));
+  const auto show_if = [&](bool applies, const char* heading, std::string text) {
+    if (applies) facts.show(heading, std::move(text));
   };
   facts.keep("name", s.name)
       .both("path", "path", s.path)
@@ -107,23 +135,25 @@ Row facts_of(const DatasetSummary& s, const LoadReport& report) {
   if (!s.fields.empty()) add_fields(s, facts);
   if (s.images.size() > 0) add_images(s, facts);
   if (s.frame_numbers > 0) add_frames(s, facts);
-  if_sparse("features", fmt::format("{} ({} occur)", s.feature_count, s.features_seen));
+  if (s.token_kinds > 0) add_tokens(s, facts);
+  show_if(sparse, "features", fmt::format("{} ({} occur)", s.feature_count, s.features_seen));
+  show_if(labels, "labels", fmt::format("{} ({} occur)", s.label_count, s.labels_seen));
   facts.keep("features", s.feature_count)
       .keep("features_seen", s.features_seen)
-      .show("labels", fmt::format("{} ({} occur)", s.label_count, s.labels_seen))
       .keep("labels", s.label_count)
       .keep("labels_seen", s.labels_seen);
-  if_sparse("nonzeros", counts_text(s.features));
+  show_if(sparse, "nonzeros", counts_text(s.features));
+  show_if(labels, "true labels", counts_text(s.labels));
   facts.keep("features_per_row", counts_json(s.features))
-      .show("true labels", counts_text(s.labels))
       .keep("labels_per_row", counts_json(s.labels));
-  if_sparse("density", fmt::format("{:.3g}", s.density));
-  if_sparse("values", fmt::format("{:.6g} to {:.6g}", s.value_min, s.value_max));
+  show_if(sparse, "density", fmt::format("{:.3g}", s.density));
+  show_if(sparse, "values", fmt::format("{:.6g} to {:.6g}", s.value_min, s.value_max));
   facts.keep("density", s.density)
       .keep("value_min", s.value_min)
       .keep("value_max", s.value_max)
-      .both("rows without labels", "rows_without_labels", s.rows_without_labels);
-  if_sparse("rows without features", fmt::format("{}", s.rows_without_features));
+      .keep("rows_without_labels", s.rows_without_labels);
+  show_if(labels, "rows without labels", fmt::format("{}", s.rows_without_labels));
+  show_if(sparse, "rows without features", fmt::format("{}", s.rows_without_features));
   return facts.keep("rows_without_features", s.rows_without_features)
       .keep("label_names", s.label_names)
       .both("content hash", "content_hash", hash)
@@ -138,10 +168,11 @@ Row facts_of(const DatasetSummary& s, const LoadReport& report) {
 
 }  // namespace
 
-void print_summary(const DatasetSummary& s, const LoadReport& report,
-                   const std::optional<ClickCeilings>& ceilings, const Printer& printer) {
+void print_summary(const DatasetSummary& s, const LoadReport& report, const KnownLimits& limits,
+                   const Printer& printer) {
   Row facts = facts_of(s, report);
-  if (ceilings) add_ceilings(*ceilings, facts);
+  if (limits.clicks) add_ceilings(*limits.clicks, facts);
+  if (limits.language) add_bounds(*limits.language, s.token_kinds, facts);
   if (printer.json()) return printer.print(facts.kept());
   std::string text = property_table(facts).format(TableFormat::text);
   if (!s.fields.empty()) text += "\n" + table_of(field_rows(s)).format(TableFormat::text);

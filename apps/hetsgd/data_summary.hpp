@@ -4,14 +4,20 @@
 #include <optional>
 
 #include "data/generate_ctr.hpp"
+#include "data/generate_language.hpp"
 #include "data/load.hpp"
 #include "data/summary.hpp"
 #include "printer.hpp"
 
 namespace hetsgd {
 
-// `ceilings` are set for synthetic click data.
+// What no model can beat on synthetic data of a known law.
+struct KnownLimits {
+  std::optional<ClickCeilings> clicks;
+  std::optional<LanguageBounds> language;
+};
+
 void print_summary(const DatasetSummary& summary, const LoadReport& report,
-                   const std::optional<ClickCeilings>& ceilings, const Printer& printer);
+                   const KnownLimits& limits, const Printer& printer);
 
 }  // namespace hetsgd

@@ -10,6 +10,7 @@
 #include "data/generate.hpp"
 #include "data/generate_ctr.hpp"
 #include "data/generate_images.hpp"
+#include "data/generate_language.hpp"
 #include "data/generate_video.hpp"
 
 namespace hetsgd {
@@ -35,8 +36,12 @@ const std::vector<Generator>& generators() {
        [](const std::string& spec, const LoadOptions& options) {
          return generate_images(parse_image_spec(spec), options.part, options.threads);
        }},
-      {{std::string(kVideoPreset)}, [](const std::string& spec, const LoadOptions& options) {
+      {{std::string(kVideoPreset)},
+       [](const std::string& spec, const LoadOptions& options) {
          return generate_video(parse_video_spec(spec), options.part, options.threads);
+       }},
+      {{std::string(kLanguagePreset)}, [](const std::string& spec, const LoadOptions& options) {
+         return generate_language(parse_language_spec(spec), options.part, options.threads);
        }}};
   return all;
 }

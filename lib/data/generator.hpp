@@ -67,6 +67,8 @@ enum GeneratorStream : std::uint32_t {
   kClipRow = 24,
   kClipLength = 26,
   kClassPath = 28,
+  kLanguageRow = 32,
+  kLanguageLength = 34,
 };
 
 // The stream of a row, whose first word is `word`.

@@ -180,7 +180,8 @@ LoadedData part_of(const LoadedData& all, std::span<const Index> rows) {
   LoadedData part{viewed ? view_rows(*all.data, rows) : select_rows(*all.data, rows), all.report};
   part.report.rows_without_labels = part.report.rows_without_features = 0;
   for (std::uint64_t row = 0; row < part.data->rows(); ++row) {
-    part.report.rows_without_labels += part.data->labels(row).empty();
+    part.report.rows_without_labels +=
+        part.data->task != Task::tokens && part.data->labels(row).empty();
     part.report.rows_without_features +=
         part.data->sparse.rows() > 0 && part.data->features(row).empty();
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 
 namespace hetsgd {
@@ -23,6 +24,13 @@ RowCounts count_rows(std::span<const std::uint64_t> begin) {
   }
   counts.mean = static_cast<double>(counts.total) / static_cast<double>(begin.size() - 1);
   return counts;
+}
+
+RowCounts count_lengths(std::span<const std::uint32_t> lengths) {
+  if (lengths.empty()) return {};  // the data lack this group
+  const auto [low, high] = std::ranges::minmax(lengths);
+  const std::uint64_t total = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
+  return {total, static_cast<double>(total) / static_cast<double>(lengths.size()), low, high};
 }
 
 std::uint64_t count_distinct(std::span<const Index> indices, std::uint64_t columns) {
@@ -233,7 +241,9 @@ DatasetSummary summarise(const Dataset& data, const LoadReport& report) {
   s.memory_bytes = bytes_in(data.sparse) + bytes_in(data.targets) + data.dense.value.size_bytes() +
                    data.fields.category.size_bytes() + data.fields.value.size_bytes() +
                    data.images.pixel.size_bytes() + data.sequences.begin.size_bytes() +
-                   data.sequences.value.size_bytes();
+                   data.sequences.value.size_bytes() + data.tokens.token.size_bytes() +
+                   data.tokens.begin.size_bytes() + data.tokens.length.size_bytes() +
+                   data.tokens.bytes.size_bytes();
   s.rows = data.rows();
   s.feature_count = data.feature_count;
   s.label_count = data.label_count;
@@ -258,6 +268,11 @@ DatasetSummary summarise(const Dataset& data, const LoadReport& report) {
   s.fields = summarise_fields(data.fields, report);
   s.frame_numbers = data.sequences.numbers;
   s.frames = count_rows(data.sequences.begin);
+  s.token_kinds = data.tokens.vocabulary;
+  s.tokens = data.tokens.token.size();
+  s.token_bytes =
+      std::accumulate(data.tokens.bytes.begin(), data.tokens.bytes.end(), std::uint64_t{0});
+  s.token_targets = count_lengths(data.tokens.length);
   s.images = data.images.shape();
   s.channel_means.assign(data.images.mean.begin(), data.images.mean.end());
   s.channel_deviations.assign(data.images.deviation.begin(), data.images.deviation.end());

@@ -51,6 +51,9 @@ struct DatasetSummary {
   std::vector<FieldSummary> fields;
   std::uint64_t frame_numbers = 0;                       // elements of a frame; 0: no sequences
   RowCounts frames;                                      // per row
+  std::uint64_t token_kinds = 0;                         // 0: no tokens
+  std::uint64_t tokens = 0, token_bytes = 0;             // of the text; bytes under the targets
+  RowCounts token_targets;                               // per row
   ImageShape images;                                     // size 0: no images
   std::vector<float> channel_means, channel_deviations;  // of the images' bytes
 };

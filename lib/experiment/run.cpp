@@ -17,6 +17,7 @@
 #include "result/mllog.hpp"
 #include "result/trace.hpp"
 #include "result/validate.hpp"
+#include "training/plan.hpp"
 #include "training/timeline/timeline.hpp"
 
 namespace hetsgd {
@@ -25,9 +26,9 @@ namespace {
 using nlohmann::json;
 
 // The event file of --tensorboard. Its learning rate is that of a batch of b_max.
-EventFile event_file_of(const TrainOptions& options) {
-  return EventFile(event_file(options.tensorboard), [&options](double epoch) {
-    return options.learning_rate * options.schedule.factor(epoch);
+EventFile event_file_of(const TrainOptions& options, const Record& record) {
+  return EventFile(event_file(options.tensorboard), [&](double epoch) {
+    return options.learning_rate * schedule_of(options, record.train->totals().rows).factor(epoch);
   });
 }
 
@@ -151,7 +152,9 @@ Outcome run_one(const RunSpec& spec, const ResultOptions& result, TrainHooks hoo
   if (outcome.already_done) return outcome;
   std::optional<EventFile> events;
   processes.agree([&] {
-    if (processes.is_root() && !options.tensorboard.empty()) events.emplace(event_file_of(options));
+    if (processes.is_root() && !options.tensorboard.empty()) {
+      events.emplace(event_file_of(options, training->record()));
+    }
     training->load(cache);
   });
   check_data(processes, training->record());

@@ -1,6 +1,7 @@
 #include "optimizer/schedule.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.hpp"
 
@@ -11,16 +12,36 @@ void Schedule::declare(OptionSet& set) {
                  {{"constant", ScheduleKind::constant},
                   {"linear", ScheduleKind::linear},
                   {"step", ScheduleKind::step},
-                  {"inverse_time", ScheduleKind::inverse_time}},
+                  {"inverse_time", ScheduleKind::inverse_time},
+                  {"polynomial", ScheduleKind::polynomial},
+                  {"inverse_sqrt", ScheduleKind::inverse_sqrt}},
                  "How the learning rate changes over the epochs.");
   set.add("warmup_epochs", warmup_epochs,
           "Length of the linear warm-up of the learning rate from 0.")
       .unit("epochs")
-      .at_least(0);
-  set.add("decay_epochs", decay_epochs, "Epoch at which the learning rate reaches 0.")
+      .at_least(0)
+      .excludes("warmup_share");
+  set.add("warmup_share", warmup_share,
+          "Length of the linear warm-up as a share of --decay-epochs, or of the run for schedules "
+          "without a decay to 0.")
+      .range(0, 1)
+      .excludes("warmup_epochs");
+  set.add("decay_epochs", decay_epochs,
+          "Epoch at which the learning rate reaches 0. auto: the end of the run, as --epochs or "
+          "--max-samples states it.")
       .unit("epochs")
       .at_least(0)
-      .needs("schedule", {"linear"});
+      .or_zero()
+      .needs("schedule", {"linear", "polynomial"});
+  set.add("decay_power", decay_power, "Exponent of the polynomial decay. 1 is the linear schedule.")
+      .range(0, 100)
+      .above(0)
+      .needs("schedule", {"polynomial"});
+  set.add_choice("decay_from", decay_from,
+                 {{"warmup", DecayFrom::warmup}, {"start", DecayFrom::start}},
+                 "Epoch from which the polynomial decay counts. With start the learning rate drops "
+                 "at the end of the warm-up to what it would be without one.")
+      .needs("schedule", {"polynomial"});
   set.add("step_epochs", step_epochs,
           "Epochs at which the learning rate is multiplied by --step-factor, for example 10,15.")
       .unit("epochs")
@@ -36,14 +57,42 @@ void Schedule::declare(OptionSet& set) {
 }
 
 void Schedule::validate() const {
-  if (kind == ScheduleKind::linear && decay_epochs <= warmup_epochs) {
-    throw usage_error(
-        "--decay-epochs: found {}, expected more than --warmup-epochs {} for --schedule linear",
-        decay_epochs, warmup_epochs);
+  if (warmup_share > 0 && warmup_epochs > 0) {
+    refuse("--warmup-share",
+           fmt::format("{} beside --warmup-epochs {}", warmup_share, warmup_epochs),
+           "one of the two");
   }
+  if (decays_to_zero() && decay_epochs) of_run(*decay_epochs);
   if (kind == ScheduleKind::step && step_epochs.empty()) {
     refuse("--step-epochs", "none", "some for --schedule step, such as --step-epochs 10,15");
   }
+  if (kind == ScheduleKind::inverse_sqrt && warmup_epochs == 0 && warmup_share == 0) {
+    refuse("--warmup-epochs", "0", "more for --schedule inverse_sqrt, whose decay it sets",
+           "use --warmup-epochs 1, or --warmup-share 0.1");
+  }
+}
+
+Schedule Schedule::of_run(double epochs) const {
+  Schedule result = *this;
+  if (!decays_to_zero()) {
+    result.decay_epochs.reset();
+  } else if (!decay_epochs) {
+    result.decay_epochs = epochs;
+  }
+  const double end = result.decay_epochs.value_or(epochs);
+  if (end == 0 && (decays_to_zero() || warmup_share > 0)) {
+    refuse(decays_to_zero() ? "--decay-epochs" : "--warmup-share",
+           "a run whose length is given as --max-time alone", "--epochs or --max-samples",
+           "give --decay-epochs and --warmup-epochs as numbers");
+  }
+  if (warmup_share > 0) result.warmup_epochs = warmup_share * end;
+  result.warmup_share = 0;
+  if (decays_to_zero() && end <= result.warmup_epochs) {
+    throw usage_error(
+        "--decay-epochs: found {}, expected more than the warm-up of {} epochs for --schedule {}",
+        end, result.warmup_epochs, kind == ScheduleKind::linear ? "linear" : "polynomial");
+  }
+  return result;
 }
 
 double Schedule::factor(double epoch) const {
@@ -51,9 +100,18 @@ double Schedule::factor(double epoch) const {
   switch (kind) {
     case ScheduleKind::constant:
       return warmup;
-    case ScheduleKind::linear:
-      return std::min(
-          warmup, std::clamp((decay_epochs - epoch) / (decay_epochs - warmup_epochs), 0.0, 1.0));
+    case ScheduleKind::linear: {
+      const double end = decay_epochs.value();
+      return std::min(warmup, std::clamp((end - epoch) / (end - warmup_epochs), 0.0, 1.0));
+    }
+    case ScheduleKind::polynomial: {
+      if (epoch < warmup_epochs) return warmup;
+      const double from = decay_from == DecayFrom::start ? 0 : warmup_epochs;
+      const double end = decay_epochs.value();
+      return std::pow(std::clamp((end - epoch) / (end - from), 0.0, 1.0), decay_power);
+    }
+    case ScheduleKind::inverse_sqrt:
+      return epoch < warmup_epochs ? warmup : std::sqrt(warmup_epochs / epoch);
     case ScheduleKind::step: {
       double factor = warmup;
       for (const double at : step_epochs) factor *= epoch >= at ? step_factor : 1.0;

@@ -1,27 +1,50 @@
-// Learning-rate schedules: a factor on the learning rate as a function of the epoch.
+// Learning-rate schedules: a factor on the learning rate as a function of the epoch e.
+//
+// With w the end of the warm-up and E that of the decay, after the warm-up:
+//   linear        (E - e) / (E - w)
+//   polynomial    ((E - e) / (E - w))^power; with DecayFrom::start ((E - e) / E)^power, which drops
+//                 at w (NVIDIA's BERT)
+//   step          step_factor for each of step_epochs that has passed
+//   inverse_time  1 / (1 + d e)
+//   inverse_sqrt  sqrt(w / e) (Vaswani et al. 2017, section 5.3)
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/options.hpp"
 
 namespace hetsgd {
 
-enum class ScheduleKind { constant, linear, step, inverse_time };
+enum class ScheduleKind { constant, linear, step, inverse_time, polynomial, inverse_sqrt };
+enum class DecayFrom { warmup, start };
 
 struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;
-  double warmup_epochs = 0;         // any kind: the factor rises linearly from 0 over these epochs
-  double decay_epochs = 0;          // linear: after the warm-up down to 0 at this epoch
-  std::vector<double> step_epochs;  // step: step_factor applies once more from each of these on
+  double warmup_epochs = 0;  // any kind: the factor rises linearly from 0 over these epochs
+  std::optional<double> decay_epochs{};  // E of linear and polynomial; none: the end of the run
+  std::vector<double> step_epochs{};  // step: step_factor applies once more from each of these on
   double step_factor = 0.1;
-  double inverse_rate = 0.1;  // inverse_time: 1 / (1 + d epoch)
+  double inverse_rate = 0.1;  // inverse_time: d
+  double decay_power = 0.5;   // polynomial
+  DecayFrom decay_from = DecayFrom::warmup;
+  double warmup_share = 0;  // in place of warmup_epochs: w as a share of E or of the run
 
   void declare(OptionSet& set);
   // Errors (usage): a kind without the parameters that it needs.
   void validate() const;
-  // The factor at `epoch`, in [0, 1] for every epoch >= 0.
+  // The schedule of a run of `epochs` epochs (0: its length is not known in epochs), in which
+  // decay_epochs and warmup_epochs are numbers. Errors (usage): a decay that ends before the
+  // warm-up, and a length that is needed but not known.
+  Schedule of_run(double epochs) const;
+  // The factor at `epoch`, in [0, 1] for every epoch >= 0. For linear and polynomial decay_epochs
+  // must be set.
   double factor(double epoch) const;
+
+ private:
+  bool decays_to_zero() const {
+    return kind == ScheduleKind::linear || kind == ScheduleKind::polynomial;
+  }
 };
 
 }  // namespace hetsgd

@@ -165,14 +165,20 @@ Plan plan_before_data(const TrainOptions& options, const AlgorithmInfo& info, in
   if (const auto rate = options.optimizer.table_learning_rate) {
     plan.optimizer.table_rate = *rate / options.learning_rate;
   }
-  plan.schedule = options.schedule;
   plan.sharded_tables = options.tables.sharded;
   plan.served_tables = options.tables.served(info.lockstep);
   return plan;
 }
 
+Schedule schedule_of(const TrainOptions& options, std::uint64_t rows) {
+  const double samples = static_cast<double>(options.max_samples);
+  return options.schedule.of_run(options.epochs > 0 ? options.epochs
+                                                    : samples / static_cast<double>(rows));
+}
+
 void plan_data(const TrainOptions& options, std::uint64_t rows, Plan& plan) {
   plan.rows = rows;
+  plan.schedule = schedule_of(options, rows);
   plan.max_samples = options.max_samples;
   if (options.epochs <= 0) return;
   // At least one sample, because a budget of 0 samples would mean no budget.

@@ -29,7 +29,12 @@ int workers_of(const TrainOptions& options, const std::vector<std::string>& devi
 // The part of the plan that is known before the data are loaded.
 Plan plan_before_data(const TrainOptions& options, const AlgorithmInfo& info, int workers);
 
-// Adds to `plan` what follows from the number of training rows: the budget of samples.
+// The learning-rate schedule of a run over `rows` training rows, whose length the options say.
+// Errors: usage, as Schedule::of_run().
+Schedule schedule_of(const TrainOptions& options, std::uint64_t rows);
+
+// Adds to `plan` what follows from the number of training rows: the budget of samples and the
+// schedule.
 void plan_data(const TrainOptions& options, std::uint64_t rows, Plan& plan);
 
 // --- checks (plan_checks.cpp) --------------------------------------------------------------------

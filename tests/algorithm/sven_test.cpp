@@ -36,7 +36,8 @@ TEST(Sven, WithoutPipelineItIsSsgd) {
 // Every schedule acts on the dense part and on rows as it does in ssgd.
 TEST(Sven, FollowsTheSchedule) {
   std::vector<TableOutcome> runs;
-  for (const char* schedule : {"constant", "linear", "step", "inverse_time"}) {
+  for (const char* schedule :
+       {"constant", "linear", "step", "inverse_time", "polynomial", "inverse_sqrt"}) {
     SCOPED_TRACE(schedule);
     const Settings more = fmt::format(
         "--schedule {} --warmup-epochs 0.02 --decay-epochs 0.2 --step-epochs 0.05 --step-factor "

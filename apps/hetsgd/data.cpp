@@ -34,6 +34,7 @@ class ReadingCommand : public Command {
   void declare_reading(OptionSet& set) {
     set.group("Reading");
     declare_file_format(set, options_.format, options_.index_base);
+    declare_text(set, options_.text);
     declare_vocabulary(set, options_.vocabulary);
     set.add("image", image_,
             "Treat each sparse row as an image of this shape (channels x height x width, for "
@@ -68,6 +69,7 @@ class DataInfo final : public ReadingCommand {
                          "hetsgd data info 'generate:amazon670k?scale=0.01'",
                          "hetsgd data info --min-frequency 1 'generate:criteo?scale=0.01'",
                          "hetsgd data info 'generate:language?vocabulary=32&copy=0.8'",
+                         "hetsgd data info --format text --tokens words book.txt",
                          "hetsgd data info train-images-idx3-ubyte.gz"},
             .operands = "FILE"};
   }
@@ -127,7 +129,8 @@ class DataConvert final : public ReadingCommand {
     return {.name = "data convert",
             .summary = "write a data file in another format",
             .examples = {"hetsgd data convert train.txt.bz2 train.hsgd",
-                         "hetsgd data convert --to libsvm train.txt train.svm"},
+                         "hetsgd data convert --to libsvm train.txt train.svm",
+                         "hetsgd data convert --format text --tokens words book.txt book.hsgd"},
             .operands = "FROM TO"};
   }
   void declare(OptionSet& set) override {
@@ -138,7 +141,7 @@ class DataConvert final : public ReadingCommand {
     set.add_choice("to_index_base", to_base_, {{"0", IndexBase::zero}, {"1", IndexBase::one}},
                    "Smallest feature index to write. It has an effect with --to libsvm.");
     set.add("vocabulary", vocabulary_,
-            "Training data whose vocabulary is used if FROM is a test file of click data.")
+            "Training data whose vocabulary is used if FROM is a test file of click data or text.")
         .reads_file(files_of_dataset);
     set.add("overwrite", overwrite_, "Replace an existing file.");
     declare_reading(set);

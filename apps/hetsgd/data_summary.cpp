@@ -75,13 +75,18 @@ void add_frames(const DatasetSummary& s, Row& facts) {
             {{"numbers_per_frame", s.frame_numbers}, {"frames_per_row", counts_json(s.frames)}});
 }
 
-void add_tokens(const DatasetSummary& s, Row& facts) {
+void add_tokens(const DatasetSummary& s, const TextCounts& counts, Row& facts) {
   facts.show("tokens", fmt::format("{} of {} kinds", s.tokens, s.token_kinds))
       .show("targets", counts_text(s.token_targets))
       .keep("tokens", {{"kinds", s.token_kinds},
                        {"text", s.tokens},
                        {"targets_per_row", counts_json(s.token_targets)},
-                       {"bytes_of_targets", s.token_bytes}});
+                       {"bytes_of_targets", s.token_bytes},
+                       {"empty_lines", counts.empty_lines},
+                       {"split_lines", counts.split_lines},
+                       {"unknown_words", counts.unknown},
+                       {"dropped_returns", counts.returns}});
+  for (const std::string& remark : remarks_on(counts)) facts.show("reading", remark);
 }
 
 // Losses in nats per target.
@@ -135,7 +140,7 @@ Row facts_of(const DatasetSummary& s, const LoadReport& report) {
   if (!s.fields.empty()) add_fields(s, facts);
   if (s.images.size() > 0) add_images(s, facts);
   if (s.frame_numbers > 0) add_frames(s, facts);
-  if (s.token_kinds > 0) add_tokens(s, facts);
+  if (s.token_kinds > 0) add_tokens(s, report.text, facts);
   show_if(sparse, "features", fmt::format("{} ({} occur)", s.feature_count, s.features_seen));
   show_if(labels, "labels", fmt::format("{} ({} occur)", s.label_count, s.labels_seen));
   facts.keep("features", s.feature_count)

@@ -11,7 +11,7 @@
 
 namespace hetsgd {
 
-// What no model can beat on synthetic data of a known law.
+// Limits that no model can beat on synthetic data of a known law.
 struct KnownLimits {
   std::optional<ClickCeilings> clicks;
   std::optional<LanguageBounds> language;

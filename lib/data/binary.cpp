@@ -39,12 +39,16 @@ struct Payload : NonCopyable {
               characters_of(std::span<const std::uint32_t>(row_sums)),
               characters_of(data.fields.first),
               characters_of(data.fields.value),
+              characters_of(data.tokens.begin),
+              characters_of(data.tokens.length),
+              characters_of(data.tokens.bytes),
               characters_of(data.targets.index),
               characters_of(data.sparse.index),
               characters_of(data.sparse.value),
               characters_of(data.fields.category),
               characters_of(data.dense.value),
-              characters_of(data.images.pixel)};
+              characters_of(data.images.pixel),
+              characters_of(data.tokens.token)};
   }
 
   // Calls visit(piece's number, bytes).
@@ -58,9 +62,9 @@ struct Payload : NonCopyable {
     }
   }
 
-  static constexpr std::size_t kLabels = 5;  // the first piece after the head
+  static constexpr std::size_t kLabels = 8;  // the first piece after the head
   std::vector<std::uint32_t> row_sums;
-  std::array<std::string_view, 11> pieces;
+  std::array<std::string_view, 15> pieces;
 };
 
 // No data set has more dense columns or fields.
@@ -105,12 +109,17 @@ PayloadLayout::PayloadLayout(const BinaryHeader& header, std::uint64_t payload) 
   const ColumnsHeader& columns = header.columns;
   field_first = take(columns.fields > 0 ? (columns.fields + 1) * sizeof(Index) : 0);
   vocabulary = take(columns.vocabulary * sizeof(std::uint32_t));
+  const std::uint64_t stretches = header.tokens.any() ? header.rows : 0;
+  token_begin = take(stretches * sizeof(std::uint64_t));
+  token_length = take(stretches * sizeof(std::uint32_t));
+  token_bytes = take(stretches * sizeof(std::uint32_t));
   label_index = take(header.labels * sizeof(Index));
   feature_index = take(header.features * sizeof(Index));
   feature_value = take(header.features * sizeof(float));
   category = take(header.rows * columns.fields * sizeof(Index));
   dense = take(header.rows * columns.dense_columns * sizeof(float));
   pixel = take(header.rows * header.images.size());
+  token = take(header.tokens.tokens * sizeof(std::uint16_t));
   end = place;
 }
 
@@ -127,6 +136,7 @@ std::uint32_t row_sum(const DataArrays<View>& data, std::uint64_t row) {
   if (data.fields.count() > 0) add(data.fields.row(row));
   if (data.dense.columns > 0) add(data.dense.row(row));
   if (data.images.size() > 0) add(data.images.row(row));
+  if (data.tokens.vocabulary > 0) add(data.tokens.reach(row));
   return static_cast<std::uint32_t>(sum);
 }
 
@@ -136,8 +146,10 @@ std::vector<std::byte> sealed_header(const BinaryHeader& header) {
     const std::vector<std::byte> bytes = to_bytes(part);
     content.insert(content.end(), bytes.begin(), bytes.end());
   };
-  if (header.columns.any() || header.images.any()) add(header.columns);
-  if (header.images.any()) add(header.images);
+  const bool tokens = header.tokens.any(), images = header.images.any() || tokens;
+  if (header.columns.any() || images) add(header.columns);
+  if (images) add(header.images);
+  if (tokens) add(header.tokens);
   content.resize(content.size() + padding(kSealBytes + content.size()));
   return sealed(kBinaryKind, content);
 }
@@ -160,13 +172,19 @@ BinaryFile read_header(const ByteSource& file, const std::string& path) {
     ByteReader reader(rest, path);
     header.columns = reader.get<ColumnsHeader>();
     if (const auto behind = reader.rest(); behind.size() >= kSmallestImagesHeader) {
-      header.images = ByteReader(behind, path).get<ImagesHeader>();
+      ByteReader images(behind, path);
+      header.images = images.get<ImagesHeader>();
+      if (const auto last = images.rest(); last.size() >= kSmallestTokensHeader) {
+        header.tokens = ByteReader(last, path).get<TokensHeader>();
+      }
     }
   }
   // Bounds are checked before anything is multiplied.
   const ColumnsHeader& columns = header.columns;
   const ImagesHeader& images = header.images;
-  if (std::max({header.rows, header.features, header.labels, columns.vocabulary}) >= file.size() ||
+  const TokensHeader& tokens = header.tokens;
+  if (std::max({header.rows, header.features, header.labels, columns.vocabulary, tokens.tokens,
+                tokens.room, tokens.vocabulary}) >= file.size() ||
       std::max(columns.fields, columns.dense_columns) > kMostColumns ||
       std::max({images.channels, images.height, images.width}) > kLargestSide ||
       (images.size() > 0 && header.rows > file.size() / images.size())) {
@@ -188,8 +206,8 @@ void check_sum(std::uint64_t found, std::uint64_t expected, const char* what,
 }
 
 DecodedBinary read_description(BinaryHeader header, const std::string& path) {
-  if (header.task > 2 || header.format > static_cast<std::uint8_t>(DataFormat::cifar100) ||
-      header.index_base > 2) {
+  if (header.task > static_cast<std::uint8_t>(Task::tokens) ||
+      header.format > static_cast<std::uint8_t>(DataFormat::text) || header.index_base > 2) {
     throw data_error("{}: the header holds an unknown task, format or index base", path);
   }
   DecodedBinary result;
@@ -207,6 +225,11 @@ DecodedBinary read_description(BinaryHeader header, const std::string& path) {
   report.rows_without_features = header.rows_without_features;
   report.label_names = std::move(header.label_names);
   report.distinct_values = std::move(header.columns.distinct_values);
+  report.text = {.empty_lines = header.tokens.empty_lines,
+                 .split_lines = header.tokens.split_lines,
+                 .words = header.tokens.words,
+                 .unknown = header.tokens.unknown,
+                 .returns = header.tokens.returns};
   const std::size_t classes = data.task == Task::binary ? 2 : data.label_count;
   const std::size_t expected = data.task == Task::multilabel ? 0 : classes;
   if (report.label_names.size() != expected) {
@@ -261,7 +284,15 @@ void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t 
                                  .height = images.height,
                                  .width = images.width,
                                  .mean = {images.mean.begin(), images.mean.end()},
-                                 .deviation = {images.deviation.begin(), images.deviation.end()}}};
+                                 .deviation = {images.deviation.begin(), images.deviation.end()}},
+                      .tokens = {.vocabulary = data.tokens.vocabulary,
+                                 .room = data.tokens.room,
+                                 .tokens = data.tokens.token.size(),
+                                 .empty_lines = report.text.empty_lines,
+                                 .split_lines = report.text.split_lines,
+                                 .words = report.text.words,
+                                 .unknown = report.text.unknown,
+                                 .returns = report.text.returns}};
   const Payload payload(data);
   RunningHash whole, head, labels;
   payload.visit([&](std::size_t piece, std::string_view bytes) {
@@ -302,6 +333,7 @@ DecodedBinary decode_binary(const ByteSource& file, const std::string& path,
   const auto at = [&](std::uint64_t place) { return payload.get() + (place - begin); };
   const std::uint64_t rows = header.rows, features = header.features, labels = header.labels;
   const ColumnsHeader columns = header.columns;
+  const TokensHeader tokens = header.tokens;
   const bool sparse = header.has_sparse();
   Images<Owned> images = images_without_pixels(header.images);
   DecodedBinary result = read_description(std::move(header), path);
@@ -318,6 +350,14 @@ DecodedBinary decode_binary(const ByteSource& file, const std::string& path,
   }
   data.dense = {static_cast<Index>(columns.dense_columns),
                 array_at<float>(at(places.dense), rows * columns.dense_columns)};
+  if (tokens.any()) {
+    data.tokens = {static_cast<Index>(tokens.vocabulary),
+                   static_cast<Index>(tokens.room),
+                   array_at<std::uint16_t>(at(places.token), tokens.tokens),
+                   array_at<std::uint64_t>(at(places.token_begin), rows),
+                   array_at<std::uint32_t>(at(places.token_length), rows),
+                   array_at<std::uint32_t>(at(places.token_bytes), rows)};
+  }
   data.targets = {array_at<std::uint64_t>(at(places.label_begin), rows + 1),
                   array_at<Index>(at(places.label_index), labels),
                   {}};

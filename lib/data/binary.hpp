@@ -1,11 +1,12 @@
 // The binary form of a data set, used by the cache and by converted `.hsgd` files.
 //
 // Layout (little endian): the sealed header (core/byte_stream.hpp), then the payload:
-// feature_begin, label_begin (64 bit), row_sum, the fields' first and value, label_index,
-// feature_index, feature_value, category, dense (32 bit), pixel (8 bit). An array that a data set
-// lacks takes no bytes. The header and each array end with zeros up to a multiple of 64 bytes.
-// Sums (XXH3-64): one each of the header, the whole payload, the arrays before label_index, and
-// label_index, and 32 bits of each row's. So damage is also found when only some rows are read.
+// feature_begin, label_begin (64 bit), row_sum, the fields' first and value (32 bit), the tokens'
+// begin (64 bit), length and bytes, label_index, feature_index, feature_value, category, dense (32
+// bit), pixel (8 bit), token (16 bit). An array that a data set lacks takes no bytes. The header
+// and each array end with zeros up to a multiple of 64 bytes. Sums (XXH3-64): one each of the
+// header, the whole payload, the arrays before label_index, and label_index, and 32 bits of each
+// row's. So damage is also found when only some rows are read.
 #pragma once
 
 #include <array>

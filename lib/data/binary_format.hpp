@@ -48,6 +48,23 @@ struct ImagesHeader {
 };
 inline constexpr std::size_t kSmallestImagesHeader = 5 * sizeof(std::uint64_t);
 
+// The part about tokens, behind that about images, which is then there as well. The names of the
+// kinds are the header's label_names.
+struct TokensHeader {
+  std::uint64_t vocabulary = 0, room = 0;
+  std::uint64_t tokens = 0;  // of the text
+  // TextCounts of LoadReport.
+  std::uint64_t empty_lines = 0, split_lines = 0, words = 0, unknown = 0, returns = 0;
+
+  bool any() const { return vocabulary > 0; }
+  static constexpr auto members() {
+    using H = TokensHeader;
+    return std::tuple(&H::vocabulary, &H::room, &H::tokens, &H::empty_lines, &H::split_lines,
+                      &H::words, &H::unknown, &H::returns);
+  }
+};
+inline constexpr std::size_t kSmallestTokensHeader = 8 * sizeof(std::uint64_t);
+
 // The header of a file. Hashes are XXH3-64.
 struct BinaryHeader {
   std::string name;
@@ -69,9 +86,12 @@ struct BinaryHeader {
   std::uint8_t index_base = 0;
   ColumnsHeader columns;  // behind the others
   ImagesHeader images;    // behind these
+  TokensHeader tokens;    // and behind these
 
-  // The sparse features are a group that click data and images lack.
-  bool has_sparse() const { return feature_count > 0 || !(columns.any() || images.any()); }
+  // The sparse features are a group that click data, images and tokens lack.
+  bool has_sparse() const {
+    return feature_count > 0 || !(columns.any() || images.any() || tokens.any());
+  }
 
   static constexpr auto members() {
     using H = BinaryHeader;
@@ -95,8 +115,9 @@ struct PayloadLayout {
   PayloadLayout(const BinaryHeader& header, std::uint64_t payload);
 
   std::uint64_t feature_begin = 0, label_begin = 0, row_sums = 0, field_first = 0, vocabulary = 0,
-                label_index = 0, feature_index = 0, feature_value = 0, category = 0, dense = 0,
-                pixel = 0, end = 0;
+                token_begin = 0, token_length = 0, token_bytes = 0, label_index = 0,
+                feature_index = 0, feature_value = 0, category = 0, dense = 0, pixel = 0, token = 0,
+                end = 0;
 };
 
 struct BinaryFile {

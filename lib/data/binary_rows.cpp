@@ -77,7 +77,9 @@ struct FileRows {
         feature_value(file, places.feature_value, header.features),
         category(file, places.category, header.rows * header.columns.fields),
         dense(file, places.dense, header.rows * header.columns.dense_columns),
-        pixel(file, places.pixel, header.rows * header.images.size()) {
+        pixel(file, places.pixel, header.rows * header.images.size()),
+        tokens(header.tokens.tokens),
+        token(file, places.token, tokens) {
     SummedPieces head(file);
     if (header.has_sparse()) {
       feature_begin = head.read<std::uint64_t>(places.feature_begin, header.rows + 1);
@@ -87,6 +89,11 @@ struct FileRows {
     if (header.columns.fields > 0) {
       field_first = head.read<Index>(places.field_first, header.columns.fields + 1);
       vocabulary = head.read<std::uint32_t>(places.vocabulary, header.columns.vocabulary);
+    }
+    if (header.tokens.any()) {
+      token_begin = head.read<std::uint64_t>(places.token_begin, header.rows);
+      token_length = head.read<std::uint32_t>(places.token_length, header.rows);
+      token_bytes = head.read<std::uint32_t>(places.token_bytes, header.rows);
     }
     check_sum(head.sum(), header.head_hash, "head", path);
   }
@@ -102,6 +109,10 @@ struct FileRows {
   Column<Index> category;
   Column<float> dense;
   Column<std::uint8_t> pixel;
+  std::vector<std::uint64_t> token_begin;
+  std::vector<std::uint32_t> token_length, token_bytes;
+  std::uint64_t tokens;  // of the text
+  Column<std::uint16_t> token;
 };
 
 void check_starts(const std::vector<std::uint64_t>& begin, std::uint64_t entries, const char* what,
@@ -124,6 +135,32 @@ template <class T>
 void copy_columns(Column<T>& column, std::size_t width, std::uint64_t row, std::size_t i,
                   std::vector<T>& to) {
   column.copy(row * width, (row + 1) * width, to.data() + i * width);
+}
+
+// Makes room for the tokens that the rows can show, and says where each row begins.
+void place_tokens(const FileRows& file, std::span<const Index> rows, TokenRows<Owned>& to,
+                  const std::string& path) {
+  if (file.token_begin.empty()) return;
+  std::uint64_t place = 0;
+  for (const Index row : rows) {
+    const std::uint64_t taken = std::uint64_t{file.token_length[row]} + 1 + to.room;
+    if (file.token_begin[row] > file.tokens || taken > file.tokens - file.token_begin[row]) {
+      throw data_error("{}: not a valid data set: row {} reaches beyond the text", path,
+                       std::uint64_t{row} + 1);
+    }
+    to.begin.push_back(place);
+    to.length.push_back(file.token_length[row]);
+    to.bytes.push_back(file.token_bytes[row]);
+    place += taken;
+  }
+  to.token.resize(place);
+}
+
+// Copies the tokens of row `row` of the file to place `i`.
+void copy_tokens(FileRows& file, std::uint64_t row, std::size_t i, TokenRows<Owned>& to) {
+  if (file.token_begin.empty()) return;
+  const std::uint64_t first = file.token_begin[row];
+  file.token.copy(first, first + to.length[i] + 1 + to.room, to.token.data() + to.begin[i]);
 }
 
 // Makes room for the rows and says where each begins.
@@ -149,6 +186,7 @@ void place_rows(const FileRows& file, std::span<const Index> rows, DatasetBuilde
 Dataset copy_rows(FileRows& file, std::span<const Index> rows, DatasetBuilder&& data,
                   const std::string& path) {
   place_rows(file, rows, data);
+  place_tokens(file, rows, data.tokens, path);
   std::vector<std::size_t> order(rows.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, {}, [&](std::size_t i) { return rows[i]; });
@@ -158,6 +196,7 @@ Dataset copy_rows(FileRows& file, std::span<const Index> rows, DatasetBuilder&& 
     copy_columns(file.category, data.fields.count(), row, i, data.fields.category);
     copy_columns(file.dense, data.dense.columns, row, i, data.dense.value);
     copy_columns(file.pixel, data.images.size(), row, i, data.images.pixel);
+    copy_tokens(file, row, i, data.tokens);
     file.label_index.copy(file.label_begin[row], file.label_begin[row + 1],
                           data.targets.index.data() + data.targets.begin[i]);
   }
@@ -184,11 +223,13 @@ Dataset read_outline(const ByteSource& source, const FileRows& file, const Datas
     check_sum(labels.sum(), header.label_hash, "labels", path);
     outline.targets.begin = file.label_begin;
   }
-  // Only for the check, which requires at least one feature.
+  // Only for the check, which requires at least one feature, and tokens for their task.
   outline.feature_count = std::max<Index>(about.feature_count, 1);
+  if (about.task == Task::tokens) outline.task = Task::multilabel;
   Dataset result = std::move(outline).build();
   require_valid(result, path);
   result.feature_count = about.feature_count;
+  result.task = about.task;
   return result;
 }
 
@@ -204,7 +245,15 @@ DecodedBinary decode_binary_rows(const ByteSource& source, const std::string& pa
 
   DatasetBuilder rows;
   static_cast<DatasetHeader&>(rows) = result.parsed.data;
-  rows.whole = {.rows = header.rows, .nonzeros = header.features, .labels = header.labels};
+  rows.whole = {
+      .rows = header.rows,
+      .nonzeros = header.features,
+      .labels = header.labels,
+      .frames =
+          std::accumulate(file.token_length.begin(), file.token_length.end(), std::uint64_t{0}),
+      .bytes = std::accumulate(file.token_bytes.begin(), file.token_bytes.end(), std::uint64_t{0})};
+  rows.tokens.vocabulary = static_cast<Index>(header.tokens.vocabulary);
+  rows.tokens.room = static_cast<Index>(header.tokens.room);
   const std::vector<Index> chosen = choice.rows(
       read_outline(source, file, result.parsed.data, choice.needs_labels, path, header));
   rows.fields.first = file.field_first;

@@ -1,6 +1,7 @@
 #include "data/cache.hpp"
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,12 +20,13 @@ namespace hetsgd {
 
 namespace {
 
-// The part of the key for the categories of click data; empty for the default options.
+// The part of the key for the categories of click data and for the kinds of tokens; empty for the
+// default options of click data.
 std::string vocabulary_key(const LoadOptions& options) {
   const VocabularyRules& rules = options.vocabulary;
   std::string key;
-  if (rules.min_frequency != VocabularyRules().min_frequency) {
-    key += fmt::format(" min frequency {}", rules.min_frequency);
+  if (rules.min_frequency.value_or(kUsualClickFrequency) != kUsualClickFrequency) {
+    key += fmt::format(" min frequency {}", *rules.min_frequency);
   }
   if (rules.hash_size) key += fmt::format(" hash size {}", *rules.hash_size);
   if (options.held_out.which != HeldOut::Which::none) {
@@ -36,6 +38,10 @@ std::string vocabulary_key(const LoadOptions& options) {
     key += fmt::format(" vocabulary {:016x} {:016x}",
                        content_hash(text_of(std::as_bytes(fields.first))),
                        content_hash(text_of(std::as_bytes(fields.value))));
+  }
+  if (options.format == DataFormat::text) {
+    key += fmt::format(" {} names {:016x}", key_of(options.text),
+                       content_hash(fmt::format("{}", fmt::join(options.label_names, "\0"))));
   }
   return key;
 }
@@ -49,7 +55,7 @@ CacheEntry::CacheEntry(const std::string& directory, std::uint64_t source_hash,
                                 source_hash_, source_bytes, static_cast<int>(options.format),
                                 static_cast<int>(options.index_base),
                                 options.task ? static_cast<int>(*options.task) : -1);
-  if (clicks) key += vocabulary_key(options);
+  if (clicks || options.format == DataFormat::text) key += vocabulary_key(options);
   key_ = content_hash(key);
   path_ = fmt::format("{}/{:016x}.hsgd", directory_, key_);
 }

@@ -12,8 +12,8 @@
 namespace hetsgd {
 
 // One file's place in the cache. The key is a hash of the file's bytes, of the options that affect
-// parsing (format, index base, task; for click data the vocabulary) and of the binary format's
-// version.
+// parsing (format, index base, task; for click data the vocabulary, for text its rules and kinds of
+// tokens) and of the binary format's version.
 class CacheEntry {
  public:
   // `source_hash` and `source_bytes` describe the file as it lies on disk. `clicks` is true if it

@@ -10,13 +10,6 @@ namespace hetsgd {
 
 namespace {
 
-std::vector<bool> held_out_rows(std::size_t rows, const HeldOut& held_out) {
-  if (held_out.which == HeldOut::Which::none) return {};
-  std::vector<bool> is_held_out(rows);
-  for (const Index row : split_rows(rows, held_out).held_out) is_held_out[row] = true;
-  return is_held_out;
-}
-
 // The clicks as a data set with the given vocabulary.
 ParsedData number(RawClicks&& clicks, const CategoricalFields<View>& fields,
                   const LoadOptions& options) {

@@ -41,6 +41,7 @@ struct DatasetTotals {
   std::uint64_t nonzeros = 0;
   std::uint64_t labels = 0;  // entries
   std::uint64_t frames = 0;  // of sequences; inputs of rows of tokens
+  std::uint64_t bytes = 0;   // of text that the targets of rows of tokens cover
 };
 
 // Storage of an array: a vector that owns the elements, or a view of elements that lie elsewhere.
@@ -198,6 +199,9 @@ struct DataArrays {
   std::uint64_t frames() const {
     return std::accumulate(tokens.length.begin(), tokens.length.end(), sequences.frames());
   }
+  std::uint64_t bytes() const {
+    return std::accumulate(tokens.bytes.begin(), tokens.bytes.end(), std::uint64_t{0});
+  }
 };
 
 // The description of a data set.
@@ -219,7 +223,8 @@ struct Dataset : DatasetHeader, DataArrays<View> {
 
   // The size of the whole data set, also for a shard of it.
   DatasetTotals totals() const {
-    return whole.value_or(DatasetTotals{rows(), nonzeros(), targets.index.size(), frames()});
+    return whole.value_or(
+        DatasetTotals{rows(), nonzeros(), targets.index.size(), frames(), bytes()});
   }
 };
 

@@ -51,7 +51,7 @@ class LanguageGenerator {
  public:
   explicit LanguageGenerator(const LanguageOptions& options);
 
-  // What followed each token in the row that is drawn.
+  // The tokens that followed each token in the row that is drawn.
   class Memory {
    public:
     explicit Memory(Index vocabulary) : last_(vocabulary) {}

@@ -209,6 +209,21 @@ void match_fields(const Dataset& data, const LoadReport& report, const LoadOptio
   }
 }
 
+// A text belongs to training data with the same kinds of tokens.
+void match_tokens(const Dataset& data, const LoadReport& report, const LoadOptions& options) {
+  if (!options.task) return;
+  const bool tokens = data.task == Task::tokens, trained_on_tokens = *options.task == Task::tokens;
+  if (tokens != trained_on_tokens) {
+    throw data_error("{}: found {}, expected {} as in the training data", report.path,
+                     tokens ? "rows of tokens" : "rows with labels",
+                     tokens ? "rows with labels" : "rows of tokens");
+  }
+  if (!tokens || report.label_names == options.label_names) return;
+  refuse(report.path, fmt::format("another vocabulary, of {} kinds of tokens", data.label_count),
+         fmt::format("the {} kinds of the training data", options.label_names.size()),
+         "convert the test text with --vocabulary, or use the text files", ExitCode::data);
+}
+
 }  // namespace
 
 void encode_labels(DatasetBuilder& data, std::vector<std::string>& names, std::optional<Task> task,
@@ -253,6 +268,7 @@ ParsedData with_numbered_labels(DatasetBuilder&& data, Index labels, DataFormat 
 
 void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& options) {
   match_fields(data, report, options);
+  match_tokens(data, report, options);
   if (options.task && *options.task != data.task) {
     change_labels(data, [&](DatasetBuilder& copy) {
       decode_labels(copy, report.label_names);

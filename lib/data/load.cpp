@@ -130,7 +130,7 @@ ParsedData load_text(DataFile& file, const std::string& path, const LoadOptions&
   parsed.data.content_hash = cache.source_hash();
   // A test file alone may have no label or no feature at all. Such data are not worth caching.
   const bool features = parsed.data.feature_count > 0 || parsed.data.fields.count() > 0 ||
-                        parsed.data.images.size() > 0;
+                        parsed.data.images.size() > 0 || parsed.data.has_lengths();
   if (features && parsed.data.label_count > 0) cache.write(parsed);
   parsed.report.cache_note = cache.note();
   return parsed;
@@ -246,8 +246,9 @@ std::string default_cache_directory() {
 }
 
 std::string_view to_string(DataFormat format) {
-  static constexpr std::array<std::string_view, 9> kNames = {
-      "detect", "xc", "libsvm", "hsgd", "generated", "criteo", "idx", "cifar10", "cifar100"};
+  static constexpr std::array<std::string_view, 10> kNames = {
+      "detect", "xc",  "libsvm",  "hsgd",     "generated",
+      "criteo", "idx", "cifar10", "cifar100", "text"};
   return kNames[static_cast<std::size_t>(format)];
 }
 

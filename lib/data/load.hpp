@@ -13,12 +13,24 @@
 #include <vector>
 
 #include "data/dataset.hpp"
+#include "data/text/text_rules.hpp"
 #include "data/vocabulary.hpp"
 
 namespace hetsgd {
 
 // `hsgd` (a converted file) and `generated` are only reported; both are recognised by themselves.
-enum class DataFormat { detect, xc, libsvm, hsgd, generated, criteo, idx, cifar10, cifar100 };
+enum class DataFormat {
+  detect,
+  xc,
+  libsvm,
+  hsgd,
+  generated,
+  criteo,
+  idx,
+  cifar10,
+  cifar100,
+  text,  // never detected, because any file is text
+};
 enum class IndexBase { detect, zero, one };
 enum class CacheMode { use, off };
 enum class DataPart { train, test };
@@ -52,10 +64,11 @@ struct LoadOptions {
   // The rows of the training and of the test data to load. The binary forms (a cached text, an
   // .hsgd file) are then read in parts; everything else is loaded whole and cut down.
   RowChoice train_rows, test_rows;
-  // Click data: how their vocabulary is made, and which rows it must ignore. A converted file
-  // contains its vocabulary.
+  // Click data and words: how their vocabulary is made, and which rows it must ignore. A converted
+  // file contains its vocabulary.
   VocabularyRules vocabulary;
   HeldOut held_out;
+  TextRules text;  // format text: its tokens and rows
   // Treat each sparse row as an image of this shape (scatter_to_images).
   std::optional<ImageShape> image;
 
@@ -66,8 +79,9 @@ struct LoadOptions {
   Index minimum_features = 0;
   Index minimum_labels = 0;
   std::optional<Task> task;  // as which task to read the labels; none: found in the file
-  // The label texts of the training data in index order (one label per row); empty: found in the
-  // file. A text that the training data lack gets the next index; in a binary task it is an error.
+  // The label texts of the training data in index order (one label per row, or kinds of tokens);
+  // empty: found in the file. A text that the training data lack gets the next index; in a binary
+  // task and among characters it is an error.
   std::vector<std::string> label_names;
   // Click data: the data set whose vocabulary is used; null: the data's own.
   DatasetPtr vocabulary_of;
@@ -85,8 +99,9 @@ struct LoadReport {
   bool from_cache = false;
   std::string cache_note;  // e.g. "damaged cache rebuilt: ..."; empty: no note
   // Tasks binary and multiclass: the label texts in index order (binary: negative, positive). Empty
-  // for multilabel, where a label is its own index.
+  // for multilabel, where a label is its own index. Task tokens: the kinds of tokens.
   std::vector<std::string> label_names;
+  TextCounts text;  // format text
   // Click data: how many values of each field the training part has. Empty if they were not
   // counted.
   std::vector<std::uint64_t> distinct_values;
@@ -107,6 +122,7 @@ struct LoadedData {
 
 // Loads `path`, which is one of
 //   a text (XC, libSVM, Criteo's; plain, .gz, .bz2, .zst; told by content, not by name)
+//   a text of which the tokens are learnt (data/text/read_text.hpp), with the format `text`
 //   images (IDX, CIFAR)
 //   a converted .hsgd file
 //   a pipe

@@ -46,6 +46,10 @@ Sampler::Sampler(DatasetPtr data, const Options& options)
   }
   if (options_.partition == Partition::label_sorted) slices_ = rows_by_first_label(*data_);
   if (options_.partition == Partition::dirichlet) {
+    if (data_->task == Task::tokens) {
+      refuse("--partition", "dirichlet with rows of tokens", "rows with labels",
+             "--partition label_sorted gives each worker a contiguous part of a text");
+    }
     std::vector<std::uint64_t> begin;
     for (int rank = 0; rank <= options_.workers; ++rank) begin.push_back(shard_begin(rank));
     slices_ = dirichlet_shards(*data_, begin, options_.alpha, options_.seed);

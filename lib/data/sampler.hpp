@@ -23,7 +23,7 @@ enum class Partition {
   shared,        // one pool for all workers
   iid,           // static shards: worker i owns rows i, i+P, i+2P, ... of one global permutation
   label_sorted,  // non-iid: contiguous 1/P slices of the data sorted by (first label, row); no
-                 // label sorts first
+                 // label sorts first, so rows of tokens keep their order
   dirichlet,     // non-iid: a mix of classes of its own for each worker (data/dirichlet.hpp)
 };
 

@@ -259,9 +259,20 @@ RowSplit split_rows(std::uint64_t rows, const HeldOut& held_out) {
   return split;
 }
 
+std::vector<bool> held_out_rows(std::uint64_t rows, const HeldOut& held_out) {
+  if (held_out.which == HeldOut::Which::none) return {};
+  std::vector<bool> is_held_out(rows);
+  for (const Index row : split_rows(rows, held_out).held_out) is_held_out[row] = true;
+  return is_held_out;
+}
+
 LoadedPair hold_out(const LoadedData& all, const HeldOut& held_out) {
-  const RowSplit split = split_rows(all.data->rows(), held_out);
+  RowSplit split = split_rows(all.data->rows(), held_out);
+  // The last block of a text before the tail could move into it.
+  const bool moves = all.data->tokens.room > 0 && held_out.which == HeldOut::Which::tail;
+  if (moves && split.kept.size() > 1) split.kept.pop_back();
   LoadedPair pair{part_of(all, split.kept), part_of(all, split.held_out)};
+  pair.test.report.text = {};  // the counts are those of the whole text
   if (all.data->images.size() == 0) return pair;
   // Statistics come from the kept rows alone, so that held-out rows do not influence them.
   Dataset kept = *pair.train.data, measured = *pair.test.data;

@@ -43,8 +43,12 @@ RowSplit split_rows(std::uint64_t rows, double share);
 // The same by a HeldOut, which must not be `none`. Errors about a tail name --test.
 RowSplit split_rows(std::uint64_t rows, const HeldOut& held_out);
 
+// Whether each of `rows` rows is held out; empty: none is.
+std::vector<bool> held_out_rows(std::uint64_t rows, const HeldOut& held_out);
+
 // The kept rows as training data, the held-out rows as test data. The reports keep path and format
-// of the source and count the rows of their own part.
+// of the source and count the rows of their own part. Of a text in blocks, the last row before a
+// tail is in neither part, so that no row of --augment shift shows a token of the tail.
 LoadedPair hold_out(const LoadedData& all, const HeldOut& held_out);
 
 }  // namespace hetsgd

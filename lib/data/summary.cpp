@@ -270,8 +270,7 @@ DatasetSummary summarise(const Dataset& data, const LoadReport& report) {
   s.frames = count_rows(data.sequences.begin);
   s.token_kinds = data.tokens.vocabulary;
   s.tokens = data.tokens.token.size();
-  s.token_bytes =
-      std::accumulate(data.tokens.bytes.begin(), data.tokens.bytes.end(), std::uint64_t{0});
+  s.token_bytes = data.bytes();
   s.token_targets = count_lengths(data.tokens.length);
   s.images = data.images.shape();
   s.channel_means.assign(data.images.mean.begin(), data.images.mean.end());

@@ -18,6 +18,7 @@
 #include "data/line_parser.hpp"
 #include "data/parallel.hpp"
 #include "data/source.hpp"
+#include "data/text/read_text.hpp"
 #include "data/text_lines.hpp"
 
 namespace hetsgd {
@@ -296,6 +297,7 @@ std::string place_of_row(const Body& body, const std::string& path, std::uint64_
 
 ParsedData parse_text_alone(std::string_view bytes, const std::string& path,
                             const LoadOptions& options) {
+  if (options.format == DataFormat::text) return read_text(bytes, path, options);
   if (options.format == DataFormat::criteo ||
       (options.format == DataFormat::detect && is_criteo_text(bytes))) {
     ParsedData parsed = with_vocabulary(parse_criteo(bytes, path, options.threads), path, options);

@@ -1,5 +1,6 @@
-// Parses XC-repository, libSVM and Criteo's text that lies in memory. load_dataset() is the usual
-// way; this one is for tests, fuzzers and callers that have the bytes already.
+// Parses XC-repository, libSVM and Criteo's text, and text of tokens, that lies in memory.
+// load_dataset() is the usual way; this one is for tests, fuzzers and callers that have the bytes
+// already.
 //
 // XC and libSVM text has lines `labels index:value index:value ...`:
 //   XC      a header `points features labels` comes first; labels and indices count from 0 and stay
@@ -9,6 +10,7 @@
 //           per distinct number) or a comma-separated list (multilabel, a label is its own index);
 //           empty lines are skipped.
 //   Criteo  see data/criteo.hpp
+//   text    see data/text/read_text.hpp
 // In XC and libSVM text, a line that begins with a blank has no labels. `#` starts a comment; a
 // line with nothing else is skipped. Blanks are spaces, tabs and carriage returns. A row's entries
 // may come in any order, none twice.
@@ -22,8 +24,8 @@
 namespace hetsgd {
 
 // Parses `bytes` as load_dataset() would parse a file with these bytes. `path` only names the place
-// in messages, the data set and the report. Of `options` it uses format, index_base, threads, and
-// the demands of the training data. The bytes need no padding and no final newline. Throws
+// in messages, the data set and the report. Of `options` it uses format, index_base, threads, text,
+// and the demands of the training data. The bytes need no padding and no final newline. Throws
 // Error(data).
 LoadedData parse_text(std::string_view bytes, const std::string& path, const LoadOptions& options);
 

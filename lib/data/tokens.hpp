@@ -18,4 +18,9 @@ namespace hetsgd {
 // tokens.
 std::span<const std::uint16_t> tokens_of(const Batch& batch, std::size_t i);
 
+// The tokens that a row predicts where it lies, without augmentation.
+inline std::span<const std::uint16_t> targets_of(const Dataset& data, std::uint64_t row) {
+  return data.tokens.reach(row).subspan(1, data.tokens.length[row]);
+}
+
 }  // namespace hetsgd

@@ -90,16 +90,21 @@ Index hashed_category(std::uint32_t field, std::uint32_t value, std::uint64_t ha
   return static_cast<Index>(kFirstCategory + XXH3_64bits(key.data(), sizeof key) % hash_size);
 }
 
-void declare_vocabulary(OptionSet& set, VocabularyRules& rules) {
+void declare_vocabulary(OptionSet& set, VocabularyRules& rules,
+                        const std::vector<OptionNeed>& clicks) {
   set.add("min_frequency", rules.min_frequency,
           "Fewest occurrences in the training rows that give a value of click data its own "
-          "category. Rarer values of a field share one. It has no effect with --hash-size.")
+          "category, or a word of a text (--tokens words) a kind of its own. Rarer values of a "
+          "field share one, and rarer words are unknown. It has no effect with --hash-size. auto: "
+          "10 for click data, 1 for words.")
       .range(1, 4294967295.0);
-  set.add("hash_size", rules.hash_size,
-          "Categories of each field of click data, to which its values are hashed. auto gives "
-          "values their own categories instead, as --min-frequency says.")
-      .range(1, 4294967293.0)
-      .or_zero();
+  OptionRefiner hash_size =
+      set.add("hash_size", rules.hash_size,
+              "Categories of each field of click data, to which its values are hashed. auto gives "
+              "values their own categories instead, as --min-frequency says.")
+          .range(1, 4294967293.0)
+          .or_zero();
+  for (const OptionNeed& need : clicks) hash_size.needs(need.option, need.values);
 }
 
 Vocabulary make_vocabulary(const RawClicks& clicks, const std::vector<bool>& held_out,
@@ -115,7 +120,8 @@ Vocabulary make_vocabulary(const RawClicks& clicks, const std::vector<bool>& hel
   }
   std::vector<FieldCount> counts(clicks.field_count);
   parallel_tasks(threads, clicks.field_count, [&](std::size_t field) {
-    counts[field] = count_field(clicks, held_out, field, rules.min_frequency);
+    counts[field] =
+        count_field(clicks, held_out, field, rules.min_frequency.value_or(kUsualClickFrequency));
   });
   for (const FieldCount& count : counts) {
     append_field(result.fields, kFirstCategory + count.frequent.size(), path);

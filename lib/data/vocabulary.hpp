@@ -22,13 +22,18 @@ namespace hetsgd {
 
 inline constexpr Index kMissingCategory = 0, kRareCategory = 1, kFirstCategory = 2;
 
+inline constexpr std::uint64_t kUsualClickFrequency = 10;
+
 struct VocabularyRules {
-  std::uint64_t min_frequency = 10;        // 1: every value of the training part
+  // Least frequency; 1: every value of the training part. None: kUsualClickFrequency for click
+  // data, 1 for words of a text.
+  std::optional<std::uint64_t> min_frequency;
   std::optional<std::uint64_t> hash_size;  // categories per field, beside the first two
 };
 
-// Declares --min-frequency and --hash-size.
-void declare_vocabulary(OptionSet& set, VocabularyRules& rules);
+// Declares --min-frequency and --hash-size, of which only the latter has the needs of `clicks`.
+void declare_vocabulary(OptionSet& set, VocabularyRules& rules,
+                        const std::vector<OptionNeed>& clicks = {});
 
 struct Vocabulary {
   CategoricalFields<Owned> fields;      // without categories

@@ -59,11 +59,13 @@ std::vector<std::string> label_texts(const Dataset& data, const LoadReport& repo
 
 void require_sparse(const Dataset& data, const std::string& path, const char* format) {
   const bool sequences = data.sequences.numbers > 0, images = data.images.size() > 0;
-  if (!sequences && !images && data.fields.count() == 0) return;
+  const bool tokens = data.tokens.vocabulary > 0;
+  if (!sequences && !images && !tokens && data.fields.count() == 0) return;
   throw with_hint(
       usage_error("{}: {} cannot be written as {} text, which holds sparse features only", path,
                   sequences ? "sequences"
                   : images  ? "images"
+                  : tokens  ? "rows of tokens"
                             : "click data",
                   format),
       sequences ? "" : "write the binary form, an .hsgd file");

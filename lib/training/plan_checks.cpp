@@ -146,13 +146,14 @@ void check_charge(const TrainOptions& options, const AlgorithmInfo& info) {
 }
 
 // The content of the data, and its name for users.
-enum class Readable { sparse, fields, images, sequences };
+enum class Readable { sparse, fields, images, sequences, tokens };
 constexpr const char* kReadableNames[] = {"sparse features", "dense columns and categories",
-                                          "images", "sequences"};
+                                          "images", "sequences", "tokens"};
 
 Readable readable_of(const Dataset& data) {
   if (data.images.size() > 0) return Readable::images;
   if (data.sequences.numbers > 0) return Readable::sequences;
+  if (data.tokens.vocabulary > 0) return Readable::tokens;
   return data.fields.count() > 0 ? Readable::fields : Readable::sparse;
 }
 
@@ -173,8 +174,26 @@ std::string what_is_there(const Dataset& data) {
                          data.images.width);
     case Readable::sequences:
       return fmt::format("sequences of frames of {} numbers", data.sequences.numbers);
+    case Readable::tokens:
+      return fmt::format("rows of tokens of {} kinds", data.tokens.vocabulary);
   }
   HETSGD_CHECK(false);
+}
+
+// How the rows are ordered, changed and divided.
+void check_rows(const Dataset& train, const TrainOptions& options) {
+  if (options.order == Order::bucketed && (!train.has_lengths() || train.tokens.room > 0)) {
+    refuse("--order", fmt::format("bucketed with {} as training data", what_is_there(train)),
+           "sequences, such as generate:video, or --rows lines of a text");
+  }
+  if (options.augment == Augmentation::shift) {
+    if (train.tokens.room > 0) return;
+    refuse("--augment", fmt::format("shift with {} as training data", what_is_there(train)),
+           "a text in blocks (--format text)");
+  }
+  if (options.augment != Augmentation::none && train.images.size() == 0) {
+    refuse("--augment", what_is_there(train) + " as training data", "images");
+  }
 }
 
 }  // namespace
@@ -216,21 +235,16 @@ void check_sharded(const ModelInfo& info, const Model& model, const OptimizerOpt
 }
 
 void check_model_reads(const ModelInfo& info, const Dataset& train, const TrainOptions& options) {
-  if (options.order == Order::bucketed && train.sequences.numbers == 0) {
-    refuse("--order", fmt::format("bucketed with {} as training data", what_is_there(train)),
-           "sequences, such as generate:video");
-  }
-  if (options.augment != Augmentation::none && train.images.size() == 0) {
-    refuse("--augment", what_is_there(train) + " as training data", "images");
-  }
+  check_rows(train, options);
   const Readable found = readable_of(train), expected = read_by(info);
   if (found == expected) {
     if (found != Readable::fields || train.task == Task::binary) return;
     refuse("--model", fmt::format("{} with {} training data", info.name, to_string(train.task)),
            "binary labels there");
   }
-  // A network checks for itself which sequences it reads.
-  if (found == Readable::sequences && expected == Readable::images) return;
+  // A network checks for itself which sequences and which tokens it reads.
+  const bool ordered = found == Readable::sequences || found == Readable::tokens;
+  if (ordered && expected == Readable::images) return;
   std::vector<std::string> names;
   for (const RegisteredModel& each : models()) {
     if (read_by(each.info) == found) names.push_back(each.info.name);

@@ -40,12 +40,19 @@ HeldOut held_out_of(const TrainOptions& options) {
   return {};
 }
 
+void add_remarks(const char* part, const TextCounts& counts, RunData& data) {
+  for (const std::string& remark : remarks_on(counts)) {
+    data.warnings.push_back(fmt::format("{} text: {}", part, remark));
+  }
+}
+
 RunData load(const TrainOptions& options, const std::optional<RankShare>& share) {
   LoadOptions load;
   load.format = options.format;
   load.index_base = options.index_base;
   load.cache = options.cache ? CacheMode::use : CacheMode::off;
   load.vocabulary = options.vocabulary;
+  load.text = options.text;
   load.held_out = held_out_of(options);
   if (!options.image.empty()) load.image = parse_image_shape("--image", options.image);
   const bool splits = load.held_out.which != HeldOut::Which::none;
@@ -89,6 +96,8 @@ std::optional<RankShare> share_of(const TrainOptions& options, int workers) {
 RunData load_run_data(const TrainOptions& options, const std::optional<RankShare>& share) {
   const auto start = HostClock::now();
   RunData data = load(options, share);
+  add_remarks("training", data.train.report.text, data);
+  if (data.test.data != data.train.data) add_remarks("test", data.test.report.text, data);
   if (share) keep_share(*share, data);
   data.load_s = seconds_since(start);
   return data;
@@ -100,9 +109,10 @@ std::string data_key(const TrainOptions& options, const std::optional<RankShare>
                         options.validation,
                         options.format,
                         options.index_base,
-                        options.vocabulary.min_frequency,
+                        options.vocabulary.min_frequency.value_or(0),
                         options.vocabulary.hash_size.value_or(0),
-                        json_text(options.image)};
+                        json_text(options.image),
+                        key_of(options.text)};
   if (share) {
     const Sampler::Options& sampling = share->sampling;
     key.push_back({share->worker, share->measures, sampling.order, sampling.partition,

@@ -50,20 +50,21 @@ void declare_data(OptionSet& set, TrainOptions& o) {
       .range(0, 1)
       .excludes("test");
   declare_file_format(set, o.format, o.index_base);
-  const std::vector<OptionNeed> clicks = {{"model", models_with_tables()}};
-  set.group("Data", clicks);
-  declare_vocabulary(set, o.vocabulary);
-  set.group("Data");
+  declare_text(set, o.text);
+  declare_vocabulary(set, o.vocabulary, {{"model", models_with_tables()}});
   set.add("image", o.image,
           "Treat each sparse row as an image of this shape (channels x height x width, for example "
           "1x28x28).");
-  set.add_choice("augment", o.augment,
-                 {{"none", Augmentation::none},
-                  {"crop", Augmentation::crop},
-                  {"flip", Augmentation::flip},
-                  {"crop,flip", Augmentation::crop_flip}},
-                 "Random augmentation of the training images. crop shifts an image by up to 4 "
-                 "pixels, and flip mirrors half of the images.");
+  set.add_choice(
+      "augment", o.augment,
+      {{"none", Augmentation::none},
+       {"crop", Augmentation::crop},
+       {"flip", Augmentation::flip},
+       {"crop,flip", Augmentation::crop_flip},
+       {"shift", Augmentation::shift}},
+      "Random augmentation of the training rows. crop shifts an image by up to 4 pixels, "
+      "and flip mirrors half of the images. shift begins each block of a text up to "
+      "--block - 1 tokens later.");
   set.add("cache", o.cache,
           "Keep parsed data files in a binary cache, from which later runs load them faster. Its "
           "directory is $HETSGD_CACHE_DIR, else $XDG_CACHE_HOME/hetsgd, else ~/.cache/hetsgd.");
@@ -73,15 +74,16 @@ void declare_data(OptionSet& set, TrainOptions& o) {
        {"sequential", Order::sequential},
        {"bucketed", Order::bucketed}},
       "Order of the samples in an epoch. sequential keeps the order of the file (in logs, of "
-      "time). bucketed shuffles, then puts sequences of similar length into one batch.");
+      "time). bucketed shuffles, then puts sequences, or lines of text, of similar length into one "
+      "batch.");
   set.add_choice("partition", o.partition,
                  {{"shared", Partition::shared},
                   {"iid", Partition::iid},
                   {"label_sorted", Partition::label_sorted},
                   {"dirichlet", Partition::dirichlet}},
                  "Division of the training rows among the workers. shared is one pool for all. iid "
-                 "gives random shards, label_sorted shards in order of the first label, and "
-                 "dirichlet shards with random mixes of classes.");
+                 "gives random shards, label_sorted shards in order of the first label (a text is "
+                 "cut into contiguous parts), and dirichlet shards with random mixes of classes.");
   set.add("dirichlet_alpha", o.dirichlet_alpha,
           "Concentration of the Dirichlet distribution. A large value makes the shards alike, and "
           "a value near 0 gives each shard its own classes.")
@@ -429,8 +431,10 @@ void declare_file_format(OptionSet& set, DataFormat& format, IndexBase& index_ba
                   {"criteo", DataFormat::criteo},
                   {"idx", DataFormat::idx},
                   {"cifar10", DataFormat::cifar10},
-                  {"cifar100", DataFormat::cifar100}},
-                 "Format of the data files. detect recognises it from their content.");
+                  {"cifar100", DataFormat::cifar100},
+                  {"text", DataFormat::text}},
+                 "Format of the data files. detect recognises it from their content, except text, "
+                 "whose tokens are learnt (--tokens).");
   set.add_choice(
       "index_base", index_base,
       {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
@@ -471,6 +475,15 @@ void TrainOptions::validate() const {
   if (validation > 0 && !test.empty()) {
     refuse("--validation", fmt::format("{} beside --test {}", validation, test), "one of the two",
            "choose options on held-out training rows, then measure on the test file");
+  }
+  if (augment == Augmentation::shift && validation > 0) {
+    refuse("--augment", fmt::format("shift with --validation {}", validation),
+           "--test tail:1/10 there", "blocks would move into the held-out rows between them");
+  }
+  if (format == DataFormat::text && text.rows == TextRows::lines &&
+      augment == Augmentation::shift) {
+    refuse("--augment", "shift with --rows lines", "blocks, which can begin anywhere",
+           "use --rows blocks");
   }
   if (epochs == 0 && max_samples == 0 && max_time.count() == 0) {
     refuse("--epochs", "no budget", "--epochs, --max-samples or --max-time");

@@ -44,6 +44,7 @@ struct TrainOptions {
   DataFormat format = DataFormat::detect;
   IndexBase index_base = IndexBase::detect;
   VocabularyRules vocabulary;
+  TextRules text;
   std::string image;  // "1x28x28": sparse rows are images of that shape
   Augmentation augment = Augmentation::none;
   bool cache = true;

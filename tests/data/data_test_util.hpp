@@ -86,6 +86,12 @@ inline void expect_same_data(const Dataset& a, const Dataset& b) {
   expect_same_bits("images.pixel", a.images.pixel, b.images.pixel);
   expect_same_bits("images.mean", a.images.mean, b.images.mean);
   expect_same_bits("images.deviation", a.images.deviation, b.images.deviation);
+  EXPECT_EQ(a.tokens.vocabulary, b.tokens.vocabulary);
+  EXPECT_EQ(a.tokens.room, b.tokens.room);
+  expect_same_bits("tokens.token", a.tokens.token, b.tokens.token);
+  expect_same_bits("tokens.begin", a.tokens.begin, b.tokens.begin);
+  expect_same_bits("tokens.length", a.tokens.length, b.tokens.length);
+  expect_same_bits("tokens.bytes", a.tokens.bytes, b.tokens.bytes);
   expect_same_bits("targets.begin", a.targets.begin, b.targets.begin);
   expect_same_bits("targets.index", a.targets.index, b.targets.index);
 }

@@ -95,9 +95,9 @@ TEST(GeneratedLanguage, TokensFollowTheirProbabilities) {
   EXPECT_GT(count, 0);
 }
 
-// Another program, whose permutations are others, found 3.425, 2.854, 2.712 and a truth of 1.529 for
-// the defaults. Over seeds the entropy with two tokens of context spreads by 0.05, the truth by
-// 0.01.
+// Another program, whose permutations are others, found 3.425, 2.854, 2.712 and a truth of 1.529
+// for the defaults. Over seeds the entropy with two tokens of context spreads by 0.05, the truth
+// by 0.01.
 TEST(GeneratedLanguage, DefaultsHaveTheKnownEntropies) {
   if (test::kSanitized) GTEST_SKIP() << "4 million tokens say nothing about memory";
   const LanguageBounds bounds = language_bounds(language("seed=1&rows_test=62500"), 2);

@@ -75,7 +75,9 @@ TEST(DataKey, HasEveryOptionThatDecidesAboutTheRows) {
   const std::map<std::string, std::string> other = {
       {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"validation", "0.5"},
       {"format", "libsvm"},       {"index_base", "1"},       {"min_frequency", "7"},
-      {"hash_size", "100"},       {"image", "1x28x28"}};
+      {"hash_size", "100"},       {"image", "1x28x28"},      {"tokens", "words"},
+      {"rows", "lines"},          {"block", "64"},           {"vocabulary_size", "100"},
+      {"long_lines", "refuse"}};
   // How rows are kept, and how they are dealt out and changed later.
   const std::set<std::string> others = {"cache", "order", "partition", "dirichlet_alpha",
                                         "augment"};

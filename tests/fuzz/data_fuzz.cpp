@@ -101,6 +101,29 @@ void fuzz_criteo(const std::uint8_t* bytes, std::size_t size) {
   }
 }
 
+// Text of tokens, and half of it as the test text of the whole. The first byte chooses the rules.
+void fuzz_tokens(const std::uint8_t* bytes, std::size_t size) {
+  if (size == 0) return;
+  LoadOptions options;
+  options.threads = 1;
+  options.format = DataFormat::text;
+  options.text.tokens = static_cast<TokenKind>(bytes[0] % 3);
+  options.text.rows = static_cast<TextRows>((bytes[0] >> 2) % 2);
+  options.text.long_lines = static_cast<LongLines>((bytes[0] >> 3) % 2);
+  options.text.block = 1 + bytes[0] / 16;
+  options.text.vocabulary_size = 3 + bytes[0] / 8;
+  if ((bytes[0] & 0x20) != 0) options.held_out = {HeldOut::Which::tail, 0.5};
+  const std::string_view text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
+  try {
+    const LoadedData train = parse_text(text, "fuzz", options);
+    require_valid(*train.data);
+    require_valid(
+        *parse_text(text.substr(0, text.size() / 2), "fuzz", options_for_test(options, train))
+             .data);
+  } catch (const Error&) {
+  }
+}
+
 // The .hsgd reader and the decompressors. A fuzzer cannot guess checksums, so this corrects them.
 void fuzz_binary(const std::uint8_t* bytes, std::size_t size) {
   std::string file(reinterpret_cast<const char*>(bytes), size);
@@ -117,8 +140,11 @@ void fuzz_binary(const std::uint8_t* bytes, std::size_t size) {
     const bool whole = file.starts_with(kBinaryMagic) && size > kSealBytes;
     ByteReader reader(std::as_bytes(std::span(file)).subspan(whole ? kSealBytes : 0), "fuzz");
     auto header = reader.get<BinaryHeader>();
-    if (header.format == static_cast<std::uint8_t>(DataFormat::criteo)) {
+    const bool text = header.format == static_cast<std::uint8_t>(DataFormat::text);
+    if (text || header.format == static_cast<std::uint8_t>(DataFormat::criteo)) {
       header.columns = reader.get<ColumnsHeader>();
+      if (text) header.images = reader.get<ImagesHeader>();
+      if (text) header.tokens = reader.get<TokensHeader>();
       const std::uint64_t widest = std::max(header.columns.fields, header.columns.dense_columns);
       if (widest > 65536) return;  // the places would not fit 64 bits
     }

@@ -1,0 +1,75 @@
+"""Text and generate:language: what `data` says about them, and which options `train` refuses for them."""
+
+import unittest
+
+from program import ProgramTest
+
+TEXT = ["--format", "text"]
+
+
+class Text(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        lines = [" ".join(f"word{(7 * row + place) % 11}" for place in range(row % 5 + 1)) for row in range(60)]
+        (self.folder / "book.txt").write_text("\r\n".join(lines) + "\n\n")
+        (self.folder / "rows.txt").write_text("1 1:1\n0 2:1\n" * 20)
+
+    def info(self, *arguments):
+        return self.json_of("data", "info", "--json", *arguments)
+
+    def test_a_text_is_described(self):
+        facts = self.info(*TEXT, "--block", "16", "book.txt")
+        self.assertEqual((facts["task"], facts["format"], facts["label_names"][0]), ("tokens", "text", "\n"))
+        self.assertEqual(facts["tokens"]["dropped_returns"], 59)
+        self.assertEqual(facts["tokens"]["targets_per_row"]["max"], 16)
+        lines = self.info(*TEXT, "--tokens", "words", "--rows", "lines", "book.txt")
+        self.assertEqual((lines["rows"], lines["tokens"]["kinds"], lines["tokens"]["empty_lines"]), (60, 13, 1))
+        self.assertIn("1 empty lines are no rows",
+                      self.run_program("data", "info", *TEXT, "--rows", "lines", "book.txt").stdout)
+        self.run_program("data", "verify", *TEXT, "--block", "16", "book.txt")
+
+    def test_a_converted_text_is_the_text(self):
+        words = [*TEXT, "--tokens", "words", "--block", "8"]
+        self.run_program("data", "convert", *words, "book.txt", "book.hsgd")
+        text, stored = self.info(*words, "book.txt"), self.info("book.hsgd")
+        for key in ("rows", "tokens", "label_names", "content_hash", "memory_bytes"):
+            self.assertEqual(text[key], stored[key], key)
+        self.refused(["data", "convert", "--to", "xc", *words, "book.txt", "book.xc"], "book.xc", True)
+        (self.folder / "test.txt").write_text("word1 word2 other\n" * 8)
+        self.run_program("data", "convert", *words, "--vocabulary", "book.txt", "test.txt", "test.hsgd")
+        self.assertEqual(self.info("test.hsgd")["tokens"]["unknown_words"], 8)
+
+    def test_the_entropy_of_the_language_is_known(self):
+        bounds = self.info("generate:language?rows_train=100")["bounds"]
+        self.assertLess(bounds["truth"], bounds["context_2"])
+        self.assertLess(bounds["context_2"], bounds["context_1"])
+        self.assertLess(bounds["context_0"], bounds["uniform"])
+        self.assertNotIn("bounds", self.info("generate:tiny"))
+
+    def test_options_that_do_not_fit_a_text(self):
+        text = ["train", "--train", "book.txt", "--epochs", "1", *TEXT, "--block", "8"]
+        self.refuse_all(text, (
+            (["--rows", "lines", "--augment", "shift"], "--augment", True),
+            (["--augment", "shift", "--validation", "0.1"], "--augment", True),
+            (["--augment", "flip"], "--augment"),
+            (["--order", "bucketed"], "--order"),
+            (["--model", "mlp"], "--model", True)))
+        language = ["train", "--train", "generate:language?rows_train=100", "--epochs", "1"]
+        self.refuse_all(language, ((["--augment", "shift"], "--augment"), (["--model", "linear"], "--model", True)))
+        self.refused(["train", "--train", "rows.txt", "--epochs", "1", "--augment", "shift"], "--augment")
+        self.refuse_all(["train", "--train", "rows.txt", "--epochs", "1"], (
+            ("--schedule polynomial --decay-power 0", "--decay-power"),
+            ("--schedule linear --warmup-epochs 1", "--decay-epochs"),
+            ("--schedule inverse_sqrt", "--warmup-epochs", True),
+            ("--warmup-share 0.1 --warmup-epochs 1", ("--warmup-share", "--warmup-epochs"))))
+
+    def test_bad_texts_name_the_place(self):
+        (self.folder / "latin.txt").write_bytes(b"caf\xe9\n" * 9)
+        self.refused(["data", "info", *TEXT, "--block", "2", "latin.txt"], ("latin.txt:1: byte offset 3", "0xE9"),
+                     "--tokens bytes", code=4)
+        self.run_program("data", "info", *TEXT, "--block", "2", "--tokens", "bytes", "latin.txt")
+        self.refused(["data", "info", *TEXT, "book.txt", "--block", "4000"], "book.txt", True, code=4)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -18,7 +18,7 @@ MOST_PANELS = 12
 GREY = "#555555"
 
 METRICS = {"p1": "P@1", "p3": "P@3", "p5": "P@5", "accuracy": "Accuracy", "auc": "AUC",
-           "calibration": "Calibration",
+           "calibration": "Calibration", "perplexity": "Perplexity", "bits_per_byte": "Bits per byte",
            "test_loss": "Test loss", "train_loss": "Training loss"}
 
 DEFAULT_WIDTH_IN = 6.2

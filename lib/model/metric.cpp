@@ -7,6 +7,7 @@
 #include <boost/sort/spreadsort/integer_sort.hpp>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "core/error.hpp"
 
@@ -20,7 +21,7 @@ class PrecisionAtK final : public Metric {
   explicit PrecisionAtK(std::size_t k) : k_(k) {}
   std::string key() const override { return fmt::format("p{}", k_); }
   bool applies(const DataShape& data) const override {
-    return data.task != Task::binary && data.label_count >= k_;
+    return data.task != Task::binary && data.task != Task::tokens && data.label_count >= k_;
   }
   std::string why_not(const DatasetTotals& test) const override {
     return test.labels == 0 ? fmt::format("no test row has a label, expected some for {}", key())
@@ -62,6 +63,61 @@ class MulticlassAccuracy final : public Metric {
   }
   std::optional<double> value(const MetricSums& sums, double n, const ScoredRows&) const override {
     return sums[0] / n;
+  }
+};
+
+// The share of all targets that are the best token.
+class TokenAccuracy final : public Metric {
+ public:
+  std::string key() const override { return "accuracy"; }
+  bool applies(const DataShape& data) const override { return data.task == Task::tokens; }
+  std::size_t best_labels() const override { return 1; }
+  void add(const Batch&, const ScoredRows& rows, double, MetricSums& sums) const override {
+    for (std::size_t i = 0; i < rows.target.size(); ++i) {
+      sums[0] += rows.top[i * rows.k] == rows.target[i] ? 1 : 0;
+    }
+    sums[1] += static_cast<double>(rows.target.size());
+  }
+  std::optional<double> value(const MetricSums& sums, double, const ScoredRows&) const override {
+    if (sums[1] == 0) return std::nullopt;
+    return sums[0] / sums[1];
+  }
+};
+
+// The exponential of the mean loss per target: among how many equally likely tokens the model
+// chooses.
+class Perplexity final : public Metric {
+ public:
+  std::string key() const override { return "perplexity"; }
+  bool higher_is_better() const override { return false; }
+  bool applies(const DataShape& data) const override { return data.task == Task::tokens; }
+  void add(const Batch&, const ScoredRows& rows, double loss, MetricSums& sums) const override {
+    sums[0] += loss;
+    sums[1] += static_cast<double>(rows.target.size());
+  }
+  std::optional<double> value(const MetricSums& sums, double, const ScoredRows&) const override {
+    if (sums[1] == 0) return std::nullopt;
+    return std::exp(sums[0] / sums[1]);
+  }
+};
+
+// The loss of all targets in bits, over the bytes of text that they cover. So models of characters,
+// bytes and words can be compared.
+class BitsPerByte final : public Metric {
+ public:
+  std::string key() const override { return "bits_per_byte"; }
+  bool higher_is_better() const override { return false; }
+  bool applies(const DataShape& data) const override { return data.task == Task::tokens; }
+  std::string why_not(const DatasetTotals& test) const override {
+    return test.bytes == 0 ? "the test rows are synthetic, expected a text for bits_per_byte" : "";
+  }
+  void add(const Batch& batch, const ScoredRows&, double loss, MetricSums& sums) const override {
+    sums[0] += loss;
+    for (const Index row : batch.rows()) sums[1] += batch.data().tokens.bytes[row];
+  }
+  std::optional<double> value(const MetricSums& sums, double, const ScoredRows&) const override {
+    if (sums[1] == 0) return std::nullopt;
+    return sums[0] / (std::numbers::ln2 * sums[1]);
   }
 };
 
@@ -130,17 +186,19 @@ class Auc final : public Metric {
   }
 };
 
-// The mean of the objective over all rows; with binary data this is the log loss.
+// The mean of the objective over all rows; with binary data this is the log loss. With rows of
+// tokens it is the mean over all targets, in nats.
 class MeanLoss final : public Metric {
  public:
   std::string key() const override { return kTestLoss; }
   bool higher_is_better() const override { return false; }
   bool applies(const DataShape&) const override { return true; }
-  void add(const Batch&, const ScoredRows&, double loss, MetricSums& sums) const override {
+  void add(const Batch&, const ScoredRows& rows, double loss, MetricSums& sums) const override {
     sums[0] += loss;
+    sums[1] += static_cast<double>(rows.target.size());
   }
   std::optional<double> value(const MetricSums& sums, double n, const ScoredRows&) const override {
-    return sums[0] / n;
+    return sums[0] / (sums[1] > 0 ? sums[1] : n);
   }
 };
 
@@ -154,10 +212,22 @@ const std::vector<const Metric*>& metrics() {
   static const BinaryAccuracy binary_accuracy(/*fields=*/false), click_accuracy(/*fields=*/true);
   static const Auc auc;
   static const Calibration calibration;
+  static const Perplexity perplexity;
+  static const BitsPerByte bits_per_byte;
+  static const TokenAccuracy token_accuracy;
   static const MeanLoss loss;
-  static const std::vector<const Metric*> all = {
-      &p1,          &p3,  &p5, &multiclass_accuracy, &binary_accuracy, &auc, &click_accuracy,
-      &calibration, &loss};
+  static const std::vector<const Metric*> all = {&p1,
+                                                 &p3,
+                                                 &p5,
+                                                 &multiclass_accuracy,
+                                                 &binary_accuracy,
+                                                 &auc,
+                                                 &click_accuracy,
+                                                 &calibration,
+                                                 &perplexity,
+                                                 &bits_per_byte,
+                                                 &token_accuracy,
+                                                 &loss};
   return all;
 }
 

@@ -1,8 +1,8 @@
 // Metrics: how good a model is on the test set. Each metric is an object that knows its key in the
 // result, whether more is better, and which scores it needs.
 //
-// A metric is a ratio of sums over rows, or a function of all scores. Sums are formed per chunk of
-// rows and added in chunk order, so that the number of threads never changes a bit.
+// A metric is a ratio of sums over rows or targets, or a function of all scores. Sums are formed
+// per chunk of rows and added in chunk order, so that the number of threads never changes a bit.
 //
 // A measurement (training/evaluation.cpp) goes through each metric of the data like this:
 //
@@ -27,12 +27,14 @@ namespace hetsgd {
 
 // Some rows with their scores: the rows of one chunk, or of the whole test set. Refers to host
 // memory of the measurement. A row has as many labels in `top` as the most demanding metric needs;
-// a metric that needs fewer takes the first of them.
+// a metric that needs fewer takes the first of them. A row of tokens has several targets: `target`
+// lists those of all rows, and `top` has the best tokens of each target in the same order.
 struct ScoredRows {
   std::size_t k = 0;                      // 0: not asked for
   std::span<const std::uint32_t> top{};   // [rows x k] best labels, the best first
   std::span<const float> score{};         // [rows], of models with one score per row, if asked for
   std::span<const std::uint8_t> truth{};  // [rows] beside them: 1 = the row has a label
+  std::span<const std::uint32_t> target{};  // [targets] of rows of tokens: the tokens to predict
 };
 
 // A metric's sums over rows, zero at first. Each metric defines what its sums mean.
@@ -73,7 +75,8 @@ const std::vector<std::string>& metric_names();
 // Whether higher values of this metric are better. The metric must exist.
 bool higher_is_better(std::string_view metric);
 
-// Key of the objective's mean over all rows: every measurement has it.
+// Key of the objective's mean over all rows, or over all targets of rows of tokens: every
+// measurement has it.
 inline constexpr const char* kTestLoss = "test_loss";
 inline constexpr const char* kTrainLoss = "train_loss";
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "data/tokens.hpp"
 
 namespace hetsgd {
 
@@ -20,16 +21,24 @@ template <class Real>
 class Softmax final : public BasicObjective<Real> {
  public:
   std::string_view name() const override { return "softmax"; }
-  // The entropy of the mean target, in the share of the rows that have labels.
+  // The entropy of the mean target, in the share of the rows that have labels. Rows of tokens: the
+  // entropy of all targets.
   double constant_loss(const Dataset& data) const override {
+    const bool tokens = data.task == Task::tokens;
     std::vector<double> weight(data.label_count);
     double labelled = 0, loss = 0;
     for (std::uint64_t row = 0; row < data.rows(); ++row) {
+      if (tokens) {
+        for (const std::uint16_t target : targets_of(data, row)) ++weight[target];
+        labelled += static_cast<double>(data.length(row));
+        continue;
+      }
       const auto labels = data.labels(row);
       if (!labels.empty()) ++labelled;
       for (const Index label : labels) weight[label] += 1 / static_cast<double>(labels.size());
     }
     for (const double each : weight) loss -= times_log(each / labelled);
+    if (tokens) return loss;
     return labelled > 0 ? loss * labelled / static_cast<double>(data.rows()) : 0;
   }
   DeferredSum learn(BasicDevice<Real>& device, const SparseRows<Real>& labels, std::size_t n,

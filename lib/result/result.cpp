@@ -42,6 +42,11 @@ json dataset_json(const DatasetPtr& data, const LoadReport& report) {
     result["frame_numbers"] = data->sequences.numbers;
     result["frames"] = data->totals().frames;
   }
+  if (data->tokens.vocabulary > 0) {
+    result["token_kinds"] = data->tokens.vocabulary;
+    result["targets"] = data->totals().frames;
+    result["target_bytes"] = data->totals().bytes;
+  }
   if (data->fields.count() > 0) {
     result["dense_columns"] = data->dense.columns;
     result["fields"] = data->fields.count();

@@ -6,15 +6,21 @@
 #include <cmath>
 #include <numeric>
 
+#include "data/tokens.hpp"
+
 namespace hetsgd {
 namespace {
 
 constexpr std::uint64_t kRowsTogether = 1024;
 
-// The k labels that most rows have, the most frequent first.
+// The k labels that most rows have, or the k tokens that are most often targets, the most frequent
+// first.
 std::vector<std::uint32_t> most_frequent(const Dataset& data, std::size_t k) {
   std::vector<std::uint64_t> count(std::max<std::size_t>(data.label_count, k));
   for (const Index label : data.targets.index) ++count[label];
+  for (std::uint64_t row = 0; row < data.tokens.rows(); ++row) {
+    for (const std::uint16_t target : targets_of(data, row)) ++count[target];
+  }
   std::vector<std::uint32_t> labels(count.size());
   std::iota(labels.begin(), labels.end(), 0U);
   std::ranges::partial_sort(labels, labels.begin() + static_cast<std::ptrdiff_t>(k),
@@ -32,11 +38,13 @@ float base_score(const Dataset& data) {
   return static_cast<float>(std::log(positive) - std::log(negative));
 }
 
-// The value of a metric if all rows get the same top labels `top` and the same score `score`.
+// The value of a metric if all rows, or all targets of rows of tokens, get the same top labels
+// `top` and the same score `score`.
 std::optional<double> measured(const Metric& metric, const Dataset& data, double mean_loss,
                                const std::vector<std::uint32_t>& top, float score) {
   MetricSums sums{};
-  std::vector<std::uint32_t> tops;
+  const bool tokens = data.task == Task::tokens;
+  std::vector<std::uint32_t> tops, target;
   std::vector<float> scores;
   std::vector<std::uint8_t> truth;
   Batch batch;
@@ -45,7 +53,13 @@ std::optional<double> measured(const Metric& metric, const Dataset& data, double
     rows.resize(std::min(kRowsTogether, data.rows() - first));
     std::iota(rows.begin(), rows.end(), static_cast<Index>(first));
     tops.clear();
-    for (std::size_t i = 0; i < rows.size(); ++i) tops.insert(tops.end(), top.begin(), top.end());
+    target.clear();
+    for (std::size_t i = 0; tokens && i < rows.size(); ++i) {
+      const auto row = targets_of(data, rows[i]);
+      target.insert(target.end(), row.begin(), row.end());
+    }
+    const std::size_t guesses = tokens ? target.size() : rows.size();
+    for (std::size_t i = 0; i < guesses; ++i) tops.insert(tops.end(), top.begin(), top.end());
     const std::size_t begin = scores.size();
     if (metric.needs_score()) {
       for (const Index row : rows) truth.push_back(data.labels(row).empty() ? 0 : 1);
@@ -55,8 +69,9 @@ std::optional<double> measured(const Metric& metric, const Dataset& data, double
                {.k = top.size(),
                 .top = tops,
                 .score = std::span(scores).subspan(begin),
-                .truth = std::span(truth).subspan(begin)},
-               mean_loss * static_cast<double>(rows.size()), sums);
+                .truth = std::span(truth).subspan(begin),
+                .target = target},
+               mean_loss * static_cast<double>(guesses), sums);
   }
   return metric.value(sums, static_cast<double>(data.rows()), {.score = scores, .truth = truth});
 }

@@ -60,6 +60,27 @@ TEST(ConstantGuess, KnowsSeveralLabelsOfARow) {
   EXPECT_DOUBLE_EQ(guess_of(*data, *data, "softmax").at("p1"), 1);  // of the rows with labels
 }
 
+// Targets of the rows 0 1 0 0 and 1 0: 1, 0, 0 and 0.
+TEST(ConstantGuess, IsTheMostFrequentTarget) {
+  DatasetBuilder rows;
+  rows.task = Task::tokens;
+  rows.label_count = 2;
+  rows.tokens = {.vocabulary = 2,
+                 .token = {0, 1, 0, 0, 1, 0},
+                 .begin = {0, 4},
+                 .length = {3, 1},
+                 .bytes = {3, 1}};
+  rows.targets.begin.assign(3, 0);
+  const DatasetPtr data = std::move(rows).share();
+  const auto guess = guess_of(*data, *data, "softmax");
+  const double entropy = -0.75 * std::log(0.75) - 0.25 * std::log(0.25);
+  EXPECT_DOUBLE_EQ(guess.at("accuracy"), 0.75);
+  EXPECT_NEAR(guess.at(kTestLoss), entropy, 1e-12);
+  EXPECT_NEAR(guess.at(kTrainLoss), entropy, 1e-12);
+  EXPECT_NEAR(guess.at("perplexity"), std::exp(entropy), 1e-12);
+  EXPECT_NEAR(guess.at("bits_per_byte"), entropy / std::log(2), 1e-12);
+}
+
 const Metric* accuracy() {
   for (const Metric* metric : metrics()) {
     if (metric->key() == "accuracy") return metric;

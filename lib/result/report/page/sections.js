@@ -6,7 +6,7 @@ const AXES = {
   samples_count: { title: "samples", kind: "count" },
   bytes_sent: { title: "bytes sent", kind: "bytes" },
 };
-const METRICS = { p1: "P@1", p3: "P@3", p5: "P@5", auc: "AUC", calibration: "calibration", test_loss: "test loss", train_loss: "training loss" };
+const METRICS = { p1: "P@1", p3: "P@3", p5: "P@5", auc: "AUC", calibration: "calibration", perplexity: "perplexity", bits_per_byte: "bits per byte", test_loss: "test loss", train_loss: "training loss" };
 const metricName = metric => METRICS[metric] || metric;
 const isLoss = metric => metric.endsWith("loss");
 

@@ -8,6 +8,12 @@
 
 namespace hetsgd {
 
+namespace {
+
+constexpr char32_t kLastCharacter = 0x10FFFF;
+
+}  // namespace
+
 void CharacterReader::fail(std::size_t place, const std::string& found, const std::string& expected,
                            const std::string& hint) const {
   const auto line = std::count(begin_, begin_ + place, '\n') + 1;
@@ -26,7 +32,7 @@ char32_t CharacterReader::next_of_several() {
     character = character << 6 | (byte(at_[i]) & 0x3FU);
   }
   constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  valid = valid && character >= kLeast[size] && character < kCharacters &&
+  valid = valid && character >= kLeast[size] && character <= kLastCharacter &&
           (character < 0xD800 || character > 0xDFFF);
   if (!valid) {
     fail(place(), fmt::format("the byte 0x{:02X}", first), "text in UTF-8",

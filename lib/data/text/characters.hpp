@@ -8,8 +8,6 @@
 
 namespace hetsgd {
 
-inline constexpr char32_t kCharacters = 0x110000;  // more than any code point
-
 // A text that is read character by character. `path` and the bytes before `text` in its file
 // (a byte order mark) only name places in messages.
 class CharacterReader {

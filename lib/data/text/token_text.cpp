@@ -63,7 +63,7 @@ void TokenText::read_bytes(std::string_view text) {
 void TokenText::read_characters(std::string_view text) {
   const std::string_view content = behind_mark(text);
   CharacterReader reader(content, path_, text.size() - content.size());
-  std::vector<std::uint8_t> seen(kCharacters);
+  std::vector<std::uint8_t> seen(kByteKinds);         // grows to the largest character
   resize_on_huge_pages(symbol_, content.size() + 2);  // room for line ends around the text
   std::size_t count = 0;
   while (!reader.at_end()) {
@@ -72,6 +72,7 @@ void TokenText::read_characters(std::string_view text) {
       ++returns_;
       continue;
     }
+    if (character >= seen.size()) seen.resize(std::size_t{character} + 1);
     seen[character] = 1;
     symbol_[count++] = character;
   }

@@ -276,7 +276,8 @@ TEST(ReadText, BadTextsAreErrorsThatNameThePlace) {
                     HasSubstr("--tokens bytes")));
 }
 
-// Stray and missing continuation bytes, overlong forms, surrogates, and code points beyond the last.
+// Stray and missing continuation bytes, overlong forms, surrogates, and code points beyond the
+// last.
 TEST(ReadText, TextThatIsNotUtf8IsAnError) {
   for (const char* bytes :
        {"\x80", "\xC3", "\xC3(", "\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xE2\x82", "\xED\xA0\x80",

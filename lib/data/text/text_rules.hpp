@@ -38,7 +38,7 @@ void declare_text(OptionSet& set, TextRules& rules);
 // Every rule and its value, for keys of caches.
 std::string key_of(const TextRules& rules);
 
-// What reading a text found and changed without an error.
+// Counts of the things that reading a text found and changed without an error.
 struct TextCounts {
   std::uint64_t empty_lines = 0;  // no rows with --rows lines
   std::uint64_t split_lines = 0;  // longer than a row

@@ -22,7 +22,7 @@ constexpr const char* kUnknownWord = "<unknown>";
 constexpr std::uint32_t kUnknown = 0, kLineEndWord = 0;
 constexpr std::uint32_t kNoNumber = 0xFFFFFFFFU;
 
-// What a file in UTF-8 says behind its byte order mark.
+// The text of a file in UTF-8, without a byte order mark.
 std::string_view behind_mark(std::string_view text) {
   return text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text;
 }

@@ -29,32 +29,8 @@ std::vector<std::string> files_of_ranks(const TrainOptions& o,
   return files;
 }
 
-void declare_data(OptionSet& set, TrainOptions& o) {
-  set.group("Data");
-  set.add("train", o.train,
-          "Training data: a file, a data set's name (`hetsgd data fetch`), or synthetic data "
-          "(generate:PRESET?scale=S, for example generate:tiny). Files are XC, libSVM or Criteo "
-          "text (also .gz, .bz2 or .zst), IDX or CIFAR images, or .hsgd.")
-      .reads_file(data_files)
-      .first();
-  set.add("test", o.test,
-          "Test data: a file, or the same name as for --train, which stands for the test part. "
-          "tail:1/7 holds out the last seventh of the training rows instead. Without test data the "
-          "model is evaluated on the training data.")
-      .reads_file(data_files)
-      .excludes("validation")
-      .first();
-  set.add("validation", o.validation,
-          "Hold out this share of the training rows and evaluate on them instead of --test. The "
-          "same rows are held out for every algorithm and seed.")
-      .range(0, 1)
-      .excludes("test");
-  declare_file_format(set, o.format, o.index_base);
-  declare_text(set, o.text);
-  declare_vocabulary(set, o.vocabulary, {{"model", models_with_tables()}});
-  set.add("image", o.image,
-          "Treat each sparse row as an image of this shape (channels x height x width, for example "
-          "1x28x28).");
+// How rows change, whether they are cached, in which order they come, and which worker has them.
+void declare_rows(OptionSet& set, TrainOptions& o) {
   set.add_choice(
       "augment", o.augment,
       {{"none", Augmentation::none},
@@ -90,6 +66,36 @@ void declare_data(OptionSet& set, TrainOptions& o) {
       .symbol("alpha")
       .range(1e-9, 1e9)
       .needs("partition", {"dirichlet"});
+}
+
+void declare_data(OptionSet& set, TrainOptions& o) {
+  set.group("Data");
+  set.add("train", o.train,
+          "Training data: a file, a data set's name (`hetsgd data fetch`), or synthetic data "
+          "(generate:PRESET?scale=S, for example generate:tiny). Files are XC, libSVM or Criteo "
+          "text, text to learn (--format text), IDX or CIFAR images, or .hsgd. They may be "
+          "compressed (.gz, .bz2, .zst).")
+      .reads_file(data_files)
+      .first();
+  set.add("test", o.test,
+          "Test data: a file, or the same name as for --train, which stands for the test part. "
+          "tail:1/7 holds out the last seventh of the training rows instead. Without test data the "
+          "model is evaluated on the training data.")
+      .reads_file(data_files)
+      .excludes("validation")
+      .first();
+  set.add("validation", o.validation,
+          "Hold out this share of the training rows and evaluate on them instead of --test. The "
+          "same rows are held out for every algorithm and seed.")
+      .range(0, 1)
+      .excludes("test");
+  declare_file_format(set, o.format, o.index_base);
+  declare_text(set, o.text);
+  declare_vocabulary(set, o.vocabulary, {{"model", models_with_tables()}});
+  set.add("image", o.image,
+          "Treat each sparse row as an image of this shape (channels x height x width, for example "
+          "1x28x28).");
+  declare_rows(set, o);
 }
 
 void declare_model(OptionSet& set, TrainOptions& o) {

@@ -13,10 +13,12 @@ namespace {
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 32;
 constexpr std::int64_t kMostParameters = std::int64_t{1} << 40;
 constexpr std::size_t kMostNodes = 100'000;
+// Numbers of tokens travel as floats, which are exact below this.
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
 
 constexpr std::array<std::string_view, kNodeTypes> kNodeTypeNames{
-    "input",   "conv",    "fc",  "pool",   "relu",      "lrn", "bn",
-    "dropout", "softmax", "add", "concat", "subsample", "lstm"};
+    "input", "conv",   "fc",        "pool", "relu",  "lrn",    "bn",   "dropout", "softmax",
+    "add",   "concat", "subsample", "lstm", "embed", "linear", "norm", "gelu",    "attention"};
 
 struct ShapeProblem {
   std::string text;
@@ -62,6 +64,43 @@ Shape concat_shape(const std::vector<Shape>& inputs) {
   return sum;
 }
 
+bool is_token_softmax(const Node& node) { return node.type == NodeType::softmax && node.units > 0; }
+
+bool reads_any_order(NodeType type) {
+  return type == NodeType::relu || type == NodeType::dropout || type == NodeType::add;
+}
+
+void require_order(const Node& node, const std::vector<Shape>& inputs) {
+  for (const Shape& x : inputs) {
+    const bool tokens = x.order == MapOrder::tokens;
+    if (reads_any_order(node.type) || tokens == is_for_tokens(node)) continue;
+    throw ShapeProblem{
+        fmt::format("found an input {}, expected one whose elements lie {}", to_string(x),
+                    tokens ? "channel by channel" : "token by token, as embed makes it")};
+  }
+}
+
+Shape attention_shape(const Node& node, const Shape& x) {
+  const std::int64_t width = x.channels / 3;
+  if (x.channels % 3 != 0) {
+    throw ShapeProblem{fmt::format(
+        "found {} channels, expected a multiple of 3 for queries, keys and values", x.channels)};
+  }
+  if (width % node.heads != 0) {
+    throw ShapeProblem{
+        fmt::format("found {} heads, expected a divisor of the width {}", node.heads, width)};
+  }
+  return {width, x.height, 1, MapOrder::tokens};
+}
+
+Shape embed_shape(const Node& node, const Shape& x) {
+  if (node.positions == Positions::learned && x.height > node.block) {
+    throw ShapeProblem{fmt::format("found {} steps, expected at most {}, the block of positions",
+                                   x.height, node.block)};
+  }
+  return {node.units, x.height, 1, MapOrder::tokens};
+}
+
 Shape inferred(const Node& node, const std::vector<Shape>& inputs) {
   const Shape& x = inputs.front();
   switch (node.type) {
@@ -97,6 +136,12 @@ Shape inferred(const Node& node, const std::vector<Shape>& inputs) {
             fmt::format("found an input {}, expected [elements,steps,1]", to_string(x))};
       }
       return {node.units, node.all ? x.height : 1, 1};
+    case NodeType::embed:
+      return embed_shape(node, x);
+    case NodeType::linear:
+      return {node.units, x.height, 1, MapOrder::tokens};
+    case NodeType::attention:
+      return attention_shape(node, x);
     case NodeType::input:
       throw ShapeProblem{"found a second input, expected one"};
     default:
@@ -111,6 +156,7 @@ Count filter_count(const Graph& graph, int index) {
   const Node& node = graph.node(index);
   const Shape& x = graph.input_shape(index);
   const auto channels = static_cast<Count>(x.channels);
+  if (node.type == NodeType::linear) return channels;
   if (node.type == NodeType::fc) {
     return channels * static_cast<Count>(x.height) * static_cast<Count>(x.width);
   }
@@ -126,9 +172,20 @@ Count parameter_count(const Graph& graph, int index) {
   switch (node.type) {
     case NodeType::conv:
     case NodeType::fc:
+    case NodeType::linear:
       return outputs * filter_count<Count>(graph, index) + (node.bias ? outputs : 0);
     case NodeType::bn:
       return 2 * outputs;
+    case NodeType::norm:
+      return (node.bias ? 2 : 1) * outputs;
+    case NodeType::embed: {
+      const std::int64_t places = node.positions == Positions::learned ? node.block : 0;
+      return outputs * static_cast<Count>(graph.node(0).tokens + places + node.segments);
+    }
+    case NodeType::softmax: {
+      const auto units = static_cast<Count>(node.units);
+      return (node.tied.empty() ? units * outputs : 0) + (node.bias ? units : 0);
+    }
     case NodeType::lstm: {
       const auto units = static_cast<Count>(node.units);
       const auto inputs = static_cast<Count>(graph.input_shape(index).channels);
@@ -147,18 +204,41 @@ std::vector<std::string> node_type_names() {
   return {kNodeTypeNames.begin(), kNodeTypeNames.end()};
 }
 
+bool is_for_tokens(const Node& node) {
+  switch (node.type) {
+    case NodeType::embed:
+    case NodeType::linear:
+    case NodeType::norm:
+    case NodeType::gelu:
+    case NodeType::attention:
+      return true;
+    default:
+      return is_token_softmax(node);
+  }
+}
+
 std::string to_string(const Shape& shape) {
+  if (shape.order == MapOrder::tokens) {
+    return fmt::format("[{} tokens x {}]", shape.height, shape.channels);
+  }
   return fmt::format("[{},{},{}]", shape.channels, shape.height, shape.width);
 }
 
-Graph::Graph(std::string name, Shape input) : name_(std::move(name)) {
+Graph::Graph(std::string name, Shape input, std::int64_t tokens) : name_(std::move(name)) {
   const auto sane = [](std::int64_t size) { return size >= 1 && size <= 1'000'000; };
   if (!sane(input.channels) || !sane(input.height) || !sane(input.width) ||
       input.numbers() > kMostNumbers) {
     throw data_error("{}: input: found {}, expected sizes of at least 1 and at most {} elements",
                      name_, to_string(input), kMostNumbers);
   }
-  nodes_.push_back({.name = "input", .shape = input});
+  if (tokens > 0) {
+    if (input.channels != 1 || input.width != 1 || tokens > kMostTokens) {
+      throw data_error("{}: input: found {} of {} tokens, expected [1,steps,1] of at most {}",
+                       name_, to_string(input), tokens, kMostTokens);
+    }
+    input.order = MapOrder::tokens;
+  }
+  nodes_.push_back({.name = "input", .tokens = tokens, .shape = input});
   consumers_.emplace_back();
 }
 
@@ -166,26 +246,53 @@ Error Graph::node_error(const Node& node, const std::string& text) const {
   return data_error("{}: node {}: {}", name_, quote(node.name), text);
 }
 
+// Only an embed reads the input's tokens, and a tied softmax fits its embed.
+void Graph::check_tokens(const Node& node) const {
+  const bool of_input = std::ranges::find(node.from, 0) != node.from.end();
+  if (reads_tokens() && of_input != (node.type == NodeType::embed)) {
+    throw ShapeProblem{of_input ? "found the input's tokens, expected the map of an embed"
+                                : "found a map, expected the input's tokens"};
+  }
+  if (node.type != NodeType::softmax) return;
+  if (node.units == 0 && (node.bias || !node.tied.empty() || node.smoothing > 0)) {
+    throw ShapeProblem{
+        "found no units, expected the number of tokens beside bias, tied, smoothing"};
+  }
+  if (node.tied.empty()) return;
+  const auto found = std::ranges::find(nodes_, node.tied, &Node::name);
+  const std::int64_t width = this->node(node.from.front()).shape.channels;
+  if (found == nodes_.end() || found->type != NodeType::embed || found->units != width ||
+      nodes_.front().tokens != node.units) {
+    throw ShapeProblem{fmt::format("found tied {}, expected the name of an embed of {} tokens x {}",
+                                   quote(node.tied), node.units, width)};
+  }
+}
+
+Shape Graph::shape_of(const Node& node) const {
+  try {
+    require_inputs(node);
+    std::vector<Shape> inputs;
+    for (const int from : node.from) inputs.push_back(this->node(from).shape);
+    require_order(node, inputs);
+    check_tokens(node);
+    return inferred(node, inputs);
+  } catch (const ShapeProblem& problem) {
+    throw node_error(node, problem.text);
+  }
+}
+
 int Graph::add(Node node) {
   if (nodes_.size() > kMostNodes) {
     throw node_error(node, fmt::format("expected at most {} nodes", kMostNodes));
   }
-  try {
-    require_inputs(node);
-    std::vector<Shape> inputs;
-    for (const int from : node.from) {
-      HETSGD_CHECK(from >= 0 && from < size());
-      inputs.push_back(this->node(from).shape);
-    }
-    if (node.type == NodeType::pool && node.global) {
-      node.kernel = {inputs.front().height, inputs.front().width};
-      node.stride = 1;
-      node.padding = {0, 0};
-    }
-    node.shape = inferred(node, inputs);
-  } catch (const ShapeProblem& problem) {
-    throw node_error(node, problem.text);
+  for (const int from : node.from) HETSGD_CHECK(from >= 0 && from < size());
+  if (node.type == NodeType::pool && node.global && !node.from.empty()) {
+    const Shape& x = this->node(node.from.front()).shape;
+    node.kernel = {x.height, x.width};
+    node.stride = 1;
+    node.padding = {0, 0};
   }
+  node.shape = shape_of(node);
   const Shape& y = node.shape;
   if (static_cast<double>(y.channels) * static_cast<double>(y.height) *
           static_cast<double>(y.width) >
@@ -238,6 +345,24 @@ std::int64_t filter_size(const Graph& graph, int index) {
 
 std::int64_t sequence_steps(const Graph& graph, int index) {
   return graph.input_shape(index).height;
+}
+
+std::optional<int> tied_embed(const Graph& graph, int index) {
+  const std::string& name = graph.node(index).tied;
+  if (name.empty()) return std::nullopt;
+  const auto found = std::ranges::find(graph.nodes(), name, &Node::name);
+  return static_cast<int>(found - graph.nodes().begin());
+}
+
+bool is_causal(const Graph& graph) {
+  return std::ranges::none_of(graph.nodes(), [](const Node& node) {
+    return node.type == NodeType::attention && !node.causal;
+  });
+}
+
+std::int64_t targets_of_row(const Graph& graph, std::int64_t steps) {
+  if (is_causal(graph)) return steps;
+  return std::max<std::int64_t>(1, (15 * steps + 50) / 100);
 }
 
 }  // namespace hetsgd

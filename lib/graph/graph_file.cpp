@@ -20,6 +20,9 @@ using Json = nlohmann::ordered_json;
 constexpr FieldRange kExtents{1, 1000, ""};  // of kernels and strides
 constexpr FieldRange kPaddings{0, 1000, ""};
 constexpr FieldRange kPositive{1e-12, 1e6, ""};
+constexpr FieldRange kShares{0, 1, ""};
+constexpr FieldRange kSharesBelowOne{0, 0.999, ""};
+constexpr FieldRange kCountsOrNone{0, 1'000'000, ""};
 
 // An attribute of some types of nodes: its key, and how it is read and written. A value equal to
 // the default is not written.
@@ -40,6 +43,26 @@ Attribute count(const std::string& key, std::int64_t Node::*field) {
           [=](const Node& node, Json& json) { json[key] = node.*field; }};
 }
 
+// The steps of the positions that an embed has learned. Only such an embed must have them.
+Attribute block() {
+  Attribute attribute = count("block", &Node::block);
+  attribute.read = [=, read = attribute.read](const JsonFields& fields, Node& node) {
+    if (node.positions == Positions::learned || fields.has("block")) read(fields, node);
+  };
+  attribute.write = [=, write = attribute.write](const Node& node, Json& json) {
+    if (node.block > 0) write(node, json);
+  };
+  return attribute;
+}
+
+// The name of an earlier node; missing: none.
+Attribute name_of_node(const std::string& key, std::string Node::*field) {
+  return {key, [=](const JsonFields& fields, Node& node) { node.*field = fields.text(key, ""); },
+          [=](const Node& node, Json& json) {
+            if (!(node.*field).empty()) json[key] = node.*field;
+          }};
+}
+
 template <class T>
 Attribute whole(const std::string& key, T Node::*field, FieldRange range) {
   return {key,
@@ -51,14 +74,17 @@ Attribute whole(const std::string& key, T Node::*field, FieldRange range) {
           }};
 }
 
-Attribute real(const std::string& key, double Node::*field, FieldRange range = kPositive) {
+Attribute real(const std::string& key, double Node::*field, FieldRange range, double usual) {
   return {key,
           [=](const JsonFields& fields, Node& node) {
-            if (!fields.is_null(key)) node.*field = fields.number(key, range);
+            node.*field = fields.is_null(key) ? usual : fields.number(key, range);
           },
           [=](const Node& node, Json& json) {
-            if (node.*field != Node().*field) json[key] = node.*field;
+            if (node.*field != usual) json[key] = node.*field;
           }};
+}
+Attribute real(const std::string& key, double Node::*field, FieldRange range = kPositive) {
+  return real(key, field, range, Node().*field);
 }
 
 Attribute flag(const std::string& key, bool Node::*field, bool usual = false) {
@@ -139,9 +165,21 @@ const std::vector<Attribute>& attributes_of(NodeType type) {
        {whole("size", &Node::size, kExtents), real("alpha", &Node::alpha),
         real("beta", &Node::beta), real("k", &Node::k)}},
       {NodeType::bn, {real("epsilon", &Node::epsilon)}},
-      {NodeType::dropout, {real("p", &Node::p, {0, 1, ""})}},
+      {NodeType::dropout, {real("p", &Node::p, kShares, 0.5)}},
       {NodeType::subsample, {kChannels, kStride}},
-      {NodeType::lstm, {kUnits, word("output", &Node::all, {"last", "all"})}}};
+      {NodeType::lstm, {kUnits, word("output", &Node::all, {"last", "all"})}},
+      {NodeType::embed,
+       {kUnits, word("positions", &Node::positions, {"learned", "none"}), block(),
+        whole("segments", &Node::segments, kCountsOrNone)}},
+      {NodeType::linear, {kUnits, flag("bias", &Node::bias, true), real("init", &Node::init)}},
+      {NodeType::norm, {real("epsilon", &Node::epsilon), flag("bias", &Node::bias, true)}},
+      {NodeType::gelu, {word("form", &Node::form, {"exact", "tanh"})}},
+      {NodeType::attention,
+       {whole("heads", &Node::heads, kCounts), flag("causal", &Node::causal),
+        real("p", &Node::p, kSharesBelowOne), flag("scores", &Node::scores)}},
+      {NodeType::softmax,
+       {whole("units", &Node::units, kCountsOrNone), flag("bias", &Node::bias),
+        name_of_node("tied", &Node::tied), real("smoothing", &Node::smoothing, kSharesBelowOne)}}};
   static const std::vector<Attribute> kNone;
   const auto found = kAttributes.find(type);
   return found == kAttributes.end() ? kNone : found->second;
@@ -194,11 +232,11 @@ Node read_node(const JsonFields& fields, int index, std::map<std::string, int>& 
 
 Graph parse_graph(const std::string& place, std::string_view text) {
   const JsonFields fields(place, text);
-  fields.allow({"name", "input", "nodes"});
+  fields.allow({"name", "input", "tokens", "nodes"});
   const std::string name = fields.text("name");
   const Shape input = read_input(fields);
   try {
-    Graph graph(name, input);
+    Graph graph(name, input, fields.whole_number("tokens", kCountsOrNone, 0));
     std::map<std::string, int> places{{"input", 0}};
     for (const JsonFields& one : fields.objects("nodes")) {
       graph.add(read_node(one, graph.size(), places));
@@ -223,6 +261,7 @@ std::string to_json_text(const Graph& graph) {
   json["name"] = graph.name();
   const Shape& input = graph.node(0).shape;
   json["input"] = {input.channels, input.height, input.width};
+  if (graph.reads_tokens()) json["tokens"] = graph.node(0).tokens;
   for (int i = 1; i < graph.size(); ++i) {
     const Node& node = graph.node(i);
     Json one;

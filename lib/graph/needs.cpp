@@ -9,7 +9,18 @@ NodeNeeds backward_needs(const Graph& graph, int index, std::int64_t batch, Back
   switch (node.type) {
     case NodeType::conv:
     case NodeType::fc:
+    case NodeType::embed:
+    case NodeType::linear:
+    case NodeType::gelu:
       return {.input = true};
+    case NodeType::norm:
+      return {.input = true, .mask = 2 * node.shape.height * batch * kNumberBytes};
+    case NodeType::attention: {
+      const std::int64_t rows = batch * node.heads * node.shape.height;  // of the score map
+      return {.input = true,
+              .output = true,
+              .mask = rows * (node.scores ? 1 + node.shape.height : 1) * kNumberBytes};
+    }
     case NodeType::pool:
       if (!minimal) return {.input = true, .output = true};
       return {.mask = node.pool == PoolKind::max ? outputs : 0};
@@ -38,6 +49,8 @@ bool gradient_in_place(const Graph& graph, int index) {
     case NodeType::lrn:
     case NodeType::add:
     case NodeType::softmax:
+    case NodeType::norm:
+    case NodeType::gelu:
       return graph.consumers(node.from.front()).size() == 1;
     default:
       return false;

@@ -16,15 +16,16 @@ enum class BackwardNeeds { cudnn, minimal };
 struct NodeNeeds {
   bool input = false;       // X
   bool output = false;      // Y
-  std::int64_t mask = 0;    // bytes for a batch, written by the forward pass: masks, indices
+  std::int64_t mask = 0;    // bytes for a batch, written by the forward pass: masks, indices,
+                            // statistics of norm, logarithms of sums of attention
   bool statistics = false;  // the mask holds mean and deviation of a bn
 };
 
 NodeNeeds backward_needs(const Graph& graph, int index, std::int64_t batch, BackwardNeeds needs);
 
 // Whether the node's backward pass writes the gradient of its first input over that of its output
-// (relu, lrn, add) or over its output (softmax). This is only possible if the node is the input's
-// only consumer.
+// (relu, lrn, norm, gelu, add) or over its output (softmax). This is only possible if the node is
+// the input's only consumer.
 bool gradient_in_place(const Graph& graph, int index);
 
 }  // namespace hetsgd

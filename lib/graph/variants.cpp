@@ -12,6 +12,7 @@
 namespace hetsgd {
 
 std::optional<int> step_bound_node(const Graph& graph) {
+  if (graph.reads_tokens()) return std::nullopt;
   if (graph.node(0).shape.width != 1) return 0;
   std::vector<bool> has_steps{true};  // by node: whether its output has steps
   for (int index = 1; index < graph.size(); ++index) {
@@ -29,8 +30,8 @@ std::optional<int> step_bound_node(const Graph& graph) {
 
 Graph with_steps(const Graph& graph, std::int64_t steps) {
   HETSGD_CHECK(!step_bound_node(graph));
-  const Shape& input = graph.node(0).shape;
-  Graph result(graph.name(), {input.channels, steps, input.width});
+  const Node& input = graph.node(0);
+  Graph result(graph.name(), {input.shape.channels, steps, input.shape.width}, input.tokens);
   for (int index = 1; index < graph.size(); ++index) result.add(graph.node(index));
   result.finish();
   HETSGD_CHECK_EQ(result.parameters(), graph.parameters());
@@ -38,7 +39,7 @@ Graph with_steps(const Graph& graph, std::int64_t steps) {
 }
 
 Graph with_fork_copies(const Graph& graph) {
-  Graph result(graph.name(), graph.node(0).shape);
+  Graph result(graph.name(), graph.node(0).shape, graph.node(0).tokens);
   // For each node, the outputs that its remaining readers take, from the back: the output itself,
   // then its copies.
   std::vector<std::deque<int>> readable(static_cast<std::size_t>(graph.size()));

@@ -49,6 +49,75 @@ Work lstm_work(const Graph& graph, int index, Pass pass, double n) {
           .launches = 2 * times * steps};
 }
 
+double per_token(const Shape& shape) { return static_cast<double>(shape.channels); }
+
+// Keys that a step reads, on average.
+double keys_read(const Node& node) {
+  const auto steps = static_cast<double>(node.shape.height);
+  return node.causal ? (steps + 1) / 2 : steps;
+}
+
+// Stored scores cost passes over their map, and kernels of their own for products, mask, softmax
+// and dropout.
+Work attention_work(const Node& node, Pass pass, double tokens) {
+  const bool forward = pass == Pass::forward;
+  const double c = per_token(node.shape), h = static_cast<double>(node.heads);
+  const double keys = keys_read(node);
+  Work work{.operations = tokens * keys * (forward ? 4 * c + 5 * h : 10 * c + 8 * h),
+            .bytes = tokens * (forward ? 4 * c + h : 8 * c + h) * kNumberBytes,
+            .launches = forward ? 1.0 : 2.0};
+  if (node.scores) {
+    work.bytes += tokens * keys * h * (forward ? 8 : 10) * kNumberBytes;
+    work.launches += forward ? 3 : 4;
+  }
+  return work;
+}
+
+// The forward pass makes both gradients, too.
+Work token_softmax_work(const Graph& graph, const Node& node, Pass pass, double n) {
+  if (pass == Pass::backward) return {};
+  const double m = n * static_cast<double>(targets_of_row(graph, node.shape.height));
+  const double c = per_token(node.shape), v = static_cast<double>(node.units);
+  return {.operations = m * v * (6 * c + 8),
+          .bytes = (3 * (m * c + v * c) + 6 * m * v) * kNumberBytes,
+          .launches = 4};
+}
+
+// The work of the nodes that read tokens alone, for n rows.
+Work token_work(const Graph& graph, int index, Pass pass, double n, bool input_gradient) {
+  const Node& node = graph.node(index);
+  const bool forward = pass == Pass::forward;
+  const double tokens = n * static_cast<double>(node.shape.height), c = per_token(node.shape);
+  const auto each = [&](double operations, double words) {
+    return Work{.operations = operations * tokens * c,
+                .bytes = words * tokens * c * kNumberBytes,
+                .launches = 1};
+  };
+  switch (node.type) {
+    case NodeType::embed: {
+      Work work = each(2, 2);
+      if (!forward) work.bytes += 2 * static_cast<double>(graph.node(0).tokens) * c * kNumberBytes;
+      return work;
+    }
+    case NodeType::linear: {
+      const double products = forward || !input_gradient ? 1 : 2;
+      const double inputs = per_token(graph.input_shape(index));
+      const auto p = static_cast<double>(graph.parameters(index));
+      return {.operations = products * 2 * tokens * inputs * c,
+              .bytes = products * (tokens * (inputs + c) + p) * kNumberBytes,
+              .launches = products};
+    }
+    case NodeType::norm:
+      return forward ? each(8, 3) : each(14, 5);
+    case NodeType::gelu:
+      return forward ? each(10, 2) : each(14, 3);
+    case NodeType::attention:
+      return attention_work(node, pass, tokens);
+    default:
+      return token_softmax_work(graph, node, pass, n);
+  }
+}
+
 // The workspaces of convolution algorithms.
 
 std::int64_t even_from(std::int64_t size) { return size + size % 2; }
@@ -86,6 +155,7 @@ Work node_work(const Graph& graph, int index, Pass pass, std::int64_t batch, boo
   const auto y = static_cast<double>(node.shape.numbers());
   if (node.type == NodeType::input) return {};
   if (node.type == NodeType::lstm) return lstm_work(graph, index, pass, n);
+  if (is_for_tokens(node)) return token_work(graph, index, pass, n, input_gradient);
   double x = 0;
   for (const int from : node.from) x += static_cast<double>(graph.node(from).shape.numbers());
   if (node.type == NodeType::conv || node.type == NodeType::fc) {
@@ -109,9 +179,24 @@ Work node_work(const Graph& graph, int index, Pass pass, std::int64_t batch, boo
 double multiply_adds(const Graph& graph) {
   double sum = 0;
   for (int i = 1; i < graph.size(); ++i) {
-    const NodeType type = graph.node(i).type;
-    if (type == NodeType::conv || type == NodeType::fc || type == NodeType::lstm) {
-      sum += node_work(graph, i, Pass::forward, 1, true).operations / 2;
+    const Node& node = graph.node(i);
+    const auto tokens = static_cast<double>(node.shape.height);
+    switch (node.type) {
+      case NodeType::conv:
+      case NodeType::fc:
+      case NodeType::lstm:
+      case NodeType::linear:
+        sum += node_work(graph, i, Pass::forward, 1, true).operations / 2;
+        break;
+      case NodeType::attention:
+        sum += 2 * tokens * keys_read(node) * per_token(node.shape);
+        break;
+      case NodeType::softmax:
+        sum += static_cast<double>(targets_of_row(graph, node.shape.height) * node.units) *
+               per_token(node.shape);
+        break;
+      default:
+        break;
     }
   }
   return sum;

@@ -14,12 +14,12 @@ namespace hetsgd {
 
 enum class Pass { forward, backward };
 
-// The work of one node for a batch. `input_gradient` says whether the backward pass of a conv or fc
-// computes dX, too.
+// The work of one node for a batch. `input_gradient` says whether the backward pass of a conv, fc
+// or linear computes dX, too.
 Work node_work(const Graph& graph, int index, Pass pass, std::int64_t batch, bool input_gradient);
 
-// Multiply-adds of one sample's forward pass through conv, fc and lstm, the usual count of a
-// network's operations.
+// Multiply-adds of one sample's forward pass through conv, fc, lstm, linear, attention and the
+// softmax of tokens, the usual count of a network's operations.
 double multiply_adds(const Graph& graph);
 
 // Convolution algorithms trade workspace for speed. The formulas give what cuDNN's algorithms of

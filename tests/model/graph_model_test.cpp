@@ -89,6 +89,7 @@ TEST(GraphModel, EveryBuiltInNetworkHasItsParametersAndStandsInTheRegistry) {
   for (const NetworkInfo& info : builtin_networks()) {
     EXPECT_TRUE(find_model(info.name).info.reads_images) << info.name;
     const Graph graph = find_graph("--model", info.name);
+    if (graph.reads_tokens()) continue;
     const Shape& x = graph.node(0).shape;
     const auto classes = static_cast<Index>(graph.node(graph.size() - 1).shape.numbers());
     DataShape data{.label_count = classes, .task = Task::multiclass};

@@ -39,8 +39,8 @@ int Builder::pool(PoolKind kind, std::int64_t kernel, std::int64_t stride, std::
              from);
 }
 
-Graph Builder::finish() {
-  simple(NodeType::softmax);
+Graph Builder::finish(Node softmax) {
+  put(std::move(softmax));
   graph_.finish();
   return std::move(graph_);
 }
@@ -54,6 +54,8 @@ std::vector<Network> all_networks() {
   add_resnets(list);
   add_inception(list);
   add_lstm(list);
+  add_gpts(list);
+  add_berts(list);
   std::ranges::sort(list, {}, [](const Network& network) { return network.info.name; });
   return list;
 }

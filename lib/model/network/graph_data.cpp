@@ -56,6 +56,10 @@ ImageShape image_of(const Graph& graph) {
 }
 
 void check_network_reads(const Graph& graph, const DataShape& data) {
+  if (graph.reads_tokens()) {
+    refuse("--model", fmt::format("{}, which reads tokens", graph.name()),
+           "a network for the training data, which have none");
+  }
   if (data.frame_numbers > 0) {
     check_sequences(graph, data);
   } else {

@@ -21,6 +21,9 @@ bool is_checkpoint(const Graph& graph, int index) {
     case NodeType::add:
     case NodeType::concat:
     case NodeType::softmax:
+    case NodeType::embed:
+    case NodeType::linear:
+    case NodeType::attention:
       return true;
     case NodeType::subsample:  // the copy at a fork keeps the shape
       return node.shape == graph.input_shape(index);
@@ -110,7 +113,7 @@ class SuperNeuronsPolicy final : public Policy {
       : Policy({.name = "superneurons", .trigger = OffloadTrigger::production_end}) {}
   bool moves(const TrainingStep& training, const StepTensor& tensor) const override {
     return tensor.kind == TensorKind::feature && !tensor.backward_uses.empty() &&
-           training.graph->node(tensor.node).type == NodeType::conv;
+           counts_as_convolution(training.graph->node(tensor.node).type);
   }
   bool caches(const PlanRequest& request) const override {
     return request.tensor_cache == TensorCache::lru;
@@ -126,12 +129,12 @@ class SuperNeuronsPolicy final : public Policy {
 
   void search(const PlanRequest& request, int k, FetchQueue& queue) const override {
     const TrainingStep& training = *request.training;
-    const auto is_conv = [&](int m) {
-      return training.node_of(training.step(m)).type == NodeType::conv;
+    const auto counts = [&](int m) {
+      return counts_as_convolution(training.node_of(training.step(m)).type);
     };
-    if (!is_conv(k)) return;
+    if (!counts(k)) return;
     int m = k - 1;
-    while (m >= 1 && !is_conv(m)) --m;
+    while (m >= 1 && !counts(m)) --m;
     if (m < 1) return;
     const int map = training.feature[at(training.step(m).node)];
     if (queue.is_absent(map)) queue.push(map);

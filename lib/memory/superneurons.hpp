@@ -2,8 +2,9 @@
 // pass computes again.
 //
 // Source    : SuperNeurons (PPoPP 2018), section 3.4, cost-aware recomputation.
-// Checkpoint: input, conv, fc, lstm, add, concat, softmax, and an output that several nodes read (a
-//             fork, or a copy that stands for one). Their maps stay or move as the policy says.
+// Checkpoint: input, conv, fc, lstm, embed, linear, attention, add, concat, softmax, and an output
+//             that several nodes read (a fork, or a copy that stands for one). Their maps stay
+//             or move as the policy says.
 // Segment   : the nodes from one checkpoint to the next, a chain of one input and one reader each.
 //             Their maps are dropped after their last forward use. l_peak is the largest need of a
 //             backward step.
@@ -12,7 +13,8 @@
 //                            and kept until their last uses (the source: speed-centric)
 //               otherwise    computed again before every step that reads one, and dropped after it
 //                            (memory-centric)
-// Deviations: the source has no lstm. It is a checkpoint here, being as costly as a convolution.
+// Deviations: the source has no lstm, linear or attention. They are checkpoints here, being as
+//             costly as a convolution. So is embed, whose parameters may be those of the softmax.
 //             The checkpoint's map counts as a part of the segment, since it must be there. Without
 //             it AlexNet's first segment would be kept and take 993 MiB at step 43, where the
 //             source reports a peak of 886 at step 44. Masks and statistics stay, being small.

@@ -37,8 +37,8 @@ class StepBuilder {
     for (int k = 1; k <= forward; ++k) {
       const int node = order_[at(k)];
       result_.forward_step_of[at(node)] = k;
-      const bool is_conv = graph_.node(node).type == NodeType::conv;
-      result_.convolutions.push_back(result_.convolutions.back() + (is_conv ? 1 : 0));
+      const bool counts = counts_as_convolution(graph_.node(node).type);
+      result_.convolutions.push_back(result_.convolutions.back() + (counts ? 1 : 0));
       forward_step(k, node);
     }
     for (int k = forward + 1; k <= 2 * forward; ++k) {
@@ -156,14 +156,18 @@ class StepBuilder {
   TrainingStep result_;
 };
 
-// Within this bound on a map, its gradient and a mask of each node, and the steps that an lstm
-// keeps, no sum of bytes exceeds 64 bits.
+// Within this bound on a map, its gradient and a mask of each node, the steps that an lstm keeps
+// and the scores that attention stores, no sum of bytes exceeds 64 bits.
 void check_bytes(const Graph& graph, std::int64_t batch) {
   constexpr auto kMost = static_cast<double>(std::uint64_t{1} << 60);
   double numbers = 0;
   for (int node = 0; node < graph.size(); ++node) {
     const Node& one = graph.node(node);
     numbers += 3 * static_cast<double>(one.shape.numbers());
+    if (one.scores) {
+      const auto steps = static_cast<double>(one.shape.height);
+      numbers += static_cast<double>(one.heads) * steps * steps;
+    }
     if (one.type != NodeType::lstm) continue;
     numbers +=
         6 * static_cast<double>(one.units) * static_cast<double>(sequence_steps(graph, node));

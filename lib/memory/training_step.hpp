@@ -5,8 +5,8 @@
 // Tensors : F_i, the feature map of node i; G_i, the gradient of the loss by F_i, to which all
 //           consumers of F_i add; masks and statistics. Parameters, their gradients and the
 //           optimizer's buffers are not part of the plan.
-// In place: relu, lrn and the first input of add take over the gradient of their output where that
-//           input has one consumer; softmax writes its gradient into its output.
+// In place: relu, lrn, norm, gelu and the first input of add take over the gradient of their output
+//           where that input has one consumer; softmax writes its gradient into its output.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +20,12 @@
 #include "graph/work.hpp"
 
 namespace hetsgd {
+
+// Whether policies treat the node as the papers' systems treat a convolution: its computation is
+// long enough to hide transfers of maps.
+inline bool counts_as_convolution(NodeType type) {
+  return type == NodeType::conv || type == NodeType::linear || type == NodeType::attention;
+}
 
 enum class TensorKind { feature, gradient, mask };
 
@@ -79,7 +85,7 @@ struct TrainingStep {
   std::vector<int> gradient;         // by node: G_i, which may be another's tensor; -1: none
   std::vector<int> mask;             // by node; -1: none
   std::vector<int> forward_step_of;  // by node; the input's is 0
-  std::vector<int> convolutions;     // by forward step: convolutions up to it; [0] is 0
+  std::vector<int> convolutions;     // by forward step: heavy nodes up to it; [0] is 0
 
   int forward_steps() const { return static_cast<int>(steps.size() - 1) / 2; }
   int total_steps() const { return static_cast<int>(steps.size()) - 1; }

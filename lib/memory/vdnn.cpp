@@ -27,7 +27,7 @@ class VdnnPolicy : public Policy {
   bool moves(const TrainingStep& training, const StepTensor& tensor) const override {
     if (!is_movable_map(tensor)) return false;
     const Step& last = training.step(tensor.forward_uses.back());
-    return !conv_only_ || training.node_of(last).type == NodeType::conv;
+    return !conv_only_ || counts_as_convolution(training.node_of(last).type);
   }
 
   void search(const PlanRequest& request, int k, FetchQueue& queue) const override {
@@ -40,7 +40,7 @@ class VdnnPolicy : public Policy {
         queue.push(map);
         found = true;
       }
-      if (found || training.node_of(backward).type == NodeType::conv) return;
+      if (found || counts_as_convolution(training.node_of(backward).type)) return;
     }
   }
 

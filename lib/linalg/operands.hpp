@@ -45,6 +45,26 @@ struct FieldRows {
   std::size_t source_row(std::size_t i) const { return row ? row[i] : i; }
 };
 
+// Where the rows of a batch lie in a map of tokens [tokens x width]. Row r has the tokens begin[r],
+// ..., begin[r] + length[r] - 1, and begins ascend. All other tokens are padding. Host memory.
+struct TokenSpans {
+  std::size_t tokens = 0;  // of the map
+  std::size_t rows = 0;
+  const std::uint32_t* begin = nullptr;   // [rows]
+  const std::uint32_t* length = nullptr;  // [rows], at least 1
+
+  // Calls f(first token, number of tokens) for the padding behind each row and before the first.
+  template <class F>
+  void for_padding(const F& f) const {
+    std::size_t next = 0;
+    for (std::size_t r = 0; r <= rows; ++r) {
+      const std::size_t first = r < rows ? begin[r] : tokens;
+      if (first > next) f(next, first - next);
+      if (r < rows) next = first + length[r];
+    }
+  }
+};
+
 // Inner products of two vectors, see BasicDevice::products.
 struct Products {
   double xy = 0, xx = 0, yy = 0;  // x.y, ||x||^2, ||y||^2

@@ -13,19 +13,25 @@
 namespace hetsgd {
 
 // A dense output layer with softmax cross-entropy. The rows of the batch are the rows of the
-// labels.
+// labels. With `row`, they are the rows row[0], row[1], ... of `input` and `input_gradient`, and
+// the other rows are left as they are: the targets of tokens. Then the bits do not depend on the
+// number of a CPU's cores.
 template <class Real>
 struct SoftmaxLayer {
   std::size_t inputs = 0;
   std::size_t outputs = 0;
-  const Real* input = nullptr;      // A [rows x inputs]
-  const Real* weight = nullptr;     // W [outputs x inputs]
-  const Real* bias = nullptr;       // b [outputs]
+  const std::uint32_t* row = nullptr;  // [rows], ascending, host memory; null: rows 0, 1, ...
+  const Real* input = nullptr;         // A [rows x inputs]
+  const Real* weight = nullptr;        // W [outputs x inputs]
+  const Real* bias = nullptr;          // b [outputs]; null: none, and no gradient by it
+  Real smoothing = 0;                  // share of T that all labels divide among themselves
   Real scale = 1;                   // of the loss inside the gradients: 1 / batch size gives means
   Real alpha = 1, beta = 0;         // of the accumulation
   Real* weight_gradient = nullptr;  // G [outputs x inputs]; may be `weight` itself
   Real* bias_gradient = nullptr;    // g [outputs]; may be `bias` itself
   Real* input_gradient = nullptr;   // dA [rows x inputs]
+
+  std::size_t source_row(std::size_t r) const { return row ? row[r] : r; }
 };
 
 template <class Real>
@@ -45,6 +51,7 @@ class BasicOutputLayerKernels : public KernelFamily {
   // Forward, gradient and accumulation of the output layer in one call, the hot path of a model
   // with many labels; the logits never leave the device's scratch:
   //   Z = A W^T + b, D = scale (softmax(Z) - T), dA = D W,
+  //   T = (1 - smoothing) [true labels] / |Y| + smoothing / outputs,
   //   G = beta G + alpha D^T A, g = beta g + alpha D^T 1
   // With G = W, g = b, beta = 1 and alpha = -learning rate it is the SGD step of the layer; dA is
   // computed with the weights before it. Rows without labels: D = 0 and no loss. A row's labels
@@ -54,8 +61,8 @@ class BasicOutputLayerKernels : public KernelFamily {
                                     const SoftmaxLayer<Real>& layer) = 0;
   // Evaluates the output layer: the loss sum over the rows, as above, and the k best labels of each
   // row, as top_k orders them, into `top` [rows x k] in device memory. It works block of labels by
-  // block, so that the scores are never all in memory. Of `layer` it reads inputs, outputs, input,
-  // weight and bias.
+  // block, so that the scores are never all in memory. Of `layer` it reads inputs, outputs, row,
+  // input, weight and bias.
   virtual DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
                                     std::size_t k, std::uint32_t* top) = 0;
 

@@ -21,17 +21,32 @@ template <class Real>
 double SoftmaxLayerKernel<Real>::run(const Cores& cores, const SparseRows<Real>& labels,
                                      const SoftmaxLayer<Real>& layer) {
   plan(cores, labels, layer);
-  const std::size_t parts = std::min(cores.count(), blocks_);
-  cores.run(cores.count(), [&](std::size_t part) {
-    const Range panels = part_of(panels_, cores.count(), part);
-    for (std::size_t p = panels.begin; p < panels.end; ++p) pack_panel(p);
+  const std::size_t all = cores.count();
+  const std::size_t parts = by_rows() ? 1 : std::min(all, blocks_);  // that divide the labels
+  const auto panels_of = [&](std::size_t part) { return part_of(panels_, all, part); };
+  cores.run(all, [&](std::size_t part) {
+    for (std::size_t p = panels_of(part).begin; p < panels_of(part).end; ++p) pack_panel(p);
   });
-  cores.run(parts, [&](std::size_t part) { forward_blocks(part, part_of(blocks_, parts, part)); });
-  const double loss = combine(parts);
-  cores.run(parts, [&](std::size_t part) { backward_blocks(part, part_of(blocks_, parts, part)); });
-  cores.run(cores.count(), [&](std::size_t part) {
-    const Range panels = part_of(panels_, cores.count(), part);
-    for (std::size_t p = panels.begin; p < panels.end; ++p) reduce_input_gradient(parts, p);
+  if (by_rows()) {
+    cores.run(all, [&](std::size_t part) { forward_blocks(part, {0, blocks_}, panels_of(part)); });
+  } else {
+    cores.run(parts, [&](std::size_t part) {
+      forward_blocks(part, part_of(blocks_, parts, part), {0, panels_});
+    });
+  }
+  const double loss = combine(by_rows() ? 1 : parts);
+  if (by_rows()) {
+    cores.run(all, [&](std::size_t part) { backward_panels(part, panels_of(part)); });
+    const std::size_t tiles = blocks_ * (block_size_ / kTileRows);
+    cores.run(all, [&](std::size_t part) { backward_labels(part_of(tiles, all, part)); });
+  } else {
+    cores.run(parts,
+              [&](std::size_t part) { backward_blocks(part, part_of(blocks_, parts, part)); });
+  }
+  cores.run(all, [&](std::size_t part) {
+    for (std::size_t p = panels_of(part).begin; p < panels_of(part).end; ++p) {
+      reduce_input_gradient(parts, p);
+    }
   });
   return loss;
 }
@@ -49,7 +64,7 @@ void SoftmaxLayerKernel<Real>::plan(const Cores& cores, const SparseRows<Real>& 
   const std::size_t largest = std::clamp<std::size_t>(fitting / kTileRows * kTileRows, 32, 512);
   // Blocks have equal size, and there is at least one for every core.
   blocks_ = std::max((layer.outputs + largest - 1) / largest,
-                     std::min(cores.count(), (layer.outputs + 31) / 32));
+                     std::min(by_rows() ? 1 : cores.count(), (layer.outputs + 31) / 32));
   block_size_ = round_up((layer.outputs + blocks_ - 1) / blocks_, kTileRows);
   blocks_ = (layer.outputs + block_size_ - 1) / block_size_;
 
@@ -59,9 +74,10 @@ void SoftmaxLayerKernel<Real>::plan(const Cores& cores, const SparseRows<Real>& 
                                slabs_ * slab,
                                blocks_ * padded_,
                                blocks_ * padded_,
-                               parts * slabs_ * slab,
+                               (by_rows() ? 1 : parts) * slabs_ * slab,
                                parts * block_size_ * kPanel,
-                               padded_};
+                               padded_,
+                               layer.smoothing > 0 ? blocks_ * padded_ : 0};
   std::size_t total = 0;
   for (const std::size_t size : sizes) total += round_up(size, kPanel);
   Real* next = numbers_.reserve(total + parts * block_size_ * kLanes<Real>);
@@ -75,6 +91,7 @@ void SoftmaxLayerKernel<Real>::plan(const Cores& cores, const SparseRows<Real>& 
   partial_ = take(sizes[4]);
   edge_ = take(sizes[5]);
   target_ = take(sizes[6]);
+  block_total_ = layer.smoothing > 0 ? take(sizes[7]) : nullptr;
   row_sum_ = reinterpret_cast<Vec<Real>*>(next);
   exponentials_ = large_.reserve(blocks_ * block_size_ * padded_);
   true_logit_ = doubles_.reserve((parts + 1) * padded_);
@@ -91,7 +108,8 @@ void SoftmaxLayerKernel<Real>::pack_panel(std::size_t panel) {
     const std::size_t width = std::min(kPanel, inputs - h0);
     Real* by_slab = input_by_slab_ + (h0 / kPanel * padded_ + first) * kPanel;
     for (std::size_t r = 0; r < kPanel; ++r) {
-      const Real* row = layer_.input + (first + r) * inputs + h0;
+      const Real* row =
+          r < samples ? layer_.input + layer_.source_row(first + r) * inputs + h0 : nullptr;
       for (std::size_t h = 0; h < kPanel; ++h) {
         const Real x = r < samples && h < width ? row[h] : Real(0);
         by_slab[r * kPanel + h] = x;
@@ -102,6 +120,7 @@ void SoftmaxLayerKernel<Real>::pack_panel(std::size_t panel) {
   for (std::size_t r = first; r < first + kPanel; ++r) {
     const std::uint64_t count = r < rows_ ? label_count(r) : 0;
     target_[r] = count == 0 ? Real(0) : layer_.scale / static_cast<Real>(count);
+    if (layer_.smoothing > 0) target_[r] *= 1 - layer_.smoothing;
   }
 }
 
@@ -111,12 +130,12 @@ Range SoftmaxLayerKernel<Real>::block_labels(std::size_t block) const {
 }
 
 template <class Real>
-void SoftmaxLayerKernel<Real>::seek(std::size_t part, std::size_t label) {
-  for (std::size_t r = 0; r < rows_; ++r) {
+void SoftmaxLayerKernel<Real>::seek(std::size_t part, std::size_t label, Range panels) {
+  for (std::size_t r = panels.begin * kPanel; r < std::min(rows_, panels.end * kPanel); ++r) {
     const std::size_t source = labels_.source_row(r);
     const std::uint32_t* begin = labels_.index + labels_.begin[source];
     const std::uint32_t* end = labels_.index + labels_.begin[source + 1];
-    cursor_[part * padded_ + r] =
+    cursor_[slot(part) * padded_ + r] =
         static_cast<std::uint64_t>(std::lower_bound(begin, end, label) - labels_.index);
   }
 }
@@ -124,12 +143,13 @@ void SoftmaxLayerKernel<Real>::seek(std::size_t part, std::size_t label) {
 // --- pass 1 -----------------------------------------------------------------------------------
 
 template <class Real>
-void SoftmaxLayerKernel<Real>::forward_blocks(std::size_t part, Range blocks) {
-  seek(part, blocks.begin * block_size_);
-  std::fill_n(true_logit_ + part * padded_, padded_, 0.0);
+void SoftmaxLayerKernel<Real>::forward_blocks(std::size_t part, Range blocks, Range panels) {
+  seek(part, blocks.begin * block_size_, panels);
+  std::fill(true_logit_ + slot(part) * padded_ + panels.begin * kPanel,
+            true_logit_ + slot(part) * padded_ + panels.end * kPanel, 0.0);
   for (std::size_t block = blocks.begin; block < blocks.end; ++block) {
     const Range labels = block_labels(block);
-    for (std::size_t panel = 0; panel < panels_; ++panel) {
+    for (std::size_t panel = panels.begin; panel < panels.end; ++panel) {
       Real* Z = block_values(block) + panel * block_size_ * kPanel;
       if (vectors_in(panel) == 1) {
         forward_panel<1>(labels, panel, Z);
@@ -156,7 +176,8 @@ void SoftmaxLayerKernel<Real>::forward_panel(Range labels, std::size_t panel, Re
       for (int row = 0; row < kRows; ++row) {
         const auto r = static_cast<std::size_t>(row);
         for (int v = 0; v < vectors; ++v) {
-          sum[row][v] = k0 == 0 ? broadcast(layer_.bias[labels.begin + i + r])
+          const Real bias = layer_.bias ? layer_.bias[labels.begin + i + r] : Real(0);
+          sum[row][v] = k0 == 0 ? broadcast(bias)
                                 : load(z + r * kPanel + static_cast<std::size_t>(v) * kLanes<Real>);
         }
       }
@@ -173,13 +194,13 @@ void SoftmaxLayerKernel<Real>::collect_true_logits(std::size_t part, Range label
   const std::size_t first = panel * kPanel;
   const std::size_t last = std::min(rows_, first + kPanel);
   for (std::size_t r = first; r < last; ++r) {
-    std::uint64_t at = cursor_[part * padded_ + r];
+    std::uint64_t at = cursor_[slot(part) * padded_ + r];
     const std::uint64_t end = labels_.begin[labels_.source_row(r) + 1];
     for (; at < end && labels_.index[at] < labels.end; ++at) {
-      true_logit_[part * padded_ + r] +=
+      true_logit_[slot(part) * padded_ + r] +=
           static_cast<double>(Z[(labels_.index[at] - labels.begin) * kPanel + (r - first)]);
     }
-    cursor_[part * padded_ + r] = at;
+    cursor_[slot(part) * padded_ + r] = at;
   }
 }
 
@@ -193,19 +214,35 @@ void SoftmaxLayerKernel<Real>::exponentiate(std::size_t block, std::size_t label
     for (std::size_t l = 1; l < labels; ++l) {
       largest = vector_max<Real>(largest, load(z + l * kPanel));
     }
+    const std::size_t at = block * padded_ + panel * kPanel + lane;
+    if (block_total_) {
+      Vec<Real> total{};
+      for (std::size_t l = 0; l < labels; ++l) total += load(z + l * kPanel);
+      store(block_total_ + at, total);
+    }
     Vec<Real> sum{};
     for (std::size_t l = 0; l < labels; ++l) {
       const Vec<Real> e = exp_nonpositive(load(z + l * kPanel) - largest);
       store(z + l * kPanel, e);
       sum += e;
     }
-    const std::size_t at = block * padded_ + panel * kPanel + lane;
     store(block_max_ + at, largest);
     store(block_sum_ + at, sum);
   }
 }
 
 // --- between the passes -----------------------------------------------------------------------
+
+// The mean logit by a smoothed target.
+template <class Real>
+double SoftmaxLayerKernel<Real>::smoothed(double true_logit, std::size_t row) const {
+  double total = 0;
+  for (std::size_t b = 0; b < blocks_; ++b) {
+    total += static_cast<double>(block_total_[b * padded_ + row]);
+  }
+  const auto share = static_cast<double>(layer_.smoothing);
+  return (1 - share) * true_logit + share * total / static_cast<double>(layer_.outputs);
+}
 
 template <class Real>
 double SoftmaxLayerKernel<Real>::combine(std::size_t parts) {
@@ -232,8 +269,9 @@ double SoftmaxLayerKernel<Real>::combine(std::size_t parts) {
       if (count == 0) continue;
       double true_logit = 0;
       for (std::size_t p = 0; p < parts; ++p) true_logit += true_logit_[p * padded_ + at + i];
-      loss += static_cast<double>(largest[i]) + std::log(total[at + i]) -
-              true_logit / static_cast<double>(count);
+      double target_logit = true_logit / static_cast<double>(count);
+      if (block_total_) target_logit = smoothed(target_logit, at + i);
+      loss += static_cast<double>(largest[i]) + std::log(total[at + i]) - target_logit;
       inverse[i] = static_cast<Real>(static_cast<double>(layer_.scale) / total[at + i]);
     }
     for (std::size_t b = 0; b < blocks_; ++b) {
@@ -248,7 +286,7 @@ double SoftmaxLayerKernel<Real>::combine(std::size_t parts) {
 
 template <class Real>
 void SoftmaxLayerKernel<Real>::backward_blocks(std::size_t part, Range blocks) {
-  seek(part, blocks.begin * block_size_);
+  seek(part, blocks.begin * block_size_, {0, panels_});
   std::fill_n(partial_ + part * slabs_ * padded_ * kPanel, slabs_ * padded_ * kPanel, Real(0));
   Vec<Real>* row_sum = row_sum_ + part * block_size_;
   for (std::size_t block = blocks.begin; block < blocks.end; ++block) {
@@ -263,22 +301,76 @@ void SoftmaxLayerKernel<Real>::backward_blocks(std::size_t part, Range blocks) {
     }
     weight_gradient(labels, block_values(block));
     for (std::size_t l = 0; l < labels.size(); ++l) {
-      Real& g = layer_.bias_gradient[labels.begin + l];
-      const Real sum = layer_.alpha * horizontal_sum<Real>(row_sum[l]);
-      g = layer_.beta == Real(0) ? sum : layer_.beta * g + sum;
+      put_bias_gradient(labels.begin + l, horizontal_sum<Real>(row_sum[l]));
     }
+  }
+}
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::put_bias_gradient(std::size_t label, Real sum) const {
+  if (layer_.bias == nullptr) return;
+  Real& g = layer_.bias_gradient[label];
+  g = layer_.beta == Real(0) ? layer_.alpha * sum : layer_.beta * g + layer_.alpha * sum;
+}
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::backward_panels(std::size_t part, Range panels) {
+  seek(part, 0, panels);
+  for (std::size_t slab = 0; slab < slabs_; ++slab) {
+    std::fill(partial_ + (slab * padded_ + panels.begin * kPanel) * kPanel,
+              partial_ + (slab * padded_ + panels.end * kPanel) * kPanel, Real(0));
+  }
+  Vec<Real>* const row_sum = row_sum_ + part * block_size_;
+  for (std::size_t block = 0; block < blocks_; ++block) {
+    const Range labels = block_labels(block);
+    const Real* const edge_slab = pack_edge_slab(part, labels);
+    std::fill_n(row_sum, block_size_, Vec<Real>{});
+    for (std::size_t panel = panels.begin; panel < panels.end; ++panel) {
+      Real* const D = block_values(block) + panel * block_size_ * kPanel;
+      differentiate(block, labels.size(), panel, D, row_sum);
+      subtract_targets(part, labels, panel, D, row_sum);
+      input_gradient(part, labels, panel, D, edge_slab);
+    }
+  }
+}
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::backward_labels(Range tiles) {
+  const std::size_t in_block = block_size_ / kTileRows;
+  for (std::size_t tile = tiles.begin; tile < tiles.end;) {
+    const std::size_t block = tile / in_block, first = tile % in_block * kTileRows;
+    const std::size_t end = std::min(tiles.end, (block + 1) * in_block);
+    const Range labels{
+        std::min(layer_.outputs, block * block_size_ + first),
+        std::min(layer_.outputs, block * block_size_ + first + (end - tile) * kTileRows)};
+    const Real* const D = block_values(block) + first * kPanel;
+    weight_gradient(labels, D);
+    for (std::size_t l = 0; layer_.bias && l < labels.size(); ++l) {
+      Vec<Real> sum{};
+      for (std::size_t panel = 0; panel < panels_; ++panel) {
+        for (std::size_t v = 0; v < vectors_in(panel); ++v) {
+          sum += load(D + (panel * block_size_ + l) * kPanel + v * kLanes<Real>);
+        }
+      }
+      put_bias_gradient(labels.begin + l, horizontal_sum<Real>(sum));
+    }
+    tile = end;
   }
 }
 
 template <class Real>
 void SoftmaxLayerKernel<Real>::differentiate(std::size_t block, std::size_t labels,
                                              std::size_t panel, Real* D, Vec<Real>* row_sum) const {
+  const Real shared = layer_.smoothing * layer_.scale / static_cast<Real>(layer_.outputs);
   for (std::size_t v = 0; v < vectors_in(panel); ++v) {
     const std::size_t lane = v * kLanes<Real>;
     const Vec<Real> factor = load(block_max_ + block * padded_ + panel * kPanel + lane);
+    // A row without labels has no target.
+    const Vec<Real> target = load(target_ + panel * kPanel + lane);
+    const Vec<Real> share = target == Vec<Real>{} ? Vec<Real>{} : broadcast(shared);
     for (std::size_t l = 0; l < labels; ++l) {
       Real* d = D + l * kPanel + lane;
-      const Vec<Real> x = load(d) * factor;
+      const Vec<Real> x = layer_.smoothing > 0 ? load(d) * factor - share : load(d) * factor;
       store(d, x);
       row_sum[l] += x;
     }
@@ -291,14 +383,14 @@ void SoftmaxLayerKernel<Real>::subtract_targets(std::size_t part, Range labels, 
   const std::size_t first = panel * kPanel;
   const std::size_t last = std::min(rows_, first + kPanel);
   for (std::size_t r = first; r < last; ++r) {
-    std::uint64_t at = cursor_[part * padded_ + r];
+    std::uint64_t at = cursor_[slot(part) * padded_ + r];
     const std::uint64_t end = labels_.begin[labels_.source_row(r) + 1];
     for (; at < end && labels_.index[at] < labels.end; ++at) {
       const std::size_t l = labels_.index[at] - labels.begin;
       D[l * kPanel + (r - first)] -= target_[r];
       row_sum[l][(r - first) % kLanes<Real>] -= target_[r];
     }
-    cursor_[part * padded_ + r] = at;
+    cursor_[slot(part) * padded_ + r] = at;
   }
 }
 
@@ -326,7 +418,7 @@ void SoftmaxLayerKernel<Real>::input_gradient(std::size_t part, Range labels, st
     const bool edge = edge_slab != nullptr && slab + 1 == slabs_;
     const Real* w = edge ? edge_slab : layer_.weight + labels.begin * layer_.inputs + slab * kPanel;
     const std::size_t ldw = edge ? kPanel : layer_.inputs;
-    Real* dA = partial_ + ((part * slabs_ + slab) * padded_ + panel * kPanel) * kPanel;
+    Real* dA = partial_ + ((slot(part) * slabs_ + slab) * padded_ + panel * kPanel) * kPanel;
     for_row_tiles(samples, [&](std::size_t i, auto tile) {
       constexpr int kRows = decltype(tile)::value;
       Vec<Real> sum[kRows][2];
@@ -377,7 +469,7 @@ void SoftmaxLayerKernel<Real>::reduce_input_gradient(std::size_t parts, std::siz
   for (std::size_t slab = 0; slab < slabs_; ++slab) {
     const std::size_t width = std::min(kPanel, layer_.inputs - slab * kPanel);
     for (std::size_t r = first; r < last; ++r) {
-      Real* out = layer_.input_gradient + r * layer_.inputs + slab * kPanel;
+      Real* out = layer_.input_gradient + layer_.source_row(r) * layer_.inputs + slab * kPanel;
       const Real* in = partial_ + (slab * padded_ + r) * kPanel;
       std::copy_n(in, width, out);
       for (std::size_t p = 1; p < parts; ++p) {

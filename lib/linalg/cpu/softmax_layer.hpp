@@ -15,6 +15,11 @@
 // vectors, so softmax needs no sums across lanes, and W [outputs x inputs] is read in place: its
 // elements are broadcast in pass 1, and its rows are the vectors of pass 2. With W as [inputs x
 // outputs] one of the two would have to be packed anew in every step, since every step changes W.
+//
+// Cores divide the blocks of labels among themselves. With gathered rows (layer.row), of which
+// there are many for few labels, they divide the panels of samples instead, and pass 2 has two
+// halves with a barrier between them: dA by panels, then G by labels. Then no sum depends on the
+// cores.
 #pragma once
 
 #include <cstddef>
@@ -40,24 +45,33 @@ class SoftmaxLayerKernel {
   void plan(const Cores& cores, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
   void pack_panel(std::size_t panel);
   Range block_labels(std::size_t block) const;
-  // Finds the first true label >= `label` of every sample, as positions in labels.index.
-  void seek(std::size_t part, std::size_t label);
+  // Finds the first true label >= `label` of every sample of the panels, as positions in
+  // labels.index.
+  void seek(std::size_t part, std::size_t label, Range panels);
 
-  void forward_blocks(std::size_t part, Range blocks);
+  bool by_rows() const { return layer_.row != nullptr; }
+  void forward_blocks(std::size_t part, Range blocks, Range panels);
   template <int vectors>
   void forward_panel(Range labels, std::size_t panel, Real* Z) const;
   void collect_true_logits(std::size_t part, Range labels, std::size_t panel, const Real* Z);
   void exponentiate(std::size_t block, std::size_t labels, std::size_t panel, Real* Z);
 
   double combine(std::size_t parts);
+  double smoothed(double true_logit, std::size_t row) const;
 
   void backward_blocks(std::size_t part, Range blocks);
+  // The two halves of pass 2 for gathered rows. `tiles` are groups of kTileRows labels.
+  void backward_panels(std::size_t part, Range panels);
+  void backward_labels(Range tiles);
+  void put_bias_gradient(std::size_t label, Real sum) const;
   void differentiate(std::size_t block, std::size_t labels, std::size_t panel, Real* D,
                      Vec<Real>* row_sum) const;
   void subtract_targets(std::size_t part, Range labels, std::size_t panel, Real* D,
                         Vec<Real>* row_sum);
   void input_gradient(std::size_t part, Range labels, std::size_t panel, const Real* D,
                       const Real* edge_slab) const;
+  // Where a part's input gradients are summed: gathered rows are no part's alone.
+  std::size_t slot(std::size_t part) const { return by_rows() ? 0 : part; }
   const Real* pack_edge_slab(std::size_t part, Range labels) const;
   void weight_gradient(Range labels, const Real* Z) const;
   void reduce_input_gradient(std::size_t parts, std::size_t panel) const;
@@ -85,10 +99,11 @@ class SoftmaxLayerKernel {
   Real* input_by_slab_ = nullptr;    // A: [slab][sample][kPanel inputs]
   Real* block_max_ = nullptr;        // [block][padded]; after combine(): the factor of E
   Real* block_sum_ = nullptr;        // [block][padded]
+  Real* block_total_ = nullptr;      // [block][padded] sum of the logits, for smoothing
   Real* partial_ = nullptr;          // dA per part: [part][slab][padded][kPanel]
   Real* edge_ = nullptr;             // [part][block_size][kPanel]
   Vec<Real>* row_sum_ = nullptr;     // [part][block_size]
-  Real* target_ = nullptr;           // [padded] scale / |Y|
+  Real* target_ = nullptr;           // [padded] (1 - smoothing) scale / |Y|
   double* true_logit_ = nullptr;     // [part][padded] sum of the true labels' logits
   std::uint64_t* cursor_ = nullptr;  // [part][padded]
 

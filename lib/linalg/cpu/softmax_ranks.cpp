@@ -67,7 +67,7 @@ void SoftmaxRanksKernel<Real>::pack_panel(std::size_t panel) {
   Real* packed = input_by_panel_ + panel * inputs * kPanel;
   for (std::size_t h = 0; h < inputs; ++h, packed += kPanel) {
     for (std::size_t r = 0; r < kPanel; ++r) {
-      packed[r] = r < samples ? layer_.input[(first + r) * inputs + h] : Real(0);
+      packed[r] = r < samples ? layer_.input[layer_.source_row(first + r) * inputs + h] : Real(0);
     }
   }
   // The lowest number, not -infinity, because the difference of two -infinities is NaN.
@@ -130,6 +130,7 @@ template <int rows, int vectors>
 HETSGD_INLINE void SoftmaxRanksKernel<Real>::rank_tile(std::size_t first_label, std::size_t panel,
                                                        Vec<Real> (&z)[rows][vectors], Real* Z) {
   for (int row = 0; row < rows; ++row) {
+    if (layer_.bias == nullptr) break;
     const Real bias = layer_.bias[first_label + static_cast<std::size_t>(row)];
     for (int v = 0; v < vectors; ++v) z[row][v] += bias;
   }

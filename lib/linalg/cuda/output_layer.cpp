@@ -45,6 +45,7 @@ class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
   }
   DeferredSum softmax_layer(const SparseRows<Real>& labels,
                             const SoftmaxLayer<Real>& layer) override {
+    HETSGD_CHECK(layer.row == nullptr && layer.smoothing == 0);  // tokens need other families, too
     begin(labels);
     if constexpr (std::is_same_v<Real, float>) {
       if (fused_.takes(labels, layer)) return run_layer(fused_, labels, layer);

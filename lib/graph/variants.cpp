@@ -38,6 +38,27 @@ Graph with_steps(const Graph& graph, std::int64_t steps) {
   return result;
 }
 
+std::int64_t most_steps(const Graph& graph) {
+  std::optional<std::int64_t> most;
+  for (const Node& node : graph.nodes()) {
+    if (node.type != NodeType::embed || node.positions != Positions::learned) continue;
+    most = std::min(most.value_or(node.block), node.block);
+  }
+  return most.value_or(graph.node(0).shape.height);
+}
+
+Graph with_vocabulary(const Graph& graph, std::int64_t tokens) {
+  HETSGD_CHECK(graph.reads_tokens());
+  Graph result(graph.name(), graph.node(0).shape, tokens);
+  for (int index = 1; index < graph.size(); ++index) {
+    Node node = graph.node(index);
+    if (node.type == NodeType::softmax) node.units = tokens;
+    result.add(std::move(node));
+  }
+  result.finish();
+  return result;
+}
+
 Graph with_fork_copies(const Graph& graph) {
   Graph result(graph.name(), graph.node(0).shape, graph.node(0).tokens);
   // For each node, the outputs that its remaining readers take, from the back: the output itself,

@@ -20,6 +20,13 @@ namespace hetsgd {
 // sequences of any length.
 std::optional<int> step_bound_node(const Graph& graph);
 
+// The most steps of a network of tokens: the smallest block of its positions, or without positions
+// its own steps.
+std::int64_t most_steps(const Graph& graph);
+
+// The same network of tokens for another number of kinds of tokens.
+Graph with_vocabulary(const Graph& graph, std::int64_t tokens);
+
 // The same graph for sequences of `steps` steps; step_bound_node() must be none. Errors: data, more
 // steps than the block of positions.
 Graph with_steps(const Graph& graph, std::int64_t steps);

@@ -15,23 +15,58 @@
 
 namespace hetsgd {
 
-// Softmax and its loss, the mean over the batch, against the class sample % classes.
+// Rows of random tokens, the second one step shorter, the third two. Every position has a target in
+// a causal network, else every third of them.
+inline TokenBatch some_tokens(const Graph& graph, std::size_t rows) {
+  TokenBatch batch;
+  if (!graph.reads_tokens()) return batch;
+  RandomStream random(8, Purpose::test);
+  const auto steps = static_cast<std::uint32_t>(graph.node(0).shape.height);
+  const auto kinds = static_cast<std::uint64_t>(graph.node(0).tokens);
+  batch.input.assign(rows * steps, 0);
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    batch.begin.push_back(r * steps);
+    batch.length.push_back(steps - r % 3);
+    for (std::uint32_t t = 0; t < batch.length.back(); ++t) {
+      batch.input[r * steps + t] = static_cast<std::uint16_t>(random.below(kinds));
+      if (!is_causal(graph) && t % 3 != 1) continue;
+      batch.position.push_back(r * steps + t);
+      batch.target.push_back(static_cast<std::uint32_t>(random.below(kinds)));
+      batch.target_begin.push_back(batch.target.size());
+    }
+  }
+  return batch;
+}
+
+// Softmax and its loss, the mean over the batch, against the class sample % classes; or the softmax
+// of tokens.
 template <class Real>
 class TestEnds {
  public:
   TestEnds(BasicDevice<Real>& device, const Graph& graph, std::int64_t batch)
       : device_(device),
+        graph_(graph),
+        tokens_(some_tokens(graph, static_cast<std::size_t>(batch))),
         batch_(static_cast<std::size_t>(batch)),
         inputs_(static_cast<std::size_t>(graph.node(0).shape.numbers())),
         classes_(static_cast<std::size_t>(graph.node(graph.size() - 1).shape.numbers())) {}
 
+  // A pass over this input. `to` null: there is no backward pass.
+  GraphPass<Real> pass(const Real* w, Real* to) {
+    return pass_ = {.parameters = w, .to = to, .seed = 3, .draw = 4, .rows = tokens_.spans()};
+  }
   void write_input(Real* X) {
+    if (graph_.reads_tokens()) {
+      const std::vector<Real> numbers(tokens_.input.begin(), tokens_.input.end());
+      return device_.upload(X, numbers.data(), numbers.size() * sizeof(Real));
+    }
     RandomStream random(5, Purpose::test);
     std::vector<Real> samples(batch_ * inputs_);
     for (Real& x : samples) x = static_cast<Real>(random.uniform(-1, 1));
     device_.upload(X, samples.data(), samples.size() * sizeof(Real));
   }
   void read_scores(const Real* Z, Real* Y) {
+    if (graph_.reads_tokens()) return read_tokens(Z, Y);
     std::vector<Real> scores(batch_ * classes_), gradient(scores.size());
     device_.download(scores.data(), Z, scores.size() * sizeof(Real));
     loss = 0;
@@ -54,7 +89,18 @@ class TestEnds {
   double loss = 0;
 
  private:
+  void read_tokens(const Real* Z, Real* Y) {
+    std::vector<std::uint32_t> best(tokens_.targets());
+    const double sum = pass_.to != nullptr ? learn_tokens(device_, graph_, pass_, tokens_, Z, Y)
+                                           : rank_tokens(device_, graph_, pass_.parameters, tokens_,
+                                                         Z, 1, best.data());
+    loss = sum / static_cast<double>(tokens_.targets());
+  }
+
   BasicDevice<Real>& device_;
+  const Graph& graph_;
+  TokenBatch tokens_;
+  GraphPass<Real> pass_;
   std::size_t batch_, inputs_, classes_;
 };
 
@@ -65,9 +111,9 @@ std::vector<Real> some_parameters(const Graph& graph) {
   const std::vector<std::size_t> offsets = parameter_offsets(graph);
   for (int node = 0; node < graph.size(); ++node) {
     const auto at = static_cast<std::size_t>(node);
-    const bool scales = graph.node(node).type == NodeType::bn;
-    const bool filters =
-        graph.node(node).type == NodeType::conv || graph.node(node).type == NodeType::fc;
+    const NodeType type = graph.node(node).type;
+    const bool scales = type == NodeType::bn || type == NodeType::norm;
+    const bool filters = type == NodeType::conv || type == NodeType::fc || type == NodeType::linear;
     const double fan = filters ? static_cast<double>(filter_size(graph, node)) : 3;
     for (std::size_t i = offsets[at]; i < offsets[at + 1]; ++i) {
       w[i] = static_cast<Real>(scales ? random.uniform(0.5, 1.5)
@@ -95,8 +141,7 @@ Computed<Real> carry_out_on(BasicDevice<Real>& device, const TrainingStep& train
   device.fill(w.size(), std::numeric_limits<Real>::quiet_NaN(), gradient.data());
   PlanExecutor<Real> executor(device, training, plan, poisoned);
   BasicBuffer<Real> arena(device, executor.arena_size());
-  const GraphPass<Real> pass{
-      .parameters = parameters.data(), .to = gradient.data(), .seed = 3, .draw = 4};
+  const GraphPass<Real> pass = ends.pass(parameters.data(), gradient.data());
   executor.forward(pass,
                    {[&](Real* X) { ends.write_input(X); },
                     [&](const Real* Z, Real* Y) { ends.read_scores(Z, Y); }},
@@ -138,6 +183,23 @@ inline Graph two_lstms() {
     {"name": "f", "type": "fc", "units": 3}, {"name": "s", "type": "softmax"}]})");
 }
 
+// Every node of tokens: post-norm, segments, both forms of gelu, smoothing, a bias and weights of
+// the softmax's own.
+inline Graph odd_transformer() {
+  return parse_graph("odd", R"({"name": "odd", "input": [1,7,1], "tokens": 9, "nodes": [
+    {"name": "e", "type": "embed", "units": 6, "block": 9, "segments": 2},
+    {"name": "d", "type": "dropout", "p": 0.1},
+    {"name": "qkv", "type": "linear", "units": 18},
+    {"name": "a", "type": "attention", "heads": 3, "p": 0.2},
+    {"name": "o", "type": "linear", "units": 6, "bias": false},
+    {"name": "sum", "type": "add", "from": ["o", "d"]}, {"name": "n", "type": "norm"},
+    {"name": "f", "type": "linear", "units": 10}, {"name": "g", "type": "gelu", "form": "tanh"},
+    {"name": "f2", "type": "linear", "units": 6}, {"name": "g2", "type": "gelu"},
+    {"name": "both", "type": "add", "from": ["g2", "n"]},
+    {"name": "r", "type": "relu"}, {"name": "last", "type": "norm", "bias": false},
+    {"name": "s", "type": "softmax", "units": 9, "bias": true, "smoothing": 0.1}]})");
+}
+
 struct ExecutedCase {
   std::string name;
   std::function<Graph()> graph;
@@ -149,6 +211,18 @@ inline std::vector<ExecutedCase> executed_cases() {
           {"resnet32", [] { return named("resnet-32?size=16"); }, 2},
           {"inception", inception_block, 4},
           {"lstm", two_lstms, 3}};
+}
+
+// The same and networks of tokens, whose kernels CPUs have alone.
+inline std::vector<ExecutedCase> executed_on_cpus() {
+  std::vector<ExecutedCase> cases = executed_cases();
+  cases.push_back(
+      {"gpt", [] { return named("gpt-micro?width=12&layers=2&heads=2&block=5&dropout=0.1"); }, 4});
+  cases.push_back(
+      {"bert", [] { return named("bert-micro?width=12&layers=1&heads=2&block=70&vocabulary=13"); },
+       3});
+  cases.push_back({"transformer", odd_transformer, 5});
+  return cases;
 }
 
 }  // namespace hetsgd

@@ -82,6 +82,7 @@ NodeMath<Real>::NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int
       image_(kernels<BasicImageKernels<Real>>(device)),
       normalisation_(kernels<BasicNormalisationKernels<Real>>(device)),
       lstm_(lstm ? std::move(lstm) : std::make_shared<LstmMath<Real>>(device)),
+      tokens_(graph.reads_tokens() ? std::make_unique<TokenMath<Real>>(device, graph) : nullptr),
       parameters_(parameter_offsets(graph)),
       statistics_(statistics_offsets(graph)) {}
 
@@ -104,8 +105,9 @@ const Real* NodeMath<Real>::statistics(int node, const GraphPass<Real>& pass,
 template <class Real>
 void NodeMath<Real>::forward(int index, const GraphPass<Real>& pass, const NodeTensors<Real>& t) {
   const Node& node = graph_.node(index);
+  if (is_for_tokens(node)) return tokens_->forward(index, pass, t);
   const Shape& x = graph_.input_shape(index);
-  const std::size_t outputs = size_of(node.shape.numbers());
+  const std::size_t count = elements(index, pass);
   const std::size_t channels = size_of(x.channels), pixels = size_of(x.height * x.width);
   const Real* const X = t.inputs.front();
   const Real* const w = parameters(index, pass);
@@ -121,7 +123,7 @@ void NodeMath<Real>::forward(int index, const GraphPass<Real>& pass, const NodeT
       return image_.pool(pool_shape(graph_, index), batch_, X, t.output,
                          reinterpret_cast<std::uint8_t*>(t.mask));
     case NodeType::relu:
-      return image_.relu(batch_ * outputs, X, t.output);
+      return image_.relu(count, X, t.output);
     case NodeType::lrn:
       return normalisation_.response_normalisation(response_law<Real>(node), batch_, channels,
                                                    pixels, X, t.output);
@@ -132,14 +134,13 @@ void NodeMath<Real>::forward(int index, const GraphPass<Real>& pass, const NodeT
       return normalisation_.normalise(batch_, channels, pixels, X, statistics(index, pass, t),
                                       static_cast<Real>(node.epsilon), w, w + channels, t.output);
     case NodeType::dropout:
-      if (!pass.drops) return device_.copy(batch_ * outputs, X, t.output);
+      if (!pass.drops) return device_.copy(count, X, t.output);
       return image_.dropout(
-          batch_ * outputs,
-          DropoutKey{pass.seed, pass.draw, static_cast<std::uint32_t>(index), node.p}, X, t.output,
-          reinterpret_cast<std::uint8_t*>(t.mask));
+          count, DropoutKey{pass.seed, pass.draw, static_cast<std::uint32_t>(index), node.p}, X,
+          t.output, reinterpret_cast<std::uint8_t*>(t.mask));
     case NodeType::add:
     case NodeType::concat:
-      return join_forward(index, t);
+      return join_forward(index, pass, t);
     case NodeType::subsample:
       return image_.subsample(batch_, channels, size_of(x.height), size_of(x.width),
                               size_of(node.channels), size_of(node.stride), X, t.output);
@@ -153,8 +154,9 @@ void NodeMath<Real>::forward(int index, const GraphPass<Real>& pass, const NodeT
 template <class Real>
 void NodeMath<Real>::backward(int index, const GraphPass<Real>& pass, const NodeTensors<Real>& t) {
   const Node& node = graph_.node(index);
+  if (is_for_tokens(node)) return tokens_->backward(index, pass, t);
   const Shape& x = graph_.input_shape(index);
-  const std::size_t outputs = size_of(node.shape.numbers());
+  const std::size_t count = elements(index, pass);
   const std::size_t channels = size_of(x.channels), pixels = size_of(x.height * x.width);
   Real* const dX = t.input_gradients.front();
   const Real beta = t.input_betas.front();
@@ -174,7 +176,7 @@ void NodeMath<Real>::backward(int index, const GraphPass<Real>& pass, const Node
                              beta, dX);
     case NodeType::add:
     case NodeType::concat:
-      return join_backward(index, t);
+      return join_backward(index, pass, t);
     default:
       break;
   }
@@ -185,14 +187,13 @@ void NodeMath<Real>::backward(int index, const GraphPass<Real>& pass, const Node
                                   reinterpret_cast<const std::uint8_t*>(t.mask), t.output_gradient,
                                   beta, dX);
     case NodeType::relu:
-      return image_.relu_gradient(batch_ * outputs, t.output, t.output_gradient, beta, dX);
+      return image_.relu_gradient(count, t.output, t.output_gradient, beta, dX);
     case NodeType::lrn:
       return normalisation_.response_normalisation_gradient(response_law<Real>(node), batch_,
                                                             channels, pixels, t.inputs.front(),
                                                             t.output, t.output_gradient, beta, dX);
     case NodeType::dropout:
-      return image_.dropout_gradient(batch_ * outputs, node.p,
-                                     reinterpret_cast<const std::uint8_t*>(t.mask),
+      return image_.dropout_gradient(count, node.p, reinterpret_cast<const std::uint8_t*>(t.mask),
                                      t.output_gradient, beta, dX);
     case NodeType::subsample:
       return image_.subsample_gradient(batch_, channels, size_of(x.height), size_of(x.width),
@@ -248,6 +249,13 @@ void NodeMath<Real>::fc_backward(int index, const GraphPass<Real>& pass,
 }
 
 template <class Real>
+std::size_t NodeMath<Real>::elements(int index, const GraphPass<Real>& pass) const {
+  const Shape& shape = graph_.node(index).shape;
+  return shape.order == MapOrder::tokens ? pass.rows.tokens * size_of(shape.channels)
+                                         : batch_ * size_of(shape.numbers());
+}
+
+template <class Real>
 LstmShape NodeMath<Real>::lstm_shape(int index, const GraphPass<Real>& pass) const {
   return {.batch = batch_,
           .numbers = size_of(graph_.input_shape(index).channels),
@@ -257,31 +265,34 @@ LstmShape NodeMath<Real>::lstm_shape(int index, const GraphPass<Real>& pass) con
           .lengths = pass.lengths};
 }
 
-// Rows are samples: for an add whole samples, for a concat their part of the output's channels.
+// Rows are samples, or tokens: for an add whole rows, for a concat their part of the output's
+// channels.
 template <class Real>
-void NodeMath<Real>::join_forward(int index, const NodeTensors<Real>& t) const {
+void NodeMath<Real>::join_forward(int index, const GraphPass<Real>& pass,
+                                  const NodeTensors<Real>& t) const {
   const Node& node = graph_.node(index);
-  const std::size_t outputs = size_of(node.shape.numbers());
+  const std::size_t rows = rows_of(node, pass), outputs = elements(index, pass) / rows;
   std::size_t at = 0;
   for (std::size_t i = 0; i < t.inputs.size(); ++i) {
-    const std::size_t width = size_of(graph_.node(node.from[i]).shape.numbers());
+    const std::size_t width = elements(node.from[i], pass) / rows;
     const Real beta = node.type == NodeType::add && i > 0 ? Real(1) : Real(0);
-    image_.add_rows(batch_, width, {t.inputs[i], width}, beta, {t.output + at, outputs});
+    image_.add_rows(rows, width, {t.inputs[i], width}, beta, {t.output + at, outputs});
     if (node.type == NodeType::concat) at += width;
   }
 }
 
 // In place, the gradient of an add's first input is already there.
 template <class Real>
-void NodeMath<Real>::join_backward(int index, const NodeTensors<Real>& t) const {
+void NodeMath<Real>::join_backward(int index, const GraphPass<Real>& pass,
+                                   const NodeTensors<Real>& t) const {
   const Node& node = graph_.node(index);
-  const std::size_t outputs = size_of(node.shape.numbers());
+  const std::size_t rows = rows_of(node, pass), outputs = elements(index, pass) / rows;
   std::size_t at = 0;
   for (std::size_t i = 0; i < t.input_gradients.size(); ++i) {
-    const std::size_t width = size_of(graph_.node(node.from[i]).shape.numbers());
+    const std::size_t width = elements(node.from[i], pass) / rows;
     Real* const dX = t.input_gradients[i];
     if (dX != nullptr && dX != t.output_gradient) {
-      image_.add_rows(batch_, width, {t.output_gradient + at, outputs}, t.input_betas[i],
+      image_.add_rows(rows, width, {t.output_gradient + at, outputs}, t.input_betas[i],
                       {dX, width});
     }
     if (node.type == NodeType::concat) at += width;

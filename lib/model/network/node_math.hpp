@@ -3,6 +3,7 @@
 // Parameters: one flat vector, node after node in the order of the list. conv, fc: weights [outputs
 //             x inputs], then the bias if there is one; bn: scale, shift; lstm: weights
 //             [4 units x (inputs + units)], gates in the order input, forget, cell, output, bias.
+//             Nodes for tokens: token_math.hpp.
 // Numbers   : Real is float in training and double in checks of gradients.
 #pragma once
 
@@ -16,42 +17,15 @@
 #include "linalg/device.hpp"
 #include "linalg/image_kernels.hpp"
 #include "linalg/normalisation_kernels.hpp"
+#include "model/network/graph_pass.hpp"
 #include "model/network/lstm_math.hpp"
+#include "model/network/token_math.hpp"
 
 namespace hetsgd {
 
-// Offset of each node's parameters in the flat vector; one more entry for the end.
-std::vector<std::size_t> parameter_offsets(const Graph& graph);
 // Offset of each bn node's mean and variance [2 x channels] in the graph's statistics; one more
 // entry for the end.
 std::vector<std::size_t> statistics_offsets(const Graph& graph);
-
-// The inputs of a pass over the graph, besides the maps.
-template <class Real>
-struct GraphPass {
-  const Real* parameters = nullptr;
-  // to <- beta to + alpha gradient, flat as the parameters; it may be `parameters`. beta is 0 or 1.
-  Real* to = nullptr;
-  Real alpha = 1, beta = 0;
-  bool drops = true;                 // whether dropout drops
-  const Real* statistics = nullptr;  // of all bn nodes; null: those of the batch
-  std::uint64_t seed = 0;            // of dropout
-  std::uint32_t draw = 0;            // of dropout: differs from one batch to the next
-  RowLengths lengths = {};           // of sequences
-};
-
-// The tensors of one node in one pass, at their places.
-template <class Real>
-struct NodeTensors {
-  std::vector<const Real*> inputs;  // X of each input; null where the pass does not use it
-  Real* output = nullptr;           // Y
-  Real* mask = nullptr;
-  const Real* output_gradient = nullptr;
-  // dX of each input, and the beta of its sum. Null: the gradient is not needed. One may be
-  // output_gradient (in place).
-  std::vector<Real*> input_gradients;
-  std::vector<Real> input_betas;
-};
 
 // Computes all nodes but input and softmax, which the callers of a pass implement (GraphEnds).
 template <class Real>
@@ -75,9 +49,14 @@ class NodeMath {
   void conv_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
   void fc_forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
   void fc_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
+  // Elements of the node's map in this pass.
+  std::size_t elements(int node, const GraphPass<Real>& pass) const;
+  std::size_t rows_of(const Node& node, const GraphPass<Real>& pass) const {
+    return node.shape.order == MapOrder::tokens ? pass.rows.tokens : batch_;
+  }
   LstmShape lstm_shape(int node, const GraphPass<Real>& pass) const;
-  void join_forward(int node, const NodeTensors<Real>& t) const;
-  void join_backward(int node, const NodeTensors<Real>& t) const;
+  void join_forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
+  void join_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
 
   BasicDevice<Real>& device_;
   const Graph& graph_;
@@ -86,6 +65,7 @@ class NodeMath {
   BasicImageKernels<Real>& image_;
   BasicNormalisationKernels<Real>& normalisation_;
   std::shared_ptr<LstmMath<Real>> lstm_;
+  std::unique_ptr<TokenMath<Real>> tokens_;  // null: the graph reads no tokens
   std::vector<std::size_t> parameters_, statistics_;
 };
 

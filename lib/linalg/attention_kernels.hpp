@@ -34,8 +34,8 @@ class BasicAttentionKernels : public KernelFamily {
  public:
   static constexpr const char* kName = "attention kernels";
 
-  // X [tokens x 3 width] holds queries, keys and values of a token one after the other, each head by
-  // head. Y [tokens x width] <- o, 0 for padding. sums [heads x tokens] <- l, not written for
+  // X [tokens x 3 width] holds queries, keys and values of a token one after the other, each head
+  // by head. Y [tokens x width] <- o, 0 for padding. sums [heads x tokens] <- l, not written for
   // padding.
   virtual void attention(const AttentionShape& shape, const TokenSpans& rows, const Real* X,
                          Real* sums, Real* Y) = 0;

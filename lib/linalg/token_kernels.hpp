@@ -2,9 +2,10 @@
 // layers and gelu. Its rules (memory, order, errors, NaN) are those of BasicDevice. Free of fmt,
 // because CUDA sources include this.
 //
-// Maps lie token by token, [tokens x width]. Kernels that compute a gradient dX take beta: dX = beta
-// dX + the gradient; beta = 0 never reads dX. Gradients by parameters are to = beta to + alpha (the
-// gradient); beta = 0 never reads `to`. On a CPU the bits do not depend on the number of cores.
+// Maps lie token by token, [tokens x width]. Kernels that compute a gradient dX take beta: dX =
+// beta dX + the gradient; beta = 0 never reads dX. Gradients by parameters are to = beta to + alpha
+// (the gradient); beta = 0 never reads `to`. On a CPU the bits do not depend on the number of
+// cores.
 #pragma once
 
 #include <cstddef>

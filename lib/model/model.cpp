@@ -9,6 +9,14 @@
 
 namespace hetsgd {
 
+namespace {
+
+std::uint32_t longest_row(const TokenRows<View>& tokens) {
+  return tokens.rows() == 0 ? 0 : *std::ranges::max_element(tokens.length);
+}
+
+}  // namespace
+
 DataShape DataShape::of(const Dataset& data) { return of(data, data); }
 
 DataShape DataShape::of(const Dataset& train, const Dataset& test) {
@@ -19,6 +27,8 @@ DataShape DataShape::of(const Dataset& train, const Dataset& test) {
           .first_category = {train.fields.first.begin(), train.fields.first.end()},
           .image = train.images.shape(),
           .frame_numbers = train.sequences.numbers,
+          .token_kinds = std::max(train.tokens.vocabulary, test.tokens.vocabulary),
+          .token_steps = std::max(longest_row(train.tokens), longest_row(test.tokens)),
           .category_values = {train.fields.value, train.owner}};
 }
 
@@ -31,7 +41,7 @@ typename BasicModelContext<Real>::Staged BasicModelContext<Real>::bring(const Ba
     staged.fields = device_.stage(FieldRows<Real>{batch.size(), d.dense.columns, d.fields.count(),
                                                   d.fields.first.back(), rows, d.dense.value.data(),
                                                   d.fields.category.data()});
-  } else if (d.images.size() == 0 && d.sequences.numbers == 0) {
+  } else if (d.images.size() == 0 && !d.has_lengths()) {
     staged.features =
         device_.stage(SparseRows<Real>{batch.size(), d.feature_count, rows, d.sparse.begin.data(),
                                        d.sparse.index.data(), d.sparse.value.data()});
@@ -67,7 +77,7 @@ TouchedRows& BasicModelContext<Real>::touched(Index count) {
 template <class Real>
 BasicModel<Real>::BasicModel(const DataShape& data) : data_(data) {
   HETSGD_CHECK(data.feature_count > 0 || data.fields() > 0 || data.image.size() > 0 ||
-               data.frame_numbers > 0);
+               data.frame_numbers > 0 || data.token_kinds > 0);
   HETSGD_CHECK(data.outputs() > 0);
 }
 
@@ -85,6 +95,7 @@ void BasicModel<Real>::check(const Batch& batch) const {
   HETSGD_CHECK_EQ(batch.data().dense.columns, data_.dense_columns);
   HETSGD_CHECK(batch.data().images.shape() == data_.image);
   HETSGD_CHECK_EQ(batch.data().sequences.numbers, data_.frame_numbers);
+  HETSGD_CHECK_LE(batch.data().tokens.vocabulary, data_.token_kinds);
   HETSGD_CHECK(data_.task == Task::binary || batch.data().label_count <= data_.label_count);
 }
 
@@ -120,7 +131,7 @@ double BasicModel<Real>::partial_gradient(Context& context, const Batch& batch, 
                                           BasicGradient<Real>& g, Extent parts) const {
   const DeferredSum loss = start_parts(context, batch, w, g, parts);
   if (parts.end == gradient_parts()) return finish(context, batch, loss);
-  return loss / static_cast<double>(batch.size());
+  return loss / static_cast<double>(losses(batch));
 }
 
 template <class Real>
@@ -154,7 +165,7 @@ template <class Real>
 double BasicModel<Real>::finish(Context& context, const Batch& batch, DeferredSum loss) const {
   return fitting(context, batch, [&] {
     context.stage_ahead();
-    return loss / static_cast<double>(batch.size());
+    return loss / static_cast<double>(losses(batch));
   });
 }
 

@@ -4,7 +4,7 @@
 // collective and optimizer is written once. A model is immutable and shared; scratch memory lives
 // in a ModelContext, one per concurrent computation. README.md of this folder shows how to add one.
 //
-// Two ways to learn from a batch (gradients are means over the batch's samples):
+// Two ways to learn from a batch (gradients are means over the batch's losses):
 //   gradient(w) -> g   for what is communicated: dense blocks + touched rows of row-sparse ones
 //   step(w, lr)        w <- w - lr g, fused: the products accumulate straight into the weights,
 //                      only touched rows of row-sparse blocks move, no gradient is ever built
@@ -54,6 +54,8 @@ struct DataShape {
   std::vector<Index> first_category{};
   ImageShape image{};                // shape of the samples; empty: they are no images
   Index frame_numbers = 0;           // elements of a frame of sequences; 0: no sequences
+  Index token_kinds = 0;             // kinds of tokens; 0: no tokens
+  std::uint32_t token_steps = 0;     // the longest row of tokens
   CategoryValues category_values{};  // values that determine the initial rows of a table
 
   static DataShape of(const Dataset& data);
@@ -183,6 +185,10 @@ class BasicModel {
   // Errors of all calls: a GPU without room for the batch is a MemoryError whose hint names a batch
   // size that fits.
 
+  // The number of losses of a batch, over which means are taken: one for each sample, or for each
+  // target of rows of tokens.
+  virtual std::size_t losses(const Batch& batch) const { return batch.size(); }
+
   // Returns the mean loss of the batch at w; g <- its gradient. Outside g.rows, the row-sparse
   // blocks of g.flat must have been zero before (as make_gradient, clear_rows and a former call
   // leave them). Rows without labels count in the divisor (the batch size); the objective defines
@@ -258,9 +264,9 @@ class BasicModel {
   // of the losses.
   double scores(Context& context, const Batch& batch, const Real* w, Real* logits) const;
 
-  // Evaluates a batch: returns the SUM of the losses, and writes the k best labels of each sample
-  // (as BasicOutputLayerKernels::top_k) into host memory top[batch x k]. Where the device can, the
-  // scores are never all in memory. Not for Task::binary.
+  // Evaluates a batch: returns the SUM of the losses. The k best labels of each loss, as
+  // BasicOutputLayerKernels::top_k orders them, go into host memory top[losses x k]. Where the
+  // device can, the scores are never all in memory. Not for Task::binary.
   double rank(Context& context, const Batch& batch, const Real* w, std::size_t k,
               std::uint32_t* top) const;
   // Statistics that scoring needs besides the parameters, such as those of batch norm. They are

@@ -24,8 +24,9 @@ struct ModelInfo {
   std::string objective;  // what it is trained with, by task
   std::string blocks;     // its parameters: names, shapes, which are row-sparse
   std::string cost;       // operations of a step
-  // Whether the model reads dense columns and categories, or images, in place of sparse features.
-  bool reads_fields = false, reads_images = false;
+  // Whether the model reads dense columns and categories, images, or tokens, in place of sparse
+  // features.
+  bool reads_fields = false, reads_images = false, reads_tokens = false;
 };
 
 // A kind of model with the values of its options. They are declared, set by the parser and

@@ -159,6 +159,7 @@ Readable readable_of(const Dataset& data) {
 
 Readable read_by(const ModelInfo& info) {
   if (info.reads_images) return Readable::images;
+  if (info.reads_tokens) return Readable::tokens;
   return info.reads_fields ? Readable::fields : Readable::sparse;
 }
 

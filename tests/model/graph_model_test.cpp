@@ -87,18 +87,17 @@ struct Trained {
 
 TEST(GraphModel, EveryBuiltInNetworkHasItsParametersAndStandsInTheRegistry) {
   for (const NetworkInfo& info : builtin_networks()) {
-    EXPECT_TRUE(find_model(info.name).info.reads_images) << info.name;
     const Graph graph = find_graph("--model", info.name);
-    if (graph.reads_tokens()) continue;
-    const Shape& x = graph.node(0).shape;
-    const auto classes = static_cast<Index>(graph.node(graph.size() - 1).shape.numbers());
-    DataShape data{.label_count = classes, .task = Task::multiclass};
-    data.image = {static_cast<Index>(x.channels), static_cast<Index>(x.height),
-                  static_cast<Index>(x.width)};
+    const ModelInfo& of_model = find_model(info.name).info;
+    EXPECT_EQ(of_model.reads_tokens, graph.reads_tokens()) << info.name;
+    EXPECT_NE(of_model.reads_images, graph.reads_tokens()) << info.name;
+    const DataShape data = data_shape(graph);
     const auto model = make_graph_model<float>(graph, data, {});
     EXPECT_EQ(model->parameters(), static_cast<std::size_t>(graph.parameters())) << info.name;
-    EXPECT_EQ(model->layer_sizes().front(), data.image.size());
-    EXPECT_EQ(model->layer_sizes().back(), classes);
+    const auto inputs = graph.reads_tokens() ? static_cast<std::uint64_t>(graph.node(0).tokens)
+                                             : std::uint64_t{data.image.size()};
+    EXPECT_EQ(model->layer_sizes().front(), inputs);
+    EXPECT_EQ(model->layer_sizes().back(), graph.reads_tokens() ? inputs : data.label_count);
     EXPECT_NEAR(model->gradient_work({.samples = 1}).operations / multiply_adds(graph), 6, 0.7)
         << info.name;
   }

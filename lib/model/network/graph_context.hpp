@@ -19,6 +19,7 @@
 #include "memory/step_times.hpp"
 #include "model/model.hpp"
 #include "model/network/execute.hpp"
+#include "model/network/token_batch.hpp"
 
 namespace hetsgd {
 
@@ -29,16 +30,21 @@ struct PlanRules {
 };
 
 // The part of a batch that is computed at once. `lengths`: lengths of its rows if they are
-// sequences.
+// sequences. `tokens`: the rows if they are of tokens.
 struct BatchPart {
-  BatchPart(const Batch& of, std::size_t begin, std::size_t samples)
+  BatchPart(const Batch& of, std::size_t begin, std::size_t samples,
+            const TokenObjective& objective = {}, MaskDraw draw = MaskDraw::training)
       : batch(of), first(begin), count(samples) {
     if (of.data().sequences.numbers > 0) lengths = lengths_of(of, begin, samples);
+    if (of.data().tokens.vocabulary > 0) {
+      tokens = token_batch(of, begin, samples, objective, draw);
+    }
   }
 
   const Batch& batch;
   std::size_t first, count;
   std::vector<std::size_t> lengths{};
+  TokenBatch tokens{};
 };
 
 // Plans that a context keeps, with the host memory of the maps that they move. If batch sizes or
@@ -113,6 +119,7 @@ class GraphContext final : public BasicModelContext<Real> {
                        std::function<void(const Real* Z, Real* Y)> read_scores) {
     return {[this, &part](Real* X) { write_samples(part, X); }, std::move(read_scores)};
   }
+  BasicBuffer<Real> best;  // of each target of a part that is ranked
   Batch ordered;  // the current batch, longest rows first: the device may read it until the next
   std::size_t batch_bytes() const override {
     return BasicModelContext<Real>::batch_bytes() + arena_.size() * sizeof(Real);
@@ -122,6 +129,10 @@ class GraphContext final : public BasicModelContext<Real> {
   // X <- the samples. The cores of a CPU device write them in place; a GPU gets them by way of host
   // memory.
   void write_samples(const BatchPart& part, Real* X) {
+    if (graph_.reads_tokens()) {
+      samples_.assign(part.tokens.input.begin(), part.tokens.input.end());
+      return this->device().upload(X, samples_.data(), samples_.size() * sizeof(Real));
+    }
     const Shape& one = graph_.node(0).shape;
     const auto steps = static_cast<std::size_t>(steps_of(part));
     const auto each = static_cast<std::size_t>(one.channels * one.width) * steps;
@@ -161,14 +172,18 @@ class GraphContext final : public BasicModelContext<Real> {
     PlanExecutor<Real> executor;
   };
 
-  // The steps that are planned for the longest sequence. Images keep the height of the graph's
-  // input.
+  // The steps that are planned for the longest row. Images keep the height of the graph's input.
   std::int64_t steps_of(const BatchPart& part) const {
+    if (graph_.reads_tokens()) {
+      const std::uint32_t longest = *std::ranges::max_element(part.tokens.length);
+      return std::min(planned_steps(static_cast<double>(longest)), most_steps(graph_));
+    }
     if (part.lengths.empty()) return graph_.node(0).shape.height;
     return planned_steps(static_cast<double>(*std::ranges::max_element(part.lengths)));
   }
   Graph graph_of(const BatchPart& part) const {
-    return part.lengths.empty() ? graph_ : with_steps(graph_, steps_of(part));
+    return steps_of(part) == graph_.node(0).shape.height ? graph_
+                                                         : with_steps(graph_, steps_of(part));
   }
 
   const Graph& graph_;

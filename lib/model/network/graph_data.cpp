@@ -1,6 +1,7 @@
 // Which data a network reads.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "core/error.hpp"
@@ -47,7 +48,41 @@ void check_sequences(const Graph& graph, const DataShape& data) {
       fmt::format("use lstm-video?size={}&classes={}", data.frame_numbers, data.outputs()));
 }
 
+void check_tokens(const Graph& graph, const DataShape& data) {
+  if (!graph.reads_tokens()) {
+    refuse("--model", fmt::format("{}, which reads no tokens", graph.name()),
+           "a network for the training data, which are tokens",
+           "gpt-micro reads tokens; see `hetsgd models`");
+  }
+  if (data.token_kinds == 0) {
+    refuse("--model", fmt::format("{}, which reads tokens", graph.name()),
+           "a network for the training data, which have none",
+           "generate:language makes tokens, and --format text reads them from a file");
+  }
+  const std::int64_t kinds = tokens_for(graph, data);
+  if (graph.node(0).tokens != kinds) {
+    refuse("--model", fmt::format("{} of {} tokens", graph.name(), graph.node(0).tokens),
+           fmt::format("{}, those of the training data{}", kinds,
+                       is_causal(graph) ? "" : " and one for masks"),
+           fmt::format("use ?vocabulary={}", kinds));
+  }
+  if (data.token_steps > most_steps(graph)) {
+    refuse("--model", fmt::format("rows of {} tokens for {}", data.token_steps, graph.name()),
+           fmt::format("at most {}, its block of positions", most_steps(graph)),
+           fmt::format("use ?block={}, or shorter rows", data.token_steps));
+  }
+  const auto stores = [](const Node& node) { return node.scores; };
+  if (std::ranges::any_of(graph.nodes(), stores)) {
+    refuse("--model", fmt::format("{} with stored scores", graph.name()),
+           "a network without, because scores=1 is for plans and charges alone");
+  }
+}
+
 }  // namespace
+
+std::int64_t tokens_for(const Graph& graph, const DataShape& data) {
+  return std::int64_t{data.token_kinds} + (is_causal(graph) ? 0 : 1);
+}
 
 ImageShape image_of(const Graph& graph) {
   const Shape& input = graph.node(0).shape;
@@ -56,10 +91,7 @@ ImageShape image_of(const Graph& graph) {
 }
 
 void check_network_reads(const Graph& graph, const DataShape& data) {
-  if (graph.reads_tokens()) {
-    refuse("--model", fmt::format("{}, which reads tokens", graph.name()),
-           "a network for the training data, which have none");
-  }
+  if (graph.reads_tokens() || data.token_kinds > 0) return check_tokens(graph, data);
   if (data.frame_numbers > 0) {
     check_sequences(graph, data);
   } else {
@@ -75,6 +107,13 @@ void check_network_reads(const Graph& graph, const DataShape& data) {
 }
 
 DataShape data_shape(const Graph& graph) {
+  if (graph.reads_tokens()) {
+    const auto kinds = static_cast<Index>(graph.node(0).tokens - (is_causal(graph) ? 0 : 1));
+    return {.label_count = kinds,
+            .task = Task::tokens,
+            .token_kinds = kinds,
+            .token_steps = static_cast<std::uint32_t>(graph.node(0).shape.height)};
+  }
   const Shape& scores = graph.node(graph.node(graph.size() - 1).from.front()).shape;
   return {.label_count = static_cast<Index>(scores.numbers()),
           .task = Task::multiclass,

@@ -10,6 +10,7 @@
 #include "graph/variants.hpp"
 #include "graph/work.hpp"
 #include "model/network/graph_context.hpp"
+#include "model/network/token_math.hpp"
 #include "model/objective.hpp"
 
 namespace hetsgd {
@@ -24,10 +25,18 @@ int count_of(const Graph& graph, NodeType type) {
   return static_cast<int>(std::ranges::count(graph.nodes(), type, &Node::type));
 }
 
-// Normal numbers are cut at two standard deviations; the rest has the variance 2 / fan_in.
+// The variance of normal numbers that are cut at two standard deviations.
+constexpr double kLeft = 0.7737413035499232;
+
+// After the cut the variance is 2 / fan_in.
 double he_deviation(std::int64_t fan_in) {
-  constexpr double kLeft = 0.7737413035499232;
   return std::sqrt(2 / (kLeft * static_cast<double>(fan_in)));
+}
+
+// The deviation of matrices of networks of tokens before the cut. BERT's source means this one.
+double token_deviation(const Graph& graph) {
+  constexpr double kDeviation = 0.02;
+  return is_causal(graph) ? kDeviation / std::sqrt(kLeft) : kDeviation;
 }
 
 template <class Real>
@@ -52,6 +61,7 @@ class GraphModel final : public BasicModel<Real> {
   void plan_by(RatesOfGpu rates_of) override { rates_of_gpu_ = std::move(rates_of); }
 
   double counted_steps(const BatchShape& batch) const override {
+    if (graph_.reads_tokens()) return static_cast<double>(steps_of(batch));
     if (!reads_sequences()) return 0;
     return packs() ? batch.frames / batch.samples : batch.steps;
   }
@@ -62,11 +72,16 @@ class GraphModel final : public BasicModel<Real> {
     const auto seconds = [&](const Graph& graph) {
       return planned_time(graph, plan_rules(), batch, rates).count();
     };
+    if (graph_.reads_tokens()) {
+      return {.given_s = seconds(with_steps(
+                  graph_, std::min(planned_steps(counted_steps(shape)), most_steps(graph_))))};
+    }
     if (!reads_sequences()) return {.given_s = seconds(graph_)};
     return {.given_s = seconds(with_steps(graph_, planned_steps(counted_steps(shape))))};
   }
 
   std::vector<std::uint64_t> layer_sizes() const override {
+    if (graph_.reads_tokens()) return token_layer_sizes();
     std::vector<std::uint64_t> sizes{reads_sequences() ? this->data().frame_numbers
                                                        : image_of(graph_).size()};
     for (const Node& node : graph_.nodes()) {
@@ -78,6 +93,16 @@ class GraphModel final : public BasicModel<Real> {
   }
 
   Work gradient_work(const BatchShape& batch) const override { return work_of_batch(batch, {}); }
+
+  std::size_t losses(const Batch& batch) const override {
+    if (!graph_.reads_tokens()) return batch.size();
+    std::size_t sum = 0;
+    for (const Index row : batch.rows()) {
+      sum += token_objective().targets(batch.data().tokens.length[row]);
+    }
+    return sum;
+  }
+  bool ranks_in_memory() const override { return !graph_.reads_tokens(); }
 
   ScoringStatistics statistics() const override {
     return {statistics_offsets(graph_).back(), options_.bn_samples};
@@ -106,14 +131,8 @@ class GraphModel final : public BasicModel<Real> {
     if (reads_sequences()) scratch.ordered = longest_first(given);
     const Batch& batch = reads_sequences() ? scratch.ordered : given;
     scratch.stage(batch);
-    const BatchPart whole(batch, 0, batch.size());
+    const BatchPart whole(batch, 0, batch.size(), token_objective());
     const std::size_t n = batch.size();
-    DeferredSum loss = 0.0;
-    const auto ends = scratch.ends(whole, [&](const Real* Z, Real* Y) {
-      scratch.device().copy(n * this->outputs(), Z, Y);
-      loss = objective_.learn(scratch.device(), scratch.labels(), this->outputs(), nullptr,
-                              Real(1) / static_cast<Real>(n), Y);
-    });
     PlanExecutor<Real>& executor = scratch.executor(whole);
     Real* const arena = scratch.arena(executor);
     const std::uint64_t place = batch.augmentation().first;
@@ -123,15 +142,56 @@ class GraphModel final : public BasicModel<Real> {
                                .beta = sink.beta,
                                .seed = batch.augmentation().seed,
                                .draw = static_cast<std::uint32_t>(place ^ (place >> 32)),
-                               .lengths = {whole.lengths, packs()}};
+                               .lengths = {whole.lengths, packs()},
+                               .rows = whole.tokens.spans()};
+    DeferredSum loss = 0.0;
+    const auto ends = scratch.ends(whole, [&](const Real* Z, Real* Y) {
+      BasicDevice<Real>& device = scratch.device();
+      if (graph_.reads_tokens()) {
+        loss = learn_tokens(device, graph_, pass, whole.tokens, Z, Y);
+        return;
+      }
+      device.copy(n * this->outputs(), Z, Y);
+      loss = objective_.learn(device, scratch.labels(), this->outputs(), nullptr,
+                              Real(1) / static_cast<Real>(n), Y);
+    });
     executor.forward(pass, ends, arena);
     executor.backward(pass, arena);
+    return loss;
+  }
+
+  // Scores of tokens are ranked block by block, for some rows at a time.
+  double rank_batch(Context& context, const Batch& batch, const Real* w, std::size_t k,
+                    std::uint32_t* top) const override {
+    if (!graph_.reads_tokens()) return BasicModel<Real>::rank_batch(context, batch, w, k, top);
+    auto& scratch = static_cast<GraphContext<Real>&>(context);
+    BasicDevice<Real>& device = scratch.device();
+    double loss = 0;
+    for (std::size_t first = 0; first < batch.size(); first += kScoredTogether) {
+      const BatchPart part(batch, first, std::min(kScoredTogether, batch.size() - first),
+                           token_objective(), MaskDraw::measurement);
+      const std::size_t count = part.tokens.targets() * k;
+      scratch.best.reset(device, count);
+      auto* const best = reinterpret_cast<std::uint32_t*>(scratch.best.data());
+      const auto ends = scratch.ends(part, [&](const Real* Z, Real*) {
+        loss += rank_tokens(device, graph_, w, part.tokens, Z, k, best);
+      });
+      PlanExecutor<Real>& executor = scratch.executor(part, Passes::forward);
+      executor.forward({.parameters = w, .drops = false, .rows = part.tokens.spans()}, ends,
+                       scratch.arena(executor));
+      device.download(top, best, count * sizeof(std::uint32_t));
+      top += count;
+    }
     return loss;
   }
 
   // Without given statistics a bn uses those of the batch; then the batch is scored in one piece.
   DeferredSum score(Context& context, const Batch& batch, const Real* w,
                     Real* logits) const override {
+    if (graph_.reads_tokens()) {
+      refuse("--model", fmt::format("{}, which scores tokens", graph_.name()),
+             "a model that scores samples");
+    }
     auto& scratch = static_cast<GraphContext<Real>&>(context);
     scratch.stage(batch);
     const bool by_batch = has_statistics(graph_) && context.statistics.empty();
@@ -153,7 +213,7 @@ class GraphModel final : public BasicModel<Real> {
   }
 
   double sample_scratch() const override {
-    double numbers = 0;
+    double numbers = static_cast<double>(graph_.node(0).tokens) * targets_of_one();
     for (const Node& node : graph_.nodes()) numbers += static_cast<double>(node.shape.numbers());
     return 2 * numbers;
   }
@@ -181,6 +241,28 @@ class GraphModel final : public BasicModel<Real> {
         this->add_block(vector_block(node.name + ".shift", outputs));
         return;
       }
+      case NodeType::norm:
+        this->add_block(vector_block(node.name + ".scale", outputs, 1));
+        if (node.bias) this->add_block(vector_block(node.name + ".shift", outputs));
+        return;
+      case NodeType::embed:
+        add_matrix(node.name + ".tokens", graph_.node(0).tokens, outputs);
+        if (node.positions == Positions::learned) {
+          add_matrix(node.name + ".positions", node.block, outputs);
+        }
+        if (node.segments > 0) add_matrix(node.name + ".segments", node.segments, outputs);
+        return;
+      case NodeType::linear:
+        add_matrix(node.name + ".weight", node.units,
+                   static_cast<std::size_t>(filter_size(graph_, index)), node.init);
+        if (node.bias) this->add_block(vector_block(node.name + ".bias", outputs));
+        return;
+      case NodeType::softmax: {
+        const auto kinds = static_cast<std::size_t>(node.units);
+        if (kinds > 0 && node.tied.empty()) add_matrix(node.name + ".weight", node.units, outputs);
+        if (node.bias) this->add_block(vector_block(node.name + ".bias", kinds));
+        return;
+      }
       case NodeType::lstm: {
         const auto joint =
             static_cast<std::uint64_t>(graph_.input_shape(index).channels + node.units);
@@ -197,12 +279,20 @@ class GraphModel final : public BasicModel<Real> {
     }
   }
 
-  // A block of one dimension: a bias, or the scale or shift of a bn node.
+  // A matrix of a network of tokens.
+  void add_matrix(std::string name, std::int64_t rows, std::size_t cols, double factor = 1) {
+    this->add_block({.name = std::move(name),
+                     .rows = static_cast<std::size_t>(rows),
+                     .cols = cols,
+                     .init_std = factor * token_deviation(graph_)});
+  }
+
+  // A block of one dimension: a bias, or the scale or shift of a bn or norm node.
   ParameterBlock vector_block(std::string name, std::size_t size, double value = 0) const {
     return {.name = std::move(name),
             .cols = size,
             .initial_value = value,
-            .decays = options_.decay_all};
+            .decays = options_.decay_all && !graph_.reads_tokens()};
   }
 
   PlanRules plan_rules() const {
@@ -212,8 +302,37 @@ class GraphModel final : public BasicModel<Real> {
   bool reads_sequences() const { return this->data().frame_numbers > 0; }
   bool packs() const { return options_.lengths == Lengths::packed; }
 
+  TokenObjective token_objective() const {
+    return {.causal = is_causal(graph_), .masks = {.kinds = this->data().token_kinds}};
+  }
+
+  double targets_of_one() const {
+    const std::int64_t steps = graph_.node(0).shape.height;
+    return graph_.reads_tokens() ? static_cast<double>(targets_of_row(graph_, steps)) : 0;
+  }
+
+  // Steps of the longest row of tokens of a batch.
+  std::int64_t steps_of(const BatchShape& batch) const {
+    if (batch.steps == 0) return graph_.node(0).shape.height;
+    return std::clamp<std::int64_t>(std::llround(batch.steps), 1, most_steps(graph_));
+  }
+
+  // The kinds of tokens, the widths of the embedding and the linear layers, the kinds again.
+  std::vector<std::uint64_t> token_layer_sizes() const {
+    std::vector<std::uint64_t> sizes{static_cast<std::uint64_t>(graph_.node(0).tokens)};
+    for (const Node& node : graph_.nodes()) {
+      if (node.type != NodeType::embed && node.type != NodeType::linear) continue;
+      sizes.push_back(static_cast<std::uint64_t>(node.units));
+    }
+    sizes.push_back(sizes.front());
+    return sizes;
+  }
+
   // Affine in the samples, and for sequences in the steps.
   Work work_of_batch(const BatchShape& batch, const DeviceRates& rates) const {
+    if (graph_.reads_tokens()) {
+      return work_of_samples(with_steps(graph_, steps_of(batch)), batch.samples, rates);
+    }
     if (!reads_sequences()) return work_of_samples(graph_, batch.samples, rates);
     const Work one = work_of_samples(with_steps(graph_, 1), batch.samples, rates);
     const Work two = work_of_samples(with_steps(graph_, 2), batch.samples, rates);
@@ -295,8 +414,8 @@ std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const Dat
                                                    const GraphModelOptions& options) {
   check_network_reads(graph, data);
   if (options.lengths == Lengths::packed && data.frame_numbers == 0) {
-    refuse("--lengths", "packed for images", "training data of sequences, whose lengths differ",
-           "generate:video makes some");
+    refuse("--lengths", graph.reads_tokens() ? "packed for tokens" : "packed for images",
+           "training data of sequences, whose lengths differ", "generate:video makes some");
   }
   return std::make_unique<GraphModel<Real>>(graph, data, options);
 }

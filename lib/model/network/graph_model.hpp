@@ -1,14 +1,19 @@
-// Networks of images and sequences as models: a computation graph (graph/), its kernels
+// Networks of images, sequences and tokens as models: a computation graph (graph/), its kernels
 // (model/network/node_math.hpp) and a plan of its memory for every batch size (memory/).
 //
 // Score     : the input of the graph's softmax.
 // Objective : softmax over the labels, as for other models.
 // Blocks    : per node of the list that has parameters, all dense: conv, fc "NODE.weight" [outputs
 //             x inputs] and "NODE.bias"; lstm "NODE.weight" [4 units x (inputs + units)] and
-//             "NODE.bias"; bn "NODE.scale" and "NODE.shift".
+//             "NODE.bias"; bn, norm "NODE.scale" and "NODE.shift"; embed "NODE.tokens",
+//             "NODE.positions", "NODE.segments"; linear and the softmax of tokens "NODE.weight" and
+//             "NODE.bias".
 // Initial   : conv: variance 2 / fan_in (He and others 2015) or as fc (usual_filters); fc and lstm
-//             by --init (fan_in); scales 1, the rest 0.
-// Decay     : --weight-decay acts on all blocks, or on weights alone (--no-decay-all).
+//             by --init (fan_in); scales 1, the rest 0. Networks of tokens (Radford and others
+//             2019, Devlin and others 2018): every matrix with deviation 0.02 times the `init` of
+//             its node. Causal ones widen the law so that it has this deviation when it is cut.
+// Decay     : --weight-decay acts on all blocks, or on weights alone (--no-decay-all). Biases,
+//             scales and shifts of networks of tokens never decay.
 // bn        : training uses the statistics of the batch. There are no running statistics, because
 //             no algorithm would move them. A measurement estimates them at the measured model from
 //             fixed training rows (estimate_statistics).
@@ -25,6 +30,10 @@
 //             not depend on the other rows of its batch. Dymem is for fixed shapes (its section
 //             4.4), so a plan fits one length: one is kept per batch size and per length rounded
 //             up to kStepsPlanned.
+// Tokens    : rows are padded to the longest of their batch. No position reads padding, which has
+//             no target, so its gradients are exact zeros. The loss and the gradient are means over
+//             the batch's targets: all positions of a causal network, else masked ones
+//             (masking.hpp).
 // Memory    : activations of a batch lie in one arena by the plan of --memory-policy; gradients are
 //             the same bits under every plan. The times at which a plan fetches depend on the rates
 //             of the device (plan_by()).
@@ -45,11 +54,15 @@ namespace hetsgd {
 // Shape of the network's input.
 ImageShape image_of(const Graph& graph);
 
-// The data that a network is for: images of its input's shape, a label for each of its classes.
+// The data that a network is for: images of its input's shape and a label for each of its classes,
+// or rows of its tokens.
 DataShape data_shape(const Graph& graph);
 
-// Errors: usage, data whose images, sequences or labels the network does not fit; the message opens
-// with --model.
+// The number of tokens of a network for the data: one more than they have if it masks some.
+std::int64_t tokens_for(const Graph& graph, const DataShape& data);
+
+// Errors: usage, data whose images, sequences, tokens or labels the network does not fit; the
+// message opens with --model.
 void check_network_reads(const Graph& graph, const DataShape& data);
 
 // The initial law of convolutions' filters.

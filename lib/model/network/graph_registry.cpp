@@ -3,20 +3,32 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <mutex>
 
 #include "graph/networks.hpp"
+#include "graph/variants.hpp"
 #include "model/network/graph_model.hpp"
 
 namespace hetsgd {
 
 namespace {
 
+// Whether `name` is a built-in network that leaves its vocabulary open.
+bool has_default_vocabulary(const std::string& name) {
+  const auto is_builtin = [&](const NetworkInfo& info) {
+    return info.name == name.substr(0, name.find('?'));
+  };
+  return std::ranges::any_of(builtin_networks(), is_builtin) &&
+         name.find("vocabulary=") == std::string::npos;
+}
+
 class GraphModelFactory final : public ModelFactory {
  public:
-  explicit GraphModelFactory(const std::string& name) : graph_(find_graph("--model", name)) {
+  explicit GraphModelFactory(const std::string& name)
+      : graph_(find_graph("--model", name)), any_vocabulary_(has_default_vocabulary(name)) {
     options_.conv_init = usual_filters(graph_);
   }
 
@@ -24,18 +36,41 @@ class GraphModelFactory final : public ModelFactory {
   void declare(OptionSet& set) override { options_.declare(set); }
   void validate() const override { options_.validate(); }
   std::unique_ptr<BasicModel<float>> make(const DataShape& data) const override {
-    return make_graph_model<float>(graph_, data, options_);
+    return make_graph_model<float>(graph_for(data), data, options_);
   }
   std::unique_ptr<BasicModel<double>> make_double(const DataShape& data) const override {
-    return make_graph_model<double>(graph_, data, options_);
+    return make_graph_model<double>(graph_for(data), data, options_);
   }
 
  private:
+  // A built-in network of tokens is for those of the data, unless a key says otherwise.
+  Graph graph_for(const DataShape& data) const {
+    const bool chosen = !graph_.reads_tokens() || data.token_kinds == 0 || !any_vocabulary_;
+    return chosen ? graph_ : with_vocabulary(graph_, tokens_for(graph_, data));
+  }
+
   Graph graph_;
+  bool any_vocabulary_;
   GraphModelOptions options_;
 };
 
+RegisteredModel registered_for_tokens(const std::string& name, const std::string& summary) {
+  return {{.name = name,
+           .title = name,
+           .idea = fmt::format("A network for rows of tokens: {}. Its vocabulary is that of the "
+                               "data unless a key sets it.",
+                               summary),
+           .paper = "Vaswani and others 2017; `hetsgd memory " + name + "` plans its memory",
+           .objective = "softmax over the tokens at each position that has a target",
+           .blocks = "tokens, positions and segments of the embed node; weight [outputs x inputs] "
+                     "and bias of each linear node; scale and shift of each norm node; all dense",
+           .cost = "the operations of its nodes, forward and backward, at the steps of a batch",
+           .reads_tokens = true},
+          [name] { return std::make_unique<GraphModelFactory>(name); }};
+}
+
 RegisteredModel registered(const std::string& name, const std::string& summary) {
+  if (find_graph("--model", name).reads_tokens()) return registered_for_tokens(name, summary);
   return {{.name = name,
            .title = name,
            .idea = fmt::format(

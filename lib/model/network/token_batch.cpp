@@ -6,7 +6,17 @@
 
 namespace hetsgd {
 
-TokenBatch causal_tokens(const Batch& batch, std::size_t first, std::size_t count) {
+namespace {
+
+MaskKey key_of(const Batch& batch, std::size_t i, MaskDraw draw) {
+  if (draw == MaskDraw::measurement) return {0, batch.rows()[i]};
+  return {batch.augmentation().seed, batch.augmentation().first + i};
+}
+
+}  // namespace
+
+TokenBatch token_batch(const Batch& batch, std::size_t first, std::size_t count,
+                       const TokenObjective& objective, MaskDraw draw) {
   HETSGD_CHECK_LE(first + count, batch.size());
   TokenBatch result;
   std::uint32_t longest = 0;
@@ -18,12 +28,20 @@ TokenBatch causal_tokens(const Batch& batch, std::size_t first, std::size_t coun
   for (std::size_t i = 0; i < count; ++i) {
     const auto begin = static_cast<std::uint32_t>(i * longest);
     const std::span<const std::uint16_t> tokens = tokens_of(batch, first + i);
-    result.begin.push_back(begin);
-    std::copy_n(tokens.begin(), result.length[i], result.input.begin() + begin);
-    for (std::uint32_t t = 0; t < result.length[i]; ++t) {
-      result.position.push_back(begin + t);
-      result.target.push_back(tokens[t + 1]);
+    const std::span<const std::uint16_t> inputs = tokens.first(result.length[i]);
+    const auto add_target = [&](std::uint32_t position, std::uint16_t target) {
+      result.position.push_back(begin + position);
+      result.target.push_back(target);
       result.target_begin.push_back(result.target.size());
+    };
+    result.begin.push_back(begin);
+    if (objective.causal) {
+      std::ranges::copy(inputs, result.input.begin() + begin);
+      for (std::uint32_t t = 0; t < inputs.size(); ++t) add_target(t, tokens[t + 1]);
+    } else {
+      const MaskedRow row = mask_row(objective.masks, key_of(batch, first + i, draw), inputs);
+      std::ranges::copy(row.input, result.input.begin() + begin);
+      for (const std::uint32_t t : row.position) add_target(t, inputs[t]);
     }
   }
   return result;

@@ -6,6 +6,7 @@
 
 #include "data/tokens.hpp"
 #include "linalg/operands.hpp"
+#include "model/network/masking.hpp"
 
 namespace hetsgd {
 
@@ -24,7 +25,18 @@ struct TokenBatch {
   }
 };
 
-// `count` rows from `first` on. The target of every position is the token behind it.
-TokenBatch causal_tokens(const Batch& batch, std::size_t first, std::size_t count);
+// The targets of a row. causal: the token behind every position. Else masked tokens: in training
+// those of the batch's places in the sequence of samples, in a measurement a row's own.
+struct TokenObjective {
+  bool causal = true;
+  MaskRule masks = {};
+
+  std::size_t targets(std::size_t tokens) const { return causal ? tokens : masks.targets(tokens); }
+};
+enum class MaskDraw { training, measurement };
+
+// `count` rows of the batch from `first` on.
+TokenBatch token_batch(const Batch& batch, std::size_t first, std::size_t count,
+                       const TokenObjective& objective, MaskDraw draw);
 
 }  // namespace hetsgd

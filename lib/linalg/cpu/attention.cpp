@@ -38,7 +38,7 @@ HETSGD_INLINE void multiply(std::size_t rows, std::size_t columns, const Real* a
                             std::size_t a_k, const Real* b, std::size_t ldb, Real* to,
                             std::size_t ld, const Terms& terms) {
   for (std::size_t j = 0; j < columns; j += kPanel<Real>) {
-    for_row_tiles(rows, [&](std::size_t i, auto tile) {
+    for_row_tiles<kProductRows>(rows, [&](std::size_t i, auto tile) {
       constexpr int kRows = decltype(tile)::value;
       const Range k = terms(i, i + kRows, j);
       if (k.size() == 0) return;

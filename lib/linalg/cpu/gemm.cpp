@@ -12,7 +12,7 @@ namespace {
 // kDepth is also the length of a sum, and so affects its bits.
 constexpr std::size_t kDepth = 256;
 constexpr std::size_t kBlockColumns = 512;
-constexpr std::size_t kBlockRows = 256;
+constexpr std::size_t kBlockRows = 256 / kProductRows * kProductRows;  // whole tiles
 // Elements of a left operand up to which it is read in place.
 constexpr std::size_t kFewNumbers = std::size_t{1} << 15;
 
@@ -64,7 +64,7 @@ void pack_panel(const GemmArguments<Real>& g, Range k, std::size_t j0, Real* pan
   }
 }
 
-// A block of op(A), rows by strides. Tile t of kTileRows rows begins at data + t * tile; its
+// A block of op(A), rows by strides. Tile t of kProductRows rows begins at data + t * tile; its
 // element (i, k) lies i * row + k * depth after that.
 template <class Real>
 struct LeftBlock {
@@ -74,7 +74,7 @@ struct LeftBlock {
 
 template <class Real>
 LeftBlock<Real> in_place(const GemmArguments<Real>& g, Range rows, Range k) {
-  return {g.A + rows.begin * g.a_row + k.begin * g.a_k, kTileRows * g.a_row, g.a_row, g.a_k};
+  return {g.A + rows.begin * g.a_row + k.begin * g.a_k, kProductRows * g.a_row, g.a_row, g.a_k};
 }
 
 // A copy of the block: tiles one after the other, in each k by k (A transposed) or row by row. So
@@ -89,27 +89,27 @@ LeftBlock<Real> pack_left(const GemmArguments<Real>& g, Range rows, Range k, Rea
       const Real* const from = block.data + i * g.a_row;
       for (std::size_t kk = 0; kk < k.size(); ++kk) to[i * k.size() + kk] = from[kk * g.a_k];
     }
-    return {to, kTileRows * k.size(), k.size(), 1};
+    return {to, kProductRows * k.size(), k.size(), 1};
   }
   // Two tiles at a time: a cache line of A.
-  const std::size_t tile = kTileRows * k.size();
-  for (std::size_t i = 0; i < rows.size(); i += 2 * kTileRows) {
+  const std::size_t tile = kProductRows * k.size();
+  for (std::size_t i = 0; i < rows.size(); i += 2 * kProductRows) {
     const std::size_t left = rows.size() - i;
-    const std::size_t first = std::min<std::size_t>(left, kTileRows);
-    const std::size_t second = std::min<std::size_t>(left - first, kTileRows);
+    const std::size_t first = std::min<std::size_t>(left, kProductRows);
+    const std::size_t second = std::min<std::size_t>(left - first, kProductRows);
     Real* pair = to + i * k.size();
     const Real* from = block.data + i;
-    for (std::size_t kk = 0; kk < k.size(); ++kk, from += g.a_k, pair += kTileRows) {
-      if (second == kTileRows) {
-        for (std::size_t r = 0; r < kTileRows; ++r) pair[r] = from[r];
-        for (std::size_t r = 0; r < kTileRows; ++r) pair[tile + r] = from[kTileRows + r];
+    for (std::size_t kk = 0; kk < k.size(); ++kk, from += g.a_k, pair += kProductRows) {
+      if (second == kProductRows) {
+        for (std::size_t r = 0; r < kProductRows; ++r) pair[r] = from[r];
+        for (std::size_t r = 0; r < kProductRows; ++r) pair[tile + r] = from[kProductRows + r];
       } else {
         for (std::size_t r = 0; r < first; ++r) pair[r] = from[r];
-        for (std::size_t r = 0; r < second; ++r) pair[tile + r] = from[kTileRows + r];
+        for (std::size_t r = 0; r < second; ++r) pair[tile + r] = from[kProductRows + r];
       }
     }
   }
-  return {to, tile, 1, kTileRows};
+  return {to, tile, 1, kProductRows};
 }
 
 // Calls vectors(j) for every vector of a row of `columns` elements, and numbers(j) for the elements
@@ -155,7 +155,7 @@ void multiply_panel(const GemmArguments<Real>& g, Range rows, const LeftBlock<Re
                     bool complete) {
   const bool finishes = complete && (g.bias || g.activation);
   const std::size_t end = std::min(g.n, j0 + vectors * kLanes<Real>);
-  for_row_tiles(rows.size(), [&](std::size_t i, auto tile) {
+  for_row_tiles<kProductRows>(rows.size(), [&](std::size_t i, auto tile) {
     constexpr int kTile = decltype(tile)::value;
     Real* const C = g.C + (rows.begin + i) * g.ldc + j0;
     for (int r = 0; r < kTile; ++r) {  // prefetches C, needed last, while there is work to do
@@ -163,7 +163,7 @@ void multiply_panel(const GemmArguments<Real>& g, Range rows, const LeftBlock<Re
       for (int v = 0; v < vectors; ++v) __builtin_prefetch(row + v * kLanes<Real>, 1);
     }
     Vec<Real> sum[kTile][vectors] = {};
-    const Real* a = left.data + i / kTileRows * left.tile + i % kTileRows * left.row;
+    const Real* a = left.data + i / kProductRows * left.tile + i % kProductRows * left.row;
     if (left.row == 1) {
       accumulate<Real, kTile, vectors>(depth, a, 1, left.depth, panel, ld, sum);
     } else {
@@ -238,7 +238,7 @@ bool by_columns(const GemmArguments<Real>& g, std::size_t parts) {
     const std::size_t units = (n + unit - 1) / unit;
     return std::min(n, (units + parts - 1) / parts * unit);
   };
-  const std::size_t rows = largest(g.m, kTileRows), columns = largest(g.n, kPanel<Real>);
+  const std::size_t rows = largest(g.m, kProductRows), columns = largest(g.n, kPanel<Real>);
   return (g.m + kPacked) * columns <= (rows + kPacked) * g.n;
 }
 
@@ -255,7 +255,7 @@ void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack)
   Real* panels = pack.reserve(kPack * parts);
   const bool by_column = by_columns(g, parts);
   cores.run(parts, [&](std::size_t part) {
-    const Range rows = by_column ? Range{0, g.m} : part_of(g.m, parts, part, kTileRows);
+    const Range rows = by_column ? Range{0, g.m} : part_of(g.m, parts, part, kProductRows);
     const Range columns = by_column ? part_of(g.n, parts, part, kPanel<Real>) : Range{0, g.n};
     if (rows.size() > 0) multiply(g, rows, columns, panels + part * kPack);
   });

@@ -15,6 +15,10 @@
 
 namespace hetsgd::cpu {
 
+// Rows of a tile of plain products. 6 x 2 sums, 2 operands and a broadcast fill 16 registers.
+// Measured on an EPYC: 80 GFLOP/s, with four rows 50. An element is the same sum in every tile.
+inline constexpr int kProductRows = kVectorBytes == 32 ? 6 : kTileRows;
+
 // Sums of a tile: sum[i][j] += sum over k of a(i, k) * b(k, j-th vector).
 //   a(i, k) = a[i * row_stride + k * k_stride], read as single numbers; b(k) = b + k * ldb, read as
 //   vectors.
@@ -71,13 +75,13 @@ HETSGD_INLINE void write_tile(const Vec<Real> (&sum)[rows][vectors], Real alpha,
   }
 }
 
-// Calls f(first row, integral_constant<rows>) for tiles that cover `rows` rows: whole tiles, then
-// tiles of 4, 2 and 1 rows.
-template <class F>
+// Calls f(first row, integral_constant<rows>) for tiles that cover `rows` rows: whole tiles of
+// `most` rows, then tiles of 4, 2 and 1 rows.
+template <int most = kTileRows, class F>
 HETSGD_INLINE void for_row_tiles(std::size_t rows, F&& f) {
   std::size_t i = 0;
-  for (; i + kTileRows <= rows; i += kTileRows) f(i, std::integral_constant<int, kTileRows>{});
-  if constexpr (kTileRows > 4) {
+  for (; i + most <= rows; i += most) f(i, std::integral_constant<int, most>{});
+  if constexpr (most > 4) {
     for (; i + 4 <= rows; i += 4) f(i, std::integral_constant<int, 4>{});
   }
   for (; i + 2 <= rows; i += 2) f(i, std::integral_constant<int, 2>{});

@@ -188,6 +188,9 @@ class BasicModel {
   // The number of losses of a batch, over which means are taken: one for each sample, or for each
   // target of rows of tokens.
   virtual std::size_t losses(const Batch& batch) const { return batch.size(); }
+  // The targets that a measurement of rows of tokens has, in the order of rank(). Other models have
+  // the labels of the samples.
+  virtual std::vector<std::uint32_t> targets(const Batch&) const { return {}; }
 
   // Returns the mean loss of the batch at w; g <- its gradient. Outside g.rows, the row-sparse
   // blocks of g.flat must have been zero before (as make_gradient, clear_rows and a former call

@@ -133,10 +133,11 @@ struct Evaluator::Impl {
   ChunkSums measure_chunk(EvaluationThread& thread, const Chunk& chunk, const float* w) {
     if (options.check) options.check();
     const Batch& batch = fill(thread, chunk);
-    ScoredRows scored{.k = k};
+    const std::vector<std::uint32_t> targets = model.targets(batch);
+    ScoredRows scored{.k = k, .target = targets};
     double loss = 0;
     if (scores.empty()) {
-      thread.top.resize(batch.size() * k);
+      thread.top.resize(model.losses(batch) * k);
       loss = model.rank(*thread.context, batch, w, k, thread.top.data());
       scored.top = thread.top;
     } else {

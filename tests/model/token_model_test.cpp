@@ -159,6 +159,8 @@ TEST(TextModel, RanksTheTokensOfEveryTarget) {
     }
   }
   EXPECT_GE(right, 45U);
+  EXPECT_EQ(t.model->targets(batch).size(), 47U);
+  EXPECT_EQ(t.model->targets(batch)[40], t.data->tokens.token[t.data->tokens.begin[2] + 1]);
   EXPECT_FALSE(t.model->ranks_in_memory());
 }
 
@@ -191,6 +193,7 @@ TEST(TextModel, MasksTokensOfBidirectionalNetworks) {
   double apart = t.model->rank(*t.context, t.batch({1}), t.w.data(), 1, other.data());
   apart += t.model->rank(*t.context, t.batch({0}), t.w.data(), 1, other.data());
   EXPECT_NEAR(together, apart, 1e-12);
+  EXPECT_EQ(t.model->targets(t.batch({1, 0})).size(), 5U + 3);
 }
 
 // Section by section of graph/work.hpp, at the steps of the batch.

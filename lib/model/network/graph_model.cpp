@@ -102,6 +102,10 @@ class GraphModel final : public BasicModel<Real> {
     }
     return sum;
   }
+  std::vector<std::uint32_t> targets(const Batch& batch) const override {
+    if (!graph_.reads_tokens()) return {};
+    return token_batch(batch, 0, batch.size(), token_objective(), MaskDraw::measurement).target;
+  }
   bool ranks_in_memory() const override { return !graph_.reads_tokens(); }
 
   ScoringStatistics statistics() const override {

@@ -1,7 +1,6 @@
 // Which data a network reads.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "core/error.hpp"
@@ -70,11 +69,6 @@ void check_tokens(const Graph& graph, const DataShape& data) {
     refuse("--model", fmt::format("rows of {} tokens for {}", data.token_steps, graph.name()),
            fmt::format("at most {}, its block of positions", most_steps(graph)),
            fmt::format("use ?block={}, or shorter rows", data.token_steps));
-  }
-  const auto stores = [](const Node& node) { return node.scores; };
-  if (std::ranges::any_of(graph.nodes(), stores)) {
-    refuse("--model", fmt::format("{} with stored scores", graph.name()),
-           "a network without, because scores=1 is for plans and charges alone");
   }
 }
 

@@ -52,6 +52,10 @@ class GraphModel final : public BasicModel<Real> {
   }
 
   std::unique_ptr<Context> make_context(BasicDevice<Real>& device) const override {
+    if (std::ranges::any_of(graph_.nodes(), [](const Node& node) { return node.scores; })) {
+      refuse("--model", fmt::format("{} with stored scores", graph_.name()),
+             "a network without, because scores=1 is for plans and charges alone");
+    }
     const bool gpu = device.stages_copies() && rates_of_gpu_;
     return std::make_unique<GraphContext<Real>>(device, graph_, plan_rules(),
                                                 gpu ? rates_of_gpu_(device.name()) : host_rates());

@@ -284,6 +284,47 @@ struct TokenSoftmaxProblem {
   std::vector<Real> A, W, b;
 };
 
+struct TokenSoftmaxReference {
+  double loss = 0;
+  std::vector<double> dA, G, g;
+};
+
+template <class Real>
+TokenSoftmaxReference token_softmax_by_definition(const TokenSoftmaxProblem<Real>& p,
+                                                  double smoothing, bool bias) {
+  const std::size_t width = p.width, outputs = p.outputs;
+  TokenSoftmaxReference e{0, std::vector<double>(p.A.size(), double(kNan)),
+                          std::vector<double>(p.W.size()), std::vector<double>(outputs)};
+  for (std::size_t r = 0; r < p.targets.row.size(); ++r) {
+    const std::size_t row = p.targets.row[r];
+    std::vector<double> z(outputs);
+    for (std::size_t l = 0; l < outputs; ++l) {
+      z[l] = bias ? double(p.b[l]) : 0;
+      for (std::size_t h = 0; h < width; ++h) {
+        z[l] += double(p.A[row * width + h]) * double(p.W[l * width + h]);
+      }
+    }
+    double sum = 0, mean = 0;
+    for (const double value : z) {
+      sum += std::exp(value);
+      mean += value / double(outputs);
+    }
+    e.loss += std::log(sum) - (1 - smoothing) * z[p.targets.target[r]] - smoothing * mean;
+    for (std::size_t h = 0; h < width; ++h) e.dA[row * width + h] = 0;
+    for (std::size_t l = 0; l < outputs; ++l) {
+      const double target =
+          (l == p.targets.target[r] ? 1 - smoothing : 0) + smoothing / double(outputs);
+      const double d = p.kScale * (std::exp(z[l]) / sum - target);
+      e.g[l] += d;
+      for (std::size_t h = 0; h < width; ++h) {
+        e.dA[row * width + h] += d * double(p.W[l * width + h]);
+        e.G[l * width + h] += d * double(p.A[row * width + h]);
+      }
+    }
+  }
+  return e;
+}
+
 TYPED_TEST(TokenTest, SoftmaxOfGatheredRowsWithSmoothing) {
   using Real = TypeParam;
   struct Case {
@@ -302,45 +343,17 @@ TYPED_TEST(TokenTest, SoftmaxOfGatheredRowsWithSmoothing) {
       const bool bias = form.bias;
       SCOPED_TRACE(::testing::Message()
                    << each.tokens << "x" << width << "x" << outputs << ", smoothing " << smoothing);
-      double loss = 0;
-      std::vector<double> dA(p.A.size(), double(kNan)), G(p.W.size()), g(outputs);
-      for (std::size_t r = 0; r < p.targets.row.size(); ++r) {
-        const std::size_t row = p.targets.row[r];
-        std::vector<double> z(outputs);
-        for (std::size_t l = 0; l < outputs; ++l) {
-          z[l] = bias ? double(p.b[l]) : 0;
-          for (std::size_t h = 0; h < width; ++h) {
-            z[l] += double(p.A[row * width + h]) * double(p.W[l * width + h]);
-          }
-        }
-        double sum = 0, mean = 0;
-        for (const double value : z) {
-          sum += std::exp(value);
-          mean += value / double(outputs);
-        }
-        loss += std::log(sum) - (1 - smoothing) * z[p.targets.target[r]] - smoothing * mean;
-        for (std::size_t h = 0; h < width; ++h) dA[row * width + h] = 0;
-        for (std::size_t l = 0; l < outputs; ++l) {
-          const double target =
-              (l == p.targets.target[r] ? 1 - smoothing : 0) + smoothing / double(outputs);
-          const double d = p.kScale * (std::exp(z[l]) / sum - target);
-          g[l] += d;
-          for (std::size_t h = 0; h < width; ++h) {
-            dA[row * width + h] += d * double(p.W[l * width + h]);
-            G[l * width + h] += d * double(p.A[row * width + h]);
-          }
-        }
-      }
+      const TokenSoftmaxReference e = token_softmax_by_definition(p, smoothing, bias);
       on_devices<Real>([&](auto& side) {
         const auto found = p.run(side, smoothing, bias, false);
-        side.expect(found.loss, loss, kTolerance<Real>, "loss");
-        side.expect(found.dA, dA, "dA");
-        side.expect(found.G, G, "G", 4);
-        if (bias) side.expect(found.g, g, "g", 4);
+        side.expect(found.loss, e.loss, kTolerance<Real>, "loss");
+        side.expect(found.dA, e.dA, "dA");
+        side.expect(found.G, e.G, "G", 4);
+        if (bias) side.expect(found.g, e.g, "g", 4);
         const auto moved = p.run(side, smoothing, bias, true);
         EXPECT_EQ(found.loss, moved.loss);
         EXPECT_TRUE(same_bits({widen(side.get(moved.dA))}, {widen(side.get(found.dA))}));
-        side.expect(moved.G, numbers(G.size(), [&](auto i) { return double(p.W[i]) - G[i]; }),
+        side.expect(moved.G, numbers(e.G.size(), [&](auto i) { return double(p.W[i]) - e.G[i]; }),
                     "the weights moved", 4);
       });
     }

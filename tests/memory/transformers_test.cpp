@@ -51,6 +51,18 @@ TEST(TransformerPlans, HaveTheSumsOfTheirRules) {
   }
 }
 
+// Nothing grows with the square of the steps, unless scores are stored.
+TEST(TransformerPlans, GrowWithTheirSteps) {
+  const auto bytes = [](const std::string& name) {
+    const Graph graph = named(name);
+    return training_step(graph, {.batch = 3, .needs = BackwardNeeds::minimal}).tensor_bytes();
+  };
+  for (const std::string name : {"gpt-tiny?block=1024&steps=", "bert-micro?block=1024&steps="}) {
+    EXPECT_EQ(bytes(name + "1024"), 2 * bytes(name + "512")) << name;
+    EXPECT_GT(bytes(name + "1024&scores=1"), 2 * bytes(name + "512&scores=1")) << name;
+  }
+}
+
 // Every policy plans them, also at its minimum; the input of a linear moves, unlike that of an fc.
 TEST(TransformerPlans, EveryPolicyPlansThem) {
   const Planned net(named("gpt-micro?dropout=0.1"), {.batch = 4, .needs = BackwardNeeds::minimal});

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Loses workers at random: check_losses.py [BINARY] [--runs N] [--seed S] [--jobs J] [--only REGEX] [--mpi]
+"""Loses workers at random: check_losses.py [BINARY] [--runs N] [--seed S] [--jobs J] [--only REGEX] [--cluster sim|threads|mpi]
 
-Makes N random runs as check_resume.py does, each with random failures and returns of its workers (--cluster sim,
---on-loss continue or restart). Every run must end within five minutes with exit code 0, a result that hetsgd validate finds
-valid, and a finite loss, or say that workers are lost too often to get any further.
-With --mpi the runs are those of processes (mpirun, --cluster mpi): longer ones, as set-up takes real time.
+Makes N random runs as check_resume.py does, each with random failures and returns of its workers (--on-loss continue or
+restart). Every run must end within five minutes with exit code 0, a result that hetsgd validate finds valid, and a finite
+loss at its whole budget, or say that workers are lost too often to get any further. Every sample counts once: as learnt, lost
+or redone, up to the batches that are under way at each loss.
+On threads and mpi (under mpirun) the runs are longer ones, as set-up takes real time.
 Prints each run that does not, with its command. Exit code 0: all did; 1: one did not.
 """
 
@@ -24,17 +25,18 @@ import check_resume
 
 LONGEST_S = 300
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
-# Options of random runs that a run of processes cannot have.
-NOT_MPI = re.compile("hogwild|hogbatch|slide|--profile|--workers 1|--node-size|learners-per-device auto")
+# Options of random runs that runs in real time, and those of processes, cannot have.
+ONLY_SIM = re.compile("--profile|learners-per-device auto")
+NOT_MPI = re.compile("hogwild|hogbatch|slide|--workers 1")
 
 
-def random_losses(rng, workers, mpi):
+def random_losses(rng, workers, cluster):
     """The options of random failures."""
     options = ["--detect", f"{rng.choice([0.1, 1, 5])}ms"]
     mode = rng.choice(["killed", "stopped", "cut_off"])
     if rng.random() < 0.6:
         # A segment of processes takes some 20 ms of real time to begin, on a busy host more.
-        lives = rng.choice([300, 1000] if mpi else [5, 20, 60])
+        lives = rng.choice({"sim": [5, 20, 60], "threads": [20, 60, 200], "mpi": [100, 300, 1000]}[cluster])
         options += ["--straggler", f"kind=churn,mtbf={lives}ms,mttr={rng.choice([2, 8, 30])}ms,mode={mode}"]
     else:
         for worker in rng.sample(range(workers), rng.randrange(1, workers + 1)):
@@ -46,25 +48,42 @@ def random_losses(rng, workers, mpi):
     return options
 
 
-def suits(options, only, mpi):
+def suits(options, only, cluster):
     text = " ".join(options)
     if (only and not re.search(only, text)) or "sharded" in options or "--node-size" in options:
         return False
-    return not mpi or not NOT_MPI.search(text)
+    return cluster == "sim" or not (ONLY_SIM.search(text) or (cluster == "mpi" and NOT_MPI.search(text)))
 
 
-def for_processes(options, workers):
-    """The same run on processes: twice as long."""
+def in_real_time(options, workers, cluster):
+    """The launcher and the options of the same run, twice as long, on this cluster."""
     at = options.index("--max-samples") + 1
     options[at] = str(2 * int(options[at]))
-    return ["mpirun", "-n", str(workers)], [*options, "--cluster", "mpi", "--devices", "cpu:1"]
+    return ["mpirun", "-n", str(workers)] if cluster == "mpi" else [], [*options, "--cluster", cluster, "--devices", "cpu:1"]
 
 
-def check(binary, number, seed, only, mpi):
+def wrong_in(result):
+    """What is wrong with the numbers of a finished run, or None."""
+    if result["status"] != "completed":
+        return f"{result['status']}: {result['status_reason']}"
+    last, config, failures = result["curve"][-1], result["config"], result.get("failures", [])
+    if not math.isfinite(last["test_loss"] or math.nan):
+        return "has no finite loss"
+    if last["samples_count"] < config["max_samples"]:
+        return f"ends at {last['samples_count']} of {config['max_samples']} samples"
+    computed = sum(worker["samples"] for worker in result["workers"])
+    wasted = sum(failure["lost_samples"] + failure["redone_samples"] for failure in failures)
+    under_way = config["workers"] * config["batch_size"] * (1 + len(failures)) * (config.get("learners_per_device") or 1)
+    if abs(computed - wasted - last["samples_count"]) > under_way:
+        return f"has computed {computed} samples, of which {wasted} are wasted, and learnt from {last['samples_count']}"
+    return None
+
+
+def check(binary, number, seed, only, cluster):
     """Makes run `number`. Returns (its options, the number of losses, what is wrong or None)."""
     rng = random.Random(f"{seed} {number}")
     options = check_resume.random_run(rng)
-    while not suits(options, only, mpi):
+    while not suits(options, only, cluster):
         options = check_resume.random_run(rng)
     at = options.index("--checkpoint-every")
     options = options[:at]
@@ -72,10 +91,10 @@ def check(binary, number, seed, only, mpi):
     if rng.random() < 0.5:
         options += ["--checkpoint-at", ",".join(str(k * every) for k in range(1, 10, rng.choice([1, 3])))]
     workers = int(options[options.index("--workers") + 1])
-    options += random_losses(rng, workers, mpi)
+    options += random_losses(rng, workers, cluster)
     launcher = []
-    if mpi:
-        launcher, options = for_processes(options, workers)
+    if cluster != "sim":
+        launcher, options = in_real_time(options, workers, cluster)
     with tempfile.TemporaryDirectory(prefix="hetsgd-losses-") as name:
         output = pathlib.Path(name) / "run.json"
         command = [*launcher, binary, "train", *options, "--quiet", "--host-threads", "1", "-o", str(output)]
@@ -91,12 +110,7 @@ def check(binary, number, seed, only, mpi):
         if valid.returncode != 0:
             return options, 0, valid.stdout.strip()
         result = json.loads(output.read_text())
-        losses = len(result.get("failures", []))
-        if result["status"] != "completed":
-            return options, losses, f"{result['status']}: {result['status_reason']}"
-        if not math.isfinite(result["curve"][-1]["test_loss"] or math.nan):
-            return options, losses, "has no finite loss"
-        return options, losses, None
+        return options, len(result.get("failures", [])), wrong_in(result)
 
 
 def main():
@@ -106,11 +120,11 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="")
-    parser.add_argument("--mpi", action="store_true")
+    parser.add_argument("--cluster", choices=("sim", "threads", "mpi"), default="sim")
     arguments = parser.parse_args()
     failed = losses = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        tasks = [pool.submit(check, arguments.binary, number, arguments.seed, arguments.only, arguments.mpi)
+        tasks = [pool.submit(check, arguments.binary, number, arguments.seed, arguments.only, arguments.cluster)
                  for number in range(arguments.runs)]
         for number, task in enumerate(tasks):
             options, lost, wrong = task.result()

@@ -31,7 +31,7 @@ class Token final : public OwedReply {
 
   ~Token() override {
     World& world = transport_.world();
-    if (const auto error = unanswered(); error && !world.aborting()) world.abort(error);
+    if (const auto error = unanswered(); error && !world.ends()) world.abort(error);
   }
 
  private:

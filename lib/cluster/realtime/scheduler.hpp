@@ -113,6 +113,8 @@ class Scheduler : NonCopyable {
   // --- the loss of workers -----------------------------------------------------------------------
   // Workers are lost; stays true in the abort that follows. Any thread.
   bool losing() const { return losing_; }
+  // No call need come to its end any more.
+  bool ends() const { return aborting_ || losing_; }
   // Whether a worker that fails at this instant of the training clock is lost in this segment: no
   // other loss was known before.
   bool loses(Seconds at);

@@ -54,7 +54,7 @@ class Token final : public OwedReply {
       if (!entry_) return;
       entry_->token = nullptr;
     }
-    if (const auto error = unanswered(); error && !world.aborting()) world.abort(error);
+    if (const auto error = unanswered(); error && !world.ends()) world.abort(error);
   }
 
   void forget_caller() { entry_ = nullptr; }

@@ -128,6 +128,7 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
   auto [client, ranks] = make_client();
   Client& its_client = *client;
   segment.other = its_client.state().other_workers();
+  if (trace != nullptr) trace->begin_segment(segment.goes_on());
   Ended ended;
   bool is_followed = false;
   segment.is_followed = [&] { return is_followed = its_client.await_end(segment.lost); };

@@ -178,6 +178,35 @@ TEST(Replay, AnUnmodifiedRecordGivesItsOwnTimes) {
   }
 }
 
+// Each segment has fresh processes, which go on in the lines of those before.
+TEST(Replay, ARunOfSeveralSegmentsGivesItsOwnTimes) {
+  for (const char* algorithm :
+       {"ssgd", "asgd", "ssp", "adpsgd", "rna", "eager-solo", "adaptive", "esync", "sma"}) {
+    SCOPED_TRACE(algorithm);
+    const Settings cut = with(kWithStragglers,
+                              "--evaluate-every 640 --checkpoint-at 640,1280 --checkpoint-time 1ms");
+    const Timeline timeline = recorded_timeline(tiny(algorithm, cut));
+    expect_own_times(timeline);
+    for (const TraceLine& line : timeline.processes) {
+      const auto same = [&](const TraceLine& other) { return other.name == line.name; };
+      EXPECT_EQ(std::ranges::count_if(timeline.processes, same), 1) << line.name;
+    }
+  }
+  const Settings cut = with(tiny("asgd", "--cluster threads --devices cpu:1 --workers 2"),
+                            "--max-samples 640 --evaluate-every 320 --checkpoint-at 320");
+  expect_own_times(recorded_timeline(cut), 1e-6);
+}
+
+// The calls of a lost worker have no other side; its step times are of use all the same.
+TEST(Replay, ARunThatHasLostWorkersIsRefused) {
+  const Timeline timeline = recorded_timeline(
+      tiny("ssgd", with(kWithStragglers, "--detect 1ms --straggler kind=fail,worker=1,at=10ms "
+                                         "--straggler kind=return,worker=1,at=20ms")));
+  EXPECT_EQ(timeline.lost_workers, 1U);
+  EXPECT_THAT(error_of([&] { const Retiming retiming(timeline); }),
+              HasSubstr("has lost workers 1 times"));
+}
+
 TEST(Replay, ARecordOfThreadsGivesItsOwnTimes) {
   for (const char* algorithm : {"ssgd", "asgd", "adpsgd", "elastic"}) {
     SCOPED_TRACE(algorithm);

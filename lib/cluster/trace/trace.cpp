@@ -27,10 +27,22 @@ std::vector<const TraceLine*> decode(const std::vector<const RecordedLine*>& rec
 
 }  // namespace
 
+void Trace::begin_segment(bool goes_on) {
+  const std::lock_guard lock(mutex_);
+  is_set_up_ = !goes_on;
+  for (RecordedLine& line : lines_) line.has_ended = true;
+}
+
 RecordedLine& Trace::line(int rank, const std::string& background_task, const CallPoint& parent) {
   const std::string name =
       "worker " + std::to_string(rank) + (background_task.empty() ? "" : " " + background_task);
   const std::lock_guard lock(mutex_);
+  const auto before = std::ranges::find_if(
+      lines_, [&](const RecordedLine& line) { return line.has_ended && line.name == name; });
+  if (before != lines_.end()) {
+    before->has_ended = false;
+    return *before;
+  }
   const auto number = std::ranges::count(lines_, rank, &RecordedLine::rank);
   return lines_.emplace_back(
       TracedName{rank, name, background_task.empty(), static_cast<int>(number), parent}, memory_);
@@ -44,6 +56,11 @@ RecordedLine& Trace::service(const std::string& name) {
 std::atomic<std::uint64_t>& Trace::requests(int rank, const std::string& service) {
   const std::lock_guard lock(mutex_);
   return requests_[{rank, service}];
+}
+
+std::map<int, std::uint64_t>& Trace::handled(const std::string& service) {
+  const std::lock_guard lock(mutex_);
+  return handled_[service];
 }
 
 RecordedLine& Trace::add(TracedName name) {

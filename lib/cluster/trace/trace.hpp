@@ -62,6 +62,7 @@ struct TracedName {
 struct RecordedLine : TracedName {
   RecordedLine(TracedName line, CallMemory& memory) : TracedName(std::move(line)), calls(memory) {}
   CallLog calls;
+  bool has_ended = false;  // with the segment of its process
 };
 
 // The ranges of one process, in the order of their ends.
@@ -94,8 +95,14 @@ class Trace {
       : detail_(detail), memory_(std::move(memory)) {}
 
   bool has_causes() const { return detail_ == TraceDetail::causes; }
+  // All processes have ended, and those of a segment of the run come (cluster/segment.hpp). goes_on:
+  // a later one, whose workers set up until they call went_on().
+  void begin_segment(bool goes_on);
+  void went_on() { is_set_up_ = true; }
+  // Calls of a set-up are not on the clock.
+  bool is_set_up() const { return is_set_up_; }
   // From any thread; the line stays where it is. `parent`: where it was started; none for the
-  // worker's own.
+  // worker's own. A process of this name that has ended with its segment goes on in its line.
   RecordedLine& line(int rank, const std::string& background_task, const CallPoint& parent = {});
   // The line of the requests that the service has handled, in that order. From any thread; it stays
   // where it is. The service alone fills it, one request after the other.
@@ -103,6 +110,9 @@ class Trace {
   // The number of requests that a rank has sent to a service so far. From any thread; it stays
   // where it is.
   std::atomic<std::uint64_t>& requests(int rank, const std::string& service);
+  // The same for those that a service has handled, by rank. The service alone uses it; it stays
+  // where it is.
+  std::map<int, std::uint64_t>& handled(const std::string& service);
   // A new line for the calls of another process. It stays where it is.
   RecordedLine& add(TracedName name);
   // The counts of a worker on the group of all workers, which its processes share. From any thread;
@@ -122,11 +132,13 @@ class Trace {
  private:
   const TraceDetail detail_;
   CallMemory memory_;
+  std::atomic<bool> is_set_up_ = true;
   mutable std::mutex mutex_;  // guards all below
   std::deque<RecordedLine> lines_;
   std::map<std::string, RecordedLine> services_;
   mutable std::deque<TraceLine> decoded_, decoded_services_;
   std::map<std::pair<int, std::string>, std::atomic<std::uint64_t>> requests_;
+  std::map<std::string, std::map<int, std::uint64_t>> handled_;
   std::map<int, GroupCalls> world_calls_;
 };
 

@@ -415,9 +415,10 @@ class TracedEndpoint final : public Endpoint {
       : endpoint_(endpoint),
         trace_(trace),
         process_{
-            endpoint, trace.line(endpoint.rank(), background_task, parent),
+            endpoint, trace.line(endpoint.id(), background_task, parent),
             [this, task = background_task.empty() ? "" : background_task + " "]() -> RecordedLine& {
-              if (!started_) started_ = &trace_.line(rank(), task + std::string(kStartedCalls));
+              if (!started_)
+                started_ = &trace_.line(endpoint_.id(), task + std::string(kStartedCalls));
               return *started_;
             }},
         comm_(process_, endpoint.comm(), trace.world_calls(endpoint.rank())) {
@@ -486,6 +487,7 @@ class TracedEndpoint final : public Endpoint {
   void go_on() override {
     endpoint_.go_on();
     process_.own.calls.rewind(set_up_);
+    trace_.went_on();
   }
   void while_paused(FunctionRef fn) override {
     const SetsRunning sets(process_);

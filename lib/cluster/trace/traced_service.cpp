@@ -10,10 +10,12 @@ namespace {
 
 class TracedHandler final : public ServiceHandler {
  public:
-  TracedHandler(std::unique_ptr<ServiceHandler> handler, CallLog& calls)
+  TracedHandler(std::unique_ptr<ServiceHandler> handler, const std::string& name, Trace& trace)
       : handler_(std::move(handler)),
-        calls_(calls),
-        label_(calls.label({.category = "served", .kind = CallKind::served})) {
+        trace_(trace),
+        calls_(trace.service(name).calls),
+        requests_(trace.handled(name)),
+        label_(calls_.label({.category = "served", .kind = CallKind::served})) {
     handler_->set_clock([this] { return now(); });
   }
 
@@ -21,6 +23,10 @@ class TracedHandler final : public ServiceHandler {
                   std::unique_ptr<ReplyToken> reply) override {
     const Seconds begin = begun_.value_or(now());
     begun_.reset();
+    if (!trace_.is_set_up()) {
+      ++requests_[from];
+      return handler_->handle_raw(from, request, payload, std::move(reply));
+    }
     const std::uint64_t mine = calls_.calls();
     const CallLog::Open call = calls_.open({.label = label_,
                                             .begin = begin,
@@ -73,9 +79,10 @@ class TracedHandler final : public ServiceHandler {
   };
 
   const std::unique_ptr<ServiceHandler> handler_;
+  const Trace& trace_;
   CallLog& calls_;
+  std::map<int, std::uint64_t>& requests_;  // of each rank so far
   const std::uint32_t label_;
-  std::map<int, std::uint64_t> requests_;  // of each rank so far
   mutable std::optional<Seconds> begun_;
   std::optional<std::uint64_t> handling_;
 };
@@ -86,7 +93,7 @@ ServiceFactory traced_factory(const ServiceFactory& factory, const std::string& 
                               Trace& trace) {
   ServiceFactory traced = factory;
   traced.make = [make = factory.make, service, &trace] {
-    return std::make_unique<TracedHandler>(make(), trace.service(service).calls);
+    return std::make_unique<TracedHandler>(make(), service, trace);
   };
   return traced;
 }

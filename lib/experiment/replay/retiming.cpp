@@ -364,7 +364,16 @@ Retiming::Links Retiming::links(std::size_t nodes,
   return result;
 }
 
-Retiming::Retiming(const Timeline& timeline) : timeline_(timeline) { Build(*this).run(); }
+// After a loss the ranks of a group are those of other workers, and calls may have no other side.
+Retiming::Retiming(const Timeline& timeline) : timeline_(timeline) {
+  if (timeline.lost_workers > 0) {
+    throw with_hint(data_error("{}: found a run that has lost workers {} times, expected one "
+                               "without losses",
+                               timeline.path, timeline.lost_workers),
+                    "hetsgd fit and train --replay take the step times of such a run");
+  }
+  Build(*this).run();
+}
 
 RetimedRun Retiming::run(const PerCall& own) const { return Run(*this, own).run(); }
 

@@ -3,7 +3,8 @@
 //
 // The file is JSON Lines, compressed by zstd unless its name ends in .jsonl:
 //
-//   {"hetsgd_timeline":1,"config":{...},"clock_resolution_s":0,"processes":[...],...}   header
+//   {"hetsgd_timeline":1,"config":{...},"clock_resolution_s":0,"processes":[...],...}   header,
+//                                                                    if any with "lost_workers":2
 //   {"p":0,"c":"compute","n":"step","e":0.012,"s":1,"W":[4e7,1e8,9]}     a call of process 0
 //   ...                                                                   by their ends
 //   {"lines":4711}                                                        the end
@@ -54,7 +55,8 @@ struct Timeline {
   std::vector<std::string> stragglers = {};  // injected, with their defaults
   nlohmann::json device_profile = {}, server_profile = {}, network = {}, charge = {};
   int workers = 0;
-  Seconds elapsed{0};  // training clock at the end
+  std::size_t lost_workers = 0;  // failures of workers in the run
+  Seconds elapsed{0};            // training clock at the end
   // The processes, by rank, the worker itself before its background tasks; and the services.
   std::vector<TraceLine> processes = {}, services = {};
   // The file was cut off, and this is what it had up to its last whole round.

@@ -238,13 +238,14 @@ class TimelineReader {
     }
     header.allow({std::string(kFormatKey), "config", "cluster", "virtual", "clock_resolution_s",
                   "stragglers", "device_profile", "server_profile", "network", "charge", "workers",
-                  "elapsed_s", "processes", "services"});
+                  "lost_workers", "elapsed_s", "processes", "services"});
     const json& tree = header.tree();
     result_.config = header.object("config").tree();
     result_.cluster = header.text("cluster");
     result_.virtual_time = header.boolean("virtual", true);
     result_.clock_resolution = Seconds(header.number("clock_resolution_s", kDurations));
     result_.workers = header.whole_number("workers", kCounts, 1);
+    result_.lost_workers = header.count("lost_workers", 0, 0);
     result_.elapsed = Seconds(header.number("elapsed_s"));
     result_.stragglers = tree.value("stragglers", std::vector<std::string>());
     for (auto [key, value] :
@@ -485,6 +486,7 @@ void write_timeline(const std::string& path, const Trace& trace, const Record& r
                  {"charge", record.charge},
                  {"workers", record.workers.size()},
                  {"elapsed_s", record.elapsed.count()}};
+  if (!record.failures.empty()) header["lost_workers"] = record.failures.size();
   OutputFile file(path, {.what = "the timeline"});
   const auto write = [&file](std::string_view bytes) { file.write(bytes); };
   std::optional<ZstdWriter> compressed;

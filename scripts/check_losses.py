@@ -63,7 +63,7 @@ def in_real_time(options, workers, cluster):
 
 
 def wrong_in(result):
-    """What is wrong with the numbers of a finished run, or None."""
+    """Returns a text on the first number of a finished run that is wrong, or None."""
     if result["status"] != "completed":
         return f"{result['status']}: {result['status_reason']}"
     last, config, failures = result["curve"][-1], result["config"], result.get("failures", [])
@@ -73,7 +73,9 @@ def wrong_in(result):
         return f"ends at {last['samples_count']} of {config['max_samples']} samples"
     computed = sum(worker["samples"] for worker in result["workers"])
     wasted = sum(failure["lost_samples"] + failure["redone_samples"] for failure in failures)
-    under_way = config["workers"] * config["batch_size"] * (1 + len(failures)) * (config.get("learners_per_device") or 1)
+    learners = config.get("learners_per_device")
+    learners = learners if isinstance(learners, int) else 8  # the most that a tuner takes
+    under_way = config["workers"] * config["batch_size"] * (1 + len(failures)) * learners
     if abs(computed - wasted - last["samples_count"]) > under_way:
         return f"has computed {computed} samples, of which {wasted} are wasted, and learnt from {last['samples_count']}"
     return None

@@ -143,6 +143,10 @@ class Reducer {
     } else {
       probing_.join(self_, replica_, 0, self_.rank(), self_.size(), o_.probes, "controller");
     }
+    if (o_.hierarchical && self_.goes_on()) {
+      replica_.catch_up(*group_);
+      first_round = replica_.round();
+    }
     for (std::int64_t round = first_round;; ++round) {
       const int initiator = probing_.await(replica_, round);
       const PartialSum sum = replica_.reduce(self_, *group_);

@@ -64,4 +64,18 @@ void FieldForm<nlohmann::json>::visit(Archive& archive, std::string_view name,
       [&](std::span<std::byte> to) { std::memcpy(to.data(), all.data(), all.size()); }, nullptr);
 }
 
+std::vector<SentField> sent(const SavedFields& fields) {
+  std::vector<SentField> list;
+  for (const auto& [name, bytes] : fields) {
+    list.push_back({name, {bytes.span().begin(), bytes.span().end()}});
+  }
+  return list;
+}
+
+SavedFields received(const std::vector<SentField>& list) {
+  SavedFields fields;
+  for (const SentField& field : list) fields.emplace(field.name, FieldBytes(field.bytes));
+  return fields;
+}
+
 }  // namespace hetsgd

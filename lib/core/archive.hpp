@@ -58,6 +58,16 @@ class FieldBytes {
 // The fields of one owner, by name.
 using SavedFields = std::map<std::string, FieldBytes>;
 
+// One of them with a form in bytes, so that fields travel between workers.
+struct SentField {
+  std::string name{};
+  std::vector<std::byte> bytes{};
+
+  static constexpr auto members() { return std::tuple(&SentField::name, &SentField::bytes); }
+};
+std::vector<SentField> sent(const SavedFields& fields);
+SavedFields received(const std::vector<SentField>& fields);
+
 class Archive;
 
 // How a T is saved and loaded as one field: `static void visit(Archive&, std::string_view, T&)`.

@@ -11,24 +11,6 @@ namespace hetsgd {
 
 using namespace rank_messages;  // NOLINT: the words of this file
 
-namespace {
-
-std::vector<Field> list_of(const SavedFields& fields) {
-  std::vector<Field> list;
-  for (const auto& [name, bytes] : fields) {
-    list.push_back({name, {bytes.span().begin(), bytes.span().end()}});
-  }
-  return list;
-}
-
-SavedFields fields_of(const std::vector<Field>& list) {
-  SavedFields fields;
-  for (const Field& field : list) fields.emplace(field.name, FieldBytes(field.bytes));
-  return fields;
-}
-
-}  // namespace
-
 // Evaluations that synchronous workers come to before they stop are made.
 void RankClient::end_for_joiners() {
   if (!synchronous()) {
@@ -98,7 +80,7 @@ bool RankClient::settle(const std::map<int, Seconds>& lost) {
     if (each.has_state != 0 && !lost.contains(each.worker)) with_state_.push_back(each.worker);
   }
   std::ranges::sort(with_state_);
-  known_ = fields_of(outcome_->known);
+  known_ = received(outcome_->known);
   Archive fields = Archive::loading(known_, known_, "what rank 0 knows");
   fields("budget", budget_);
   fields("accuracies", accuracies_);
@@ -114,14 +96,14 @@ Outcome RankClient::decide(const std::map<int, Seconds>& lost) {
   SavedFields known;
   Archive fields = Archive::saving(known, known);
   referee_.known(fields);
-  outcome.known = list_of(known);
+  outcome.known = sent(known);
   return outcome;
 }
 
 void RankClient::share_state(SavedRun& saved, const std::vector<int>& to) {
   const int from = saved.with_state.front();
   if (rank_ == from) {
-    const WorkerFields fields{list_of(saved.common), list_of(saved.workers[from])};
+    const WorkerFields fields{sent(saved.common), sent(saved.workers[from])};
     for (const int worker : to) {
       if (worker != from) send(worker, kFields, fields);
     }
@@ -130,8 +112,8 @@ void RankClient::share_state(SavedRun& saved, const std::vector<int>& to) {
   if (std::ranges::find(to, rank_) == to.end()) return;
   std::unique_lock lock(mutex_);
   await(lock, "the state of another worker", peer_timeout_, [&] { return got_.has_value(); });
-  saved.common = fields_of(got_->common);
-  saved.workers[from] = fields_of(got_->own);
+  saved.common = received(got_->common);
+  saved.workers[from] = received(got_->own);
   got_.reset();
 }
 

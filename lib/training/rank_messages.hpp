@@ -99,18 +99,11 @@ struct Settled {
   Client::Unsettled samples{};
 };
 
-struct Field {
-  std::string name{};
-  std::vector<std::byte> bytes{};
-
-  static constexpr auto members() { return std::tuple(&Field::name, &Field::bytes); }
-};
-
 // How such a segment has ended.
 struct Outcome {
   std::uint8_t follows = 0;
   std::vector<Settled> workers{};
-  std::vector<Field> known{};  // Referee::known
+  std::vector<SentField> known{};  // Referee::known
 
   static constexpr auto members() {
     return std::tuple(&Outcome::follows, &Outcome::workers, &Outcome::known);
@@ -119,7 +112,7 @@ struct Outcome {
 
 // The fields that workers have in common, and the own ones of the worker that sends them.
 struct WorkerFields {
-  std::vector<Field> common{}, own{};
+  std::vector<SentField> common{}, own{};
 
   static constexpr auto members() { return std::tuple(&WorkerFields::common, &WorkerFields::own); }
 };

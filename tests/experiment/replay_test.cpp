@@ -183,8 +183,8 @@ TEST(Replay, ARunOfSeveralSegmentsGivesItsOwnTimes) {
   for (const char* algorithm :
        {"ssgd", "asgd", "ssp", "adpsgd", "rna", "eager-solo", "adaptive", "esync", "sma"}) {
     SCOPED_TRACE(algorithm);
-    const Settings cut = with(kWithStragglers,
-                              "--evaluate-every 640 --checkpoint-at 640,1280 --checkpoint-time 1ms");
+    const Settings cut = with(
+        kWithStragglers, "--evaluate-every 640 --checkpoint-at 640,1280 --checkpoint-time 1ms");
     const Timeline timeline = recorded_timeline(tiny(algorithm, cut));
     expect_own_times(timeline);
     for (const TraceLine& line : timeline.processes) {
@@ -199,9 +199,10 @@ TEST(Replay, ARunOfSeveralSegmentsGivesItsOwnTimes) {
 
 // The calls of a lost worker have no other side; its step times are of use all the same.
 TEST(Replay, ARunThatHasLostWorkersIsRefused) {
-  const Timeline timeline = recorded_timeline(
-      tiny("ssgd", with(kWithStragglers, "--detect 1ms --straggler kind=fail,worker=1,at=10ms "
-                                         "--straggler kind=return,worker=1,at=20ms")));
+  const Timeline timeline =
+      recorded_timeline(tiny("ssgd", with(kWithStragglers,
+                                          "--detect 1ms --straggler kind=fail,worker=1,at=10ms "
+                                          "--straggler kind=return,worker=1,at=20ms")));
   EXPECT_EQ(timeline.lost_workers, 1U);
   EXPECT_THAT(error_of([&] { const Retiming retiming(timeline); }),
               HasSubstr("has lost workers 1 times"));

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "support/effort.hpp"
 #include "support/run.hpp"
 
 namespace hetsgd::test {
@@ -23,6 +24,34 @@ TEST(ThreadsLosses, RunsOnThreadsGoOn) {
     EXPECT_EQ(run.status, Status::completed);
     EXPECT_EQ(run.failures.size(), 1U);
     EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
+  }
+}
+
+// A loss at any moment leaves all survivors before a merge or all behind it: else their next
+// collectives differ, or samples are missing.
+TEST(ThreadsLosses, TearNoMergeApart) {
+  const Settings settings =
+      "--workers 4 --cluster threads --devices cpu:1 --max-samples 19200 --evaluate-every 1920 "
+      "--mega-batch 8 --learning-rate 0.1 --detect 0.1ms --straggler "
+      "kind=churn,mtbf=30ms,mttr=2ms";
+  for (const char* const algorithm :
+       {"ssgd", "ssgd --reduce adasum", "elastic", "adaptive", "local-sgd", "sma", "easgd", "esync",
+        "esync --ack delayed", "eager-majority", "rna", "rna --hierarchical --groups 0-1:2-3"}) {
+    for (int seed = 1; seed <= effort(4, 1, 1); ++seed) {
+      SCOPED_TRACE(fmt::format("{}, seed {}", algorithm, seed));
+      const Record run =
+          run_with(tiny("ssgd", settings), "--algorithm {} --seed {}", algorithm, seed);
+      EXPECT_EQ(run.status, Status::completed);
+      EXPECT_GE(run.curve.back().samples_count, 19200U);
+      std::uint64_t samples = 0, wasted = 0;
+      for (const WorkerRecord& worker : run.workers) samples += worker.samples;
+      for (const FailureRecord& failure : run.failures) {
+        wasted += failure.lost_samples + failure.redone_samples;
+      }
+      const double under_way = 4.0 * 32 * static_cast<double>(1 + run.failures.size());
+      EXPECT_NEAR(static_cast<double>(samples - wasted),
+                  static_cast<double>(run.curve.back().samples_count), under_way);
+    }
   }
 }
 

@@ -17,7 +17,7 @@ PartialReplica::PartialReplica(Worker& self, const LocalRules& rules)
       sum_(self.device(), x_.w.size() + kPartialTail),
       members_(self.size()) {}
 
-// Replicas of several groups differ.
+// Replicas of several groups differ, so one that joins has that of any group until it catches up.
 void PartialReplica::fields(Archive& fields) {
   rules_.groups ? fields.or_first("x", x_) : fields.common("x", x_);
   rules_.groups ? fields.or_first("gradients", gradients_) : fields.common("gradients", gradients_);
@@ -32,6 +32,54 @@ void PartialReplica::fields(Archive& fields) {
   fields("computing", computing_);
   fields("computing_squares", computing_squares_);
   fields("iterations", iterations_);
+  fields("behind", behind_);
+  if (!fields.is_loading() || !rules_.groups) return;
+  behind_ = behind_ || fields.joins();
+  updating_ = behind_;
+}
+
+// If all have joined, the one with most rounds speaks for all. The optimizer's state goes with x.
+void PartialReplica::catch_up(Comm& group) {
+  struct Standing {
+    std::int64_t round;
+    std::int32_t rank, behind;
+  };
+  struct Source {
+    std::int32_t rank, is_needed;
+  };
+  const Standing mine{round(), group.rank(), behind_};
+  const auto source = *group.agree(mine, [](std::span<const Standing> all) {
+    const auto key = [](const Standing& each) { return std::pair(each.behind, -each.round); };
+    const auto is_behind = [](const Standing& each) { return each.behind != 0; };
+    return Source{std::ranges::min_element(all, {}, key)->rank,
+                  std::ranges::any_of(all, is_behind)};
+  });
+  if (source.is_needed == 0) return;
+  const auto describe = [&](Archive& fields) {
+    fields("x", x_);
+    fields("gradients", gradients_);
+    fields("round", round_);
+  };
+  std::vector<std::byte> bytes;
+  if (group.rank() == source.rank) {
+    SavedFields state;
+    Archive fields = Archive::saving(state, state);
+    describe(fields);
+    bytes = to_bytes(sent(state));
+  }
+  std::uint64_t size = bytes.size();
+  group.broadcast(std::span(&size, 1), source.rank);
+  bytes.resize(size);
+  group.broadcast(std::span(bytes), source.rank, Traffic::parameters);
+  if (!behind_) return;
+  const std::string what = "the state of a group";
+  const SavedFields state = received(from_bytes<std::vector<SentField>>(bytes, what));
+  Archive fields = Archive::loading(state, state, what);
+  const Guard guard(*monitor_);
+  x_.optimizer.reset();
+  describe(fields);
+  behind_ = updating_ = false;
+  monitor_->notify_all();
 }
 
 double PartialReplica::vectors(const LocalRules& rules) {

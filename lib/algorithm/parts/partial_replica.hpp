@@ -124,6 +124,10 @@ class PartialReplica {
   void compute(Worker& self, Activation& activation);
 
   // --- reducing background task
+  // Collective in a group of workers of which some may have joined it after a loss: those take x and
+  // what belongs to it from one that has not. Before the first round; until then the main process of
+  // one that has joined waits.
+  void catch_up(Comm& group);
   // Makes the contribution of this round, reduces it over `group` and updates x. The main process
   // does not use x until finish_round. Collective in the group. A round without any contributor
   // leaves x as it is; a leaving worker asks for such a round. The learning rate follows the
@@ -198,6 +202,7 @@ class PartialReplica {
   std::uint64_t iterations_ = 0;
   bool in_iteration_ = false;
   bool updating_ = false;  // x is between two rounds
+  bool behind_ = false;    // has joined, and has not yet caught up with its group
   bool leaving_ = false;
   bool ended_ = false;
 };

@@ -45,15 +45,15 @@ void back_off(std::int64_t waited_ns, bool transfers) {
 
 // Services go on after a loss until all ranks have ended, which they find out themselves.
 bool ends(const World& world, const Poll& poll) {
-  if (!world.aborting() && !world.losing()) return false;
+  if (!world.ends()) return false;
   if (!world.losing()) return true;
   const AgreedCall* const call = World::current().agreed;
   return !(poll.outlasts_loss() || poll.idles() || (call && call->goes_on()));
 }
 
-// False: the run is aborted, or workers are lost. The process is aside from the first critical section to come_back(),
-// which is called on every path: an exception, too, must leave the counters as they were. The
-// deadlock report must not see a poll on a stack that is gone.
+// False: the run is aborted, or workers are lost. The process is aside from the first critical
+// section to come_back(), which is called on every path: an exception, too, must leave the counters
+// as they were. The deadlock report must not see a poll on a stack that is gone.
 bool polled_to_the_end(World& world, Poll& poll, std::int64_t begin) {
   World::Lock guard = world.lock();
   World::current().poll = &poll;

@@ -95,8 +95,8 @@ class Trace {
       : detail_(detail), memory_(std::move(memory)) {}
 
   bool has_causes() const { return detail_ == TraceDetail::causes; }
-  // All processes have ended, and those of a segment of the run come (cluster/segment.hpp). goes_on:
-  // a later one, whose workers set up until they call went_on().
+  // All processes have ended, and those of a segment of the run come (cluster/segment.hpp).
+  // goes_on: a later one, whose workers set up until they call went_on().
   void begin_segment(bool goes_on);
   void went_on() { is_set_up_ = true; }
   // Calls of a set-up are not on the clock.

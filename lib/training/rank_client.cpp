@@ -194,7 +194,7 @@ void RankClient::begin(Worker& worker) {
   {
     std::unique_lock lock(mutex_);
     await(lock, "rank 0 to begin", peer_timeout_, [&] { return started_; });
-    if (setup_.may_lose) own_samples_ = own_samples_at_state_ = worker.samples();
+    if (setup_.may_lose) own_samples_ = own_samples_at_state_ = begun_samples_ = worker.samples();
   }
   if (!synchronous()) pool_.emplace(worker.serve<Pool>("samples"));
 }
@@ -357,12 +357,14 @@ void RankClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> samp
     std::unique_lock lock(mutex_);
     if (stops_here(lock, false)) return;
   }
-  std::uint64_t n = samples.value_or(worker.samples());
+  // A worker's own count has work of earlier segments that was for nothing.
+  std::uint64_t n = samples.value_or(worker.samples() - begun_samples_);
   if (!samples && size_ > 1) {
     std::int64_t sum = static_cast<std::int64_t>(n);
     worker.comm().all_reduce(std::span(&sum, 1));
     n = static_cast<std::uint64_t>(sum);
   }
+  if (!samples && setup_.may_lose) n += setup_.samples;
   double now_s = worker.now().count();
   if (rules_.max_time.count() > 0 && size_ > 1) {
     worker.comm().all_reduce(std::span(&now_s, 1), ReduceOp::max);

@@ -212,9 +212,10 @@ class RankClient final : public Client {
   bool started_ = false;   // rank 0's first state has come
   bool diverged_ = false;  // this rank has reported it
   // The stop of a synchronous run without an evaluation; see the diagram above.
-  std::uint64_t points_ = 0;  // points that this rank's worker has begun
-  bool halting_ = false;      // no point is begun until stop_point_ is known
-  bool losing_ = false;       // asynchronous workers leave
+  std::uint64_t points_ = 0;         // points that this rank's worker has begun
+  std::uint64_t begun_samples_ = 0;  // of its worker before this segment, if workers may be lost
+  bool halting_ = false;             // no point is begun until stop_point_ is known
+  bool losing_ = false;              // asynchronous workers leave
   std::optional<rank_messages::StopPoint> stop_point_;
   bool join_told_ = false;  // this rank has told that a worker is back
   // Between two states a rank estimates the samples of all: its own since the last state, times the

@@ -30,8 +30,8 @@ ONLY_SIM = re.compile("--profile|learners-per-device auto")
 NOT_MPI = re.compile("hogwild|hogbatch|slide|--workers 1")
 
 
-def random_losses(rng, workers, cluster):
-    """The options of random failures."""
+def random_losses(rng, workers, cluster, restarts):
+    """The options of random failures. restarts: the others cannot go on alone."""
     options = ["--detect", f"{rng.choice([0.1, 1, 5])}ms"]
     mode = rng.choice(["killed", "stopped", "cut_off"])
     if rng.random() < 0.6:
@@ -43,14 +43,14 @@ def random_losses(rng, workers, cluster):
             fails = rng.uniform(0, 60)
             options += ["--straggler", f"kind=fail,worker={worker},at={fails:.3f}ms,mode={mode}", "--straggler",
                         f"kind=return,worker={worker},at={fails + rng.uniform(0.1, 60):.3f}ms"]
-    if rng.random() < 0.3:
+    if restarts or rng.random() < 0.3:
         options += ["--on-loss", "restart", "--restart-time", "1ms"]
     return options
 
 
 def suits(options, only, cluster):
     text = " ".join(options)
-    if (only and not re.search(only, text)) or "sharded" in options or "--node-size" in options:
+    if only and not re.search(only, text):
         return False
     return cluster == "sim" or not (ONLY_SIM.search(text) or (cluster == "mpi" and NOT_MPI.search(text)))
 
@@ -93,7 +93,7 @@ def check(binary, number, seed, only, cluster):
     if rng.random() < 0.5:
         options += ["--checkpoint-at", ",".join(str(k * every) for k in range(1, 10, rng.choice([1, 3])))]
     workers = int(options[options.index("--workers") + 1])
-    options += random_losses(rng, workers, cluster)
+    options += random_losses(rng, workers, cluster, "sharded" in options or "--node-size" in options)
     launcher = []
     if cluster != "sim":
         launcher, options = in_real_time(options, workers, cluster)

@@ -105,6 +105,10 @@ void AdasumOptions::check(const Plan& plan) const {
     refuse("--node-size", fmt::format("{}", node_size),
            fmt::format("a divisor of --workers {}", plan.workers));
   }
+  if (node_size > 1 && plan.loses_workers) {
+    refuse("--on-loss", fmt::format("continue with --node-size {}", node_size), "restart",
+           "the workers of a node reduce with their like in all others, which must be there");
+  }
   if (state == State::replicated) return;
   if (node_size == 1) {
     refuse("--optimizer-state", "partitioned with --node-size 1",

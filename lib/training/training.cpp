@@ -102,9 +102,10 @@ void Training::Impl::resolve() {
   const int workers = workers_of(options, devices);
   machine = load_simulated_machine(options, workers);
   plan = plan_before_data(options, info, workers);
-  check_plan(options, set, plan, devices, info, *algorithm);
   scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed,
                                               options.detect);
+  plan.loses_workers = scenario->has_failures() && options.on_loss == OnLoss::go_on;
+  check_plan(options, set, plan, devices, info, *algorithm);
   check_losses(*scenario, options);
 
   record.config = set.to_json();

@@ -83,6 +83,8 @@ TEST(AdasumStep, RefusesWhatMakesNoSense) {
   expect_refused(with(nodes, {{"adasum_scope", "model"}}), "--adasum-scope");
   expect_refused(with(nodes, {{"clip_norm", "1"}}), "--clip-norm");
   expect_refused(with(nodes, {{"reduce", "mean"}}), "--optimizer-state");
+  expect_refused(with(nodes, {{"straggler", "kind=fail,worker=1,at=5ms"}}),
+                 "--on-loss: found continue with --node-size 2, expected restart");
 }
 
 }  // namespace

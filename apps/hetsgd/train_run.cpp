@@ -29,10 +29,9 @@ std::string bar_text(double share) {
 
 // The text of the most informative metric.
 std::string metric_text(const CurvePoint& point) {
-  if (const auto value = accuracy_of(point)) {
-    return fmt::format("  {} {:.4f}", point.metrics.front().metric->key(), *value);
-  }
-  return fmt::format("  {} {:.4g}", kTestLoss, point.test_loss());
+  const auto& [metric, value] = point.metrics.front();
+  if (metric->higher_is_better()) return fmt::format("  {} {:.4f}", metric->key(), value);
+  return fmt::format("  {} {:.4g}", metric->key(), value);
 }
 
 // The progress line of a run. `bar`: with a progress bar in front.

@@ -6,7 +6,8 @@ import unittest
 from mpi_program import RUN, MpiTest, has_mpi
 
 SHORT = [*RUN, "--mega-batch", "8", "--learning-rate", "0.1", "--detect", "5ms", "--quiet", "--overwrite", "-o", "r.json"]
-LONG = [*SHORT, "--max-samples", "96000", "--evaluate-every", "9600"]
+# Steps have a delay: else the others may be through before a busy host lets the lost worker run and notice.
+LONG = [*SHORT, "--max-samples", "96000", "--evaluate-every", "9600", "--straggler", "kind=uniform,min=0.2ms,max=0.3ms"]
 SYNCHRONOUS = ("ssgd", "elastic", "adaptive", "local-sgd", "sma", "easgd", "esync")
 ASYNCHRONOUS = ("asgd", "dc-asgd", "ssp", "adpsgd", "eager-solo", "eager-majority", "rna")
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "core/error.hpp"
 
@@ -11,6 +12,7 @@ void Schedule::declare(OptionSet& set) {
   set.add_choice("schedule", kind,
                  {{"constant", ScheduleKind::constant},
                   {"linear", ScheduleKind::linear},
+                  {"cosine", ScheduleKind::cosine},
                   {"step", ScheduleKind::step},
                   {"inverse_time", ScheduleKind::inverse_time},
                   {"polynomial", ScheduleKind::polynomial},
@@ -23,16 +25,19 @@ void Schedule::declare(OptionSet& set) {
       .excludes("warmup_share");
   set.add("warmup_share", warmup_share,
           "Length of the linear warm-up as a share of --decay-epochs, or of the run for schedules "
-          "without a decay to 0.")
+          "without an end.")
       .range(0, 1)
       .excludes("warmup_epochs");
   set.add("decay_epochs", decay_epochs,
-          "Epoch at which the learning rate reaches 0. auto: the end of the run, as --epochs or "
-          "--max-samples states it.")
+          "Epoch at which the learning rate reaches its end, 0 or --lr-floor. auto: the end of the "
+          "run, as --epochs or --max-samples states it.")
       .unit("epochs")
       .at_least(0)
       .or_zero()
-      .needs("schedule", {"linear", "polynomial"});
+      .needs("schedule", {"linear", "cosine", "polynomial"});
+  set.add("lr_floor", lr_floor, "Share of the learning rate that is left at the end of the cosine.")
+      .range(0, 1)
+      .needs("schedule", {"cosine"});
   set.add("decay_power", decay_power, "Exponent of the polynomial decay. 1 is the linear schedule.")
       .range(0, 100)
       .above(0)
@@ -62,7 +67,7 @@ void Schedule::validate() const {
            fmt::format("{} beside --warmup-epochs {}", warmup_share, warmup_epochs),
            "one of the two");
   }
-  if (decays_to_zero() && decay_epochs) of_run(*decay_epochs);
+  if (decays() && decay_epochs) of_run(*decay_epochs);
   if (kind == ScheduleKind::step && step_epochs.empty()) {
     refuse("--step-epochs", "none", "some for --schedule step, such as --step-epochs 10,15");
   }
@@ -74,23 +79,26 @@ void Schedule::validate() const {
 
 Schedule Schedule::of_run(double epochs) const {
   Schedule result = *this;
-  if (!decays_to_zero()) {
+  if (!decays()) {
     result.decay_epochs.reset();
   } else if (!decay_epochs) {
     result.decay_epochs = epochs;
   }
   const double end = result.decay_epochs.value_or(epochs);
-  if (end == 0 && (decays_to_zero() || warmup_share > 0)) {
-    refuse(decays_to_zero() ? "--decay-epochs" : "--warmup-share",
+  if (end == 0 && (decays() || warmup_share > 0)) {
+    refuse(decays() ? "--decay-epochs" : "--warmup-share",
            "a run whose length is given as --max-time alone", "--epochs or --max-samples",
            "give --decay-epochs and --warmup-epochs as numbers");
   }
   if (warmup_share > 0) result.warmup_epochs = warmup_share * end;
   result.warmup_share = 0;
-  if (decays_to_zero() && end <= result.warmup_epochs) {
+  if (decays() && end <= result.warmup_epochs) {
     throw usage_error(
         "--decay-epochs: found {}, expected more than the warm-up of {} epochs for --schedule {}",
-        end, result.warmup_epochs, kind == ScheduleKind::linear ? "linear" : "polynomial");
+        end, result.warmup_epochs,
+        kind == ScheduleKind::linear   ? "linear"
+        : kind == ScheduleKind::cosine ? "cosine"
+                                       : "polynomial");
   }
   return result;
 }
@@ -103,6 +111,12 @@ double Schedule::factor(double epoch) const {
     case ScheduleKind::linear: {
       const double end = decay_epochs.value();
       return std::min(warmup, std::clamp((end - epoch) / (end - warmup_epochs), 0.0, 1.0));
+    }
+    case ScheduleKind::cosine: {
+      if (epoch < warmup_epochs) return warmup;
+      const double end = decay_epochs.value();
+      const double done = std::min(1.0, (epoch - warmup_epochs) / (end - warmup_epochs));
+      return lr_floor + (1 - lr_floor) * (1 + std::cos(std::numbers::pi * done)) / 2;
     }
     case ScheduleKind::polynomial: {
       if (epoch < warmup_epochs) return warmup;

@@ -2,6 +2,7 @@
 //
 // With w the end of the warm-up and E that of the decay, after the warm-up:
 //   linear        (E - e) / (E - w)
+//   cosine        f + (1 - f) (1 + cos(pi (e - w) / (E - w))) / 2, then f (Loshchilov, Hutter 2017)
 //   polynomial    ((E - e) / (E - w))^power; with DecayFrom::start ((E - e) / E)^power, which drops
 //                 at w (NVIDIA's BERT)
 //   step          step_factor for each of step_epochs that has passed
@@ -16,17 +17,18 @@
 
 namespace hetsgd {
 
-enum class ScheduleKind { constant, linear, step, inverse_time, polynomial, inverse_sqrt };
+enum class ScheduleKind { constant, linear, cosine, step, inverse_time, polynomial, inverse_sqrt };
 enum class DecayFrom { warmup, start };
 
 struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;
   double warmup_epochs = 0;  // any kind: the factor rises linearly from 0 over these epochs
-  std::optional<double> decay_epochs{};  // E of linear and polynomial; none: the end of the run
+  std::optional<double> decay_epochs{};  // E of a kind that decays(); none: the end of the run
   std::vector<double> step_epochs{};  // step: step_factor applies once more from each of these on
   double step_factor = 0.1;
   double inverse_rate = 0.1;  // inverse_time: d
   double decay_power = 0.5;   // polynomial
+  double lr_floor = 0.1;      // cosine: f
   DecayFrom decay_from = DecayFrom::warmup;
   double warmup_share = 0;  // in place of warmup_epochs: w as a share of E or of the run
 
@@ -37,13 +39,15 @@ struct Schedule {
   // decay_epochs and warmup_epochs are numbers. Errors (usage): a decay that ends before the
   // warm-up, and a length that is needed but not known.
   Schedule of_run(double epochs) const;
-  // The factor at `epoch`, in [0, 1] for every epoch >= 0. For linear and polynomial decay_epochs
+  // The factor at `epoch`, in [0, 1] for every epoch >= 0. For a kind that decays() decay_epochs
   // must be set.
   double factor(double epoch) const;
 
  private:
-  bool decays_to_zero() const {
-    return kind == ScheduleKind::linear || kind == ScheduleKind::polynomial;
+  // It comes to its last value at E.
+  bool decays() const {
+    return kind == ScheduleKind::linear || kind == ScheduleKind::cosine ||
+           kind == ScheduleKind::polynomial;
   }
 };
 

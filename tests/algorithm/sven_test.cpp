@@ -37,7 +37,7 @@ TEST(Sven, WithoutPipelineItIsSsgd) {
 TEST(Sven, FollowsTheSchedule) {
   std::vector<TableOutcome> runs;
   for (const char* schedule :
-       {"constant", "linear", "step", "inverse_time", "polynomial", "inverse_sqrt"}) {
+       {"constant", "linear", "cosine", "step", "inverse_time", "polynomial", "inverse_sqrt"}) {
     SCOPED_TRACE(schedule);
     const Settings more = fmt::format(
         "--schedule {} --warmup-epochs 0.02 --decay-epochs 0.2 --step-epochs 0.05 --step-factor "

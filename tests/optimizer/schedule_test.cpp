@@ -20,6 +20,9 @@ TEST(Schedule, FactorsByHand) {
       {{.warmup_epochs = 4}, {{0, 0}, {1, 0.25}, {4, 1}, {5, 1}}},
       {{.kind = ScheduleKind::linear, .warmup_epochs = 2, .decay_epochs = 10},
        {{0, 0}, {1, 0.5}, {2, 1}, {4, 0.75}, {10, 0}, {11, 0}}},
+      {{.kind = ScheduleKind::cosine, .warmup_epochs = 2, .decay_epochs = 10, .lr_floor = 0.1},
+       {{0, 0}, {1, 0.5}, {2, 1}, {6, 0.55}, {10, 0.1}, {11, 0.1}}},
+      {{.kind = ScheduleKind::cosine, .decay_epochs = 9, .lr_floor = 0}, {{0, 1}, {3, 0.75}}},
       {{.kind = ScheduleKind::step, .step_epochs = {10, 15}, .step_factor = 0.5},
        {{9.99, 1}, {10, 0.5}, {14, 0.5}, {15, 0.25}}},
       {{.kind = ScheduleKind::inverse_time, .inverse_rate = 0.5}, {{0, 1}, {2, 0.5}, {6, 0.25}}},
@@ -71,7 +74,8 @@ TEST(Schedule, RefusesAKindWithoutItsNumbers) {
   const auto error = [](const Schedule& schedule, double epochs) {
     return test::error_of([&] { schedule.validate(), schedule.of_run(epochs); }, ExitCode::usage);
   };
-  for (const ScheduleKind kind : {ScheduleKind::linear, ScheduleKind::polynomial}) {
+  for (const ScheduleKind kind :
+       {ScheduleKind::linear, ScheduleKind::cosine, ScheduleKind::polynomial}) {
     EXPECT_THAT(error({.kind = kind, .warmup_epochs = 2, .decay_epochs = 2}, 9),
                 HasSubstr("--decay-epochs: found 2, expected more than the warm-up of 2 epochs"));
     EXPECT_THAT(error({.kind = kind, .warmup_epochs = 2}, 1),

@@ -25,11 +25,8 @@ namespace hetsgd::cpu {
 
 namespace {
 
-constexpr std::size_t kBlock = 64;
-constexpr std::size_t kTile = kBlock * kBlock;
-
-template <class Real>
-constexpr std::size_t kPanel = 2 * kLanes<Real>;
+constexpr std::size_t kSide = 64;
+constexpr std::size_t kTile = kSide * kSide;
 
 // to[rows x columns] = a b, or += it: a(i, k) = a[i a_row + k a_k], b(k) = b + k ldb. `columns` is
 // a multiple of kPanel. terms(i, end, j): the range of k of rows i .. end and columns from j on.
@@ -60,17 +57,17 @@ template <class Real>
 struct HeadSizes {
   HeadSizes(const AttentionShape& shape, std::size_t length)
       : tokens(length),
-        blocks((length + kBlock - 1) / kBlock),
+        blocks((length + kSide - 1) / kSide),
         depth(shape.depth()),
         width((depth + kPanel<Real> - 1) / kPanel<Real> * kPanel<Real>) {}
 
-  std::size_t rows() const { return blocks * kBlock * width; }  // elements of an operand
+  std::size_t rows() const { return blocks * kSide * width; }  // elements of an operand
   // Queries as rows and lanes, keys, values; a block of outputs, a tile, and the maximum, sum and
   // factor of a block's queries.
-  std::size_t forward() const { return 4 * rows() + kBlock * width + kTile + 3 * kBlock; }
+  std::size_t forward() const { return 4 * rows() + kSide * width + kTile + 3 * kSide; }
   // Queries and dY as rows and lanes, keys, values and their gradients; a block of gradients of
   // queries, three tiles, and l and dY.Y of a block's queries.
-  std::size_t backward() const { return 8 * rows() + kBlock * width + 3 * kTile + 2 * kBlock; }
+  std::size_t backward() const { return 8 * rows() + kSide * width + 3 * kTile + 2 * kSide; }
 
   std::size_t tokens, blocks, depth;
   std::size_t width;  // of a row in scratch
@@ -102,7 +99,7 @@ class Head {
   Real* take(std::size_t count) { return std::exchange(next_, next_ + count); }
   Place place(std::size_t query_block, std::size_t key_block) const {
     const auto count = [&](std::size_t block) {
-      return std::min(kBlock, size_.tokens - block * kBlock);
+      return std::min(kSide, size_.tokens - block * kSide);
     };
     return {query_block, key_block, count(query_block), count(key_block),
             shape_.causal && query_block == key_block};
@@ -111,10 +108,10 @@ class Head {
     return shape_.causal ? query_block + 1 : size_.blocks;
   }
   const Real* block_of(const Real* operand, std::size_t block) const {
-    return operand + block * kBlock * size_.width;
+    return operand + block * kSide * size_.width;
   }
   Real* block_of(Real* operand, std::size_t block) const {
-    return operand + block * kBlock * size_.width;
+    return operand + block * kSide * size_.width;
   }
 
   const Real* pack_rows(const Real* from, std::size_t stride, Real factor);
@@ -155,8 +152,8 @@ template <class Real>
 const Real* Head<Real>::pack_lanes(const Real* rows) {
   Real* const lanes = take(size_.rows());
   for (std::size_t block = 0; block < size_.blocks; ++block) {
-    transpose<Real>(kBlock, size_.width, block_of(rows, block), size_.width, block_of(lanes, block),
-                    kBlock);
+    transpose<Real>(kSide, size_.width, block_of(rows, block), size_.width, block_of(lanes, block),
+                    kSide);
   }
   return lanes;
 }
@@ -167,8 +164,8 @@ template <class Real>
 void Head<Real>::score(const Place& at, const Real* lanes, const Real* rows, Real* tile) const {
   const std::size_t depth = size_.depth;
   const bool diagonal = at.diagonal;
-  multiply<Real, false>(at.keys, kBlock, block_of(rows, at.key_block), size_.width, 1,
-                        block_of(lanes, at.query_block), kBlock, tile, kBlock,
+  multiply<Real, false>(at.keys, kSide, block_of(rows, at.key_block), size_.width, 1,
+                        block_of(lanes, at.query_block), kSide, tile, kSide,
                         [=](std::size_t key, std::size_t, std::size_t query) {
                           const bool later = diagonal && key >= query + kPanel<Real>;
                           return Range{0, later ? 0 : depth};
@@ -178,7 +175,7 @@ void Head<Real>::score(const Place& at, const Real* lanes, const Real* rows, Rea
 template <class Real>
 void Head<Real>::hide_later_keys(const Place& at, Real* tile) const {
   for (std::size_t key = 1; at.diagonal && key < at.keys; ++key) {
-    std::fill_n(tile + key * kBlock, key, -std::numeric_limits<Real>::infinity());
+    std::fill_n(tile + key * kSide, key, -std::numeric_limits<Real>::infinity());
   }
 }
 
@@ -186,17 +183,17 @@ void Head<Real>::hide_later_keys(const Place& at, Real* tile) const {
 template <class Real>
 void Head<Real>::exponentiate(std::size_t keys, Real* tile, Real* maximum, Real* sum,
                               Real* factor) {
-  for (std::size_t query = 0; query < kBlock; query += kLanes<Real>) {
+  for (std::size_t query = 0; query < kSide; query += kLanes<Real>) {
     Real* const s = tile + query;
     const Vec<Real> before = load(maximum + query);
     Vec<Real> largest = before;
     for (std::size_t key = 0; key < keys; ++key) {
-      largest = vector_max<Real>(largest, load(s + key * kBlock));
+      largest = vector_max<Real>(largest, load(s + key * kSide));
     }
     Vec<Real> total{};
     for (std::size_t key = 0; key < keys; ++key) {
-      const Vec<Real> e = exp_nonpositive(load(s + key * kBlock) - largest);
-      store(s + key * kBlock, e);
+      const Vec<Real> e = exp_nonpositive(load(s + key * kSide) - largest);
+      store(s + key * kSide, e);
       total += e;
     }
     const Vec<Real> shrink = exp_nonpositive(before - largest);
@@ -212,10 +209,10 @@ void Head<Real>::drop(const Place& at, Real* tile) const {
   const auto limit = static_cast<std::uint64_t>(shape_.drop.p * 0x1.0p32);
   const auto kept = static_cast<Real>(1 / (1 - shape_.drop.p));
   for (std::size_t i = 0; i < at.queries; ++i) {
-    const std::uint64_t query = at.query_block * kBlock + i;
+    const std::uint64_t query = at.query_block * kSide + i;
     const std::uint64_t first =
         ((row_ * shape_.heads + head_) * shape_.block + query) * shape_.block +
-        at.key_block * kBlock;
+        at.key_block * kSide;
     RandomBlock words{};
     for (std::size_t j = 0; j < at.keys; ++j) {
       const std::uint64_t element = first + j;
@@ -223,7 +220,7 @@ void Head<Real>::drop(const Place& at, Real* tile) const {
         words = random_block(shape_.drop.seed, Purpose::dropout, shape_.drop.a, shape_.drop.b,
                              static_cast<std::uint32_t>(element / 4));
       }
-      tile[j * kBlock + i] *= words[element % 4] >= limit ? kept : Real(0);
+      tile[j * kSide + i] *= words[element % 4] >= limit ? kept : Real(0);
     }
   }
 }
@@ -234,7 +231,7 @@ void Head<Real>::add_over_keys(const Place& at, const Real* tile, const Real* ro
                                Real* to) const {
   const std::size_t keys = at.keys;
   const bool diagonal = at.diagonal;
-  multiply<Real, true>(at.queries, size_.width, tile, 1, kBlock, block_of(rows, at.key_block),
+  multiply<Real, true>(at.queries, size_.width, tile, 1, kSide, block_of(rows, at.key_block),
                        size_.width, to, size_.width,
                        [=](std::size_t, std::size_t end, std::size_t) {
                          return Range{0, diagonal ? std::min(end, keys) : keys};
@@ -247,7 +244,7 @@ void Head<Real>::add_over_queries(const Place& at, const Real* tile, const Real*
                                   Real* to) const {
   const std::size_t queries = at.queries;
   const bool diagonal = at.diagonal;
-  multiply<Real, true>(at.keys, size_.width, tile, kBlock, 1, block_of(rows, at.query_block),
+  multiply<Real, true>(at.keys, size_.width, tile, kSide, 1, block_of(rows, at.query_block),
                        size_.width, to, size_.width,
                        [=](std::size_t begin, std::size_t, std::size_t) {
                          return Range{diagonal ? begin : 0, queries};
@@ -261,15 +258,15 @@ void Head<Real>::forward(const Real* X, Real* l, Real* Y) {
   const Real* const lanes = pack_lanes(pack_rows(q, stride, scale_));
   const Real* const keys = pack_rows(q + shape_.width, stride, Real(1));
   const Real* const values = pack_rows(q + 2 * shape_.width, stride, Real(1));
-  Real* const outputs = take(kBlock * width);
+  Real* const outputs = take(kSide * width);
   Real* const tile = take(kTile);
-  Real* const maximum = take(kBlock);
-  Real* const sum = take(kBlock);
-  Real* const factor = take(kBlock);
+  Real* const maximum = take(kSide);
+  Real* const sum = take(kSide);
+  Real* const factor = take(kSide);
   for (std::size_t block = 0; block < size_.blocks; ++block) {
-    std::fill_n(outputs, kBlock * width, Real(0));
-    std::fill_n(maximum, kBlock, -std::numeric_limits<Real>::infinity());
-    std::fill_n(sum, kBlock, Real(0));
+    std::fill_n(outputs, kSide * width, Real(0));
+    std::fill_n(maximum, kSide, -std::numeric_limits<Real>::infinity());
+    std::fill_n(sum, kSide, Real(0));
     for (std::size_t key_block = 0; key_block < key_blocks(block); ++key_block) {
       const Place at = place(block, key_block);
       score(at, lanes, keys, tile);
@@ -281,7 +278,7 @@ void Head<Real>::forward(const Real* X, Real* l, Real* Y) {
       if (shape_.drop.p > 0) drop(at, tile);
       add_over_keys(at, tile, values, outputs);
     }
-    for (std::size_t i = 0, token = block * kBlock; i < kBlock && token < size_.tokens;
+    for (std::size_t i = 0, token = block * kSide; i < kSide && token < size_.tokens;
          ++i, ++token) {
       l[token] = maximum[i] + std::log(sum[i]);
       const Real inverse = 1 / sum[i];
@@ -295,10 +292,10 @@ void Head<Real>::forward(const Real* X, Real* l, Real* Y) {
 template <class Real>
 void Head<Real>::weigh(const Place& at, const Real* l, Real* tile) const {
   hide_later_keys(at, tile);
-  for (std::size_t query = 0; query < kBlock; query += kLanes<Real>) {
+  for (std::size_t query = 0; query < kSide; query += kLanes<Real>) {
     const Vec<Real> sums = load(l + query);
     for (std::size_t key = 0; key < at.keys; ++key) {
-      Real* const s = tile + key * kBlock + query;
+      Real* const s = tile + key * kSide + query;
       store(s, exp_nonpositive(load(s) - sums));
     }
   }
@@ -333,16 +330,16 @@ void Head<Real>::backward(const Real* X, const Real* l, const Real* Y, const Rea
   const Real* const dy_lanes = pack_lanes(dy);
   Real* const dk = take(size_.rows());
   Real* const dv = take(size_.rows());
-  Real* const dq = take(kBlock * width);
+  Real* const dq = take(kSide * width);
   Real *const p = take(kTile), *const ds = take(kTile), *const dropped = take(kTile);
-  Real *const sums = take(kBlock), *const e = take(kBlock);
+  Real *const sums = take(kSide), *const e = take(kSide);
   std::fill_n(dk, size_.rows(), Real(0));
   std::fill_n(dv, size_.rows(), Real(0));
   for (std::size_t block = 0; block < size_.blocks; ++block) {
-    const std::size_t first = block * kBlock, count = std::min(kBlock, size_.tokens - first);
-    std::fill_n(dq, kBlock * width, Real(0));
-    std::fill_n(sums, kBlock, Real(0));
-    std::fill_n(e, kBlock, Real(0));
+    const std::size_t first = block * kSide, count = std::min(kSide, size_.tokens - first);
+    std::fill_n(dq, kSide * width, Real(0));
+    std::fill_n(sums, kSide, Real(0));
+    std::fill_n(e, kSide, Real(0));
     std::copy_n(l + first, count, sums);
     for (std::size_t i = 0; i < count; ++i) {
       e[i] = sum_in_lanes<Real>(
@@ -363,10 +360,10 @@ void Head<Real>::backward(const Real* X, const Real* l, const Real* Y, const Rea
       }
       add_over_queries(at, weights, dy, block_of(dv, key_block));
       for (std::size_t key = 0; key < at.keys; ++key) {
-        for (std::size_t i = at.diagonal ? key : 0; i < kBlock; ++i) {
-          ds[key * kBlock + i] = p[key * kBlock + i] * (ds[key * kBlock + i] - e[i]);
+        for (std::size_t i = at.diagonal ? key : 0; i < kSide; ++i) {
+          ds[key * kSide + i] = p[key * kSide + i] * (ds[key * kSide + i] - e[i]);
         }
-        std::fill_n(ds + key * kBlock, at.diagonal ? key : 0, Real(0));
+        std::fill_n(ds + key * kSide, at.diagonal ? key : 0, Real(0));
       }
       add_over_queries(at, ds, queries, block_of(dk, key_block));
       add_over_keys(at, ds, keys, dq);

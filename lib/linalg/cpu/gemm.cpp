@@ -16,9 +16,6 @@ constexpr std::size_t kBlockRows = 256 / kProductRows * kProductRows;  // whole 
 // Elements of a left operand up to which it is read in place.
 constexpr std::size_t kFewNumbers = std::size_t{1} << 15;
 
-template <class Real>
-constexpr std::size_t kPanel = 2 * kLanes<Real>;
-
 // panel[k][kPanel] <- the columns at `from`, which lie one after the other, each contiguous.
 template <class Real>
 void pack_contiguous(const Real* from, std::size_t column, std::size_t depth, Real* panel) {

@@ -19,6 +19,10 @@ namespace hetsgd::cpu {
 // Measured on an EPYC: 80 GFLOP/s, with four rows 50. An element is the same sum in every tile.
 inline constexpr int kProductRows = kVectorBytes == 32 ? 6 : kTileRows;
 
+// Columns of a tile of products: two vectors.
+template <class Real>
+inline constexpr std::size_t kPanel = 2 * kLanes<Real>;
+
 // Sums of a tile: sum[i][j] += sum over k of a(i, k) * b(k, j-th vector).
 //   a(i, k) = a[i * row_stride + k * k_stride], read as single numbers; b(k) = b + k * ldb, read as
 //   vectors.

@@ -13,8 +13,8 @@ namespace hetsgd::cpu {
 
 namespace {
 
-constexpr std::size_t kTokens = 64;    // tokens of a chunk
-constexpr std::size_t kColumns = 512;  // columns whose sums stay in L1
+constexpr std::size_t kTokens = 64;       // tokens of a chunk
+constexpr std::size_t kSumColumns = 512;  // columns whose sums stay in L1
 
 // to <- beta to + alpha sum; beta = 0 never reads it.
 template <class Real>
@@ -112,8 +112,8 @@ class CpuTokenKernels final : public BasicTokenKernels<Real> {
     std::uint32_t* const begin = order_.get().reserve(shape.tokens + 1 + rows.tokens);
     const std::uint32_t* const order = sort_by_token(shape.tokens, rows, X, begin);
     cores_.split(width, 16, kWorthACore / (rows.tokens + 1) + 16, [&](Range all) {
-      for (std::size_t c = all.begin; c < all.end; c += kColumns) {
-        const Range columns{c, std::min(all.end, c + kColumns)};
+      for (std::size_t c = all.begin; c < all.end; c += kSumColumns) {
+        const Range columns{c, std::min(all.end, c + kSumColumns)};
         put_token_sums(shape, columns, begin, order, dY, alpha, tokens_beta, to);
         Real* const positions = to + shape.tokens * width;
         put_position_sums(shape, columns, rows, dY, alpha, beta, positions);
@@ -207,7 +207,7 @@ class CpuTokenKernels final : public BasicTokenKernels<Real> {
   static void put_token_sums(const EmbedShape& shape, Range columns, const std::uint32_t* begin,
                              const std::uint32_t* order, const Real* dY, Real alpha, Real beta,
                              Real* to) {
-    Real sum[kColumns];
+    Real sum[kSumColumns];
     for (std::size_t kind = 0; kind < shape.tokens; ++kind) {
       if (begin[kind] == begin[kind + 1] && beta == Real(1)) continue;
       std::fill_n(sum, columns.size(), Real(0));
@@ -220,7 +220,7 @@ class CpuTokenKernels final : public BasicTokenKernels<Real> {
 
   static void put_position_sums(const EmbedShape& shape, Range columns, const TokenSpans& rows,
                                 const Real* dY, Real alpha, Real beta, Real* to) {
-    Real sum[kColumns];
+    Real sum[kSumColumns];
     for (std::size_t t = 0; t < shape.block; ++t) {
       std::fill_n(sum, columns.size(), Real(0));
       for (std::size_t r = 0; r < rows.rows; ++r) {
@@ -234,7 +234,7 @@ class CpuTokenKernels final : public BasicTokenKernels<Real> {
   // All tokens are in segment 0.
   static void put_segment_sums(const EmbedShape& shape, Range columns, const TokenSpans& rows,
                                const Real* dY, Real alpha, Real beta, Real* to) {
-    Real sum[kColumns] = {};
+    Real sum[kSumColumns] = {};
     for (std::size_t segment = 0; segment < shape.segments; ++segment) {
       std::fill_n(sum, columns.size(), Real(0));
       for (std::size_t r = 0; segment == 0 && r < rows.rows; ++r) {

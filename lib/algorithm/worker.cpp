@@ -459,6 +459,7 @@ void Worker::end_round() {
   if (!run_.synchronous()) return;
   samples_at_round_ = samples_;
   carried_samples_ = 0;
+  ++rounds_ended_;
 }
 
 void Worker::evaluate_here(const Buffer& model, std::optional<std::uint64_t> samples) {

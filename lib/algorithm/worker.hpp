@@ -355,6 +355,9 @@ class Worker : NonCopyable {
   std::uint64_t computed_samples() const { return samples_ - samples_at_start_; }
   std::uint64_t updates() const { return *updates_; }
   std::uint64_t running_calls() const { return running_calls_; }
+  // How often a round has begun or ended: running(), and evaluate_here() of synchronous algorithms.
+  // A worker that others are ahead of is in the merge that they have ended.
+  std::uint64_t round_points() const { return running_calls_ + rounds_ended_; }
   std::uint64_t count_evaluate_call() { return evaluate_calls_++; }
 
  private:
@@ -410,6 +413,7 @@ class Worker : NonCopyable {
   std::uint64_t samples_at_start_ = 0;  // of the segment
   std::uint64_t carried_samples_ = 0;   // of the round, from the segment before
   std::uint64_t unapplied_samples_ = 0, pending_samples_ = 0;
+  std::uint64_t rounds_ended_ = 0;
   // Shared with the background tasks, which are threads on real clusters.
   std::shared_ptr<std::atomic<std::uint64_t>> updates_ =
       std::make_shared<std::atomic<std::uint64_t>>(0);

@@ -26,7 +26,7 @@ void Client::leave(Worker& worker) noexcept {
   unsettled_[worker.id()] = {.samples = worker.unsettled_samples(),
                              .unapplied = worker.unapplied_samples(),
                              .computed = worker.computed_samples(),
-                             .running_calls = worker.running_calls()};
+                             .round_points = worker.round_points()};
 }
 
 BatchShape Client::charged(const BatchShape& batch) const {

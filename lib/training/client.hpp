@@ -60,9 +60,9 @@ class Client : public Run, public CostModel {
   // Called for every worker in place of end() or after it, also where it is unwound.
   virtual void leave(Worker& worker) noexcept;
   // When all workers have left, by number in the run: samples since the last running(), those that
-  // a survivor learns from again, and all of this segment; calls of running() in it.
+  // a survivor learns from again, and all of this segment; Worker::round_points() in it.
   struct Unsettled {
-    std::uint64_t samples = 0, unapplied = 0, computed = 0, running_calls = 0;
+    std::uint64_t samples = 0, unapplied = 0, computed = 0, round_points = 0;
   };
   const std::map<int, Unsettled>& unsettled() const { return unsettled_; }
   // Workers are known to be lost: asynchronous ones that come to running() leave. Any thread.

@@ -231,7 +231,8 @@ void RankClient::on_stand(std::uint64_t points) {
 }
 
 LoopDecision RankClient::running(Worker& worker) {
-  if (worker.now() >= referee_.until() && !std::exchange(join_told_, true)) send(0, kJoin);
+  const bool joins = worker.running_calls() > 0 && worker.now() >= referee_.until();
+  if (joins && !std::exchange(join_told_, true)) send(0, kJoin);
   std::unique_lock lock(mutex_);
   if (synchronous()) {
     const bool yes = !stops_here(lock, true);

@@ -127,8 +127,10 @@ std::optional<std::pair<Status, std::string>> Referee::stopped() const {
 
 LoopDecision Referee::running(Worker& worker) {
   const std::lock_guard lock(mutex_);
+  // The first call of a segment returns into a round that a loss has cut: it must be completed.
+  const bool may_end = worker.running_calls() > 0;
   const auto decide = [&] {
-    if (!ends() && worker.now() >= until_) is_followed_ = true;
+    if (!ends() && may_end && worker.now() >= until_) is_followed_ = true;
     return Decision{.yes = !ends(), .samples = samples_, .is_followed = is_followed_ && !stop_};
   };
   const Decision decision =

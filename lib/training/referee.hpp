@@ -182,7 +182,7 @@ class Referee {
   // Whether the workers leave because a segment ends, and not the run.
   bool is_followed() const;
   // Before each segment: its workers, so many, have made no call yet. The segment ends at the first
-  // running() from `until` on, so that other workers can join.
+  // running() from `until` on that is not a worker's first, so that other workers can join.
   void begin_segment(int workers, Seconds until);
   Seconds until() const;
   // Ends the segment: at the next running() of workers that come so far. Any thread.

@@ -212,13 +212,13 @@ void SegmentedRun::note_losses(const Ended& ended, const Client& client) {
   std::uint64_t rounds = 0;
   const std::map<int, Client::Unsettled>& unsettled = client.unsettled();
   for (const auto& [worker, samples] : unsettled) {
-    rounds = std::max(rounds, samples.running_calls);
+    rounds = std::max(rounds, samples.round_points);
   }
   for (const auto& [worker, failed] : ended.lost) {
     const auto found = unsettled.find(worker);
     const Client::Unsettled last = found == unsettled.end() ? Client::Unsettled{} : found->second;
     const bool is_merged =
-        of_.info.synchronous && last.running_calls > 0 && last.running_calls < rounds;
+        of_.info.synchronous && last.round_points > 0 && last.round_points < rounds;
     of_.referee.lost({.worker = worker,
                       .failed = failed,
                       .detected = ended.detected,

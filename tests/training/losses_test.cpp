@@ -284,6 +284,27 @@ TEST(Losses, CountEverySampleOnce) {
   }
 }
 
+// Steps are longer than absences here, so that workers come back while others return into a round
+// that a loss has cut. It is completed first; else its steps would count nowhere.
+TEST(Losses, ARoundThatIsCutIsCompleted) {
+  for (const char* const algorithm : {"ssgd", "elastic", "adaptive", "local-sgd"}) {
+    for (int seed = 1; seed <= 8; ++seed) {
+      SCOPED_TRACE(fmt::format("{}, seed {}", algorithm, seed));
+      const Record run = run_with(
+          tiny(algorithm,
+               "--workers 4 --max-samples 9600 --evaluate-every 1280 --mega-batch 40 --detect 1ms "
+               "--learning-rate 0.3 --straggler kind=uniform,min=4ms,max=8ms"),
+          "--straggler kind=churn,mtbf=100ms,mttr=6ms --seed {}", seed);
+      std::uint64_t samples = 0, wasted = 0;
+      for (const WorkerRecord& worker : run.workers) samples += worker.samples;
+      for (const FailureRecord& failure : run.failures) {
+        wasted += failure.lost_samples + failure.redone_samples;
+      }
+      EXPECT_EQ(samples - wasted, run.curve.back().samples_count);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Losses, Methods,
                          testing::Values("ssgd", "elastic", "adaptive", "local-sgd", "sma", "easgd",
                                          "esync", "asgd", "dc-asgd", "ssp", "adpsgd", "eager-solo",

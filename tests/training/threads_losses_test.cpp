@@ -33,7 +33,8 @@ TEST(ThreadsLosses, TearNoMergeApart) {
   const Settings settings =
       "--workers 4 --cluster threads --devices cpu:1 --max-samples 19200 --evaluate-every 1920 "
       "--mega-batch 8 --learning-rate 0.1 --detect 0.1ms --straggler "
-      "kind=churn,mtbf=30ms,mttr=2ms";
+      "kind=churn,mttr=2ms,mtbf=" +
+      std::to_string(effort(60, 200, 1000)) + "ms";
   for (const char* const algorithm :
        {"ssgd", "ssgd --reduce adasum", "elastic", "adaptive", "local-sgd", "sma", "easgd", "esync",
         "esync --ack delayed", "eager-majority", "rna", "rna --hierarchical --groups 0-1:2-3"}) {

@@ -2,6 +2,7 @@
 #include "cluster/cluster.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -58,6 +59,7 @@ class Run final : public BackgroundTasks, private LocalRun {
   MessagePool pool_;                             // guarded by the world's mutex
   std::shared_ptr<Group> everybody_;             // all ranks; endpoints share it
   ServiceList<ThreadsService> services_;
+  std::vector<std::uint8_t> returned_;  // by rank: its worker has; read when all have ended
 };
 
 // The endpoint of a worker, and of each of its background tasks: all of one rank see the same
@@ -120,7 +122,8 @@ Run::Run(const ClusterOptions& options, Segment& segment, std::vector<DeviceSpec
       devices_(std::move(devices)),
       pinning_(assign_cores(devices_, cores_)),
       everybody_(
-          std::make_shared<Group>(world_, pool_, *this, gpus_of(devices_), options.all_reduce)) {}
+          std::make_shared<Group>(world_, pool_, *this, gpus_of(devices_), options.all_reduce)),
+      returned_(devices_.size()) {}
 
 // A thread that cannot be started aborts the run like any other error, because those that have been
 // started must be unwound and joined first: world_.run() does both, and rethrows it.
@@ -132,6 +135,7 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
       start_worker(rank, {devices_[at(rank)], pinning_[at(rank)]}, [this, &worker](Process& me) {
         ThreadsEndpoint endpoint(*this, me);
         worker(endpoint);
+        returned_[at(me.rank)] = 1;
         services_.left(me.rank);
       });
     }
@@ -144,7 +148,14 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   } ended{services_};
   try {
     world_.run(workers());
-  } catch (const LostWorkers&) {  // segment_ has them
+  } catch (const LostWorkers&) {
+    // One that had done all its work by then has nothing to lose.
+    std::erase_if(segment_.lost, [&](const auto& lost) {
+      for (int rank = 0; rank < workers(); ++rank) {
+        if (segment_.id(rank) == lost.first) return returned_[at(rank)] != 0;
+      }
+      return false;
+    });
   }
   segment_.end([&](SavedFields& fields) {
     services_.for_each([&](ThreadsService& service) { service.save(fields); });

@@ -34,11 +34,11 @@ TEST(ThreadsLosses, TearNoMergeApart) {
       "--workers 4 --cluster threads --devices cpu:1 --max-samples 19200 --evaluate-every 1920 "
       "--mega-batch 8 --learning-rate 0.1 --detect 0.1ms --straggler "
       "kind=churn,mttr=2ms,mtbf=" +
-      std::to_string(effort(60, 200, 1000)) + "ms";
+      std::to_string(effort(150, 300, 1000)) + "ms";
   for (const char* const algorithm :
        {"ssgd", "ssgd --reduce adasum", "elastic", "adaptive", "local-sgd", "sma", "easgd", "esync",
         "esync --ack delayed", "eager-majority", "rna", "rna --hierarchical --groups 0-1:2-3"}) {
-    for (int seed = 1; seed <= effort(4, 1, 1); ++seed) {
+    for (int seed = 1; seed <= effort(2, 1, 1); ++seed) {
       SCOPED_TRACE(fmt::format("{}, seed {}", algorithm, seed));
       const Record run =
           run_with(tiny("ssgd", settings), "--algorithm {} --seed {}", algorithm, seed);

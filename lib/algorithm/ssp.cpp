@@ -31,7 +31,10 @@ namespace {
 class StaleServer final : public ParameterServer {
  public:
   StaleServer(const ServerStart& start, std::uint64_t s)
-      : ParameterServer(start), s_(s), clock_(static_cast<std::size_t>(start.workers)) {
+      : ParameterServer(start),
+        s_(s),
+        clock_(static_cast<std::size_t>(start.workers)),
+        has_left_(clock_.size()) {
     training_[0] = start.workers;
   }
 
@@ -49,6 +52,10 @@ class StaleServer final : public ParameterServer {
               Responder<Pull> reply) override {
     apply(push, g);
     std::uint64_t& c = clock_[static_cast<std::size_t>(from)];
+    if (has_left_[static_cast<std::size_t>(from)]) {  // sent before its worker was lost
+      ++c;
+      return answer({.version = version(), .applied = version(), .lead = 0}, reply);
+    }
     ++training_[c + 1];
     leave(c++);
     waiting_.push_back({c, version(), std::move(reply)});
@@ -56,6 +63,7 @@ class StaleServer final : public ParameterServer {
   }
 
   void left(int rank) override {
+    has_left_[static_cast<std::size_t>(rank)] = true;
     leave(clock_[static_cast<std::size_t>(rank)]);
     let_go();
   }
@@ -92,6 +100,7 @@ class StaleServer final : public ParameterServer {
 
   std::uint64_t s_;
   std::vector<std::uint64_t> clock_;       // by worker
+  std::vector<bool> has_left_;             // by worker: it holds nobody back any more
   std::map<std::uint64_t, int> training_;  // workers that still train, by clock
   std::uint64_t slowest_ = 0;              // clock, when let_go() last looked
   std::vector<Waiting> waiting_;

@@ -284,6 +284,21 @@ TEST(Losses, CountEverySampleOnce) {
   }
 }
 
+// The server has heard of the loss by then, and counts the worker's clock no more.
+TEST(Losses, APushMayArriveAfterItsWorkerIsLost) {
+  for (int k = 1; k <= 40; ++k) {
+    SCOPED_TRACE(k);
+    const Record run = run_with(
+        tiny(
+            "ssp",
+            "--workers 3 --max-samples 6400 --evaluate-every 1280 --detect 0.001ms --learning-rate "
+            "0.1 --network ethernet-1g"),
+        "--straggler kind=fail,worker=1,at={}ms", 0.5 + 0.01 * k);
+    EXPECT_EQ(run.status, Status::completed);
+    EXPECT_EQ(run.failures.size(), 1U);
+  }
+}
+
 // Steps are longer than absences here, so that workers come back while others return into a round
 // that a loss has cut. It is completed first; else its steps would count nowhere.
 TEST(Losses, ARoundThatIsCutIsCompleted) {

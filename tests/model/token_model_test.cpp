@@ -188,7 +188,7 @@ TEST(TextModel, MasksTokensOfBidirectionalNetworks) {
   };
   EXPECT_EQ(gradient_at(40), gradient_at(40));
   EXPECT_NE(gradient_at(40), gradient_at(44));
-  std::vector<std::uint32_t> top(8), other(4);
+  std::vector<std::uint32_t> top(8), other(5);
   const double together = t.model->rank(*t.context, t.batch({0, 1}), t.w.data(), 1, top.data());
   double apart = t.model->rank(*t.context, t.batch({1}), t.w.data(), 1, other.data());
   apart += t.model->rank(*t.context, t.batch({0}), t.w.data(), 1, other.data());

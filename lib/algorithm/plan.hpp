@@ -24,7 +24,7 @@ struct Plan {
   std::uint64_t seed = 1;
   Partition partition = Partition::shared;
   bool share_orphans = false;  // rows of lost workers' shards are dealt to the live ones
-  bool loses_workers = false;  // and goes on without them: size() may become less
+  bool loses_workers = false;  // some may be lost while the others go on, so that size() falls
   OptimizerOptions optimizer;  // of each replica
   Schedule schedule;           // factor on the learning rate
   bool record_steps = false;   // every gradient and step becomes an event

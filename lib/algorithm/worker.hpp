@@ -356,7 +356,7 @@ class Worker : NonCopyable {
   std::uint64_t updates() const { return *updates_; }
   std::uint64_t running_calls() const { return running_calls_; }
   // How often a round has begun or ended: running(), and evaluate_here() of synchronous algorithms.
-  // A worker that others are ahead of is in the merge that they have ended.
+  // If others are ahead of a lost worker, they have ended a merge that has its samples.
   std::uint64_t round_points() const { return running_calls_ + rounds_ended_; }
   std::uint64_t count_evaluate_call() { return evaluate_calls_++; }
 

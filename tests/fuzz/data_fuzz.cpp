@@ -81,6 +81,18 @@ void fuzz_cifar(const std::uint8_t* bytes, std::size_t size) {
   }
 }
 
+// The text as training data, and its first half as the test data of these.
+void parse_with_half(std::string_view text, const LoadOptions& options) {
+  try {
+    const LoadedData train = parse_text(text, "fuzz", options);
+    require_valid(*train.data);
+    require_valid(
+        *parse_text(text.substr(0, text.size() / 2), "fuzz", options_for_test(options, train))
+             .data);
+  } catch (const Error&) {
+  }
+}
+
 // Click data, with a vocabulary of this text, of another one, or hashed.
 void fuzz_criteo(const std::uint8_t* bytes, std::size_t size) {
   if (size == 0) return;
@@ -91,14 +103,7 @@ void fuzz_criteo(const std::uint8_t* bytes, std::size_t size) {
   if ((bytes[0] & 0x10) != 0) options.vocabulary.hash_size = 1 + bytes[0] % 7;
   if ((bytes[0] & 0x20) != 0) options.held_out = {HeldOut::Which::tail, 0.5};
   const std::string_view text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
-  try {
-    const LoadedData train = parse_text(text, "fuzz", options);
-    require_valid(*train.data);
-    require_valid(
-        *parse_text(text.substr(0, text.size() / 2), "fuzz", options_for_test(options, train))
-             .data);
-  } catch (const Error&) {
-  }
+  parse_with_half(text, options);
 }
 
 // Text of tokens, and half of it as the test text of the whole. The first byte chooses the rules.
@@ -114,14 +119,7 @@ void fuzz_tokens(const std::uint8_t* bytes, std::size_t size) {
   options.text.vocabulary_size = 3 + bytes[0] / 8;
   if ((bytes[0] & 0x20) != 0) options.held_out = {HeldOut::Which::tail, 0.5};
   const std::string_view text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
-  try {
-    const LoadedData train = parse_text(text, "fuzz", options);
-    require_valid(*train.data);
-    require_valid(
-        *parse_text(text.substr(0, text.size() / 2), "fuzz", options_for_test(options, train))
-             .data);
-  } catch (const Error&) {
-  }
+  parse_with_half(text, options);
 }
 
 // The .hsgd reader and the decompressors. A fuzzer cannot guess checksums, so this corrects them.

@@ -110,7 +110,8 @@ class Poll {
   // Workers are lost (Scheduler::losing()): the wait goes on, because the other side has begun what
   // neither may leave half done.
   virtual bool outlasts_loss() const { return false; }
-  // A service waits for requests, also those of ranks that have not ended when all here have.
+  // A service waits for requests. It outlasts the workers of its own rank, since others may still
+  // call it.
   virtual bool idles() const { return false; }
   // The other side is there, and bytes are in flight.
   virtual bool transfers() const { return false; }

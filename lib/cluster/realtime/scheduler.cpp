@@ -221,21 +221,13 @@ void Scheduler::fail_if_deadlocked() {
 
 // --- waits that nobody here ends
 
-void Scheduler::step_aside(Lock&) {
+void Scheduler::step_aside(Lock&, bool idles) {
   current().since = now();
   --at_large_;
   pause_if_stopped();
-}
-
-void Scheduler::step_aside_idle(Lock& guard) {
+  if (!idles) return;
   ++idle_;
-  step_aside(guard);
   fail_if_deadlocked();
-}
-
-void Scheduler::come_back_idle(Lock& guard) {
-  --idle_;
-  come_back(guard);
 }
 
 void Scheduler::await_end_of_pause(Lock& guard) {
@@ -243,7 +235,8 @@ void Scheduler::await_end_of_pause(Lock& guard) {
   current().woken.wait(guard, [&] { return !held(me); });
 }
 
-void Scheduler::come_back(Lock& guard) {
+void Scheduler::come_back(Lock& guard, bool idles) {
+  if (idles) --idle_;
   await_end_of_pause(guard);
   ++at_large_;
 }

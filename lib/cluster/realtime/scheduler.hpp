@@ -37,8 +37,8 @@
 //             begin_losing()              nobody can go on                 all have unwound
 //   trains ------------------> losing ----------------------> aborting -------------------> over
 //
-// While the world loses workers nobody begins to communicate: a process that would stands (stand())
-// instead. All that has begun goes on: computations, calls to which all have come, calls of
+// While the world loses workers nobody begins to communicate: a process that is about to calls
+// stand() instead. All that has begun goes on: computations, calls to which all have come, calls of
 // services. So a process stops only where it begins a call or waits for what never comes, which is
 // the same place on all ranks. When everybody stands or waits the world is unwound, as by an abort.
 #pragma once
@@ -92,14 +92,12 @@ class Scheduler : NonCopyable {
   // running for the detection of deadlocks. It may touch nothing that the function of a pause
   // touches, and must call come_back() on every path, since the counters are changed by both. They
   // do not throw. Mutex held, in all three; the latter two give it up while they wait.
-  void step_aside(Lock& lock);
-  // The same for a service that waits for requests of other ranks (Poll::idles): while the world
-  // loses workers it does not count as running.
-  void step_aside_idle(Lock& lock);
-  void come_back_idle(Lock& lock);
+  // idles: a service that waits for requests (Poll::idles), the same value for come_back(). While
+  // the world loses workers it does not count as running.
+  void step_aside(Lock& lock, bool idles = false);
   // Returns when no pause holds the calling process back.
   void await_end_of_pause(Lock& lock);
-  void come_back(Lock& lock);
+  void come_back(Lock& lock, bool idles = false);
   // A pause or an abort is on: code that does not take the mutex must look.
   bool wants_attention() const { return attention_.load(std::memory_order_relaxed); }
   // A process that shares the cores with other ranks does not spin before it gives its core away.
@@ -113,10 +111,10 @@ class Scheduler : NonCopyable {
   // --- the loss of workers -----------------------------------------------------------------------
   // Workers are lost; stays true in the abort that follows. Any thread.
   bool losing() const { return losing_; }
-  // No call need come to its end any more.
+  // The run is aborted, or its segment ends: a wait may end without what it waits for.
   bool ends() const { return aborting_ || losing_; }
-  // Whether a worker that fails at this instant of the training clock is lost in this segment: no
-  // other loss was known before.
+  // Whether a worker that fails at this instant of the training clock is lost in this segment. It
+  // is not if another loss was known before: then it is lost in the next one.
   bool loses(Seconds at);
   // The calling process begins nothing any more: blocks until the world is unwound. Mutex held.
   [[noreturn]] void stand(Lock& lock);
@@ -224,7 +222,7 @@ class Scheduler : NonCopyable {
   // only while running_ + spinning_ < cores_.
   int spinning_ = 0;
   int waits_for_others_ = 0;  // processes in block_for_others
-  int idle_ = 0;              // services between step_aside_idle and come_back_idle
+  int idle_ = 0;              // services that wait for requests
   Seconds detected_{0};       // since when the others know of a loss
   // Written under the mutex only. Read without it by threads that wait elsewhere (waiting.hpp); a
   // thread that holds the mutex can rely on it not to change.

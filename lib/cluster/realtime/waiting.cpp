@@ -57,11 +57,11 @@ bool ends(const World& world, const Poll& poll) {
 bool polled_to_the_end(World& world, Poll& poll, std::int64_t begin) {
   World::Lock guard = world.lock();
   World::current().poll = &poll;
-  poll.idles() ? world.step_aside_idle(guard) : world.step_aside(guard);
+  world.step_aside(guard, poll.idles());
   guard.unlock();
   const auto come_back = [&] {
     if (!guard.owns_lock()) guard = world.lock();
-    poll.idles() ? world.come_back_idle(guard) : world.come_back(guard);
+    world.come_back(guard, poll.idles());
     World::current().poll = nullptr;
   };
   bool done = false;

@@ -150,12 +150,9 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
     world_.run(workers());
   } catch (const LostWorkers&) {
     // One that had done all its work by then has nothing to lose.
-    std::erase_if(segment_.lost, [&](const auto& lost) {
-      for (int rank = 0; rank < workers(); ++rank) {
-        if (segment_.id(rank) == lost.first) return returned_[at(rank)] != 0;
-      }
-      return false;
-    });
+    for (int rank = 0; rank < workers(); ++rank) {
+      if (returned_[at(rank)] != 0) segment_.lost.erase(segment_.id(rank));
+    }
   }
   segment_.end([&](SavedFields& fields) {
     services_.for_each([&](ThreadsService& service) { service.save(fields); });

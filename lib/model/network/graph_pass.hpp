@@ -38,7 +38,7 @@ struct NodeTensors {
   std::vector<Real> input_betas;
 };
 
-// Offset of each node's parameters in the flat vector; one more entry for the end.
+// Returns where the parameters of each node begin in the flat vector; the last entry is its length.
 std::vector<std::size_t> parameter_offsets(const Graph& graph);
 
 }  // namespace hetsgd

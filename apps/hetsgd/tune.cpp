@@ -224,7 +224,8 @@ class Tune final : public Command {
     const RunData& data = cache.get(run.options());
     const Dataset& train = *data.train.data;
     if (goal.metric.empty()) goal.metric = first_metric_of(train);
-    check_measured(goal.metric, train, *data.test.data, "--goal", goal.text());
+    check_measured(goal.metric, DataShape::of(train, *data.test.data), *data.test.data, "--goal",
+                   goal.text());
     return goal;
   }
 

@@ -64,7 +64,7 @@ void FieldForm<nlohmann::json>::visit(Archive& archive, std::string_view name,
       [&](std::span<std::byte> to) { std::memcpy(to.data(), all.data(), all.size()); }, nullptr);
 }
 
-std::vector<SentField> sent(const SavedFields& fields) {
+std::vector<SentField> list_of(const SavedFields& fields) {
   std::vector<SentField> list;
   for (const auto& [name, bytes] : fields) {
     list.push_back({name, {bytes.span().begin(), bytes.span().end()}});
@@ -72,7 +72,7 @@ std::vector<SentField> sent(const SavedFields& fields) {
   return list;
 }
 
-SavedFields received(const std::vector<SentField>& list) {
+SavedFields fields_in(const std::vector<SentField>& list) {
   SavedFields fields;
   for (const SentField& field : list) fields.emplace(field.name, FieldBytes(field.bytes));
   return fields;

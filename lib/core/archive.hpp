@@ -65,8 +65,8 @@ struct SentField {
 
   static constexpr auto members() { return std::tuple(&SentField::name, &SentField::bytes); }
 };
-std::vector<SentField> sent(const SavedFields& fields);
-SavedFields received(const std::vector<SentField>& fields);
+std::vector<SentField> list_of(const SavedFields& fields);
+SavedFields fields_in(const std::vector<SentField>& fields);
 
 class Archive;
 

@@ -47,7 +47,8 @@ class DataShelf {
     try {
       const RunData& data = entries_.front().cache.get(options);
       if (goal) {
-        check_measured(goal->metric, *data.train.data, *data.test.data, "metric", goal->text());
+        check_measured(goal->metric, DataShape::of(*data.train.data, *data.test.data),
+                       *data.test.data, "metric", goal->text());
       }
     } catch (...) {
       entries_.pop_front();

@@ -102,12 +102,14 @@ class Perplexity final : public Metric {
 };
 
 // The loss of all targets in bits, over the bytes of text that they cover. So models of characters,
-// bytes and words can be compared.
+// bytes and words can be compared. Those that predict masked tokens alone cover no text.
 class BitsPerByte final : public Metric {
  public:
   std::string key() const override { return "bits_per_byte"; }
   bool higher_is_better() const override { return false; }
-  bool applies(const DataShape& data) const override { return data.task == Task::tokens; }
+  bool applies(const DataShape& data) const override {
+    return data.task == Task::tokens && !data.masked_tokens;
+  }
   std::string why_not(const DatasetTotals& test) const override {
     return test.bytes == 0 ? "the test rows are synthetic, expected a text for bits_per_byte" : "";
   }

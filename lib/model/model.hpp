@@ -56,6 +56,7 @@ struct DataShape {
   Index frame_numbers = 0;           // elements of a frame of sequences; 0: no sequences
   Index token_kinds = 0;             // kinds of tokens; 0: no tokens
   std::uint32_t token_steps = 0;     // the longest row of tokens
+  bool masked_tokens = false;        // the model predicts masked tokens alone, and not every one
   CategoryValues category_values{};  // values that determine the initial rows of a table
 
   static DataShape of(const Dataset& data);

@@ -106,9 +106,9 @@ std::string collapse_warning(const CurvePoint& last, const MetricValue& accuracy
 
 }  // namespace
 
-ConstantGuess constant_guess(const BasicObjective<float>& objective, const Dataset& train,
-                             const Dataset& test) {
-  const std::vector<const Metric*> wanted = metrics_of(DataShape::of(train, test));
+ConstantGuess constant_guess(const BasicObjective<float>& objective, const DataShape& data,
+                             const Dataset& train, const Dataset& test) {
+  const std::vector<const Metric*> wanted = metrics_of(data);
   std::size_t k = 0;
   for (const Metric* metric : wanted) k = std::max(k, metric->best_labels());
   const std::vector<std::uint32_t> top = most_frequent(test, k);

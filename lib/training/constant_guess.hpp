@@ -10,10 +10,11 @@
 
 namespace hetsgd {
 
-// The metrics that apply to these data, and the loss under this objective. A shard of the training
-// rows does not know the base rates of all; then those of the measured rows are used.
-ConstantGuess constant_guess(const BasicObjective<float>& objective, const Dataset& train,
-                             const Dataset& test);
+// The metrics that apply to these data, as the model has them, and the loss under this objective. A
+// shard of the training rows does not know the base rates of all; then those of the measured rows
+// are used.
+ConstantGuess constant_guess(const BasicObjective<float>& objective, const DataShape& data,
+                             const Dataset& train, const Dataset& test);
 
 // The warnings about a run that has failed to learn, at its end, one sentence each:
 //   collapsed  the training loss before each of the last kCollapsedPoints points is that of a

@@ -249,9 +249,8 @@ std::string first_metric_of(const Dataset& data) {
   return metrics_of(DataShape::of(data)).front()->key();
 }
 
-void check_measured(const std::string& name, const Dataset& train, const Dataset& test,
+void check_measured(const std::string& name, const DataShape& data, const Dataset& test,
                     const std::string& place, const std::string& text) {
-  const DataShape data = DataShape::of(train, test);
   if (name == kTrainLoss) return;
   std::vector<std::string> names;
   for (const Metric* metric : metrics_of(data)) {
@@ -263,10 +262,11 @@ void check_measured(const std::string& name, const Dataset& train, const Dataset
     return;
   }
   names.emplace_back(kTrainLoss);
-  const bool binary = train.task == Task::binary;
+  const bool labelled = data.task == Task::multilabel || data.task == Task::multiclass;
   refuse(place,
-         fmt::format("{}, but {} is not measured on {} data{}", text, name, to_string(train.task),
-                     binary ? "" : fmt::format(" with {} labels", data.label_count)),
+         fmt::format("{}, but {} is not measured on {} data{}", text, name,
+                     data.masked_tokens ? "masked" : to_string(data.task),
+                     labelled ? fmt::format(" with {} labels", data.label_count) : ""),
          fmt::format("one of {}", fmt::join(names, ", ")),
          fmt::format("{} says most about these data", names.front()));
 }

@@ -80,7 +80,7 @@ bool RankClient::settle(const std::map<int, Seconds>& lost) {
     if (each.has_state != 0 && !lost.contains(each.worker)) with_state_.push_back(each.worker);
   }
   std::ranges::sort(with_state_);
-  known_ = received(outcome_->known);
+  known_ = fields_in(outcome_->known);
   Archive fields = Archive::loading(known_, known_, "what rank 0 knows");
   fields("budget", budget_);
   fields("accuracies", accuracies_);
@@ -96,14 +96,14 @@ Outcome RankClient::decide(const std::map<int, Seconds>& lost) {
   SavedFields known;
   Archive fields = Archive::saving(known, known);
   referee_.known(fields);
-  outcome.known = sent(known);
+  outcome.known = list_of(known);
   return outcome;
 }
 
 void RankClient::share_state(SavedRun& saved, const std::vector<int>& to) {
   const int from = saved.with_state.front();
   if (rank_ == from) {
-    const WorkerFields fields{sent(saved.common), sent(saved.workers[from])};
+    const WorkerFields fields{list_of(saved.common), list_of(saved.workers[from])};
     for (const int worker : to) {
       if (worker != from) send(worker, kFields, fields);
     }
@@ -112,8 +112,8 @@ void RankClient::share_state(SavedRun& saved, const std::vector<int>& to) {
   if (std::ranges::find(to, rank_) == to.end()) return;
   std::unique_lock lock(mutex_);
   await(lock, "the state of another worker", peer_timeout_, [&] { return got_.has_value(); });
-  saved.common = received(got_->common);
-  saved.workers[from] = received(got_->own);
+  saved.common = fields_in(got_->common);
+  saved.workers[from] = fields_in(got_->own);
   got_.reset();
 }
 

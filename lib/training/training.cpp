@@ -253,10 +253,10 @@ void Training::load(const RunData& data) {
   record.warn(data.warnings);
   record.phases.loaded(data.load_s);
   record.warn(impl_->checkpoints.check_data());
-  for (const Target& target : record.targets) {
-    check_measured(target.metric, *record.train, *record.test, "--target", target.text());
-  }
   impl_->build_model();
+  for (const Target& target : record.targets) {
+    check_measured(target.metric, impl_->model->data(), *record.test, "--target", target.text());
+  }
 }
 
 nlohmann::json Training::estimate() const {
@@ -381,7 +381,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   }
   if (options.processes().is_root()) {
     record.constant_guess = constant_guess(options.model_factory->objective(record.train->task),
-                                           *record.train, *record.test);
+                                           model->data(), *record.train, *record.test);
   }
   parts.referee.emplace(rules(hooks), *parts.evaluator, record, hooks);
   record.virtual_time = parts.cluster->is_virtual();

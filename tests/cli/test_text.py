@@ -1,5 +1,6 @@
 """Text and generate:language: what `data` says about them, and which options `train` refuses for them."""
 
+import json
 import unittest
 
 from program import ProgramTest
@@ -62,6 +63,18 @@ class Text(ProgramTest):
             ("--schedule linear --warmup-epochs 1", "--decay-epochs"),
             ("--schedule inverse_sqrt", "--warmup-epochs", True),
             ("--warmup-share 0.1 --warmup-epochs 1", ("--warmup-share", "--warmup-epochs"))))
+
+    def test_masked_tokens_cover_no_text(self):
+        """So a network that predicts them alone has no bits per byte."""
+        run = ["train", "--train", "book.txt", "--test", "tail:1/4", "--epochs", "1", *TEXT, "--block", "8", "--algorithm", "sgd",
+               "--batch-size", "8", "--quiet", "--overwrite", "-o", "r.json", "--model"]
+        self.refused([*run, "bert-micro?layers=1", "--target", "bits_per_byte<=2"], "--target", True)
+        for model, metrics in (("bert-micro?layers=1", {"perplexity", "accuracy"}),
+                               ("gpt-micro?layers=1", {"perplexity", "accuracy", "bits_per_byte"})):
+            self.run_program(*run, model)
+            result = json.loads((self.folder / "r.json").read_text())
+            measured = {"perplexity", "accuracy", "bits_per_byte"} & set(result["curve"][-1])
+            self.assertEqual(measured, metrics)
 
     def test_bad_texts_name_the_place(self):
         (self.folder / "latin.txt").write_bytes(b"caf\xe9\n" * 9)

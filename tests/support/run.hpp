@@ -134,6 +134,17 @@ inline Record run_training(const Settings& settings, TrainHooks hooks = {}) {
   return training.record();
 }
 
+// Samples that workers have computed, less those that the record calls lost or redone. With every
+// sample counted once it is what the model has learnt from.
+inline std::uint64_t kept_samples(const Record& run) {
+  std::uint64_t samples = 0;
+  for (const WorkerRecord& worker : run.workers) samples += worker.samples;
+  for (const FailureRecord& failure : run.failures) {
+    samples -= failure.lost_samples + failure.redone_samples;
+  }
+  return samples;
+}
+
 inline Record run_with(const Settings& base, const Settings& more) {
   return run_training(with(base, more));
 }

@@ -28,7 +28,8 @@ DatasetPtr labelled(Task task, const std::vector<std::vector<Index>>& rows, Inde
 
 std::map<std::string, double> guess_of(const Dataset& train, const Dataset& test,
                                        const std::string& objective) {
-  const ConstantGuess guess = constant_guess(find_objective<float>(objective), train, test);
+  const ConstantGuess guess =
+      constant_guess(find_objective<float>(objective), DataShape::of(train, test), train, test);
   std::map<std::string, double> values{{kTrainLoss, guess.train_loss}};
   for (const MetricValue& each : guess.metrics) values[each.metric->key()] = each.value;
   return values;

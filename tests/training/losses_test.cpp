@@ -99,13 +99,8 @@ TEST_P(Methods, CountEverySample) {
       const Record run =
           run_with(settings(), "--straggler kind=churn,mtbf=60ms,mttr=6ms --on-loss {} --seed {}",
                    on_loss, seed);
-      std::uint64_t samples = 0, wasted = 0;
-      for (const WorkerRecord& worker : run.workers) samples += worker.samples;
-      for (const FailureRecord& failure : run.failures) {
-        wasted += failure.lost_samples + failure.redone_samples;
-      }
       const double under_way = 4.0 * 32 * static_cast<double>(1 + run.failures.size());
-      EXPECT_NEAR(static_cast<double>(samples - wasted),
+      EXPECT_NEAR(static_cast<double>(kept_samples(run)),
                   static_cast<double>(run.curve.back().samples_count), under_way);
     }
   }
@@ -276,11 +271,7 @@ TEST(Losses, CountEverySampleOnce) {
              "kind=uniform,min=0ms,max=2ms"),
         "--straggler kind=fail,worker=1,at={}ms", at_ms);
     ASSERT_EQ(run.failures.size(), 1U);
-    std::uint64_t samples = 0;
-    for (const WorkerRecord& worker : run.workers) samples += worker.samples;
-    const FailureRecord& failure = run.failures.front();
-    EXPECT_EQ(samples,
-              run.curve.back().samples_count + failure.lost_samples + failure.redone_samples);
+    EXPECT_EQ(kept_samples(run), run.curve.back().samples_count);
   }
 }
 
@@ -310,12 +301,7 @@ TEST(Losses, ARoundThatIsCutIsCompleted) {
                "--workers 4 --max-samples 9600 --evaluate-every 1280 --mega-batch 40 --detect 1ms "
                "--learning-rate 0.3 --straggler kind=uniform,min=4ms,max=8ms"),
           "--straggler kind=churn,mtbf=100ms,mttr=6ms --seed {}", seed);
-      std::uint64_t samples = 0, wasted = 0;
-      for (const WorkerRecord& worker : run.workers) samples += worker.samples;
-      for (const FailureRecord& failure : run.failures) {
-        wasted += failure.lost_samples + failure.redone_samples;
-      }
-      EXPECT_EQ(samples - wasted, run.curve.back().samples_count);
+      EXPECT_EQ(kept_samples(run), run.curve.back().samples_count);
     }
   }
 }

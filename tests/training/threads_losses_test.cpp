@@ -44,13 +44,8 @@ TEST(ThreadsLosses, TearNoMergeApart) {
           run_with(tiny("ssgd", settings), "--algorithm {} --seed {}", algorithm, seed);
       EXPECT_EQ(run.status, Status::completed);
       EXPECT_GE(run.curve.back().samples_count, 19200U);
-      std::uint64_t samples = 0, wasted = 0;
-      for (const WorkerRecord& worker : run.workers) samples += worker.samples;
-      for (const FailureRecord& failure : run.failures) {
-        wasted += failure.lost_samples + failure.redone_samples;
-      }
       const double under_way = 4.0 * 32 * static_cast<double>(1 + run.failures.size());
-      EXPECT_NEAR(static_cast<double>(samples - wasted),
+      EXPECT_NEAR(static_cast<double>(kept_samples(run)),
                   static_cast<double>(run.curve.back().samples_count), under_way);
     }
   }

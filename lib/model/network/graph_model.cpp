@@ -39,13 +39,18 @@ double token_deviation(const Graph& graph) {
   return is_causal(graph) ? kDeviation / std::sqrt(kLeft) : kDeviation;
 }
 
+DataShape learnt_by(const Graph& graph, DataShape data) {
+  data.masked_tokens = graph.reads_tokens() && !is_causal(graph);
+  return data;
+}
+
 template <class Real>
 class GraphModel final : public BasicModel<Real> {
  public:
   using typename BasicModel<Real>::Context;
 
   GraphModel(const Graph& graph, const DataShape& data, const GraphModelOptions& options)
-      : BasicModel<Real>(data), graph_(graph), options_(options) {
+      : BasicModel<Real>(learnt_by(graph, data)), graph_(graph), options_(options) {
     for (int node = 1; node < graph_.size(); ++node) add_blocks(node);
     const std::size_t expected = parameter_offsets(graph_).back();
     HETSGD_CHECK_EQ(this->parameters(), expected);

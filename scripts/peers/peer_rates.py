@@ -1,4 +1,4 @@
-"""Shared by the comparisons of hetsgd's samples per second with PyTorch's: options, runs on some cores, the
+"""Shared by the comparisons of hetsgd's rates (samples or tokens per second) with PyTorch's: options, runs on some cores, the
 table and the JSON file. A ratio is hetsgd over PyTorch, the median of the ratios of the rounds."""
 
 import json
@@ -32,20 +32,20 @@ def run_on_cores(command, cores, **variables):
     return result.stdout
 
 
-def rates_of(name, goal, hetsgd, pytorch):
-    """The row of a case: samples per second of the rounds, ours and theirs."""
+def rates_of(name, goal, hetsgd, pytorch, unit="samples_per_s"):
+    """The row of a case: samples per second of the rounds, or those of another unit, ours and theirs."""
     ratios = [ours / theirs for ours, theirs in zip(hetsgd, pytorch)]
-    return {"name": name, "goal": goal, "rounds": len(ratios), "hetsgd_samples_per_s": statistics.median(hetsgd),
-            "pytorch_samples_per_s": statistics.median(pytorch), "ratio": statistics.median(ratios),
+    return {"name": name, "goal": goal, "rounds": len(ratios), f"hetsgd_{unit}": statistics.median(hetsgd),
+            f"pytorch_{unit}": statistics.median(pytorch), "ratio": statistics.median(ratios),
             "ratios": ratios}
 
 
-def head(more):
-    return f"{'samples/s':22} {'hetsgd':>10} {'PyTorch':>10} {'ratio':>6} {'goal':>5} {more}"
+def head(more, what="samples/s"):
+    return f"{what:22} {'hetsgd':>10} {'PyTorch':>10} {'ratio':>6} {'goal':>5} {more}"
 
 
-def line(row, more):
-    return (f"{row['name']:22} {row['hetsgd_samples_per_s']:10,.0f} {row['pytorch_samples_per_s']:10,.0f}"
+def line(row, more, unit="samples_per_s"):
+    return (f"{row['name']:22} {row[f'hetsgd_{unit}']:10,.0f} {row[f'pytorch_{unit}']:10,.0f}"
             f" {row['ratio']:6.2f} {row['goal']:5.2f} {more}")
 
 

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Compares the speed of hetsgd's GPT networks with PyTorch's, alternately in one run.
+
+    scripts/peers/compare_transformer.py build/release/apps/hetsgd/hetsgd --python VENV/bin/python --json transformer.json
+
+Forward, backward, a clipped gradient and AdamW in both, on one and two cores. hetsgd trains on made-up language (--cluster
+threads; tokens per second of its training clock), PyTorch on random tokens in memory, eager and compiled. The first three
+steps of each touch their memory for the first time and do not count. Each round runs all three once per case, one after
+the other, so that a change of the machine's load hits all. The table shows medians over
+the rounds; the ratio is the median of the rounds' ratios, hetsgd over the better PyTorch. `GFLOP/s` is what hetsgd's rate
+means in operations of a step (`hetsgd memory` has them), `MiB` are the peaks of resident memory, ours and theirs.
+Exit code 7 if a ratio is below its goal and --require is given.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+
+import peer_rates
+from peer_rates import HERE, run_on_cores
+
+# Positions of a row, tokens, operations per row (forward and backward), least seconds of a measurement.
+NETWORKS = {"gpt-tiny": (64, 62, 0.320e9, 1), "nanogpt-char": (256, 65, 17.4e9, 25), "gpt-micro": (64, 32, 0.0423e9, 1)}
+CASES = [{"model": model, "rows": rows, "cores": cores}
+         for model, rows in (("gpt-tiny", 12), ("gpt-tiny", 64), ("nanogpt-char", 12), ("gpt-micro", 32)) for cores in (1, 2)]
+GOAL = 1.0
+# Runs a command and prints the peak of its resident memory in KiB.
+PEAK = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("hetsgd", help="path of the program hetsgd")
+    peer_rates.add_options(parser, "run only the cases of this model (default: all)")
+    return parser.parse_args()
+
+
+def seconds(case, options):
+    return max(options.seconds, NETWORKS[case["model"]][3])
+
+
+def run_hetsgd(case, options):
+    """Tokens per second of the training clock, which stands still while the model is measured, and the peak of memory."""
+    warm_up = 3 * case["rows"]
+    steps, vocabulary, _, _ = NETWORKS[case["model"]]
+    text = f"generate:language?vocabulary={vocabulary}&steps={steps}&rows_train=2000&rows_test=12"
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "out.json")
+        peak = run_on_cores([sys.executable, "-c", PEAK, options.hetsgd, "train", "--model", case["model"], "--train", text,
+                             "--test", text, "--cluster", "threads", "--devices", f"cpu:{case['cores']}", "--algorithm", "sgd",
+                             "--optimizer", "adam", "--decoupled-weight-decay", "--weight-decay", "0.1", "--beta2", "0.99",
+                             "--clip-norm", "1", "--learning-rate", "0.001", "--batch-size", str(case["rows"]),
+                             "--max-time", f"{seconds(case, options)}s", "--evaluate-every", str(warm_up),
+                             "--evaluate-samples", "12", "--quiet", "-o", output], case["cores"])
+        with open(output, encoding="utf-8") as file:
+            curve = json.load(file)["curve"]
+    first = next(point for point in curve if point["samples_count"] >= warm_up)
+    samples, time_s = (curve[-1][key] - first[key] for key in ("samples_count", "time_s"))
+    return {"tokens_per_s": samples * steps / time_s, "peak_resident_bytes": 1024 * int(peak)}
+
+
+def run_pytorch(case, options, compiled):
+    return json.loads(run_on_cores([options.python, os.path.join(HERE, "pytorch_transformer.py"), "--model", case["model"],
+                                    "--rows", str(case["rows"]), "--threads", str(case["cores"]),
+                                    "--seconds", str(seconds(case, options))] + ["--compile"] * compiled, case["cores"]))
+
+
+def main():
+    options = parse_arguments()
+    cases = [case for case in CASES if options.only in (None, case["model"])]
+    runs = [([], [], []) for _ in cases]
+    for number in range(options.rounds):
+        for case, (ours, eager, compiled) in zip(cases, runs):
+            ours.append(run_hetsgd(case, options))
+            eager.append(run_pytorch(case, options, False))
+            compiled.append(run_pytorch(case, options, True))
+        print(f"round {number + 1} of {options.rounds} done", file=sys.stderr)
+    rows = []
+    print(peer_rates.head(f"{'eager':>8} {'GFLOP/s':>8} {'MiB':>12}", "tokens/s"))
+    for case, (ours, eager, compiled) in zip(cases, runs):
+        best = [max(a["tokens_per_s"], b["tokens_per_s"]) for a, b in zip(eager, compiled)]
+        rates = peer_rates.rates_of(f"{case['model']} {case['rows']} rows/{case['cores']}", GOAL,
+                                    [run["tokens_per_s"] for run in ours], best, "tokens_per_s")
+        rows.append({**case, **rates, "hetsgd": ours, "eager": eager, "compiled": compiled})
+        steps, _, operations, _ = NETWORKS[case["model"]]
+        memory = [min(run["peak_resident_bytes"] for run in some) >> 20 for some in (ours, eager)]
+        slower = sorted(run["tokens_per_s"] for run in eager)[len(eager) // 2]
+        print(peer_rates.line(rows[-1], f"{slower:8,.0f} {rates['hetsgd_tokens_per_s'] / steps * operations / 1e9:8.1f} "
+                                        f"{memory[0]:5} {memory[1]:6}", "tokens_per_s"))
+    return peer_rates.finish(rows, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

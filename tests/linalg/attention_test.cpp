@@ -121,7 +121,7 @@ TYPED_TEST(AttentionTest, IsPlainAttentionAtAllLengths) {
 }
 
 TYPED_TEST(AttentionTest, HeadsOfAnyDepth) {
-  for (const std::size_t depth : {1, 3, 16, 17, 40, 128}) {
+  for (const std::size_t depth : {1, 3, 16, 17, 40, 128, 200, 256}) {
     expect_plain<TypeParam>({.heads = 3, .width = 3 * depth, .causal = true},
                             TokenRowsOfTest({70, 5}, 72));
   }
@@ -161,9 +161,8 @@ TYPED_TEST(AttentionTest, ARowHasTheSameBitsEverywhere) {
   const AttentionShape shape{.heads = 4, .width = 32, .causal = true};
   const auto X = random_vector<Real>(200 * 96, 1);
   const auto dY = random_vector<Real>(200 * 32, 2);
-  const auto of_row = [&](int cores, const TokenRowsOfTest& rows, std::size_t row) {
-    const auto device = make_cpu_device<Real>(cores);
-    Side<Real> side{*device};
+  const auto of_row = [&](BasicDevice<Real>& device, const TokenRowsOfTest& rows, std::size_t row) {
+    Side<Real> side{device};
     const std::size_t begin = rows.begin[row];
     std::vector<Real> x(rows.tokens * 96, Real(kNan)), dy(rows.tokens * 32, Real(kNan));
     rows.each([&](std::size_t, std::size_t t, std::size_t token) {
@@ -180,10 +179,16 @@ TYPED_TEST(AttentionTest, ARowHasTheSameBitsEverywhere) {
     result.insert(result.end(), &gradient[begin * 96], &gradient[begin * 96] + 70 * 96);
     return result;
   };
-  const auto alone = of_row(1, TokenRowsOfTest({70}), 0);
-  for (const int cores : {1, 2, 4}) {
-    EXPECT_EQ(of_row(cores, TokenRowsOfTest({70, 90, 13}, 96), 0), alone) << cores;
-    EXPECT_EQ(of_row(cores, TokenRowsOfTest({13, 90, 70}), 2), alone) << cores;
+  const auto expect = [&](BasicDevice<Real>& device, const std::vector<Real>& alone) {
+    SCOPED_TRACE(device.name());
+    EXPECT_EQ(of_row(device, TokenRowsOfTest({70, 90, 13}, 96), 0), alone);
+    EXPECT_EQ(of_row(device, TokenRowsOfTest({13, 90, 70}), 2), alone);
+  };
+  if constexpr (kOnGpu) {
+    expect(gpu<Real>(), of_row(gpu<Real>(), TokenRowsOfTest({70}), 0));
+  } else {
+    const auto alone = of_row(*make_cpu_device<Real>(1), TokenRowsOfTest({70}), 0);
+    for (const int cores : {1, 2, 4}) expect(*make_cpu_device<Real>(cores), alone);
   }
 }
 
@@ -199,6 +204,26 @@ TYPED_TEST(AttentionTest, NanOfATokenReachesLaterOnesOnly) {
     for (std::size_t token = 70; token < 100; ++token) EXPECT_TRUE(std::isnan(Y[token * 4]));
   });
 }
+
+#ifdef HETSGD_TEST_GPU
+// The error names what was found and the most.
+TYPED_TEST(AttentionTest, AGpuRefusesHeadsTooDeepForIt) {
+  using Real = TypeParam;
+  Side<Real> side{gpu<Real>()};
+  const TokenRowsOfTest rows({3});
+  const auto X = random_vector<Real>(rows.tokens * 3 * 257, 1);
+  try {
+    AttentionRun<Real>(side, {.heads = 1, .width = 257}, rows, X, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::device);
+    const std::string what = error.what();
+    EXPECT_NE(what.find("found 257 numbers in a head of attention, expected at most 256"),
+              std::string::npos)
+        << what;
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace hetsgd::test

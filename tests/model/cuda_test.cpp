@@ -8,6 +8,7 @@
 #include "model/network/graph_context.hpp"
 #include "model/network/graph_model.hpp"
 #include "model/problems.hpp"
+#include "random_text.hpp"
 #include "support/gpu.hpp"
 #include "support/gpu_memory.hpp"
 
@@ -112,6 +113,51 @@ TEST(CudaModel, TakesTheNextBatchAhead) {
   ahead.context->upcoming = nullptr;
   EXPECT_NE(ahead.model.step(*ahead.context, second, 0.0F, ahead.w.data()),
             plain.model.step(*wrong.context, first, 0.0F, wrong.w.data()));
+}
+
+// What some steps over rows of unequal lengths give.
+template <class Real>
+struct LearntText {
+  std::vector<double> losses;
+  std::vector<Real> w;
+  bool operator==(const LearntText&) const = default;
+};
+
+template <class Real>
+LearntText<Real> learn_text(BasicDevice<Real>& device, const Graph& graph, const Dataset& text) {
+  const auto model = make_graph_model<Real>(graph, DataShape::of(text), {});
+  const auto context = model->make_context(device);
+  const std::vector<float> first = initial_parameters<float>(model->layout(), 1);
+  LearntText<Real> learnt{{}, {first.begin(), first.end()}};
+  BasicBuffer<Real> w(device, learnt.w.size());
+  device.upload(w.data(), learnt.w.data(), learnt.w.size() * sizeof(Real));
+  for (std::size_t i = 0; i < 4; ++i) {
+    Batch batch;
+    batch.reset(text, {Augmentation::none, 9, 40 + i}) = {static_cast<Index>(i), 5, 3};
+    learnt.losses.push_back(model->step(*context, batch, Real(0.5), w.data()));
+  }
+  std::vector<std::uint32_t> top(batch_of(text, 0, 6).size() * 40);
+  learnt.losses.push_back(model->rank(*context, batch_of(text, 0, 6), w.data(), 1, top.data()));
+  device.download(learnt.w.data(), w.data(), learnt.w.size() * sizeof(Real));
+  return learnt;
+}
+
+TEST(CudaModel, NetworksOfTokensFollowTheCpuAndRepeatToTheBit) {
+  const DatasetPtr text = random_text(11, {20, 33, 7, 20, 1, 40});
+  for (const std::string name : {"gpt-micro?width=16&block=40&vocabulary=11&dropout=0.1",
+                                 "bert-micro?width=16&block=40&vocabulary=12"}) {
+    SCOPED_TRACE(name);
+    const Graph graph = find_graph("test", name);
+    const auto cpu = make_cpu_device<double>(1);
+    const auto gpu = make_cuda_device<float>(0), again = make_cuda_device<float>(0);
+    const auto expected = learn_text(*cpu, graph, *text);
+    const auto found = learn_text(*gpu, graph, *text);
+    for (std::size_t i = 0; i < expected.losses.size(); ++i) {
+      EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-5 * expected.losses[i]);
+    }
+    expect_close(found.w, expected.w, 1e-5, "parameters");
+    EXPECT_EQ(learn_text(*again, graph, *text), found);
+  }
 }
 
 // Contexts of a GPU ask for its rates by its name; those of a core do not ask.

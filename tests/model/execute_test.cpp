@@ -21,7 +21,7 @@ Computed<Real> carry_out(const TrainingStep& training, const MemoryPlan& plan, i
 }
 
 class Execution : public ::testing::TestWithParam<ExecutedCase> {};
-INSTANTIATE_TEST_SUITE_P(Memory, Execution, ::testing::ValuesIn(executed_on_cpus()),
+INSTANTIATE_TEST_SUITE_P(Memory, Execution, ::testing::ValuesIn(executed_cases()),
                          [](const auto& each) { return each.param.name; });
 
 // At the minimum on one core, above it on two.

@@ -68,7 +68,7 @@ TEST(Recomputation, DropsWhatLiesBetweenCheckpoints) {
 }
 
 class Recomputed : public ::testing::TestWithParam<ExecutedCase> {};
-INSTANTIATE_TEST_SUITE_P(Memory, Recomputed, ::testing::ValuesIn(executed_on_cpus()),
+INSTANTIATE_TEST_SUITE_P(Memory, Recomputed, ::testing::ValuesIn(executed_cases()),
                          [](const auto& each) { return each.param.name; });
 
 TEST_P(Recomputed, HasTheBitsOfMapsThatWereKept) {

@@ -3,37 +3,16 @@
 
 #include <cmath>
 
-#include "core/random.hpp"
 #include "graph/networks.hpp"
 #include "graph/variants.hpp"
 #include "graph/work.hpp"
 #include "memory/policy.hpp"
 #include "model/network/graph_model.hpp"
+#include "random_text.hpp"
 #include "support/failure.hpp"
 
 namespace hetsgd::test {
 namespace {
-
-// Rows of these lengths, one after the other in a text of random tokens.
-DatasetPtr random_text(Index kinds, const std::vector<std::uint32_t>& lengths) {
-  DatasetBuilder data;
-  data.task = Task::tokens;
-  data.label_count = kinds;
-  data.tokens.vocabulary = kinds;
-  RandomStream random(3, Purpose::test);
-  std::uint64_t begin = 0;
-  for (const std::uint32_t length : lengths) {
-    data.tokens.begin.push_back(begin);
-    data.tokens.length.push_back(length);
-    data.tokens.bytes.push_back(length);
-    data.targets.begin.push_back(0);
-    begin += length;
-  }
-  for (std::uint64_t i = 0; i <= begin; ++i) {
-    data.tokens.token.push_back(static_cast<std::uint16_t>(random.below(kinds)));
-  }
-  return std::move(data).share();
-}
 
 template <class Real>
 struct TextModel {

@@ -16,10 +16,18 @@ struct Sum {
     return a + b;
   }
 };
-template <class T, class Op>
+
+// The larger number; NaN operands lose.
+struct LargestNumber {
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+  __device__ double operator()(double a, double b) const { return fmax(a, b); }
+};
+
+// Over kLanes neighbouring lanes, a power of two.
+template <int kLanes = kWarp, class T, class Op>
 __device__ T reduce_warp(T x, Op op) {
 #pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
     x = op(x, __shfl_xor_sync(0xFFFFFFFFU, x, distance));
   }
   return x;  // on every lane, the same bits: both ends of an exchange combine the same two numbers

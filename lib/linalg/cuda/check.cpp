@@ -121,6 +121,12 @@ void fail(cudaError_t status, const char* call) {
                   hint_for(status));
 }
 
+void fail_size(const char* what, std::size_t found, std::size_t most, const char* hint) {
+  throw with_hint(
+      device_error("{}: found {} {}, expected at most {}", current_device(), found, what, most),
+      hint);
+}
+
 void fail_memory(cudaError_t status, std::size_t bytes, const char* purpose, std::size_t held) {
   static_cast<void>(cudaGetLastError());
   const FreeMemory of_gpu = free_memory();

@@ -33,7 +33,8 @@ FusedLayerRun::FusedLayerRun(Backend& backend)
 
 bool FusedLayerRun::takes(const SparseRows<float>& labels, const SoftmaxLayer<float>& layer) const {
   return has_kernels_ && labels.rows > 0 && layer.inputs == kFusedInputs && layer.outputs > 0 &&
-         is_aligned(layer.input) && is_aligned(layer.weight) && is_aligned(layer.weight_gradient);
+         layer.bias != nullptr && layer.smoothing == 0 && is_aligned(layer.input) &&
+         is_aligned(layer.weight) && is_aligned(layer.weight_gradient);
 }
 
 FusedScratch FusedLayerRun::reserve(const SoftmaxLayer<float>& layer, std::size_t rows,

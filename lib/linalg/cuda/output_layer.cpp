@@ -27,7 +27,9 @@ class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
                backend.split_from),
         fused_(backend),
         losses_(backend.stream),
-        best_(backend.stream) {}
+        best_(backend.stream),
+        numbers_(backend.stream),
+        gathered_(backend.stream) {}
 
   DeferredSum softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
                                     Real scale, Real* Z) override {
@@ -45,18 +47,18 @@ class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
   }
   DeferredSum softmax_layer(const SparseRows<Real>& labels,
                             const SoftmaxLayer<Real>& layer) override {
-    HETSGD_CHECK(layer.row == nullptr && layer.smoothing == 0);  // tokens need other families, too
     begin(labels);
+    const GatheredRows rows = gather(labels.rows, layer);
     if constexpr (std::is_same_v<Real, float>) {
-      if (fused_.takes(labels, layer)) return run_layer(fused_, labels, layer);
+      if (fused_.takes(labels, rows.layer)) return run_layer(fused_, labels, rows);
     }
-    return run_layer(layer_, labels, layer);
+    return run_layer(layer_, labels, rows);
   }
   DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
                             std::size_t k, std::uint32_t* top) override {
     check_top(layer.outputs, k);
     begin(labels);
-    return send_sum(labels.rows, layer_.rank(labels, layer, k, top));
+    return send_sum(labels.rows, layer_.rank(labels, gather(labels.rows, layer).layer, k, top));
   }
   DeferredSum sigmoid_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
                                     Real scale, Real* Z) override {
@@ -81,6 +83,8 @@ class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
   }
 
  private:
+  static constexpr const char* kTargets = "the rows of targets";
+
   static void check_top(std::size_t n, std::size_t k) {
     HETSGD_CHECK_LE(std::size_t{1}, k);
     HETSGD_CHECK_LE(k, std::size_t{16});
@@ -96,10 +100,42 @@ class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
     return backend_.result.send();
   }
 
+  // A layer whose rows are 0, 1, ...
+  struct GatheredRows {
+    SoftmaxLayer<Real> layer;
+    const std::uint32_t* number = nullptr;  // [rows] in device memory; null: all lie in place
+    Real* input_gradient = nullptr;         // where they belong
+  };
+  // Rows one after the other, as those of a causal network without padding, stay where they are.
+  GatheredRows gather(std::size_t rows, const SoftmaxLayer<Real>& given) {
+    GatheredRows to{given};
+    if (given.row == nullptr || rows == 0) return to;
+    SoftmaxLayer<Real>& layer = to.layer;
+    layer.row = nullptr;
+    const std::size_t first = given.row[0] * layer.inputs, numbers = rows * layer.inputs;
+    if (given.row[rows - 1] - given.row[0] == rows - 1) {
+      layer.input += first;
+      if (layer.input_gradient != nullptr) layer.input_gradient += first;
+      return to;
+    }
+    auto* const number = numbers_.reserve<std::uint32_t>(rows, kTargets);
+    backend_.transfer.upload(number, given.row, rows * sizeof(std::uint32_t));
+    auto* const gathered = gathered_.reserve<Real>(2 * numbers, kTargets);
+    copy_rows(backend_.stream.get(), CopyRows::gather, rows, number, layer.inputs, given.input,
+              gathered);
+    layer.input = gathered;
+    layer.input_gradient = gathered + numbers;
+    return {layer, number, given.input_gradient};
+  }
+
   template <class Run>
-  DeferredSum run_layer(Run& run, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer) {
-    const DeferredSum loss = send_sum(labels.rows, run.forward(labels, layer));
-    run.backward(labels, layer);
+  DeferredSum run_layer(Run& run, const SparseRows<Real>& labels, const GatheredRows& rows) {
+    const DeferredSum loss = send_sum(labels.rows, run.forward(labels, rows.layer));
+    run.backward(labels, rows.layer);
+    if (rows.number != nullptr) {
+      copy_rows<Real>(backend_.stream.get(), CopyRows::scatter, labels.rows, rows.number,
+                      rows.layer.inputs, rows.layer.input_gradient, rows.input_gradient);
+    }
     return loss;
   }
 
@@ -126,7 +162,7 @@ class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
   Ranking<Real> ranking_;
   SoftmaxLayerRun<Real> layer_;
   FusedLayerRun fused_;
-  DeviceMemory losses_, best_;
+  DeviceMemory losses_, best_, numbers_, gathered_;
 };
 
 const RegisterKernels<Backend, BasicOutputLayerKernels, CudaOutputLayerKernels>

@@ -11,11 +11,6 @@ namespace {
 
 constexpr int kPerLane = kPart / kWarp;
 
-struct LargestNumber {  // NaN operands lose
-  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
-  __device__ double operator()(double a, double b) const { return fmax(a, b); }
-};
-
 template <class Real>
 __device__ Real minus_infinity() {
   return -static_cast<Real>(INFINITY);
@@ -79,10 +74,19 @@ __device__ void piece_statistics(const LogitBlock<Real>& block, std::size_t begi
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) sum += exponential(z.pack[i / V].at[i % V] - base);
     sum = reduce_warp(sum, Sum());
+    Real total = 0;
+    if (out.part_total != nullptr) {
+#pragma unroll
+      for (int i = 0; i < kPerLane; ++i) {
+        if (kWhole || column(i / V, i % V) < end) total += z.pack[i / V].at[i % V];
+      }
+      total = reduce_warp(total, Sum());
+    }
     if (lane == 0) {
       const std::size_t at = row * out.parts + (block.first_label + begin) / kPart;
       out.part_max[at] = largest;
       out.part_sum[at] = sum;
+      if (out.part_total != nullptr) out.part_total[at] = total;
     }
     if (!keep_bias) continue;
     Real* const to = block.Z + row * block.stride;
@@ -136,6 +140,16 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Of the row whose pieces begin at `first`; all threads of the block call it.
+template <class Real>
+__device__ double mean_logit(const SoftmaxRows<Real>& rows, std::size_t first, double* scratch) {
+  double total = 0;
+  for (std::size_t p = threadIdx.x; p < rows.parts; p += kThreads) {
+    total += static_cast<double>(rows.part_total[first + p]);
+  }
+  return reduce_block(total, Sum(), scratch) / static_cast<double>(rows.labels);
+}
+
 // A block per row.
 template <class Real>
 __global__ void __launch_bounds__(kThreads)
@@ -159,11 +173,15 @@ __global__ void __launch_bounds__(kThreads)
       sum += weight * static_cast<double>(rows.part_sum[first + p]);
     }
     sum = reduce_block(sum, Sum(), scratch);
+    const double mean = rows.part_total == nullptr ? 0 : mean_logit(rows, first, scratch);
     if (threadIdx.x != 0) continue;
     const std::uint64_t count = labels.begin[row + 1] - labels.begin[row];
-    rows.loss[row] = count == 0 ? 0.0
-                                : static_cast<double>(largest) + log(sum) -
-                                      rows.true_logit[row] / static_cast<double>(count);
+    double target = rows.true_logit[row] / static_cast<double>(count);
+    if (rows.part_total != nullptr) {
+      const auto share = static_cast<double>(rows.smoothing);
+      target = (1 - share) * target + share * mean;
+    }
+    rows.loss[row] = count == 0 ? 0.0 : static_cast<double>(largest) + log(sum) - target;
     rows.max[row] = largest;
     rows.factor[row] = static_cast<Real>(static_cast<double>(scale) / sum);
   }
@@ -187,7 +205,8 @@ __device__ RowFacts<Real> facts_of(const SparseRows<Real>& labels, const Softmax
   const std::uint64_t first = lower_bound(labels.index, from, to, columns.begin);
   std::uint32_t hits = 0;
   while (first + hits < to && labels.index[first + hits] < columns.end) ++hits;
-  return {rows.max[row], rows.factor[row], scale / static_cast<Real>(to - from), hits, first};
+  const Real target = (1 - rows.smoothing) * scale / static_cast<Real>(to - from);
+  return {rows.max[row], rows.factor[row], target, hits, first};
 }
 
 // Corrects the gradient d of a row that has true labels here, or no labels at all. `label` is the
@@ -246,6 +265,9 @@ __global__ void __launch_bounds__(kThreads)
   constexpr std::size_t kAtOnce = V == 1 ? 8 : 4;
   __shared__ RowFacts<Real> shared[kThreads];
   const std::size_t width = kThreads * V, tiles = ceil_divide(block.columns, width);
+  // What smoothing gives every label.
+  const Real share =
+      rows.smoothing == 0 ? Real(0) : rows.smoothing * scale / static_cast<Real>(rows.labels);
   for (std::size_t task = blockIdx.x; task < tiles * groups; task += gridDim.x) {
     const std::size_t begin = task % tiles * width, column = begin + threadIdx.x * V;
     const std::size_t label = block.first_label + column;
@@ -281,7 +303,7 @@ __global__ void __launch_bounds__(kThreads)
           Pack<Real, V> d;
 #pragma unroll
           for (int v = 0; v < V; ++v) {
-            d.at[v] = exponential(logit[u].at[v] + b[v] - row.max) * row.factor;
+            d.at[v] = exponential(logit[u].at[v] + b[v] - row.max) * row.factor - share;
           }
           if (row.hits != 0) correct(labels, row, label, d);
           to.put(base + first + u, column, d);
@@ -299,6 +321,23 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
 }
+
+template <class Real>
+struct RowCopy {
+  CopyRows which;
+  const std::uint32_t* number;
+  std::size_t n;
+  const Real* from;
+  Real* to;
+  __device__ void operator()(std::size_t r, std::size_t j) const {
+    const std::size_t numbered = number[r] * n + j, own = r * n + j;
+    if (which == CopyRows::gather) {
+      to[own] = from[numbered];
+    } else {
+      to[numbered] = from[own];
+    }
+  }
+};
 
 // A warp per row; its lanes' losses are added in a fixed order.
 template <class Real>
@@ -393,6 +432,12 @@ void softmax_gradient(cudaStream_t stream, const SparseRows<Real>& labels,
 }
 
 template <class Real>
+void copy_rows(cudaStream_t stream, CopyRows which, std::size_t count, const std::uint32_t* number,
+               std::size_t n, const Real* from, Real* to) {
+  launch_rowwise(stream, count, n, RowCopy<Real>{which, number, n, from, to}, "kernel copy_rows");
+}
+
+template <class Real>
 void sigmoid_rows(cudaStream_t stream, const SparseRows<Real>& labels, std::size_t n,
                   const Real* bias, bool gradient, Real scale, Real* Z, double* losses) {
   if (labels.rows == 0) return;
@@ -409,6 +454,8 @@ void sigmoid_rows(cudaStream_t stream, const SparseRows<Real>& labels, std::size
   template void softmax_gradient<Real>(cudaStream_t, const SparseRows<Real>&,                      \
                                        const LogitBlock<Real>&, Real, const SoftmaxRows<Real>&,    \
                                        std::size_t, std::size_t, Real*, const SplitGradient&);     \
+  template void copy_rows<Real>(cudaStream_t, CopyRows, std::size_t, const std::uint32_t*,         \
+                                std::size_t, const Real*, Real*);                                  \
   template void sigmoid_rows<Real>(cudaStream_t, const SparseRows<Real>&, std::size_t,             \
                                    const Real*, bool, Real, Real*, double*);
 HETSGD_INSTANTIATE(float)

@@ -3,8 +3,8 @@
 // Logits Z are [rows x columns] of labels first_label, first_label + 1, ... They do not contain the
 // bias, which is added at each reading. There are four kernels:
 //   true logits  per row: the sum of those of its true labels; reads these and nothing else
-//   statistics   per row and piece of kPart columns: the largest logit m, the sum of exp(z - m);
-//                reads Z once
+//   statistics   per row and piece of kPart columns: the largest logit m, the sum of exp(z - m),
+//                with smoothing that of z; reads Z once
 //   combine      per row: the pieces together -> loss, m, scale / sum
 //   gradient     Z <- exp(z - m) scale / sum - target, and its columns' sums by groups of rows;
 //                reads and writes Z once
@@ -15,6 +15,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include "linalg/cuda/split.hpp"
 #include "linalg/operands.hpp"
@@ -27,10 +28,13 @@ struct SoftmaxRows {
   std::size_t parts = 0;
   Real* part_max = nullptr;      // [rows x parts]
   Real* part_sum = nullptr;      // [rows x parts]
+  Real* part_total = nullptr;    // [rows x parts]; null: no smoothing
   double* true_logit = nullptr;  // [rows]
   Real* max = nullptr;           // [rows]
   Real* factor = nullptr;        // [rows] scale / sum
   double* loss = nullptr;        // [rows]
+  Real smoothing = 0;            // of the targets, among so many labels
+  std::size_t labels = 0;
 };
 
 // A block of columns. Its first label must be a multiple of kPart.
@@ -60,6 +64,13 @@ void softmax_gradient(cudaStream_t stream, const SparseRows<Real>& labels,
                       const LogitBlock<Real>& block, Real scale, const SoftmaxRows<Real>& rows,
                       std::size_t groups, std::size_t stride, Real* partials,
                       const SplitGradient& halves = {});
+
+// Rows of n numbers: row r of `to` <- row number[r] of `from`, or row number[r] of `to` <- row r of
+// `from`. `number` [count] is device memory.
+enum class CopyRows { gather, scatter };
+template <class Real>
+void copy_rows(cudaStream_t stream, CopyRows which, std::size_t count, const std::uint32_t* number,
+               std::size_t n, const Real* from, Real* to);
 
 // Z [rows x n]. gradient: Z <- scale (sigmoid(Z + bias) - T); else Z + bias. losses: [rows], the
 // loss of each row. bias may be null.

@@ -8,18 +8,23 @@
 namespace hetsgd::cuda {
 
 template <class Real>
-SoftmaxRows<Real> SoftmaxScratch<Real>::reserve(std::size_t rows, std::size_t parts) {
+SoftmaxRows<Real> SoftmaxScratch<Real>::reserve(std::size_t rows, std::size_t parts, Real smoothing,
+                                                std::size_t labels) {
   const char* const purpose = "the softmax of a batch";
-  auto* const of_parts = parts_.reserve<Real>(2 * rows * parts, purpose);
+  const bool smooth = smoothing != Real(0);
+  auto* const of_parts = parts_.reserve<Real>((smooth ? 3 : 2) * rows * parts, purpose);
   auto* const row_reals = row_reals_.reserve<Real>(2 * rows, purpose);
   auto* const row_doubles = row_doubles_.reserve<double>(2 * rows, purpose);
   return {.parts = parts,
           .part_max = of_parts,
           .part_sum = of_parts + rows * parts,
+          .part_total = smooth ? of_parts + 2 * rows * parts : nullptr,
           .true_logit = row_doubles,
           .max = row_reals,
           .factor = row_reals + rows,
-          .loss = row_doubles + rows};
+          .loss = row_doubles + rows,
+          .smoothing = smoothing,
+          .labels = labels};
 }
 
 template <class Real>
@@ -44,7 +49,8 @@ void SoftmaxLayerRun<Real>::begin(std::size_t rows, std::size_t rows_back,
     block = smaller(block, labels * rows * sizeof(Real));
   }
   plan_ = plan_layer(rows, layer.outputs, sizeof(Real), budget, block);
-  rows_ = scratch_.reserve(rows, plan_.parts);
+  rows_ =
+      scratch_.reserve(rows, plan_.parts, rows_back > 0 ? layer.smoothing : Real(0), layer.outputs);
   Z_ = logits_.reserve<Real>(plan_.numbers, "the logits of a batch");
   if constexpr (std::is_same_v<Real, float>) {
     if (is_split_) split_.begin(rows, plan_.block, layer);
@@ -102,8 +108,10 @@ void SoftmaxLayerRun<Real>::backward(const SparseRows<Real>& labels,
                                      const SoftmaxLayer<Real>& layer) {
   const std::size_t rows = labels.rows, in = layer.inputs;
   const std::size_t groups = gradient_groups(rows, plan_.block);
-  auto* const partials =
-      partials_.reserve<Real>(groups * layer.outputs, "the bias gradient of a batch");
+  Real* partials = nullptr;
+  if (layer.bias_gradient != nullptr) {
+    partials = partials_.reserve<Real>(groups * layer.outputs, "the bias gradient of a batch");
+  }
   for (std::size_t b = 0; b < plan_.blocks; ++b) {
     const LogitBlock<Real> block = block_at(layer, rows, b);
     // The same product as in the first pass, to the bit, because W's rows of this block have not
@@ -128,6 +136,7 @@ void SoftmaxLayerRun<Real>::backward(const SparseRows<Real>& labels,
   if (rows == 0) {  // only G = beta G
     scale_matrix(stream_.get(), layer.outputs, in, layer.beta, layer.weight_gradient, in);
   }
+  if (layer.bias_gradient == nullptr) return;
   // This comes last, because g may be the bias that the blocks read.
   add_groups(stream_.get(), groups, layer.outputs, layer.alpha, partials, layer.beta,
              layer.bias_gradient);

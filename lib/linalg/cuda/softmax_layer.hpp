@@ -32,7 +32,8 @@ class SoftmaxScratch {
  public:
   explicit SoftmaxScratch(const Stream& stream)
       : parts_(stream), row_reals_(stream), row_doubles_(stream) {}
-  SoftmaxRows<Real> reserve(std::size_t rows, std::size_t parts);
+  SoftmaxRows<Real> reserve(std::size_t rows, std::size_t parts, Real smoothing = 0,
+                            std::size_t labels = 0);
 
  private:
   DeviceMemory parts_, row_reals_, row_doubles_;

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "linalg/cuda/backend.hpp"
+#include "linalg/cuda/block.cuh"
 #include "linalg/cuda/check.hpp"
 #include "linalg/cuda/index.hpp"
+#include "linalg/cuda/list_sort.hpp"
 #include "linalg/cuda/lookups.cuh"
 #include "linalg/cuda/resources.hpp"
-#include "linalg/cuda/block.cuh"
-#include "linalg/cuda/sparse.hpp"
 #include "linalg/table_kernels.hpp"
 
 namespace hetsgd::cuda {
@@ -214,27 +214,6 @@ struct StepSummedRows {
     const Real g = scale != nullptr ? scaled_sum(first, last, j) : sum(first, last, j);
     step_row(rule, place_row(shard, list.columns[first]), j, g);
   }
-};
-
-// Sorts lists, one at a time.
-class ListSort {
- public:
-  explicit ListSort(const Stream& stream)
-      : stream_(stream), unsorted_(stream), entries_(stream), columns_(stream), work_(stream) {}
-
-  // The result is valid until the next call. Numbers must be below `most`.
-  ByColumn operator()(std::size_t n, const std::uint32_t* numbers, std::size_t most) {
-    constexpr const char* kPurpose = "the rows of a batch in order";
-    const std::size_t bytes = n > 0 ? sort_bytes(n, most) : 0;
-    return sort_list(stream_.get(), n, numbers, most,
-                     {unsorted_.reserve<Entry>(n, kPurpose), entries_.reserve<Entry>(n, kPurpose),
-                      columns_.reserve<std::uint32_t>(n, kPurpose),
-                      work_.reserve<std::byte>(bytes, kPurpose), bytes});
-  }
-
- private:
-  const Stream& stream_;
-  DeviceMemory unsorted_, entries_, columns_, work_;
 };
 
 template <class Real>

@@ -161,7 +161,7 @@ DeferredSum learn_tokens(BasicDevice<Real>& device, const Graph& graph, const Gr
   layer.input_gradient = Y;
   device.fill(pass.rows.tokens * layer.inputs, Real(0), Y);
   return kernels<BasicOutputLayerKernels<Real>>(device).softmax_layer(
-      batch.labels<Real>(layer.outputs), layer);
+      device.stage(batch.labels<Real>(layer.outputs)), layer);
 }
 
 template <class Real>
@@ -170,7 +170,7 @@ DeferredSum rank_tokens(BasicDevice<Real>& device, const Graph& graph, const Rea
                         std::uint32_t* best) {
   const SoftmaxLayer<Real> layer = layer_of(graph, parameters, batch, X);
   return kernels<BasicOutputLayerKernels<Real>>(device).softmax_ranks(
-      batch.labels<Real>(layer.outputs), layer, k, best);
+      device.stage(batch.labels<Real>(layer.outputs)), layer, k, best);
 }
 
 #define HETSGD_INSTANTIATE(Real)                                                                  \

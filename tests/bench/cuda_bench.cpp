@@ -40,6 +40,7 @@
 #include <string>
 #include <vector>
 
+#include "linalg/attention_kernels.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "linalg/cuda/library.hpp"
 #include "linalg/output_layer_kernels.hpp"
@@ -360,6 +361,33 @@ void scoring(benchmark::State& state, const Shape& shape, Precision precision) {
   if (!std::isfinite(loss)) state.SkipWithError("the loss is not finite");
 }
 
+// --- attention -----------------------------------------------------------------------------------
+
+// 12 heads of 64 numbers over 16,384 tokens in causal rows of 256 or 1,024. The backward pass's
+// operations are those without the two products that it computes twice.
+void attention(benchmark::State& state, bool backward) {
+  constexpr std::size_t kTokens = 16'384, kHeads = 12, kWidth = 64 * kHeads;
+  const auto steps = static_cast<std::uint32_t>(state.range(0));
+  std::vector<std::uint32_t> begin, length(kTokens / steps, steps);
+  for (std::uint32_t at = 0; at < kTokens; at += steps) begin.push_back(at);
+  const TokenSpans rows{kTokens, begin.size(), begin.data(), length.data()};
+  const AttentionShape shape{.heads = kHeads, .width = kWidth, .causal = true, .block = steps};
+  const auto device = make_cuda_device<float>(0);
+  Buffer X(*device, kTokens * 3 * kWidth), dX(*device, X.size()), Y(*device, kTokens * kWidth),
+      dY(*device, Y.size()), sums(*device, kTokens * kHeads);
+  for (Buffer* const buffer : {&X, &dY}) fill_random(*device, *buffer);
+  auto& attention = kernels<BasicAttentionKernels<float>>(*device);
+  const auto forward = [&] { attention.attention(shape, rows, X.data(), sums.data(), Y.data()); };
+  forward();
+  const auto n = static_cast<double>(kTokens), c = static_cast<double>(kWidth),
+             seen = (static_cast<double>(steps) + 1) / 2;
+  if (!backward) return measure(state, Precision::fp32, {4 * n * seen * c, 16 * n * c}, forward);
+  measure(state, Precision::fp32, {10 * n * seen * c, 32 * n * c}, [&] {
+    attention.attention_gradient(shape, rows, X.data(), sums.data(), Y.data(), dY.data(), 0,
+                                 dX.data());
+  });
+}
+
 // --- whole steps ---------------------------------------------------------------------------------
 
 // As a worker takes them: batch after batch, the next one gathered while the GPU works.
@@ -404,6 +432,10 @@ void add_all() {
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
   };
+  for (const bool backward : {false, true}) {
+    add(fmt::format("attention/{}", backward ? "backward" : "forward"),
+        [=](benchmark::State& state) { attention(state, backward); });
+  }
   for (const Shape& shape : {kDelicious, kAmazon}) {
     for (const bool update : {false, true}) {
       for (const bool cusparse : {false, true}) {

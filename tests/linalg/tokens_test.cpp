@@ -368,7 +368,7 @@ TYPED_TEST(TokenTest, SoftmaxOfGatheredRowsHasTheLossOfOtherModels) {
       [&](auto& side) {
         const auto A = side.put(p.A);
         auto W = side.put(p.W), b = side.put(p.b), G = side.room(p.W.size()),
-             g = side.room(p.b.size());
+             g = side.room(p.b.size()), dA = side.room(p.A.size());
         const double loss =
             output_kernels(side.device)
                 .softmax_layer(side.device.stage(p.targets.template labels<Real>(p.outputs)),
@@ -379,7 +379,8 @@ TYPED_TEST(TokenTest, SoftmaxOfGatheredRowsHasTheLossOfOtherModels) {
                                 .bias = b.data(),
                                 .scale = Real(p.kScale),
                                 .weight_gradient = G.data(),
-                                .bias_gradient = g.data()});
+                                .bias_gradient = g.data(),
+                                .input_gradient = dA.data()});
         EXPECT_EQ(p.run(side, 0, true, false).loss, loss);
       },
       Bits::of_each_device);

@@ -26,6 +26,22 @@ TEST(CudaTraining, FollowsTheCpu) {
   }
 }
 
+// The next tokens of a text, and masked ones, by way of every node of tokens.
+TEST(CudaTraining, NetworksOfTokensFollowTheCpu) {
+  const std::string text = "generate:language?vocabulary=8&steps=12&rows_train=80&rows_test=24";
+  for (const char* model : {"gpt-micro?width=16&block=16", "bert-micro?width=16&block=16"}) {
+    SCOPED_TRACE(model);
+    const Settings settings = with(
+        {{"train", text}, {"test", text}, {"model", model}},
+        "--cache false --algorithm ssgd --workers 2 --batch-size 8 --learning-rate 0.5 --cluster "
+        "threads --record-steps --max-samples 80 --evaluate-every 40");
+    const Record cpu = run_with(settings, "--devices cpu:1");
+    const Record gpu = run_with(settings, "--devices cuda:0");
+    expect_alike(cpu, gpu);
+    expect_same_bits(gpu, run_with(settings, "--devices cuda:0"));
+  }
+}
+
 // Three workers on one GPU, and a mixture: the cluster stages their messages.
 TEST(CudaTraining, SynchronousWorkersAgreeWhereverTheyRun) {
   for (const char* algorithm : {"ssgd", "elastic", "sma", "easgd", "local-sgd"}) {

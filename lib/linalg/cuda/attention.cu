@@ -204,9 +204,10 @@ struct Head {
   // A part of dX <- beta dX + factor (rows of the piece).
   template <int G>
   __device__ void put(unsigned which, Real factor, const Real (&sum)[kRows][G]) const {
-    for (int r = 0; r < kRows; ++r) {
-      const unsigned step = piece.first + first_row() + static_cast<unsigned>(r);
-      if (step >= piece.length) return;
+#pragma unroll
+    for (unsigned r = 0; r < kRows; ++r) {
+      const unsigned step = piece.first + first_row() + r;
+      if (step >= piece.length) continue;
       Real* const to = o.dX + (token(step) * 3 + which) * o.shape.width + head * depth;
 #pragma unroll
       for (int g = 0; g < G; ++g) {
@@ -274,7 +275,9 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(Operands<Real> o) {
       }
       accumulate(tile, head.part(2, first), head.depth, shared, sum);
     }
-    for (unsigned r = 0; r < kRows && query + r < head.piece.length; ++r) {
+#pragma unroll
+    for (unsigned r = 0; r < kRows; ++r) {
+      if (query + r >= head.piece.length) continue;
       Real* const y = o.Y + head.token(query + r) * o.shape.width + head.head * head.depth;
 #pragma unroll
       for (int g = 0; g < G; ++g) {

@@ -115,7 +115,7 @@ TEST(CudaModel, TakesTheNextBatchAhead) {
             plain.model.step(*wrong.context, first, 0.0F, wrong.w.data()));
 }
 
-// What some steps over rows of unequal lengths give.
+// Losses and parameters of some steps over rows of unequal lengths.
 template <class Real>
 struct LearntText {
   std::vector<double> losses;

@@ -44,6 +44,16 @@ __device__ unsigned column(int g) {
 }
 __device__ inline unsigned first_row() { return threadIdx.x / kGrid * kRows; }
 
+// f(r, i) for the thread's rows and i = 0, ..., N - 1.
+template <int N, class F>
+__device__ __forceinline__ void unrolled(const F& f) {
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) f(r, i);
+  }
+}
+
 template <class Real, int G>
 struct alignas(32) Shared {
   Real a[kSide * kStride<Real>];  // [terms x kStride] the factor of the tile's rows
@@ -68,11 +78,7 @@ __device__ void multiply(const Real* a, const Real* b, unsigned stride, Real (&s
 #pragma unroll
     for (int g = 0; g < G; g += V) {
       const auto columns = load_pack<Real, V>(b + k * stride + column<G>(g));
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-        for (int v = 0; v < V; ++v) sum[r][g + v] += rows.at[r] * columns.at[v];
-      }
+      unrolled<V>([&](int r, int v) { sum[r][g + v] += rows.at[r] * columns.at[v]; });
     }
   }
 }
@@ -91,9 +97,7 @@ __device__ void load_terms(const HeadRows<Real>& rows, unsigned begin, unsigned 
 template <int G, class Real>
 __device__ void score(const HeadRows<Real>& own, const HeadRows<Real>& other, unsigned depth,
                       Shared<Real, G>& shared, Real (&tile)[kRows][kRows]) {
-  for (auto& row : tile) {
-    for (Real& x : row) x = 0;
-  }
+  unrolled<kRows>([&](int r, int c) { tile[r][c] = 0; });
   for (unsigned begin = 0; begin < depth; begin += kTerms<Real>) {
     __syncthreads();  // all threads have read what was there
     load_terms(own, begin, depth, shared.a);
@@ -204,18 +208,12 @@ struct Head {
   // A part of dX <- beta dX + factor (rows of the piece).
   template <int G>
   __device__ void put(unsigned which, Real factor, const Real (&sum)[kRows][G]) const {
-#pragma unroll
-    for (unsigned r = 0; r < kRows; ++r) {
-      const unsigned step = piece.first + first_row() + r;
-      if (step >= piece.length) continue;
-      Real* const to = o.dX + (token(step) * 3 + which) * o.shape.width + head * depth;
-#pragma unroll
-      for (int g = 0; g < G; ++g) {
-        if (column<G>(g) >= depth) continue;
-        Real& x = to[column<G>(g)];
-        x = o.beta == Real(0) ? factor * sum[r][g] : o.beta * x + factor * sum[r][g];
-      }
-    }
+    unrolled<G>([&](int r, int g) {
+      const unsigned step = piece.first + first_row() + static_cast<unsigned>(r);
+      if (step >= piece.length || column<G>(g) >= depth) return;
+      Real& x = o.dX[(token(step) * 3 + which) * o.shape.width + head * depth + column<G>(g)];
+      x = o.beta == Real(0) ? factor * sum[r][g] : o.beta * x + factor * sum[r][g];
+    });
   }
 
   const Operands<Real>& o;
@@ -257,36 +255,25 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(Operands<Real> o) {
       const unsigned bits = head.kept(query, key);
       Real tile[kRows][kRows], shrink[kRows];
       score(head.part(0, head.piece.first), head.part(1, first), head.depth, shared, tile);
-#pragma unroll
-      for (unsigned r = 0; r < kRows; ++r) {
-#pragma unroll
-        for (unsigned c = 0; c < kRows; ++c) {
-          tile[r][c] = head.visible(query + r, key + c) ? o.scale * tile[r][c]
-                                                        : -static_cast<Real>(INFINITY);
-        }
-      }
+      unrolled<kRows>([&](int r, int c) {
+        tile[r][c] =
+            head.visible(query + r, key + c) ? o.scale * tile[r][c] : -static_cast<Real>(INFINITY);
+      });
       exponentiate(tile, largest, total, shrink);
-#pragma unroll
-      for (unsigned r = 0; r < kRows; ++r) {
-#pragma unroll
-        for (int g = 0; g < G; ++g) sum[r][g] *= shrink[r];
-#pragma unroll
-        for (unsigned c = 0; c < kRows; ++c) tile[r][c] *= head.factor(bits, r, c);
-      }
+      unrolled<G>([&](int r, int g) { sum[r][g] *= shrink[r]; });
+      unrolled<kRows>([&](int r, int c) { tile[r][c] *= head.factor(bits, r, c); });
       accumulate(tile, head.part(2, first), head.depth, shared, sum);
     }
-#pragma unroll
-    for (unsigned r = 0; r < kRows; ++r) {
-      if (query + r >= head.piece.length) continue;
-      Real* const y = o.Y + head.token(query + r) * o.shape.width + head.head * head.depth;
-#pragma unroll
-      for (int g = 0; g < G; ++g) {
-        if (column<G>(g) < head.depth) y[column<G>(g)] = sum[r][g] / total[r];
+    unrolled<G>([&](int r, int g) {
+      const unsigned step = query + static_cast<unsigned>(r);
+      if (step >= head.piece.length) return;
+      if (g == 0 && threadIdx.x % kGrid == 0) {
+        o.sums[head.sum_at(step)] = largest[r] + std::log(total[r]);
       }
-      if (threadIdx.x % kGrid == 0) {
-        o.sums[head.sum_at(query + r)] = largest[r] + std::log(total[r]);
-      }
-    }
+      if (column<G>(g) >= head.depth) return;
+      o.Y[head.token(step) * o.shape.width + head.head * head.depth + column<G>(g)] =
+          sum[r][g] / total[r];
+    });
   }
 }
 
@@ -319,14 +306,10 @@ __global__ void __launch_bounds__(kThreads) queries_back_kernel(Operands<Real> o
       Real p[kRows][kRows], ds[kRows][kRows];
       score(head.part(0, own), head.part(1, first), head.depth, shared, p);
       score(dy, head.part(2, first), head.depth, shared, ds);
-#pragma unroll
-      for (unsigned r = 0; r < kRows; ++r) {
-#pragma unroll
-        for (unsigned c = 0; c < kRows; ++c) {
-          head.weigh(head.visible(query + r, key + c), head.factor(bits, r, c), l[r], e[r], p[r][c],
-                     ds[r][c]);
-        }
-      }
+      unrolled<kRows>([&](int r, int c) {
+        head.weigh(head.visible(query + r, key + c), head.factor(bits, r, c), l[r], e[r], p[r][c],
+                   ds[r][c]);
+      });
       accumulate(ds, head.part(1, first), head.depth, shared, sum);
     }
     head.put(0, o.scale, sum);

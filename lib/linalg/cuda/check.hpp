@@ -19,8 +19,8 @@ namespace hetsgd::cuda {
 [[noreturn]] void fail_pool(cudaError_t status, std::size_t bytes, const char* purpose,
                             std::size_t held, cudaStream_t stream);
 
-// Throws Error(device) about a size that the kernels are not made for: "found 300 numbers of a head,
-// expected at most 256", where `what` is "numbers of a head".
+// Throws Error(device) about a size that the kernels are not made for: "found 300 numbers of a
+// head, expected at most 256", where `what` is "numbers of a head".
 [[noreturn]] void fail_size(const char* what, std::size_t found, std::size_t most,
                             const char* hint);
 

@@ -132,7 +132,7 @@ inline std::size_t lookup_sums(std::size_t lookups, std::size_t row) {
   return 2 * ceil_divide(lookups, kWarp) * row;
 }
 
-// Adds alpha times the sums of the lookups' gradients to the rows of G, in the order of the lookups.
+// Adds alpha times the sums of the lookups' gradients to the rows of G, in the lookups' order.
 template <class Real>
 void update_looked_up_rows(cudaStream_t stream, const Lookups<Real>& lookups) {
   const std::size_t count = lookups.sorted.nonzeros, C = lookups.row;

@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Of the row whose pieces begin at `first`; all threads of the block call it.
+// The mean of the row whose pieces begin at `first`. All threads of the block call it.
 template <class Real>
 __device__ double mean_logit(const SoftmaxRows<Real>& rows, std::size_t first, double* scratch) {
   double total = 0;
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(kThreads)
   constexpr std::size_t kAtOnce = V == 1 ? 8 : 4;
   __shared__ RowFacts<Real> shared[kThreads];
   const std::size_t width = kThreads * V, tiles = ceil_divide(block.columns, width);
-  // What smoothing gives every label.
+  // The part of a target that smoothing gives every label.
   const Real share =
       rows.smoothing == 0 ? Real(0) : rows.smoothing * scale / static_cast<Real>(rows.labels);
   for (std::size_t task = blockIdx.x; task < tiles * groups; task += gridDim.x) {

@@ -1,5 +1,6 @@
 // Embeddings, norms and gelu over tokens, on a GPU. Sums over tokens have one order: those of an
 // embedding's rows go over the tokens sorted by number, those of a norm's parameters over groups.
+#include <algorithm>
 #include <cmath>
 
 #include "linalg/cuda/block.cuh"
@@ -47,35 +48,25 @@ struct TokenNumbers {
   }
 };
 
-// to <- beta to + alpha (the sum of dY over the rows' tokens at step t).
+// The sum of dY over the rows' tokens at a step: P <- beta P + alpha (it) for positions of the
+// block, and sums [. x width] <- it, unless they are null.
 template <class Real>
 struct PositionSums {
-  std::size_t width;
+  std::size_t width, block;
   TokenMap map;
   const Real* dY;
   Real alpha, beta;
-  Real* to;
+  Real* P;
+  Real* sums;
   __device__ void operator()(std::size_t t, std::size_t j) const {
     Real sum = 0;
     for (std::size_t r = 0; r < map.rows; ++r) {
       if (t < map.length[r]) sum += dY[(map.begin[r] + t) * width + j];
     }
-    Real& x = to[t * width + j];
+    if (sums != nullptr) sums[t * width + j] = sum;
+    if (t >= block) return;
+    Real& x = P[t * width + j];
     x = beta == Real(0) ? alpha * sum : beta * x + alpha * sum;
-  }
-};
-
-// sums [rows x width] <- the sum of dY over the tokens of each row.
-template <class Real>
-struct RowSums {
-  std::size_t width;
-  TokenMap map;
-  const Real* dY;
-  Real* sums;
-  __device__ void operator()(std::size_t r, std::size_t j) const {
-    Real sum = 0;
-    for (std::size_t t = 0; t < map.length[r]; ++t) sum += dY[(map.begin[r] + t) * width + j];
-    sums[r * width + j] = sum;
   }
 };
 
@@ -188,24 +179,18 @@ __device__ GeluPair<Real> gelu_of(GeluLaw law, Real x) {
   return {x * half, half + Real(0.5) * x * (Real(1) - tanh * tanh) * inside};
 }
 
+// Y <- gelu(X), or with dY Y <- beta Y + dY gelu'(X).
 template <class Real>
 struct Gelu {
   GeluLaw law;
   const Real* X;
-  Real* Y;
-  __device__ void operator()(std::size_t, std::size_t i) const { Y[i] = gelu_of(law, X[i]).value; }
-};
-
-template <class Real>
-struct GeluBack {
-  GeluLaw law;
-  const Real* X;
   const Real* dY;
   Real beta;
-  Real* dX;
+  Real* Y;
   __device__ void operator()(std::size_t, std::size_t i) const {
-    const Real gradient = dY[i] * gelu_of(law, X[i]).slope;
-    dX[i] = beta == Real(0) ? gradient : beta * dX[i] + gradient;
+    const GeluPair<Real> gelu = gelu_of(law, X[i]);
+    const Real result = dY == nullptr ? gelu.value : dY[i] * gelu.slope;
+    Y[i] = beta == Real(0) ? result : beta * Y[i] + result;
   }
 };
 
@@ -231,18 +216,19 @@ class CudaTokenKernels final : public BasicTokenKernels<Real> {
     const TokenMap& map = places_.of(rows);
     const cudaStream_t stream = backend_.use();
     add_token_sums(shape, map, X, dY, alpha, tokens_beta, to);
-    Real* const positions = to + shape.tokens * shape.width;
-    launch_rowwise(stream, shape.block, shape.width,
-                   PositionSums<Real>{shape.width, map, dY, alpha, beta, positions},
+    if (shape.block + shape.segments == 0) return;
+    const std::size_t width = shape.width, steps = larger(shape.block, longest(rows));
+    Real* const P = to + shape.tokens * width;
+    Real* const S = P + shape.block * width;
+    Real* const sums =
+        shape.segments > 0 ? sums_.reserve<Real>(steps * width, "the sums of positions") : nullptr;
+    launch_rowwise(stream, steps, width,
+                   PositionSums<Real>{width, shape.block, map, dY, alpha, beta, P, sums},
                    "kernel embed_position_sums");
     if (shape.segments == 0) return;
-    Real* const segment = positions + shape.block * shape.width;
-    auto* const sums = sums_.reserve<Real>(rows.rows * shape.width, "the sums of rows of tokens");
-    launch_rowwise(stream, rows.rows, shape.width, RowSums<Real>{shape.width, map, dY, sums},
-                   "kernel embed_row_sums");
-    add_groups(stream, rows.rows, shape.width, alpha, sums, beta, segment);
+    add_groups(stream, steps, width, alpha, sums, beta, S);
     // No token is in the other segments.
-    scale_matrix(stream, shape.segments - 1, shape.width, beta, segment + shape.width, shape.width);
+    scale_matrix(stream, shape.segments - 1, width, beta, S + width, width);
   }
 
   void norm(std::size_t tokens, std::size_t width, const Real* X, Real epsilon, const Real* scale,
@@ -278,15 +264,19 @@ class CudaTokenKernels final : public BasicTokenKernels<Real> {
   }
 
   void gelu(GeluLaw law, std::size_t count, const Real* X, Real* Y) override {
-    launch_rowwise(backend_.use(), 1, count, Gelu<Real>{law, X, Y}, "kernel gelu");
+    launch_rowwise(backend_.use(), 1, count, Gelu<Real>{law, X, nullptr, Real(0), Y},
+                   "kernel gelu");
   }
   void gelu_gradient(GeluLaw law, std::size_t count, const Real* X, const Real* dY, Real beta,
                      Real* dX) override {
-    launch_rowwise(backend_.use(), 1, count, GeluBack<Real>{law, X, dY, beta, dX},
+    launch_rowwise(backend_.use(), 1, count, Gelu<Real>{law, X, dY, beta, dX},
                    "kernel gelu_gradient");
   }
 
  private:
+  static std::size_t longest(const TokenSpans& rows) {
+    return rows.rows == 0 ? 0 : *std::max_element(rows.length, rows.length + rows.rows);
+  }
   static unsigned token_blocks(std::size_t tokens) {
     return static_cast<unsigned>(blocks_for(tokens, kWarps));
   }

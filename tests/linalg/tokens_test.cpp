@@ -361,6 +361,27 @@ TYPED_TEST(TokenTest, SoftmaxOfGatheredRowsWithSmoothing) {
   }
 }
 
+#ifdef HETSGD_TEST_GPU
+// Products of halves, and blocks of labels of which the GPU keeps none.
+TEST(GpuTokens, SoftmaxWithSmoothingInSeveralBlocks) {
+  const TokenSoftmaxProblem<float> p(40, 64, 1111, 3);
+  const TokenSoftmaxReference e = token_softmax_by_definition(p, 0.1, false);
+  for (const CudaDeviceOptions& options :
+       {CudaDeviceOptions{.split_from_logits = 1},
+        CudaDeviceOptions{.logit_bytes = 1, .logit_block_bytes = 20'000},
+        CudaDeviceOptions{.logit_bytes = 1, .logit_block_bytes = 20'000, .split_from_logits = 1}}) {
+    SCOPED_TRACE(::testing::Message() << options.split_from_logits << options.logit_bytes);
+    const auto device = make_cuda_device<float>(0, options);
+    on_device(*device, [&](auto& side) {
+      const auto found = p.run(side, 0.1, false, false);
+      side.expect(found.loss, e.loss, kTolerance<float>, "loss");
+      side.expect(found.dA, e.dA, "dA");
+      side.expect(found.G, e.G, "G", 4);
+    });
+  }
+}
+#endif
+
 TYPED_TEST(TokenTest, SoftmaxOfGatheredRowsHasTheLossOfOtherModels) {
   using Real = TypeParam;
   const TokenSoftmaxProblem<Real> p(70, 48, 300, 1);

@@ -393,7 +393,7 @@ class CudaAttentionKernels final : public BasicAttentionKernels<Real> {
     const TokenMap& map = places_.of(rows);
     if (shape.depth() > kMostDepth) {
       fail_size("numbers in a head of attention", shape.depth(), kMostDepth,
-                "use more heads, or CPUs (--devices cpu)");
+                "use more heads, or CPUs (--devices cpu:auto)");
     }
     Operands<Real> o{};
     o.shape = shape;

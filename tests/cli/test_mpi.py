@@ -39,6 +39,19 @@ class Mpi(MpiTest):
                     self.assertGreater(last["p1"], expected["p1"] - 0.2)
                     self.assertGreater(last["p1"], real["curve"][0]["p1"] + 0.1)
 
+    def test_networks_of_tokens_learn_as_they_do_in_sim(self):
+        text = "generate:language?vocabulary=8&steps=16&rows_train=300&rows_test=60"
+        for number, name in enumerate(self.algorithms()):
+            model = ("gpt", "bert")[number % 2] + "-micro?layers=1&width=16&block=16"
+            with self.subTest(algorithm=name, model=model):
+                # Merges with momentum diverge at larger rates.
+                run = ["train", "--train", text, "--test", text, "--model", model, "--algorithm", name, "--batch-size", "8",
+                       "--mega-batch", "8", "--learning-rate", "0.1", "--epochs", "3"]
+                real, simulated = self.beside_sim(2, run)
+                if name in EXACT:
+                    self.expect_same_curve((real, simulated), ("samples_count", "test_loss", "accuracy", "updates"))
+                self.assertLess(real["curve"][-1]["test_loss"], real["curve"][0]["test_loss"])
+
     def test_a_record_gives_its_own_times(self):
         for algorithm in ("ssgd", "elastic", "asgd", "adpsgd"):
             with self.subTest(algorithm=algorithm):

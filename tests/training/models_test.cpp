@@ -8,24 +8,29 @@
 namespace hetsgd::test {
 namespace {
 
-// Models of sparse features and of clicks; networks of images and of sequences.
+// Models of sparse features and of clicks; networks of images, of sequences and of tokens.
 class EveryModel : public ::testing::TestWithParam<std::string> {};
 
 constexpr const char* kImageNetwork = "images";
 constexpr const char* kClipNetwork = "sequences";
+constexpr const char* kTextNetwork = "text";
+constexpr const char* kMaskedNetwork = "masked_text";
 
-INSTANTIATE_TEST_SUITE_P(Models, EveryModel, ::testing::ValuesIn([] {
-                           std::vector<std::string> names = {kImageNetwork, kClipNetwork};
-                           for (const auto& model : models()) {
-                             if (model.info.reads_images || model.info.reads_tokens) continue;
-                             names.push_back(model.info.name);
-                           }
-                           return names;
-                         }()),
-                         [](const auto& each) { return each.param; });
+INSTANTIATE_TEST_SUITE_P(
+    Models, EveryModel, ::testing::ValuesIn([] {
+      std::vector<std::string> names = {kImageNetwork, kClipNetwork, kTextNetwork, kMaskedNetwork};
+      for (const auto& model : models()) {
+        if (model.info.reads_images || model.info.reads_tokens) continue;
+        names.push_back(model.info.name);
+      }
+      return names;
+    }()),
+    [](const auto& each) { return each.param; });
+
+bool is_text(const std::string& model) { return model == kTextNetwork || model == kMaskedNetwork; }
 
 bool is_built_network(const std::string& model) {
-  return model == kImageNetwork || model == kClipNetwork;
+  return model == kImageNetwork || model == kClipNetwork || is_text(model);
 }
 
 // Rows of three fields with 12 categories each, two of which decide about the click, and two dense
@@ -94,6 +99,17 @@ Settings clips(const std::string& cluster) {
       data, cluster == "sim" ? "padded" : "packed");
 }
 
+// Rows of unequal lengths.
+Settings text(const std::string& model) {
+  const std::string data =
+      "generate:language?vocabulary=8&steps=16&lengths=lognormal&median=8&sigma=0.5&rows_train=300&"
+      "rows_test=60";
+  return fmt::format(
+      "--model {0}-micro?layers=1&width=16&block=16 --train {1} --test {1} --batch-size 8 "
+      "--mega-batch 8 --learning-rate 0.3 --max-samples 960",
+      model == kTextNetwork ? "gpt" : "bert", data);
+}
+
 // Settings from which `model` learns with this algorithm.
 Settings of_model(const std::string& model, const std::string& algorithm,
                   const std::string& cluster) {
@@ -101,8 +117,9 @@ Settings of_model(const std::string& model, const std::string& algorithm,
   // Momentum over merges makes a step of 0.3 the edge of divergence. With random delays one run of
   // adaptive in twelve ended above its initial loss; at 0.1 all ended below a fifth of it.
   const bool merges = algorithm == "adaptive" || algorithm == "elastic";
-  if (model == kClipNetwork) {
-    return with(clips(cluster), merges ? Settings("--learning-rate 0.1") : Settings{});
+  if (model == kClipNetwork || is_text(model)) {
+    return with(is_text(model) ? text(model) : clips(cluster),
+                merges ? Settings("--learning-rate 0.1") : Settings{});
   }
   return {{"model", model},
           {"train", "generate:tiny"},

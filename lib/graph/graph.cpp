@@ -1,6 +1,7 @@
 #include "graph/graph.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/error.hpp"
@@ -362,7 +363,12 @@ bool is_causal(const Graph& graph) {
 
 std::int64_t targets_of_row(const Graph& graph, std::int64_t steps) {
   if (is_causal(graph)) return steps;
-  return std::max<std::int64_t>(1, (15 * steps + 50) / 100);
+  return masked_tokens(graph.nodes().back().masked, steps);
+}
+
+std::int64_t masked_tokens(double share, std::int64_t steps) {
+  const double wanted = std::floor(share * static_cast<double>(steps) + 0.5);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted), 1, steps);
 }
 
 }  // namespace hetsgd

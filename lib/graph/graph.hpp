@@ -97,6 +97,7 @@ struct Node {
   bool scores = false;    // attention: its scores are stored, in plans and charges alone
   std::string tied = "";  // softmax of tokens: the embed whose weights are its own; empty: none
   double smoothing = 0;   // softmax of tokens: share of the target that all tokens divide
+  double masked = 0.15;   // softmax of tokens: share of a row that is masked in learning (BERT)
   Shape shape = {};       // of the output; Graph::add sets it
 
   bool operator==(const Node&) const = default;
@@ -153,7 +154,9 @@ std::optional<int> tied_embed(const Graph& graph, int index);
 // Whether no attention of the network reads a later step. Then the target of every step is the next
 // token. Else some tokens of a row are masked, and they are its targets.
 bool is_causal(const Graph& graph);
-// The number of targets of a row of `steps` tokens: all of them, or of masked ones 15 % (BERT).
+// The number of targets of a row of `steps` tokens: all of them, or those that are masked.
 std::int64_t targets_of_row(const Graph& graph, std::int64_t steps);
+// max(1, share steps, rounded).
+std::int64_t masked_tokens(double share, std::int64_t steps);
 
 }  // namespace hetsgd

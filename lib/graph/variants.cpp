@@ -11,6 +11,24 @@
 
 namespace hetsgd {
 
+namespace {
+
+// A network of tokens whose last node `change` has changed.
+template <class Change>
+Graph with_softmax(const Graph& graph, std::int64_t tokens, const Change& change) {
+  HETSGD_CHECK(graph.reads_tokens());
+  Graph result(graph.name(), graph.node(0).shape, tokens);
+  for (int index = 1; index < graph.size(); ++index) {
+    Node node = graph.node(index);
+    if (node.type == NodeType::softmax) change(node);
+    result.add(std::move(node));
+  }
+  result.finish();
+  return result;
+}
+
+}  // namespace
+
 std::optional<int> step_bound_node(const Graph& graph) {
   if (graph.reads_tokens()) return std::nullopt;
   if (graph.node(0).shape.width != 1) return 0;
@@ -48,15 +66,11 @@ std::int64_t most_steps(const Graph& graph) {
 }
 
 Graph with_vocabulary(const Graph& graph, std::int64_t tokens) {
-  HETSGD_CHECK(graph.reads_tokens());
-  Graph result(graph.name(), graph.node(0).shape, tokens);
-  for (int index = 1; index < graph.size(); ++index) {
-    Node node = graph.node(index);
-    if (node.type == NodeType::softmax) node.units = tokens;
-    result.add(std::move(node));
-  }
-  result.finish();
-  return result;
+  return with_softmax(graph, tokens, [=](Node& softmax) { softmax.units = tokens; });
+}
+
+Graph with_masked(const Graph& graph, double share) {
+  return with_softmax(graph, graph.node(0).tokens, [=](Node& softmax) { softmax.masked = share; });
 }
 
 Graph with_fork_copies(const Graph& graph) {

@@ -27,6 +27,9 @@ std::int64_t most_steps(const Graph& graph);
 // The same network of tokens for another number of kinds of tokens.
 Graph with_vocabulary(const Graph& graph, std::int64_t tokens);
 
+// The same network of masked tokens for another share of them.
+Graph with_masked(const Graph& graph, double share);
+
 // The same graph for sequences of `steps` steps; step_bound_node() must be none. Errors: data, more
 // steps than the block of positions.
 Graph with_steps(const Graph& graph, std::int64_t steps);

@@ -69,6 +69,10 @@ class Text(ProgramTest):
         run = ["train", "--train", "book.txt", "--test", "tail:1/4", "--epochs", "1", *TEXT, "--block", "8", "--algorithm", "sgd",
                "--batch-size", "8", "--quiet", "--overwrite", "-o", "r.json", "--model"]
         self.refused([*run, "bert-micro?layers=1", "--target", "bits_per_byte<=2"], "--target", True)
+        self.refuse_all([*run, "bert-micro?layers=1"], (
+            ("--mask-share 0", "--mask-share"), ("--mask-share 1.1", "--mask-share"), ("--mask-split 0.8", "--mask-split", True),
+            ("--mask-split 0.8,0.3", "--mask-split", True), ("--mask-split 0.8,-0.1", "--mask-split")))
+        self.refused([*run, "gpt-micro?layers=1", "--mask-share", "0.2"], "--mask-share")
         for model, metrics in (("bert-micro?layers=1", {"perplexity", "accuracy"}),
                                ("gpt-micro?layers=1", {"perplexity", "accuracy", "bits_per_byte"})):
             self.run_program(*run, model)

@@ -27,6 +27,19 @@ TEST(Masking, HasExactlySoManyTargets) {
   }
 }
 
+TEST(Masking, SharesMayBeOthers) {
+  const std::vector<std::uint16_t> row(64, 5);
+  const auto masked = [&](const MaskRule& rule) {
+    const MaskedRow one = mask_row(rule, {1, 2}, row);
+    EXPECT_EQ(one.position.size(), rule.targets(64));
+    return std::ranges::count(one.input, 30);
+  };
+  EXPECT_EQ(masked({.share = 0.5, .masked = 1, .replaced = 0, .kinds = 30}), 32);
+  EXPECT_EQ(masked({.share = 1, .masked = 1, .replaced = 0, .kinds = 30}), 64);
+  EXPECT_EQ(masked({.share = 1e-9, .masked = 1, .replaced = 0, .kinds = 30}), 1);
+  EXPECT_EQ(masked({.share = 0.5, .masked = 0, .replaced = 1, .kinds = 30}), 0);
+}
+
 // Within four standard deviations over a million targets.
 TEST(Masking, SharesAreThoseOfBert) {
   constexpr std::uint64_t kRows = 100'000;

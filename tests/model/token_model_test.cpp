@@ -175,6 +175,23 @@ TEST(TextModel, MasksTokensOfBidirectionalNetworks) {
   EXPECT_EQ(t.model->targets(t.batch({1, 0})).size(), 5U + 3);
 }
 
+// Also in the work that the clock is charged with.
+TEST(TextModel, LearnsFromAsManyMaskedTokensAsTheShareSays) {
+  const char* const network = "bert-micro?width=16&block=40&vocabulary=12";
+  TextModel<double> few(network), half(network, {.mask_share = 0.5, .mask_split = {0, 0}});
+  EXPECT_EQ(half.model->losses(half.batch({0, 2, 4})), 10U + 4 + 1);
+  const auto work = [](const TextModel<double>& t) {
+    return t.model->gradient_work({.samples = 3, .steps = 20, .frames = 60}).operations;
+  };
+  // 6 M V C + 8 M V for M = 10 or 3 targets of each row.
+  EXPECT_DOUBLE_EQ(work(half) - work(few), 3 * (10 - 3) * 12 * (6 * 16 + 8));
+  // Nothing is hidden: the network may learn to repeat what it sees.
+  const Batch batch = half.batch({5});
+  double loss = 0;
+  for (int i = 0; i < 300; ++i) loss = half.model->step(*half.context, batch, 0.3, half.w.data());
+  EXPECT_LT(loss, 0.1);
+}
+
 // Section by section of graph/work.hpp, at the steps of the batch.
 TEST(TextModel, IsChargedForTheStepsOfItsBatch) {
   const TextModel<float> t(kSmallGpt);

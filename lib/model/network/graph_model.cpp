@@ -50,7 +50,9 @@ class GraphModel final : public BasicModel<Real> {
   using typename BasicModel<Real>::Context;
 
   GraphModel(const Graph& graph, const DataShape& data, const GraphModelOptions& options)
-      : BasicModel<Real>(learnt_by(graph, data)), graph_(graph), options_(options) {
+      : BasicModel<Real>(learnt_by(graph, data)),
+        graph_(graph.reads_tokens() ? with_masked(graph, options.mask_share) : graph),
+        options_(options) {
     for (int node = 1; node < graph_.size(); ++node) add_blocks(node);
     const std::size_t expected = parameter_offsets(graph_).back();
     HETSGD_CHECK_EQ(this->parameters(), expected);
@@ -316,7 +318,11 @@ class GraphModel final : public BasicModel<Real> {
   bool packs() const { return options_.lengths == Lengths::packed; }
 
   TokenObjective token_objective() const {
-    return {.causal = is_causal(graph_), .masks = {.kinds = this->data().token_kinds}};
+    return {.causal = is_causal(graph_),
+            .masks = {.share = options_.mask_share,
+                      .masked = options_.mask_split[0],
+                      .replaced = options_.mask_split[1],
+                      .kinds = this->data().token_kinds}};
   }
 
   double targets_of_one() const {
@@ -417,9 +423,23 @@ void GraphModelOptions::declare(OptionSet& set) {
       .range(1, 1e15);
 }
 
+void GraphModelOptions::declare_masks(OptionSet& set) {
+  set.add("mask_share", mask_share, "Share of a row's tokens that are masked and predicted.")
+      .range(0, 1)
+      .above(0);
+  set.add("mask_split", mask_split,
+          "Of the tokens to predict, the share that is shown as the mask and the share that is "
+          "shown as any token. The rest is shown as it is.")
+      .range(0, 1);
+}
+
 void GraphModelOptions::validate() const {
   dense.validate_init(InitialLaw::fan_in);
   find_policy("--memory-policy", memory_policy);
+  if (mask_split.size() == 2 && mask_split[0] + mask_split[1] <= 1) return;
+  refuse("--mask-split", fmt::format("{}", fmt::join(mask_split, ",")),
+         "two shares, of masks and of any tokens, of at most 1 together",
+         "0.8,0.1 is BERT's; 1,0 shows masks alone");
 }
 
 template <class Real>

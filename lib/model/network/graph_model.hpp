@@ -89,11 +89,14 @@ struct GraphModelOptions {
   bool decay_all = true;
   std::uint64_t bn_samples = 2000;
   Lengths lengths = Lengths::padded;
+  double mask_share = 0.15;
+  std::vector<double> mask_split = {0.8, 0.1};  // of the targets: masked, replaced
   std::string memory_policy = "liveness";
   std::optional<std::uint64_t> activation_memory = {};
 
   void declare(OptionSet& set);
-  // Errors: usage, an unknown policy.
+  void declare_masks(OptionSet& set);  // of networks that predict masked tokens
+  // Errors: usage, an unknown policy, a split that is none.
   void validate() const;
 };
 

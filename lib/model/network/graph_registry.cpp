@@ -33,7 +33,10 @@ class GraphModelFactory final : public ModelFactory {
   }
 
   double learning_rate() const override { return 0.05; }
-  void declare(OptionSet& set) override { options_.declare(set); }
+  void declare(OptionSet& set) override {
+    options_.declare(set);
+    if (graph_.reads_tokens() && !is_causal(graph_)) options_.declare_masks(set);
+  }
   void validate() const override { options_.validate(); }
   std::unique_ptr<BasicModel<float>> make(const DataShape& data) const override {
     return make_graph_model<float>(graph_for(data), data, options_);

@@ -1,17 +1,11 @@
 #include "model/network/masking.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "core/random.hpp"
 
 namespace hetsgd {
-
-std::size_t MaskRule::targets(std::size_t tokens) const {
-  const double wanted = std::floor(share * static_cast<double>(tokens) + 0.5);
-  return std::clamp<std::size_t>(static_cast<std::size_t>(wanted), 1, tokens);
-}
 
 MaskedRow mask_row(const MaskRule& rule, const MaskKey& key,
                    std::span<const std::uint16_t> tokens) {

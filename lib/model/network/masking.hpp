@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "data/dataset.hpp"
+#include "graph/graph.hpp"
 
 namespace hetsgd {
 
@@ -21,8 +22,9 @@ struct MaskRule {
   double replaced = 0.1;  // of the targets: shown as any token; the rest stays
   Index kinds = 0;        // of the data; the mask is the token behind them
 
-  // max(1, share tokens, rounded).
-  std::size_t targets(std::size_t tokens) const;
+  std::size_t targets(std::size_t tokens) const {
+    return static_cast<std::size_t>(masked_tokens(share, static_cast<std::int64_t>(tokens)));
+  }
 };
 
 // The key of a row's draws.

@@ -49,6 +49,11 @@ std::string progress_text(const Progress& p, bool bar) {
   if (p.last) text += metric_text(*p.last);
   if (p.time.count() > 0) {
     text += fmt::format("  {} samples/s", format_count(p.samples_per_s()));
+    if (const double each = p.tokens_per_sample; each > 0) {
+      text += fmt::format("  {} tokens  {} tokens/s",
+                          format_count(each * static_cast<double>(p.samples_count)),
+                          format_count(each * p.samples_per_s()));
+    }
   }
   if (p.slowest_rank != p.fastest_rank) {
     text += fmt::format("  slowest {} ({}/step)  fastest {} ({}/step)", p.slowest_rank,

@@ -227,6 +227,11 @@ json summary_json(const Record& record, const Summary& summary) {
                  {"final", nullptr},
                  {"best", std::move(best)}};
   if (summary.samples_per_s) result["samples_per_s"] = *summary.samples_per_s;
+  if (const double each = summary.tokens_per_sample; each > 0) {
+    result["tokens"] = std::llround(each * static_cast<double>(summary.last.samples_count));
+    result["tokens_per_s"] =
+        summary.samples_per_s ? json(each * *summary.samples_per_s) : json(nullptr);
+  }
   if (summary.computing_ratio) result["computing_ratio"] = *summary.computing_ratio;
   if (summary.server_link_ratio) result["server_link_ratio"] = *summary.server_link_ratio;
   if (!summary.final_metrics.empty()) result["final"] = summary.final_metrics;

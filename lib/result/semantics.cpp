@@ -201,6 +201,7 @@ class Checker {
       find("/summary/samples_count", "found {}, but the curve ends at {}",
            summary["samples_count"].dump(), curve.back()["samples_count"].dump());
     }
+    check_tokens();
     if (result_["status"] != "completed") return;
     std::uint64_t samples = 0;
     for (const json& worker : result_["workers"]) samples += worker["samples"].get<std::uint64_t>();
@@ -220,6 +221,19 @@ class Checker {
     if (samples + under_way < counted || samples > counted + under_way) {
       find("/summary/samples_count", "found {}, but the workers' samples add up to {}",
            summary["samples_count"].dump(), samples);
+    }
+  }
+
+  // Absent for other data, so that their results stay as they were.
+  void check_tokens() {
+    const json& summary = result_["summary"];
+    const json& train = result_["dataset"]["train"];
+    if (!train.is_object() || !train.contains("targets") || !summary.contains("tokens")) return;
+    const double expected = summary["samples_count"].get<double>() *
+                            train["targets"].get<double>() / train["rows"].get<double>();
+    if (std::abs(summary["tokens"].get<double>() - expected) > 1) {
+      find("/summary/tokens", "found {}, but the samples have {:.0f}", summary["tokens"].dump(),
+           expected);
     }
   }
 

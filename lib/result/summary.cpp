@@ -124,6 +124,7 @@ Summary summarise(const Record& record) {
   if (record.server_link_busy > Seconds(0) && summary.elapsed_s > 0) {
     summary.server_link_ratio = std::min(1.0, record.server_link_busy.count() / summary.elapsed_s);
   }
+  summary.tokens_per_sample = record.tokens_per_sample();
   const double worker_s = summary.elapsed_s * static_cast<double>(record.workers.size());
   if (worker_s > 0) summary.computing_ratio = compute_s / worker_s;
   return summary;

@@ -27,6 +27,7 @@ struct Summary {
   std::vector<TargetSummary> targets;      // in the order of the options
   double elapsed_s = 0;                    // training clock
   std::optional<double> samples_per_s;     // none: no time has passed
+  double tokens_per_sample = 0;            // see Record
   std::optional<double> computing_ratio;   // share of the workers' time spent computing
   std::uint64_t bytes_sent = 0, bytes_received = 0;  // by all workers
   // Share of the time during which the link of the services' host was busy. None in real time, or

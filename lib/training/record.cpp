@@ -115,6 +115,12 @@ void PhaseTimes::fields(Archive& fields) {
   }
 }
 
+double Record::tokens_per_sample() const {
+  if (!train || train->tokens.vocabulary == 0) return 0;
+  const DatasetTotals totals = train->totals();
+  return static_cast<double>(totals.frames) / static_cast<double>(totals.rows);
+}
+
 void Record::fields(Archive& fields) {
   nlohmann::json counts = nlohmann::json::object();
   for (const auto& [name, values] : histograms) {

@@ -198,6 +198,8 @@ struct Record {
   std::string started_at, finished_at;  // ISO 8601, UTC
   std::vector<std::string> resumes;     // when a process went on from a saved state, likewise
 
+  // Input tokens of a sample: the mean over the training rows, 0 if they are not of tokens.
+  double tokens_per_sample() const;
   // The part of the record that a resumed run takes over.
   void fields(Archive& fields);
   void warn(const std::vector<std::string>& texts) {

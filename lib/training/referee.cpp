@@ -509,6 +509,7 @@ Progress Referee::progress(double host_s) const {
   Progress p;
   p.time = last_time_;
   p.samples_count = samples_;
+  p.tokens_per_sample = record_.tokens_per_sample();
   p.max_samples = rules_.plan.max_samples;
   p.max_time = rules_.max_time;
   p.epoch_num = static_cast<double>(samples_) / static_cast<double>(rules_.plan.rows);

@@ -40,6 +40,7 @@ struct Progress {
   double measurement_s = 0;      // mean wall-clock time of a measurement and its recording so far
   double measurements_left = 0;  // after the current one
   std::uint64_t samples_count = 0;
+  double tokens_per_sample = 0;   // 0: samples are no tokens
   std::uint64_t max_samples = 0;  // 0: no such budget
   Seconds max_time{0};            // 0: no such budget
   double epoch_num = 0;

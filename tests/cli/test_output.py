@@ -48,6 +48,12 @@ class Writing(ProgramTest):
         self.assertNotIn("\033", done.stderr)
         self.assertNotIn("\r", done.stderr)
 
+    def test_progress_of_text_counts_its_tokens(self):
+        text = "generate:language?rows_train=2000&steps=8"
+        done = self.run_program("train", "--train", text, "--model", "gpt-micro?layers=1&width=16", "--algorithm", "sgd", "--epochs", "20",
+                                "--progress-every", "20ms")
+        self.assertRegex(done.stderr, r"samples/s  \S+ tokens  \S+ tokens/s")
+
     def test_points_count_the_bytes_until_then(self):
         """ssgd sends the same in each update: between points, as many times that as there are updates."""
         self.train("r.json", "--algorithm", "ssgd", "--workers", "3", "--epochs", "4", "--mega-batch", "10")

@@ -77,8 +77,19 @@ class Text(ProgramTest):
                                ("gpt-micro?layers=1", {"perplexity", "accuracy", "bits_per_byte"})):
             self.run_program(*run, model)
             result = json.loads((self.folder / "r.json").read_text())
+            summary = result["summary"]
+            self.assertEqual(summary["tokens"], 8 * summary["samples_count"])
+            self.assertAlmostEqual(summary["tokens_per_s"], 8 * summary["samples_per_s"])
             measured = {"perplexity", "accuracy", "bits_per_byte"} & set(result["curve"][-1])
             self.assertEqual(measured, metrics)
+
+    def test_validate_checks_the_tokens(self):
+        self.run_program("train", "--train", "generate:language?rows_train=100&steps=8", "--model", "gpt-micro?layers=1&width=16", "--epochs", "1",
+                         "--algorithm", "sgd", "--quiet", "-o", "r.json")
+        result = self.result("r.json")
+        result["summary"]["tokens"] += 2
+        (self.folder / "r.json").write_text(json.dumps(result))
+        self.assertIn("/summary/tokens", self.run_program("validate", "r.json", code=4).stdout)
 
     def test_bad_texts_name_the_place(self):
         (self.folder / "latin.txt").write_bytes(b"caf\xe9\n" * 9)

@@ -17,9 +17,48 @@ std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to *
 
 }  // namespace
 
+// Groups of gathered rows are whole sweeps, so that sums over rows are added in the same order as
+// in one piece. An update in place would change the weights that later groups read: they read a
+// copy.
 template <class Real>
 double SoftmaxLayerKernel<Real>::run(const Cores& cores, const SparseRows<Real>& labels,
                                      const SoftmaxLayer<Real>& layer) {
+  const std::size_t fitting = group_bytes_ / (layer.outputs * sizeof(Real) * kSweep);
+  const std::size_t group = std::max<std::size_t>(fitting, 1) * kSweep;
+  all_rows_ = labels.rows;
+  loss_ = 0;
+  if (layer.row == nullptr || labels.rows <= group) {
+    run_group(cores, labels, layer, {true, true});
+    return loss_;
+  }
+  SoftmaxLayer<Real> part = layer;
+  if (layer.weight_gradient == layer.weight) {
+    const std::size_t n = layer.outputs * layer.inputs;
+    Real* const old = old_weights_.reserve(n);
+    cores.split(n, kPanel, kWorthACore, [from = layer.weight, old](Range range) {
+      std::copy(from + range.begin, from + range.end, old + range.begin);
+    });
+    part.weight = old;
+  }
+  label_sum_ = label_sums_.reserve(layer.bias ? layer.outputs : 0);
+  for (std::size_t first = 0; first < labels.rows; first += group) {
+    SparseRows<Real> some = labels;
+    some.rows = std::min(group, labels.rows - first);
+    if (labels.row) {
+      some.row += first;
+    } else {
+      some.begin += first;
+    }
+    part.row = layer.row + first;
+    run_group(cores, some, part, {first == 0, first + group >= labels.rows});
+  }
+  return loss_;
+}
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::run_group(const Cores& cores, const SparseRows<Real>& labels,
+                                         const SoftmaxLayer<Real>& layer, Group group) {
+  group_ = group;
   plan(cores, labels, layer);
   const std::size_t all = cores.count();
   const std::size_t parts = by_rows() ? 1 : std::min(all, blocks_);  // that divide the labels
@@ -34,7 +73,7 @@ double SoftmaxLayerKernel<Real>::run(const Cores& cores, const SparseRows<Real>&
       forward_blocks(part, part_of(blocks_, parts, part), {0, panels_});
     });
   }
-  const double loss = combine(by_rows() ? 1 : parts);
+  combine(by_rows() ? 1 : parts);
   if (by_rows()) {
     cores.run(all, [&](std::size_t part) { backward_panels(part, panels_of(part)); });
     const std::size_t tiles = blocks_ * (block_size_ / kTileRows);
@@ -48,7 +87,6 @@ double SoftmaxLayerKernel<Real>::run(const Cores& cores, const SparseRows<Real>&
       reduce_input_gradient(parts, p);
     }
   });
-  return loss;
 }
 
 template <class Real>
@@ -60,7 +98,8 @@ void SoftmaxLayerKernel<Real>::plan(const Cores& cores, const SparseRows<Real>& 
   panels_ = (rows_ + kPanel - 1) / kPanel;
   padded_ = panels_ * kPanel;
   slabs_ = (layer.inputs + kPanel - 1) / kPanel;
-  const std::size_t fitting = kBlockBytes / ((layer.inputs + padded_) * sizeof(Real));
+  const std::size_t all_padded = round_up(all_rows_, kPanel);  // the same blocks in every group
+  const std::size_t fitting = kBlockBytes / ((layer.inputs + all_padded) * sizeof(Real));
   const std::size_t largest = std::clamp<std::size_t>(fitting / kTileRows * kTileRows, 32, 512);
   // Blocks have equal size, and there is at least one for every core.
   blocks_ = std::max((layer.outputs + largest - 1) / largest,
@@ -245,9 +284,8 @@ double SoftmaxLayerKernel<Real>::smoothed(double true_logit, std::size_t row) co
 }
 
 template <class Real>
-double SoftmaxLayerKernel<Real>::combine(std::size_t parts) {
+void SoftmaxLayerKernel<Real>::combine(std::size_t parts) {
   double* total = true_logit_ + parts * padded_;
-  double loss = 0;
   for (std::size_t at = 0; at < padded_; at += kLanes<Real>) {
     if (at >= rows_) break;  // the empty second half of the last panel
     Vec<Real> largest = load(block_max_ + at);
@@ -271,7 +309,7 @@ double SoftmaxLayerKernel<Real>::combine(std::size_t parts) {
       for (std::size_t p = 0; p < parts; ++p) true_logit += true_logit_[p * padded_ + at + i];
       double target_logit = true_logit / static_cast<double>(count);
       if (block_total_) target_logit = smoothed(target_logit, at + i);
-      loss += static_cast<double>(largest[i]) + std::log(total[at + i]) - target_logit;
+      loss_ += static_cast<double>(largest[i]) + std::log(total[at + i]) - target_logit;
       inverse[i] = static_cast<Real>(static_cast<double>(layer_.scale) / total[at + i]);
     }
     for (std::size_t b = 0; b < blocks_; ++b) {
@@ -279,7 +317,6 @@ double SoftmaxLayerKernel<Real>::combine(std::size_t parts) {
       store(factor, load(factor) * inverse);
     }
   }
-  return loss;
 }
 
 // --- pass 2 -----------------------------------------------------------------------------------
@@ -346,13 +383,18 @@ void SoftmaxLayerKernel<Real>::backward_labels(Range tiles) {
     const Real* const D = block_values(block) + first * kPanel;
     weight_gradient(labels, D);
     for (std::size_t l = 0; layer_.bias && l < labels.size(); ++l) {
-      Vec<Real> sum{};
+      Vec<Real>* const so_far = label_sum_ + labels.begin + l;
+      Vec<Real> sum = group_.first ? Vec<Real>{} : *so_far;
       for (std::size_t panel = 0; panel < panels_; ++panel) {
         for (std::size_t v = 0; v < vectors_in(panel); ++v) {
           sum += load(D + (panel * block_size_ + l) * kPanel + v * kLanes<Real>);
         }
       }
-      put_bias_gradient(labels.begin + l, horizontal_sum<Real>(sum));
+      if (group_.last) {
+        put_bias_gradient(labels.begin + l, horizontal_sum<Real>(sum));
+      } else {
+        *so_far = sum;
+      }
     }
     tile = end;
   }
@@ -442,7 +484,7 @@ void SoftmaxLayerKernel<Real>::weight_gradient(Range labels, const Real* D) cons
     std::size_t begin = 0;
     do {  // once for no samples too: G <- beta G
       const std::size_t end = std::min(panels_, begin + kPanels);
-      const Real beta = begin == 0 ? layer_.beta : Real(1);
+      const Real beta = begin == 0 && group_.first ? layer_.beta : Real(1);
       for_row_tiles(labels.size(), [&](std::size_t i, auto tile) {
         constexpr int kRows = decltype(tile)::value;
         Vec<Real> sum[kRows][2] = {};

@@ -19,7 +19,7 @@
 // Cores divide the blocks of labels among themselves. With gathered rows (layer.row), of which
 // there are many for few labels, they divide the panels of samples instead, and pass 2 has two
 // halves with a barrier between them: dA by panels, then G by labels. Then no sum depends on the
-// cores.
+// cores. So that scratch does not grow with the targets of a batch, they are computed in groups.
 #pragma once
 
 #include <cstddef>
@@ -36,12 +36,23 @@ namespace hetsgd::cpu {
 template <class Real>
 class SoftmaxLayerKernel {
  public:
+  // group_bytes: what the logits of a group of gathered rows may take; 256 rows are a group anyway.
+  explicit SoftmaxLayerKernel(std::size_t group_bytes = std::size_t{256} << 20)
+      : group_bytes_(group_bytes) {}
+
   // See BasicOutputLayerKernels::softmax_layer.
   double run(const Cores& cores, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
 
  private:
   static constexpr std::size_t kPanel = 2 * kLanes<Real>;  // samples, or inputs, side by side
 
+  // Some of the gathered rows, whose logits fit into scratch; else all rows.
+  struct Group {
+    bool first, last;
+  };
+
+  void run_group(const Cores& cores, const SparseRows<Real>& labels,
+                 const SoftmaxLayer<Real>& layer, Group group);
   void plan(const Cores& cores, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
   void pack_panel(std::size_t panel);
   Range block_labels(std::size_t block) const;
@@ -56,7 +67,7 @@ class SoftmaxLayerKernel {
   void collect_true_logits(std::size_t part, Range labels, std::size_t panel, const Real* Z);
   void exponentiate(std::size_t block, std::size_t labels, std::size_t panel, Real* Z);
 
-  double combine(std::size_t parts);
+  void combine(std::size_t parts);  // loss_ += the loss of the group
   double smoothed(double true_logit, std::size_t row) const;
 
   void backward_blocks(std::size_t part, Range blocks);
@@ -86,9 +97,14 @@ class SoftmaxLayerKernel {
   }
   Real* block_values(std::size_t block) { return exponentials_ + block * block_size_ * padded_; }
 
+  std::size_t group_bytes_;
+
   // The operands of one run.
   SparseRows<Real> labels_;
   SoftmaxLayer<Real> layer_{};
+  Group group_{true, true};
+  std::size_t all_rows_ = 0;  // of all groups
+  double loss_ = 0;
   std::size_t rows_ = 0, panels_ = 0, padded_ = 0;  // samples, panels of them, panels_ * kPanel
   std::size_t slabs_ = 0;                           // panels of inputs
   std::size_t block_size_ = 0, blocks_ = 0;         // labels per block
@@ -106,9 +122,12 @@ class SoftmaxLayerKernel {
   Real* target_ = nullptr;           // [padded] (1 - smoothing) scale / |Y|
   double* true_logit_ = nullptr;     // [part][padded] sum of the true labels' logits
   std::uint64_t* cursor_ = nullptr;  // [part][padded]
+  Vec<Real>* label_sum_ = nullptr;   // [outputs] of D, over the groups so far
 
   Scratch<Real> numbers_;
   Scratch<Real> large_;
+  Scratch<Real> old_weights_;  // before an update in place
+  Scratch<Vec<Real>> label_sums_;
   Scratch<double> doubles_;
   Scratch<std::uint64_t> cursors_;
 };

@@ -18,23 +18,24 @@ struct TokenRow {
   std::vector<std::uint32_t> position, target;  // positions within the row, ascending
 };
 
-// Rows padded to `steps` tokens.
+// Rows padded to `steps` tokens; 0: one behind the other.
 inline TokenBatch padded(const std::vector<TokenRow>& rows, std::uint32_t steps) {
-  TokenBatch batch;
-  batch.input.assign(rows.size() * steps, 0);
-  for (std::uint32_t r = 0; r < rows.size(); ++r) {
-    const TokenRow& row = rows[r];
-    batch.begin.push_back(r * steps);
+  TokenBatch batch{.packed = steps == 0};
+  for (const TokenRow& row : rows) {
+    const auto begin = static_cast<std::uint32_t>(batch.input.size());
+    batch.begin.push_back(begin);
     batch.length.push_back(static_cast<std::uint32_t>(row.ids.size()));
-    std::copy(row.ids.begin(), row.ids.end(), batch.input.begin() + r * steps);
+    batch.input.insert(batch.input.end(), row.ids.begin(), row.ids.end());
+    if (steps > 0) batch.input.resize(begin + steps);
     for (std::size_t i = 0; i < row.position.size(); ++i) {
-      batch.position.push_back(r * steps + row.position[i]);
+      batch.position.push_back(begin + row.position[i]);
       batch.target.push_back(row.target[i]);
       batch.target_begin.push_back(batch.target.size());
     }
   }
   return batch;
 }
+inline TokenBatch packed(const std::vector<TokenRow>& rows) { return padded(rows, 0); }
 
 template <class Real>
 class TokenNetwork {
@@ -42,10 +43,8 @@ class TokenNetwork {
   TokenNetwork(Graph graph, TokenBatch batch, const Policy& policy = liveness_policy(),
                int cores = 1)
       : batch_(std::move(batch)),
-        net_(
-            with_steps(graph, static_cast<std::int64_t>(batch_.input.size() / batch_.begin.size())),
-            {.batch = static_cast<std::int64_t>(batch_.begin.size()),
-             .needs = BackwardNeeds::minimal}),
+        net_(with_steps(graph, static_cast<std::int64_t>(batch_.input.size() / samples())),
+             {.batch = static_cast<std::int64_t>(samples()), .needs = BackwardNeeds::minimal}),
         plan_(net_.plan(policy, minimum_capacity(policy, net_.request()).value())),
         device_(make_cpu_device<Real>(cores)),
         executor_(*device_, net_.training, plan_),
@@ -91,6 +90,8 @@ class TokenNetwork {
   }
 
  private:
+  // That are planned: rows, or packed tokens.
+  std::size_t samples() const { return batch_.packed ? batch_.input.size() : batch_.begin.size(); }
   GraphEnds<Real> ends(std::function<void(const Real*, Real*)> read) {
     return {[this](Real* X) { std::copy(batch_.input.begin(), batch_.input.end(), X); },
             std::move(read)};

@@ -73,7 +73,8 @@ TEST(TokenNetwork, GradientIsThatOfCentralDifferences) {
         named("gpt-micro?" + small + "&bias=1&dropout=0.2"), named("bert-micro?" + small),
         named("bert-micro?" + small + "&tied=0&dropout=0.2"), odd_transformer()}) {
     SCOPED_TRACE(graph.name());
-    TokenNetwork<double> net(graph, padded(random_rows(graph, {5, 3, 4}), 5));
+    const std::vector<TokenRow> rows = random_rows(graph, {5, 3, 4});
+    TokenNetwork<double> net(graph, is_causal(graph) ? packed(rows) : padded(rows, 5));
     const std::vector<double> w = parameters_of(graph), g = net.gradient(w);
     for (std::size_t i = 0; i < w.size(); ++i) {
       constexpr double kStep = 1e-5;
@@ -107,7 +108,8 @@ std::vector<float> outputs_of(const Graph& graph, const std::vector<TokenRow>& r
   const auto all =
       TokenNetwork<float>(graph, padded(rows, padded_to)).map(rounded_parameters(graph));
   const auto width = static_cast<std::size_t>(graph.node(1).shape.channels);
-  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row * padded_to * width);
+  const std::size_t first = padded(rows, padded_to).begin[row];
+  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first * width);
   return {begin, begin + static_cast<std::ptrdiff_t>(steps * width)};
 }
 
@@ -124,7 +126,7 @@ TEST(TokenNetwork, LaterTokensChangeNoBitOfACausalOutput) {
   }
 }
 
-TEST(TokenNetwork, ARowHasTheSameBitsAloneAndPadded) {
+TEST(TokenNetwork, ARowHasTheSameBitsAloneAndPaddedAndPacked) {
   for (const char* name : {"gpt-micro?width=16&block=96", "bert-micro?width=16&block=96"}) {
     const Graph graph = named(name);
     const std::vector<TokenRow> rows = random_rows(graph, {66, 90, 7});
@@ -132,17 +134,31 @@ TEST(TokenNetwork, ARowHasTheSameBitsAloneAndPadded) {
     EXPECT_EQ(outputs_of(graph, rows, 90, 0, 66), alone);
     EXPECT_EQ(outputs_of(graph, rows, 96, 0, 66), alone);
     EXPECT_EQ(outputs_of(graph, {rows[2], rows[0]}, 66, 1, 66), alone);
+    EXPECT_EQ(outputs_of(graph, rows, 0, 0, 66), alone);
+    EXPECT_EQ(outputs_of(graph, {rows[2], rows[0]}, 0, 1, 66), alone);
   }
 }
 
-// Padding changes only the order of sums over tokens.
-TEST(TokenNetwork, PaddingChangesNoGradient) {
-  const Graph graph = named("gpt-micro?width=16&block=96&bias=1");
+template <class Real>
+void expect_same_gradients(const Graph& graph, double tolerance) {
   const std::vector<TokenRow> rows = random_rows(graph, {66, 90, 7});
-  const std::vector<double> w = parameters_of(graph);
-  TokenNetwork<double> tight(graph, padded(rows, 90)), loose(graph, padded(rows, 96));
-  const std::vector<double> a = tight.gradient(w), b = loose.gradient(w);
-  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-13) << i;
+  const std::vector<Real> w = some_parameters<Real>(graph);
+  TokenNetwork<Real> tight(graph, padded(rows, 90));
+  const std::vector<Real> a = tight.gradient(w);
+  for (const TokenBatch& batch : {padded(rows, 96), packed(rows)}) {
+    TokenNetwork<Real> other(graph, batch);
+    EXPECT_NEAR(other.loss(w), tight.loss(w), tolerance);
+    const std::vector<Real> b = other.gradient(w);
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance) << i;
+  }
+}
+
+// Padding and packing change only the order of sums over tokens.
+TEST(TokenNetwork, PaddingAndPackingChangeNoGradient) {
+  for (const char* name : {"gpt-micro?width=16&block=96&bias=1", "bert-micro?width=16&block=96"}) {
+    expect_same_gradients<double>(named(name), 1e-13);
+    expect_same_gradients<float>(named(name), 1e-6);
+  }
 }
 
 // Without positions a bidirectional network knows no order.

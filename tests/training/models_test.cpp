@@ -100,14 +100,14 @@ Settings clips(const std::string& cluster) {
 }
 
 // Rows of unequal lengths.
-Settings text(const std::string& model) {
+Settings text(const std::string& model, const std::string& cluster) {
   const std::string data =
       "generate:language?vocabulary=8&steps=16&lengths=lognormal&median=8&sigma=0.5&rows_train=300&"
       "rows_test=60";
   return fmt::format(
       "--model {0}-micro?layers=1&width=16&block=16 --train {1} --test {1} --batch-size 8 "
-      "--mega-batch 8 --learning-rate 0.3 --max-samples 960",
-      model == kTextNetwork ? "gpt" : "bert", data);
+      "--mega-batch 8 --learning-rate 0.3 --max-samples 960 --lengths {2}",
+      model == kTextNetwork ? "gpt" : "bert", data, cluster == "sim" ? "padded" : "packed");
 }
 
 // Settings from which `model` learns with this algorithm.
@@ -118,7 +118,7 @@ Settings of_model(const std::string& model, const std::string& algorithm,
   // adaptive in twelve ended above its initial loss; at 0.1 all ended below a fifth of it.
   const bool merges = algorithm == "adaptive" || algorithm == "elastic";
   if (model == kClipNetwork || is_text(model)) {
-    return with(is_text(model) ? text(model) : clips(cluster),
+    return with(is_text(model) ? text(model, cluster) : clips(cluster),
                 merges ? Settings("--learning-rate 0.1") : Settings{});
   }
   return {{"model", model},

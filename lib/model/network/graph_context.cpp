@@ -10,6 +10,11 @@
 namespace hetsgd {
 namespace {
 
+// Packed tokens are samples of one step.
+bool is_packed(const Graph& graph) {
+  return graph.reads_tokens() && graph.node(0).shape.height == 1;
+}
+
 MemoryPlan planned(const TrainingStep& training, const PlanRules& rules, const StepTimes& times,
                    bool record) {
   PlanRequest request;
@@ -22,8 +27,9 @@ MemoryPlan planned(const TrainingStep& training, const PlanRules& rules, const S
   if (plan.fits()) return plan;
   const auto bytes = [](std::uint64_t count) { return format_bytes(static_cast<double>(count)); };
   refuse("--activation-memory", bytes(request.capacity),
-         fmt::format("at least {} for a batch of {} samples of {} under {}", bytes(least()),
-                     training.options.batch, training.graph->name(), rules.policy.name()),
+         fmt::format("at least {} for a batch of {} {} of {} under {}", bytes(least()),
+                     training.options.batch, is_packed(*training.graph) ? "tokens" : "samples",
+                     training.graph->name(), rules.policy.name()),
          "use a smaller --batch-size, or --memory-policy dymem");
 }
 

@@ -32,12 +32,12 @@ struct PlanRules {
 // The part of a batch that is computed at once. `lengths`: lengths of its rows if they are
 // sequences. `tokens`: the rows if they are of tokens.
 struct BatchPart {
-  BatchPart(const Batch& of, std::size_t begin, std::size_t samples,
-            const TokenObjective& objective = {}, MaskDraw draw = MaskDraw::training)
+  BatchPart(const Batch& of, std::size_t begin, std::size_t samples, const TokenRules& rules = {},
+            MaskDraw draw = MaskDraw::training)
       : batch(of), first(begin), count(samples) {
     if (of.data().sequences.numbers > 0) lengths = lengths_of(of, begin, samples);
     if (of.data().tokens.vocabulary > 0) {
-      tokens = token_batch(of, begin, samples, objective, draw);
+      tokens = token_batch(of, begin, samples, rules, draw);
     }
   }
 
@@ -54,6 +54,8 @@ inline constexpr std::size_t kPlansKept = 16;
 // Plans are made for multiples of this number of steps, so that batches of like lengths share one.
 inline constexpr std::int64_t kStepsPlanned = 32;
 std::int64_t planned_steps(double steps);
+// And packed rows of tokens for multiples of this number of tokens.
+inline constexpr std::size_t kTokensPlanned = 256;
 
 // Rates of a device that computes in the host's memory. Only the ratio of their computing to their
 // copying speed affects a plan.
@@ -98,14 +100,16 @@ class GraphContext final : public BasicModelContext<Real> {
 
   // The result is valid until the next call.
   PlanExecutor<Real>& executor(const BatchPart& part, Passes passes = Passes::both) {
+    const auto [samples, steps] = planned_for(part);
     const auto found = std::ranges::find_if(executables_, [&](const Executable& each) {
-      return each.batch == part.count && each.passes == passes && each.steps() == steps_of(part);
+      return each.batch == samples && each.passes == passes && each.steps() == steps;
     });
     if (found != executables_.end()) {
       executables_.splice(executables_.begin(), executables_, found);
     } else {
       if (executables_.size() == kPlansKept) executables_.pop_back();
-      executables_.emplace_front(*this, graph_of(part), part.count, passes);
+      const bool own = steps == graph_.node(0).shape.height;
+      executables_.emplace_front(*this, own ? graph_ : with_steps(graph_, steps), samples, passes);
     }
     return executables_.front().executor;
   }
@@ -181,9 +185,11 @@ class GraphContext final : public BasicModelContext<Real> {
     if (part.lengths.empty()) return graph_.node(0).shape.height;
     return planned_steps(static_cast<double>(*std::ranges::max_element(part.lengths)));
   }
-  Graph graph_of(const BatchPart& part) const {
-    return steps_of(part) == graph_.node(0).shape.height ? graph_
-                                                         : with_steps(graph_, steps_of(part));
+  // The samples and steps that are planned. Packed tokens are planned as samples of one step.
+  std::pair<std::size_t, std::int64_t> planned_for(const BatchPart& part) const {
+    if (!part.tokens.packed) return {part.count, steps_of(part)};
+    const std::size_t parts = (part.tokens.input.size() + kTokensPlanned - 1) / kTokensPlanned;
+    return {parts * kTokensPlanned, 1};
   }
 
   const Graph& graph_;

@@ -72,7 +72,7 @@ class GraphModel final : public BasicModel<Real> {
   void plan_by(RatesOfGpu rates_of) override { rates_of_gpu_ = std::move(rates_of); }
 
   double counted_steps(const BatchShape& batch) const override {
-    if (graph_.reads_tokens()) return static_cast<double>(steps_of(batch));
+    if (graph_.reads_tokens()) return steps_of(batch);
     if (!reads_sequences()) return 0;
     return packs() ? batch.frames / batch.samples : batch.steps;
   }
@@ -109,13 +109,13 @@ class GraphModel final : public BasicModel<Real> {
     if (!graph_.reads_tokens()) return batch.size();
     std::size_t sum = 0;
     for (const Index row : batch.rows()) {
-      sum += token_objective().targets(batch.data().tokens.length[row]);
+      sum += token_rules().targets(batch.data().tokens.length[row]);
     }
     return sum;
   }
   std::vector<std::uint32_t> targets(const Batch& batch) const override {
     if (!graph_.reads_tokens()) return {};
-    return token_batch(batch, 0, batch.size(), token_objective(), MaskDraw::measurement).target;
+    return token_batch(batch, 0, batch.size(), token_rules(), MaskDraw::measurement).target;
   }
   bool ranks_in_memory() const override { return !graph_.reads_tokens(); }
 
@@ -146,7 +146,7 @@ class GraphModel final : public BasicModel<Real> {
     if (reads_sequences()) scratch.ordered = longest_first(given);
     const Batch& batch = reads_sequences() ? scratch.ordered : given;
     scratch.stage(batch);
-    const BatchPart whole(batch, 0, batch.size(), token_objective());
+    const BatchPart whole(batch, 0, batch.size(), token_rules());
     const std::size_t n = batch.size();
     PlanExecutor<Real>& executor = scratch.executor(whole);
     Real* const arena = scratch.arena(executor);
@@ -184,7 +184,7 @@ class GraphModel final : public BasicModel<Real> {
     double loss = 0;
     for (std::size_t first = 0; first < batch.size(); first += kScoredTogether) {
       const BatchPart part(batch, first, std::min(kScoredTogether, batch.size() - first),
-                           token_objective(), MaskDraw::measurement);
+                           token_rules(), MaskDraw::measurement);
       const std::size_t count = part.tokens.targets() * k;
       scratch.best.reset(device, count);
       auto* const best = reinterpret_cast<std::uint32_t*>(scratch.best.data());
@@ -317,8 +317,9 @@ class GraphModel final : public BasicModel<Real> {
   bool reads_sequences() const { return this->data().frame_numbers > 0; }
   bool packs() const { return options_.lengths == Lengths::packed; }
 
-  TokenObjective token_objective() const {
+  TokenRules token_rules() const {
     return {.causal = is_causal(graph_),
+            .packed = packs(),
             .masks = {.share = options_.mask_share,
                       .masked = options_.mask_split[0],
                       .replaced = options_.mask_split[1],
@@ -330,10 +331,11 @@ class GraphModel final : public BasicModel<Real> {
     return graph_.reads_tokens() ? static_cast<double>(targets_of_row(graph_, steps)) : 0;
   }
 
-  // Steps of the longest row of tokens of a batch.
-  std::int64_t steps_of(const BatchShape& batch) const {
-    if (batch.steps == 0) return graph_.node(0).shape.height;
-    return std::clamp<std::int64_t>(std::llround(batch.steps), 1, most_steps(graph_));
+  // Steps that rows of tokens are charged for: those of the longest, or packed their mean.
+  double steps_of(const BatchShape& batch) const {
+    if (batch.steps == 0) return static_cast<double>(graph_.node(0).shape.height);
+    const double steps = packs() ? batch.frames / batch.samples : std::round(batch.steps);
+    return std::clamp(steps, 1.0, static_cast<double>(most_steps(graph_)));
   }
 
   // The kinds of tokens, the widths of the embedding and the linear layers, the kinds again.
@@ -347,10 +349,15 @@ class GraphModel final : public BasicModel<Real> {
     return sizes;
   }
 
-  // Affine in the samples, and for sequences in the steps.
+  // Affine in the samples, for sequences in the steps, and for tokens between whole steps.
   Work work_of_batch(const BatchShape& batch, const DeviceRates& rates) const {
     if (graph_.reads_tokens()) {
-      return work_of_samples(with_steps(graph_, steps_of(batch)), batch.samples, rates);
+      const auto whole = static_cast<std::int64_t>(steps_of(batch));
+      const double rest = steps_of(batch) - static_cast<double>(whole);
+      const Work least = work_of_samples(with_steps(graph_, whole), batch.samples, rates);
+      if (rest == 0) return least;
+      const Work more = work_of_samples(with_steps(graph_, whole + 1), batch.samples, rates);
+      return affine(least, more - least, rest);
     }
     if (!reads_sequences()) return work_of_samples(graph_, batch.samples, rates);
     const Work one = work_of_samples(with_steps(graph_, 1), batch.samples, rates);
@@ -411,8 +418,8 @@ void GraphModelOptions::declare(OptionSet& set) {
       .unit("samples")
       .range(1, 1e9);
   set.add_choice("lengths", lengths, {{"padded", Lengths::padded}, {"packed", Lengths::packed}},
-                 "How a batch of sequences of different lengths is computed. padded computes every "
-                 "row to the end of the longest one, packed to its own end.");
+                 "How a batch of sequences or rows of tokens of different lengths is computed. "
+                 "padded computes every row to the end of the longest one, packed to its own end.");
   set.add("memory_policy", memory_policy,
           fmt::format("Policy that plans the memory of a batch's activations: {}.",
                       fmt::join(policy_names(), ", ")));
@@ -446,9 +453,9 @@ template <class Real>
 std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
                                                    const GraphModelOptions& options) {
   check_network_reads(graph, data);
-  if (options.lengths == Lengths::packed && data.frame_numbers == 0) {
-    refuse("--lengths", graph.reads_tokens() ? "packed for tokens" : "packed for images",
-           "training data of sequences, whose lengths differ", "generate:video makes some");
+  if (options.lengths == Lengths::packed && data.frame_numbers == 0 && !graph.reads_tokens()) {
+    refuse("--lengths", "packed for images", "training data of sequences, whose lengths differ",
+           "generate:video makes some");
   }
   return std::make_unique<GraphModel<Real>>(graph, data, options);
 }

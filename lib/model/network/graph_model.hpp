@@ -30,8 +30,10 @@
 //             not depend on the other rows of its batch. Dymem is for fixed shapes (its section
 //             4.4), so a plan fits one length: one is kept per batch size and per length rounded
 //             up to kStepsPlanned.
-// Tokens    : rows are padded to the longest of their batch. No position reads padding, which has
-//             no target, so its gradients are exact zeros. The loss and the gradient are means over
+// Tokens    : rows are padded to the longest of their batch, or packed one behind the other. No
+//             position reads padding, which has no target, so its gradients are exact zeros. Plans
+//             of packed rows are kept per number of tokens rounded up to kTokensPlanned; the clock
+//             is charged for rows of the mean length. The loss and the gradient are means over
 //             the batch's targets: all positions of a causal network, else masked ones
 //             (masking.hpp).
 // Memory    : activations of a batch lie in one arena by the plan of --memory-policy; gradients are

@@ -16,17 +16,20 @@ MaskKey key_of(const Batch& batch, std::size_t i, MaskDraw draw) {
 }  // namespace
 
 TokenBatch token_batch(const Batch& batch, std::size_t first, std::size_t count,
-                       const TokenObjective& objective, MaskDraw draw) {
+                       const TokenRules& rules, MaskDraw draw) {
   HETSGD_CHECK_LE(first + count, batch.size());
   TokenBatch result;
-  std::uint32_t longest = 0;
+  result.packed = rules.packed;
+  std::uint32_t longest = 0, sum = 0;
   for (const Index row : batch.rows().subspan(first, count)) {
-    result.length.push_back(batch.data().tokens.length[row]);
-    longest = std::max(longest, result.length.back());
+    const std::uint32_t length = batch.data().tokens.length[row];
+    result.length.push_back(length);
+    longest = std::max(longest, length);
+    sum += length;
   }
-  result.input.assign(count * longest, 0);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto begin = static_cast<std::uint32_t>(i * longest);
+  result.input.assign(rules.packed ? sum : count * longest, 0);
+  std::uint32_t begin = 0;
+  for (std::size_t i = 0; i < count; begin += rules.packed ? result.length[i] : longest, ++i) {
     const std::span<const std::uint16_t> tokens = tokens_of(batch, first + i);
     const std::span<const std::uint16_t> inputs = tokens.first(result.length[i]);
     const auto add_target = [&](std::uint32_t position, std::uint16_t target) {
@@ -35,11 +38,11 @@ TokenBatch token_batch(const Batch& batch, std::size_t first, std::size_t count,
       result.target_begin.push_back(result.target.size());
     };
     result.begin.push_back(begin);
-    if (objective.causal) {
+    if (rules.causal) {
       std::ranges::copy(inputs, result.input.begin() + begin);
       for (std::uint32_t t = 0; t < inputs.size(); ++t) add_target(t, tokens[t + 1]);
     } else {
-      const MaskedRow row = mask_row(objective.masks, key_of(batch, first + i, draw), inputs);
+      const MaskedRow row = mask_row(rules.masks, key_of(batch, first + i, draw), inputs);
       std::ranges::copy(row.input, result.input.begin() + begin);
       for (const std::uint32_t t : row.position) add_target(t, inputs[t]);
     }

@@ -1,4 +1,5 @@
-// The rows of tokens of a batch in the form that a network reads: each row padded to the longest.
+// The rows of tokens of a batch in the form that a network reads: each row padded to the longest, or
+// packed, one behind the other.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 namespace hetsgd {
 
 struct TokenBatch {
+  bool packed = false;
   std::vector<std::uint32_t> begin, length;  // by row, as TokenSpans
   std::vector<std::uint16_t> input;          // by token of the map; padding is token 0
   // The tokens of the map that have a target, ascending, and their targets, as rows of labels.
@@ -25,10 +27,11 @@ struct TokenBatch {
   }
 };
 
-// The targets of a row. causal: the token behind every position. Else masked tokens: in training
-// those of the batch's places in the sequence of samples, in a measurement a row's own.
-struct TokenObjective {
-  bool causal = true;
+// How rows become a batch. The targets of a row, if causal, are the tokens behind every position.
+// Else they are masked tokens: in training those of the batch's places in the sequence of samples,
+// in a measurement a row's own.
+struct TokenRules {
+  bool causal = true, packed = false;
   MaskRule masks = {};
 
   std::size_t targets(std::size_t tokens) const { return causal ? tokens : masks.targets(tokens); }
@@ -37,6 +40,6 @@ enum class MaskDraw { training, measurement };
 
 // `count` rows of the batch from `first` on.
 TokenBatch token_batch(const Batch& batch, std::size_t first, std::size_t count,
-                       const TokenObjective& objective, MaskDraw draw);
+                       const TokenRules& rules, MaskDraw draw);
 
 }  // namespace hetsgd

@@ -1,5 +1,7 @@
 #include "model/network/token_math.hpp"
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "core/rank_index.hpp"
 #include "graph/variants.hpp"
@@ -136,7 +138,9 @@ AttentionShape TokenMath<Real>::attention_shape(int index, const GraphPass<Real>
           .width = width_of(graph_, index),
           .causal = node.causal,
           .drop = drop,
-          .block = static_cast<std::size_t>(most_steps(graph_))};
+          .block = std::max(static_cast<std::size_t>(most_steps(graph_)),
+                            static_cast<std::size_t>(*std::max_element(
+                                pass.rows.length, pass.rows.length + pass.rows.rows)))};
 }
 
 template <class Real>

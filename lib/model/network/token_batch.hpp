@@ -1,5 +1,5 @@
-// The rows of tokens of a batch in the form that a network reads: each row padded to the longest, or
-// packed, one behind the other.
+// The rows of tokens of a batch in the form that a network reads: each row padded to the longest,
+// or packed, one behind the other.
 #pragma once
 
 #include <cstdint>

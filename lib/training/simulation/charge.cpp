@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
 #include "core/random.hpp"
+#include "core/rank_index.hpp"
 #include "core/text.hpp"
 #include "data/ctr_laws.hpp"
 #include "data/generate.hpp"
@@ -81,6 +82,7 @@ bool is_fitted(const std::string& name_or_path) {
 std::vector<std::string> network_names() {
   std::vector<std::string> names;
   for (const NetworkInfo& info : builtin_networks()) names.push_back(info.name);
+  names.emplace_back(TransformerWmt::kName);
   return names;
 }
 
@@ -106,9 +108,6 @@ Charge completed(Charge charge, const Model& real, nlohmann::json facts) {
 Charge network_charge(const TrainOptions& options, const Dataset& data, const Model& real) {
   const std::string& name = options.charge;
   const bool video = name == kVideoCharge;
-  if (options.tables.sharded) {
-    refuse("--charge", name + ", a network, with --tables sharded", "--tables replicated");
-  }
   if (video && options.charge_batch) {
     refuse("--charge-batch", fmt::format("{} with --charge {}", *options.charge_batch, name),
            "none, because its times are those of batches of 32",
@@ -126,14 +125,38 @@ Charge network_charge(const TrainOptions& options, const Dataset& data, const Mo
                           {"samples_per_real", charge.samples_per_real}};
   const DatasetTotals totals = data.totals();
   if (video && totals.frames > 0) {
-    charge.video_steps_per_real =
+    charge.steps_per_real =
         kClipSteps * static_cast<double>(totals.rows) / static_cast<double>(totals.frames);
-    facts["steps_per_real"] = charge.video_steps_per_real;
+    facts["steps_per_real"] = charge.steps_per_real;
   } else if (video) {
     charge.step_time = [seed = options.seed](int rank, std::uint64_t iteration) {
       return video_batch_time(seed, rank, iteration);
     };
     facts["mean_step_s"] = kVideoMean.count();
+  }
+  return completed(std::move(charge), real, std::move(facts));
+}
+
+Charge sentence_charge(const TrainOptions& options, const Dataset& data, const Model& real) {
+  const std::string& name = options.charge;
+  Charge charge;
+  charge.sentences = std::make_shared<const TransformerWmt>(name);
+  if (options.charge_batch) {
+    refuse("--charge-batch", fmt::format("{} with --charge {}", *options.charge_batch, name),
+           "none, because its batches have sentences of their own");
+  }
+  const Graph& graph = charge.sentences->graph();
+  charge.model = make_graph_model<float>(graph, data_shape(graph), GraphModelOptions());
+  nlohmann::json facts = {{"network", json_text(name)}};
+  const DatasetTotals totals = data.totals();
+  if (data.tokens.vocabulary > 0) {
+    if (charge.sentences->has_equal_tokens()) {
+      refuse("--charge", name + " with rows of tokens as training data", "batch=sentences",
+             "batch=tokens draws lengths, and these rows have their own");
+    }
+    charge.steps_per_real = TransformerWmt::kMeanSteps * static_cast<double>(totals.rows) /
+                            static_cast<double>(totals.frames);
+    facts["steps_per_real"] = charge.steps_per_real;
   }
   return completed(std::move(charge), real, std::move(facts));
 }
@@ -221,7 +244,13 @@ bool is_network_charge(const std::string& name_or_path) {
 
 Charge make_charge(const TrainOptions& options, const Dataset& data, const Model& real) {
   const std::string& name = options.charge;
-  if (is_network_charge(name)) return network_charge(options, data, real);
+  if (is_network_charge(name)) {
+    if (options.tables.sharded) {
+      refuse("--charge", name + ", a network, with --tables sharded", "--tables replicated");
+    }
+    return TransformerWmt::is_named(name) ? sentence_charge(options, data, real)
+                                          : network_charge(options, data, real);
+  }
   if (options.charge_batch) {
     refuse("--charge-batch", fmt::format("{} with --charge {}", *options.charge_batch, quote(name)),
            "a network there");
@@ -252,8 +281,11 @@ BatchShape charged_shape(const Charge& charge, const BatchShape& batch) {
 
 std::optional<Work> given_step(const Charge& charge, const Model& real, const BatchShape& batch) {
   if (charge.fitted) return Work{.given_s = charge.fitted->step_s()};
-  if (charge.video_steps_per_real == 0) return std::nullopt;
-  const double steps = real.counted_steps(batch) * charge.video_steps_per_real;
+  const double steps = real.counted_steps(batch) * charge.steps_per_real;
+  if (charge.sentences) {
+    return steps > 0 ? charge.sentences->work_of_steps(steps) : charge.sentences->mean_work();
+  }
+  if (charge.steps_per_real == 0) return std::nullopt;
   return Work{.given_s = kVideoStep * steps};
 }
 
@@ -261,6 +293,13 @@ void charge_cluster(const Charge& charge, ClusterOptions& options) {
   options.payload_scale = options.work_scale = charge.parameter_ratio;
   options.rows_scale = options.ids_scale = charge.lookups_per_real;
   options.step_time = charge.step_time;
+  if (charge.sentences && charge.steps_per_real == 0) {
+    options.step_time = [sentences = charge.sentences, seed = options.seed,
+                         profiles = options.profiles](int rank, std::uint64_t iteration) {
+      const std::size_t device = std::min(at(rank), profiles.size() - 1);
+      return profiles[device].seconds(sentences->drawn_work(seed, rank, iteration));
+    };
+  }
   if (!charge.fitted) return;
   options.rows_part_bytes = charge.fitted->rows_bytes / options.workers;
   options.ids_scale = kFreeIds;

@@ -24,6 +24,10 @@
 // sequences, the time is that of the batch's own steps, so it depends on --order and --lengths.
 // `lstm-video?steps=186` is a network like the others.
 //
+// `transformer-wmt` is the Transformer of Yang 2022 (transformer_wmt.hpp). Its step is charged the
+// work of a batch of sentences of one length, on each worker's own device. The length is drawn, or
+// it is that of the batch's own longest row if the training data are rows of tokens.
+//
 // A file with `nodes` is a network, one with `stages_s` a fitted charge.
 //
 // Nothing else changes: batches, updates, results and the number of messages are those of the
@@ -44,6 +48,7 @@
 #include "data/dataset.hpp"
 #include "memory/step_times.hpp"
 #include "model/registry.hpp"
+#include "training/simulation/transformer_wmt.hpp"
 #include "training/train_options.hpp"
 
 namespace hetsgd {
@@ -77,9 +82,11 @@ struct Charge {
   // The time of an iteration of a worker, which replaces that of the model's work; empty: it does
   // not.
   std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
-  // lstm-video with sequences as data: charged steps per real one, so that the data's mean length
-  // stands for UCF101's. 0 in all other cases.
-  double video_steps_per_real = 0;
+  // transformer-wmt; null: another charge.
+  std::shared_ptr<const TransformerWmt> sentences = nullptr;
+  // lstm-video with sequences as data, transformer-wmt with rows of tokens: charged steps per real
+  // one, so that the data's mean length stands for UCF101's or WMT17's. 0 in all other cases.
+  double steps_per_real = 0;
 };
 
 // Time of a batch of 32 clips: 4.5 ms for each step of its longest clip. The number of steps is
@@ -94,17 +101,19 @@ Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration);
 // sharded tables, the dense part.
 //
 // Errors: usage, for an unknown name (listing the known ones), or a preset for the other kind of
-// data. Also usage, for a fitted charge without sharded tables, a network with them, or
-// --charge-batch without a network. Errors: data, for a file that is neither a network nor a fitted
-// charge.
+// data. Also usage, for a fitted charge without sharded tables, a network with them, --charge-batch
+// without a network, or batch=tokens with rows of tokens. Errors: data, for a file that is neither
+// a network nor a fitted charge.
 Charge make_charge(const TrainOptions& options, const Dataset& data, const Model& real);
-// Whether --charge names a network, built in or in a file. Errors: those of reading the file.
+// Whether --charge names a network, built in or in a file, or transformer-wmt. Errors: those of
+// reading the file.
 bool is_network_charge(const std::string& name_or_path);
 
 // The full-size shape that a real batch stands for.
 BatchShape charged_shape(const Charge& charge, const BatchShape& batch);
 // The time of a step on such a batch if it does not follow from work. It comes from a fitted
-// charge, or from the steps of a batch of sequences, which `real` pads or packs. Empty otherwise.
+// charge, or from the steps of a batch of sequences, which `real` pads or packs. Of drawn sentences
+// it is the mean. Empty otherwise.
 std::optional<Work> given_step(const Charge& charge, const Model& real, const BatchShape& batch);
 // Sets what a simulated cluster charges: bytes of messages, work of vector operations, and given
 // times of steps.

@@ -12,10 +12,10 @@ paper says), and one of
 
 reference_setup: the reference runs there; such a ratio has no p, so its whole interval must lie on the side. measure: speedup
 (the reference's time to the target over the case's), or time_s, first_crossing, samples, updates (to the target), samples_per_s,
-updates_per_s, final, each the case's over the reference's; with reference_setup one of reproduce_runs.VALUES, such as time_s.
-side: where the ratio lies from 1, or the reading from the bound, if the claim holds: above, below, equal (within 5 %), or at_most
-(no more than that key says, 1 or not). at_least, at_most: what the paper's figures ask of the ratio beyond the side. cause: why
-ours differs, with the evidence; added when there are numbers.
+updates_per_s, final, each the case's over the reference's; with reference_setup one of reproduce_runs.VALUES, such as time_s, and
+`of` may divide the ratio, too. side: where the ratio lies from 1, or the reading from the bound, if the claim holds: above, below,
+equal (within 5 %, or the share that the key within says), or at_most (no more than that key says, 1 or not). at_least, at_most: what
+the paper's figures ask of the ratio beyond the side. cause: why ours differs, with the evidence; added when there are numbers.
 """
 import math
 import statistics
@@ -24,7 +24,7 @@ import sys
 import reproduce_runs
 
 P_LIMIT = 0.05        # of a difference that may be claimed
-EQUAL_WITHIN = 0.05   # of 1, both ends of the interval
+EQUAL_WITHIN = 0.05   # of 1, both ends of the interval, unless the claim says another
 SIDES = ("above", "below", "equal", "at_most")
 MEASURES = {
     "speedup": "speed-up to the target", "time_s": "time to the target", "first_crossing": "first crossing",
@@ -74,11 +74,11 @@ def found(figure, claim):
     name = claim.get("reading", claim.get("measure"))
     if "reading" in claim or "reference_setup" in claim:
         value = figure.value(claim["setup"], claim["case"], name)
-        if "reference" not in claim:
-            own = value and "of" in claim
-            return reproduce_runs.quotient(value, reproduce_runs.as_ends([claim["of"]] * 3)) if own else value, None
-        base = figure.value(claim.get("reference_setup", claim["setup"]), claim["reference"], name)
-        return reproduce_runs.quotient(value, base) if value and base and base["low"] else None, None
+        if "reference" in claim:
+            base = figure.value(claim.get("reference_setup", claim["setup"]), claim["reference"], name)
+            value = reproduce_runs.quotient(value, base) if value and base and base["low"] else None
+        own = value and "of" in claim
+        return reproduce_runs.quotient(value, reproduce_runs.as_ends([claim["of"]] * 3)) if own else value, None
     row = figure.rows(claim["setup"], claim["reference"])[claim["case"]]
     if name in ("speedup", "time_s"):
         return row["speedup"] if name == "speedup" else inverse(row["speedup"]), row["p_value"]
@@ -112,7 +112,8 @@ def verdict(claim, value, p):
     if median is None or math.isnan(median):
         return "does not hold (neither reaches the target)"
     if claim["side"] == "equal":
-        if 1 - EQUAL_WITHIN <= low and high <= 1 + EQUAL_WITHIN:
+        within = claim.get("within", EQUAL_WITHIN)
+        if 1 - within <= low and high <= 1 + within:
             return "holds"
         if differs(claim, low, high, p):
             return "does not hold (they differ)"

@@ -158,6 +158,14 @@ class Verdicts(unittest.TestCase):
         found = reproduce_verdicts.found(Two, claim)
         self.assertEqual(found, (ratio(0.9, 1, 1.05), None))
         self.assertEqual(reproduce_verdicts.verdict(claim, *found), "does not hold (not shown to be equal)")
+        self.assertEqual(reproduce_verdicts.verdict({**claim, "within": 0.1}, *found), "holds")
+
+    def test_a_ratio_of_two_setups_stands_beside_the_number_of_the_paper(self):
+        class Two:
+            spec = {}
+            value = staticmethod(lambda setup, case, name: ratio(6, 8, 10) if setup == "many" else ratio(2, 2, 2))
+        claim = {"setup": "many", "case": "c", "reference_setup": "one", "reference": "c", "measure": "updates_per_s", "of": 4}
+        self.assertEqual(reproduce_verdicts.found(Two, claim), (ratio(0.75, 1, 1.25), None))
 
     def test_steps_of_batches(self):
         result = {"histograms": {"steps": {"10": 3, "20": 1}}}

@@ -30,12 +30,12 @@ constexpr std::size_t kMostDepth = 256;
 template <class Real>
 constexpr unsigned kTerms = 64 / sizeof(Real);  // of a product in shared memory at a time
 // From term to term of a factor whose rows are the tile's. Packs of rows stay aligned, and threads
-// that store side by side meet different banks; tiles of doubles fill the memory without a gap.
+// that store side by side meet fewer equal banks. Doubles have no room for that: the widest take
+// 48 KiB, which is all that a block of threads gets unasked.
 template <class Real>
 constexpr unsigned kStride = sizeof(Real) == 4 ? kSide + 4 : kSide;
 
-// Numbers of a row in a tile of 16 G columns belong to thread x of a row's 16: column(0), ...,
-// column(G - 1).
+// The columns of a thread in a tile of 16 G columns: column(0), ..., column(G - 1).
 template <int G>
 __device__ unsigned column(int g) {
   constexpr int V = G < 4 ? G : 4;

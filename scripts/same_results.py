@@ -48,6 +48,8 @@ SCHEDULES = {
     "step": "--schedule step --step-epochs 0.5,1 --step-factor 0.3",
     "inverse": "--schedule inverse_time --inverse-rate 0.5 --warmup-epochs 0.3",
 }
+TEXT = "generate:language?vocabulary=8&steps=16&rows_train=200&rows_test=40"
+LINES = f"{TEXT}&lengths=lognormal&median=8"
 # Conditions for every algorithm, beside optimizers and schedules.
 CONDITIONS = {
     "base": "",
@@ -64,6 +66,8 @@ CONDITIONS = {
     "multiclass": "--train {data}/classes.txt --test {data}/classes_test.txt",
     "binary": "--train {data}/binary.txt --test {data}/binary_test.txt --model linear",
     "binary_deep": "--train {data}/binary.txt --test {data}/binary_test.txt --hidden 5,4",
+    "causal": f"--model gpt-micro?layers=1&width=16&block=16 --train {TEXT} --test {TEXT}",
+    "masked": f"--model bert-micro?layers=1&width=16&block=16 --train {LINES} --test {LINES} --learning-rate 0.1",
     "charge": "--charge amazon670k --network ethernet-10g",
     "cpu": "--profile cpu --network shared-memory",
     "many": "--workers 9 --straggler kind=uniform,min=0ms,max=1ms",
@@ -147,7 +151,7 @@ def configurations():
             if algorithm == "adaptive" and name in PARTITIONED_POOLS:
                 continue  # it deals from one pool
             # Options of another model are errors.
-            mine = base.replace("--hidden 8 ", "") if "--model linear" in options else base
+            mine = base.replace("--hidden 8 ", "") if "--model " in options else base
             yield f"{algorithm}/{name}", f"{mine} {options}"
         for number, (name, options) in enumerate(OPTIMIZERS.items()):
             if algorithm == "dc-asgd":

@@ -205,13 +205,20 @@ std::vector<Identity> identities() {
                                          state)),
                    kSim, kThreads});
   }
+  // All of them hold for a network of tokens, on one network; clusters agree about masks, too.
   for (std::size_t i = 0, count = all.size(); i < count; ++i) {
-    const bool varies_network = all[i].name.find("_ready_on_") != std::string::npos;
-    if (varies_network && all[i].name.find("_on_ideal_") == std::string::npos) continue;
-    Identity of_text = all[i];
-    of_text.name += "_of_text";
-    of_text.base = with(of_text.base, kText);
-    all.push_back(std::move(of_text));
+    const auto is = [name = all[i].name](const char* part) {
+      return name.find(part) != std::string::npos;
+    };
+    if (is("_ready_on_") && !is("_on_ideal_")) continue;
+    for (const auto& [suffix, text] :
+         {std::pair<const char*, const Settings&>{"_of_text", kText}, {"_of_masks", kMasked}}) {
+      if (&text == &kMasked && !is("_on_threads_")) continue;
+      Identity other = all[i];
+      other.name += suffix;
+      other.base = with(other.base, text);
+      all.push_back(std::move(other));
+    }
   }
   for (Identity& each : all) std::ranges::replace(each.name, '-', '_');
   return all;

@@ -220,6 +220,15 @@ std::vector<Identity> identities() {
       all.push_back(std::move(other));
     }
   }
+  const std::string lines =
+      "generate:language?vocabulary=11&steps=8&lengths=lognormal&median=4&rows_train=500&rows_test="
+      "60";
+  // The same sums over tokens, in another order.
+  all.push_back({"packed_rows_are_padded_rows",
+                 steps_of("ssgd", with(kText, "--train {0} --test {0} --workers 4", lines)),
+                 {},
+                 "--lengths packed",
+                 1e-5});
   for (Identity& each : all) std::ranges::replace(each.name, '-', '_');
   return all;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -75,6 +76,13 @@ std::string doubt_of(const Target& target, const TimeToAccuracy& time) {
                        format_seconds(Seconds(time.held->time_s)));
   }
   return "";
+}
+
+// Whether rows of tokens differ in length.
+bool has_unequal_rows(const Record& record) {
+  if (!record.train || record.train->tokens.vocabulary == 0) return false;
+  const auto& length = record.train->tokens.length;
+  return std::adjacent_find(length.begin(), length.end(), std::not_equal_to<>()) != length.end();
 }
 
 }  // namespace
@@ -153,6 +161,11 @@ std::vector<std::string> remarks_of(const Record& record, const Summary& summary
   }
   if (std::string waiting = waiting_text(record); !waiting.empty()) {
     remarks.push_back(std::move(waiting));
+  }
+  if (record.workers.size() > 1 && has_unequal_rows(record)) {
+    remarks.push_back(
+        "rows have unequal numbers of targets: workers weigh by rows, so several workers do not "
+        "learn what one would from all their rows");
   }
   return remarks;
 }

@@ -83,6 +83,12 @@ class Text(ProgramTest):
             measured = {"perplexity", "accuracy", "bits_per_byte"} & set(result["curve"][-1])
             self.assertEqual(measured, metrics)
 
+    def test_workers_of_unequal_rows_are_remarked_on(self):
+        for lengths, remarks in (("", 0), ("&lengths=lognormal&median=4", 1)):
+            done = self.run_program("train", "--train", f"generate:language?rows_train=100&steps=8{lengths}", "--epochs", "1",
+                                    "--model", "gpt-micro?layers=1&width=16", "--algorithm", "ssgd", "--workers", "2")
+            self.assertEqual(done.stderr.count("unequal numbers of targets"), remarks)
+
     def test_validate_checks_the_tokens(self):
         self.run_program("train", "--train", "generate:language?rows_train=100&steps=8", "--model", "gpt-micro?layers=1&width=16", "--epochs", "1",
                          "--algorithm", "sgd", "--quiet", "-o", "r.json")

@@ -41,7 +41,7 @@ class TransformerWmt {
   static constexpr std::string_view kName = "transformer-wmt";
   // Whether --charge names it, with or without a key.
   static bool is_named(const std::string& name);
-  // What the mean length of a run's own sentences stands for.
+  // The mean length of a run's own sentences stands for so many tokens.
   static constexpr double kMeanSteps = 30;
 
   const Graph& graph() const { return graph_; }  // its softmax is charged for all tokens (work)

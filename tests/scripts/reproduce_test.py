@@ -410,6 +410,11 @@ class Tiny(unittest.TestCase):
         self.assertIn("generate:video", settings["train"])
         self.assertIn("lstm-video", settings["model"])
 
+    def test_sentences_stay_sentences(self):
+        settings = reproduce.tiny(FIGURES["r8"])["settings"]
+        self.assertIn("generate:language", settings["train"])
+        self.assertEqual(settings["model"], "gpt-micro")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -26,7 +26,7 @@ import reproduce_verdicts
 
 PAPERS = {"Adaptive SGD": "Adaptive SGD (Ma et al. 2021)", "Adasum": "Adasum (Maleki et al. 2021)",
           "CROSSBOW": "CROSSBOW (Koliousis et al. 2019)", "ESync": "ESync (Li et al.)", "RNA": "RNA (Yang 2022, chapter 5)",
-          "Sven": "Sven (Yang 2022, chapter 6)", "all": "several papers"}
+          "Sven": "Sven (Yang 2022, chapter 6)", "DiLoCo": "DiLoCo (Douillard et al. 2023)", "all": "several papers"}
 RELATIONS = ("first_crossing", "samples", "updates", "samples_per_s", "updates_per_s")
 TINY_VIDEO = "generate:video?clips=128&clips_test=16&classes=3&size=2&median=6&shortest=2&longest=20"
 TINY_NETWORK = "lstm-video?size=2&units=4&dense=4&classes=3"
@@ -295,14 +295,16 @@ def tiny(figure):
         spec["launch"] = "mpirun --oversubscribe -n {ranks}"  # whatever machine that was to be
     trains = [each.get("settings", {}).get("train", "") for each in (spec, *spec["setups"])]
     clicks = any(name in train for train in trains for name in ("ctr-", "criteo"))
-    video, language = (any(name in train for train in trains) for name in ("video", "language"))
+    video, language, text = (any(name in train for train in trains) for name in ("video", "language", "kjv"))
+    language = language or text
     made_up = ("generate:ctr-tiny" if clicks else TINY_VIDEO if video else
                TINY_LANGUAGE if language else "generate:tiny")
     data = {"train": made_up, "test": made_up, **({"model": TINY_NETWORK} if video else {})}
     budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8, **({"batch_size": 16, "hidden": 8} if clicks else {})}
     for table in (spec, *spec["setups"]):
         table["settings"] = {**table.get("settings", {}), **data, **budget}
-        table["settings"].pop("max_samples", None)  # it excludes epochs
+        for name in ["max_samples"] + ["format", "tokens", "rows", "block"] * text:  # it excludes epochs, they are of files
+            table["settings"].pop(name, None)
     spec["seeds"] = [1]
     if "tuning" in spec:
         parameters = {"learning_rate": {"values": [0.01 if clicks or language else 1]}}

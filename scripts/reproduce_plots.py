@@ -35,7 +35,8 @@ NAMES = {
     "updates_per_s_ratio": "iterations/s, ratio", "bytes_per_s": "bytes sent/s", "learners_per_device": "learners per GPU",
     "auc": "AUC", "hot_fraction": "share of the rows on the device", "device_hit_share": "share of lookups served there",
     "table_hit_share": "share of rows asked for that were there", "table_capacity": "rows that there is room for",
-    "max_samples": "samples of the run", "in_call": "time in the call"}
+    "max_samples": "samples of the run", "megabytes_to_target": "MB sent until the target", "local_steps": "local steps H",
+    "in_call": "time in the call"}
 EVENT_NAMES = {"value": "orthogonality", "weight": "merge weight", "learners": "learners of a GPU"}
 RATIOS = {"speedup": "speedup", "updates_ratio": "updates_relation", "updates_per_s_ratio": "updates_per_s_relation"}
 POINTS = 100  # of a curve

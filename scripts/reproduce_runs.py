@@ -130,6 +130,12 @@ def wasted_share(result):
     return wasted / sum(worker["samples"] for worker in result["workers"])
 
 
+def megabytes_to_target(result):
+    """Sent by all workers until the target; None where it is missed."""
+    reached_s = of_target(result, "time_s")
+    return next((1e-6 * point["bytes_sent"] for point in result["curve"] if point["time_s"] == reached_s), None)
+
+
 def of_tables(result, key):
     return result.get("tables", {}).get(key)
 
@@ -139,6 +145,7 @@ READINGS = {
     "computing_ratio": lambda result: result["summary"]["computing_ratio"],
     "least_computing_ratio": lambda result: min(computing_of_workers(result)),
     "bytes_per_s": lambda result: result["summary"]["bytes_sent"] / result["summary"]["elapsed_s"],
+    "megabytes_to_target": megabytes_to_target,
     "contributors": lambda result: mean_of(histogram(result, "contributors")),
     "stale_share": lambda result: share(histogram(result, "staleness"), lambda rounds: rounds > 0),
     "dropped_share": dropped_share,

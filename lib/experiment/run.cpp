@@ -124,7 +124,7 @@ class ResultFile {
 
   // Throws the error of the last write, if there was one.
   void check() const {
-    if (failure_) throw *failure_;
+    if (failure_) throw Error(*failure_);
   }
 
  private:

@@ -26,7 +26,7 @@ import reproduce_verdicts
 
 PAPERS = {"Adaptive SGD": "Adaptive SGD (Ma et al. 2021)", "Adasum": "Adasum (Maleki et al. 2021)",
           "CROSSBOW": "CROSSBOW (Koliousis et al. 2019)", "ESync": "ESync (Li et al.)", "RNA": "RNA (Yang 2022, chapter 5)",
-          "Sven": "Sven (Yang 2022, chapter 6)", "DiLoCo": "DiLoCo (Douillard et al. 2023)", "all": "several papers"}
+          "Sven": "Sven (Yang 2022, chapter 6)", "DiLoCo": "DiLoCo (Douillard et al. 2023, with figures of ft-diloco)", "all": "several papers"}
 RELATIONS = ("first_crossing", "samples", "updates", "samples_per_s", "updates_per_s")
 TINY_VIDEO = "generate:video?clips=128&clips_test=16&classes=3&size=2&median=6&shortest=2&longest=20"
 TINY_NETWORK = "lstm-video?size=2&units=4&dense=4&classes=3"

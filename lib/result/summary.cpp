@@ -164,8 +164,8 @@ std::vector<std::string> remarks_of(const Record& record, const Summary& summary
   }
   if (record.workers.size() > 1 && has_unequal_rows(record)) {
     remarks.push_back(
-        "rows have unequal numbers of targets: workers weigh by rows, so several workers do not "
-        "learn what one would from all their rows");
+        "rows have unequal numbers of targets, and workers are weighted by rows: their mean "
+        "differs from the gradient that one worker would have of all their rows");
   }
   return remarks;
 }

@@ -435,8 +435,8 @@ void GraphModelOptions::declare_masks(OptionSet& set) {
       .range(0, 1)
       .above(0);
   set.add("mask_split", mask_split,
-          "Of the tokens to predict, the share that is shown as the mask and the share that is "
-          "shown as any token. The rest is shown as it is.")
+          "Shares of the tokens to predict that are replaced by the mask and by a random token. "
+          "The rest keep their own token.")
       .range(0, 1);
 }
 
@@ -445,7 +445,7 @@ void GraphModelOptions::validate() const {
   find_policy("--memory-policy", memory_policy);
   if (mask_split.size() == 2 && mask_split[0] + mask_split[1] <= 1) return;
   refuse("--mask-split", fmt::format("{}", fmt::join(mask_split, ",")),
-         "two shares, of masks and of any tokens, of at most 1 together",
+         "two shares, replaced by the mask and by a random token, of at most 1 together",
          "0.8,0.1 is BERT's; 1,0 shows masks alone");
 }
 

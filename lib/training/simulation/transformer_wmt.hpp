@@ -5,7 +5,7 @@
 //           parameters. It is only charged: hetsgd has no cross-attention to learn with.
 // Work    : that of the graph's nodes for sentences of m source and m target tokens. With so many
 //           queries as keys, cross-attention has the work of another attention to the sentence
-//           itself. Attention stores its scores and computes the masked ones, too.
+//           itself. Attention stores its scores and computes the masked ones, too; dropout is 0.1.
 // Lengths : lognormal with median 25 and sigma 0.6, cut at 256 tokens. WMT17's are not known here,
 //           so this is a guess.
 //

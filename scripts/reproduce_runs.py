@@ -92,6 +92,12 @@ def orthogonality_at_step(result):
     return sum(after[:3]) / 3 - sum(before[-3:]) / 3
 
 
+def orthogonality_spread(result):
+    """The largest of the tensors less the smallest, in the last record of a run."""
+    last = [event["value"] for event in events(result, "orthogonality") if None not in event["value"]][-1:]
+    return max(last[0]) - min(last[0]) if last else None
+
+
 def dropped_share(result):
     dropped, kept = (sum(histogram(result, name).values()) for name in ("dropped", "staleness"))
     return dropped / (dropped + kept) if kept else None
@@ -171,6 +177,7 @@ READINGS = {
     "lost_workers": lost_workers,
     "wasted_share": wasted_share,
     "orthogonality_rise": orthogonality_rise,
+    "orthogonality_spread": orthogonality_spread,
     "orthogonality_at_step": orthogonality_at_step,
 }
 

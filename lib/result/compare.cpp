@@ -134,17 +134,25 @@ Interval interval_of(const std::vector<double>& values) {
   return any_none(values) ? Interval{kNone, kNone, kNone} : bootstrap_median(values);
 }
 
+// The runs of a group by seed, so that the values of paired groups stand in one order.
+std::vector<std::size_t> by_seed(const Comparison& comparison, const GroupRow& group) {
+  std::vector<std::size_t> runs = group.runs;
+  std::ranges::stable_sort(runs, {}, [&](std::size_t run) { return comparison.runs[run].seed; });
+  return runs;
+}
+
 std::vector<double> values_of(const Comparison& comparison, const GroupRow& group,
                               double RunRow::*member) {
   std::vector<double> values;
-  for (const std::size_t run : group.runs) values.push_back(comparison.runs[run].*member);
+  for (const std::size_t run : by_seed(comparison, group))
+    values.push_back(comparison.runs[run].*member);
   return values;
 }
 
 std::vector<double> target_values(const Comparison& comparison, const GroupRow& group,
                                   std::size_t t, double RunTarget::*member) {
   std::vector<double> values;
-  for (const std::size_t run : group.runs) {
+  for (const std::size_t run : by_seed(comparison, group)) {
     values.push_back(comparison.runs[run].targets[t].*member);
   }
   return values;
@@ -185,11 +193,17 @@ void fill_group(const Comparison& comparison, GroupRow& group) {
   }
 }
 
+// The relation of the values of a group to those of the reference, both in the order of seeds.
 Relation relation(const GroupRow& group, const std::vector<double>& values,
                   const std::vector<double>& base) {
-  if (any_none(values) || any_none(base)) return {{kNone, kNone, kNone}, kNone};
-  if (group.reference) return {{1, 1, 1}, kNone};
-  return {bootstrap_ratio(values, base), mann_whitney(values, base).p_value};
+  if (any_none(values) || any_none(base)) return {{kNone, kNone, kNone}, kNone, kNone};
+  if (group.reference) return {{1, 1, 1}, kNone, kNone};
+  if (group.paired) {
+    return {bootstrap_paired_ratio(values, base), signed_rank(values, base).p_value,
+            least_paired_effect(values, base)};
+  }
+  return {bootstrap_ratio(values, base), mann_whitney(values, base).p_value,
+          least_effect(values, base)};
 }
 
 // a / b if both are positive and finite, else NaN.
@@ -214,14 +228,15 @@ void relate(const Comparison& comparison, const GroupRow& reference, GroupRow& g
                            factor(base.samples, base.time_s.median));
   if (group.reference) {
     target.speedup = {target.ratio, target.ratio, target.ratio};
-    target.p_value = kNone;
+    target.p_value = target.least_effect = kNone;
     return;
   }
-  const std::vector<double> times = target_values(comparison, group, t, &RunTarget::time_s);
-  const std::vector<double> base_times =
-      target_values(comparison, reference, t, &RunTarget::time_s);
-  target.speedup = bootstrap_ratio(base_times, times);
-  target.p_value = mann_whitney(times, base_times).p_value;
+  const Relation speedup =
+      relation(group, target_values(comparison, reference, t, &RunTarget::time_s),
+               target_values(comparison, group, t, &RunTarget::time_s));
+  target.speedup = speedup.ratio;
+  target.p_value = speedup.p_value;
+  target.least_effect = speedup.least_effect;
 }
 
 // Corrects the p-values. The tests of all groups against the reference are one family per target.
@@ -306,6 +321,7 @@ Comparison compare(const std::vector<LoadedResult>& results, const CompareOption
   make_groups(results, options.names ? *options.names : names_of({&results}), comparison);
   for (GroupRow& group : comparison.groups) fill_group(comparison, group);
   choose_reference(options, comparison);
+  pair_groups(results, comparison);
   relate_groups(comparison);
   sort_groups(comparison);
   add_warnings(results, comparison);

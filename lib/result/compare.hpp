@@ -77,11 +77,14 @@ struct RunRow {
 };
 
 // A quantity of a group relative to the reference: the ratio of the medians (group over reference)
-// with its bootstrap interval (statistics.hpp), and the Mann-Whitney U test of the two. For the
-// reference itself the ratio is 1 and the p-value NaN. Both are NaN if a run lacks the value.
+// with its bootstrap interval, a test of the two, and the least ratio that these seeds would have
+// shown (statistics.hpp). If the group is paired with the reference, all three are those of pairs,
+// and the test is Wilcoxon's signed-rank test. Otherwise it is the Mann-Whitney U test. For the
+// reference itself the ratio is 1 and the others are NaN. All are NaN if a run lacks the value.
 struct Relation {
   Interval ratio;
   double p_value = 0;
+  double least_effect = 0;
 };
 
 // A group at a target, relative to the reference. Time is samples to the target over samples per
@@ -99,7 +102,8 @@ struct GroupTarget {
   Interval speedup;  // the reference's median time over this one's, with its bootstrap interval
   double statistical = 0;   // the reference's samples to the target over this one's
   double hardware = 0;      // this one's samples per second until the target over the reference's
-  double p_value = 0;       // Mann-Whitney U test of the times; NaN for the reference itself
+  double p_value = 0;       // of the times, as in Relation
+  double least_effect = 0;  // of the times, as in Relation
   double p_holm = 0;        // corrected for all comparisons with the reference at this target
   double evaluation = 0;    // median over the runs
   double resolution_s = 0;  // largest over the runs that reached it; NaN: none
@@ -114,6 +118,10 @@ struct GroupRow {
   std::string options;    // differences to other groups of its name, "a=1, b=2"
   std::string label;      // "name (options)", or the name alone
   bool reference = false;
+  // The group and the reference have the same data and the same seeds, each of them once. Runs of
+  // one seed then are a pair: they have the same data order and, if the model is the same, the same
+  // initial model.
+  bool paired = false;
   std::vector<std::size_t> runs;        // indices into Comparison::runs
   std::size_t diverged = 0;             // number of diverged runs
   Interval samples_per_s, final_value;  // medians NaN if a run lacks the value

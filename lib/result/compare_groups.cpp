@@ -25,14 +25,19 @@ const std::set<std::string>& ignored_options() {
   return keys;
 }
 
-// The key of a run's group: its data and options without the seed.
-json identity(const json& result) {
+// The content of a run's data.
+json data_of(const json& result) {
   static const std::vector<json::json_pointer> kData = {
       json::json_pointer("/dataset/train/content_hash"),
       json::json_pointer("/dataset/test/content_hash")};
-  json whole = json::array({telling_options(result)});
+  json whole = json::array();
   for (const json::json_pointer& place : kData) whole.push_back(result.value(place, ""));
   return whole;
+}
+
+// The key of a run's group: its data and options without the seed.
+json identity(const json& result) {
+  return json::array({telling_options(result), data_of(result)});
 }
 
 std::string option_text(const json& value) {
@@ -263,6 +268,22 @@ void choose_reference(const CompareOptions& options, Comparison& comparison) {
     refuse_unknown(reference, all);
   }
   named.front()->reference = true;
+}
+
+void pair_groups(const std::vector<LoadedResult>& results, Comparison& comparison) {
+  const auto seeds_of = [&](const GroupRow& group) {
+    std::multiset<std::uint64_t> seeds;
+    for (const std::size_t run : group.runs) seeds.insert(comparison.runs[run].seed);
+    return seeds;
+  };
+  const GroupRow& reference = comparison.reference();
+  const std::multiset<std::uint64_t> base = seeds_of(reference);
+  const bool once = std::ranges::adjacent_find(base) == base.end();
+  const json data = data_of(results[reference.runs.front()].json);
+  for (GroupRow& group : comparison.groups) {
+    group.paired =
+        once && seeds_of(group) == base && data_of(results[group.runs.front()].json) == data;
+  }
 }
 
 void make_groups(const std::vector<LoadedResult>& results, const GroupNames& names,

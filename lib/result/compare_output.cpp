@@ -1,6 +1,7 @@
 // Formats a comparison for programs (CSV tables and JSON, with every number) and for people (a
 // table per target that fits on a terminal, and a legend).
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -34,7 +35,14 @@ json interval_json(const Interval& interval) {
 }
 
 json relation_json(const Relation& relation) {
-  return {{"ratio", interval_json(relation.ratio)}, {"p_value", relation.p_value}};
+  return {{"ratio", interval_json(relation.ratio)},
+          {"p_value", relation.p_value},
+          {"least_effect", relation.least_effect}};
+}
+
+// The test of a group against the reference; empty for the reference itself.
+std::string test_of(const GroupRow& group) {
+  return group.reference ? "" : group.paired ? "signed_rank" : "mann_whitney";
 }
 
 json group_target_json(const Comparison& comparison, const GroupRow& group, std::size_t t) {
@@ -57,6 +65,7 @@ json group_target_json(const Comparison& comparison, const GroupRow& group, std:
           {"hardware_efficiency_ratio", target.hardware},
           {"p_value", target.p_value},
           {"p_value_holm", target.p_holm},
+          {"least_effect", target.least_effect},
           {"evaluation", target.evaluation},
           {"resolution_s", target.resolution_s},
           {"first_crossing_relation", relation_json(target.first_crossing_relation)},
@@ -95,6 +104,8 @@ json group_json(const Comparison& comparison, const GroupRow& group) {
   json row = {{"label", group.label},
               {"algorithm", group.algorithm},
               {"reference", group.reference},
+              {"paired", group.paired},
+              {"test", group.reference ? json(nullptr) : json(test_of(group))},
               {"n", group.runs.size()},
               {"diverged", group.diverged},
               {"samples_per_s", interval_json(group.samples_per_s)},
@@ -128,9 +139,11 @@ std::vector<std::string> target_cells(const Comparison& comparison, const GroupR
   row.insert(row.end(), {time_text(target.first_crossing_s.median), count_text(target.samples),
                          count_text(target.updates), number(target.ratio, "{:.4f}")});
   append_interval(row, target.speedup, metric_text);
-  row.insert(row.end(), {metric_text(target.statistical), metric_text(target.hardware),
-                         number(target.p_value, "{:.4g}"), number(target.p_holm, "{:.4g}"),
-                         time_text(target.evaluation), time_text(target.resolution_s)});
+  row.insert(row.end(),
+             {metric_text(target.statistical), metric_text(target.hardware),
+              number(target.p_value, "{:.4g}"), number(target.p_holm, "{:.4g}"),
+              group.reference ? "-" : test_of(group), number(target.least_effect, "{:.4g}"),
+              time_text(target.evaluation), time_text(target.resolution_s)});
   return row;
 }
 
@@ -274,11 +287,12 @@ class Report {
           "and whose median with the next four does, too. crossed: at the first crossing, held or "
           "not.\n"
           "speedup over {0} = stat (fewer samples to the target) x hw (more samples per second).\n"
-          "p: two-sided Mann-Whitney U test of the times against {0}{1}.\n",
-          name,
-          several_tests() ? fmt::format("; p_holm: corrected for {} comparisons (Holm)",
-                                        comparison_.groups.size() - 1)
-                          : "");
+          "{1}",
+          name, tests(name));
+      if (several_tests()) {
+        text += fmt::format("p_holm: corrected for {} comparisons (Holm).\n",
+                            comparison_.groups.size() - 1);
+      }
       if (comparison_.clock != RunClock::training) {
         text += fmt::format("Times are those of the clock {}.\n", to_string(comparison_.clock));
       }
@@ -289,6 +303,31 @@ class Report {
       text += fmt::format("[{}] {}\n", i + 1, notes_[i]);
     }
     return text.empty() ? "Medians over the runs.\n" : text;
+  }
+
+  // Which tests the p-values are of; empty if there is no other group than the reference.
+  std::string tests(const std::string& reference) const {
+    std::vector<std::string> unpaired;
+    bool paired = false;
+    for (std::size_t g = 0; g < labels_.size(); ++g) {
+      const GroupRow& group = comparison_.groups[g];
+      if (group.reference) continue;
+      paired |= group.paired;
+      if (!group.paired) unpaired.push_back(labels_[g]);
+    }
+    std::string text;
+    if (paired) {
+      text = fmt::format(
+          "p: two-sided Wilcoxon signed-rank test of the times against {}, paired by seed.\n",
+          reference);
+    }
+    if (!unpaired.empty()) {
+      text += fmt::format(
+          "p{}: two-sided Mann-Whitney U test of the times against {}, not paired, since the seeds "
+          "or the data differ.\n",
+          paired ? fmt::format(" of {}", fmt::join(unpaired, ", ")) : "", reference);
+    }
+    return text;
   }
 
   bool several_tests() const { return comparison_.groups.size() > 2; }
@@ -351,11 +390,26 @@ Table groups_table(const Comparison& comparison) {
   std::vector<std::string> header = identity_header(comparison);
   header.insert(header.end(), {"n", "diverged"});
   if (!comparison.targets.empty()) {
-    header.insert(header.end(),
-                  {"target", "reached", "time_s", "time_s_low", "time_s_high", "first_crossing_s",
-                   "samples", "updates", "ratio", "speedup", "speedup_low", "speedup_high",
-                   "statistical_efficiency_ratio", "hardware_efficiency_ratio", "p_value",
-                   "p_value_holm", "evaluation", "resolution_s"});
+    header.insert(header.end(), {"target",
+                                 "reached",
+                                 "time_s",
+                                 "time_s_low",
+                                 "time_s_high",
+                                 "first_crossing_s",
+                                 "samples",
+                                 "updates",
+                                 "ratio",
+                                 "speedup",
+                                 "speedup_low",
+                                 "speedup_high",
+                                 "statistical_efficiency_ratio",
+                                 "hardware_efficiency_ratio",
+                                 "p_value",
+                                 "p_value_holm",
+                                 "test",
+                                 "least_effect",
+                                 "evaluation",
+                                 "resolution_s"});
   }
   const std::string final = "final_" + comparison.metric;
   header.insert(header.end(), {"samples_per_s", "samples_per_s_low", "samples_per_s_high", final,

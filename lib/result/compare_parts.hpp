@@ -40,6 +40,9 @@ std::vector<GroupRow*> groups_named(const std::string& reference, Comparison& co
 // reference).
 void choose_reference(const CompareOptions& options, Comparison& comparison);
 
+// compare_groups.cpp: decides which groups are paired with the reference.
+void pair_groups(const std::vector<LoadedResult>& results, Comparison& comparison);
+
 // A part of a result that must be equal in every fair comparison.
 struct EqualPart {
   std::string what;  // "the training data"

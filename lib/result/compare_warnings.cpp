@@ -18,8 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kEnoughSeeds = 5;
-constexpr std::size_t kMostNames = 6;  // in one sentence
+constexpr std::size_t kEnoughSeeds = 6;  // the least number of pairs that can_show()
+constexpr std::size_t kMostNames = 6;    // in one sentence
 
 template <class... Args>
 void add(Comparison& comparison, fmt::format_string<Args...> text, Args&&... args) {
@@ -58,8 +58,13 @@ void warn_about_seeds(Comparison& comparison) {
     if (seeds.size() < kEnoughSeeds) few.push_back(fmt::format("{} {}", group.label, seeds.size()));
   }
   if (few.empty()) return;
-  add(comparison, "fewer than {} seeds ({}): the differences may be chance", kEnoughSeeds,
-      fmt::join(few, ", "));
+  const bool paired = std::ranges::any_of(comparison.groups, [](const GroupRow& group) {
+    return group.paired && !group.reference && !can_show(group.runs.size());
+  });
+  add(comparison, "fewer than {} seeds ({}): {}", kEnoughSeeds, fmt::join(few, ", "),
+      paired ? "so few pairs can show no difference, since a signed-rank test of five has no "
+               "p-value below 0.0625"
+             : "the differences may be chance");
 }
 
 void warn_about_status(Comparison& comparison) {

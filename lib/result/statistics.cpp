@@ -15,8 +15,14 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kTail = kResamples / 40;  // 2.5 % on each side
 
-// The largest size of the smaller side with an exact test (the limit of scipy.stats.mannwhitneyu).
+// The largest sizes with exact tests, of the smaller side and of the pairs (the limits of
+// scipy.stats.mannwhitneyu and scipy.stats.wilcoxon).
 constexpr std::size_t kExactSize = 8;
+constexpr std::size_t kExactPairs = 50;
+
+constexpr double kLevel = 0.05;
+// Quantiles of the normal distribution: 97.5 %, for a two-sided level of 5 %, plus 80 %, the power.
+constexpr double kPowerQuantile = 2.8;
 
 bool has_nan(std::span<const double> values) {
   return std::ranges::any_of(values, [](double x) { return std::isnan(x); });
@@ -49,6 +55,18 @@ class Resampler {
   std::vector<double> resample_;
 };
 
+// The percentile interval of the ratio of the medians. A resample without a ratio counts as 0 for
+// the lower end and as infinity for the upper one.
+Interval interval_of_ratio(double ratio, Resampler& above, Resampler& below) {
+  std::vector<double> low(kResamples), high(kResamples);
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    const double each = ratio_of_times(above.next(), below.next());
+    low[i] = std::isnan(each) ? 0 : each;
+    high[i] = std::isnan(each) ? kInfinity : each;
+  }
+  return {ratio, lower_end(low), upper_end(high)};
+}
+
 // P(U <= u) for sides of m and n values without ties. The largest value is either an x, which then
 // exceeds all n y, or a y. So the number of orders of m + n values with a given U is count(m, n, u)
 // = count(m - 1, n, u - n) + count(m, n - 1, u). The code uses probabilities, so that no count
@@ -68,6 +86,56 @@ double exact_cdf(std::size_t m, std::size_t n, std::size_t u) {
   double sum = 0;
   for (const double each : p[m]) sum += each;
   return sum;
+}
+
+// log(a / b); 0 if both are equal, infinite if only one of them is positive and finite.
+double log_ratio(double a, double b) {
+  if (a == b) return 0;
+  if (a > 0 && b > 0 && std::isfinite(a) && std::isfinite(b)) return std::log(a / b);
+  return a > b ? kInfinity : -kInfinity;
+}
+
+// Twice the mean ranks of the values, from 2 on. Twice, so that they are integers.
+std::vector<std::size_t> double_ranks(const std::vector<double>& values) {
+  std::vector<double> sorted = values;
+  std::ranges::sort(sorted);
+  std::vector<std::size_t> ranks;
+  for (const double value : values) {
+    const auto [first, last] = std::ranges::equal_range(sorted, value);
+    ranks.push_back(
+        static_cast<std::size_t>((first - sorted.begin()) + (last - sorted.begin()) + 1));
+  }
+  return ranks;
+}
+
+// The share of the 2^n choices of ranks whose sum is at most `most`.
+double share_of_choices(const std::vector<std::size_t>& ranks, std::size_t most) {
+  std::vector<double> p(most + 1);
+  p[0] = 1;
+  for (const std::size_t rank : ranks) {
+    for (std::size_t sum = most + 1; sum-- > 0;) {
+      p[sum] = (p[sum] + (sum >= rank ? p[sum - rank] : 0)) / 2;
+    }
+  }
+  return std::accumulate(p.begin(), p.end(), 0.0);
+}
+
+bool has_logs(std::span<const double> values) {
+  return std::ranges::all_of(values, [](double x) { return x > 0 && std::isfinite(x); });
+}
+
+std::vector<double> logs(std::span<const double> values) {
+  std::vector<double> result;
+  for (const double value : values) result.push_back(std::log(value));
+  return result;
+}
+
+double variance_of_mean(const std::vector<double>& values) {
+  const auto n = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return squares / (n - 1) / n;
 }
 
 // The sum of t^3 - t over the groups of t equal values.
@@ -119,13 +187,17 @@ Interval bootstrap_ratio(std::span<const double> numerator, std::span<const doub
   const double ratio = ratio_of_times(median(numerator), median(denominator));
   if (std::isnan(ratio)) return {ratio, ratio, ratio};
   Resampler above(numerator, seed, 0), below(denominator, seed, 1);
-  std::vector<double> low(kResamples), high(kResamples);
-  for (std::size_t i = 0; i < low.size(); ++i) {
-    const double each = ratio_of_times(above.next(), below.next());
-    low[i] = std::isnan(each) ? 0 : each;
-    high[i] = std::isnan(each) ? kInfinity : each;
-  }
-  return {ratio, lower_end(low), upper_end(high)};
+  return interval_of_ratio(ratio, above, below);
+}
+
+Interval bootstrap_paired_ratio(std::span<const double> numerator,
+                                std::span<const double> denominator, std::uint64_t seed) {
+  HETSGD_CHECK(numerator.size() == denominator.size());
+  const double ratio = ratio_of_times(median(numerator), median(denominator));
+  if (std::isnan(ratio)) return {ratio, ratio, ratio};
+  // One seed and one stream: both sides draw the same places.
+  Resampler above(numerator, seed, 0), below(denominator, seed, 0);
+  return interval_of_ratio(ratio, above, below);
 }
 
 MannWhitney mann_whitney(std::span<const double> x, std::span<const double> y) {
@@ -152,6 +224,60 @@ MannWhitney mann_whitney(std::span<const double> x, std::span<const double> y) {
   const double z = std::max(0.0, m * n / 2 - smaller - 0.5) / std::sqrt(variance);
   result.p_value = std::erfc(z / std::sqrt(2.0));
   return result;
+}
+
+SignedRank signed_rank(std::span<const double> x, std::span<const double> y) {
+  HETSGD_CHECK(x.size() == y.size() && !x.empty() && !has_nan(x) && !has_nan(y));
+  std::vector<double> differences, sizes;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    differences.push_back(log_ratio(x[i], y[i]));
+    sizes.push_back(std::abs(differences.back()));
+  }
+  const std::vector<std::size_t> all = double_ranks(sizes);
+  std::vector<std::size_t> ranks;  // without those of equal pairs
+  std::size_t above = 0, total = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (sizes[i] == 0) continue;
+    ranks.push_back(all[i]);
+    total += all[i];
+    squares += static_cast<double>(all[i] * all[i]);
+    if (differences[i] > 0) above += all[i];
+  }
+  SignedRank result{.w = static_cast<double>(above) / 2};
+  result.exact = x.size() <= kExactPairs;
+  if (ranks.empty()) return result;
+  const std::size_t smaller = std::min(above, total - above);
+  if (result.exact) {
+    result.p_value = std::min(1.0, 2 * share_of_choices(ranks, smaller));
+    return result;
+  }
+  const double distance = static_cast<double>(total) / 2 - static_cast<double>(smaller);
+  result.p_value = std::erfc(distance / std::sqrt(squares / 4) / std::sqrt(2.0));
+  return result;
+}
+
+bool can_show(std::size_t pairs) { return 2 * std::pow(0.5, static_cast<double>(pairs)) <= kLevel; }
+
+bool can_show(std::size_t x, std::size_t y) {
+  return 2 * exact_cdf(std::min(x, y), std::max(x, y), 0) <= kLevel;
+}
+
+double least_paired_effect(std::span<const double> x, std::span<const double> y) {
+  HETSGD_CHECK(x.size() == y.size());
+  if (!has_logs(x) || !has_logs(y)) return std::numeric_limits<double>::quiet_NaN();
+  if (!can_show(x.size())) return kInfinity;
+  std::vector<double> differences = logs(x);
+  const std::vector<double> base = logs(y);
+  for (std::size_t i = 0; i < base.size(); ++i) differences[i] -= base[i];
+  return std::exp(kPowerQuantile * std::sqrt(variance_of_mean(differences)));
+}
+
+double least_effect(std::span<const double> x, std::span<const double> y) {
+  if (!has_logs(x) || !has_logs(y)) return std::numeric_limits<double>::quiet_NaN();
+  if (!can_show(x.size(), y.size())) return kInfinity;
+  return std::exp(kPowerQuantile *
+                  std::sqrt(variance_of_mean(logs(x)) + variance_of_mean(logs(y))));
 }
 
 std::vector<double> holm(std::span<const double> p_values) {

@@ -39,6 +39,14 @@ double ratio_of_times(double a, double b);
 Interval bootstrap_ratio(std::span<const double> numerator, std::span<const double> denominator,
                          std::uint64_t seed = 1);
 
+// The same of pairs: numerator[i] and denominator[i] belong to one seed, and a resample draws seeds,
+// so that what both sides owe to a seed does not widen the interval. The ratio remains that of the
+// medians, because it then is the quotient of the two medians that stand beside it, the product of
+// its two factors, and known as long as half of the seeds reach the target. Both sides have the
+// same number of values.
+Interval bootstrap_paired_ratio(std::span<const double> numerator,
+                                std::span<const double> denominator, std::uint64_t seed = 1);
+
 struct MannWhitney {
   double u = 0;        // pairs (x, y) with x > y; a tie counts as one half
   double p_value = 1;  // two-sided
@@ -50,6 +58,35 @@ struct MannWhitney {
 // Otherwise it is the normal approximation with corrections for ties and continuity. Both sides
 // need at least one value, none NaN. If all values are equal, p_value is 1.
 MannWhitney mann_whitney(std::span<const double> x, std::span<const double> y);
+
+struct SignedRank {
+  double w = 0;        // sum of the ranks of the pairs with x > y
+  double p_value = 1;  // two-sided
+  bool exact = false;  // by counting all signs; else by the normal approximation
+};
+
+// The Wilcoxon signed-rank test (1945) of whether log(x[i] / y[i]) of the pairs tends to lie on one
+// side of 0. Ranks are those of the sizes of the log ratios; equal sizes share their mean rank. A
+// pair of equal values, such as two missed targets, is ranked too and then left out (Pratt 1959). A
+// pair with one missed target has the largest rank. Up to 50 pairs the p-value counts all signs of
+// the given ranks, so that ties do not make it approximate. Beyond, it is the normal approximation
+// with the variance of these ranks and without a correction for continuity. Both sides have the
+// same number of values, at least one, none NaN. If all pairs are equal, p_value is 1.
+SignedRank signed_rank(std::span<const double> x, std::span<const double> y);
+
+// Whether a two-sided test of this many seeds can have a p-value of 0.05 or less: the signed-rank
+// test from six pairs on (2 of 2^6 signs), the Mann-Whitney test from four against four on (2 of 70
+// orders).
+bool can_show(std::size_t pairs);
+bool can_show(std::size_t x, std::size_t y);
+
+// The least true ratio that these seeds would have shown with a probability of 80 % at a level of
+// 5 %: exp(2.8 e), where e is the standard error of the mean log ratio (2.8 = 1.96 + 0.84, as for a
+// normal mean). Pairs: e is the standard deviation of the log ratios over the root of their number.
+// NaN if a value is not positive or not finite, such as a missed target. Infinity if so few seeds
+// can show no ratio.
+double least_paired_effect(std::span<const double> x, std::span<const double> y);
+double least_effect(std::span<const double> x, std::span<const double> y);
 
 // The p-values of a family of tests in the given order, corrected by Holm's method (1979). The
 // correction bounds the probability of any false finding in the family. No value may be NaN.

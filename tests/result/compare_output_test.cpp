@@ -45,7 +45,7 @@ TEST(CompareOutput, TheReportFitsOnATerminal) {
     ++lines;
   }
   EXPECT_LE(width, 132u) << text;
-  EXPECT_EQ(lines, 17u + 1 + 6 + 1 + 2) << text;
+  EXPECT_EQ(lines, 17u + 1 + 7 + 1 + 2) << text;
   EXPECT_THAT(text, HasSubstr("\nhierarchical [1] "));
   EXPECT_THAT(text, HasSubstr("\n[1] a_rather_long_option=aaaa"));
 }
@@ -63,12 +63,18 @@ TEST(CompareOutput, TablesAndJsonAgree) {
   EXPECT_THAT(
       groups_table(comparison).format(TableFormat::csv),
       HasSubstr("\nadaptive,adaptive,1,0,p1>=0.5,0,inf,inf,inf,inf,inf,inf,inf,0.0000,0.0000,"
-                "0.0000,,,1,1,inf,,100,100,100,0.1000,0.1000,0.1000,,\n"));
+                "0.0000,,,1,1,signed_rank,,inf,,100,100,100,0.1000,0.1000,0.1000,,\n"));
   const json document = comparison_json(comparison);
   EXPECT_EQ(document["groups"][0]["targets"][0]["time_s"]["median"], 4.0);
   EXPECT_TRUE(document["groups"][1]["targets"][0]["ratio"].is_null());
   EXPECT_EQ(document["groups"][1]["targets"][0]["ratio_reason"], "inf");
   EXPECT_EQ(document["groups"][1]["targets"][0]["times_s_reason"], "inf");
+  EXPECT_EQ(document["groups"][1]["paired"], true);
+  EXPECT_EQ(document["groups"][1]["test"], "signed_rank");
+  EXPECT_TRUE(document["groups"][0]["test"].is_null());
+  // A missed target has no least effect. One pair cannot show any.
+  EXPECT_EQ(document["groups"][1]["targets"][0]["least_effect_reason"], "nan");
+  EXPECT_EQ(document["groups"][1]["final_relation"]["least_effect_reason"], "inf");
 }
 
 // One column per option that varies: of those that a group has, and of the algorithm alone none.

@@ -71,7 +71,8 @@ TEST(Compare, GroupsSeedsAndTakesMedians) {
   EXPECT_EQ(adaptive.samples_per_s.median, 100);
   EXPECT_EQ(comparison.worst_ratio(), 0.5);
   EXPECT_THAT(comparison.warnings,
-              ElementsAre(HasSubstr("p1>=0.5 is reached within the first 20 evaluations "
+              ElementsAre(HasSubstr("fewer than 6 seeds (adaptive 5, ssgd 5)"),
+                          HasSubstr("p1>=0.5 is reached within the first 20 evaluations "
                                     "(adaptive 2, ssgd 4): its times are coarse"),
                           HasSubstr("no learning rate was tuned")));
 }
@@ -125,8 +126,8 @@ TEST(Compare, SpeedUpIsStatisticalTimesHardware) {
   EXPECT_EQ(target.speedup.low, 2);
   EXPECT_EQ(target.statistical, 4);
   EXPECT_EQ(target.hardware, 0.5);
-  // five equal times against five others: all ties, by the normal approximation
-  EXPECT_NEAR(target.p_value, 0.003976752, 1e-8);
+  EXPECT_EQ(target.p_value, 2.0 / 64);  // six pairs of one sign: 2 of 64 signs
+  EXPECT_EQ(target.least_effect, 1);    // all pairs have the same ratio
   EXPECT_TRUE(std::isnan(comparison.groups[1].targets[0].p_value));
   EXPECT_EQ(comparison.groups[1].targets[0].statistical, 1);
 }
@@ -148,7 +149,7 @@ TEST(Compare, RelatesSamplesUpdatesThroughputAndFinalValuesToTheReference) {
   EXPECT_EQ(target.samples_relation.ratio.median, 0.25);
   EXPECT_EQ(target.samples_relation.ratio.low, 0.25);
   EXPECT_EQ(target.samples_relation.ratio.high, 0.25);
-  EXPECT_NEAR(target.samples_relation.p_value, 0.003976752, 1e-8);  // as of five times above
+  EXPECT_EQ(target.samples_relation.p_value, 2.0 / 64);
   EXPECT_EQ(target.updates_relation.ratio.median, 0.125);
   EXPECT_EQ(target.first_crossing_relation.ratio.median, 0.25);
   EXPECT_EQ(asgd.samples_per_s_relation.ratio.median, 0.5);
@@ -278,8 +279,99 @@ TEST(Compare, WarnsOfFewSeedsOtherWorkloadsAndOpenRuns) {
   results[2].json["status"] = "aborted";
   const std::string warnings = warnings_of(results);
   EXPECT_THAT(warnings, HasSubstr("different workloads: a and b differ in the training data"));
-  EXPECT_THAT(warnings, HasSubstr("fewer than 5 seeds (ssgd 1,"));
+  EXPECT_THAT(warnings, HasSubstr("fewer than 6 seeds (ssgd 1,"));
   EXPECT_THAT(warnings, HasSubstr("c: the run is not complete, its status is aborted"));
+}
+
+// Six seeds each, of which `times` are the seconds to the target.
+std::vector<LoadedResult> seeds_of(const std::string& algorithm, const std::vector<double>& times,
+                                   std::uint64_t first_seed = 1) {
+  std::vector<LoadedResult> results;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const bool missed = std::isinf(times[i]);
+    results.push_back(
+        result_of(algorithm + std::to_string(i), algorithm, first_seed + i, missed ? 0 : 4));
+    for (json& point : results.back().json["curve"]) {
+      if (!missed) point["time_s"] = point["time_s"].get<double>() * times[i] / 4;
+    }
+  }
+  return results;
+}
+
+std::vector<LoadedResult> joined(std::vector<LoadedResult> a, const std::vector<LoadedResult>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// Seeds differ by a factor of 6, both methods alike: pairs show the 10 %, unpaired runs do not. The
+// files come in another order of seeds.
+TEST(Compare, RunsOfOneSeedArePairs) {
+  const std::vector<LoadedResult> base = seeds_of("ssgd", {1, 2, 3, 4, 5, 6});
+  std::vector<LoadedResult> other = seeds_of("asgd", {1.1, 2.2, 3.3, 4.4, 5.5, 6.6});
+  std::ranges::reverse(other);
+  const auto relation = [&](const std::vector<LoadedResult>& results) {
+    const Comparison comparison = compare(joined(base, results), {.reference = "ssgd"});
+    return *std::ranges::find(comparison.groups, false, &GroupRow::reference);
+  };
+  const GroupRow paired = relation(other);
+  EXPECT_TRUE(paired.paired);
+  EXPECT_EQ(paired.targets[0].p_value, 2.0 / 64);
+  EXPECT_NEAR(paired.targets[0].speedup.low, 1 / 1.1, 1e-12);
+  EXPECT_NEAR(paired.targets[0].speedup.high, 1 / 1.1, 1e-12);
+  EXPECT_NEAR(paired.targets[0].least_effect, 1, 1e-6);
+
+  const GroupRow seeds = relation(seeds_of("asgd", {1.1, 2.2, 3.3, 4.4, 5.5, 6.6}, 2));
+  EXPECT_FALSE(seeds.paired);
+  EXPECT_GT(seeds.targets[0].p_value, 0.5);
+  EXPECT_LT(seeds.targets[0].speedup.low, 0.5);
+  EXPECT_GT(seeds.targets[0].least_effect, 2);
+  // One more seed, one seed twice, or other data: no pairs.
+  EXPECT_FALSE(relation(seeds_of("asgd", {1, 2, 3, 4, 5, 6, 7})).paired);
+  std::vector<LoadedResult> twice = other;
+  twice[0].json["config"]["seed"] = twice[1].json["config"]["seed"];
+  EXPECT_FALSE(relation(twice).paired);
+  for (LoadedResult& each : other) {
+    each.json["dataset"]["test"]["content_hash"] = "xxh3:00000000000000ff";
+  }
+  EXPECT_FALSE(relation(other).paired);
+}
+
+// The methods miss the target with different seeds: five pairs say that one is slower, one the
+// contrary, and that one has the largest rank.
+TEST(Compare, AMissedTargetIsTheLargestDifferenceOfPairs) {
+  const std::vector<LoadedResult> results =
+      joined(seeds_of("ssgd", {1, 2, 3, 4, 5, kMissed}), seeds_of("asgd", {2, 4, 6, 8, 10, 7}));
+  const Comparison comparison = compare(results, {.reference = "ssgd"});
+  const GroupTarget& target = comparison.groups[1].targets[0];
+  // Five ranks of 3 against the sixth: a smaller sum of 6 or less has the subsets of no rank, of one
+  // or two of the five, and of the sixth alone: 2 (1 + 5 + 10 + 1) / 64.
+  EXPECT_EQ(target.p_value, 34.0 / 64);
+  EXPECT_TRUE(std::isnan(target.least_effect));
+}
+
+TEST(Compare, TheReportSaysWhichTestItUses) {
+  const auto report = [](const std::vector<LoadedResult>& results) {
+    return groups_report(compare(results, {.reference = "ssgd"}), TableFormat::text);
+  };
+  const std::vector<LoadedResult> base = seeds_of("ssgd", {1, 2, 3, 4, 5, 6});
+  const std::vector<LoadedResult> other = seeds_of("asgd", {1, 2, 3, 4, 5, 7}, 2);
+  EXPECT_THAT(report(joined(base, other)), HasSubstr("\np: two-sided Mann-Whitney U test"));
+  const std::string both = report(joined(joined(base, other), seeds_of("ssp", {1, 2, 3, 4, 5, 7})));
+  EXPECT_THAT(both,
+              HasSubstr("\np: two-sided Wilcoxon signed-rank test of the times against ssgd"));
+  EXPECT_THAT(both, HasSubstr("\np of asgd: two-sided Mann-Whitney U test"));
+}
+
+TEST(Compare, WarnsOfTooFewPairs) {
+  const auto warnings = [](const std::vector<double>& times) {
+    return warnings_of(joined(seeds_of("ssgd", times), seeds_of("asgd", times)));
+  };
+  EXPECT_THAT(
+      warnings({1, 2, 3, 4, 5}),
+      HasSubstr("fewer than 6 seeds (ssgd 5, asgd 5): so few pairs can show no difference"));
+  EXPECT_THAT(warnings({1, 2, 3, 4, 5, 6}), Not(HasSubstr("seeds")));
+  EXPECT_THAT(warnings_of(joined(seeds_of("ssgd", {1, 2}), seeds_of("asgd", {1, 2}, 3))),
+              HasSubstr("fewer than 6 seeds (ssgd 2, asgd 2): the differences may be chance"));
 }
 
 // The text that explains the numbers of a machine can change, the numbers cannot.
@@ -429,14 +521,15 @@ TEST(Compare, PValuesAreCorrectedForSeveralComparisons) {
   const auto target = [&](const std::string& label) {
     return std::ranges::find(comparison.groups, label, &GroupRow::label)->targets[0];
   };
-  // All 25 pairs in one order: 2 of the 252 orders of ten values are as far apart.
-  EXPECT_NEAR(target("elastic").p_value, 2.0 / 252, 1e-12);
-  EXPECT_NEAR(target("elastic").p_holm, 3 * 2.0 / 252, 1e-12);
-  EXPECT_NEAR(target("asgd").p_holm, 3 * 2.0 / 252, 1e-12);  // 2 p, but no less than the one before
+  EXPECT_EQ(target("elastic").p_value, 2.0 / 64);
+  EXPECT_EQ(target("elastic").p_holm, 3 * 2.0 / 64);
+  EXPECT_EQ(target("asgd").p_holm, 3 * 2.0 / 64);  // 2 p, but no less than the one before
   EXPECT_EQ(target("ssp").p_holm, 1);
   EXPECT_TRUE(std::isnan(target("ssgd").p_holm));
-  EXPECT_THAT(groups_report(comparison, TableFormat::text),
-              HasSubstr("against ssgd; p_holm: corrected for 3 comparisons (Holm).\n"));
+  EXPECT_THAT(
+      groups_report(comparison, TableFormat::text),
+      HasSubstr("p: two-sided Wilcoxon signed-rank test of the times against ssgd, paired by "
+                "seed.\np_holm: corrected for 3 comparisons (Holm).\n"));
 }
 
 }  // namespace

@@ -170,5 +170,146 @@ TEST(HolmTest, MultipliesByTheNumberOfTestsLeftAndNeverFalls) {
   EXPECT_TRUE(holm({}).empty());
 }
 
+// Two pairs give the resamples (a, a), (a, b), (b, b): ratios of 2, of the medians, 3 and of 3.
+TEST(BootstrapPairedRatio, ResamplesSeeds) {
+  const Interval interval = bootstrap_paired_ratio(Values{2, 30}, Values{1, 10});
+  EXPECT_EQ(interval.median, 16 / 5.5);
+  EXPECT_EQ(interval.low, 2);
+  EXPECT_EQ(interval.high, 3);
+  // What both sides owe to the seed does not widen it, however large it is.
+  const Interval same = bootstrap_paired_ratio(Values{2, 20, 200, 2000}, Values{1, 10, 100, 1000});
+  EXPECT_EQ(same.low, 2);
+  EXPECT_EQ(same.high, 2);
+}
+
+TEST(BootstrapPairedRatio, MissedTargetsWidenTheInterval) {
+  const Interval apart = bootstrap_paired_ratio(Values{2, 2, kInfinity}, Values{1, 1, 1});
+  EXPECT_EQ(apart.median, 2);
+  EXPECT_EQ(apart.high, kInfinity);
+  // A seed that both miss says nothing about the ratio.
+  const Interval both = bootstrap_paired_ratio(Values{2, 2, kInfinity}, Values{1, 1, kInfinity});
+  EXPECT_EQ(both.low, 0);
+  EXPECT_EQ(both.high, kInfinity);
+  EXPECT_TRUE(std::isnan(bootstrap_paired_ratio(Values{kInfinity}, Values{kInfinity}).median));
+}
+
+// The ranks of |log(x / y)| with their signs, by counting smaller and equal ones.
+Values signed_ranks(const Values& x, const Values& y) {
+  Values sizes, ranks;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    sizes.push_back(x[i] == y[i] ? 0 : std::abs(std::log2(x[i]) - std::log2(y[i])));
+  }
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto below = std::ranges::count_if(sizes, [&](double s) { return s < sizes[i]; });
+    const auto equal = std::ranges::count(sizes, sizes[i]);
+    const double rank = static_cast<double>(below) + static_cast<double>(equal + 1) / 2;
+    ranks.push_back(x[i] == y[i] ? 0 : x[i] > y[i] ? rank : -rank);
+  }
+  return ranks;
+}
+
+// The share of all signs of the ranks whose sum is as far from 0, at the least.
+double share_of_all_signs(const Values& ranks) {
+  const double found = std::abs(std::accumulate(ranks.begin(), ranks.end(), 0.0));
+  const std::size_t all = std::size_t{1} << ranks.size();
+  std::size_t as_far = 0;
+  for (std::size_t signs = 0; signs < all; ++signs) {
+    double sum = 0;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      sum += (signs >> i & 1) != 0 ? std::abs(ranks[i]) : -std::abs(ranks[i]);
+    }
+    as_far += std::abs(sum) >= found - 1e-9 ? 1 : 0;
+  }
+  return static_cast<double>(as_far) / static_cast<double>(all);
+}
+
+// Powers of two, so that logarithms are exact. Ties, equal pairs and infinities in all numbers.
+TEST(SignedRankTest, IsTheShareOfAllSigns) {
+  const Values all = {1, 2, 4, 16, 32, kInfinity};
+  std::uint64_t state = 1;
+  const auto draw = [&] {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    return all[(state >> 33) % all.size()];
+  };
+  for (std::size_t n = 1; n <= 12; ++n) {
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      Values x, y;
+      for (std::size_t i = 0; i < n; ++i) {
+        x.push_back(draw());
+        y.push_back(draw());
+      }
+      const SignedRank found = signed_rank(x, y);
+      EXPECT_TRUE(found.exact);
+      EXPECT_NEAR(found.p_value, share_of_all_signs(signed_ranks(x, y)), 1e-12);
+      EXPECT_EQ(signed_rank(y, x).p_value, found.p_value);
+    }
+  }
+}
+
+// The distribution of the sum W of 10 ranks: P(W <= 8) = 25/1024 (Wilcoxon 1945, table II).
+TEST(SignedRankTest, OfTenPairs) {
+  Values x, y;
+  for (int i = 1; i <= 10; ++i) {
+    x.push_back(i == 8 ? 1 : std::exp(i));
+    y.push_back(i == 8 ? std::exp(i) : 1);
+  }
+  const SignedRank found = signed_rank(x, y);
+  EXPECT_EQ(found.w, 55 - 8);
+  EXPECT_NEAR(found.p_value, 2 * 25.0 / 1024, 1e-15);
+}
+
+TEST(SignedRankTest, EqualPairsAreRankedAndLeftOut) {
+  // Ranks 2, 3, 4: one equal pair takes rank 1. All three positive: 2 of 8 signs.
+  const SignedRank found = signed_rank(Values{5, 2, 4, 8}, Values{5, 1, 1, 1});
+  EXPECT_EQ(found.w, 2 + 3 + 4);
+  EXPECT_EQ(found.p_value, 0.25);
+  EXPECT_EQ(signed_rank(Values{kInfinity, 3}, Values{kInfinity, 3}).p_value, 1);
+}
+
+TEST(SignedRankTest, AMissedTargetHasTheLargestRank) {
+  const SignedRank found = signed_rank(Values{2, 4, kInfinity}, Values{1, 1, 1000});
+  EXPECT_EQ(found.w, 6);
+  EXPECT_EQ(signed_rank(Values{2, 4, 1000}, Values{1, 1, kInfinity}).w, 3);
+}
+
+// Beyond 50 pairs: z = (n (n + 1) / 4 - W) / sqrt(n (n + 1) (2 n + 1) / 24).
+TEST(SignedRankTest, ManyPairsAreNormal) {
+  Values x, y;
+  for (int i = 1; i <= 60; ++i) {
+    const bool below = i <= 34;  // ranks 1 to 34: 595
+    x.push_back(below ? 1 : std::exp(i));
+    y.push_back(below ? std::exp(i) : 1);
+  }
+  const SignedRank found = signed_rank(x, y);
+  EXPECT_FALSE(found.exact);
+  EXPECT_EQ(found.w, 1830 - 595);
+  const double z = (915 - 595) / std::sqrt(60.0 * 61 * 121 / 24);
+  EXPECT_NEAR(found.p_value, std::erfc(z / std::sqrt(2.0)), 1e-12);
+}
+
+TEST(CanShow, FromTheLeastPValue) {
+  EXPECT_FALSE(can_show(5));     // 2/32
+  EXPECT_TRUE(can_show(6));      // 2/64
+  EXPECT_FALSE(can_show(3, 3));  // 2/20
+  EXPECT_TRUE(can_show(4, 4));   // 2/70
+  EXPECT_TRUE(can_show(3, 5));   // 2/56
+}
+
+// Log ratios of 1 and 3, three times each: a standard deviation of sqrt(6/5), of the mean sqrt(1/5).
+TEST(LeastEffect, IsThatOfEightyPercentPower) {
+  Values x, y;
+  for (int i = 0; i < 6; ++i) {
+    y.push_back(std::exp(10 * i));
+    x.push_back(y.back() * std::exp(i % 2 == 0 ? 1 : 3));
+  }
+  EXPECT_NEAR(least_paired_effect(x, y), std::exp(2.8 * std::sqrt(0.2)), 1e-9);
+  EXPECT_GT(least_effect(x, y), 1e6);  // the seeds are far apart
+  EXPECT_NEAR(least_effect(Values{1, std::exp(2), 1, std::exp(2)}, Values{1, 1, 1, 1}),
+              std::exp(2.8 * std::sqrt(1.0 / 3)), 1e-9);
+  EXPECT_TRUE(std::isnan(least_paired_effect(Values(6, kInfinity), Values(6, 1))));
+  EXPECT_EQ(least_paired_effect(Values(5, 2), Values(5, 1)), kInfinity);
+  EXPECT_EQ(least_effect(Values(3, 2), Values(3, 1)), kInfinity);
+}
+
 }  // namespace
 }  // namespace hetsgd

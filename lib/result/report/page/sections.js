@@ -26,6 +26,13 @@ const itemsOf = (context, groups) => context.items.filter(item => groups.some(gr
 const unitOfTarget = context =>
   timeUnit(context.groups.map(group => interval(group.targets[context.target], "time_s").median));
 const hasSeveralTests = context => context.groups.length > 2;
+// Which tests the p-values are of.
+function testsOf(context) {
+  const tests = new Set(context.groups.map(group => group.test));
+  return [tests.has("signed_rank") ? "two-sided Wilcoxon signed-rank test of the times against the reference, paired by seed" : "",
+    tests.has("mann_whitney") ? "two-sided Mann-Whitney U test, not paired" + (tests.has("signed_rank") ? ", of groups with other seeds or data" : "") : ""]
+    .filter(text => text).join("; ");
+}
 function columnsOfTarget(context) {
   return [
     { name: "reached", number: true, title: "Runs that reached the target and held it" },
@@ -34,7 +41,8 @@ function columnsOfTarget(context) {
     { name: "speedup", number: true, title: "The reference's median time over this one's" },
     { name: "stat", number: true, title: "Statistical efficiency: the reference's samples to the target over this one's" },
     { name: "hw", number: true, title: "Hardware efficiency: samples per second to the target over the reference's" },
-    { name: "p", number: true, title: "Two-sided Mann-Whitney U test of the times against the reference" },
+    { name: "p", number: true, title: testsOf(context) },
+    { name: "least effect", number: true, title: "The least ratio of times that these seeds would have shown, with a probability of 80 %" },
     ...(hasSeveralTests(context) ? [{ name: "p (Holm)", number: true, title: "p, corrected for all comparisons with the reference (Holm)" }] : []),
   ];
 }
@@ -48,7 +56,9 @@ function cellsOfTarget(context, group) {
     withRange(interval(target, "speedup"), value => fixed(value, 2), !group.reference),
     { text: fixed(number(target, "statistical_efficiency_ratio"), 2), sort: number(target, "statistical_efficiency_ratio") },
     { text: fixed(number(target, "hardware_efficiency_ratio"), 2), sort: number(target, "hardware_efficiency_ratio") },
-    ...tests.map(p => ({ text: probability(p), sort: p })),
+    { text: probability(tests[0]), sort: tests[0] },
+    { text: fixed(number(target, "least_effect"), 2), sort: number(target, "least_effect") },
+    ...tests.slice(1).map(p => ({ text: probability(p), sort: p })),
   ];
 }
 function summaryTable(context) {
@@ -83,7 +93,7 @@ function summarySection(context) {
       ? "No result names a target: --target gives one."
       : `The reference is ${workload.reference}. speedup = stat (fewer samples to the target) × hw (more samples per second). ` +
         "A target is reached when it is held: at the first evaluation that reaches it and whose median with the next four does, too. " +
-        "A missed target counts as infinity. p: two-sided Mann-Whitney U test of the times against the reference" +
+        `A missed target counts as infinity. p: ${testsOf(context) || "none, there is one group"}` +
         (hasSeveralTests(context) ? `; p (Holm): corrected for ${context.groups.length - 1} comparisons.` : "."))),
   ];
 }

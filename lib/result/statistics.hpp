@@ -39,11 +39,11 @@ double ratio_of_times(double a, double b);
 Interval bootstrap_ratio(std::span<const double> numerator, std::span<const double> denominator,
                          std::uint64_t seed = 1);
 
-// The same of pairs: numerator[i] and denominator[i] belong to one seed, and a resample draws seeds,
-// so that what both sides owe to a seed does not widen the interval. The ratio remains that of the
-// medians, because it then is the quotient of the two medians that stand beside it, the product of
-// its two factors, and known as long as half of the seeds reach the target. Both sides have the
-// same number of values.
+// The same of pairs: numerator[i] and denominator[i] belong to one seed. A resample draws seeds, so
+// that the effect of a seed on both sides does not widen the interval. The ratio is that of the
+// medians and not the median of the ratios, for three reasons. It is the quotient of the medians
+// that stand beside it. It is the product of its two factors. It is known as long as more than half
+// of the seeds reach the target. Both sides have the same number of values.
 Interval bootstrap_paired_ratio(std::span<const double> numerator,
                                 std::span<const double> denominator, std::uint64_t seed = 1);
 

@@ -343,8 +343,8 @@ TEST(Compare, AMissedTargetIsTheLargestDifferenceOfPairs) {
       joined(seeds_of("ssgd", {1, 2, 3, 4, 5, kMissed}), seeds_of("asgd", {2, 4, 6, 8, 10, 7}));
   const Comparison comparison = compare(results, {.reference = "ssgd"});
   const GroupTarget& target = comparison.groups[1].targets[0];
-  // Five ranks of 3 against the sixth: a smaller sum of 6 or less has the subsets of no rank, of one
-  // or two of the five, and of the sixth alone: 2 (1 + 5 + 10 + 1) / 64.
+  // Five ranks of 3 and a sixth of 6. A sum of 6 or less have no rank, one or two of the five, or
+  // the sixth alone: 2 (1 + 5 + 10 + 1) / 64.
   EXPECT_EQ(target.p_value, 34.0 / 64);
   EXPECT_TRUE(std::isnan(target.least_effect));
 }

@@ -176,7 +176,7 @@ TEST(BootstrapPairedRatio, ResamplesSeeds) {
   EXPECT_EQ(interval.median, 16 / 5.5);
   EXPECT_EQ(interval.low, 2);
   EXPECT_EQ(interval.high, 3);
-  // What both sides owe to the seed does not widen it, however large it is.
+  // The common effect of a seed does not widen it, however large it is.
   const Interval same = bootstrap_paired_ratio(Values{2, 20, 200, 2000}, Values{1, 10, 100, 1000});
   EXPECT_EQ(same.low, 2);
   EXPECT_EQ(same.high, 2);
@@ -295,7 +295,8 @@ TEST(CanShow, FromTheLeastPValue) {
   EXPECT_TRUE(can_show(3, 5));   // 2/56
 }
 
-// Log ratios of 1 and 3, three times each: a standard deviation of sqrt(6/5), of the mean sqrt(1/5).
+// Log ratios of 1 and 3, three times each: a standard deviation of sqrt(6/5), and of the mean
+// sqrt(1/5).
 TEST(LeastEffect, IsThatOfEightyPercentPower) {
   Values x, y;
   for (int i = 0; i < 6; ++i) {

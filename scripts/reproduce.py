@@ -3,7 +3,8 @@
 
     scripts/reproduce.py list                       # prints the IDs with their running times and titles
     scripts/reproduce.py show a6 r3 [--runs DIR]    # writes results/ID/ and the pages, and prints the verdicts
-    scripts/reproduce.py pages                      # writes the tables of results/fidelity.md and results/README.md, and results/sven.md
+    scripts/reproduce.py pages                      # writes the tables of results/fidelity.md and results/README.md, and
+                                                    # results/findings.md and results/sven.md
     scripts/reproduce.py bench d1                   # runs the benchmark of a specification that has one in place of runs
     scripts/reproduce.py smoke OUT                  # writes every specification with tiny data as OUT/ID.json
 
@@ -34,20 +35,24 @@ TINY_LANGUAGE = "generate:language?rows_train=128&rows_test=16&lengths=lognormal
 INDEX, COUNTS, CLAIMS = ((f"<!-- {name}: written by scripts/reproduce.py -->", f"<!-- end of {name} -->")
                          for name in ("figures", "counts", "claims"))
 FIDELITY = "\n".join(["# The methods against their papers", "", *COUNTS, "", *CLAIMS, ""])
-# Columns of the counts in results/fidelity.md, and the verdicts that each of them counts.
-COUNTED = {
-    "hold": ("holds",), "hold in direction": ("holds in direction",), "opposite shown": ("does not hold (the opposite)",),
-    "not shown": ("does not hold (no difference shown)", "does not hold (not shown to be equal)",
-                  "does not hold (neither reaches the target)"),
-    "another size": ("does not hold", "does not hold (they differ)", "does not hold (it never happened)"),
-    "not testable": ("not testable",), "not run": ("not run",)}
+FINDINGS = """# Findings of our own
+
+No paper makes these claims: they are what our runs show beside the papers' figures, decided by the same
+[rule](fidelity.md#how-a-claim-is-decided). They count among no paper's claims.
+"""
+# Columns of the counts in results/fidelity.md: how their verdicts begin, the first that fits counts.
+COUNTED = {"hold": "holds", "in direction": "in direction", "beyond": "beyond", "opposite shown": "does not hold (the opposite",
+           "do not hold otherwise": "does not hold", "no difference shown": "no difference shown", "not testable": "not testable",
+           "not run": "not run", "fitted (not counted)": "fitted"}
 
 LEGEND = """Each cell has the median over the seeds and its 95 % bootstrap interval in brackets. The speed-up is the time of the reference case,
 which the column names, divided by the time of the row. The columns from "first crossing, p" to "iterations/s, p" divide the value of
 the row by that of the reference. A target is reached when it is held: at the first evaluation that reaches it and whose median with
-the next four does, too. The first crossing is the first evaluation that reaches it, held or not. p is that of a two-sided
-Mann-Whitney U test against the reference. A missed target counts as infinity ("never"). A star marks a learning rate at the edge of
-the grid. A reading is a median with the smallest and the largest value in brackets."""
+the next four does, too. The first crossing is the first evaluation that reaches it, held or not. p is two-sided, against the
+reference: of {tests}. A missed target counts as infinity ("never"). A star
+marks a learning rate at the edge of the grid. A reading is a median with the smallest and the largest value in brackets."""
+TESTS = {"signed_rank": "Wilcoxon's signed-rank test of runs that are paired by seed, whose intervals resample seeds",
+         "mann_whitney": "the Mann-Whitney U test of runs that are not paired, since the seeds or the data differ"}
 
 
 def writable(node):
@@ -93,17 +98,42 @@ def found_text(record):
     return f"{interval(record['found'])}{tail} ({record['of']})"
 
 
+def of_papers(records):
+    return [record for record in records if not record.get("finding")]
+
+
+def own_findings(records):
+    return [record for record in records if record.get("finding")]
+
+
 def tally(records):
-    several = {"holds": "hold", "holds in direction": "hold in direction", "does not hold": "do not hold"}
-    return ", ".join(f"{count} {name if count == 1 else several.get(name, name)}"
-                     for name, count in reproduce_verdicts.counts(records).items()) or "no claims"
+    """How many claims of papers have which verdict, and how many findings are our own."""
+    several = {"holds": "hold", "does not hold": "do not hold"}
+    parts = [f"{count} {name if count == 1 else several.get(name, name)}"
+             for name, count in reproduce_verdicts.counts(of_papers(records)).items()]
+    findings = len(own_findings(records))
+    parts += [f"{findings} finding{'s' * (findings > 1)} of our own"] * bool(findings)
+    return ", ".join(parts) or "no claims"
+
+
+def options_text(record):
+    """The options that differ between the two cases; those that one of them alone has, at the end."""
+    def text(value):
+        return value if isinstance(value, str) else json.dumps(value)
+    options = record.get("options", {})
+    parts = [f"{key} {text(own)} : {text(base)}" for key, (own, base) in options.items() if None not in (own, base)]
+    for side, who in enumerate(("the case", "the reference")):
+        alone = [f"{key} {text(pair[side])}" for key, pair in options.items() if pair[1 - side] is None]
+        parts += [f"of {who} alone: {', '.join(alone)}"] * bool(alone)
+    return "; ".join(parts) or "-"
 
 
 def claims_table(records, linked):
-    """linked: the last column names the figure that has the runs."""
-    head = ["figure", "claim", "the paper", "ours", "verdict", "cause, evidence"] + (["runs"] if linked else [])
-    rows = [[record["figure"], record["claim"], record["expected"], found_text(record), record["verdict"],
-             record.get("cause", "")] + ([f"[{record['id']}]({record['id']}/README.md)"] if linked else []) for record in records]
+    """linked: the last column names the figure that has the runs; else it says which options differ."""
+    head = ["figure", "claim", "the paper", "asked", "ours", "verdict", "cause, evidence", "runs" if linked else "options that differ"]
+    rows = [[record["figure"], record["claim"], record["expected"], record["asked"], found_text(record), record["verdict"],
+             reproduce_verdicts.reason(record), f"[{record['id']}]({record['id']}/README.md)" if linked else options_text(record)]
+            for record in records]
     return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *("| " + " | ".join(row) + " |" for row in rows)]
 
 
@@ -120,14 +150,23 @@ def case_row(figure, setup, case, row):
 
 
 def setup_table(figure, setup):
-    cases = figure.there(setup)
-    reference = figure.figure["reference"] if figure.figure["reference"] in cases else cases[0]
+    reference = reference_of(figure, setup)
     rows = figure.rows(setup, reference)
     head = ["case", "rate", "reached", f"time to {next(iter(rows.values()))['target']}, s", "first crossing, s",
             f"speed-up over {reference}, p", "first crossing, p", "samples, p", "iterations, p", "samples/s, p", "iterations/s, p",
             "final", "p", "readings"]
     return ["", f"### {setup}", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|",
             *(case_row(figure, setup, case, row) for case, row in rows.items())]
+
+
+def legend(figure):
+    tests = {row["test"] for setup in figure.pairs if figure.there(setup) for row in figure.rows(setup, reference_of(figure, setup)).values()}
+    return LEGEND.format(tests="; of ".join(text for test, text in TESTS.items() if test in tests) or "no test, as there is one case")
+
+
+def reference_of(figure, setup):
+    cases = figure.there(setup)
+    return figure.figure["reference"] if figure.figure["reference"] in cases else cases[0]
 
 
 def bench_table(figure, setup, measure):
@@ -160,14 +199,14 @@ def page(figure, records, plots):
             "## How", "", f"`scripts/reproduce.sh {figure.id}` runs [`experiments/{figure.id}.toml`](../../experiments/{figure.id}.toml)",
             "and writes this page.", "", f"- Subject: {subject(spec)}", f"- Expected: {spec['expectation']}",
             f"- Machine: {figure.figure['machine']}", f"- Verdicts: {tally(records)}", ""]
-    if records:
-        text += ["## Claims", "", *claims_table(records, linked=False), ""]
+    for title, own in (("Claims", of_papers(records)), ("Findings of our own", own_findings(records))):
+        text += [f"## {title}", "", *claims_table(own, linked=False), ""] if own else []
     if len(plots) > 1:
         text += ["## More plots", "", *pictures[2:]]
     if bench_tables(figure):
         text += ["## Numbers", *bench_tables(figure), ""]
     elif figure.files:
-        text += ["## Numbers", "", LEGEND]
+        text += ["## Numbers", "", legend(figure)]
         text += [line for setup in figure.pairs if figure.there(setup) for line in setup_table(figure, setup)] + [""]
     exceptions = figure.figure.get("exceptions", []) + [f"Not run: {', '.join(figure.missing())}"] * bool(figure.missing())
     if exceptions:
@@ -230,25 +269,36 @@ def by_paper(records):
     return {paper: own for paper, own in papers.items() if own}
 
 
+def column_of(record):
+    return next(name for name, start in COUNTED.items() if record["verdict"].startswith(start))
+
+
 def counts_table(records):
-    """How many claims of each paper have which verdict; without a column that counts none."""
-    columns = {name: kinds for name, kinds in COUNTED.items() if any(record["verdict"] in kinds for record in records)}
+    """How many claims of each paper have which verdict; without a column that counts none. What was fitted is no claim decided."""
+    places = [column_of(record) for record in records]
+    columns = [name for name in COUNTED if name in places]
     rows = [("paper", "claims", *columns), ("---", *["--:"] * (1 + len(columns)))]
-    rows += [(title, len(own), *(sum(record["verdict"] in kinds for record in own) for kinds in columns.values()))
-             for title, own in [*((PAPERS[paper], own) for paper, own in by_paper(records).items()), ("all", records)]]
+    for title, own in [*((PAPERS[paper], own) for paper, own in by_paper(records).items()), ("all", records)]:
+        places = [column_of(record) for record in own]
+        rows.append((title, sum(not place.startswith("fitted") for place in places), *map(places.count, columns)))
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
 
 
+def tables_by_paper(records):
+    return "\n".join(line for paper, own in by_paper(records).items()
+                     for line in ("", f"### {PAPERS[paper]}", "", *claims_table(own, linked=True)))
+
+
 def write_pages(figures, results):
-    """results/sven.md; and what results/fidelity.md and results/README.md have between their markers."""
+    """results/findings.md and results/sven.md; and what results/fidelity.md and results/README.md have between their markers."""
     records = [record for figure in figures for record in stored(results, figure.id) or reproduce_verdicts.decide_all(figure)]
     results.mkdir(parents=True, exist_ok=True)
     fidelity = results / "fidelity.md"
     if not fidelity.exists():
         fidelity.write_text(FIDELITY)
-    fill(fidelity, COUNTS, counts_table(records))
-    fill(fidelity, CLAIMS, "\n".join(line for paper, own in by_paper(records).items()
-                                     for line in ("", f"### {PAPERS[paper]}", "", *claims_table(own, linked=True))))
+    fill(fidelity, COUNTS, counts_table(of_papers(records)))
+    fill(fidelity, CLAIMS, tables_by_paper(of_papers(records)))
+    (results / "findings.md").write_text(FINDINGS + tables_by_paper(own_findings(records)) + "\n")
     sven = reproduce_sven.page(figures, lambda name: stored(results, name))
     if sven is not None:
         (results / "sven.md").write_text(sven)

@@ -17,6 +17,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import tomllib
 
 import hetsgd_results
@@ -67,6 +68,13 @@ def last_of(result, kind, key, pick):
 def perturbed_share(result):
     merges = events(result, "merge")
     return sum(merge["perturbed"] for merge in merges) / len(merges) if merges else None
+
+
+def late_batch_change(result):
+    """Over the last quarter of the merges: by how much the batch size of a GPU changes, as a share of its largest; the most of all."""
+    sizes = [merge["batch_size"] for merge in events(result, "merge") if merge.get("batch_size")]
+    late = sizes[-max(2, len(sizes) // 4):] if len(sizes) > 1 else []
+    return max((1 - min(own) / max(own) for own in zip(*late)), default=None)
 
 
 def orthogonality(result):
@@ -158,6 +166,7 @@ READINGS = {
     "perturbed_share": perturbed_share,
     "smallest_batch": functools.partial(last_of, kind="merge", key="batch_size", pick=min),
     "largest_batch": functools.partial(last_of, kind="merge", key="batch_size", pick=max),
+    "late_batch_change": late_batch_change,
     "learners_at_end": functools.partial(last_of, kind="learners", key="learners", pick=max),
     "samples_per_worker_s": lambda result: result["summary"]["samples_per_s"] / result["config"]["workers"],
     "steps_mean": lambda result: mean_of(histogram(result, "steps")),
@@ -230,6 +239,15 @@ def with_infinities(node):
 def quotient(value, base):
     """The ratio of two figures; its ends are those that the ends of both allow."""
     return {"median": value["median"] / base["median"], "low": value["low"] / base["high"], "high": value["high"] / base["low"]}
+
+
+def links(folder, files):
+    """Links to the files, in a new folder."""
+    folder.mkdir(parents=True)
+    made = [folder / f"{number}.json" for number, _ in enumerate(files)]
+    for link, file in zip(made, files, strict=True):
+        link.symlink_to(pathlib.Path(file).resolve())
+    return made
 
 
 def configuration(result):
@@ -336,22 +354,39 @@ class Figure:
     def rows(self, setup, reference):
         """{case: its group of `hetsgd compare` against the reference}. Two cases of one configuration, as two rates that happen
         to be equal, are one group."""
-        if (setup, reference) not in self.compared:
-            self.compared[setup, reference] = self.compare(setup, reference)
-        return self.compared[setup, reference]
+        pairs = [(setup, case) for case in self.there(setup)]
+        return {case: row for (_, case), row in self.compare(pairs, (setup, reference)).items()}
 
-    def compare(self, setup, reference):
+    def row(self, own, base):
+        """The group of the pair `own`, (setup, case), against that of the pair `base`, which may run under another setup. None if
+        such a comparison says nothing: their targets differ, or their configurations do not."""
+        if own[0] == base[0]:
+            return self.rows(own[0], base[1])[own[1]]
+        first, second = (self.results[pair][0] for pair in (own, base))
+        if first["config"]["target"][:1] != second["config"]["target"][:1] or configuration(first) == configuration(second):
+            return None
+        return self.compare([own, base], base)[own]
+
+    def compare(self, pairs, reference):
+        """{pair: its group against the reference, and its first target}, of pairs (setup, case)."""
+        key = (tuple(pairs), reference)
+        if key not in self.compared:
+            self.compared[key] = self.compare_files(pairs, reference)
+        return self.compared[key]
+
+    def compare_files(self, pairs, reference):
         first_with, same_as = {}, {}
-        for case in self.there(setup):
-            same_as[case] = first_with.setdefault(configuration(self.results[setup, case][0]), case)
+        for pair in pairs:
+            same_as[pair] = first_with.setdefault(configuration(self.results[pair][0]), pair)
         apart = list(first_with.values())
-        files = [list(self.files[setup, case].values()) for case in apart]
-        target = self.results[setup, apart[0]][0]["config"]["target"][0]
-        comparison = with_infinities(json.loads(hetsgd(
-            "compare", *(file for each in files for file in each), "--target", target, "--reference",
-            files[apart.index(same_as[reference])][0], "--format", "json")))
-        # By their runs: `compare` puts groups into an order of its own, that of the sweep.
+        target = self.results[apart[0]][0]["config"]["target"][0]
+        with tempfile.TemporaryDirectory() as folder:
+            # Away from the index of the sweep: `compare` would put each setup into a table of its own.
+            files = {pair: links(pathlib.Path(folder, "runs", str(i)), self.files[pair].values()) for i, pair in enumerate(apart)}
+            comparison = with_infinities(json.loads(hetsgd(
+                "compare", *(file for each in files.values() for file in each), "--target", target, "--reference",
+                files[same_as[reference]][0], "--format", "json")))
         label_of = {run["file"]: run["label"] for run in comparison["runs"]}
         by_label = {group["label"]: group for group in comparison["groups"]}
-        groups = {case: by_label[label_of[str(own[0])]] for case, own in zip(apart, files, strict=True)}
-        return {case: {**groups[same_as[case]], **groups[same_as[case]]["targets"][0]} for case in same_as}
+        groups = {pair: by_label[label_of[str(own[0])]] for pair, own in files.items()}
+        return {pair: {**groups[same_as[pair]], **groups[same_as[pair]]["targets"][0]} for pair in pairs}

@@ -58,6 +58,19 @@ class Specifications(unittest.TestCase):
             reproduce_verdicts.check(figure)
         self.assertIn("found no case rna probes 3 under a setup probes", str(refusal.exception))
 
+    def test_a_key_that_decides_nothing_is_refused(self):
+        for change, word in (({"at_least": 1.4}, "at_least"), ({"side": "at_most"}, "at_most"), ({"tested": "r5"}, "without a cause")):
+            figure = reproduce_runs.Figure(ROOT / "experiments" / "r3.toml", NOWHERE)
+            figure.claims[6] |= change
+            with self.assertRaises(SystemExit) as refusal:
+                reproduce_verdicts.check(figure)
+            self.assertIn(word, str(refusal.exception))
+
+    def test_tests_have_seeds_that_can_show_a_difference(self):
+        for name, figure in FIGURES.items():
+            tests = [claim for claim in figure.claims if "measure" in claim and "bench" not in figure.spec]
+            self.assertTrue(not tests or figure.seeds >= 6, name)
+
     def test_equal_names_are_equal_runs(self):
         seen = {}
         for figure in FIGURES.values():
@@ -113,11 +126,12 @@ class Sven(unittest.TestCase):
     def test_a_page_has_found_beside_expected_and_the_causes_of_what_does_not_hold(self):
         figure = FIGURES["v-7"]
         records = [{"id": "v-7", "figure": "6.7", "claim": claim["claim"], "expected": claim["expected"], "of": "", "p_value": None,
-                    "found": ratio(1.125, 1.125, 1.125), "verdict": "holds", "cause": "none"} for claim in figure.claims]
+                    "asked": reproduce_verdicts.asked(claim), "found": ratio(1.125, 1.125, 1.125), "verdict": "holds",
+                    "cause": "none"} for claim in figure.claims]
         records[0] |= {"found": ratio(1, 1.25, 2), "p_value": 0.5, "verdict": "does not hold (x)", "cause": "the reason"}
         page = reproduce_sven.page(list(FIGURES.values()), lambda name: records if name == "v-7" else None)
-        self.assertIn("| 11 % less time (1.12) | 1.25 [1, 2], p 0.5 | 1.117 to 1.13 | does not hold (x) |", page)
-        self.assertIn(f"- **v-7, {records[0]['claim']}**: the reason", page)
+        self.assertIn("| 11 % less time (1.12) | 1.25 [1, 2], p 0.5 | 1.12, within 2 % | does not hold (x) |", page)
+        self.assertIn(f"- **v-7, {records[0]['claim']}**: not tested: the reason", page)
         self.assertNotIn(": none", page)
         self.assertIn("[v-7](v-7/README.md) | F |", page)
         self.assertIsNone(reproduce_sven.page(list(FIGURES.values()), lambda name: None))
@@ -130,42 +144,95 @@ class Scripts(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
 
 
+def said(claim, found, p=None, effect=None):
+    return reproduce_verdicts.verdict({"measure": "speedup", **claim}, ratio(*found), p, effect)
+
+
+def kind_of(*arguments):
+    return said(*arguments).split(" (")[0]
+
+
 class Verdicts(unittest.TestCase):
-    def test_each_side(self):
-        paper = {"side": "above", "at_least": 1.4}  # at least 1.4 times as fast
-        limit, above, equal = {"side": "at_most", "at_most": 1.31}, {"side": "above"}, {"side": "equal"}
-        for claim, found, p, verdict in (
-                (paper, (1.2, 1.3, 1.5), 0.01, "holds"), (paper, (2.0, 2.1, 2.2), 0.01, "holds"),
-                (paper, (1.1, 1.2, 1.3), 0.01, "holds in direction"), (paper, (0.7, 0.8, 0.9), 0.01, "does not hold"),
-                # no difference is claimed above the limit of p
-                (above, (0.9, 1.5, 2.0), 0.06, "does not hold"), (above, (0.9, 1.5, 2.0), 0.05, "holds"),
-                # between setups the whole interval decides
-                (above, (0.9, 1.5, 2.0), None, "does not hold"), (above, (1.1, 1.5, 2.0), None, "holds"),
-                (above, (0.7, 0.8, 0.9), None, "does not hold"),
-                (equal, (0.97, 1.0, 1.04), 0.5, "holds"), (equal, (0.90, 1.0, 1.04), 0.5, "does not hold"),
-                (limit, (1.1, 1.2, 1.3), 0.01, "holds"), (limit, (1.1, 1.3, 1.5), 0.01, "holds in direction"),
-                (limit, (1.3, 1.5, math.inf), 0.01, "does not hold"),
-                (above, (None, None, None), 1.0, "does not hold")):  # nobody reaches the target
+    ABOVE, EQUAL = {"side": "above"}, {"side": "equal"}
+
+    def check(self, *rows):
+        for claim, found, p, verdict in rows:
             with self.subTest(claim=claim, found=found, p=p):
-                said = reproduce_verdicts.verdict({"measure": "speedup", **claim}, ratio(*found), p)
-                self.assertEqual(said.split(" (")[0], verdict)
+                self.assertEqual(kind_of(claim, found, p), verdict)
 
-    def test_a_reading_stands_beside_the_number_of_the_paper(self):
-        class Two:
-            spec = {}
-            value = staticmethod(lambda *names: ratio(180, 200, 210))
-        claim = {"setup": "s", "case": "c", "reading": "steps_mean", "of": 200, "side": "equal"}
-        found = reproduce_verdicts.found(Two, claim)
-        self.assertEqual(found, (ratio(0.9, 1, 1.05), None))
-        self.assertEqual(reproduce_verdicts.verdict(claim, *found), "does not hold (not shown to be equal)")
-        self.assertEqual(reproduce_verdicts.verdict({**claim, "within": 0.1}, *found), "holds")
+    def test_a_difference_is_shown_by_p_or_by_the_whole_interval(self):
+        self.check((self.ABOVE, (0.9, 1.5, 2.0), 0.06, "no difference shown"), (self.ABOVE, (0.9, 1.5, 2.0), 0.05, "holds"),
+                   (self.ABOVE, (0.9, 1.5, 2.0), None, "no difference shown"), (self.ABOVE, (1.1, 1.5, 2.0), None, "holds"),
+                   (self.ABOVE, (0.7, 0.8, 0.9), None, "does not hold"), (self.ABOVE, (None, None, None), 1.0, "does not hold"))
+        self.assertEqual(said(self.ABOVE, (0.7, 0.8, 0.9), 0.01), "does not hold (the opposite)")
+        self.assertEqual(said(self.ABOVE, (None, None, None), 1.0), "does not hold (neither reaches the target)")
 
-    def test_a_ratio_of_two_setups_stands_beside_the_number_of_the_paper(self):
-        class Two:
-            spec = {}
-            value = staticmethod(lambda setup, case, name: ratio(6, 8, 10) if setup == "many" else ratio(2, 2, 2))
-        claim = {"setup": "many", "case": "c", "reference_setup": "one", "reference": "c", "measure": "updates_per_s", "of": 4}
-        self.assertEqual(reproduce_verdicts.found(Two, claim), (ratio(0.75, 1, 1.25), None))
+    def test_a_number_of_the_paper_has_two_sides(self):
+        number, less, several = ({"side": "above", "paper": 1.4}, {"side": "below", "paper": 0.5}, {"side": "above", "paper": [2, 27]})
+        self.check((number, (1.2, 1.3, 1.5), 0.01, "holds"), (number, (1.1, 1.2, 1.3), 0.01, "in direction"),
+                   (number, (1.6, 1.8, 2.0), 0.01, "holds"), (number, (1.76, 1.8, 2.0), 0.01, "beyond"),
+                   (less, (0.6, 0.7, 0.8), 0.01, "in direction"), (less, (0.4, 0.45, 0.6), 0.01, "holds"),
+                   (less, (0.3, 0.35, 0.39), 0.01, "beyond"), (less, (1.1, 1.2, 1.3), 0.01, "does not hold"),
+                   (several, (20, 28, 40), 0.01, "holds"), (several, (34, 40, 50), 0.01, "beyond"),
+                   (several, (1.2, 1.5, 1.9), 0.01, "in direction"))
+
+    def test_a_limit_is_judged_by_the_whole_interval(self):
+        limit = {"side": "below", "bound": 1.31}
+        self.check((limit, (1.1, 1.2, 1.3), 0.9, "holds"), (limit, (1.1, 1.3, 1.5), 0.01, "no difference shown"),
+                   (limit, (1.4, 1.5, math.inf), 0.01, "does not hold"), (limit, (1.30, 1.305, 1.309), None, "holds"),
+                   ({"side": "above", "bound": 0}, (0.1, 0.2, 0.3), None, "holds"),
+                   ({**limit, "paper": 1.3}, (0.1, 0.2, 0.3), None, "beyond"))
+
+    def test_equality(self):
+        percent10 = {**self.EQUAL, "within": 0.1}
+        self.check((self.EQUAL, (0.97, 1.0, 1.04), 0.5, "holds"), (self.EQUAL, (0.90, 1.0, 1.04), 0.5, "no difference shown"),
+                   (self.EQUAL, (0.96, 0.97, 0.98), 0.01, "holds"),  # shown, but within what is claimed
+                   (percent10, (0.91, 1.0, 1.09), 0.5, "holds"), (self.EQUAL, (1.1, 1.2, 1.3), 0.01, "does not hold"),
+                   ({**self.EQUAL, "paper": 200}, (191, 200, 209), None, "holds"),
+                   ({**self.EQUAL, "paper": 200}, (150, 160, 170), None, "does not hold"),
+                   ({**self.EQUAL, "paper": 200}, (180, 200, 215), None, "no difference shown"))
+        self.assertEqual(said(self.EQUAL, (1.1, 1.2, 1.3), 0.01), "does not hold (they differ)")
+        self.assertEqual(said(self.EQUAL, (0.9, 1.0, 1.1), 0.5, 1.2),
+                         "no difference shown (nor equality within 5 %; the seeds would have shown 1.2 times)")
+
+    def test_less_than_one_percent_is_never_shown(self):
+        below = {"side": "below"}
+        self.assertEqual(said(below, (0.999996, 0.999997, 0.999998), 0.0002), "no difference shown (below 1 %)")
+        self.check((below, (0.98, 0.985, 0.99), 0.001, "holds"), (self.ABOVE, (1.008, 1.009, 1.0095), None, "no difference shown"))
+        # A number of the paper that is smaller asks for half of its effect.
+        auc = {"side": "above", "paper": [1.0032, 1.024]}
+        self.check((auc, (1.001, 1.0017, 1.004), 0.01, "holds"), (auc, (1.001, 1.0015, 1.004), 0.01, "no difference shown"))
+
+    def test_the_least_effect_stands_beside_what_is_not_shown(self):
+        found = (0.9, 1.1, 1.3)
+        self.assertEqual(said(self.ABOVE, found, 0.3, 1.234), "no difference shown (the seeds would have shown 1.23 times)")
+        self.assertEqual(said(self.ABOVE, found, 0.3, math.inf), "no difference shown (so few seeds can show none)")
+        self.assertEqual(said(self.ABOVE, found, 0.3), "no difference shown")
+
+    def test_each_word_has_a_column_of_the_counts(self):
+        for verdict in reproduce_verdicts.VERDICTS:
+            self.assertIn(reproduce.column_of({"verdict": verdict}), reproduce.COUNTED)
+        self.assertEqual(reproduce.column_of({"verdict": "does not hold (they differ)"}), "do not hold otherwise")
+        self.assertEqual(reproduce.column_of({"verdict": "does not hold (the opposite)"}), "opposite shown")
+
+    def test_reasons_say_whether_they_were_tested(self):
+        reason = reproduce_verdicts.reason
+        self.assertEqual(reason({"cause": "the copies"}), "not tested: the copies")
+        self.assertEqual(reason({"cause": "the copies", "tested": "r5"}), "the copies (tested: r5)")
+        self.assertEqual(reason({"fitted": "an input"}), "fitted: an input")
+        self.assertEqual(reason({"untestable": "no data"}), "no data")
+        self.assertEqual(reason({}), "")
+
+    def test_options_that_differ(self):
+        record = {"options": {"batch_size": [16, 32], "learning_rate": [0.1, 1.0], "gamma": [0.9, None], "staleness": [None, 4]}}
+        self.assertEqual(reproduce.options_text(record), "batch_size 16 : 32; learning_rate 0.1 : 1.0; of the case alone: gamma 0.9; "
+                                                         "of the reference alone: staleness 4")
+
+    def test_the_change_of_batches_late_in_a_run(self):
+        sizes = [[64, 32], [64, 40], [64, 48], [60, 48], [64, 48], [64, 48], [60, 48], [64, 48]]
+        result = {"events": [{"type": "merge", "batch_size": each} for each in sizes]}
+        self.assertAlmostEqual(reproduce_runs.late_batch_change(result), 4 / 64)
+        self.assertIsNone(reproduce_runs.late_batch_change({"events": []}))
 
     def test_steps_of_batches(self):
         result = {"histograms": {"steps": {"10": 3, "20": 1}}}
@@ -180,7 +247,7 @@ SPEC = """
 name = "x1"
 about = "two methods"
 paper = "RNA"
-seeds = "1:4"
+seeds = "1:6"
 expectation = "less waiting"
 [figure]
 number = "figure 1"
@@ -230,7 +297,29 @@ reference_setup = "two"
 reference = "other"
 measure = "samples_per_s"
 side = "above"
-at_least = 1.5
+paper = 1.5
+[[claims]]
+figure = "-"
+claim = "what no paper says"
+expected = "-"
+finding = true
+setup = "two"
+case = "other"
+reference = "one"
+measure = "samples_per_s"
+side = "above"
+cause = "no waiting"
+tested = "the computing ratio of this page"
+[[claims]]
+figure = "1"
+claim = "what was put in comes out"
+expected = "1"
+fitted = "an input of the clock"
+setup = "two"
+case = "other"
+reference = "one"
+measure = "samples_per_s"
+side = "above"
 [[claims]]
 figure = "1"
 claim = "a case that has not run"
@@ -264,7 +353,7 @@ class Pages(unittest.TestCase):
         runs = [("two", "other", 2, "asgd"), ("two", "one", 2, "ssgd"), ("four", "other", 4, "asgd")]
         lines = [{"id": f"{setup}{case}{seed}", "setup": setup, "case": case, "seed": seed, "stage": "final",
                   "status": "completed", "file": str(train(cls.folder, workers, algorithm, seed))}
-                 for setup, case, workers, algorithm in runs for seed in (1, 2, 3, 4) if (setup, seed) != ("four", 4)]
+                 for setup, case, workers, algorithm in runs for seed in range(1, 7) if (setup, seed) != ("four", 6)]
         lines[0], first = {**lines[0], "file": "runs/gone.json"}, lines[0]
         text = "".join(json.dumps(line) + "\n" for line in [*lines, first])
         (cls.folder / "x1.index.jsonl").write_text(text + '{"id": "cut off')
@@ -283,23 +372,40 @@ class Pages(unittest.TestCase):
         cls.temporary.cleanup()
 
     def test_verdicts(self):
-        self.assertEqual([record["verdict"] for record in self.records], ["holds", "holds", "not run"])
-        self.assertGreater(self.records[0]["found"]["median"], 1)
+        self.assertEqual([record["verdict"] for record in self.records], ["holds", "holds", "holds", "fitted (holds)", "not run"])
+        first, between = self.records[:2]
+        self.assertGreater(first["found"]["median"], 1)
+        # Six seeds of one sign are pairs; between two setups there are six seeds and five, which are none.
+        self.assertEqual((first["test"], first["p_value"]), ("signed_rank", 2 / 64))
+        self.assertGreaterEqual(first["least_effect"], 1)
+        self.assertEqual((between["test"], between["p_value"]), ("mann_whitney", 0.004329))
+        self.assertIn("paper's 1.5", between["asked"])
+        self.assertIn("workers", between["options"])
         self.assertIn("[holds] without waiting", self.talk.getvalue())
 
     def test_pages(self):
         page = (self.folder / "results" / "x1" / "README.md").read_text()
-        self.assertIn("- Not run: four: one, four: other (3 of 4 seeds)\n", page)
-        self.assertIn("| 1 | four workers make more samples per second than two | 2 | ", page)
-        fidelity = (self.folder / "results" / "fidelity.md").read_text()
-        self.assertTrue(fidelity.startswith("by hand\n"), fidelity)
-        self.assertIn("| paper | claims | hold | not run |\n|", fidelity)
-        self.assertIn("| RNA (Yang 2022, chapter 5) | 3 | 2 | 1 |\n| all | 3 | 2 | 1 |", fidelity)
-        self.assertIn("| [x1](x1/README.md) |\n<!-- end of claims -->", fidelity)
+        self.assertIn("- Not run: four: one, four: other (5 of 6 seeds)\n", page)
+        self.assertIn("| 1 | four workers make more samples per second than two | 2 | above 1; the paper's 1.5 | ", page)
+        self.assertIn("| workers 4 : 2 |\n", page)
+        self.assertIn("of Wilcoxon's signed-rank test of runs that are paired by seed", page)
+        self.assertIn("| holds | no waiting (tested: the computing ratio of this page) | ", page.partition("## Findings of our own")[2])
+        self.assertIn("- Verdicts: 2 hold, 1 fitted, 1 not run, 1 finding of our own\n", page)
         readme = (self.folder / "results" / "README.md").read_text()
         self.assertTrue(readme.startswith("before\n") and readme.endswith("\nafter\n"), readme)
-        self.assertIn("| [x1](x1/README.md) | RNA, figure 1 | two methods | 2 hold, 1 not run |", readme)
+        self.assertIn("| [x1](x1/README.md) | RNA, figure 1 | two methods | 2 hold, 1 fitted, 1 not run, 1 finding of our own |", readme)
         self.assertNotIn("stale", readme)
+
+    def test_claims_of_papers_and_findings_have_pages_of_their_own(self):
+        fidelity = (self.folder / "results" / "fidelity.md").read_text()
+        self.assertTrue(fidelity.startswith("by hand\n"), fidelity)
+        self.assertIn("| paper | claims | hold | not run | fitted (not counted) |\n|", fidelity)
+        self.assertIn("| RNA (Yang 2022, chapter 5) | 3 | 2 | 1 | 1 |\n| all | 3 | 2 | 1 | 1 |", fidelity)
+        self.assertIn("| [x1](x1/README.md) |\n<!-- end of claims -->", fidelity)
+        self.assertNotIn("what no paper says", fidelity)
+        findings = (self.folder / "results" / "findings.md").read_text()
+        self.assertEqual(findings.count("[x1](x1/README.md)"), 1)
+        self.assertIn("| - | what no paper says | - | above 1 | ", findings)
 
     def test_plots(self):
         for name in ("curve", "bar", "line"):

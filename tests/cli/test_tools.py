@@ -40,7 +40,7 @@ class Compare(ProgramTest):
     def test_formats(self):
         done = self.compare()
         self.assertRegex(done.stdout, r"\nspeedup over sgd = ")
-        self.assertRegex(done.stderr, r"warning: fewer than 5 seeds \((sgd 2, ssgd 2|ssgd 2, sgd 2)\)")
+        self.assertRegex(done.stderr, r"warning: fewer than 6 seeds \((sgd 2, ssgd 2|ssgd 2, sgd 2)\)")
         self.assertIn("warning: different workloads: a1.json and b1.json", done.stderr)
         comparison = json.loads(self.compare("--format", "json", "--reference", "ssgd").stdout)
         self.assertEqual([(each["algorithm"], each["n"], each["reference"]) for each in comparison["groups"]],

@@ -31,7 +31,7 @@ class Examples(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stdout)
             results = [json.loads(path.read_text()) for path in pathlib.Path(folder, "runs").glob("*.json")]
         runs = sorted((result["config"]["algorithm"], result["config"]["seed"]) for result in results)
-        self.assertEqual(runs, [(algorithm, seed) for algorithm in ("adaptive", "asgd", "elastic", "ssgd") for seed in range(1, 6)])
+        self.assertEqual(runs, [(algorithm, seed) for algorithm in ("adaptive", "asgd", "elastic", "ssgd") for seed in range(1, 11)])
         for result in results:
             self.assertEqual((result["status"], len(result["tuning"]["grid"])), ("completed", 5))
 

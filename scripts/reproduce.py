@@ -192,15 +192,31 @@ def subject(spec):
     return f"an experiment beyond the figures of {paper}" if number == "-" else f"{number} of {paper}"
 
 
+def verdicts_line(records):
+    return f"- Verdicts: {tally(records)}"
+
+
+def claims_sections(records):
+    return [line for title, own in (("Claims", of_papers(records)), ("Findings of our own", own_findings(records))) if own
+            for line in (f"## {title}", "", *claims_table(own, linked=False), "")]
+
+
+def renew_claims(path, records):
+    """Puts the verdicts as they are stored into a page whose runs may be elsewhere: rules change, and runs are not kept."""
+    text = re.sub(r"^- Verdicts: .*$", lambda _: verdicts_line(records), path.read_text(), flags=re.MULTILINE)
+    own = r"## (?:Claims|Findings of our own)\n"
+    text = re.sub(rf"^{own}.*?(?=^(?!{own})## )", lambda _: "\n".join(claims_sections(records)) + "\n", text, count=1,
+                  flags=re.MULTILINE | re.DOTALL)
+    path.write_text(text)
+
+
 def page(figure, records, plots):
     spec = figure.spec
     pictures = [text for name in plots for text in (f"[![{name.replace('_', ' ')}]({name}.png)]({name}.svg)", "")]
     text = [f"# {figure.id}: {spec['about']}", "", figure.figure["finding"].strip(), "", *pictures[:2],
             "## How", "", f"`scripts/reproduce.sh {figure.id}` runs [`experiments/{figure.id}.toml`](../../experiments/{figure.id}.toml)",
             "and writes this page.", "", f"- Subject: {subject(spec)}", f"- Expected: {spec['expectation']}",
-            f"- Machine: {figure.figure['machine']}", f"- Verdicts: {tally(records)}", ""]
-    for title, own in (("Claims", of_papers(records)), ("Findings of our own", own_findings(records))):
-        text += [f"## {title}", "", *claims_table(own, linked=False), ""] if own else []
+            f"- Machine: {figure.figure['machine']}", verdicts_line(records), "", *claims_sections(records)]
     if len(plots) > 1:
         text += ["## More plots", "", *pictures[2:]]
     if bench_tables(figure):
@@ -290,9 +306,13 @@ def tables_by_paper(records):
 
 
 def write_pages(figures, results):
-    """results/findings.md and results/sven.md; and what results/fidelity.md and results/README.md have between their markers."""
+    """results/findings.md and results/sven.md; what results/fidelity.md and results/README.md have between their markers; and the
+    claims of every page."""
     records = [record for figure in figures for record in stored(results, figure.id) or reproduce_verdicts.decide_all(figure)]
     results.mkdir(parents=True, exist_ok=True)
+    for figure in figures:
+        if stored(results, figure.id):
+            renew_claims(results / figure.id / "README.md", stored(results, figure.id))
     fidelity = results / "fidelity.md"
     if not fidelity.exists():
         fidelity.write_text(FIDELITY)

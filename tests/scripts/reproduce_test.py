@@ -371,6 +371,13 @@ class Pages(unittest.TestCase):
     def tearDownClass(cls):
         cls.temporary.cleanup()
 
+    def test_pages_take_their_verdicts_from_those_that_are_stored(self):
+        path = self.folder / "results" / "x1" / "README.md"
+        page = path.read_text()
+        path.write_text(page.replace("holds", "does not hold").replace("## Claims\n", "## Claims\n\nof an older rule\n"))
+        reproduce.renew_claims(path, self.records)
+        self.assertEqual(path.read_text(), page)
+
     def test_verdicts(self):
         self.assertEqual([record["verdict"] for record in self.records], ["holds", "holds", "holds", "fitted (holds)", "not run"])
         first, between = self.records[:2]

@@ -127,7 +127,7 @@ def curves(figure, plot):
             axis.set_xlim(left=0)
         else:
             plot_style.plain(axis.xaxis)
-        axis.set_xlabel(named(plot["x"]))
+        axis.set_xlabel("iterations" if plot["x"] == "updates" else named(plot["x"]))  # of a run; a bar has those to the target
         axis.set_ylabel(named(plot["y"]))
     plot_style.legend_below(drawing, axes)
     return drawing

@@ -14,6 +14,7 @@ GIB = 2 ** 30
 ORDERS = range(1, 26)
 MANY_ORDERS = range(1, 301)
 INCEPTION, RESNET32 = "inception-v4?bn=0", "resnet-32?bn=0&size=224"
+PICTURES = {2: "dymem", 1: "dymem-window-1"}  # the prefetch window of a page, and the folder of its pictures
 RESNETS = ("resnet-50", "resnet-101", "resnet-152")
 
 
@@ -30,10 +31,6 @@ def plans(networks, batch, policies, *options):
 
 def plan(network, batch, policy, *options):
     return plans([network], batch, policy, *options)[0][network, policy]
-
-
-def window(count):
-    return ("--prefetch-convs", count)
 
 
 def mib(size):
@@ -54,16 +51,28 @@ def verdict(agrees, in_direction):
 
 
 class Page:
-    """Rows of the table, in the order of the paper."""
+    """Rows of the table, in the order of the paper, all with one prefetch window (--prefetch-convs)."""
 
-    def __init__(self):
+    def __init__(self, window):
+        self.window = window
         self.rows = []
+
+    def dymem(self):
+        """Options of Dymem's plans on this page."""
+        return ("--prefetch-convs", self.window)
+
+    def draw(self, name, make, found):
+        folder = common.ROOT / "results" / PICTURES[self.window]
+        folder.mkdir(parents=True, exist_ok=True)
+        with plt.rc_context(style(DEFAULT_WIDTH_IN)):
+            picture = make(found)
+            save(picture, str(folder), name, ["png", "svg"])
 
     def add(self, name, what, paper, found, agreement, holds, note=""):
         """holds: True, False, or "direction"."""
         verdict = {True: "holds", False: "does not hold", "direction": "holds in direction"}[holds]
         self.rows.append((name, what, paper, found, agreement, verdict, note))
-        print(f"{name}: {what}: {verdict}: {found}", flush=True)
+        print(f"window {self.window}: {name}: {what}: {verdict}: {found}", flush=True)
 
     def text(self):
         lines = ["| id | what | the paper | found | agreement | verdict |", "|---|---|---|---|---|---|"]
@@ -71,10 +80,3 @@ class Page:
         notes = [f"- **{row[0]}, {row[1]}**: {row[6]}" for row in self.rows if row[6]]
         return "\n".join(lines) + "\n\n## Causes\n\n" + "\n".join(notes) + "\n"
 
-
-def draw(name, make, found):
-    folder = common.ROOT / "results" / "dymem"
-    folder.mkdir(parents=True, exist_ok=True)
-    with plt.rc_context(style(DEFAULT_WIDTH_IN)):
-        picture = make(found)
-        save(picture, str(folder), name, ["png", "svg"])

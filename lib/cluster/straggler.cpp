@@ -28,8 +28,9 @@ constexpr double kLargestProduct = 1e12;
 // All that slows one rank.
 struct RankEffects {
   double factor = 1;
-  double slowdown = 1;  // over a long time: the factor times those of the phases
+  double slowdown = 1;  // over a long time, at most: the factors of all kinds
   std::vector<const StraggleDelay*> delays;
+  std::vector<const StraggleJitter*> jitters;
   std::vector<const SlowPhases*> slow;
   std::vector<Pause> pauses;
   std::vector<Downtime> fails;
@@ -182,12 +183,14 @@ Scenario::Scenario(const std::vector<std::string>& specifications, int workers, 
       RankEffects& effects = impl->ranks[at(rank)];
       effects.factor *= straggler.factor;
       effects.slowdown *= straggler.factor / (straggler.slow ? straggler.slow->mean_rate : 1);
+      effects.slowdown *= straggler.jitter ? straggler.jitter->largest : 1;
       if (!(effects.slowdown <= kLargestProduct)) {
         refuse(fmt::format("--straggler {}", quote(specifications[i])),
                fmt::format("factors of worker {} that multiply to {:g}", rank, effects.slowdown),
                fmt::format("at most {:g}", kLargestProduct));
       }
       if (straggler.delay) effects.delays.push_back(&straggler.delay);
+      if (straggler.jitter) effects.jitters.push_back(&*straggler.jitter);
       if (straggler.slow) effects.slow.push_back(&*straggler.slow);
       if (straggler.pause) effects.pauses.push_back(*straggler.pause);
       if (straggler.fails) effects.fails.push_back(*straggler.fails);
@@ -209,10 +212,13 @@ Seconds Scenario::stretched(int rank, std::optional<std::uint64_t> iteration, Se
   HETSGD_CHECK(compute >= Seconds(0) && std::isfinite(compute.count()));
   const RankEffects& effects = impl_->ranks[at(rank)];
   double delay_s = 0;
+  double work_s = compute.count() * effects.factor;
   if (iteration) {
     for (const StraggleDelay* source : effects.delays) delay_s += (*source)(rank, *iteration);
+    for (const StraggleJitter* source : effects.jitters) {
+      work_s *= source->factor(rank, *iteration);
+    }
   }
-  const double work_s = compute.count() * effects.factor;
   const bool may_stand =
       !effects.pauses.empty() || !effects.fails.empty() || !effects.churns.empty();
   if (effects.slow.empty() && !may_stand) return Seconds(work_s + delay_s);

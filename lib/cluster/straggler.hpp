@@ -54,7 +54,7 @@ class Scenario {
   // starts at `start` and would take `compute` undisturbed. Factors multiply and hold while their
   // phase lasts (a step that leaves a slow phase is slowed in its first part only). Extra delays
   // add after the compute and are not slowed; in a pause nothing moves. No iteration: a further
-  // part of one that has begun, whose extra delays its first part has had. Thread-safe.
+  // part of one that has begun, whose jitter and extra delays its first part has had. Thread-safe.
   Seconds stretched(int rank, std::optional<std::uint64_t> iteration, Seconds start,
                     Seconds compute) const;
 

@@ -53,6 +53,31 @@ class ConstantKind final : public StragglerKind {
   double factor_ = 1;
 };
 
+class JitterKind final : public StragglerKind {
+ public:
+  void declare(OptionSet& set, std::optional<int>) override {
+    set.add("factor", factor_,
+            "Largest factor. The factor of a computation is drawn uniformly between 1 and it.")
+        .range(1, kLargestFactor)
+        .required("1.2");
+    set.add("steps", steps_,
+            "Successive iterations of a worker with the same factor. A larger value makes its "
+            "speed swing more slowly.")
+        .range(1, 1e9);
+  }
+  void apply(Straggler& straggler, const StragglerContext& context) const override {
+    const auto draw = [seed = context.seed, factor = factor_, steps = steps_](
+                          int rank, std::uint64_t iteration) {
+      return straggler_draws(seed, rank, iteration / steps).uniform(1, factor);
+    };
+    straggler.jitter = StraggleJitter{draw, factor_};
+  }
+
+ private:
+  double factor_ = 1;
+  std::uint64_t steps_ = 1;
+};
+
 class UniformKind final : public StragglerKind {
  public:
   void declare(OptionSet& set, std::optional<int>) override {
@@ -293,6 +318,12 @@ const std::vector<RegisteredStraggler>& straggler_kinds() {
                                 .title = "Constant factor",
                                 .idea = "Every computation takes longer by a fixed factor.",
                                 .example = "kind=constant,worker=3,factor=4"}),
+      registered<JitterKind>({.name = "jitter",
+                              .title = "Oscillating speed",
+                              .idea = "Every computation takes longer by a factor that is drawn "
+                                      "anew for each iteration and worker, as where equal GPUs "
+                                      "run at clock rates that oscillate.",
+                              .example = "kind=jitter,factor=1.2"}),
       registered<UniformKind>({.name = "uniform",
                                .title = "Uniform delays",
                                .idea = "Every iteration takes an extra delay, drawn uniformly "

@@ -2,11 +2,11 @@
 // and the reading of specifications come, and what they make. A new kind is a class in
 // straggler_kinds.cpp and a row of its table.
 //
-// A delay adds time to an iteration, slow phases slow a worker during intervals of the clock, a
-// Pause stops it during one, and at a failure it is lost. (A constant factor is
-// none of these: it is one number per rank.)
+// A delay adds time to an iteration, jitter multiplies it, slow phases slow a worker during
+// intervals of the clock, a Pause stops it during one, and at a failure it is lost. (A constant
+// factor is none of these: it is one number per rank.)
 //
-//   compute of a step:  work x factor, at the rate of the slow phases that it crosses
+//   compute of a step:  work x factor x jitter, at the rate of the slow phases that it crosses
 //   then:               the sum of the delays, at full rate
 //   throughout:         nothing moves during a pause
 #pragma once
@@ -34,6 +34,12 @@ inline constexpr Seconds kLongestStraggle = Seconds(1e9);
 // seed alone, never on earlier calls. So any rank can ask for any other, in any order, from any
 // thread, and a run can be repeated.
 using StraggleDelay = std::function<double(int rank, std::uint64_t iteration)>;
+
+// The factor (from 1 to `largest`) by which the computation of one iteration takes longer. As pure.
+struct StraggleJitter {
+  std::function<double(int rank, std::uint64_t iteration)> factor;
+  double largest = 1;
+};
 
 // The factor that holds at a time, and a time until which it surely holds (not beyond the next
 // change).
@@ -73,6 +79,7 @@ struct Straggler {
   std::vector<int> ranks;  // ascending
   double factor = 1;
   StraggleDelay delay = nullptr;
+  std::optional<StraggleJitter> jitter;
   std::optional<SlowPhases> slow;
   std::optional<Pause> pause;
   std::optional<Downtime> fails;  // without an end

@@ -199,7 +199,8 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
       .needs("cluster", {"sim"});
   set.add("speed", o.speed,
           "Relative compute speed of each worker, for example 1,0.92,0.84,0.76. The last one "
-          "repeats. Real workers can only be slowed down, by speeds below 1.")
+          "repeats. Speeds are constant, and --straggler kind=jitter makes them oscillate. Real "
+          "workers can only be slowed down, by speeds below 1.")
       .range(1e-6, 1e6);
   set.add("straggler", o.straggler,
           "Straggler to inject, for example 'kind=uniform,min=0ms,max=50ms' (`hetsgd stragglers` "

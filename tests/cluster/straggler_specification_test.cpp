@@ -74,6 +74,7 @@ TEST(StragglerSpecification, FactorsThatMultiplyBeyondTheClockAreRefused) {
 }
 
 const std::vector<std::string> kOfEveryKind{"kind=constant,factor=1.5,workers=0-1",
+                                            "kind=jitter,factor=1.2,steps=3",
                                             "kind=uniform,max=50ms",
                                             "kind=groups,split=2,max1=1ms,max2=2ms",
                                             "kind=lognormal,median=1ms",

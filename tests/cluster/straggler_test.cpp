@@ -62,6 +62,38 @@ TEST(Straggler, DelaysHaveTheirDistribution) {
   }
 }
 
+// The factors of 1 to 1.5 are uniform, and each holds for two iterations of a rank.
+TEST(Straggler, JitterDrawsAFactorForAnIterationOfARank) {
+  const Scenario s = scenario({"kind=jitter,factor=1.5,steps=2,workers=0-1"});
+  constexpr int n = 20000;
+  double sum = 0, squares = 0;
+  for (int i = 0; i < n; ++i) {
+    const auto factor = [&](int rank, int iteration) {
+      return s.stretched(rank, static_cast<std::uint64_t>(iteration), 3s, 2s).count() / 2;
+    };
+    const double drawn = factor(0, 2 * i);
+    ASSERT_TRUE(drawn >= 1 && drawn <= 1.5) << drawn;
+    EXPECT_EQ(factor(0, 2 * i + 1), drawn);
+    EXPECT_NE(factor(1, 2 * i), drawn);
+    EXPECT_EQ(factor(2, 2 * i), 1);
+    sum += drawn;
+    squares += drawn * drawn;
+  }
+  const double mean = sum / n;
+  EXPECT_NEAR(mean, 1.25, 5 * 0.5 / std::sqrt(12.0 * n));
+  EXPECT_NEAR(squares / n - mean * mean, 0.25 / 12, 0.001);
+}
+
+// It multiplies the computation, with other factors, and neither delays nor a further part of the
+// iteration.
+TEST(Straggler, JitterMultipliesTheComputationOnly) {
+  const std::string jitter = "kind=jitter,factor=1.2";
+  const double drawn = scenario({jitter}).stretched(0, 7, 0s, 1s).count();
+  const Scenario s = scenario({jitter, "kind=constant,factor=3", "kind=uniform,min=10ms,max=10ms"});
+  EXPECT_NEAR(s.stretched(0, 7, 0s, 2s).count(), 6 * drawn + 0.01, 1e-12);
+  EXPECT_EQ(s.stretched(0, std::nullopt, 0s, 2s), 6s);
+}
+
 TEST(Straggler, ADelayBelongsToAnIterationOfARank) {
   const Scenario s = scenario({"kind=uniform,min=10ms,max=50ms,workers=1;3"});
   EXPECT_EQ(delay(s, 0, 0), 0.0);

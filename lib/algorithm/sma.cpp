@@ -16,7 +16,8 @@
 //             --tuner-threshold (of algorithm 2), lr --learning-rate, b --batch-size (a learner's).
 // Cost:       one all_reduce of n elements per iteration (easgd: every tau iterations), behind the
 //             batch with --overlap: c_j depends on the w_j before the step alone, so the sum over
-//             devices travels during the step. Memory: 2 l + 3 vectors of n elements on a device;
+//             devices travels during the step. On a device two passes per learner, one before the
+//             step and one after it. Memory: 2 l + 3 vectors of n elements on a device;
 //             with auto a few numbers per tuner decision.
 // Records:    event "learners" {learners, alpha, vector_bytes, throughput_per_s: batches, of each
 //             device} at the start and at every decision of the tuner; event "restart" {samples,
@@ -126,44 +127,56 @@ class Learners {
     const std::span<const Batch> batches = self_.batches().next(b, share_);  // lines 6, 7
     Pending sum;
     if (average) {
-      differences();
-      sum_corrections();  // line 9
+      corrections();  // line 9
       if (o_.overlap) sum = self_.comm().start(sum_over_devices());
     }
     self_.learn(w_, batches, self_.learning_rate(b, epoch()));  // lines 8, 10
     if (average) {
-      correct();  // line 10
       finish_sum(sum);
-      move_average();  // lines 12, 13
+      correct();  // lines 10, 12, 13
       if (self_.rank() == 0) self_.observe("contributors", share_.all);
     }
     samples_ += static_cast<std::uint64_t>(share_.all) * b;
     ++measured_;
   }
 
-  // d_j <- w_j - z, or w_j - reference.
-  void differences() {
-    each_learner(5, [&](std::size_t j) {
-      self_.device().copy(z_.size(), w_[j].w.data(), d_[j].data());
-      self_.device().axpby(z_.size(), -1.0F, partner(j).data(), 1.0F, d_[j].data());
-    });
-  }
-
-  // This device's part of sum_j c_j, c_j = alpha d_j, over the learners that are averaged with z.
-  void sum_corrections() {
-    const std::size_t averaged = hierarchical() ? 1 : w_.size();
-    self_.compute_vectors(3 * static_cast<double>(averaged) - 1, [&] {
-      for (std::size_t j = 0; j < averaged; ++j) {
-        add(alpha_, d_[j], sum_, j == 0 ? 0 : 1);
+  // d_j <- w_j - z, or w_j - reference (learner 0's replica), in one pass per learner with this device's part of
+  // sum_j c_j, c_j = alpha d_j, over the learners that are averaged with z: w, z, d, and the sum,
+  // which all but the first of them read as well.
+  void corrections() {
+    const auto m = static_cast<double>(w_.size());
+    const double passes = hierarchical() ? 3 + 1 / m : 5 - 1 / m;
+    each_learner(passes, [&](std::size_t j) {
+      Device& device = self_.device();
+      const float* const w = w_[j].w.data();
+      if (hierarchical() && j > 0) {
+        return device.apply(z_.size(), rule::Combine<float>{1, -1}, w, w_.front().w.data(),
+                            d_[j].data());
       }
+      const auto alpha = static_cast<float>(alpha_);
+      device.apply(z_.size(), rule::Correction<float>{alpha, j == 0 ? 0.0F : 1.0F}, w, z_.data(),
+                   sum_.data(), d_[j].data());
     });
   }
 
-  // w_j <- w_j - c_j; a reference model takes in the corrections of its further learners.
+  // w_j <- w_j - c_j, in one pass per learner, the first of which moves z as well:
+  //   z' = z + sum_j c_j + mu (z - z_prev);  z_prev <- z;  z <- z'
+  // A reference model takes in the corrections of its further learners.
   void correct() {
-    each_learner(3, [&](std::size_t j) { add(-rate(j), d_[j], w_[j].w); });
+    const auto m = static_cast<double>(w_.size());
+    each_learner(3 + (o_.mu == 0 ? 3 : 5) / m, [&](std::size_t j) {
+      if (j > 0) return add(-rate(j), d_[j], w_[j].w);
+      Device& device = self_.device();
+      const auto alpha = static_cast<float>(alpha_);
+      if (o_.mu == 0) {
+        return device.apply(z_.size(), rule::Averaging<float>{alpha}, d_[0].data(), sum_.data(),
+                            w_[0].w.data(), z_.data());
+      }
+      device.apply(z_.size(), rule::MomentumAveraging<float>{alpha, static_cast<float>(o_.mu)},
+                   d_[0].data(), sum_.data(), w_[0].w.data(), z_.data(), z_prev_.data());
+    });
     if (!hierarchical() || w_.size() == 1) return;
-    self_.compute_vectors(3 * static_cast<double>(w_.size() - 1), [&] {
+    self_.compute_vectors(3 * (m - 1), [&] {
       for (std::size_t j = 1; j < w_.size(); ++j) add(local_alpha_, d_[j], w_.front().w);
     });
   }
@@ -186,21 +199,12 @@ class Learners {
                  time.end);
   }
 
-  // z' = z + sum_j c_j + mu (z - z_prev);  z_prev <- z;  z <- z'.
-  void move_average() {
-    if (o_.mu == 0) return self_.axpby(1, sum_, 1, z_);
-    self_.axpby(1, z_, 1, sum_);
-    self_.momentum_merge(sum_, o_.mu, z_, z_prev_);
-  }
-
-  // The partner of learner j's averaging: z, or the device's reference model, learner 0's replica.
-  const Buffer& partner(std::size_t j) const { return hierarchical() && j > 0 ? w_.front().w : z_; }
   double rate(std::size_t j) const { return hierarchical() && j > 0 ? local_alpha_ : alpha_; }
   bool hierarchical() const { return o_.averaging == SmaAveraging::hierarchical; }
 
-  // y <- a x + keep y, inside a computation.
-  void add(double a, const Buffer& x, Buffer& y, float keep = 1) {
-    self_.device().axpby(x.size(), static_cast<float>(a), x.data(), keep, y.data());
+  // y <- y + a x, inside a computation.
+  void add(double a, const Buffer& x, Buffer& y) {
+    self_.device().axpby(x.size(), static_cast<float>(a), x.data(), 1.0F, y.data());
   }
   template <class Fn>
   void each_learner(double passes, Fn&& fn) {

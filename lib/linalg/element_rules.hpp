@@ -84,6 +84,39 @@ struct MomentumMerge {
   }
 };
 
+// d = w - z, and its part of a sum: s <- a d + keep s; keep = 0 takes s as zero. The corrections of
+// CROSSBOW (Koliousis et al. 2019), algorithm 1, line 9.
+template <class Real>
+struct Correction {
+  Real a = 1, keep = 1;
+  HETSGD_HOST_DEVICE Real operator()(Real w, Real z, Real& s) const {
+    const Real d = w - z;
+    s = keep != Real(0) ? a * d + keep * s : a * d;
+    return d;
+  }
+};
+
+// w <- w - a d and z <- z + s, a replica's correction and the move of the average model without
+// momentum: algorithm 1, lines 10 and 12.
+template <class Real>
+struct Averaging {
+  Real a = 1;
+  HETSGD_HOST_DEVICE void operator()(Real d, Real s, Real& w, Real& z) const {
+    w -= a * d;
+    z += s;
+  }
+};
+
+// The same with momentum: z' = z + s + mu (z - previous); previous <- z; z <- z' (line 13).
+template <class Real>
+struct MomentumAveraging {
+  Real a = 1, mu = 0;
+  HETSGD_HOST_DEVICE void operator()(Real d, Real s, Real& w, Real& z, Real& previous) const {
+    w -= a * d;
+    MomentumMerge<Real>{mu}(s + z, z, previous);
+  }
+};
+
 // An update with momentum:
 //   u = gradient g + decay w,  v <- momentum v + u,  w <- w - velocity v - direct u
 template <class Real>
@@ -252,8 +285,8 @@ template <class Real>
 using ElementRule =
     AnyElementCall<Real, rule::Fill, rule::Scale, rule::AddScaled, rule::FusedAddScaled,
                    rule::Axpby, rule::Combine, rule::ReluGradient, rule::MomentumMerge,
-                   rule::MomentumStep, rule::MomentStep, rule::MomentApply, rule::LazyMomentStep,
-                   rule::AdaGradStep>;
+                   rule::Correction, rule::Averaging, rule::MomentumAveraging, rule::MomentumStep,
+                   rule::MomentStep, rule::MomentApply, rule::LazyMomentStep, rule::AdaGradStep>;
 // Every rule that BasicDevice::apply_norm takes.
 template <class Real>
 using NormRule = AnyElementCall<Real, rule::MomentUpdate>;

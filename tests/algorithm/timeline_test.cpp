@@ -46,13 +46,13 @@ const std::vector<Golden> kGoldens = {
     {"eager_majority", "eager-majority", "--seed 5"},
     {"rna", "rna"},
     {"rna_hierarchical", "rna", "--hierarchical --groups 0;2:1"},
-    // One iteration without overlap: differences 1 ms, their sum 1, the batch 9 (27 on the
-    // straggler), corrections 1, so all arrive at 30 ms. all_reduce takes 40, z with momentum 2
-    // operations: 72 ms. With overlap the all_reduce runs from 2 to 42 behind the batch, so 44 ms.
+    // One iteration without overlap: corrections and their sum 1 ms, the batch 9 (27 on the
+    // straggler), so all arrive at 28 ms. all_reduce takes 40, replicas and z 1 ms: 69. With overlap
+    // the all_reduce runs from 1 to 41 behind the batch, so 42 ms.
     {"sma", "sma", kLong},
     {"sma_no_overlap", "sma", with(kLong, "--overlap false")},
-    // Two iterations in three are steps alone: 9 + 9 + (1 + 1 + 9 + 1) = 30 ms, on the straggler
-    // 27 + 27 + 30 = 84; its all_reduce begins at 56 and ends at 96, z at 97.
+    // Two iterations in three are steps alone: 9 + 9 + (1 + 9) = 28 ms, on the straggler
+    // 27 + 27 + 28 = 82; its all_reduce begins at 55 and ends at 95, replicas and z at 96.
     {"easgd", "easgd", with(kLong, "--tau 3")},
     // 5 steps of 9 ms (27 on the straggler, which ends at 135 ms), all_reduce 40, the mean 1, the
     // copy 1: 177 ms a round.

@@ -1,4 +1,6 @@
 // Vectors, sums and the rules of the optimizers.
+#include <limits>
+
 #include "linalg/devices.hpp"
 #include "support/failure.hpp"
 
@@ -79,6 +81,48 @@ TYPED_TEST(Vectors, ElementwiseKernelsMatchTheirDefinition) {
                           }),
                   "merged");
       side.expect_exactly(Z, y, "the model before");
+    });
+  }
+}
+
+// Lines 9, 10, 12 and 13 of algorithm 1 of CROSSBOW, as vectors.
+TYPED_TEST(Vectors, ModelAveragingMatchesItsDefinition) {
+  using Real = TypeParam;
+  const Real a(0.25), mu(0.9);
+  for (const std::size_t n : kSizes) {
+    const auto w = random_vector<Real>(n, 1), z = random_vector<Real>(n, 2),
+               s = random_vector<Real>(n, 3), before = random_vector<Real>(n, 4);
+    const auto difference = [&](auto i) { return double(w[i]) - double(z[i]); };
+    const auto moved = [&](auto i) { return double(z[i]) + double(s[i]); };
+    on_devices<Real>([&](auto& side) {
+      auto& device = side.device;
+      auto W = side.put(w), Z = side.put(z), B = side.put(before), D = side.room(n);
+      auto S = side.put(std::vector<Real>(n, std::numeric_limits<Real>::quiet_NaN()));
+      device.apply(n, rule::Correction<Real>{a, Real(0)}, W.data(), Z.data(), S.data(), D.data());
+      side.expect(S, numbers(n, [&](auto i) { return 0.25 * difference(i); }), "the first c");
+      S = side.put(s);
+      device.apply(n, rule::Correction<Real>{a, Real(1)}, W.data(), Z.data(), S.data(), D.data());
+      side.expect(D, numbers(n, difference), "d");
+      side.expect(S, numbers(n, [&](auto i) { return double(s[i]) + 0.25 * difference(i); }),
+                  "the sum of c");
+      S = side.put(s);
+      D = side.put(before);
+      const auto corrected =
+          numbers(n, [&](auto i) { return double(w[i]) - 0.25 * double(before[i]); });
+      device.apply(n, rule::Averaging<Real>{a}, D.data(), S.data(), W.data(), Z.data());
+      side.expect(W, corrected, "the replica");
+      side.expect(Z, numbers(n, moved), "the average without momentum");
+      W = side.put(w), Z = side.put(z);
+      device.apply(n, rule::MomentumAveraging<Real>{a, mu}, D.data(), S.data(), W.data(), Z.data(),
+                   B.data());
+      side.expect(W, corrected, "the replica");
+      side.expect(Z,
+                  numbers(n,
+                          [&](auto i) {
+                            return moved(i) + double(mu) * (double(z[i]) - double(before[i]));
+                          }),
+                  "the average with momentum");
+      side.expect_exactly(B, z, "the average before");
     });
   }
 }

@@ -12,7 +12,8 @@
 // Symbols:    P --workers, lr --learning-rate, b --batch-size (every worker's), late --late.
 // Cost:       per round one all_reduce of n + 3 elements, in which all take part, and
 //             P ceil(log2 P) messages without content, which activate it; the hosts reduce, as
-//             with RNA (--staging): 4 n bytes from a contributor's GPU to its host, and 4 n back.
+//             with RNA (--staging): 4 n bytes from a GPU to its host after each step, and 4 n back
+//             per round.
 // Records:    histograms "contributors" per round, "staleness" (rounds between the model that a
 //             gradient was computed at and its reduction), "dropped" (the same of dropped ones);
 //             event "contribution" {rank, round, iterations, staleness} under --record-steps.

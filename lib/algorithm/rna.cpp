@@ -19,10 +19,11 @@
 //             spread and mean of the workers' iteration times; s_g group g's share of the workers,
 //             x_g its model, p_g what it pulled last.
 // Cost:       per round one all_reduce of n + 3 elements, in which all (of the group) take part,
-//             and 2 P + 4 q control messages with the controller; in sim also 4 n bytes from each
-//             contributor's GPU to its host and 4 n back to every GPU (--staging; 5.6.5, table
-//             5.5); hierarchical: every H rounds of a group n elements to the server and back, and
-//             a broadcast of n + 1 elements in it.
+//             and 2 P + 4 q control messages with the controller; in sim also 4 n bytes from a
+//             GPU to its host at the end of each of its steps, before it asks for a round (5.4,
+//             WriteOp), and 4 n back to every GPU per round (--staging; 5.6.5, table 5.5);
+//             hierarchical: every H rounds of a group n elements to the server and back, and a
+//             broadcast of n + 1 elements in it.
 // Records:    histograms "contributors" per round, "staleness" (rounds between the model that a
 //             gradient was computed at and its reduction), "dropped" (the same of dropped ones);
 //             event "groups" {groups, iteration_s}; under --record-steps events "contribution"

@@ -118,8 +118,9 @@ TEST(RnaReadings, LocalTrainingChangesNothingWhereEveryGradientIsReduced) {
   }
 }
 
-// Table 5.5: a round copies 4 n bytes between GPU and host from every contributor, at the same
-// time, and 4 n back to all. All are ready here, except in the last round, whose workers leave.
+// Table 5.5: every step ends with a copy of 4 n bytes to the host, at the same time on all workers,
+// and a round copies 4 n back to all. All are ready here, except in the last round, whose workers
+// leave.
 TEST(RnaReadings, StagingCostsTwoCopiesPerRound) {
   for (const std::string algorithm : {"rna", "eager-solo", "eager-majority"}) {
     SCOPED_TRACE(algorithm);

@@ -120,6 +120,7 @@ void PartialReplica::compute(Worker& self, Activation& activation) {
     next.round = at;
     const Seconds start = self.now();
     self.gradient(w, self.batches().next(b), next.g);
+    if (rules_.staging) self.charge_host_copy();
     ++computed;
     const std::span<const float> g = next.g.flat.span();
     const bool fresh = deposit(self, std::move(next), self.now() - start);
@@ -247,7 +248,6 @@ PartialSum PartialReplica::reduce(Worker& self, Comm& group) {
     const Guard guard(*monitor_);
     for (Pending& used : ready) free_.push_back(std::move(used.g));
   }
-  if (rules_.staging && share.contributes) self.charge_host_copy();
   const PartialSum result =
       partial_all_reduce(group, self.device(), sum_.span(), share, Traffic::gradients);
   if (rules_.staging) self.charge_host_copy();

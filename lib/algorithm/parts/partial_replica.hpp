@@ -82,7 +82,9 @@ struct LocalRules {
   bool local_training = false;  // all but the first use a snapshot that they move
   Share share = Share::gradient;
   bool groups = false;  // workers form groups, whose replicas differ
-  bool staging = true;  // the hosts reduce: a contribution is copied to them, and the sum back
+  // The hosts reduce. A gradient is copied to them at the end of its step, before its worker asks
+  // for a round (RNA, section 5.4: the WriteOp), and the sum is copied back in every round.
+  bool staging = true;
 };
 
 // Declares --staging, for both methods.

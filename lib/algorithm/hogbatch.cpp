@@ -44,7 +44,11 @@ namespace hetsgd {
 // A kind of device starts with the size at which its updates are the most frequent (CPUs) or its
 // work the most efficient (GPUs):
 //
-//   cpu   start = min 1, max 64          gpu   min b_max / 16, start = max b_max
+//   cpu   start = min 1, max 64          gpu   min b_max / 2, start = max b_max
+//
+// Half a batch takes a GPU no longer than a whole one, so with this bound it computes at least half
+// as many samples per second as with its largest batches. A smaller bound lets the batch sink until
+// launches are most of a step.
 
 // The kind of a worker's device: it computes in the host's memory, or in a memory of its own.
 enum DeviceKind : std::uint32_t { kCpu, kGpu, kDeviceKinds };
@@ -76,7 +80,7 @@ struct HogbatchOptions {
   GpuUpdate gpu_update = GpuUpdate::add;
   std::uint64_t cpu_batch_min = 1;
   std::optional<std::uint64_t> cpu_batch_max;  // none: 64, or b_max where that is less
-  std::optional<std::uint64_t> gpu_batch_min;  // none: b_max / 16
+  std::optional<std::uint64_t> gpu_batch_min;  // none: b_max / 2
 };
 
 namespace {
@@ -113,8 +117,9 @@ void HogbatchOptions::declare(OptionSet& set) {
       .unit("samples")
       .at_least(1);
   set.add("gpu_batch_min", gpu_batch_min,
-          "Smallest mini-batch of a GPU, which starts with its largest one, --batch-size. auto: a "
-          "sixteenth of --batch-size.")
+          "Smallest mini-batch of a GPU, which starts with its largest one, --batch-size. auto: "
+          "half "
+          "of --batch-size, with which a GPU makes at least half as many samples per second.")
       .unit("samples")
       .at_least(1);
 }
@@ -131,7 +136,7 @@ void HogbatchOptions::check(const Plan& plan) const {
 
 BatchRules HogbatchOptions::rules(const Plan& plan,
                                   const std::array<std::uint64_t, kDeviceKinds>& workers) const {
-  constexpr std::uint64_t kCpuMax = 64, kGpuRange = 16;
+  constexpr std::uint64_t kCpuMax = 64, kGpuRange = 2;
   const std::uint64_t b_max = plan.batch_size;
   BatchRules rules{.of = {}, .alpha = alpha, .adapts = adapt == Adapt::updates};
   rules.of[kCpu] = {.workers = workers[kCpu],

@@ -99,8 +99,8 @@ Rates rates(const Settings& settings, int cpus) {
 }
 
 const Settings kKinds = with(kHogbatch,
-                             "--batch-size 256 --learning-rate 0.1 --evaluate-every 64K "
-                             "--evaluate-samples 16 --max-samples 64K");
+                             "--batch-size 256 --gpu-batch-min 16 --learning-rate 0.1 "
+                             "--evaluate-every 64K --evaluate-samples 16 --max-samples 64K");
 
 // CPUs and GPUs whose speeds are 1:8 make as many updates, up to the factor by which sizes move.
 TEST(Hogbatch, BothKindsMakeAsManyUpdatesWhereNoBoundHolds) {
@@ -122,6 +122,7 @@ TEST(Hogbatch, SizesStayInTheirBounds) {
   const Rates r = rates(base, 4);
   EXPECT_EQ(r.cpu_batch, 64U);
   EXPECT_EQ(r.gpu_batch, 16U);
+  EXPECT_EQ(rates(with(base, "--gpu-batch-min auto"), 4).gpu_batch, 128U);  // half of its largest
   const Rates narrow = rates(with(base, "--cpu-batch-max 24 --gpu-batch-min 200"), 4);
   EXPECT_EQ(narrow.cpu_batch, 24U);
   EXPECT_EQ(narrow.gpu_batch, 200U);

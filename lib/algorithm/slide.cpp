@@ -23,7 +23,9 @@
 //             and the count of batches are shared, batches are not; in sim they land whole (bounded
 //             delay). The program's Adam moves all rows in every batch (--lazy dense). The loss of
 //             a step is that over the active labels. Under --charge a batch is charged for the
-//             share of labels that the tables retrieve here, of the full number.
+//             share of labels that the tables retrieve here, of the full number. A simulated batch
+//             takes the time of its operations and bytes, a floor that the program does not reach
+//             on real cores (results/slide.md): --efficiency is the share of it.
 
 #include <nlohmann/json.hpp>
 
@@ -88,6 +90,8 @@ class SlideWorker {
 
  private:
   std::span<float> w() { return shared_->w(); }
+  // The work that takes as long at the profile's rates as `work` at the share --efficiency of them.
+  Work slowed(const Work& work) const { return work.scaled(1 / o_.efficiency); }
 
   void make_tables(const SlideState::Rehash& rehash) {
     const SampledShape& shape = pass_.shape();
@@ -96,7 +100,7 @@ class SlideWorker {
     std::optional<LabelIndex> made;
     index_ = nullptr;  // one set of tables in memory, if no other worker has the old one
     self_.endpoint().compute_in_place(
-        pass_.index_work(), ComputeKind::vector,
+        slowed(pass_.index_work()), ComputeKind::vector,
         {.in_place = [&] { made = rows_.index_in_place(rehash, w()); },
          .read = [&] { rows_.catch_up_all(w()), own.assign(W.begin(), W.end()); },
          .fn = [&] { made = state_->make_index(rehash, own.data(), pass_.cores()); },
@@ -119,13 +123,13 @@ class SlideWorker {
     const auto begin = [&] { read = shared_->writes(); };
     const auto land = [&] { staleness = shared_->count_write() - read; };
     self_.endpoint().compute_in_place(
-        pass_.select_work(shape), ComputeKind::step,
+        slowed(pass_.select_work(shape)), ComputeKind::step,
         {.in_place = [&] { begin(), rows_.select_in_place(batch, index, w()); },
          .read = [&] { begin(), rows_.read_features(batch, w()); },
          .fn = [&] { rows_.select(batch, index); },
          .write = [] {}});
     self_.endpoint().compute_in_place(
-        pass_.learn_work(shape), ComputeKind::part,
+        slowed(pass_.learn_work(shape)), ComputeKind::part,
         {.in_place = [&] { loss = rows_.learn_in_place(batch, lr, w()), land(); },
          .read = [&] { rows_.read_labels(w()); },
          .fn = [&] { loss = rows_.learn(batch); },
@@ -148,7 +152,7 @@ class SlideWorker {
     const auto catch_up = [&] { rows_.catch_up_all(w()); };
     if (state_->clock.owes()) {
       self_.endpoint().compute_in_place(
-          rows_.catch_up_work(), ComputeKind::vector,
+          slowed(rows_.catch_up_work()), ComputeKind::vector,
           {.in_place = catch_up, .read = [] {}, .fn = [] {}, .write = catch_up});
     }
     bool is_measured = false;

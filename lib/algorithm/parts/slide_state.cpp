@@ -102,6 +102,10 @@ void SlideOptions::declare(OptionSet& set) {
           "tables, off the training clock.")
       .unit("samples")
       .range(0, 1e6);
+  set.add("efficiency", efficiency,
+          "Share of the device profile's rates that a worker reaches with --cluster sim. 1: a "
+          "batch takes the time of its operations and bytes, a floor.")
+      .range(0.01, 1);
 }
 
 }  // namespace hetsgd

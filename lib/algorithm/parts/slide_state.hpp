@@ -32,6 +32,7 @@ struct SlideOptions {
   ActiveOptions active;
   Lazy lazy = Lazy::catch_up;
   std::uint32_t probe = 256;  // test samples on which recall is measured
+  double efficiency = 1;      // share of the profile's rates that a simulated worker reaches
 
   void declare(OptionSet& set);
 };

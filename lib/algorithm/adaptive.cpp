@@ -6,8 +6,9 @@
 //             and algorithm 2 (normalized model merging).
 // Implements: algorithms 1 and 2 in full; see the functions of these names.
 // Symbols:    b_i, lr_i, u_i batch size, learning rate, updates since the last merge of worker i;
-//             b_max --batch-size, b_min --batch-min, beta --beta, delta --delta,
-//             pert_thr --pert-threshold, gamma --gamma; w, w_p the global model and the one before.
+//             b_max --batch-size, b_min --batch-min, b_i at first --batch-start, beta --beta,
+//             delta --delta, pert_thr --pert-threshold, gamma --gamma; w, w_p the global model and
+//             the one before.
 // Cost:       two control messages per batch; one all_reduce of n elements and two all_gathers of
 //             one number per mega-batch.
 // Deviations: algorithm 1 compares P u_i with sum(u) exactly and rounds the new b_i half up; a b_i
@@ -98,8 +99,9 @@ class Scheduler final : public Service<AskBatch, Grant> {
 };
 
 struct AdaptiveOptions {
-  std::optional<std::uint64_t> batch_min;  // b_min; none: b_max / 8
-  std::optional<double> beta;              // none: b_min / 2
+  std::optional<std::uint64_t> batch_min;    // b_min; none: b_max / 8
+  std::optional<std::uint64_t> batch_start;  // none: b_max
+  std::optional<double> beta;                // none: b_min / 2
   double delta = 0.1;
   double pert_threshold = 0.1;
   double gamma = 0.9;
@@ -173,6 +175,10 @@ class Adaptive final : public Algorithm {
         .symbol("b_min")
         .at_least(1)
         .or_zero();
+    set.add("batch_start", o_.batch_start,
+            "Mini-batch of every worker before the first adaptation. auto: --batch-size.")
+        .unit("samples")
+        .at_least(1);
     set.add("beta", o_.beta,
             "Change of a worker's batch size for each update that it made more or fewer than the "
             "average. auto: half of --batch-min.")
@@ -224,6 +230,10 @@ class Adaptive final : public Algorithm {
       throw usage_error("--batch-min: found {}, expected at most --batch-size {}", *o_.batch_min,
                         plan.batch_size);
     }
+    if (o_.batch_start.value_or(plan.batch_size) > plan.batch_size) {
+      throw usage_error("--batch-start: found {}, expected at most --batch-size {}",
+                        *o_.batch_start, plan.batch_size);
+    }
   }
 
   std::vector<std::string> warnings(const Plan& plan, const Layout&) const override {
@@ -233,12 +243,12 @@ class Adaptive final : public Algorithm {
   void worker(Worker& self) const override {
     const auto p = static_cast<std::size_t>(self.size());
     const auto i = static_cast<std::size_t>(self.rank());
-    const std::uint64_t b_max = self.plan().batch_size;
+    const std::uint64_t b_start = o_.batch_start.value_or(self.plan().batch_size);
     const Scaling scaling = Scaling::of(self.plan(), o_);
     const std::uint64_t b_warm_up = rounded_batch_size(scaling.b_min);
 
     State& state = self.state([&] {
-      return State{self.replica(), GlobalModel(self),          b_max,
+      return State{self.replica(), GlobalModel(self),          b_start,
                    nullptr,        InflationWarning(o_.gamma), OvershootWarning(scaling.beta)};
     });
     std::shared_ptr<const Agreed>& last = state.agreed;
@@ -248,7 +258,7 @@ class Adaptive final : public Algorithm {
       if (!state.in_round) state.warm_up = self.epoch() < o_.warmup_epochs.value_or(0);
       state.in_round = true;
       const bool warm_up = state.warm_up;
-      const std::uint64_t b_i = warm_up ? b_warm_up : last ? last->b[i] : b_max;
+      const std::uint64_t b_i = warm_up ? b_warm_up : last ? last->b[i] : b_start;
       const std::uint64_t mega_batch = samples_per_merge(self.mega_batch_samples(), self.plan());
       std::uint64_t& u_i = state.updates;
       for (Grant grant; (grant = scheduler.call({b_i, mega_batch})).range.count > 0; ++u_i) {
@@ -261,7 +271,7 @@ class Adaptive final : public Algorithm {
       const std::uint64_t merges = state.merges + (warm_up ? 0 : 1);
       const bool scales = !warm_up && merges % o_.scaling_every == 0;
       const auto agreed = self.comm().agree(norm_i, [&](std::span<const double> norms) {
-        const std::vector<std::uint64_t> b = last ? last->b : std::vector(p, b_max);
+        const std::vector<std::uint64_t> b = last ? last->b : std::vector(p, b_start);
         Merge merge{.batch_size = warm_up ? std::vector(p, b_warm_up) : b,
                     .updates = *updates,
                     .norm = {norms.begin(), norms.end()}};
@@ -288,9 +298,9 @@ class Adaptive final : public Algorithm {
   struct State {
     Replica replica;
     GlobalModel global;
-    std::uint64_t b_max;
+    std::uint64_t b_start;
     // The last merge, which all workers share, because it holds a number for each of them. It has
-    // the b_i from the next mega-batch on, or from the warm-up's end on. Null: b_max for all.
+    // the b_i from the next mega-batch on, or from the warm-up's end on. Null: b_start for all.
     std::shared_ptr<const Agreed> agreed;
     InflationWarning inflation;
     OvershootWarning overshoot;
@@ -302,7 +312,7 @@ class Adaptive final : public Algorithm {
       global.fields(fields, replica);
       std::vector<std::uint64_t> b = agreed ? agreed->b : std::vector<std::uint64_t>();
       fields.common("batch_sizes", b);
-      if (!b.empty()) fields.to_ranks_now(b, b_max);
+      if (!b.empty()) fields.to_ranks_now(b, b_start);
       if (!b.empty()) agreed = std::make_shared<const Agreed>(Agreed{.b = std::move(b)});
       fields.common("samples", samples);
       fields.common("merges", merges);

@@ -73,5 +73,15 @@ TEST(Adaptive, AWarmUpIsARunOfSmallBatches) {
   EXPECT_EQ(warm_up.elapsed, small.elapsed);
 }
 
+// Equal workers make equal updates, so nothing is scaled: the run of --batch-size 8 at its rate.
+TEST(Adaptive, BatchesBeginAtBatchStart) {
+  const Record start = run_with(kEqual, "--mega-batch 20 --batch-start 8");
+  const Record small = run_with(kEqual, "--batch-size 8 --learning-rate 0.125 --mega-batch 80");
+  EXPECT_GE(step_losses(small).size(), 400U);
+  expect_same_bits(start, small);
+  expect_refused(with(kEqual, "--batch-start 33"),
+                 "--batch-start: found 33, expected at most --batch-size 32");
+}
+
 }  // namespace
 }  // namespace hetsgd::test

@@ -140,9 +140,9 @@ class Learners {
     ++measured_;
   }
 
-  // d_j <- w_j - z, or w_j - reference (learner 0's replica), in one pass per learner with this device's part of
-  // sum_j c_j, c_j = alpha d_j, over the learners that are averaged with z: w, z, d, and the sum,
-  // which all but the first of them read as well.
+  // d_j <- w_j - z, or w_j - reference (learner 0's replica), in one pass per learner with this
+  // device's part of sum_j c_j, c_j = alpha d_j, over the learners that are averaged with z. A pass
+  // streams w, z, d and the sum, which all but the first of these learners read as well.
   void corrections() {
     const auto m = static_cast<double>(w_.size());
     const double passes = hierarchical() ? 3 + 1 / m : 5 - 1 / m;

@@ -47,8 +47,8 @@ const std::vector<Golden> kGoldens = {
     {"rna", "rna"},
     {"rna_hierarchical", "rna", "--hierarchical --groups 0;2:1"},
     // One iteration without overlap: corrections and their sum 1 ms, the batch 9 (27 on the
-    // straggler), so all arrive at 28 ms. all_reduce takes 40, replicas and z 1 ms: 69. With overlap
-    // the all_reduce runs from 1 to 41 behind the batch, so 42 ms.
+    // straggler), so all arrive at 28 ms. all_reduce takes 40, replicas and z 1 ms: 69. With
+    // overlap the all_reduce runs from 1 to 41 behind the batch, so 42 ms.
     {"sma", "sma", kLong},
     {"sma_no_overlap", "sma", with(kLong, "--overlap false")},
     // Two iterations in three are steps alone: 9 + 9 + (1 + 9) = 28 ms, on the straggler

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "support/compare.hpp"
+#include "runs.hpp"
 
 namespace hetsgd::test {
 namespace {

@@ -43,9 +43,9 @@ TEST(Slide, TheSameBitsEachTime) {
 
 TEST(Slide, AtHalfTheRatesTheSameRunTakesTwiceAsLong) {
   const Settings base = with(kSlide, "--profile @compute_only_profile");
-  const Record floor = run_training(base), half = run_with(base, "--efficiency 0.5");
-  expect_same_bits(floor, half);
-  EXPECT_NEAR(half.elapsed / floor.elapsed, 2, 1e-9);
+  const Record whole = run_training(base), half = run_with(base, "--efficiency 0.5");
+  expect_same_bits(whole, half);
+  EXPECT_NEAR(half.elapsed / whole.elapsed, 2, 1e-9);
 }
 
 // Rehashes after 0, 10, 20 ... batches, new functions from 40, 80.

@@ -1,95 +1,246 @@
 #!/usr/bin/python3
-"""Compares predicted with measured times: the same scenarios in `sim` and in a real cluster (two workers on two cores).
+"""Compares predicted with measured times: nine methods under five scenarios in `sim` and in a real cluster of one host.
 
-    HETSGD_DATA_DIR=... experiments/sim_against_real.py --cluster mpi [--epochs 12] [--repeat 5]
+    HETSGD_DATA_DIR=... experiments/sim_against_real.py --cluster threads|mpi [--epochs 12] [--seeds 5]
 
-`hetsgd calibrate` fits a profile of one core, and `hetsgd calibrate network` a model of the cluster's messages. With both, `sim`
-predicts each run, and `threads` or `mpi` measures it: the time of all epochs, and the time to P@1 0.60. The table also shows
-how exactly the injected delays were achieved. It needs an idle machine with two cores. Existing runs are kept.
-It writes the table of results/sim_against_CLUSTER.md.
+Two workers share two cores with services and background tasks. `hetsgd calibrate` fits a profile of one core, and `hetsgd
+calibrate network` a model of the cluster's messages and waits. The run of ssgd (of sven, for its model) without delays sets
+the level of that profile: its rates are scaled until the predicted time of a step is the measured one. All other runs are held
+out. `sim --host-cores 2` predicts each run, and the cluster measures it with the same seeds: the time of a sample, the time to
+a target that is held, and the share of waiting. It writes the tables of results/sim_against_CLUSTER.md.
+
+It needs an idle machine with two cores. 225 measured runs of a cluster take about 12 minutes (2 to 5 s each), and their 225
+predictions about 6 (1 to 3 s each). Runs that exist are kept, so it goes on where it was interrupted.
 """
 import argparse
+import itertools
 import json
 import math
+import statistics
 import subprocess
+import time
 
 import common
 
-SCENARIOS = {"none": [], "uniform 0-5 ms": ["--straggler", "kind=uniform,min=0ms,max=5ms"],
-             "worker 1 twice as slow": ["--straggler", "kind=constant,worker=1,factor=2"]}
-# Learning rates at which each reaches P@1 0.60 in sim within the epochs, from the grid of the other experiments.
-ALGORITHMS = {"ssgd": ["--learning-rate", "3.16", "--per-worker-batch", "split"], "elastic": ["--learning-rate", "1"], "adaptive": ["--learning-rate", "1"],
-              "esync": ["--learning-rate", "3.16"], "rna": ["--learning-rate", "3.16"]}
-TARGET = 0.60
+CORES = 2
+SCENARIOS = {
+    "none": [],
+    "uniform 0-5 ms": ["kind=uniform,min=0ms,max=5ms"],
+    "worker 1 twice as slow": ["kind=constant,worker=1,factor=2"],
+    "bursts, 3 times": ["kind=burst,on=50ms,off=150ms,factor=3"],
+    "worker 1 paused": ["kind=pause,worker=1,at=200ms,duration=200ms"],
+}
+# Learning rates at which each method holds P@1 0.60 in sim within the epochs, from the grid of the other experiments.
+METHODS = {
+    "ssgd": ["--learning-rate", "3.16", "--per-worker-batch", "split"],
+    "local-sgd": ["--learning-rate", "3.16"],
+    "elastic": ["--learning-rate", "1"],
+    "adaptive": ["--learning-rate", "1"],
+    "esync": ["--learning-rate", "3.16"],
+    "adpsgd": ["--learning-rate", "3.16"],
+    "rna": ["--learning-rate", "3.16"],
+    "asgd": ["--learning-rate", "1"],
+    "sven": ["--learning-rate", "0.1"],
+}
+CLICKS = "generate:criteo?scale=0.0002"
+# Sven shards the tables of a click-through model. It has a profile of its own, and no place in the ranking.
+CLICK_MODEL = ["--model", "deepfm", "--hidden", "128,128"]
+TARGETS = {"sven": ("auc", 0.61)}
+TARGET = ("p1", 0.60)
+LEVEL = {"sven": "sven"}  # the method whose run without delays sets the level; ssgd for all others
 
 
-def relative(predicted, measured):
-    if math.isinf(predicted) or math.isinf(measured):
-        return "both" if predicted == measured else "one only"
-    return f"{100 * (predicted / measured - 1):+.1f} %"
+def target_of(method):
+    return TARGETS.get(method, TARGET)
 
 
-class Real:
-    """One of the real clusters: how its runs start, and the models that were fitted to it."""
+def workload(method, epochs):
+    """The options of a run that its scenario and its cluster do not change."""
+    metric, value = target_of(method)
+    base = ["--workers", 2, "--batch-size", 256, "--mega-batch", 20, "--target", f"{metric}>={value}", "--algorithm", method, *METHODS[method]]
+    if method != "sven":
+        return [*common.delicious(), *base, "--epochs", epochs]
+    return ["--train", CLICKS, "--test", CLICKS, "--min-frequency", 1, "--tables", "sharded", "--embedding-dim", 16, *CLICK_MODEL, *base,
+            "--max-samples", int(40960 * epochs / 12), "--evaluate-samples", 4096]
+
+
+def level(method):
+    return LEVEL.get(method, "ssgd")
+
+
+class Host:
+    """This machine: how runs start on one of its clusters, and the models that were fitted to it."""
 
     def __init__(self, cluster, runs):
+        self.cluster, self.runs = cluster, runs
         self.launch = ["mpirun", "-n", "2", common.HETSGD] if cluster == "mpi" else [common.HETSGD]
-        self.options = ["--cluster", cluster, "--devices", "cpu:1"]
-        self.runs = runs
-        self.profile = self.calibrate([common.HETSGD, "calibrate", "--device", "cpu:1"], "profile.json")
-        self.network = self.calibrate([*self.launch, "calibrate", "network", "--cluster", cluster], "network.json")
+        self.network = self.calibrated([*self.launch, "calibrate", "network", "--cluster", cluster], "network")
+        dense = self.calibrated([common.HETSGD, "calibrate", "--device", "cpu:1"], "profile-ssgd")
+        clicks = self.calibrated([common.HETSGD, "calibrate", "--device", "cpu:1", "--model", "deepfm", "--hidden", "64,128", "--batch-size",
+                                  "128,256"], "profile-sven")
+        self.profiles = {"ssgd": dense, "sven": clicks}
+        self.factors = {}
 
-    def calibrate(self, call, name):
-        path = self.runs / name
+    def calibrated(self, call, name):
+        path = self.runs / f"{name}.json"
         if not path.exists():
-            subprocess.run([*call, "-o", str(path)], check=True, env=common.mpi_environment())
+            print(f"{' '.join(map(str, call[-4:]))}", flush=True)
+            subprocess.run([*map(str, call), "-o", str(path)], check=True, env=common.mpi_environment(), stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
         return path
 
-    def measured(self, options, name, repeat):
-        outputs = [self.runs / f"{name}-{number}.json" for number in range(repeat)]
-        return [common.train(options + self.options, output, launch=self.launch) for output in outputs]
+    def measured(self, options, name):
+        return common.train([*options, "--cluster", self.cluster, "--devices", "cpu:1"], self.runs / f"real-{name}.json", launch=self.launch)
+
+    def predicted(self, options, profile, name):
+        return common.train([*options, "--cluster", "sim", "--host-cores", CORES, "--profile", profile, "--server-profile", profile,
+                             "--network", self.network], self.runs / f"sim-{name}.json")
+
+    def set_level(self, method, options, real):
+        """Scales the profile of a model by the measured time of a step over the predicted one."""
+        fitted = self.profiles[method]
+        sim = [self.predicted([*options, "--seed", run["config"]["seed"]], fitted, f"level-{method}-{run['config']['seed']}") for run in real]
+        factor = common.median([step_seconds(run) for run in real]) / common.median([step_seconds(run) for run in sim])
+        profile = json.loads(fitted.read_text())
+        for key, value in profile.items():
+            if key.endswith("_per_s"):
+                profile[key] = value / factor
+            if key == "launch_overhead_s":
+                profile[key] = value * factor
+        profile["source"] += f"; all times {factor:.3f} times as long, by the steps of {method} without delays"
+        path = self.runs / f"profile-{method}-level.json"
+        path.write_text(json.dumps(profile, indent=2))
+        self.profiles[method], self.factors[method] = path, factor
 
 
-def row(scenario, algorithm, sim, real):
-    ends = [run["curve"][-1]["time_s"] for run in real]
-    targets = [common.time_to(run, "p1", TARGET) for run in real]
-    predicted, end, target = sim["curve"][-1]["time_s"], common.median(ends), common.median(targets)
-    predicted_target = common.time_to(sim, "p1", TARGET)
-    requested = sum(worker["delay_requested_s"] for run in real for worker in run["workers"])
-    achieved = sum(worker["delay_achieved_s"] for run in real for worker in run["workers"])
-    delays = f"{achieved / requested:.4f}" if requested else "no delay"
-    return (f"| {scenario} | {algorithm} | {predicted:.3f} | {end:.3f} ({min(ends):.3f}..{max(ends):.3f}) | "
-            f"{relative(predicted, end)} | {common.show(predicted_target)} | {common.show(target)} "
-            f"({common.show(min(targets))}..{common.show(max(targets))}) | {relative(predicted_target, target)} | {delays} |")
+def step_seconds(run):
+    return sum(worker["compute_s"] for worker in run["workers"]) / sum(worker["steps"] for worker in run["workers"])
+
+
+def sample_us(run):
+    last = run["curve"][-1]
+    return 1e6 * last["time_s"] / last["samples_count"]
+
+
+def waiting(run):
+    """Share of the workers' time in which they wait for each other, in percent."""
+    return 100 * statistics.mean(worker["wait_s"] for worker in run["workers"]) / run["curve"][-1]["time_s"]
+
+
+class Cell:
+    """A method under a scenario: what was predicted and what was measured, by seed."""
+
+    def __init__(self, method, scenario, sim, real):
+        self.method, self.scenario = method, scenario
+        self.held_out = scenario != "none" or method != level(method)
+        metric = target_of(method)
+        self.times = [[sample_us(run) for run in runs] for runs in (sim, real)]
+        self.targets = [[common.time_to(run, *metric) for run in runs] for runs in (sim, real)]
+        self.waits = [common.median([waiting(run) for run in runs]) for runs in (sim, real)]
+
+    def error(self, values):
+        predicted, measured = map(common.median, values)
+        if math.isinf(predicted) or math.isinf(measured):
+            return None
+        return predicted / measured - 1
+
+    def row(self):
+        def shown(values, text):
+            return f"{text(common.median(values))} ({text(min(values))}..{text(max(values))})"
+
+        def error(values):
+            value = self.error(values)
+            return "-" if value is None else f"{100 * value:+.1f} %"
+        return (f"| {self.scenario} | {self.method}{'' if self.held_out else ' (calibration)'} | {common.median(self.times[0]):.2f} | "
+                f"{shown(self.times[1], lambda value: f'{value:.2f}')} | {error(self.times)} | {shown(self.targets[0], common.show)} | "
+                f"{shown(self.targets[1], common.show)} | {error(self.targets)} | {self.waits[0]:.1f} % | {self.waits[1]:.1f} % |")
+
+
+def apart(a, b):
+    """Whether the ranges of two sets of measurements do not overlap."""
+    return max(a) < min(b) or max(b) < min(a)
+
+
+def kendall(cells, values):
+    """Kendall's tau of predicted and measured ranking within each scenario, over the pairs whose measured ranges are apart, and the
+    number of these pairs. None: there is no such pair."""
+    concordant = pairs = 0
+    for scenario in SCENARIOS:
+        ranked = [cell for cell in cells if cell.scenario == scenario and cell.method != "sven"]
+        for one, other in itertools.combinations(ranked, 2):
+            if not apart(values(one)[1], values(other)[1]):
+                continue
+            pairs += 1
+            order = [common.median(values(one)[i]) < common.median(values(other)[i]) for i in (0, 1)]
+            concordant += 1 if order[0] == order[1] else -1
+    return (concordant / pairs if pairs else None), pairs
+
+
+def summary(cells):
+    """What the page says first: errors of the runs that calibration has not used."""
+    held_out = [cell for cell in cells if cell.held_out]
+    lines = ["| held-out error (absolute, median) | time per sample | time to the target | waiting, points |", "|---|--:|--:|--:|"]
+
+    def line(name, some):
+        errors = [[abs(value) for value in map(of, some) if value is not None] for of in (lambda c: c.error(c.times), lambda c: c.error(c.targets))]
+        shown = [f"{100 * common.median(each):.1f} %" if each else "-" for each in errors]
+        return f"| {name} | {shown[0]} | {shown[1]} | {common.median([abs(c.waits[0] - c.waits[1]) for c in some]):.1f} |"
+    lines.append(line(f"all {len(held_out)}", held_out))
+    lines += [line(method, [cell for cell in held_out if cell.method == method]) for method in METHODS if
+              any(cell.method == method for cell in held_out)]
+    for what, values in (("time per sample", lambda c: c.times), ("time to the target", lambda c: c.targets)):
+        tau, pairs = kendall(cells, values)
+        found = "no two methods are apart" if tau is None else f"Kendall's tau {tau:.2f} over the {pairs} pairs whose measured ranges are apart"
+        lines += ["", f"Ranking of the methods by {what}, within a scenario: {found}."]
+    return lines
+
+
+def run_all(host, arguments):
+    """All cells. Measured runs come first, one after the other, as predictions would disturb them."""
+    real, total, begun = {}, len(METHODS) * len(SCENARIOS) * arguments.seeds, time.monotonic()
+    keys = [(seed, scenario, method) for seed in range(1, arguments.seeds + 1) for scenario in SCENARIOS for method in METHODS]
+
+    def options_of(seed, scenario, method):
+        stragglers = [text for each in SCENARIOS[scenario] for text in ("--straggler", each)]
+        return [*workload(method, arguments.epochs), *stragglers, "--seed", seed]
+
+    def name_of(seed, scenario, method):
+        return f"{method}-{list(SCENARIOS).index(scenario)}-{seed}"
+
+    for number, key in enumerate(keys, 1):
+        real[key] = host.measured(options_of(*key), name_of(*key))
+        print(f"measured {number} of {total}, {time.monotonic() - begun:.0f} s: {key[2]}, {key[1]}, seed {key[0]}: {sample_us(real[key]):.2f} us a sample",
+              flush=True)
+    for method in host.profiles:
+        host.set_level(method, workload(method, arguments.epochs), [real[key] for key in keys if key[1:] == ("none", method)])
+    sim = {}
+    for number, key in enumerate(keys, 1):
+        sim[key] = host.predicted(options_of(*key), host.profiles[level(key[2])], name_of(*key))
+        print(f"predicted {number} of {total}, {time.monotonic() - begun:.0f} s", flush=True)
+    return [Cell(method, scenario, *([runs[key] for key in keys if key[1:] == (scenario, method)] for runs in (sim, real)))
+            for scenario in SCENARIOS for method in METHODS]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cluster", choices=["threads", "mpi"], required=True, help="cluster to compare with sim")
     parser.add_argument("--epochs", type=int, default=12, help="epochs of each run (default: 12)")
-    parser.add_argument("--repeat", type=int, default=5, help="number of measurements of each run (default: 5)")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds of each run (default: 5)")
+    parser.add_argument("--runs", default="runs", help="folder of the runs; another one than the default changes no page (default: runs)")
     arguments = parser.parse_args()
-    runs = common.ROOT / "runs" / f"sim_against_{arguments.cluster}"
+    runs = common.ROOT / arguments.runs / f"sim_against_{arguments.cluster}"
     runs.mkdir(parents=True, exist_ok=True)
-    real = Real(arguments.cluster, runs)
-    base = common.delicious() + ["--batch-size", "256", "--mega-batch", "20", "--epochs", arguments.epochs,
-                                 "--target", f"p1>={TARGET}"]
-    lines = ["| scenario | algorithm | predicted s | measured s (median, min..max) | error | predicted s to P@1 "
-             f"{TARGET:.2f} | measured (median, min..max) | error | delays achieved / requested |",
-             "|---|---|--:|--:|--:|--:|--:|--:|--:|"]
-    for number, (scenario, straggler) in enumerate(SCENARIOS.items()):
-        for algorithm, settings in ALGORITHMS.items():
-            options = base + straggler + ["--algorithm", algorithm, "--workers", "2"] + settings
-            # Services run on cores like the workers'.
-            sim = common.train(options + ["--cluster", "sim", "--profile", real.profile, "--server-profile", real.profile,
-                                          "--network", real.network],
-                               runs / f"sim-{algorithm}-{number}.json")
-            measured = real.measured(options, f"real-{algorithm}-{number}", arguments.repeat)
-            lines.append(row(scenario, algorithm, sim, measured))
-            print(lines[-1], flush=True)
-    fitted = [json.loads(path.read_text()) for path in (real.profile, real.network)]
-    models = [line for model in fitted for line in ("", f"Calibrated: `{json.dumps(model)}`")]
-    common.write_tables(f"sim_against_{arguments.cluster}.md", [*lines, *models])
+    host = Host(arguments.cluster, runs)
+    cells = run_all(host, arguments)
+    lines = [*summary(cells), "",
+             "| scenario | method | predicted us per sample | measured us per sample | error | predicted s to the target | measured s to the target | error | "
+             "predicted waiting | measured waiting |", "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|", *(cell.row() for cell in cells)]
+    models = [*host.profiles.values(), host.network]
+    lines += [text for path in models for text in ("", f"Calibrated: `{json.dumps(json.loads(path.read_text()))}`")]
+    if arguments.runs == "runs":
+        common.write_tables(f"sim_against_{arguments.cluster}.md", lines)
+    else:
+        print("\n".join(lines))
 
 
 if __name__ == "__main__":

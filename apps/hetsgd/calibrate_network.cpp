@@ -64,9 +64,14 @@ class CalibrateNetwork final : public Command {
     NetworkMeasurement measurement{.sizes_bytes = sizes(), .point_time = point_time_};
     if (processes.is_root() && detect_terminal().terminal) measurement.status = show_status;
     const auto samples = measure_network(cluster_, options, measurement);
+    NetworkModel waits;
+    measure_waits(cluster_, options, waits);
     if (!processes.is_root()) return 0;
     show_status("");
     NetworkFit fit = fit_network_model(samples);
+    fit.network.wake = waits.wake;
+    fit.network.poll = waits.poll;
+    fit.network.poll_core_share = waits.poll_core_share;
     describe(fit, samples.size());
     print_samples(samples, fit);
     printer_.print(to_json_text(fit.network), "network");
@@ -107,6 +112,10 @@ class CalibrateNetwork final : public Command {
                  fmt::format("{:+.1f} %", 100 * fit.relative_error[i])});
     }
     log_table(table);
+    log_info("a thread is woken in {:.1f} us; a rank that waits looks every {:.1f} us, which takes "
+             "{:.1f} % of a core",
+             1e6 * fit.network.wake.count(), 1e6 * fit.network.poll.count(),
+             100 * fit.network.poll_core_share);
     log_info("{}", fit.network.source);
   }
 

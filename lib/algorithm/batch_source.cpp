@@ -30,7 +30,7 @@ const Batch& BatchSource::next(std::uint64_t size) {
     cursor_ += (shared_ ? workers_ : 1) * size;
     expected_ = own_range(size);
   } else {
-    range = SampleRange{run_.draw(size), size};
+    range = SampleRange{run_.draw(rank_, size), size};
     expected_.reset();
   }
   last_ = *range;

@@ -125,8 +125,9 @@ class Run {
   virtual LoopDecision running(Worker& worker) = 0;
   // The algorithm's own budget is used up: the next evaluation is due, and the last one.
   virtual void end_budget() = 0;
-  // Under mpi this is a round trip to a service, on the training clock, because there is one pool.
-  virtual std::uint64_t draw(std::uint64_t count) = 0;  // asynchronous: the shared pool's cursor
+  // Asynchronous: the shared pool's cursor. Under mpi this is a round trip to a service, on the
+  // training clock, because there is one pool.
+  virtual std::uint64_t draw(int rank, std::uint64_t count) = 0;
   // A batch was learnt from: its size, mean loss, and when its computation began. Never waits. A
   // loss that is not finite ends the run.
   virtual void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) = 0;

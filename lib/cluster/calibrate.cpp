@@ -143,6 +143,7 @@ CalibrationFit fit_device_profile(std::span<const CalibrationSample> samples) {
   fit.profile.launch_overhead_s = c[0];
   fit.profile.operations_per_s = rate_of(c[1]);
   fit.profile.bytes_per_s = rate_of(c[2]);
+  fit.profile.least_step_s = *std::ranges::min_element(times);
   std::vector<double> errors;
   for (const CalibrationSample& sample : samples) {
     errors.push_back(fit.profile.seconds(sample.work) / sample.time - 1);

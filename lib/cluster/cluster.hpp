@@ -91,6 +91,9 @@ struct ClusterOptions {
   };
   std::function<StepTimes(const StepRequest&)> recorded_step = nullptr;
   int host_threads = 0;  // 0: all cores
+  // Cores of the host that workers on CPUs, services and copies share in virtual time
+  // (sim/host_cores.hpp); 0: each has as many as it wants. Not together with recorded_step.
+  int host_cores = 0;
   // threads
   // Devices by worker, for example "cpu:1"; a shorter list repeats its last; empty: cpu:1.
   std::vector<std::string> devices;

@@ -182,7 +182,8 @@ NetworkModel load_network_model(const std::string& name_or_path) {
 
 NetworkModel read_network_model(const JsonFields& fields) {
   fields.allow({"name", "source", "latency_s", "bytes_per_s", "nodes", "server_latency_s",
-                "server_bytes_per_s", "shared_bus", "all_reduce"});
+                "server_bytes_per_s", "shared_bus", "all_reduce", "wake_s", "poll_s",
+                "poll_core_share"});
   NetworkModel network;
   network.name = fields.text("name");
   network.source = fields.text("source", "");
@@ -191,6 +192,9 @@ NetworkModel read_network_model(const JsonFields& fields) {
   network.server_latency = Seconds(fields.number("server_latency_s", kDurations));
   network.server_bytes_per_s = fields.number("server_bytes_per_s", kByteRates);
   network.shared_bus = fields.boolean("shared_bus", false);
+  if (!fields.is_null("wake_s")) network.wake = Seconds(fields.number("wake_s", kDurations));
+  if (!fields.is_null("poll_s")) network.poll = Seconds(fields.number("poll_s", kDurations));
+  network.poll_core_share = fields.number_or_none("poll_core_share", kShares).value_or(0);
   network.all_reduce = static_cast<Topology>(fields.choice("all_reduce", kTopologyNames, 0));
   if (fields.is_null("nodes")) return network;
   if (network.shared_bus) fields.refuse("nodes", "none with shared_bus, which joins all workers");
@@ -210,6 +214,9 @@ std::string to_json_text(const NetworkModel& network) {
   json["server_bytes_per_s"] = network.server_bytes_per_s;
   json["shared_bus"] = network.shared_bus;
   json["all_reduce"] = kTopologyNames[static_cast<std::size_t>(network.all_reduce)];
+  if (network.wake > Seconds(0)) json["wake_s"] = network.wake.count();
+  if (network.poll > Seconds(0)) json["poll_s"] = network.poll.count();
+  if (network.poll_core_share > 0) json["poll_core_share"] = network.poll_core_share;
   for (const NetworkNode& node : network.nodes) json["nodes"].push_back(node_json(node));
   return json.dump(2) + "\n";
 }

@@ -52,7 +52,8 @@ constexpr Number<std::optional<double>> kOptionalNumbers[] = {
     {"host_link_bytes_per_s", &DeviceProfile::host_link_bytes_per_s, kByteRates},
     {"host_link_latency_s", &DeviceProfile::host_link_latency_s, kDurations},
     {"gather_bytes_per_s", &DeviceProfile::gather_bytes_per_s, kByteRates},
-    {"host_gather_bytes_per_s", &DeviceProfile::host_gather_bytes_per_s, kByteRates}};
+    {"host_gather_bytes_per_s", &DeviceProfile::host_gather_bytes_per_s, kByteRates},
+    {"least_step_s", &DeviceProfile::least_step_s, kDurations}};
 
 JsonFields profile_fields(const std::string& name_or_path, std::string_view option) {
   std::vector<std::string> keys = {"name", "source"};

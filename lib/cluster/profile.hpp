@@ -37,6 +37,8 @@ struct DeviceProfile {
   // where the host reads and writes them. Empty: bytes_per_s, and no cost for the host's rows.
   std::optional<double> gather_bytes_per_s = std::nullopt;
   std::optional<double> host_gather_bytes_per_s = std::nullopt;
+  // The shortest time that was measured for the profile. A shorter step is not predicted.
+  std::optional<double> least_step_s = std::nullopt;
   // Throughput of m concurrent learners relative to one: saturation[m-1]; beyond the end the last
   // value holds.
   std::vector<double> saturation{1.0};
@@ -75,6 +77,10 @@ std::optional<std::string> builtin_profile_of(const std::string& gpu);
 std::string to_json_text(const DeviceProfile& profile);
 // The same the other way round, from a part of a document. Errors: those of the fields.
 DeviceProfile read_device_profile(const JsonFields& fields);
+
+// Looks of the thread of a rank of mpi for control messages, about every millisecond, for each look
+// of a process that waits.
+inline constexpr double kControlLooks = 0.25;
 
 // How an all_reduce is made, for its cost and its bytes only: in sim the data do not travel, and
 // the sum is the one in rank order whatever the topology.
@@ -122,6 +128,12 @@ struct NetworkModel {
   double server_bytes_per_s = 0;  // bandwidth of the services' host
   bool shared_bus = false;        // all workers' transfers share one medium of bytes_per_s
   Topology all_reduce = Topology::ring;
+  // How processes of a host wait, for sim/host_cores.hpp alone: how late the kernel wakes a thread;
+  // the longest time between two looks of a rank that waits, and the share of a core that its looks
+  // take. 0: nothing is late, and waiting costs nothing.
+  // The control thread of a rank looks less often (kControlLooks).
+  Seconds wake{0}, poll{0};
+  double poll_core_share = 0;
   // Nodes in the order of ranks; the last repeats. Empty: every worker is a node.
   std::vector<NetworkNode> nodes = {};
   // Inner level of a group (sim::Network makes it from the nodes); in no file.

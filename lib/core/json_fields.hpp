@@ -31,6 +31,7 @@ inline constexpr FieldRange kByteRates{1, 1e30, "bytes/s"};
 inline constexpr FieldRange kSizes{0, 1e18, "bytes"};
 inline constexpr FieldRange kRatios{1e-6, 1e6, ""};
 inline constexpr FieldRange kCounts{1, 1e6, ""};
+inline constexpr FieldRange kShares{0, 1, ""};
 // Any finite number. Messages name no limits.
 inline constexpr FieldRange kNumbers{-std::numeric_limits<double>::max(),
                                      std::numeric_limits<double>::max(), ""};

@@ -120,6 +120,19 @@ void SharedClient::fields(Archive& fields) {
   cursor_ = cursor;
 }
 
+void SharedClient::begin(Worker& worker) {
+  Client::begin(worker);
+  if (!setup_.pool_is_service || synchronous()) return;
+  pools_.emplace(worker.rank(), worker.serve<SamplePool>("samples"));
+}
+
+std::uint64_t SharedClient::draw(int rank, std::uint64_t count) {
+  if (const auto pool = pools_.find(rank); pool != pools_.end()) {
+    return pool->second.call(count, {}, {}, Traffic::control);
+  }
+  return cursor_.fetch_add(count);
+}
+
 void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                                  const std::function<std::span<const float>()>& model) {
   const Referee::Call call{worker.count_evaluate_call(), worker.running_calls()};

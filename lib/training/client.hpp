@@ -19,6 +19,7 @@
 
 #include "linalg/host_view.hpp"
 #include "training/referee.hpp"
+#include "training/sample_pool.hpp"
 #include "training/simulation/charge.hpp"
 
 namespace hetsgd {
@@ -36,6 +37,8 @@ struct RunSetup {
   bool traced = false;         // all endpoints belong to a Trace
   TableSet* tables = nullptr;  // null: the tables are part of the model
   bool virtual_time = false;
+  // The workers of this process ask a service for samples of the shared pool, as under mpi.
+  bool pool_is_service = false;
   // The distinct table rows that a measurement reads. Only the process that measures has them.
   std::vector<Index> measured_rows = {};
   const SavedRun* from = nullptr;  // what this segment goes on from; null: the start of a run
@@ -155,11 +158,12 @@ class SharedClient final : public Client {
  public:
   SharedClient(Referee& referee, const RunSetup& setup);
   void fields(Archive& fields) override;
+  void begin(Worker& worker) override;
 
   LoopDecision running(Worker& worker) override { return referee_.running(worker); }
   void end_budget() override { referee_.end_budget(); }
   // First come, first served. In sim the order is that of virtual time, so a run repeats.
-  std::uint64_t draw(std::uint64_t count) override { return cursor_.fetch_add(count); }
+  std::uint64_t draw(int rank, std::uint64_t count) override;
   void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override {
     trace_batch(worker, samples);
     referee_.completed(worker, samples, loss, started);
@@ -195,6 +199,8 @@ class SharedClient final : public Client {
   PreparedModel prepare_here(const std::function<std::span<const float>()>& model);
 
   std::atomic<std::uint64_t> cursor_{0};  // next sample of the shared pool
+  // By rank in the view, where the pool is a service (RunSetup).
+  std::map<int, SamplePoolClient> pools_;
   std::mutex mutex_;                      // guards all below
   std::vector<Published> published_;      // by rank in the view
   std::vector<float> mean_;

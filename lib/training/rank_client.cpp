@@ -29,20 +29,6 @@ constexpr std::chrono::milliseconds kLook{20};
 
 }  // namespace
 
-// The service that hands out samples of the shared pool, on rank 0's side.
-class RankClient::Pool final : public Service<std::uint64_t, std::uint64_t> {
- public:
-  void handle(int, const std::uint64_t& count, std::span<const float>,
-              Responder<std::uint64_t> reply) override {
-    reply(cursor_);
-    cursor_ += count;
-  }
-  void fields(Archive& fields) override { fields("cursor", cursor_); }
-
- private:
-  std::uint64_t cursor_ = 0;
-};
-
 // Lets messages in while the client lives. The handlers themselves stay registered with the control
 // channel.
 class RankClient::HandlerGuard {
@@ -196,10 +182,10 @@ void RankClient::begin(Worker& worker) {
     await(lock, "rank 0 to begin", peer_timeout_, [&] { return started_; });
     if (setup_.may_lose) own_samples_ = own_samples_at_state_ = begun_samples_ = worker.samples();
   }
-  if (!synchronous()) pool_.emplace(worker.serve<Pool>("samples"));
+  if (!synchronous()) pool_.emplace(worker.serve<SamplePool>("samples"));
 }
 
-std::uint64_t RankClient::draw(std::uint64_t count) {
+std::uint64_t RankClient::draw(int, std::uint64_t count) {
   return pool_->call(count, {}, {}, Traffic::control);
 }
 

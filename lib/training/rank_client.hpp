@@ -109,7 +109,7 @@ class RankClient final : public Client {
 
   LoopDecision running(Worker& worker) override;
   void end_budget() override;
-  std::uint64_t draw(std::uint64_t count) override;
+  std::uint64_t draw(int rank, std::uint64_t count) override;
   void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override;
   void discarded(Worker& worker, std::uint64_t samples) override;
   void updated() override;
@@ -256,8 +256,7 @@ class RankClient final : public Client {
 
   // Declared after all members that it uses, so that it is joined before they are destroyed.
   std::jthread evaluation_;  // rank 0: measures the model that another rank has sent
-  class Pool;
-  std::optional<ServiceClient<std::uint64_t, std::uint64_t>> pool_;
+  std::optional<SamplePoolClient> pool_;
 };
 
 }  // namespace hetsgd

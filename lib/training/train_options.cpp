@@ -197,6 +197,14 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
           "Network model of the simulated cluster: a built-in name or a JSON file.")
       .reads_file()
       .needs("cluster", {"sim"});
+  set.add("host_cores", o.host_cores,
+          "Cores of one simulated host that all workers with a CPU's profile share with background "
+          "tasks, services and the copying of messages, as on threads and mpi. none: each has "
+          "cores of its own.")
+      .range(1, 4096)
+      .absent("none")
+      .excludes("replay")
+      .needs("cluster", {"sim"});
   set.add("speed", o.speed,
           "Relative compute speed of each worker, for example 1,0.92,0.84,0.76. The last one "
           "repeats. Speeds are constant, and --straggler kind=jitter makes them oscillate. Real "

@@ -82,6 +82,7 @@ struct TrainOptions {
   ReplayBy replay_by = ReplayBy::iteration;
   std::string charge;                         // "", amazon670k, delicious200k, resnet-50
   std::optional<std::uint64_t> charge_batch;  // none: as many samples as the real batch has
+  std::optional<int> host_cores;              // sim; none: nothing shares cores
   std::optional<int> host_threads;            // none: all cores
   bool service_rank = false;
   Seconds peer_timeout = kPeerTimeout;

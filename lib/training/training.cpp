@@ -173,6 +173,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   if (charge) charge_cluster(*charge, result);
   replay_on_cluster(machine, result);
   result.host_threads = options.host_threads.value_or(0);
+  result.host_cores = options.host_cores.value_or(0);
   result.devices = devices;
   result.peer_timeout = options.peer_timeout;
   result.service_rank = options.service_rank;
@@ -222,6 +223,7 @@ RunSetup Training::Impl::setup(const Parts& parts, bool traced) const {
                   .traced = traced,
                   .tables = parts.tables.get(),
                   .virtual_time = options.is_virtual(),
+                  .pool_is_service = options.host_cores && machine.network.poll > Seconds(0),
                   .measured_rows = {},
                   .from = nullptr,
                   .is_saved = options.has_segments() || scenario->has_failures(),
@@ -326,6 +328,7 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
   for (const WorkerReport& worker : report.workers) {
     record.workers[at(worker.rank)].report = worker;
   }
+  if (options.is_virtual()) record.warn(clock_warnings(machine, options, record));
   if (!error) {
     if (hooks.trace != nullptr) note_waiting(*hooks.trace, record);
     parts.referee->request_stop(Status::completed, "");

@@ -200,6 +200,17 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
   return settings;
 }
 
+// The same on one core of a host whose processes look for messages (--host-cores).
+Settings on_one_core(Settings settings, const RegisteredAlgorithm& algorithm) {
+  for (auto& [key, value] : settings) {
+    if (key == "network") value = HETSGD_TEST_DATA "/polling_network.json";
+    if (key != "profile" || algorithm.info.name == "hogbatch") continue;
+    value = HETSGD_TEST_DATA "/latency_only_profile.json";
+  }
+  settings.emplace_back("host_cores", "1");
+  return settings;
+}
+
 // False: the algorithm refuses this combination of options.
 bool run_one(const Settings& settings, bool traced) {
   try {
@@ -234,12 +245,14 @@ std::pair<std::uint64_t, std::uint64_t> seeds(std::uint64_t count) {
 }
 
 void run_seeds(const RegisteredAlgorithm& algorithm, const std::string& cluster,
-               std::uint64_t count, bool served = false) {
+               std::uint64_t count, bool served = false, bool one_core = false) {
   const auto [first, last] = seeds(count);
   std::uint64_t ran = 0;
   for (std::uint64_t seed = first; seed <= last; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    ran += run_one(random_run(algorithm, cluster, seed, served), /*traced=*/seed % 2 == 1);
+    Settings settings = random_run(algorithm, cluster, seed, served);
+    if (one_core) settings = on_one_core(std::move(settings), algorithm);
+    ran += run_one(settings, /*traced=*/seed % 2 == 1);
     ASSERT_FALSE(testing::Test::HasFailure());
   }
   if (kSanitized) return;  // of few combinations most may be refused
@@ -256,6 +269,10 @@ class Deadlock : public testing::TestWithParam<Kind> {};
 TEST_P(Deadlock, NoneInSim) {
   const auto& [algorithm, served] = GetParam();
   run_seeds(find_algorithm(algorithm), "sim", served ? 40 : 250, served);
+}
+TEST_P(Deadlock, NoneOnOneSimulatedCore) {
+  const auto& [algorithm, served] = GetParam();
+  run_seeds(find_algorithm(algorithm), "sim", 40, served, /*one_core=*/true);
 }
 TEST_P(Deadlock, NoneOnThreads) {
   const auto& [algorithm, served] = GetParam();

@@ -47,6 +47,7 @@ class StartedCalls::Call final : public PendingCall {
       const double since = engine.now();
       // From here on the completion wakes this process; before, it only marked the call complete.
       attendance_.process = &self;
+      const AwaitingOthers waiting(group_->world, self);
       engine.block([this] { return describe(); });
       self.breakdown->wait += Seconds(engine.now() - since);
     }

@@ -47,8 +47,13 @@ class SimCancellationToken final : public CancellationToken {
   // cancelled (false). Where both come at the same time the end counts, in whatever order their
   // events are handled. One process at a time (checked).
   bool sleep_until(double time, HostTask& task);
+  // The same until the task has had a core for so long.
+  bool run_on(HostCores& cores, double seconds, HostTask& task);
 
  private:
+  // The running process sleeps. The flag is cleared before block(): in a destructor during teardown
+  // that returns at once, and nothing has ended.
+  bool sleep();
   static void ring(void* object);  // an Alarm's event
   void forget_alarm();
 
@@ -61,6 +66,7 @@ class SimCancellationToken final : public CancellationToken {
   // Alarm of the sleep that goes on; owned by World::alarms. Its event is in the queue and cannot
   // be taken out, so the alarm outlives the sleep, and the token, too.
   Alarm* alarm_ = nullptr;
+  HostCores::Task on_core_;  // in place of the alarm
 };
 
 // sleeper_ is cleared here and not by the sleeper: a second cancel() at this time must not wake it
@@ -69,7 +75,8 @@ void SimCancellationToken::cancel() {
   cancelled_ = true;
   if (sleeper_ == nullptr || ends_at_ <= world_.engine.now()) return;  // it is complete
   forget_alarm();
-  world_.engine.wake(*std::exchange(sleeper_, nullptr));
+  on_core_.stop();
+  world_.engine.wake_at(world_.engine.now(), *std::exchange(sleeper_, nullptr));
 }
 
 bool SimCancellationToken::sleep_until(double time, HostTask& task) {
@@ -81,10 +88,29 @@ bool SimCancellationToken::sleep_until(double time, HostTask& task) {
   alarm_ = world_.alarms.take();
   *alarm_ = {&world_, this};
   engine.at(time, ring, alarm_);
-  // The flag is cleared before block(): in a destructor during teardown that returns at once, and
-  // nothing has ended.
+  return sleep();
+}
+
+bool SimCancellationToken::run_on(HostCores& cores, double seconds, HostTask& task) {
+  HETSGD_CHECK(sleeper_ == nullptr);
+  sleeper_ = &world_.engine.current("compute_cancellable");
+  task_ = &task;
+  ends_at_ = std::numeric_limits<double>::infinity();  // not known
+  on_core_.start(
+      cores, seconds,
+      [](void* object) {
+        auto& self = *static_cast<SimCancellationToken*>(object);
+        self.rang_ = true;
+        self.world_.engine.pool().finish(*self.task_);
+        self.world_.engine.resume(*std::exchange(self.sleeper_, nullptr));
+      },
+      this);
+  return sleep();
+}
+
+bool SimCancellationToken::sleep() {
   rang_ = false;
-  engine.block([] { return "computes"; });
+  world_.engine.block([] { return "computes"; });
   return rang_;
 }
 
@@ -246,6 +272,18 @@ Network::Scale traffic_scale(const ClusterOptions& options) {
   return scale;
 }
 
+HostWaits waits_of(const NetworkModel& network) {
+  return {network.wake.count(), network.poll.count(), network.poll_core_share};
+}
+
+std::vector<bool> workers_on_cores(const ClusterOptions& options) {
+  std::vector<bool> on_cores;
+  for (int worker = 0; options.host_cores > 0 && worker < options.workers; ++worker) {
+    on_cores.push_back(options.profile_of(worker).in_host_memory());
+  }
+  return on_cores;
+}
+
 std::function<double(int, double)> reachability(const ClusterOptions& options) {
   if (!options.scenario || !options.scenario->has_gaps()) return nullptr;
   return [&scenario = *options.scenario](int worker, double now) {
@@ -269,14 +307,24 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_, Segment& se
                                              services.left(rank_of(process.rank));
                                          },
                                      .idle = [this] { return start_clock(); },
-                                     .reachable = reachability(options_)}),
-      world{engine, Network(options_.network, options_.workers, traffic_scale(options_),
-                            options_.rows_part_bytes)},
+                                     .reachable = reachability(options_),
+                                     .late = lateness()}),
+      world{engine,
+            Network(options_.network, options_.workers, traffic_scale(options_),
+                    options_.rows_part_bytes),
+            HostCores(engine, options_.host_cores, waits_of(options_.network)),
+            workers_on_cores(options_)},
       services(world, segment, options_.server_profile.value_or(options_.profile_of(0)),
                options_.work_scale),
       everybody(std::make_shared<Group>(world, workers_of(segment, options.workers))),
       set_up(at(size)) {
   world.workers.resize(at(options.workers));
+  world.cores.add_polling(kControlLooks * options.workers);
+}
+
+std::function<double(double, bool)> SimRun::lateness() {
+  if (options.host_cores == 0) return nullptr;
+  return [this](double waited, bool others) { return world.cores.late(waited, others); };
 }
 
 SimEndpoint::SimEndpoint(SimRun& run, int rank, const SimEndpoint* parent)
@@ -308,19 +356,12 @@ SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) 
     return {profile.copy_seconds(work.host_link_bytes), Seconds(0), Seconds(0)};
   }
   const double speed = run_.options.speed_of(id_);
-  const auto seconds = [&](const Work& part) {
-    return profile.seconds(vector ? part.scaled(run_.options.work_scale) : part);
-  };
-  const auto& step_time = run_.options.step_time;
-  Seconds at_full_speed = seconds(work);
-  if (!vector && step_time) {
-    at_full_speed = kind == ComputeKind::step ? step_time(id_, breakdown_.steps) : Seconds(0);
-  }
-  Seconds time = at_full_speed / speed, busy = time;
+  const Seconds full_speed = at_full_speed(work, kind);
+  Seconds time = full_speed / speed, busy = time;
   if (work.host_link_bytes > 0) {  // another engine copies: the device is free meanwhile
     Work computed = work;
     computed.host_link_bytes = 0;
-    busy = seconds(computed) / speed;
+    busy = scaled_seconds(computed, kind) / speed;
   }
   if (!vector && kind != ComputeKind::stage) {
     std::optional<std::uint64_t> iteration;
@@ -334,7 +375,33 @@ SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) 
       time = scenario->stretched(id_, iteration, now(), time);
     }
   }
-  return {time, std::max(time - at_full_speed, Seconds(0)), busy};
+  return {time, std::max(time - full_speed, Seconds(0)), busy};
+}
+
+Seconds SimEndpoint::scaled_seconds(const Work& work, ComputeKind kind) const {
+  const DeviceProfile& profile = run_.options.profile_of(id_);
+  return profile.seconds(kind == ComputeKind::vector ? work.scaled(run_.options.work_scale) : work);
+}
+
+Seconds SimEndpoint::at_full_speed(const Work& work, ComputeKind kind) const {
+  const auto& step_time = run_.options.step_time;
+  if (kind == ComputeKind::vector || !step_time) return scaled_seconds(work, kind);
+  return kind == ComputeKind::step ? step_time(id_, breakdown_.steps) : Seconds(0);
+}
+
+// A speed above 1 is a faster core; one below is reached by sleeping.
+double SimEndpoint::core_seconds(const Work& work, ComputeKind kind) {
+  return (at_full_speed(work, kind) / std::max(1.0, run_.options.speed_of(id_))).count();
+}
+
+// For kind `step` it also begins the next iteration, like duration().
+Seconds SimEndpoint::delay_after(ComputeKind kind, Seconds start, Seconds elapsed) {
+  const Seconds slowed = elapsed / std::min(1.0, run_.options.speed_of(id_));
+  if (kind == ComputeKind::vector || kind == ComputeKind::stage) return slowed - elapsed;
+  std::optional<std::uint64_t> iteration;
+  if (kind == ComputeKind::step) iteration = breakdown_.steps++;
+  const Scenario* const scenario = run_.options.scenario.get();
+  return (scenario ? scenario->stretched(id_, iteration, start, slowed) : slowed) - elapsed;
 }
 
 // A simulated delay is exact, so what was achieved is what was requested.
@@ -380,6 +447,7 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
       self.engine.resume(self.process);
     }
   };
+  if (on_cores(kind)) return compute_on_cores(work, kind, fn);
   Engine& engine = run_.engine;
   Computation computation{engine, engine.enter("compute"), HostTask(fn)};
   if (!engine.tearing_down()) {
@@ -402,6 +470,52 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   if (computation.task.error()) std::rethrow_exception(computation.task.error());
 }
 
+// As above, on the stack of the fiber.
+void SimEndpoint::compute_on_cores(const Work& work, ComputeKind kind, FunctionRef fn) {
+  struct Computation {
+    SimEndpoint& endpoint;
+    Process& process;
+    ComputeKind kind;
+    HostTask task;
+    Seconds start{0}, delay{0};
+    HostCores::Task on_core{};
+
+    static void computed(void* object) {
+      auto& self = *static_cast<Computation*>(object);
+      const Seconds now = self.endpoint.now();
+      self.delay = self.endpoint.delay_after(self.kind, self.start, now - self.start);
+      if (self.delay <= Seconds(0)) return due(object);
+      self.endpoint.run_.engine.at((now + self.delay).count(), due, object);
+    }
+    static void due(void* object) {
+      auto& self = *static_cast<Computation*>(object);
+      self.endpoint.run_.engine.pool().finish(self.task);
+      self.endpoint.run_.engine.resume(self.process);
+    }
+  };
+  Engine& engine = run_.engine;
+  Computation computation{*this, engine.enter("compute"), kind, HostTask(fn), now()};
+  const double seconds = core_seconds(work, kind);
+  if (!engine.tearing_down()) {
+    engine.pool().submit(computation.task);
+    computation.on_core.start(run_.world.cores, seconds, Computation::computed, &computation);
+  }
+  {
+    const Computing computing(computation.process);
+    engine.block([] { return "computes"; });
+  }
+  note_computed(kind, computation.start, Seconds(seconds), computation.delay);
+  if (computation.task.error()) std::rethrow_exception(computation.task.error());
+}
+
+// Accounts for a computation on shared cores that began at `start` and is over now.
+void SimEndpoint::note_computed(ComputeKind kind, Seconds start, Seconds busy, Seconds delay) {
+  breakdown_.last_charged = now() - start;
+  breakdown_.last_busy = busy;
+  note(kind, start);
+  charge(kind, now() - start, delay);
+}
+
 // The running process reads and writes, and nobody else runs meanwhile.
 void SimEndpoint::compute_in_place(const Work& work, ComputeKind kind,
                                    const InPlaceComputation& how) {
@@ -416,6 +530,7 @@ bool SimEndpoint::compute_cancellable(CancellationToken& token, const Work& work
                                       FunctionRef fn) {
   // fn is handed to the pool although it may be cut short: the host works ahead, and whether the
   // token will be cancelled is known only when virtual time comes to it.
+  if (on_cores(kind)) return compute_on_cores(token, work, kind, fn);
   auto& stop = static_cast<SimCancellationToken&>(token);
   Engine& engine = run_.engine;
   Process& self = engine.enter("compute_cancellable");
@@ -441,6 +556,32 @@ bool SimEndpoint::compute_cancellable(CancellationToken& token, const Work& work
   if (!complete) return false;
   if (task.error()) std::rethrow_exception(task.error());
   return true;
+}
+
+bool SimEndpoint::compute_on_cores(CancellationToken& token, const Work& work, ComputeKind kind,
+                                   FunctionRef fn) {
+  auto& stop = static_cast<SimCancellationToken&>(token);
+  Engine& engine = run_.engine;
+  Process& self = engine.enter("compute_cancellable");
+  if (stop.cancelled()) return false;
+  HostTask task(fn);
+  const Seconds start = now();
+  const double seconds = core_seconds(work, kind);
+  if (!engine.tearing_down()) engine.pool().submit(task);
+  Seconds computed = start;
+  bool complete = true;
+  {
+    const Computing computing(self);
+    complete = stop.run_on(run_.world.cores, seconds, task);
+    computed = now();
+    const Seconds delay = delay_after(kind, start, computed - start);
+    if (complete && delay > Seconds(0)) {
+      complete = stop.sleep_until((computed + delay).count(), task);
+    }
+  }
+  note_computed(kind, start, Seconds(seconds), now() - computed);
+  if (complete && task.error()) std::rethrow_exception(task.error());
+  return complete;
 }
 
 std::unique_ptr<CancellationToken> SimEndpoint::make_cancellation_token() {

@@ -8,6 +8,10 @@
 // Where other processes of the worker compute meanwhile it takes longer (DeviceTimeline): an
 // event that finds that its computation's end has moved waits for that.
 //
+// Where the host's cores are shared (host_cores.hpp) a worker on a CPU has no device timeline. Its
+// computations are tasks of the cores, followed by the delays that --straggler and --speed add to
+// the time that they have taken, as on a real cluster.
+//
 // The event at the due time is scheduled before fn has run, so its time cannot depend on the host.
 // What fn throws comes out of compute() at the due time, too.
 #pragma once
@@ -141,6 +145,8 @@ struct SimRun {
   // set-up is left.
   std::vector<Process*> set_up;
   bool start_clock();
+  // For Engine::Hooks.
+  std::function<double(double, bool)> lateness();
   // Schedules the next loss of a worker of the view after `time`, if there is one before the others
   // know of those before.
   void await_loss(Seconds time);
@@ -200,6 +206,22 @@ class SimEndpoint final : public Endpoint {
   // For kind `step` it also begins the next iteration, the one that the scenario draws for. Each
   // process counts its own iterations.
   Duration duration(const Work& work, ComputeKind kind);
+  // Time of the work alone on the device at speed 1.
+  Seconds at_full_speed(const Work& work, ComputeKind kind) const;
+  // By the device profile; vector operations are stated for the real size.
+  Seconds scaled_seconds(const Work& work, ComputeKind kind) const;
+  // True: a computation of this kind takes one of the host's shared cores.
+  bool on_cores(ComputeKind kind) const {
+    return kind != ComputeKind::transfer && run_.world.computes_on_cores(id_);
+  }
+  // The same where cores are shared: the seconds on a core, and the delay after a computation that
+  // has begun at `start` and taken `elapsed`.
+  double core_seconds(const Work& work, ComputeKind kind);
+  Seconds delay_after(ComputeKind kind, Seconds start, Seconds elapsed);
+  void compute_on_cores(const Work& work, ComputeKind kind, FunctionRef fn);
+  bool compute_on_cores(CancellationToken& token, const Work& work, ComputeKind kind,
+                        FunctionRef fn);
+  void note_computed(ComputeKind kind, Seconds start, Seconds busy, Seconds delay);
   void charge(ComputeKind kind, Seconds time, Seconds delay);
   // Notes in the worker's account, if there is one, that this process has computed from `start`
   // until now.

@@ -185,6 +185,7 @@ class alignas(64) Process {
   const std::string background_task;   // empty: the worker's main process
   TimeBreakdown* breakdown = nullptr;  // where its time goes
   bool computes = false;               // waits for the end of a computation
+  bool awaits_others = false;          // waits for other ranks or a service
   WorkerAccount* account = nullptr;    // its worker's account, once the worker has background tasks
 
   // Notes for the account when a time was spent that the breakdown counts as `communicate`; virtual
@@ -207,6 +208,9 @@ class Engine : NonCopyable {
     std::function<bool()> idle;
     // When a process of this worker can begin to communicate, from `now` on. Null: at once.
     std::function<double(int worker, double now)> reachable = nullptr;
+    // How much later a process goes on that has waited so long, for other ranks or not, and is
+    // woken. Null: at once.
+    std::function<double(double waited, bool others)> late = nullptr;
   };
   // host_threads as in ClusterOptions. Hooks are called on the event loop.
   Engine(int host_threads, Hooks hooks);
@@ -298,8 +302,13 @@ class Engine : NonCopyable {
     self.fiber.suspend();
   }
   // Schedules the blocked process to go on now, after the events that are already due at this time.
-  // Once: a second wake for one block would resume it out of its next one.
-  void wake(Process& process) { wake_at(now_, process); }
+  // Once: a second wake for one block would resume it out of its next one. Returns how much later
+  // it goes on (Hooks::late).
+  double wake(Process& process) {
+    const double late = hooks_.late ? hooks_.late(now_ - process.since, process.awaits_others) : 0;
+    wake_at(now_ + late, process);
+    return late;
+  }
   void wake_at(double time, Process& process);
   // Called from an event's handler: runs the blocked process until it blocks again or ends. Saves
   // the event that wake() would take; what the process leads to comes within the current one. Not

@@ -14,7 +14,8 @@ const Message* Mailbox::find(int from, int tag) const {
   return nullptr;
 }
 
-Message* Mailbox::take(Engine& engine, int from, int tag) {
+Message* Mailbox::take(World& world, int from, int tag) {
+  Engine& engine = world.engine;
   const auto found = std::find_if(messages_.begin(), messages_.end(), [&](const Message* message) {
     return matches(*message, from, tag);
   });
@@ -27,6 +28,7 @@ Message* Mailbox::take(Engine& engine, int from, int tag) {
   // process goes on. Only a torn down run leaves it in the list, and then nobody puts any more.
   Receiver self{from, tag, &engine.current("receive"), nullptr};
   receivers_.push_back(&self);
+  const AwaitingOthers waiting(world, *self.process);
   engine.block([&] { return blocked_in_receive(from, tag); });
   return self.message;
 }
@@ -105,6 +107,7 @@ double send_message(const std::shared_ptr<Group>& group, int source, int to, int
   const Link::Slot slot = route.out.pass(Direction::out, called, message->charged);
   message->started = slot.start;
   message->sent = slot.end;
+  world.copy(message->charged / route.out.bytes_per_s());
   // The event is scheduled before the sender may sleep: the message's travel does not depend on
   // what becomes of it.
   if (&route.in == &route.out) {
@@ -122,7 +125,7 @@ Envelope receive_message(Group& group, int rank, int from, int tag, std::span<st
   Process& self = engine.begin_communication("receive");
   if (from != kAnySource) check_rank(from, group.size());
   const double called = engine.now();
-  Message* message = group.mailbox(rank).take(engine, from, tag);
+  Message* message = group.mailbox(rank).take(world, from, tag);
   if (message == nullptr) return {from, 0};  // torn down, in a destructor
 
   const Envelope envelope{message->source, message->payload.size()};

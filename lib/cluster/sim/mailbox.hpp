@@ -37,7 +37,7 @@ class Mailbox {
   const Message* find(int from, int tag) const;
   // Takes that message; blocks the running process until it is there. The message is then the
   // caller's, to be given back to World::messages. Null only in a destructor during teardown.
-  Message* take(Engine& engine, int from, int tag);
+  Message* take(World& world, int from, int tag);
   // A message has arrived: goes to the receiver that waits for it, or stays.
   void put(Engine& engine, Message* message);
 

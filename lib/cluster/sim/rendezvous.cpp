@@ -50,6 +50,7 @@ void Rendezvous::attend(int rank, const CollectiveRequest& request) {
   Engine& engine = world_.engine;
   Attendance mine{.process = &engine.begin_communication(collective_name(request.call.collective))};
   if (!engine.tearing_down()) join(rank, request, mine);
+  const AwaitingOthers waiting(world_, *mine.process);
   engine.block([this] {
     return blocked_in_collective(collective_name(call_.collective), arrived_, size());
   });
@@ -101,7 +102,31 @@ void Rendezvous::start() {
   transfer_->begin(
       world_.engine, members_.network.hops, seconds,
       seconds > 0 ? (seconds - latencies) / seconds : 0,
-      [](void* object) { static_cast<Rendezvous*>(object)->complete(); }, this);
+      [](void* object) {
+        auto& self = *static_cast<Rendezvous*>(object);
+        self.world_.transfers.give_back(std::exchange(self.transfer_, nullptr));
+        self.part_ended();
+      },
+      this);
+  start_copies(seconds - latencies);
+}
+
+// Each rank copies its share on a core of the host as long as the bytes pass.
+void Rendezvous::start_copies(double seconds) {
+  parts_left_ = 1;
+  if (seconds <= 0 || !world_.cores.shared()) return;
+  while (copies_.size() < attendance_.size()) copies_.emplace_back();
+  for (std::size_t r = 0; r < attendance_.size(); ++r) {
+    if (!world_.computes_on_cores(members_.workers[r])) continue;
+    ++parts_left_;
+    copies_[r].start(
+        world_.cores, seconds,
+        [](void* object) { static_cast<Rendezvous*>(object)->part_ended(); }, this);
+  }
+}
+
+void Rendezvous::part_ended() {
+  if (--parts_left_ == 0) complete();
 }
 
 void Rendezvous::finish_moving() {
@@ -112,7 +137,6 @@ void Rendezvous::finish_moving() {
 // the rendezvous is empty before the order may use it again, and the order comes last.
 void Rendezvous::complete() {
   Engine& engine = world_.engine;
-  world_.transfers.give_back(std::exchange(transfer_, nullptr));
   finish_moving();
   for (auto& task : tasks_) {
     if (task.error()) std::rethrow_exception(task.error());
@@ -133,7 +157,9 @@ void Rendezvous::complete() {
       rank.process->breakdown->communicate += Seconds(engine.now() - last_arrival_);
       rank.process->communicated(last_arrival_, engine.now());
     }
-    if (rank.process != nullptr) engine.wake(*rank.process);
+    if (rank.process == nullptr) continue;
+    const double late = engine.wake(*rank.process);
+    if (!rank.started) rank.process->breakdown->wait += Seconds(late);
   }
   if (order_ != nullptr) order_->ended();
 }

@@ -15,7 +15,8 @@
 // that looked earlier would find whatever the host has moved so far.
 //
 // It takes its members' links (transfer.hpp), where it may meet messages and other groups'
-// collectives; alone it takes cost(). All ranks leave it at the same time, whatever their place in
+// collectives; alone it takes cost(). Where cores are shared (host_cores.hpp) each rank's copying
+// is a task, too, and it is complete when the last of these has ended. All ranks leave it at the same time, whatever their place in
 // its topology. Nothing here is locked: everything but move() runs on the event loop's thread.
 #pragma once
 
@@ -97,7 +98,9 @@ class Rendezvous {
   };
 
   void start();         // all are here, and it has its turn
-  void complete();      // the event at the end
+  void start_copies(double seconds);
+  void part_ended();    // the transfer's, or a rank's copy
+  void complete();      // the event at the end, when all parts have ended
   void start_moving();  // splits the data into tasks for the pool
   // Moves elements [begin, end) (bytes where nothing is reduced; receivers of an all_to_all). On a
   // pool thread: reads the call and the ranks' memory, writes to disjoint parts of the outputs.
@@ -128,6 +131,8 @@ class Rendezvous {
   const Members& members_;
   CollectiveOrder* const order_;
   Transfer* transfer_ = nullptr;  // while it is in progress
+  std::deque<HostCores::Task> copies_;  // by rank, where cores are shared
+  std::size_t parts_left_ = 0;
   // Time since which it may begin. It is from an earlier call where this one did not have to wait;
   // an arrival is later than that.
   double turn_ = 0;

@@ -55,6 +55,7 @@ class SimService {
         name_(std::move(name)),
         handler_(std::move(handler)) {
     handler_->set_clock([&engine = world.engine] { return Seconds(engine.now()); });
+    world.cores.add_polling(1);
   }
 
   // The request of `from`, the caller's, leaves; fills `call`.
@@ -76,6 +77,7 @@ class SimService {
   static void serve(void* object);
   static void enter_worker_link(void* object);
   static void deliver(void* object);
+  void begin(Call& call);
   void serve_next();
 
   World& world_;
@@ -83,6 +85,8 @@ class SimService {
   double work_scale_;
   std::string name_;
   std::deque<Call*> queue_;  // the first is being served
+  double idle_since_ = 0;
+  HostCores::Task work_;
   // The last member, so that it is destroyed first: tokens that it has kept refer to the rest.
   std::unique_ptr<ServiceHandler> handler_;
 };
@@ -125,10 +129,11 @@ class SimPort final : public ServicePort {
     // In a destructor while the run is torn down await() returns without an answer.
     if (call.answered < call.arrived || engine.tearing_down()) return;
     self.breakdown->wait += Seconds(call.answered - call.arrived);
+    self.breakdown->wait += Seconds(engine.now() - call.delivered);
     self.breakdown->communicate +=
-        Seconds(call.arrived - call.called + engine.now() - call.answered);
+        Seconds(call.arrived - call.called + call.delivered - call.answered);
     self.communicated(call.called, call.arrived);
-    self.communicated(call.answered, engine.now());
+    self.communicated(call.answered, call.delivered);
   }
   std::unique_ptr<PendingCall> post_raw(const ServiceCall& from) override {
     service_.world().engine.reach("a service call");
@@ -181,6 +186,7 @@ void SimService::send(Call& call, int rank, int worker, const ServiceCall& from)
   world_.count_sent(worker, from.kind, numbers_bytes);
   const auto slot = network.link(worker).pass(Direction::out, call.called, call.charged);
   call.sent = slot.end;
+  world_.copy(call.charged / network.link(worker).bytes_per_s());
   // Unlike a message, a request does not hold up its sender until it has left: a caller blocks for
   // the answer anyway, and post() is there to compute meanwhile.
   engine.at_arrival(slot.start + network.server_latency(worker), rank, enter_server_link, &call);
@@ -190,6 +196,7 @@ void SimService::send(Call& call, int rank, int worker, const ServiceCall& from)
 void SimService::await(Call& call) {
   if (call.delivered >= 0) return;
   call.process = &world_.engine.current("a service call");
+  const AwaitingOthers waiting(world_, *call.process);
   world_.engine.block([this] { return text(); });
 }
 
@@ -208,16 +215,31 @@ void SimService::arrive(void* object) {
   SimService& self = *call.service;
   call.arrived = self.world_.engine.now();
   self.queue_.push_back(&call);
-  if (self.queue_.size() == 1) self.serve_next();
+  if (self.queue_.size() == 1) self.begin(call);
+}
+
+// The service has had nothing to do, and finds the request as late as any process that waits.
+void SimService::begin(Call& call) {
+  Engine& engine = world_.engine;
+  if (!world_.cores.shared()) return serve_next();
+  world_.cores.add_polling(-1);
+  const double late = world_.cores.late(engine.now() - idle_since_, true);
+  engine.at(
+      engine.now() + late,
+      [](void* object) { static_cast<Call*>(object)->service->serve_next(); }, &call);
 }
 
 // The service time comes before the handler: an answer that it gives at once leaves at the end of
 // it.
 void SimService::serve_next() {
-  if (queue_.empty()) return;
+  if (queue_.empty()) {
+    idle_since_ = world_.engine.now();
+    return world_.cores.add_polling(1);
+  }
   Call& call = *queue_.front();
   const Work work = handler_->work_raw(call.request.bytes(), call.numbers.size() / sizeof(float));
   const double seconds = profile_.seconds(work.scaled(work_scale_)).count();
+  if (world_.cores.shared()) return work_.start(world_.cores, seconds, serve, &call);
   world_.engine.at(world_.engine.now() + seconds, serve, &call);
 }
 
@@ -247,6 +269,7 @@ void SimService::answer(Call& call, std::span<const std::byte> reply,
   call.reply_numbers_bytes = network.charged(numbers.size_bytes(), kind);
   const auto slot = network.server().pass(Direction::out, engine.now(), call.reply_charged());
   call.reply_sent = slot.end;
+  world_.copy(call.reply_charged() / network.server().bytes_per_s());
   engine.at_arrival(slot.start + network.server_latency(call.worker), call.rank, enter_worker_link,
                     &call);
 }
@@ -266,7 +289,9 @@ void SimService::deliver(void* object) {
   world.count_received(call.worker, Traffic::control, call.reply_struct_bytes);
   world.count_received(call.worker, call.reply_kind, call.reply_numbers_bytes);
   call.delivered = world.engine.now();
-  if (call.process != nullptr) world.engine.resume(*call.process);
+  if (call.process == nullptr) return;
+  world.cores.shared() ? void(world.engine.wake(*call.process))
+                       : world.engine.resume(*call.process);
 }
 
 // The profile is copied, as the services refer to it.

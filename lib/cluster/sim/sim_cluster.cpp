@@ -43,6 +43,7 @@ class SimCluster final : public Cluster {
       HETSGD_CHECK_LT(0.0, options.server_profile->operations_per_s);
       HETSGD_CHECK_LT(0.0, options.server_profile->bytes_per_s);
     }
+    HETSGD_CHECK(options.host_cores == 0 || !options.recorded_step);
     HETSGD_CHECK_LT(0.0, options.network.bytes_per_s);
     HETSGD_CHECK_LT(0.0, options.network.server_bytes_per_s);
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cluster/sim/engine.hpp"
+#include "cluster/sim/host_cores.hpp"
 #include "cluster/sim/network.hpp"
 #include "cluster/worker_account.hpp"
 #include "core/rank_index.hpp"
@@ -95,6 +96,12 @@ struct Message {
   Payload payload;
 };
 
+// Bytes that a core copies while nobody waits for the end of it.
+struct Copy {
+  World* world = nullptr;
+  HostCores::Task task{};
+};
+
 class SimCancellationToken;
 
 // The end of a computation that may be cut short. It lives until its event has been handled, which
@@ -108,6 +115,9 @@ struct Alarm {
 struct World {
   Engine& engine;
   Network network;
+  HostCores cores;
+  // By worker: it computes on these cores, because its profile is a CPU's. Empty: none does.
+  std::vector<bool> on_cores = {};
   // Time breakdowns of the workers' endpoints, by rank; filled before the run starts. Bytes are the
   // worker's, whichever of its processes moves them. (Times are each process's own:
   // Process::breakdown.)
@@ -115,6 +125,13 @@ struct World {
   FreeList<Message> messages = {};
   FreeList<Transfer> transfers = {};
   FreeList<Alarm> alarms = {};
+  FreeList<Copy> copies = {};
+
+  bool computes_on_cores(int worker) const {
+    return !on_cores.empty() && on_cores[static_cast<std::size_t>(worker)];
+  }
+  // A core is busy with a copy for so long from now on, where cores are shared.
+  void copy(double seconds);
 
   // `worker`: the rank in the run, not in a group. `bytes` as charged (Network::charged). Sent
   // bytes count when the call is made, received ones when they arrive: what is in flight when the
@@ -134,5 +151,37 @@ struct World {
     return static_cast<std::uint64_t>(std::llround(bytes));
   }
 };
+
+// A process that waits for other ranks or a service, as long as this lives.
+class AwaitingOthers : NonCopyable {
+ public:
+  AwaitingOthers(World& world, Process& process) : world_(world), process_(process) {
+    if (!world_.cores.shared()) return;
+    process_.awaits_others = true;
+    world_.cores.add_polling(1);
+  }
+  ~AwaitingOthers() {
+    if (!world_.cores.shared()) return;
+    process_.awaits_others = false;
+    world_.cores.add_polling(-1);
+  }
+
+ private:
+  World& world_;
+  Process& process_;
+};
+
+inline void World::copy(double seconds) {
+  if (!cores.shared() || seconds <= 0) return;
+  Copy* const copy = copies.take();
+  copy->world = this;
+  copy->task.start(
+      cores, seconds,
+      [](void* object) {
+        auto* const ended = static_cast<Copy*>(object);
+        ended->world->copies.give_back(ended);
+      },
+      copy);
+}
 
 }  // namespace hetsgd::sim

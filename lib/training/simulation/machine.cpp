@@ -105,4 +105,30 @@ void describe_machine(const SimulatedMachine& machine, int workers, Record& reco
   record.network = nlohmann::json::parse(to_json_text(machine.network));
 }
 
+std::vector<std::string> clock_warnings(const SimulatedMachine& machine,
+                                        const TrainOptions& options, const Record& record) {
+  std::vector<std::string> warnings;
+  const auto on_cores = [&](const DeviceProfile& profile) { return profile.in_host_memory(); };
+  if (options.host_cores && std::ranges::none_of(machine.profiles, on_cores)) {
+    warnings.push_back(
+        "--host-cores: all workers have the profile of a GPU, so only services and copies share "
+        "the cores");
+  }
+  for (const WorkerRecord& worker : record.workers) {
+    const TimeBreakdown& spent = worker.report.breakdown;
+    if (spent.steps == 0) continue;
+    const Seconds step = (spent.compute - spent.delay_achieved) / static_cast<double>(spent.steps);
+    const double least_s = machine.profile_of(worker.report.rank).least_step_s.value_or(0);
+    const Seconds least = std::max(Seconds(least_s), machine.network.wake);
+    if (step >= least) continue;
+    warnings.push_back(fmt::format(
+        "the steps of worker {} take {} on average, less than the {} that the calibration of "
+        "--profile and --network can predict: waking threads takes as long; use a larger "
+        "--batch-size, or compare on a real cluster",
+        worker.report.rank, format_seconds(step), format_seconds(least)));
+    break;
+  }
+  return warnings;
+}
+
 }  // namespace hetsgd

@@ -201,8 +201,8 @@ class SharedClient final : public Client {
   std::atomic<std::uint64_t> cursor_{0};  // next sample of the shared pool
   // By rank in the view, where the pool is a service (RunSetup).
   std::map<int, SamplePoolClient> pools_;
-  std::mutex mutex_;                      // guards all below
-  std::vector<Published> published_;      // by rank in the view
+  std::mutex mutex_;                  // guards all below
+  std::vector<Published> published_;  // by rank in the view
   std::vector<float> mean_;
   std::map<std::uint64_t, int> arrived_;  // by call: number of workers that have made it
   std::optional<GatheredRows> rows_;      // set while the world is stopped

@@ -203,7 +203,6 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
           "cores of its own.")
       .range(1, 4096)
       .absent("none")
-      .excludes("replay")
       .needs("cluster", {"sim"});
   set.add("speed", o.speed,
           "Relative compute speed of each worker, for example 1,0.92,0.84,0.76. The last one "
@@ -532,6 +531,10 @@ void TrainOptions::validate() const {
     }
     if (!speed.empty()) {
       refuse("--speed", "speeds beside --replay", "none, because the record has its own");
+    }
+    if (host_cores) {
+      refuse("--host-cores", fmt::format("{} beside --replay", *host_cores),
+             "none, because recorded steps contain the waiting for cores already");
     }
   }
   if (service_rank && !cluster_kind(cluster).join) {

@@ -94,6 +94,27 @@ TEST(CalibrateNetwork, MeasuringASimulationGivesItsModel) {
   EXPECT_NEAR(fit.network.server_bytes_per_s / options.network.server_bytes_per_s, 1, 1e-3);
 }
 
+TEST(CalibrateNetwork, MeasuringTheWaitsOfASimulatedHostGivesItsWakeUp) {
+  ClusterOptions options;
+  options.workers = 2;
+  options.host_cores = 2;
+  options.network = network(2e-5, 1e9, 3e-5, 5e8);
+  options.network.wake = Seconds(5e-4);
+  NetworkModel waits;
+  measure_waits("sim", options, waits);
+  EXPECT_NEAR(waits.wake.count(), 5e-4, 1e-9);
+  EXPECT_EQ(waits.poll, Seconds(0));  // its ranks look for nothing
+}
+
+TEST(CalibrateNetwork, TheWaitsOfThreadsCanBeMeasured) {
+  ClusterOptions options;
+  options.workers = 2;
+  NetworkModel waits;
+  measure_waits("threads", options, waits);
+  EXPECT_GT(waits.wake, Seconds(0));
+  EXPECT_EQ(waits.poll, Seconds(0));
+}
+
 TEST(CalibrateNetwork, ThreadsCanBeMeasured) {
   ClusterOptions options;
   options.workers = 2;

@@ -43,6 +43,9 @@ TEST(Calibrate, RecoversAnExactDevice) {
   EXPECT_NEAR(fit.profile.operations_per_s / truth.operations_per_s, 1, 1e-9);
   EXPECT_NEAR(fit.profile.bytes_per_s / truth.bytes_per_s, 1, 1e-9);
   EXPECT_LT(fit.max_error, 1e-9);
+  const auto samples = samples_of(truth);
+  EXPECT_EQ(Seconds(fit.profile.least_step_s.value()),
+            std::ranges::min(samples, {}, &CalibrationSample::time).time);
 }
 
 TEST(Calibrate, IsNearUnderNoiseAndReportsIt) {

@@ -181,7 +181,8 @@ TEST(DeviceProfile, ErrorsNameFileKeyFoundAndExpected) {
   expect("{\"operation_per_s\":1}",
          ": found key \"operation_per_s\", expected name, source, launch_overhead_s, "
          "operations_per_s, bytes_per_s, memory_bytes, saturation, host_link_bytes_per_s, "
-         "host_link_latency_s, gather_bytes_per_s, host_gather_bytes_per_s or convolution",
+         "host_link_latency_s, gather_bytes_per_s, host_gather_bytes_per_s, least_step_s or "
+         "convolution",
          "did you mean \"operations_per_s\"?");
 }
 
@@ -336,6 +337,15 @@ TEST(NetworkModel, BuiltinOnesAreComplete) {
     const File file(to_json_text(model));
     EXPECT_EQ(to_json_text(load_network_model(file.path())), to_json_text(model));
   }
+  NetworkModel measured = load_network_model("shared-memory");
+  measured.wake = Seconds(3e-5);
+  measured.poll = Seconds(2e-4);
+  measured.poll_core_share = 0.125;
+  const File file(to_json_text(measured));
+  const NetworkModel again = load_network_model(file.path());
+  EXPECT_EQ(again.wake, measured.wake);
+  EXPECT_EQ(again.poll, measured.poll);
+  EXPECT_EQ(again.poll_core_share, measured.poll_core_share);
   EXPECT_LT(load_network_model("ideal").all_reduce_cost(1000, 1e9).count(), 1e-8);
   EXPECT_EQ(load_network_model("pcie3").bytes_per_s, 12e9);
   EXPECT_EQ(load_network_model("pcie3").latency, 10us);

@@ -39,6 +39,8 @@ const Refusal kRefusals[] = {
     {with(kOneEpoch, {{"per_worker_batch", "split"}, {"batch_size", "1"}}),
      "--batch-size: found 1, expected at least one sample for each of the 2 workers"},
     {with(kOneEpoch, {{"speed", "1,1,1"}}), "--speed: found 3 speeds for 2 workers"},
+    {with(kOneEpoch, {{"host_cores", "2"}, {"replay", "run.jsonl"}}),
+     "--host-cores: found 2 beside --replay, expected none"},
     {with(kOnThreads, {{"charge", "amazon670k"}}),
      "--charge: found amazon670k with --cluster threads, expected --cluster sim, whose clock it "
      "charges"},

@@ -109,7 +109,7 @@ class HostCores : NonCopyable {
   Engine& engine_;
   const int cores_;
   const HostWaits waits_;
-  double polling_ = 0;                                     // k
+  double polling_ = 0;                                       // k
   std::map<std::pair<double, std::uint64_t>, Task*> tasks_;  // by virtual end, then by start
   std::uint64_t started_ = 0;
   double virtual_ = 0, at_ = 0, rate_ = 1;

@@ -120,8 +120,8 @@ void Rendezvous::start_copies(double seconds) {
     if (!world_.computes_on_cores(members_.workers[r])) continue;
     ++parts_left_;
     copies_[r].start(
-        world_.cores, seconds,
-        [](void* object) { static_cast<Rendezvous*>(object)->part_ended(); }, this);
+        world_.cores, seconds, [](void* object) { static_cast<Rendezvous*>(object)->part_ended(); },
+        this);
   }
 }
 

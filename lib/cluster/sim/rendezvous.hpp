@@ -16,8 +16,9 @@
 //
 // It takes its members' links (transfer.hpp), where it may meet messages and other groups'
 // collectives; alone it takes cost(). Where cores are shared (host_cores.hpp) each rank's copying
-// is a task, too, and it is complete when the last of these has ended. All ranks leave it at the same time, whatever their place in
-// its topology. Nothing here is locked: everything but move() runs on the event loop's thread.
+// is a task, too, and it is complete when the last of these has ended. All ranks leave it at the
+// same time, whatever their place in its topology. Nothing here is locked: everything but move()
+// runs on the event loop's thread.
 #pragma once
 
 #include <cstddef>
@@ -97,7 +98,7 @@ class Rendezvous {
     void operator()() const { rendezvous->move(begin, end); }
   };
 
-  void start();         // all are here, and it has its turn
+  void start();  // all are here, and it has its turn
   void start_copies(double seconds);
   void part_ended();    // the transfer's, or a rank's copy
   void complete();      // the event at the end, when all parts have ended
@@ -130,7 +131,7 @@ class Rendezvous {
   World& world_;
   const Members& members_;
   CollectiveOrder* const order_;
-  Transfer* transfer_ = nullptr;  // while it is in progress
+  Transfer* transfer_ = nullptr;        // while it is in progress
   std::deque<HostCores::Task> copies_;  // by rank, where cores are shared
   std::size_t parts_left_ = 0;
   // Time since which it may begin. It is from an earlier call where this one did not have to wait;

@@ -225,8 +225,8 @@ void SimService::begin(Call& call) {
   world_.cores.add_polling(-1);
   const double late = world_.cores.late(engine.now() - idle_since_, true);
   engine.at(
-      engine.now() + late,
-      [](void* object) { static_cast<Call*>(object)->service->serve_next(); }, &call);
+      engine.now() + late, [](void* object) { static_cast<Call*>(object)->service->serve_next(); },
+      &call);
 }
 
 // The service time comes before the handler: an answer that it gives at once leaves at the end of

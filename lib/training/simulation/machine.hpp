@@ -53,7 +53,7 @@ Seconds slowest_step(const SimulatedMachine& machine,
 // "0-3;8".
 void describe_machine(const SimulatedMachine& machine, int workers, Record& record);
 
-// What to know of the clock of a simulated run that is over: steps that are shorter than the
+// Warnings about the clock of a simulated run that is over: steps that are shorter than the
 // shortest that was calibrated, or than a wake-up of a thread; and --host-cores with no worker that
 // computes on a core.
 std::vector<std::string> clock_warnings(const SimulatedMachine& machine,

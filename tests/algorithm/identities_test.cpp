@@ -58,6 +58,11 @@ std::vector<Identity> identities() {
       {"elastic_every_step_is_ssgd", steps_of("elastic", with(kFour, "--max-samples 6400")),
        "--mega-batch 4 --gamma 0", kSsgd, 1e-5},
       {"adasum_alone_is_ssgd", steps_of("ssgd", "--per-worker-batch split"), {}, "--reduce adasum"},
+      // Shared cores change when a step ends, not what it computes.
+      {"host_cores_change_no_bit_of_ssgd",
+       steps_of("ssgd", with(kEqual, kFour)),
+       {},
+       "--host-cores 2"},
       // Layers of a node on several workers stay whole.
       {"partitioned_layers_are_replicated",
        steps_of(

@@ -98,6 +98,7 @@ TEST(CalibrateNetwork, MeasuringTheWaitsOfASimulatedHostGivesItsWakeUp) {
   ClusterOptions options;
   options.workers = 2;
   options.host_cores = 2;
+  options.profiles[0].operations_per_s = options.profiles[0].bytes_per_s = 1e12;
   options.network = network(2e-5, 1e9, 3e-5, 5e8);
   options.network.wake = Seconds(5e-4);
   NetworkModel waits;

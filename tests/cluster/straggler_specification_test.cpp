@@ -143,11 +143,11 @@ TEST(StragglerSpecification, ErrorsNameWhatWasFoundAndExpected) {
     EXPECT_EQ(failure.message, "--straggler \"" + text + "\"" + message);
     EXPECT_EQ(failure.hint, hint);
   };
-  expect(
-      "kind=unifrom,max=1s",
-      ": found kind \"unifrom\", expected constant, uniform, groups, lognormal, pareto, periodic, "
-      "burst, trace, pause, fail, return or churn",
-      "did you mean \"uniform\"?");
+  expect("kind=unifrom,max=1s",
+         ": found kind \"unifrom\", expected constant, jitter, uniform, groups, lognormal, pareto, "
+         "periodic, "
+         "burst, trace, pause, fail, return or churn",
+         "did you mean \"uniform\"?");
   expect("kind=uniform,mx=1s", ": found key \"mx\", expected min, max or workers",
          "did you mean \"max\"?");
   expect("max=1s", ": found no kind, expected kind=NAME");

@@ -196,14 +196,22 @@ def verdicts_line(records):
     return f"- Verdicts: {tally(records)}"
 
 
+def earlier_line(figure, records):
+    """Says of a page that its runs are not those that its specification asks for today; empty if they are."""
+    earlier = any(reproduce_verdicts.is_earlier(record, figure) for record in records)
+    return f"- Runs: of an earlier specification or program; `scripts/reproduce.sh {figure.id}` makes them again\n" * earlier
+
+
 def claims_sections(records):
     return [line for title, own in (("Claims", of_papers(records)), ("Findings of our own", own_findings(records))) if own
             for line in (f"## {title}", "", *claims_table(own, linked=False), "")]
 
 
-def renew_claims(path, records):
-    """Puts the verdicts as they are stored into a page whose runs may be elsewhere: rules change, and runs are not kept."""
-    text = re.sub(r"^- Verdicts: .*$", lambda _: verdicts_line(records), path.read_text(), flags=re.MULTILINE)
+def renew_claims(figure, path, records):
+    """Puts the verdicts as they are stored into a page whose runs may be elsewhere: rules change, and runs are not kept. The page
+    also says so where its specification asks for other runs by now."""
+    text = re.sub(r"^- Runs: .*\n", "", path.read_text(), flags=re.MULTILINE)
+    text = re.sub(r"^- Verdicts: .*\n", lambda _: f"{verdicts_line(records)}\n{earlier_line(figure, records)}", text, flags=re.MULTILINE)
     own = r"## (?:Claims|Findings of our own)\n"
     text = re.sub(rf"^{own}.*?(?=^(?!{own})## )", lambda _: "\n".join(claims_sections(records)) + "\n", text, count=1,
                   flags=re.MULTILINE | re.DOTALL)
@@ -269,7 +277,8 @@ def index_table(figures, results):
         spec, records = figure.spec, stored(results, figure.id)
         name = figure.id if records is None else f"[{figure.id}]({figure.id}/README.md)"
         place = ", ".join(part for part in (spec["paper"], spec["figure"]["number"]) if part != "-")
-        rows.append(f"| {name} | {place} | {spec['about']} | {'not run' if records is None else tally(records)} |")
+        verdicts = "not run" if records is None else tally(records) + "; earlier runs" * bool(earlier_line(figure, records))
+        rows.append(f"| {name} | {place} | {spec['about']} | {verdicts} |")
     return "\n".join(rows)
 
 
@@ -289,14 +298,17 @@ def column_of(record):
     return next(name for name, start in COUNTED.items() if record["verdict"].startswith(start))
 
 
-def counts_table(records):
-    """How many claims of each paper have which verdict; without a column that counts none. What was fitted is no claim decided."""
+def counts_table(records, earlier):
+    """How many claims of each paper have which verdict; without a column that counts none. What was fitted is no claim decided.
+    earlier: whether a record's runs are of an earlier specification; the last column counts such claims, which the others count, too."""
     places = [column_of(record) for record in records]
     columns = [name for name in COUNTED if name in places]
-    rows = [("paper", "claims", *columns), ("---", *["--:"] * (1 + len(columns)))]
+    last = ["of these on earlier runs"] * any(map(earlier, records))
+    rows = [("paper", "claims", *columns, *last), ("---", *["--:"] * (1 + len(columns) + len(last)))]
     for title, own in [*((PAPERS[paper], own) for paper, own in by_paper(records).items()), ("all", records)]:
-        places = [column_of(record) for record in own]
-        rows.append((title, sum(not place.startswith("fitted") for place in places), *map(places.count, columns)))
+        decided = [record for record in own if not column_of(record).startswith("fitted")]
+        rows.append((title, len(decided), *map([column_of(record) for record in own].count, columns),
+                     *[sum(map(earlier, decided))] * len(last)))
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
 
 
@@ -312,11 +324,12 @@ def write_pages(figures, results):
     results.mkdir(parents=True, exist_ok=True)
     for figure in figures:
         if stored(results, figure.id):
-            renew_claims(results / figure.id / "README.md", stored(results, figure.id))
+            renew_claims(figure, results / figure.id / "README.md", stored(results, figure.id))
     fidelity = results / "fidelity.md"
     if not fidelity.exists():
         fidelity.write_text(FIDELITY)
-    fill(fidelity, COUNTS, counts_table(of_papers(records)))
+    by_id = {figure.id: figure for figure in figures}
+    fill(fidelity, COUNTS, counts_table(of_papers(records), lambda record: reproduce_verdicts.is_earlier(record, by_id[record["id"]])))
     fill(fidelity, CLAIMS, tables_by_paper(of_papers(records)))
     (results / "findings.md").write_text(FINDINGS + tables_by_paper(own_findings(records)) + "\n")
     sven = reproduce_sven.page(figures, lambda name: stored(results, name))

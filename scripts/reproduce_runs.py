@@ -11,6 +11,7 @@ Keys of a specification that `hetsgd sweep` keeps and ignores:
                               with what differs in the settings of [[setups]], if there are any
 """
 import functools
+import hashlib
 import json
 import math
 import os
@@ -24,6 +25,7 @@ import hetsgd_results
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXPERIMENTS = ROOT / "experiments"
+DECISIVE = ("settings", "tuning", "setups", "cases", "only", "seeds", "metric", "launch", "bench")  # keys of what runs
 DONE = ("completed", "target_reached", "diverged")
 HETSGD = os.environ.get("HETSGD", str(ROOT / "build" / "release" / "apps" / "hetsgd" / "hetsgd"))
 
@@ -302,6 +304,13 @@ class Figure:
             first, last = map(int, seeds.split(":"))
             return last - first + 1
         return len(seeds)
+
+    @property
+    def specification(self):
+        """A hash of what decides the runs: not of texts, plots and claims. Pages keep it, so that they can tell when the runs
+        behind them are no longer those of the specification."""
+        decisive = {key: self.spec.get(key) for key in DECISIVE}
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
     def missing(self):
         """The runs that are missing, wholly or in part, in words."""

@@ -244,7 +244,7 @@ def decide(figure, claim):
     record["of"] = told(figure, claim)
     if not is_there(figure, claim):
         return {**record, "verdict": "not run"}
-    record |= found(figure, claim) | {"options": differing_options(figure, claim)}
+    record |= found(figure, claim) | {"options": differing_options(figure, claim), "specification": figure.specification}
     said = verdict(claim, record["found"], record["p_value"], record["least_effect"]) if record["found"] \
         else "does not hold (it never happened)"
     return {**record, "verdict": f"fitted ({said.split(' (')[0]})" if "fitted" in claim else said}
@@ -253,6 +253,12 @@ def decide(figure, claim):
 def decide_all(figure):
     check(figure)
     return [decide(figure, claim) for claim in figure.claims]
+
+
+def is_earlier(record, figure):
+    """Whether the number of the claim comes from runs of an earlier specification, or of a program whose results have changed
+    since (its hash was taken out of the record)."""
+    return record["found"] is not None and record.get("specification") != figure.specification
 
 
 def kind(record):

@@ -375,7 +375,25 @@ class Pages(unittest.TestCase):
         path = self.folder / "results" / "x1" / "README.md"
         page = path.read_text()
         path.write_text(page.replace("holds", "does not hold").replace("## Claims\n", "## Claims\n\nof an older rule\n"))
-        reproduce.renew_claims(path, self.records)
+        figure = reproduce.reproduce_runs.Figure(self.folder / "experiments" / "x1.toml", self.folder)
+        reproduce.renew_claims(figure, path, self.records)
+        self.assertEqual(path.read_text(), page)
+
+    def test_pages_say_when_their_specification_asks_for_other_runs(self):
+        path = self.folder / "results" / "x1" / "README.md"
+        page = path.read_text()
+        figure = reproduce.reproduce_runs.Figure(self.folder / "experiments" / "x1.toml", self.folder)
+        self.assertNotIn("- Runs:", page)
+        figure.claims = figure.spec["claims"] = []  # decides no run
+        self.assertEqual(reproduce.earlier_line(figure, self.records), "")
+        figure.spec["seeds"] = "1:7"
+        reproduce.renew_claims(figure, path, self.records)
+        self.assertIn("- Runs: of an earlier specification or program; `scripts/reproduce.sh x1` makes them again\n\n##", path.read_text())
+        self.assertTrue(reproduce.index_table([figure], self.folder / "results").endswith("1 finding of our own; earlier runs |"))
+        counted = reproduce.counts_table(reproduce.of_papers(self.records), lambda record: record["verdict"] == "holds")
+        self.assertTrue(counted.endswith("| all | 3 | 2 | 1 | 1 | 2 |"), counted)
+        figure.spec["seeds"] = "1:6"
+        reproduce.renew_claims(figure, path, self.records)
         self.assertEqual(path.read_text(), page)
 
     def test_verdicts(self):

@@ -31,6 +31,7 @@ PAPERS = {"Adaptive SGD": "Adaptive SGD (Ma et al. 2021)", "Adasum": "Adasum (Ma
 RELATIONS = ("first_crossing", "samples", "updates", "samples_per_s", "updates_per_s")
 TINY_VIDEO = "generate:video?clips=128&clips_test=16&classes=3&size=2&median=6&shortest=2&longest=20"
 TINY_NETWORK = "lstm-video?size=2&units=4&dense=4&classes=3"
+TINY_IMAGES = "generate:images?size=28&channels=1&rows_train=128&rows_test=16"
 TINY_LANGUAGE = "generate:language?rows_train=128&rows_test=16&lengths=lognormal&median=5"
 INDEX, COUNTS, CLAIMS = ((f"<!-- {name}: written by scripts/reproduce.py -->", f"<!-- end of {name} -->")
                          for name in ("figures", "counts", "claims"))
@@ -378,19 +379,24 @@ def tiny(figure):
         spec["launch"] = "mpirun --oversubscribe -n {ranks}"  # whatever machine that was to be
     trains = [each.get("settings", {}).get("train", "") for each in (spec, *spec["setups"])]
     clicks = any(name in train for train in trains for name in ("ctr-", "criteo"))
-    video, language, text = (any(name in train for train in trains) for name in ("video", "language", "kjv"))
+    video, language, text, pictures = (any(name in train for train in trains) for name in ("video", "language", "kjv", "images"))
     language = language or text
     made_up = ("generate:ctr-tiny" if clicks else TINY_VIDEO if video else
                TINY_LANGUAGE if language else "generate:tiny")
     data = {"train": made_up, "test": made_up, **({"model": TINY_NETWORK} if video else {})}
     budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8, **({"batch_size": 16, "hidden": 8} if clicks else {})}
+    shared = spec.get("settings", {}).get("train", "")
     for table in (spec, *spec["setups"]):
-        table["settings"] = {**table.get("settings", {}), **data, **budget}
+        settings = table.get("settings", {})
+        images = {}
+        if "generate:images" in settings.get("train", shared):  # small batches: a round of esync on unequal workers has hundreds
+            images = {"train": TINY_IMAGES, "test": TINY_IMAGES, "batch_size": 4}
+        table["settings"] = {**settings, **data, **images, **budget}
         for name in ["max_samples"] + ["format", "tokens", "rows", "block"] * text:  # it excludes epochs, they are of files
             table["settings"].pop(name, None)
     spec["seeds"] = [1]
     if "tuning" in spec:
-        parameters = {"learning_rate": {"values": [0.01 if clicks or language else 1]}}
+        parameters = {"learning_rate": {"values": [0.01 if clicks or language or pictures else 1]}}
         spec["tuning"] = {**spec["tuning"], "epochs": 0.25, "seeds": [101], "parameters": parameters}
         for setup in spec["setups"]:
             setup.pop("tuning", None)

@@ -1,11 +1,14 @@
 #!/usr/bin/python3
 """Compares every table and figure of Dymem's chapter (Yang 2022, chapter 4) with plans of `hetsgd memory`, a page for each prefetch window.
 
-    experiments/dymem.py            # a minute; writes results/dymem.md, results/dymem-window-1.md and their pictures
+    experiments/dymem.py            # a minute; writes results/dymem.md, results/dymem-window-1.md and their pictures,
+                                    # and results/dymem/verdicts.json, which scripts/reproduce.py counts
 
 A plan is a pure function of its options, so the pages are the same on any machine. Each row says what the paper reports, what
 counts as agreement, and why a number is out of reach. The machine is the profile titan-x-maxwell, and MB are MiB.
 """
+import json
+
 import common
 import dymem_memory
 import dymem_plans
@@ -23,7 +26,7 @@ peaks for Inception-v4 and ResNet-32 are 20 and 60 % above vDNN's, where the pap
 
 `experiments/dymem.py` plans every table and figure of the chapter with `hetsgd memory` on the profile `titan-x-maxwell` and writes this
 page. Nothing runs on a GPU: a plan is a pure function of its options. All plans of Dymem on this page have a prefetch window of two
-convolutions (`--prefetch-convs 2`, the default); [the other page](dymem-window-1.md) has those of one. MB are MiB. "Holds in
+convolutions (`--prefetch-convs 2`, the default); [the other page](dymem-window-1.md) has those of one. MB are MiB. "In
 direction" means that the sign is the paper's and the size is not. The pool's pictures (4.1, 4.3, 2.6, 2.7) and the order of figure 4.2
 are tests (`tests/memory`), to the byte.
 
@@ -76,7 +79,10 @@ def make_page(window):
         dymem_times.shares(page)
         dymem_times.totals(page)
     folder = dymem_plans.PICTURES[window]
-    (common.ROOT / "results" / f"{folder}.md").write_text(HEADS[window] + page.text() + PICTURES.replace("FOLDER", folder))
+    results = common.ROOT / "results"
+    (results / f"{folder}.md").write_text(HEADS[window] + page.text() + PICTURES.replace("FOLDER", folder))
+    if window == 2:  # the default; a claim is counted once
+        (results / folder / "verdicts.json").write_text(json.dumps(page.records(), indent=1, ensure_ascii=False) + "\n")
 
 
 def main():

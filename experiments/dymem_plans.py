@@ -15,6 +15,7 @@ ORDERS = range(1, 26)
 MANY_ORDERS = range(1, 301)
 INCEPTION, RESNET32 = "inception-v4?bn=0", "resnet-32?bn=0&size=224"
 PICTURES = {2: "dymem", 1: "dymem-window-1"}  # the prefetch window of a page, and the folder of its pictures
+FITTED = {"m-t41": "the rates of the profile come from two of the table's three times"}
 RESNETS = ("resnet-50", "resnet-101", "resnet-152")
 
 
@@ -70,9 +71,18 @@ class Page:
 
     def add(self, name, what, paper, found, agreement, holds, note=""):
         """holds: True, False, or "direction"."""
-        verdict = {True: "holds", False: "does not hold", "direction": "holds in direction"}[holds]
+        verdict = {True: "holds", False: "does not hold", "direction": "in direction"}[holds]
         self.rows.append((name, what, paper, found, agreement, verdict, note))
         print(f"window {self.window}: {name}: {what}: {verdict}: {found}", flush=True)
+
+    def records(self):
+        """The rows as scripts/reproduce.py takes them for results/fidelity.md. A plan has no seeds, so its numbers stand as text; the
+        page has the causes."""
+        keys = ("figure", "claim", "expected", "found_text", "asked", "verdict")
+        records = [{"paper": "CROSSBOW" if row[0] == "m-c" else "Dymem", "id": "dymem", "page": f"{PICTURES[self.window]}.md",
+                    **dict(zip(keys, row))} for row in self.rows]
+        return [each | {"fitted": FITTED[each["figure"]], "verdict": f"fitted ({each['verdict']})"} if each["figure"] in FITTED else each
+                for each in records]
 
     def text(self):
         lines = ["| id | what | the paper | found | agreement | verdict |", "|---|---|---|---|---|---|"]

@@ -27,7 +27,7 @@ import reproduce_verdicts
 
 PAPERS = {"Adaptive SGD": "Adaptive SGD (Ma et al. 2021)", "Adasum": "Adasum (Maleki et al. 2021)",
           "CROSSBOW": "CROSSBOW (Koliousis et al. 2019)", "ESync": "ESync (Li et al.)", "RNA": "RNA (Yang 2022, chapter 5)",
-          "Sven": "Sven (Yang 2022, chapter 6)", "DiLoCo": "DiLoCo (Douillard et al. 2023, with figures of ft-diloco)", "all": "several papers"}
+          "Dymem": "Dymem (Yang 2022, chapter 4)", "Sven": "Sven (Yang 2022, chapter 6)", "DiLoCo": "DiLoCo (Douillard et al. 2023, with figures of ft-diloco)", "all": "several papers"}
 RELATIONS = ("first_crossing", "samples", "updates", "samples_per_s", "updates_per_s")
 TINY_VIDEO = "generate:video?clips=128&clips_test=16&classes=3&size=2&median=6&shortest=2&longest=20"
 TINY_NETWORK = "lstm-video?size=2&units=4&dense=4&classes=3"
@@ -35,6 +35,7 @@ TINY_IMAGES = "generate:images?size=28&channels=1&rows_train=128&rows_test=16"
 TINY_LANGUAGE = "generate:language?rows_train=128&rows_test=16&lengths=lognormal&median=5"
 INDEX, COUNTS, CLAIMS = ((f"<!-- {name}: written by scripts/reproduce.py -->", f"<!-- end of {name} -->")
                          for name in ("figures", "counts", "claims"))
+PLANS = "dymem"  # plans of memory, which experiments/dymem.py decides: they have no runs and no specification
 FIDELITY = "\n".join(["# The methods against their papers", "", *COUNTS, "", *CLAIMS, ""])
 FINDINGS = """# Findings of our own
 
@@ -93,8 +94,8 @@ def related(relation):
 
 
 def found_text(record):
-    if not record["found"]:
-        return "-"
+    if not record.get("found"):
+        return record.get("found_text", "-")
     tail = "" if record["p_value"] is None else f", p {probability(record['p_value'])}"
     return f"{interval(record['found'])}{tail} ({record['of']})"
 
@@ -133,7 +134,7 @@ def claims_table(records, linked):
     """linked: the last column names the figure that has the runs; else it says which options differ."""
     head = ["figure", "claim", "the paper", "asked", "ours", "verdict", "cause, evidence", "runs" if linked else "options that differ"]
     rows = [[record["figure"], record["claim"], record["expected"], record["asked"], found_text(record), record["verdict"],
-             reproduce_verdicts.reason(record), f"[{record['id']}]({record['id']}/README.md)" if linked else options_text(record)]
+             reproduce_verdicts.reason(record), f"[{record['id']}]({record.get('page', record['id'] + '/README.md')})" if linked else options_text(record)]
             for record in records]
     return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *("| " + " | ".join(row) + " |" for row in rows)]
 
@@ -322,6 +323,7 @@ def write_pages(figures, results):
     """results/findings.md and results/sven.md; what results/fidelity.md and results/README.md have between their markers; and the
     claims of every page."""
     records = [record for figure in figures for record in stored(results, figure.id) or reproduce_verdicts.decide_all(figure)]
+    records += stored(results, PLANS) or []
     results.mkdir(parents=True, exist_ok=True)
     for figure in figures:
         if stored(results, figure.id):
@@ -330,7 +332,7 @@ def write_pages(figures, results):
     if not fidelity.exists():
         fidelity.write_text(FIDELITY)
     by_id = {figure.id: figure for figure in figures}
-    fill(fidelity, COUNTS, counts_table(of_papers(records), lambda record: reproduce_verdicts.is_earlier(record, by_id[record["id"]])))
+    fill(fidelity, COUNTS, counts_table(of_papers(records), lambda record: reproduce_verdicts.is_earlier(record, by_id.get(record["id"]))))
     fill(fidelity, CLAIMS, tables_by_paper(of_papers(records)))
     (results / "findings.md").write_text(FINDINGS + tables_by_paper(own_findings(records)) + "\n")
     sven = reproduce_sven.page(figures, lambda name: stored(results, name))

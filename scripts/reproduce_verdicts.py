@@ -258,7 +258,7 @@ def decide_all(figure):
 def is_earlier(record, figure):
     """Whether the number of the claim comes from runs of an earlier specification, or of a program whose results have changed
     since (its hash was taken out of the record)."""
-    return record["found"] is not None and record.get("specification") != figure.specification
+    return record.get("found") is not None and record.get("specification") != figure.specification
 
 
 def kind(record):

@@ -432,6 +432,14 @@ class Pages(unittest.TestCase):
         self.assertEqual(findings.count("[x1](x1/README.md)"), 1)
         self.assertIn("| - | what no paper says | - | above 1 | ", findings)
 
+    def test_claims_about_plans_of_memory_stand_beside_those_of_runs(self):
+        records = json.loads((ROOT / "results" / reproduce.PLANS / "verdicts.json").read_text())
+        text = reproduce.tables_by_paper(records)
+        self.assertIn("### Dymem (Yang 2022, chapter 4)\n", text)
+        self.assertEqual(text.count("| [dymem](dymem.md) |"), len(records))
+        self.assertIn(f"| {records[0]['found_text']} |", text)
+        self.assertTrue(reproduce.counts_table(records, lambda record: reproduce_verdicts.is_earlier(record, None)).startswith("| paper | claims | hold |"))
+
     def test_plots(self):
         for name in ("curve", "bar", "line"):
             for ending in ("svg", "png"):

@@ -405,6 +405,12 @@ def tiny(figure):
     return spec
 
 
+def minutes_of(takes):
+    """`takes` of a specification: a number and min or s."""
+    number, unit = takes.split()
+    return float(number) * {"min": 1, "s": 1 / 60}[unit]
+
+
 def needs_ranks(spec):
     return "launch" in spec or any("launch" in each.get("settings", {}) for each in spec.get("setups", []))
 
@@ -440,6 +446,8 @@ def main():
     if arguments.command == "list":
         for name, figure in figures.items():
             print(f"{name:22}{figure.figure['takes']:8}{figure.spec['about']}")
+        minutes = sum(minutes_of(figure.figure["takes"]) for figure in figures.values())
+        print(f"{len(figures)} specifications, {minutes / 60:.1f} h on two idle cores, less what they share")
     elif arguments.command == "smoke":
         write_tiny(figures.values(), pathlib.Path(arguments.names[0]))
     elif arguments.command == "bench":

@@ -15,7 +15,7 @@ const Settings kCrossbow = tiny_steps(
 
 const Settings kTuned = with(kCrossbow, "--learners-per-device auto --tuner-every 5");
 
-// Every launch takes 1 ms. An iteration of m learners: the batch 9, and the two passes that average,
+// Every launch takes 1 ms. An iteration of m learners: the batch 9, and the two passes that average
 // 1 each, all learners at once. So algorithm 2 can be followed without the program.
 TEST(Crossbow, TunerFollowsTheSaturation) {
   const std::string path = HETSGD_TEST_DATA "/saturating_profile.json";

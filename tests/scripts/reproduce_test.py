@@ -440,6 +440,13 @@ class Pages(unittest.TestCase):
         self.assertIn(f"| {records[0]['found_text']} |", text)
         self.assertTrue(reproduce.counts_table(records, lambda record: reproduce_verdicts.is_earlier(record, None)).startswith("| paper | claims | hold |"))
 
+    def test_the_list_ends_with_the_time_of_all(self):
+        self.assertEqual((reproduce.minutes_of("2 min"), reproduce.minutes_of("30 s")), (2, 0.5))
+        talk = io.StringIO()
+        with contextlib.redirect_stdout(talk), unittest.mock.patch.object(sys, "argv", ["reproduce.py", "list", "c10", "c12"]):
+            reproduce.main()
+        self.assertTrue(talk.getvalue().endswith("2 specifications, 0.4 h on two idle cores, less what they share\n"), talk.getvalue())
+
     def test_plots(self):
         for name in ("curve", "bar", "line"):
             for ending in ("svg", "png"):

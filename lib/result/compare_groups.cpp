@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -196,6 +197,9 @@ json telling_options(const json& result) {
   for (const std::string& key : ignored_options()) config.erase(key);
   // Targets that do not end a run do not change it, and are read off its curve.
   if (config_value(result, "stop_at_target") != true) config.erase("target");
+  for (auto option = config.begin(); option != config.end();) {
+    option = option->is_null() ? config.erase(option) : std::next(option);
+  }
   for (const json& plugin : result.value("plugins", json::array())) {
     config["plugin"].push_back(fmt::format("{} {}", plugin["name"].get<std::string>(),
                                            plugin["file_hash"].get<std::string>()));

@@ -257,7 +257,7 @@ TEST(Compare, AMissedTargetIsInfinitelySlow) {
 }
 
 // A target is read off the curve: where it ends runs, they are other runs. Paths of the same data
-// separate nothing.
+// separate nothing. Results of earlier programs lack options that came since.
 TEST(Compare, OptionsSeparateGroups) {
   const auto labels = [](const std::string& name, const json& value, bool stop = false) {
     std::vector<LoadedResult> results = results_of({{"ssgd", 4}, {"ssgd", 4}});
@@ -271,6 +271,8 @@ TEST(Compare, OptionsSeparateGroups) {
   EXPECT_EQ(labels("target", {"p1>=0.7"}).size(), 1U);
   EXPECT_EQ(labels("target", {"p1>=0.7"}, true).size(), 2U);
   EXPECT_EQ(labels("train", "/elsewhere/train.txt").size(), 1U);
+  EXPECT_EQ(labels("of_today", nullptr).size(), 1U);
+  EXPECT_THAT(labels("of_today", 2), ElementsAre("ssgd", "ssgd (of_today=2)"));
 }
 
 TEST(Compare, WarnsOfFewSeedsOtherWorkloadsAndOpenRuns) {

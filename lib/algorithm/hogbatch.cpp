@@ -118,8 +118,7 @@ void HogbatchOptions::declare(OptionSet& set) {
       .at_least(1);
   set.add("gpu_batch_min", gpu_batch_min,
           "Smallest mini-batch of a GPU, which starts with its largest one, --batch-size. auto: "
-          "half "
-          "of --batch-size, with which a GPU makes at least half as many samples per second.")
+          "half of --batch-size, with which a GPU makes at least half as many samples per second.")
       .unit("samples")
       .at_least(1);
 }

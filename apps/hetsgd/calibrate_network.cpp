@@ -113,7 +113,7 @@ class CalibrateNetwork final : public Command {
     }
     log_table(table);
     log_info(
-        "a thread is woken in {:.1f} us; a rank that waits looks every {:.1f} us, which takes "
+        "a thread is woken in {:.1f} us; a rank that waits polls every {:.1f} us, which takes "
         "{:.1f} % of a core",
         1e6 * fit.network.wake.count(), 1e6 * fit.network.poll.count(),
         100 * fit.network.poll_core_share);

@@ -64,7 +64,7 @@ std::vector<NetworkSample> measure_network(const std::string& cluster,
 
 // Measures how the processes of this cluster wait, for `sim --host-cores`: NetworkModel::wake, from
 // a monitor's notification to a background task that has slept for 3 ms (the median of 60). Where
-// ranks look for messages (mpi) also poll, twice the mean time by which a service that has rested
+// ranks poll for messages (mpi) also `poll`, twice the mean time by which a service that has rested
 // for 3 ms answers late, and poll_core_share, the processor time of a rank that waits for 0.3 s.
 // Takes about a second. Under MPI every rank calls this, and rank 0's network is set. Needs a free
 // core for each worker: on a busy machine they come out too long.

@@ -15,7 +15,7 @@ namespace {
 // Between two wake-ups, so that the waiting thread sleeps and its core rests.
 constexpr Seconds kRest{3e-3};
 constexpr int kWakeUps = 60;
-// So long one rank waits for another. Its looks and those of its control thread have found their
+// So long one rank waits for another. Its polls and those of its control thread have found their
 // pace long before.
 constexpr Seconds kLongWait{0.3};
 constexpr int kTag = 1;
@@ -80,7 +80,7 @@ double service_lateness(Endpoint& endpoint) {
     bell.call({});
     late.push_back((2 * between - begin - endpoint.now()).count());
   }
-  // Where the request comes between two looks is chance, so the mean counts.
+  // Where the request comes between two polls is chance, so the mean counts.
   return std::max(0.0, std::accumulate(late.begin(), late.end(), 0.0) / kWakeUps);
 }
 
@@ -103,7 +103,7 @@ double waiting_share(Endpoint& endpoint) {
   const Seconds begin = endpoint.now();
   const double before = cpu_seconds();
   comm.receive(0, kTag, std::span(&message, 1));
-  return (cpu_seconds() - before) / (endpoint.now() - begin).count() / (1 + kControlLooks);
+  return (cpu_seconds() - before) / (endpoint.now() - begin).count() / (1 + kControlPolls);
 }
 
 // The largest of the values that the ranks have measured.
@@ -126,7 +126,7 @@ void measure_waits(const std::string& cluster, const ClusterOptions& options,
     return endpoint.rank() == 0 ? wake_time(endpoint) : 0.0;
   }));
   if (!cluster_kind(cluster).join) return;
-  // A look comes on average half of the time between two looks after the request.
+  // A poll comes on average half of the time between two polls after the request.
   network.poll = Seconds(2 * measured(cluster, options, service_lateness));
   network.poll_core_share = std::clamp(measured(cluster, options, waiting_share), 0.0, 1.0);
 }

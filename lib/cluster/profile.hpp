@@ -78,9 +78,9 @@ std::string to_json_text(const DeviceProfile& profile);
 // The same the other way round, from a part of a document. Errors: those of the fields.
 DeviceProfile read_device_profile(const JsonFields& fields);
 
-// Looks of the thread of a rank of mpi for control messages, about every millisecond, for each look
+// Polls of the thread of a rank of mpi for control messages, about every millisecond, for each poll
 // of a process that waits.
-inline constexpr double kControlLooks = 0.25;
+inline constexpr double kControlPolls = 0.25;
 
 // How an all_reduce is made, for its cost and its bytes only: in sim the data do not travel, and
 // the sum is the one in rank order whatever the topology.
@@ -129,9 +129,9 @@ struct NetworkModel {
   bool shared_bus = false;        // all workers' transfers share one medium of bytes_per_s
   Topology all_reduce = Topology::ring;
   // How processes of a host wait, for sim/host_cores.hpp alone: how late the kernel wakes a thread;
-  // the longest time between two looks of a rank that waits, and the share of a core that its looks
+  // the longest time between two polls of a rank that waits, and the share of a core that its polls
   // take. 0: nothing is late, and waiting costs nothing.
-  // The control thread of a rank looks less often (kControlLooks).
+  // The control thread of a rank polls less often (kControlPolls).
   Seconds wake{0}, poll{0};
   double poll_core_share = 0;
   // Nodes in the order of ranks; the last repeats. Empty: every worker is a node.

@@ -200,7 +200,7 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
   return settings;
 }
 
-// The same on one core of a host whose processes look for messages (--host-cores).
+// The same on one core of a host whose processes poll for messages (--host-cores).
 Settings on_one_core(Settings settings, const RegisteredAlgorithm& algorithm) {
   for (auto& [key, value] : settings) {
     if (key == "network") value = HETSGD_TEST_DATA "/polling_network.json";

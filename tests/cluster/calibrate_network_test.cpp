@@ -104,7 +104,7 @@ TEST(CalibrateNetwork, MeasuringTheWaitsOfASimulatedHostGivesItsWakeUp) {
   NetworkModel waits;
   measure_waits("sim", options, waits);
   EXPECT_NEAR(waits.wake.count(), 5e-4, 1e-9);
-  EXPECT_EQ(waits.poll, Seconds(0));  // its ranks look for nothing
+  EXPECT_EQ(waits.poll, Seconds(0));  // its ranks poll for nothing
 }
 
 TEST(CalibrateNetwork, TheWaitsOfThreadsCanBeMeasured) {

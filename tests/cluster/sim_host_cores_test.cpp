@@ -181,22 +181,22 @@ TEST(SimHostCores, ASleepingThreadIsWokenLate) {
   EXPECT_EQ(received_after(options, 0.75), 1.25);
 }
 
-TEST(SimHostCores, ARankThatLooksFindsItsMessageLate) {
+TEST(SimHostCores, ARankThatPollsFindsItsMessageLate) {
   ClusterOptions options = on_cores(2, 2);
   options.network.poll = Seconds(0.5);
   EXPECT_EQ(received_after(options, 2), 2 + 2.0 / 8 / 2);
   EXPECT_EQ(received_after(options, 8), 8.25);  // the longest sleep
 }
 
-TEST(SimHostCores, LooksOfWaitingRanksTakeTime) {
+TEST(SimHostCores, PollsOfWaitingRanksTakeTime) {
   ClusterOptions options = on_cores(1, 2);
   options.network.poll = Seconds(0.5);
   options.network.poll_core_share = 0.25;
   run(options, [&](Endpoint& endpoint) {
     if (endpoint.rank() == 0) {
       compute(endpoint, 5);
-      // One waits, and the control threads of both look.
-      EXPECT_NEAR(now(endpoint), 5 / (1 - 0.25 * (1 + 2 * kControlLooks)), 1e-12);
+      // One waits, and the control threads of both poll.
+      EXPECT_NEAR(now(endpoint), 5 / (1 - 0.25 * (1 + 2 * kControlPolls)), 1e-12);
       endpoint.comm().send(1, 0, std::span<const float>());
     } else {
       endpoint.comm().receive(0, 0, std::span<float>());
@@ -204,7 +204,7 @@ TEST(SimHostCores, LooksOfWaitingRanksTakeTime) {
   });
 }
 
-TEST(SimHostCores, LooksTakeNoMoreThanAFairShare) {
+TEST(SimHostCores, PollsTakeNoMoreThanAFairShare) {
   ClusterOptions options = on_cores(1, 2);
   options.network.poll = Seconds(0.5);
   options.network.poll_core_share = 1;

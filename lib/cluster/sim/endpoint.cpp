@@ -106,7 +106,7 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_, Segment& se
       everybody(std::make_shared<Group>(world, workers_of(segment, options.workers))),
       set_up(at(size)) {
   world.workers.resize(at(options.workers));
-  world.cores.add_polling(kControlLooks * options.workers);
+  world.cores.add_polling(kControlPolls * options.workers);
 }
 
 std::function<double(double, bool)> SimRun::lateness() {

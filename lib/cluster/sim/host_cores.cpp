@@ -10,7 +10,7 @@ namespace hetsgd::sim {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// The part of its wait for which a waiting rank sleeps between two looks.
+// The part of its wait for which a waiting rank sleeps between two polls.
 constexpr double kNapShare = 1.0 / 8;
 
 }  // namespace

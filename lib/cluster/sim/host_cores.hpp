@@ -18,7 +18,7 @@
 //
 //   r(n) = min(1, C / n),   C = max(N - p k, N n / (n + k))
 //
-// k processes wait for other ranks and look again and again (below), each of which takes p of a
+// k processes wait for other ranks by polling (below), each of which takes p of a
 // core, but never more than a task's share. So N tasks or fewer run undisturbed, and of 2 N tasks
 // each takes twice as long.
 //
@@ -36,13 +36,13 @@
 //
 //   late(w) = 0                        w <= wake: it has spun for so long
 //             wake                     threads, and monitors anywhere: the kernel wakes the thread
-//             min(w / 8, poll) / 2     mpi, for others: it looks between sleeps (waiting.cpp) of an
+//             min(w / 8, poll) / 2     mpi, for others: it polls between sleeps (waiting.cpp) of an
 //                                      eighth of its wait, at most `poll`; on average half of one
 //
 // wake, poll and p are those of the network model (wake_s, poll_s, poll_core_share), which
-// `hetsgd calibrate network` measures. Also a service that waits for requests looks or is woken so.
-// Under mpi each rank has a thread for control messages that looks about every millisecond
-// (kControlLooks).
+// `hetsgd calibrate network` measures. A service that waits for requests polls or is woken too.
+// Under mpi each rank has a thread for control messages that polls about every millisecond
+// (kControlPolls).
 //
 // Not modelled: time slices, pinning, caches that a neighbour empties, and hyper-threads.
 //
@@ -91,7 +91,7 @@ class HostCores : NonCopyable {
     void* object_ = nullptr;
   };
 
-  // Processes that look for what other ranks do, from now on more or (below 0) fewer by so many.
+  // Processes that poll for what other ranks do, from now on more or (below 0) fewer by so many.
   // Nothing where processes are woken.
   void add_polling(double processes);
   // How much later than it came the end of a wait of `waited` seconds is found. others: the wait

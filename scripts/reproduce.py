@@ -447,7 +447,8 @@ def main():
         for name, figure in figures.items():
             print(f"{name:22}{figure.figure['takes']:8}{figure.spec['about']}")
         minutes = sum(minutes_of(figure.figure["takes"]) for figure in figures.values())
-        print(f"{len(figures)} specifications, {minutes / 60:.1f} h on two idle cores, less what they share")
+        # Not on stdout: scripts/reproduce.sh takes the IDs from there.
+        print(f"{len(figures)} specifications, {minutes / 60:.1f} h on two idle cores, less what they share", file=sys.stderr)
     elif arguments.command == "smoke":
         write_tiny(figures.values(), pathlib.Path(arguments.names[0]))
     elif arguments.command == "bench":

@@ -442,11 +442,13 @@ class Pages(unittest.TestCase):
 
     def test_the_list_ends_with_the_time_of_all(self):
         self.assertEqual((reproduce.minutes_of("2 min"), reproduce.minutes_of("30 s")), (2, 0.5))
-        talk = io.StringIO()
-        with contextlib.redirect_stdout(talk), unittest.mock.patch.object(sys, "argv", ["reproduce.py", "list", "c10", "c12"]):
+        rows, talk = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(rows), contextlib.redirect_stderr(talk), \
+                unittest.mock.patch.object(sys, "argv", ["reproduce.py", "list", "c10", "c12"]):
             reproduce.main()
+        self.assertEqual([row.split()[0] for row in rows.getvalue().splitlines()], ["c10", "c12"])  # reproduce.sh takes them
         hours = sum(reproduce.minutes_of(FIGURES[name].figure["takes"]) for name in ("c10", "c12")) / 60
-        self.assertTrue(talk.getvalue().endswith(f"\n2 specifications, {hours:.1f} h on two idle cores, less what they share\n"), talk.getvalue())
+        self.assertTrue(talk.getvalue().endswith(f"2 specifications, {hours:.1f} h on two idle cores, less what they share\n"), talk.getvalue())
 
     def test_plots(self):
         for name in ("curve", "bar", "line"):

@@ -35,7 +35,7 @@ METHODS = {
     "ssgd": ["--learning-rate", "3.16", "--per-worker-batch", "split"],
     "local-sgd": ["--learning-rate", "3.16"],
     "elastic": ["--learning-rate", "1"],
-    "adaptive": ["--learning-rate", "1"],
+    "adaptive": ["--learning-rate", "1.78"],
     "esync": ["--learning-rate", "3.16"],
     "adpsgd": ["--learning-rate", "3.16"],
     "rna": ["--learning-rate", "3.16"],
@@ -61,7 +61,7 @@ def workload(method, epochs):
     if method != "sven":
         return [*common.delicious(), *base, "--epochs", epochs]
     return ["--train", CLICKS, "--test", CLICKS, "--min-frequency", 1, "--tables", "sharded", "--embedding-dim", 16, *CLICK_MODEL, *base,
-            "--max-samples", int(40960 * epochs / 12), "--evaluate-samples", 4096]
+            "--max-samples", int(163840 * epochs / 12), "--evaluate-samples", 4096]
 
 
 def level(method):

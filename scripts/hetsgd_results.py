@@ -127,7 +127,8 @@ def table(name):
 def telling_options(result):
     """The options that tell groups of runs apart: as for `hetsgd compare`, all that have a value but the seed, paths and what changes
     no result. Results of earlier programs lack options that came since."""
-    config = {key: value for key, value in result["config"].items() if value is not None and key not in table("ungrouped_options.json")}
+    config = {key: value for key, value in result["config"].items() if value not in (None, "none") and
+              key not in table("ungrouped_options.json")}
     if not config.get("stop_at_target"):  # targets that do not end a run are read off its curve
         config.pop("target", None)
     plugins = [f"{plugin['name']} {plugin['file_hash']}" for plugin in result.get("plugins", [])]

@@ -230,8 +230,10 @@ def differing_options(figure, claim):
     """{option: [of the case, of the reference]} where they differ, defaults included; None: the method has no such option."""
     if "bench" in figure.spec or "reference" not in claim:
         return {}
-    own, base = (hetsgd_results.telling_options(figure.results[pair][0]) for pair in sides_of(claim))
-    return {key: [own.get(key), base.get(key)] for key in sorted({*own, *base} - {"algorithm"}) if own.get(key) != base.get(key)}
+    results = [figure.results[pair][0] for pair in sides_of(claim)]
+    own, base = map(hetsgd_results.telling_options, results)
+    return {key: [result["config"].get(key) for result in results] for key in sorted({*own, *base} - {"algorithm"}) if
+            own.get(key) != base.get(key)}
 
 
 def decide(figure, claim):

@@ -66,7 +66,7 @@ void warn_about(const CellTuning& tuning, const SweepSpec& spec) {
   const std::string title = spec.title(tuning.cell);
   const std::string what = title.empty() ? "the tuning" : title;
   if (tuning.best) {
-    warn_of_missed_target(*spec.setup_of(tuning.cell).goal, tuning.trials[*tuning.best], what);
+    warn_of_missed_target(spec.setup_of(tuning.cell).tuning_goal(), tuning.trials[*tuning.best], what);
   }
   if (tuning.edges.empty()) return;
   warn("{}: the best {} lies at the edge of its values; a wider range may have a better one", what,
@@ -202,9 +202,12 @@ int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& fol
       if (!done[i]) cell.host_s += times.of(runs[i]);
     }
   };
-  count(plan.trials(), trials);
-  const bool tuned =
-      std::ranges::all_of(trials, [](const StagePlan& s) { return s.done == s.runs; });
+  bool tuned = false;
+  do {
+    trials.assign(spec.cells.size(), {});
+    count(plan.trials(), trials);
+    tuned = std::ranges::all_of(trials, [](const StagePlan& s) { return s.done == s.runs; });
+  } while (tuned && sweep.widen_tunings());
   if (tuned) sweep.conclude_tuning();
   count(tuned ? plan.final_runs() : plan.preview_final_runs(), finals);
   std::vector<Row> rows;
@@ -247,9 +250,10 @@ int print_sweep_commands(Sweep& sweep, const SweepPlan& plan) {
     }
     return printed;
   };
-  if (print(plan.trials()) > 0) {
-    log_info(
-        "these are the tuning trials; when they are done, the same command prints the final runs");
+  std::size_t trials = print(plan.trials());
+  while (trials == 0 && sweep.widen_tunings()) trials = print(plan.trials());
+  if (trials > 0) {
+    log_info("these are tuning trials; when they are done, the same command prints what is next");
     return 0;
   }
   sweep.conclude_tuning();

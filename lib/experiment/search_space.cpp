@@ -55,10 +55,10 @@ SearchAxis parameter_axis(const JsonFields& parameters, const std::string& name)
   const JsonFields table = parameters.object(name);
   SearchAxis axis;
   if (table.has("values")) {
-    table.allow({"values"});
+    table.allow({"values", "widen"});
     axis.rows = rows_of(table.list("values"));
   } else if (table.has("from")) {
-    table.allow({"from", "to", "count"});
+    table.allow({"from", "to", "count", "widen"});
     const double from = table.number("from"), to = table.number("to");
     if (from <= 0) table.refuse("from", "a number above 0");
     if (to <= from) table.refuse("to", fmt::format("a number above from, {}", from));
@@ -69,8 +69,13 @@ SearchAxis parameter_axis(const JsonFields& parameters, const std::string& name)
     table.allow({"min", "max", "distribution"});
     axis = range_axis(table);
   } else {
-    table.allow({"values", "from", "to", "count", "min", "max", "distribution"});
+    table.allow({"values", "from", "to", "count", "widen", "min", "max", "distribution"});
     table.refuse("values", "a list of values, or from, to and count, or min and max");
+  }
+  axis.widen = table.count("widen", 1, 0);
+  const auto is_positive = [](const auto& row) { return row[0].is_number() && row[0] > 0; };
+  if (axis.widen > 0 && (axis.rows.size() < 2 || !std::ranges::all_of(axis.rows, is_positive))) {
+    table.refuse("widen", "none, because it takes two values above 0 or more to have a ratio");
   }
   axis.names = {name};
   axis.place = parameters.place(name);
@@ -113,6 +118,9 @@ double harmonious_number(std::size_t dimensions) {
 
 double fraction(double x) { return x - std::floor(x); }
 
+// With three significant digits.
+double as_typed(double x) { return std::strtod(fmt::format("{:.3g}", x).c_str(), nullptr); }
+
 }  // namespace
 
 std::vector<double> geometric_values(double from, double to, std::size_t count) {
@@ -121,11 +129,23 @@ std::vector<double> geometric_values(double from, double to, std::size_t count) 
   for (std::size_t i = 1; i + 1 < count; ++i) {
     const long double share = static_cast<long double>(i) / static_cast<long double>(count - 1);
     const auto exact = static_cast<double>(from * std::pow(ratio, share));
-    const double rounded = std::strtod(fmt::format("{:.3g}", exact).c_str(), nullptr);
-    values.push_back(std::clamp(rounded, from, to));
+    values.push_back(std::clamp(as_typed(exact), from, to));
   }
   values.push_back(to);
   return values;
+}
+
+ListEnd end_of_list(std::vector<json> values, const json& value) {
+  std::ranges::sort(values);
+  values.erase(std::ranges::unique(values).begin(), values.end());
+  const bool is_first = !values.empty() && value == values.front();
+  const bool is_last = !values.empty() && value == values.back();
+  if (!value.is_number() || !(is_first || is_last)) return {};
+  if (values.size() < 2) return {true};
+  if (is_first) std::ranges::reverse(values);
+  const double last = values.back(), before = values[values.size() - 2];
+  if (!(last > 0 && before > 0)) return {true};
+  return {true, as_typed(last * (last / before))};
 }
 
 std::vector<json> SearchAxis::at(double u) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct SearchAxis {
   std::vector<std::vector<nlohmann::json>> rows = {};
   Distribution distribution = Distribution::list;
   double min = 0, max = 0;  // range of other distributions, both included
+  // list, of a tuning: the most values that may be added beyond the ends (SweepPlan::widen)
+  std::size_t widen = 0;
   std::string place;
 
   // The values at the quantile `u` in [0, 1) of the distribution; a list is uniform.
@@ -50,5 +53,14 @@ SearchSpace read_search_space(const JsonFields& table);
 // `count` values from `from` to `to` with equal ratios, such as [0.1, 0.4, ...]. Inner values are
 // rounded to three significant digits, as a person would type them. 0 < from < to, count >= 2.
 std::vector<double> geometric_values(double from, double to, std::size_t count);
+
+// Whether `value` of an option is the smallest or the largest of the values that points have for it,
+// and the next one beyond with the ratio of the last two, rounded in the same way. None: it is
+// within, it is no number, or the last two are not both above 0.
+struct ListEnd {
+  bool is_end = false;
+  std::optional<double> beyond = {};
+};
+ListEnd end_of_list(std::vector<nlohmann::json> values, const nlohmann::json& value);
 
 }  // namespace hetsgd

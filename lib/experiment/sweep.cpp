@@ -61,19 +61,17 @@ json result_of_trial(const std::string& file) {
 
 json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
-// The options whose best value is the smallest or largest in its list of numbers.
-std::vector<std::string> edges_of(const SearchSpace& space, const Candidate& best) {
+// The options whose best value is the smallest or largest of the numbers that were tried for it.
+std::vector<std::string> edges_of(const SearchSpace& space, const std::vector<Candidate>& all,
+                                  const Candidate& best) {
   std::vector<std::string> edges;
   for (const SearchAxis& axis : space.axes) {
-    if (axis.names.size() != 1 || axis.rows.empty() || !axis.rows.front().front().is_number()) {
-      continue;
-    }
+    if (axis.names.size() != 1 || axis.rows.empty()) continue;  // zipped, or drawn from a range
     const Setting* const chosen = find_setting(best.point, axis.names.front());
-    const auto order = [](const auto& a, const auto& b) { return a.front() < b.front(); };
-    const auto [low, high] = std::ranges::minmax_element(axis.rows, order);
-    const bool at_edge =
-        chosen != nullptr && (chosen->value == low->front() || chosen->value == high->front());
-    if (at_edge) edges.push_back(axis.names.front());
+    if (chosen == nullptr) continue;
+    if (end_of_list(values_tried(all, chosen->name), chosen->value).is_end) {
+      edges.push_back(chosen->name);
+    }
   }
   return edges;
 }
@@ -162,7 +160,10 @@ void Sweep::add_to_index(const PlannedRun& run, const json& result) const {
   const std::string path = folder_.result_file(run);
   const std::string file = fs::path(path).lexically_relative(folder_.path()).string();
   try {
-    json line = index_line(about(run), result, spec.setup_of(run.cell).goal, file);
+    const SetupSpec& setup = spec.setup_of(run.cell);
+    const bool is_trial = run.stage == SweepStage::tuning;
+    const auto goal = is_trial ? std::optional(setup.tuning_goal()) : setup.goal;
+    json line = index_line(about(run), result, goal, file);
     if (const auto state = state_of(path)) {
       line.update({{"bytes", state->bytes}, {"modified_ns", state->modified_ns}});
     }
@@ -232,26 +233,45 @@ TrialOutcome Sweep::outcome_of(const json& result, const PlannedRun& run, const 
   return failed;
 }
 
-void Sweep::conclude_tuning() {
+std::vector<CellTuning> Sweep::judge_trials() const {
   const SweepSpec& spec = plan_.spec();
-  Choices choices(spec.cells.size());
-  tunings_.clear();
+  std::vector<CellTuning> tunings;
   std::vector<std::vector<PlannedRun>> trials(spec.cells.size());
   for (const PlannedRun& run : plan_.trials()) trials[run.cell].push_back(run);
   for (std::size_t cell = 0; cell < spec.cells.size(); ++cell) {
     if (!plan_.is_tuned(cell)) continue;
-    const SetupSpec& setup = spec.setup_of(cell);
-    const std::vector<Candidate>& candidates = plan_.candidates(SweepStage::tuning, cell);
-    CellTuning tuning;
+    const Goal goal = spec.setup_of(cell).tuning_goal();
+    CellTuning& tuning = tunings.emplace_back();
     tuning.cell = cell;
-    tuning.trials.resize(candidates.size());
-    for (const PlannedRun& run : trials[cell]) {
+    tuning.runs = trials[cell];
+    tuning.trials.resize(plan_.candidates(SweepStage::tuning, cell).size());
+    for (const PlannedRun& run : tuning.runs) {
       const json result = result_of_trial(folder_.result_file(run));
-      tuning.trials[run.candidate].push_back(outcome_of(result, run, *setup.goal));
+      tuning.trials[run.candidate].push_back(outcome_of(result, run, goal));
     }
     std::vector<Score> scores;
-    for (const Trials& each : tuning.trials) scores.push_back(score_of(*setup.goal, each));
-    tuning.best = best_of(*setup.goal, scores);
+    for (const Trials& each : tuning.trials) scores.push_back(score_of(goal, each));
+    tuning.best = best_of(goal, scores);
+  }
+  return tunings;
+}
+
+bool Sweep::widen_tunings() {
+  bool is_wider = false;
+  for (const CellTuning& tuning : judge_trials()) {
+    if (tuning.best && plan_.widen(tuning.cell, *tuning.best)) is_wider = true;
+  }
+  return is_wider;
+}
+
+void Sweep::conclude_tuning() {
+  const SweepSpec& spec = plan_.spec();
+  Choices choices(spec.cells.size());
+  tunings_ = judge_trials();
+  for (CellTuning& tuning : tunings_) {
+    const std::size_t cell = tuning.cell;
+    const SetupSpec& setup = spec.setup_of(cell);
+    const std::vector<Candidate>& candidates = plan_.candidates(SweepStage::tuning, cell);
     const bool is_needed = !spec.seeds.empty();  // for final runs
     if (!tuning.best && is_needed) {
       const std::string title = spec.title(cell);
@@ -259,12 +279,11 @@ void Sweep::conclude_tuning() {
                                       title.empty() ? "the tuning" : title),
                       "tune with smaller learning rates");
     }
-    make_rate_tuning(trials[cell], tuning);
+    make_rate_tuning(tuning);
     if (tuning.best) {
-      tuning.edges = edges_of(setup.tuning->space, candidates[*tuning.best]);
+      tuning.edges = edges_of(setup.tuning->space, candidates, candidates[*tuning.best]);
       choices[cell] = candidates[*tuning.best].point;
     }
-    tunings_.push_back(std::move(tuning));
   }
   plan_.plan_final_runs(choices);
 }
@@ -283,6 +302,7 @@ void Sweep::write_tunings() const {
       write_result(folder_.tuned_file(tuning.hash), tuning_json(*tuning.rate_tuning, {}));
     }
     const SetupSpec& setup = spec.setup_of(tuning.cell);
+    const Goal goal = setup.tuning_goal();
     const std::vector<Candidate>& all = plan_.candidates(SweepStage::tuning, tuning.cell);
     json candidates = json::array();
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -292,7 +312,7 @@ void Sweep::write_tunings() const {
         trials.push_back(trial_json(trial));
         trials.back()["id"] = PlannedRun{.id = id}.name();
       }
-      const Score score = score_of(*setup.goal, tuning.trials[i]);
+      const Score score = score_of(goal, tuning.trials[i]);
       candidates.push_back({{"parameters", values_of(all[i].point)},
                             {"value", number_or_null(score.value)},
                             {"time_to_target_s", number_or_null(score.time_to_target_s)},
@@ -300,7 +320,7 @@ void Sweep::write_tunings() const {
     }
     cells.push_back({{"setup", setup.name},
                      {"case", spec.case_of(tuning.cell).name},
-                     {"goal", setup.goal->text()},
+                     {"goal", goal.text()},
                      {"seeds", setup.tuning->seeds},
                      {"candidates", std::move(candidates)},
                      {"chosen", tuning.best ? values_of(all[*tuning.best].point) : json()},
@@ -317,7 +337,7 @@ void Sweep::write_tunings() const {
 
 // Fills in rate_tuning if the learning rate alone was tuned. With it, the choice is that of `hetsgd
 // tune`, also between equally good learning rates.
-void Sweep::make_rate_tuning(const std::vector<PlannedRun>& trials, CellTuning& tuning) const {
+void Sweep::make_rate_tuning(CellTuning& tuning) const {
   const SetupSpec& setup = plan_.spec().setup_of(tuning.cell);
   const std::vector<Candidate>& candidates = plan_.candidates(SweepStage::tuning, tuning.cell);
   const auto has_rate_alone = [](const Candidate& each) {
@@ -326,12 +346,12 @@ void Sweep::make_rate_tuning(const std::vector<PlannedRun>& trials, CellTuning& 
   };
   if (!std::ranges::all_of(candidates, has_rate_alone)) return;
   json one;  // the config that all trials share
-  for (std::size_t i = 0; i < trials.size() && one.is_null(); ++i) {
-    one = result_of_trial(folder_.result_file(trials[i]));
+  for (std::size_t i = 0; i < tuning.runs.size() && one.is_null(); ++i) {
+    one = result_of_trial(folder_.result_file(tuning.runs[i]));
   }
   if (one.is_null()) return;
   Tuning made;
-  made.goal = *setup.goal;
+  made.goal = setup.tuning_goal();
   made.seeds = setup.tuning->seeds;
   made.validation = one["config"]["validation"];
   for (const auto& [name, part] : {std::pair("train", "train"), std::pair("validation", "test")}) {
@@ -370,11 +390,13 @@ json Sweep::tuning_of_result(const PlannedRun& run, const json& config) const {
 SweepEnd Sweep::run(const SweepHooks& hooks) {
   const auto start = HostClock::now();
   SweepEnd end = SweepEnd::completed;
-  if (!plan_.trials().empty()) {
+  while (!plan_.trials().empty()) {
     end = run_stage(plan_.trials(), hooks, start);
     const bool go_on =
         end == SweepEnd::completed || (end == SweepEnd::failed && !options_.fail_fast);
     if (!go_on) return end;
+    // After failures, which the same command repeats, the best value is not known.
+    if (end == SweepEnd::failed || !widen_tunings()) break;
   }
   conclude_tuning();
   write_tunings();

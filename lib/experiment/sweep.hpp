@@ -2,6 +2,8 @@
 // several processes work on the sweep.
 //
 //   trials ──all ended──> choices ─> final runs
+//     ^                      │
+//     └─ widen: trials beyond the best value of an option that is the smallest or largest tried
 //
 // A run is claimed (claim.hpp), then carried out by a process of its own (worker_pool.hpp) that
 // writes its result. Then a line is appended to the index. Runs that were done before are skipped,
@@ -59,6 +61,7 @@ enum class SweepEnd { completed, failed, aborted, time_limit };
 // The outcome of a cell's tuning.
 struct CellTuning {
   std::size_t cell = 0;
+  std::vector<PlannedRun> runs;     // its trials, as planned
   std::vector<Trials> trials;       // by candidate
   std::optional<std::size_t> best;  // the candidate; none: no trial ended well
   std::vector<std::string> edges;   // options whose best value is an end of its list
@@ -87,6 +90,9 @@ class Sweep {
   // in its result. With `remember`, the index is updated. A result with an older tuning, as after
   // an extended grid, then gets the present one.
   std::vector<bool> find_done(const std::vector<PlannedRun>& runs, bool remember) const;
+  // Plans further trials beyond the best values of the trials, which must all have ended
+  // (SweepPlan::widen). False: none are needed.
+  bool widen_tunings();
   // Evaluates the trials, which must all have ended, and plans the final runs. Errors: runtime, if
   // a cell with final runs has no trial that ended well.
   void conclude_tuning();
@@ -111,7 +117,9 @@ class Sweep {
   // A null `result` means that the run failed.
   TrialOutcome outcome_of(const nlohmann::json& result, const PlannedRun& run,
                           const Goal& goal) const;
-  void make_rate_tuning(const std::vector<PlannedRun>& trials, CellTuning& tuning) const;
+  // The outcomes of the trials of every tuned cell, and the best candidate.
+  std::vector<CellTuning> judge_trials() const;
+  void make_rate_tuning(CellTuning& tuning) const;
 
   SweepPlan& plan_;
   const SweepFolder& folder_;

@@ -60,6 +60,17 @@ json values_of(const std::vector<Setting>& settings) {
   return result;
 }
 
+std::vector<json> values_tried(const std::vector<Candidate>& candidates, const std::string& name) {
+  std::vector<json> values;
+  for (const Candidate& each : candidates) {
+    const Setting* const setting = find_setting(each.point, name);
+    const bool is_new =
+        setting != nullptr && std::ranges::find(values, setting->value) == values.end();
+    if (is_new) values.push_back(setting->value);
+  }
+  return values;
+}
+
 std::string PlannedRun::name() const { return fmt::format("{:016x}", id); }
 
 std::string algorithm_of(const std::vector<Setting>& settings) {
@@ -107,7 +118,9 @@ double SweepPlan::most_runs() const {
     runs += spec_.space.size() * static_cast<double>(spec_.seeds.size());
     if (!is_tuned(cell)) continue;
     const TuningSpec& tuning = *spec_.setup_of(cell).tuning;
-    runs += tuning.space.size() * static_cast<double>(tuning.seeds.size());
+    double points = tuning.space.size();
+    for (const SearchAxis& axis : tuning.space.axes) points += static_cast<double>(axis.widen);
+    runs += points * static_cast<double>(tuning.seeds.size());
   }
   return runs;
 }
@@ -227,6 +240,26 @@ std::vector<Setting> SweepPlan::tuned_settings(std::size_t cell, const Choices& 
   }
   throw usage_error("{}: no learning rate is tuned for setup {} and case {}", from->place,
                     setup.empty() ? "(the only one)" : setup, from->case_name);
+}
+
+bool SweepPlan::widen(std::size_t cell, std::size_t best) {
+  std::vector<Candidate>& all = candidates_[0][cell];
+  const std::vector<Setting> base = base_settings(SweepStage::tuning, cell), point = all[best].point;
+  bool is_wider = false;
+  for (const SearchAxis& axis : spec_.setup_of(cell).tuning->space.axes) {
+    if (axis.widen == 0) continue;
+    const Setting* const chosen = find_setting(point, axis.names.front());
+    if (chosen == nullptr) continue;  // the algorithm does not have the option
+    const std::vector<json> tried = values_tried(all, chosen->name);
+    const ListEnd end = end_of_list(tried, chosen->value);
+    if (!end.beyond || tried.size() >= axis.rows.size() + axis.widen) continue;
+    std::vector<Setting> beyond = point;
+    put(beyond, {chosen->name, *end.beyond, chosen->source, chosen->place});
+    all.push_back(resolve(base, beyond));
+    is_wider = true;
+  }
+  if (is_wider) trials_ = runs_of(SweepStage::tuning);
+  return is_wider;
 }
 
 const std::vector<PlannedRun>& SweepPlan::plan_final_runs(const Choices& choices) {

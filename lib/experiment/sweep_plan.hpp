@@ -57,6 +57,10 @@ class SweepPlan {
 
   // The trials in the order in which they should run.
   const std::vector<PlannedRun>& trials() const { return trials_; }
+  // Adds a candidate beyond `best` of a tuned cell for each option of which it has the smallest or
+  // largest value tried, with the ratio of the last two, and plans its trials. False: `best` is
+  // within, or as many values as `widen` of the option allows have been added.
+  bool widen(std::size_t cell, std::size_t best);
   // Plans every cell's final runs. The cells that `rate_from` refers to have a choice.
   const std::vector<PlannedRun>& plan_final_runs(const Choices& choices);
   const std::vector<PlannedRun>& final_runs() const { return final_runs_; }
@@ -87,6 +91,9 @@ class SweepPlan {
 
 // {option: value} of settings.
 nlohmann::json values_of(const std::vector<Setting>& settings);
+// The values that an option has in the candidates, each once.
+std::vector<nlohmann::json> values_tried(const std::vector<Candidate>& candidates,
+                                         const std::string& name);
 // The algorithm that settings name.
 std::string algorithm_of(const std::vector<Setting>& settings);
 // The arguments of `hetsgd` for a run with these settings, without its output.

@@ -138,6 +138,9 @@ class SpecReader {
     spec.settings = settings_.read(top_.object_or_empty("settings"));
     spec.space = read_search_space(top_);
     settings_.check(spec.space);
+    for (const SearchAxis& axis : spec.space.axes) {
+      if (axis.widen > 0) refuse(axis.place + ".widen", "a list that no tuning decides", "none");
+    }
     read_setups(spec);
     read_cases(spec);
     read_only(spec);
@@ -151,6 +154,9 @@ class SpecReader {
       if (setup.tuning && !setup.goal) {
         refuse(file_.path, "[tuning] without [metric]", "a [metric] that decides");
       }
+      if (setup.tuning && setup.tuning->target && !setup.goal->target) {
+        refuse(file_.path, "tuning.target", "none, unless metric.goal = \"time_to_target\"");
+      }
     }
     return spec;
   }
@@ -159,8 +165,9 @@ class SpecReader {
   std::optional<TuningSpec> read_tuning_stage(const JsonFields& table) const {
     if (table.tree().empty()) return std::nullopt;
     table.allow({"epochs", "max_samples", "max_time", "validation", "seeds", "settings",
-                 "parameters", "zip", "search"});
+                 "parameters", "zip", "search", "target"});
     TuningSpec tuning;
+    if (table.has("target")) tuning.target = table.number("target");
     json budget = json::object();
     for (const char* const key : {"epochs", "max_samples", "max_time", "validation"}) {
       if (table.has(key)) budget[key] = table.tree().at(key);
@@ -292,6 +299,12 @@ void load_plugins_of(const JsonFields& specification) {
 std::string SweepSpec::title(std::size_t cell) const {
   const std::string &setup = setup_of(cell).name, &method = case_of(cell).name;
   return setup + (setup.empty() || method.empty() ? "" : ", ") + method;
+}
+
+Goal SetupSpec::tuning_goal() const {
+  Goal own = *goal;
+  if (tuning->target) own.target->value = *tuning->target;
+  return own;
 }
 
 SweepSpec read_sweep_spec(const std::string& path) {

@@ -24,6 +24,9 @@ namespace hetsgd {
 struct TuningSpec {
   std::vector<Setting> settings;     // settings in which trials differ from final runs
   std::vector<std::uint64_t> seeds;  // at least one
+  // The target on the held-out rows, where they are easier or harder than the test rows; none: that
+  // of the goal
+  std::optional<double> target = {};
   SearchSpace space;
 };
 
@@ -33,6 +36,9 @@ struct SetupSpec {
   std::vector<Setting> settings = {};
   std::optional<Goal> goal = {};
   std::optional<TuningSpec> tuning = {};
+
+  // What trials are judged by: the goal, with the target of the tuning. There is a goal.
+  Goal tuning_goal() const;
 };
 
 // Takes the learning rate that was tuned for another case, multiplied by a factor.

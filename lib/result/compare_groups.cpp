@@ -198,7 +198,8 @@ json telling_options(const json& result) {
   // Targets that do not end a run do not change it, and are read off its curve.
   if (config_value(result, "stop_at_target") != true) config.erase("target");
   for (auto option = config.begin(); option != config.end();) {
-    option = option->is_null() ? config.erase(option) : std::next(option);
+    const bool has_value = !option->is_null() && *option != "none";
+    option = has_value ? std::next(option) : config.erase(option);
   }
   for (const json& plugin : result.value("plugins", json::array())) {
     config["plugin"].push_back(fmt::format("{} {}", plugin["name"].get<std::string>(),

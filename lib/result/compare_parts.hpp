@@ -28,8 +28,8 @@ std::string common_name(const std::vector<LoadedResult>& results,
 // any type and files may come from anywhere, so the caller must check the type.
 const nlohmann::json& config_value(const nlohmann::json& result, const std::string& key);
 // compare_groups.cpp: the options of a result that separate groups. The seed, paths and options
-// that cannot change a result are left out, and so are options without a value: results of earlier
-// programs lack those that came since. Plugins are compared by content.
+// that cannot change a result are left out, and so are options without a value (null or none):
+// results of earlier programs lack those that came since. Plugins are compared by content.
 nlohmann::json telling_options(const nlohmann::json& result);
 // compare_groups.cpp: the groups that a text may mean. It is matched with their files, then with
 // labels, names, cases and algorithms, in this order.

@@ -159,11 +159,14 @@ class Sweep(ProgramTest):
         self.assertIn("tiny: 2 runs in ", self.sweep("--extend").stderr)
 
     def test_tuning_comes_first(self):
-        self.specify(SPEC + TUNING)
+        self.specify(SPEC + TUNING.replace("seeds", "target = 0.25\nseeds"))
         self.sweep()
         chosen = {cell["case"]: cell["chosen"] for cell in self.result("runs/tiny.tuning.json")["cells"]}
         lines = self.index()
-        self.assertEqual(sum(line["stage"] == "tuning" for line in lines), 2 * 3 * 2)
+        trials = [line for line in lines if line["stage"] == "tuning"]
+        self.assertEqual(len(trials), 2 * 3 * 2)
+        self.assertEqual({line["summary"]["target"] for line in trials}, {"p1>=0.25"})
+        self.assertEqual(self.result("runs/tiny.tuning.json")["cells"][0]["goal"], "p1>=0.25")
         finals = [line for line in lines if line["stage"] == "final"]
         self.assertEqual(len(finals), 6)
         for line in finals:
@@ -171,6 +174,8 @@ class Sweep(ProgramTest):
             self.assertEqual(line["tuned"], {"learning_rate": result["config"]["learning_rate"]})
             self.assertEqual(line["tuned"], chosen[line["case"]])
             self.assertEqual(result["tuning"]["trials"], 6)
+            self.assertEqual(result["tuning"]["goal"], "p1>=0.25")
+            self.assertEqual(result["time_to_accuracy"][0]["value"], 0.2)
         self.run_program("validate", *(f"runs/{line['file']}" for line in lines))
 
     def tunings(self, folder="runs"):
@@ -191,6 +196,30 @@ class Sweep(ProgramTest):
         times = [path.stat().st_mtime_ns for path in sorted(self.folder.glob("runs/runs/*"))]
         self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
         self.assertEqual([path.stat().st_mtime_ns for path in sorted(self.folder.glob("runs/runs/*"))], times)
+
+    def test_a_tuning_is_widened_until_its_best_value_lies_within(self):
+        def widened(most):
+            return SPEC + TUNING.replace("[0.3, 1, 1e30]", f"[0.01, 0.02]\nwiden = {most}")
+        self.specify(widened(12))
+        self.sweep()
+        for cell in self.result("runs/tiny.tuning.json")["cells"]:
+            rates = [candidate["parameters"]["learning_rate"] for candidate in cell["candidates"]]
+            self.assertEqual(rates, [float(f"{0.01 * 2**i:.3g}") for i in range(len(rates))])
+            self.assertEqual(cell["chosen"], {"learning_rate": rates[-2]})  # one beyond it was no better
+            self.assertEqual(cell["edges"], [])
+        before = self.results()
+        self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
+        self.assertIn("0 runs are left", self.sweep("--dry-run").stdout)
+        # Of what is lost, trials beyond the list too, the same command makes the same again.
+        for path in sorted(self.folder.glob("runs/trials/*.json"))[::3]:
+            path.unlink()
+        self.sweep()
+        self.assertEqual(self.results(), before)
+        self.specify(widened(1))
+        self.sweep("-o", "narrow")
+        for cell in self.result("narrow/tiny.tuning.json")["cells"]:
+            self.assertEqual(len(cell["candidates"]), 3)
+            self.assertEqual(cell["edges"], ["learning_rate"])
 
     def test_runs_in_real_time_go_one_at_a_time_and_say_their_tuning(self):
         text = SPEC.replace("workers = 2", 'cluster = "threads"\ndevices = ["cpu:1", "cpu:1"]').replace('"1:2"', "[1]")
@@ -330,6 +359,9 @@ class Sweep(ProgramTest):
                 (SPEC.replace("epochs = 1", "epocs = 1"), 2, "s.toml:15: settings.epocs", "epochs"),
                 (SPEC.replace("epochs = 1", "epochs = -1"), 2, ("s.toml:15: settings.epochs", '"-1"')),
                 (SPEC.replace('"1:2"', '"1:1000000"'), 2, "", "--yes"),
+                (SPEC.replace("[1, 4]", "[1, 4]\nwiden = 2"), 2, ("s.toml:22: parameters.staleness.widen", "no tuning")),
+                (SPEC + TUNING.replace("1e30]", "1e30]\nwiden = 0"), 2, "s.toml:29: tuning.parameters.learning_rate.widen"),
+                (SPEC + TUNING.replace("[0.3, 1, 1e30]", "[1]\nwiden = 2"), 2, ("s.toml:29: tuning.parameters.learning_rate.widen", "two values")),
                 (SPEC.replace("[1, 4]", "[1, 4"), 4, "s.toml")):
             with self.subTest(text):
                 self.specify(text)

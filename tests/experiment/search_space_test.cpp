@@ -106,5 +106,19 @@ TEST(SearchSpaceTest, PointsAreAFunctionOfTheSeed) {
   }
 }
 
+TEST(SearchSpaceTest, AListGoesOnBeyondItsEndsWithTheRatioOfTheLastTwo) {
+  using nlohmann::json;
+  const std::vector<json> values = {1, 0.25, 0.5};  // in any order, whole numbers among them
+  EXPECT_FALSE(end_of_list(values, 0.5).is_end);
+  EXPECT_FALSE(end_of_list(values, 3).is_end);
+  EXPECT_EQ(end_of_list(values, 1.0).beyond, 2.0);
+  EXPECT_EQ(end_of_list(values, 0.25).beyond, 0.125);
+  EXPECT_EQ(end_of_list({0.1, 0.316, 1}, 1).beyond, 3.16);  // 1 / 0.316 = 3.1646
+  EXPECT_FALSE(end_of_list({"a", "b"}, "a").is_end);
+  const ListEnd alone = end_of_list({2}, 2), from_zero = end_of_list({0, 1}, 1);
+  EXPECT_TRUE(alone.is_end && !alone.beyond);
+  EXPECT_TRUE(from_zero.is_end && !from_zero.beyond);
+}
+
 }  // namespace
 }  // namespace hetsgd

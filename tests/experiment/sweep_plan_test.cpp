@@ -233,6 +233,29 @@ TEST_F(SweepPlanTest, TrialsMeasureHeldOutRows) {
   EXPECT_EQ(find_setting(other, "learning_rate")->value, 0.4);
 }
 
+// Rates .01 .. 1 with a ratio of sqrt(10), and two values beyond their ends at most.
+TEST_F(SweepPlanTest, ATuningIsWidenedBeyondItsBestValue) {
+  std::string text = kTuned;
+  text.replace(text.find("count = 5"), 9, "count = 5\nwiden = 2");
+  const SweepSpec specification = spec(text);
+  SweepPlan plan(specification, false);
+  const auto rates = [&] {
+    std::vector<double> values;
+    for (const Candidate& each : plan.candidates(SweepStage::tuning, 0)) {
+      values.push_back(each.point.front().value);
+    }
+    return values;
+  };
+  EXPECT_FALSE(plan.widen(0, 2));  // within
+  EXPECT_EQ(plan.trials().size(), 5U * 2);
+  EXPECT_TRUE(plan.widen(0, 4));
+  EXPECT_TRUE(plan.widen(0, 0));
+  EXPECT_EQ(rates(), (std::vector<double>{0.01, 0.0316, 0.1, 0.316, 1, 3.16, 0.00316}));
+  EXPECT_EQ(plan.trials().size(), 7U * 2);
+  EXPECT_EQ(find_setting(plan.settings(plan.trials().back()), "learning_rate")->value, 0.00316);
+  EXPECT_FALSE(plan.widen(0, 5));  // the two are spent
+}
+
 TEST_F(SweepPlanTest, ASetupHasAMetricAndATuningOfItsOwn) {
   const SweepSpec specification = spec(std::string(kTuned) + R"(
 [[setups]]

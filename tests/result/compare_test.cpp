@@ -272,6 +272,7 @@ TEST(Compare, OptionsSeparateGroups) {
   EXPECT_EQ(labels("target", {"p1>=0.7"}, true).size(), 2U);
   EXPECT_EQ(labels("train", "/elsewhere/train.txt").size(), 1U);
   EXPECT_EQ(labels("of_today", nullptr).size(), 1U);
+  EXPECT_EQ(labels("of_today", "none").size(), 1U);
   EXPECT_THAT(labels("of_today", 2), ElementsAre("ssgd", "ssgd (of_today=2)"));
 }
 

@@ -6,9 +6,9 @@
 #   scripts/benchmark.sh --plugin libaveraging.so averaging --keep 0.25   adds an entry from a plugin
 #   scripts/benchmark.sh --smoke [...]                                 runs on tiny data to test the script; its numbers mean nothing
 #   scripts/benchmark.sh --jobs N, --results FOLDER                    N runs at the same time; table, JSON and plot go to FOLDER
-#   scripts/benchmark.sh --version 1                                   an earlier version of the benchmark (default: 2)
+#   scripts/benchmark.sh --version 1                                   an earlier version of the benchmark (default: 3)
 #
-# The rules are in experiments/benchmark/README.md. Runs are written to runs/benchmark/v2. The same command resumes an interrupted
+# The rules are in experiments/benchmark/README.md. Runs are written to runs/benchmark/v3. The same command resumes an interrupted
 # call, and the table also ranks entries of earlier calls. Exit code 2: the entry breaks a rule.
 #
 # Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt, a9a and a9a.t; not needed with --smoke
@@ -20,7 +20,7 @@ HETSGD=$(realpath "${HETSGD:-$here/build/release/apps/hetsgd/hetsgd}")
 unset HETSGD_BINARY  # the program takes HETSGD_... for its options
 specs=(/usr/bin/python3 -B "$here/scripts/benchmark.py")
 jobs=$(nproc)
-smoke=false version=2 results= chosen=() talk=()
+smoke=false version=3 results= chosen=() talk=()
 while (($#)); do
   case "$1" in
     --jobs) jobs=${2:?"--jobs: found nothing, expected a number"}; shift ;;

@@ -9,6 +9,7 @@
 // states the rules for people. The rules that a program can check are checked here.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -21,6 +22,11 @@
 #include "result/table.hpp"
 
 namespace hetsgd {
+
+// The shares by which targets are relaxed for the scores beside the score: a ranking that changes
+// with them rests on where a target happens to lie. A target of at least 0.6 becomes 0.594 by 0.01,
+// one of at most 2 becomes 2.02.
+inline constexpr std::array<double, 2> kRelaxed = {0.01, 0.02};
 
 struct BenchmarkProblem {
   std::string name;
@@ -40,6 +46,7 @@ struct BenchmarkMethod {
   std::size_t edges = 0;
   std::vector<std::size_t> reached = {};  // by problem: runs that reached the target
   MethodScore score = {};
+  std::array<MethodScore, kRelaxed.size()> relaxed = {};
 };
 
 struct Benchmark {
@@ -66,8 +73,8 @@ Benchmark read_benchmark(const SweepSpec& spec, const std::string& folder);
 // The document (standing_schema.json). Infinity is written as null, with the reason beside it.
 nlohmann::json standing_json(const Benchmark& benchmark);
 std::string_view standing_schema();
-// The table has a row per method: rank, score, problems solved, ratio to the best on each problem,
-// edges.
+// The table has a row per method: rank, score, scores at relaxed targets, problems solved, ratio to
+// the best on each problem, edges.
 Table standing_table(const Benchmark& benchmark);
 // The table with an explanation of its columns. `format`: text or markdown.
 std::string standing_report(const Benchmark& benchmark, TableFormat format);

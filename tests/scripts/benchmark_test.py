@@ -15,8 +15,8 @@ FOLDER = ROOT / "experiments" / "benchmark"
 V1 = FOLDER / "v1.toml"
 HETSGD = os.environ.pop("HETSGD_BINARY", str(ROOT / "build/release/apps/hetsgd/hetsgd"))
 # Hashes of the specifications as JSON. A specification with another hash is another version.
-HASHES = {"v1": "6625f9e21bc2acdf", "v2": "2f692d53194a94b9"}
-PROBLEMS = {"v1": 10, "v2": 14}
+HASHES = {"v1": "6625f9e21bc2acdf", "v2": "2f692d53194a94b9", "v3": "efd1d79670fba40f"}
+PROBLEMS = {"v1": 10, "v2": 14, "v3": 15}
 
 
 def specification(name):
@@ -91,7 +91,7 @@ class Benchmark(unittest.TestCase):
         self.assertIn("expected the name of an algorithm", self.entry("--delta", "0.2", code=1).stderr)
         script = ROOT / "scripts/benchmark.sh"
         self.assertIn('found option "--quick"', self.call(script, "--quick", code=2).stderr)
-        self.assertIn('--version: found "7", expected one of v1.toml v2.toml', self.call(script, "--version", "7", code=2).stderr)
+        self.assertIn('--version: found "7", expected one of v1.toml v2.toml v3.toml', self.call(script, "--version", "7", code=2).stderr)
         self.assertIn("--plugin: found no algorithm", self.call(script, "--plugin", "x.so", code=2).stderr)
 
     def test_all_of_it_on_tiny_data(self):
@@ -99,8 +99,8 @@ class Benchmark(unittest.TestCase):
         done = self.call(script, "--smoke", "--results", results, "--name", "mine", "elastic", "--gamma", "0.5")
         self.assertRegex(done.stdout, r"(?m)^mine \* +\d+ \[\d+, \d+\] ")
         standing = json.loads((results / "standing.json").read_text())
-        self.assertEqual((len(standing["methods"]), len(standing["problems"]), standing["notes"]), (16, 14, []))
-        self.assertEqual([each["name"] for each in standing["problems"]], [setup["name"] for setup in specification("v2")["setups"]])
+        self.assertEqual((len(standing["methods"]), len(standing["problems"]), standing["notes"]), (16, 15, []))
+        self.assertEqual([each["name"] for each in standing["problems"]], [setup["name"] for setup in specification("v3")["setups"]])
         self.assertIn("mine *", (results / "table.md").read_text())
         picture = results / "profiles.svg"
         self.assertTrue(picture.exists() and picture.stat().st_size > 5000)

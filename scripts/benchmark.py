@@ -15,7 +15,7 @@ import sys
 import tomllib
 
 MOST_PROFILES = 8  # lines of one picture
-OF_OTHER_MODELS = {"charge", "embedding_dim", "order", "optimizer"}
+OF_OTHER_MODELS = {"charge", "embedding_dim", "order"}
 
 
 def read_spec(path):

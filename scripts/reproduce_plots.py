@@ -56,9 +56,16 @@ def wide(values):
     return bool(values) and min(values) > 0 and max(values) > WIDE * min(values)
 
 
-def number_case(figure, case):
-    """The place of a case among those of the specification, which gives it its look in all plots of the figure."""
-    return [each["name"] for each in figure.spec["cases"]].index(case)
+def numbers_of(figure, cases):
+    """{case: number of its look} in one panel: its place among the cases of the specification, in all plots of the figure. Looks repeat
+    after some cases; one whose look another case of the panel has takes the next that is free."""
+    places = [each["name"] for each in figure.spec["cases"]]
+    numbers = {}
+    for case in sorted(cases, key=places.index):
+        free = [number for number in range(places.index(case), places.index(case) + plot_style.MOST_LINES) if
+                number % plot_style.MOST_LINES not in {each % plot_style.MOST_LINES for each in numbers.values()}]
+        numbers[case] = free[0] if free else places.index(case)
+    return numbers
 
 
 def titled(figure, setup):
@@ -119,9 +126,10 @@ def curves(figure, plot):
         inside = [pair for pair in pairs if title == pair[1 if by_case else 0]]
         if wide([abscissa(figure.results[pair][0], plot["x"])[-1] for pair in inside]):
             axis.set_xscale("log")
+        numbers = numbers_of(figure, {case for _, case in inside})
         for setup, case in inside:
             label = titled(figure, setup) if by_case else case
-            number = list(figure.pairs).index(setup) if by_case else number_case(figure, case)
+            number = list(figure.pairs).index(setup) if by_case else numbers[case]
             draw_curve(axis, figure.results[setup, case], plot, label, number)
         if axis.get_xscale() == "linear":
             axis.set_xlim(left=0)
@@ -274,11 +282,11 @@ def of_workers(figure, plot):
     pairs = chosen(figure, plot)
     drawing, axes = panels([titled(figure, setup) for setup in pairs], size=(6.5, 3.2))
     for axis, (setup, cases) in zip(axes, pairs.items()):
-        width = 0.8 / len(cases)
+        width, looks = 0.8 / len(cases), numbers_of(figure, cases)
         for number, case in enumerate(cases):
             shares = np.median([reproduce_runs.computing_of_workers(result) for result in figure.results[setup, case]], axis=0)
             axis.bar(np.arange(len(shares)) + (number - (len(cases) - 1) / 2) * width, shares, width, label=case,
-                     color=plot_style.look(number_case(figure, case))["color"])
+                     color=plot_style.look(looks[case])["color"])
         axis.set_xticks(range(len(shares)))
         axis.set_xlabel("worker")
         axis.set_ylabel("share of the time computing")

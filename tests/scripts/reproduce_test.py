@@ -10,6 +10,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 import unittest.mock
 
@@ -500,6 +501,17 @@ reference = "blocking"
 measure = "latency"
 side = "below"
 """
+
+
+class Looks(unittest.TestCase):
+    """Eight looks, of which the ninth case would have the first."""
+
+    def test_no_two_cases_of_a_panel_look_alike(self):
+        figure = types.SimpleNamespace(spec={"cases": [{"name": f"case {i}"} for i in range(20)]})
+        self.assertEqual(reproduce_plots.numbers_of(figure, ["case 1", "case 5"]), {"case 1": 1, "case 5": 5})
+        self.assertEqual(reproduce_plots.numbers_of(figure, {"case 8", "case 1", "case 0"}), {"case 0": 0, "case 1": 1, "case 8": 10})
+        nine = reproduce_plots.numbers_of(figure, [f"case {i}" for i in range(11, 20)])
+        self.assertEqual(len({number % 8 for number in nine.values()}), 8)
 
 
 class Benchmarks(unittest.TestCase):

@@ -7,7 +7,7 @@ files), and may have setups, cases (all that have runs), title.
             a panel per setup. Medians with intervals; what is missed is said.
   lines     y over an option x, which differs by setup (one panel) or by case (a panel per setup). series: [{label, cases}] or
             [{label, points: [[setup, case]]}], each case by default. relative = "first": to the first point of the series.
-            from_zero = false: values do not begin at 0.
+            from_zero = false: values do not begin at 0; those of curves begin at the lowest second evaluation.
   events    y of each worker (tensor) in the events of a kind, one run; a panel per setup and case.
   workers   share of computing (y = "computing") of each worker by case; a panel per setup.
   bench     latency over sizes, or y = "in_call"; a line per operator, a panel per setup.
@@ -135,6 +135,8 @@ def curves(figure, plot):
             axis.set_xlim(left=0)
         else:
             plot_style.plain(axis.xaxis)
+        if not plot.get("from_zero", True):
+            axis.set_ylim(bottom=min(hetsgd_results.number(result["curve"][2], plot["y"]) for pair in inside for result in figure.results[pair]))
         axis.set_xlabel("iterations" if plot["x"] == "updates" else named(plot["x"]))  # of a run; a bar has those to the target
         axis.set_ylabel(named(plot["y"]))
     plot_style.legend_below(drawing, axes)

@@ -66,7 +66,8 @@ void warn_about(const CellTuning& tuning, const SweepSpec& spec) {
   const std::string title = spec.title(tuning.cell);
   const std::string what = title.empty() ? "the tuning" : title;
   if (tuning.best) {
-    warn_of_missed_target(spec.setup_of(tuning.cell).tuning_goal(), tuning.trials[*tuning.best], what);
+    warn_of_missed_target(spec.setup_of(tuning.cell).tuning_goal(), tuning.trials[*tuning.best],
+                          what);
   }
   if (tuning.edges.empty()) return;
   warn("{}: the best {} lies at the edge of its values; a wider range may have a better one", what,

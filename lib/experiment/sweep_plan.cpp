@@ -244,7 +244,8 @@ std::vector<Setting> SweepPlan::tuned_settings(std::size_t cell, const Choices& 
 
 bool SweepPlan::widen(std::size_t cell, std::size_t best) {
   std::vector<Candidate>& all = candidates_[0][cell];
-  const std::vector<Setting> base = base_settings(SweepStage::tuning, cell), point = all[best].point;
+  const std::vector<Setting> base = base_settings(SweepStage::tuning, cell),
+                             point = all[best].point;
   bool is_wider = false;
   for (const SearchAxis& axis : spec_.setup_of(cell).tuning->space.axes) {
     if (axis.widen == 0) continue;

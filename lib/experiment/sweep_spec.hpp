@@ -37,7 +37,7 @@ struct SetupSpec {
   std::optional<Goal> goal = {};
   std::optional<TuningSpec> tuning = {};
 
-  // What trials are judged by: the goal, with the target of the tuning. There is a goal.
+  // Trials are judged by the goal, with the target of the tuning. There is a goal.
   Goal tuning_goal() const;
 };
 

@@ -210,7 +210,7 @@ class Sweep(ProgramTest):
         before = self.results()
         self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
         self.assertIn("0 runs are left", self.sweep("--dry-run").stdout)
-        # Of what is lost, trials beyond the list too, the same command makes the same again.
+        # The same command makes again what is lost, trials beyond the list too.
         for path in sorted(self.folder.glob("runs/trials/*.json"))[::3]:
             path.unlink()
         self.sweep()

@@ -136,7 +136,7 @@ def curves(figure, plot):
         else:
             plot_style.plain(axis.xaxis)
         if not plot.get("from_zero", True):
-            axis.set_ylim(bottom=min(hetsgd_results.number(result["curve"][2], plot["y"]) for pair in inside for result in figure.results[pair]))
+            axis.set_ylim(bottom=min(hetsgd_results.number(result["curve"][:3][-1], plot["y"]) for pair in inside for result in figure.results[pair]))
         axis.set_xlabel("iterations" if plot["x"] == "updates" else named(plot["x"]))  # of a run; a bar has those to the target
         axis.set_ylabel(named(plot["y"]))
     plot_style.legend_below(drawing, axes)

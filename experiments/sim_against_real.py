@@ -5,11 +5,11 @@
 
 Two workers share two cores with services and background tasks. `hetsgd calibrate` fits a profile of one core, and `hetsgd
 calibrate network` a model of the cluster's messages and waits. The run of ssgd (of sven, for its model) without delays sets
-the level of that profile: its rates are scaled until the predicted time of a step is the measured one. It does so anew for each
-seed, whose runs take place within two minutes of each other, since the speed of a host's cores drifts. All other runs are held
-out. `sim --host-cores 2` predicts each run, and the cluster measures it with the same seed: the time of a sample, the time to
-a target that is held, and the share of waiting. An error is the median over the seeds of predicted over measured, less 1. It
-writes the tables of results/sim_against_CLUSTER.md.
+the level of that profile: its rates are scaled until the predicted time of a sample is the measured one, so the level also holds
+what the model does not know, such as waits for a core. It does so anew for each seed, whose runs take place within two minutes of
+each other, since the speed of a host's cores drifts. All other runs are held out. `sim --host-cores 2` predicts each run, and the
+cluster measures it with the same seed: the time of a sample, the time to a target that is held, and the share of waiting. An error
+is the median over the seeds of predicted over measured, less 1. It writes the tables of results/sim_against_CLUSTER.md.
 
 It needs an idle machine with two cores. 225 measured runs of a cluster take about 12 minutes (2 to 5 s each), and their 225
 predictions about 6 (1 to 3 s each). Runs that exist are kept, so it goes on where it was interrupted.
@@ -100,23 +100,30 @@ class Host:
                              "--network", self.network], self.runs / f"sim-{name}.json")
 
     def set_level(self, method, seed, options, real):
-        """Scales the profile of a model by the measured time of a step over the predicted one, for the runs of a seed."""
-        fitted = self.profiles[method]
-        factor = step_seconds(real) / step_seconds(self.predicted(options, fitted, f"level-{method}-{seed}"))
-        profile = json.loads(fitted.read_text())
+        """Scales the profile of a model until the predicted time of a sample is the measured one, for the runs of a seed. That time is nearly
+        a straight line over the factor, as messages and waits stay, so each new factor lies on the line through the last two points."""
+        factor, before = 1.0, (0.0, 0.0)
+        for number in range(4):
+            predicted = sample_us(self.predicted(options, self.scaled(method, seed, factor), f"level-{method}-{seed}-{number}"))
+            if predicted == before[1]:
+                break
+            slope = (factor - before[0]) / (predicted - before[1])
+            before = factor, predicted
+            factor += (sample_us(real) - predicted) * slope
+        self.levels[method, seed], self.factors[method, seed] = self.scaled(method, seed, factor), factor
+
+    def scaled(self, method, seed, factor):
+        """File of the profile with all times so many times as long."""
+        profile = json.loads(self.profiles[method].read_text())
         for key, value in profile.items():
             if key.endswith("_per_s"):
                 profile[key] = value / factor
             if key == "launch_overhead_s":
                 profile[key] = value * factor
-        profile["source"] += f"; all times {factor:.3f} times as long, by the steps of {method} without delays"
+        profile["source"] += f"; all times {factor:.3f} times as long, by the time of a sample of {method} without delays"
         path = self.runs / f"profile-{method}-{seed}.json"
         path.write_text(json.dumps(profile, indent=2))
-        self.levels[method, seed], self.factors[method, seed] = path, factor
-
-
-def step_seconds(run):
-    return sum(worker["compute_s"] for worker in run["workers"]) / sum(worker["steps"] for worker in run["workers"])
+        return path
 
 
 def sample_us(run):

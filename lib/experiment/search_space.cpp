@@ -137,7 +137,6 @@ std::vector<double> geometric_values(double from, double to, std::size_t count) 
 
 ListEnd end_of_list(std::vector<json> values, const json& value) {
   std::ranges::sort(values);
-  values.erase(std::unique(values.begin(), values.end()), values.end());
   const bool is_first = !values.empty() && value == values.front();
   const bool is_last = !values.empty() && value == values.back();
   if (!value.is_number() || !(is_first || is_last)) return {};

@@ -54,9 +54,9 @@ SearchSpace read_search_space(const JsonFields& table);
 // rounded to three significant digits, as a person would type them. 0 < from < to, count >= 2.
 std::vector<double> geometric_values(double from, double to, std::size_t count);
 
-// Whether `value` of an option is the smallest or the largest of the values that points have for
-// it, and the next one beyond with the ratio of the last two, rounded in the same way. None: it is
-// within, it is no number, or the last two are not both above 0.
+// Whether `value` of an option is the smallest or the largest of `values`, which points have for
+// it, each once; and the next one beyond with the ratio of the last two, rounded in the same way.
+// None: it is within, it is no number, or the last two are not both above 0.
 struct ListEnd {
   bool is_end = false;
   std::optional<double> beyond = {};

@@ -15,7 +15,7 @@ FOLDER = ROOT / "experiments" / "benchmark"
 V1 = FOLDER / "v1.toml"
 HETSGD = os.environ.pop("HETSGD_BINARY", str(ROOT / "build/release/apps/hetsgd/hetsgd"))
 # Hashes of the specifications as JSON. A specification with another hash is another version.
-HASHES = {"v1": "6625f9e21bc2acdf", "v2": "2f692d53194a94b9", "v3": "86464b078187a01f"}
+HASHES = {"v1": "6625f9e21bc2acdf", "v2": "2f692d53194a94b9", "v3": "b6a4e50da1f64f23"}
 PROBLEMS = {"v1": 10, "v2": 14, "v3": 15}
 
 

@@ -36,7 +36,8 @@ NAMES = {
     "auc": "AUC", "hot_fraction": "share of the rows on the device", "device_hit_share": "share of lookups served there",
     "table_hit_share": "share of rows asked for that were there", "table_capacity": "rows that there is room for",
     "max_samples": "samples of the run", "megabytes_to_target": "MB sent until the target", "local_steps": "local steps H",
-    "in_call": "time in the call"}
+    "in_call": "time in the call", "goodput": "goodput, share of the workers' time"}
+SHARES = {"goodput"}  # between 0 and 1, so that their axis is never logarithmic
 EVENT_NAMES = {"value": "orthogonality", "weight": "merge weight", "learners": "learners of a GPU"}
 RATIOS = {"speedup": "speedup", "updates_ratio": "updates_relation", "updates_per_s_ratio": "updates_per_s_relation"}
 POINTS = 100  # of a curve
@@ -177,7 +178,7 @@ def bars(figure, plot):
         values = bar_values(figure, plot, setup, cases)
         medians, ends = finite(values, "median"), finite(values, "median", "high")
         largest = min(max(ends, default=1), 3 * max(medians, default=1))
-        log = wide(medians)
+        log = wide(medians) and plot["y"] not in SHARES
         if log:
             axis.set_xscale("log")
             lows = [low for low in finite(values, "low") if low > 0]

@@ -29,7 +29,8 @@ Verdicts, in the words of VERDICTS, with what decided them in brackets:
   holds                 the difference is shown, has the sign, and its interval meets the paper's number if there is one
   in direction          as before, but the whole interval falls short of the paper's number
   beyond                as before, but the whole interval exceeds the paper's number by more than 1.25 times
-  does not hold         the opposite is shown, or a difference where equality is claimed, or neither reaches the target
+  does not hold         the opposite is shown, or a difference where equality is claimed, or neither reaches the target, or the case
+                        misses the target in the median where the paper has a number
   no difference shown   neither the claim nor its opposite; beside it the least ratio that the seeds would have shown
   fitted, not testable, not run
 
@@ -186,6 +187,12 @@ def beside_paper(claim, low, high):
     return "beyond" if (low > BEYOND * numbers[1] if above else high < numbers[0] / BEYOND) else "holds"
 
 
+def misses(claim, median):
+    """Whether the case never holds the target, by the median: its speed-up is 0, and of time, samples and iterations it needs infinitely
+    many."""
+    return median == (0 if claim.get("measure") == "speedup" else math.inf)
+
+
 def verdict(claim, value, p=None, effect=None):
     """One of VERDICTS and, in brackets, what decided it. effect: the least one that the seeds would have shown."""
     median, low, high = (value[key] for key in ("median", "low", "high"))
@@ -199,6 +206,8 @@ def verdict(claim, value, p=None, effect=None):
         return not_shown(f"below {100 * least(claim, null):.2g} %" if small else "", effect)
     if not (median > null if claim["side"] == "above" else median < null):
         return "does not hold (the opposite)"
+    if paper_range(claim) and misses(claim, median):
+        return "does not hold (the case misses the target)"
     return beside_paper(claim, low, high)
 
 

@@ -38,13 +38,14 @@
 //                      all the same.
 //               any    any that waits ("when they have ready gradients", 5.1.2; "when the initiator
 //                      has tensors ready", 5.4): leftovers can begin a round in which no gradient
-//                      is of the newest model. Nearly all gradients are then stale, and the target
-//                      takes about twice as many iterations, also without delays: so fresh is the
-//                      default, with the weights of 5.1.3, which do not fall behind the sum of 5.4
-//                      in any scenario (results/rna-readings).
-//             --local sum adds up local gradients (section 5.4). The bound keeps the eta newest
-//             gradients; --bound age also drops those older than eta rounds (assumption 2), and
-//             all stale ones with --eta 0 ("ignoring the staled contribution", 5.6.3).
+//                      is of the newest model. Nearly all gradients are then stale, also without
+//                      delays, and few runs hold the target (results/rna-readings): so fresh is
+//                      the default.
+//             Local gradients are weighted as in 5.1.3; --local sum adds them up (section 5.4),
+//             which is sooner where one worker is far slower (results/rna-readings). The bound
+//             keeps the eta newest gradients; --bound age also drops those older than eta rounds
+//             (assumption 2), and all stale ones with --eta 0 ("ignoring the staled contribution",
+//             5.6.3).
 //             While nothing is reduced "local gradients are used to fit the deep learning model"
 //             (ReadOp, 5.4): with --local-training a worker continues at its own copy of x_k,
 //             which each of its gradients moves by gamma g, as a round of its own would. x_{k+1}

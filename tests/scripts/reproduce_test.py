@@ -177,6 +177,12 @@ class Verdicts(unittest.TestCase):
                    (several, (20, 28, 40), 0.01, "holds"), (several, (34, 40, 50), 0.01, "beyond"),
                    (several, (1.2, 1.5, 1.9), 0.01, "in direction"))
 
+    def test_a_case_that_misses_the_target_meets_no_number(self):
+        never, more, slower = (math.inf,) * 3, {"side": "above", "measure": "updates"}, {"side": "below", "measure": "speedup"}
+        faster = {"side": "above", "measure": "speedup", "paper": 1.4}  # infinitely fast beside a reference that misses
+        self.check((more, never, 0.01, "holds"), ({**more, "paper": 1.2}, never, 0.01, "does not hold"), (faster, never, 0.01, "beyond"),
+                   ({**slower, "paper": 0.5}, (0, 0, 0), 0.01, "does not hold"), (slower, (0, 0, 0), 0.01, "holds"))
+
     def test_a_limit_is_judged_by_the_whole_interval(self):
         limit = {"side": "below", "bound": 1.31}
         self.check((limit, (1.1, 1.2, 1.3), 0.9, "holds"), (limit, (1.1, 1.3, 1.5), 0.01, "no difference shown"),

@@ -21,7 +21,7 @@ def number(text):
 
 
 def intervals(page):
-    """Of the tables of a page, as (low, high) and in the other ways that a text may give them."""
+    """The intervals in the tables of a page, as (low, high) and in the other ways that a text may give them."""
     found = set()
     for line in page.splitlines():
         for low, high in CELL.findall(line) if line.startswith("|") else ():

@@ -20,12 +20,11 @@
 //             elements on each device, and no message. The norm is divided by sqrt(|w|), not by
 //             |w|, because only then can the test fail (the paper's thresholds of 0.05 and 0.10
 //             differ in its figure 11; by |w| they would need weights of 500 and more). If workers
-//             stay unequal this keeps perturbation from inflating the model: more accurate and
-//             earlier in two of the four straggler scenarios, in no other regime shown to be worse
-//             at learning rates within the grid (results/adaptive-ingredients). --pert-norm
-//             l2_over_n follows the text to the letter. A batch is never cut, so a mega-batch may
-//             have part of a batch more than asked for; --whole-rounds rounds it up to a multiple
-//             of P b_max, elastic's samples per merge.
+//             stay unequal this keeps perturbation from inflating the model: more accurate in three
+//             of the four straggler scenarios and with small batches, and nowhere shown to be worse
+//             (results/adaptive-ingredients). --pert-norm l2_over_n follows the text to the letter.
+//             A batch is never cut, so a mega-batch may have part of a batch more than asked for;
+//             --whole-rounds rounds it up to a multiple of P b_max, elastic's samples per merge.
 // Scaling:    "the frequency at which scaling is performed can be increased" once it oscillates
 //             (section 3.1) is read as a longer period: --scaling-every N merges, each with the u_i
 //             of the last mega-batch alone, so the gain below is that of one scaling.

@@ -51,8 +51,8 @@ enum class InitialLaw {
 // (root mean square 0.003 with 128 hidden units); the other two lie among them. fan_in gives 0.080
 // on Amazon-670k and 0.040 on Delicious-200k; cpu_gpu_sgd, the law of an earlier program of the
 // same authors, gives 0.043 and 0.060. `fans` is the default for all algorithms alike. With fan_in
-// elastic averaging gains as much as adaptive on data of Amazon-670k's shape, and the difference
-// between them stays (results/adaptive-ingredients).
+// elastic averaging and adaptive are both sooner on data of Amazon-670k's shape, and with neither
+// law is a difference between their tuned times shown (results/adaptive-ingredients).
 
 // Options of both models; the linear one declares the initial law alone.
 struct MlpOptions {

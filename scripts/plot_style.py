@@ -50,10 +50,12 @@ def look(i):
 
 
 def grid_of(count, width_in, height_in, most_columns=3, **shared):
-    """(figure, list of `count` axes) in as many columns as the width has room for; height_in: of one row."""
+    """(figure, list of `count` axes) in as many columns as the width has room for; height_in: of one row, or a list of what each panel
+    needs, where a row is as high as its highest panel."""
     columns = max(1, min(count, most_columns, int(width_in / NARROWEST_PANEL_IN)))
-    rows = math.ceil(count / columns)
-    figure, table = plt.subplots(rows, columns, figsize=(width_in, rows * height_in), squeeze=False, **shared)
+    needed = height_in if isinstance(height_in, list) else [height_in] * count
+    heights = [max(needed[first:first + columns]) for first in range(0, count, columns)]
+    figure, table = plt.subplots(len(heights), columns, figsize=(width_in, sum(heights)), height_ratios=heights, squeeze=False, **shared)
     axes = list(table.flat)
     for unused in axes[count:]:
         unused.set_visible(False)

@@ -87,7 +87,7 @@ def chosen(figure, plot):
 
 
 def panels(titles, size=(4.0, 3.1)):
-    """A figure and its axes, one for each title."""
+    """A figure and its axes, one for each title; size: the width and, as plot_style.grid_of takes it, the height in inches."""
     figure, axes = plot_style.grid_of(len(titles), size[0] * min(3, len(titles)), size[1])
     for axis, title in zip(axes, titles):
         axis.set_title(textwrap.fill(title, 44))
@@ -172,9 +172,11 @@ def draw_bar(axis, y, value, largest, log):
 
 def bars(figure, plot):
     pairs = chosen(figure, plot)
-    most = max(map(len, pairs.values()))
-    drawing, axes = panels([titled(figure, setup) for setup in pairs], (4.2, 0.9 + 0.24 * max(most, 5)))
-    for axis, (setup, cases) in zip(axes, pairs.items()):
+    bars_of = [max(len(cases), 3) for cases in pairs.values()]
+    drawing, axes = panels([titled(figure, setup) for setup in pairs], (4.2, [0.9 + 0.24 * count for count in bars_of]))
+    columns = axes[0].get_gridspec().ncols
+    for place, (axis, (setup, cases)) in enumerate(zip(axes, pairs.items())):
+        first = place - place % columns
         values = bar_values(figure, plot, setup, cases)
         medians, ends = finite(values, "median"), finite(values, "median", "high")
         largest = min(max(ends, default=1), 3 * max(medians, default=1))
@@ -189,7 +191,7 @@ def bars(figure, plot):
         for number, value in enumerate(values):
             draw_bar(axis, number, value, largest, log)
         axis.set_yticks(range(len(cases)), cases, fontsize=8)
-        axis.set_ylim(most - 0.4, -0.6)
+        axis.set_ylim(max(bars_of[first:first + columns]) - 0.4, -0.6)
         axis.grid(axis="y", visible=False)
         axis.set_xlabel(value_label(plot))
         if not log and largest >= 10000:

@@ -42,6 +42,12 @@ FINDINGS = """# Findings of our own
 No paper makes these claims: they are what our runs show beside the papers' figures, decided by the same
 [rule](fidelity.md#how-a-claim-is-decided). They count among no paper's claims.
 """
+# Rows of the second counts in results/fidelity.md: how what a claim measures begins, the first that fits.
+QUANTITIES = {"time to the target": ("speed-up", "time to", "first crossing"),
+              "samples or iterations to the target": ("samples to", "iterations to"),
+              "samples or iterations per second": ("samples/s", "iterations/s"), "final accuracy": ("final",),
+              "other quantities, and what is not testable": ("",)}
+
 # Columns of the counts in results/fidelity.md: how their verdicts begin, the first that fits counts.
 COUNTED = {"hold": "holds", "in direction": "in direction", "beyond": "beyond", "opposite shown": "does not hold (the opposite",
            "do not hold otherwise": "does not hold", "no difference shown": "no difference shown", "not testable": "not testable",
@@ -300,18 +306,35 @@ def column_of(record):
     return next(name for name, start in COUNTED.items() if record["verdict"].startswith(start))
 
 
-def counts_table(records, earlier):
-    """How many claims of each paper have which verdict; without a column that counts none. What was fitted is no claim decided.
-    earlier: whether a record's runs are of an earlier specification; the last column counts such claims, which the others count, too."""
+def by_quantity(records):
+    """{what is compared: its claims}"""
+    groups = {name: [] for name in QUANTITIES}
+    for record in records:
+        of = record.get("of") or ""
+        groups[next(name for name, starts in QUANTITIES.items() if of.startswith(starts))].append(record)
+    return groups
+
+
+def counts_table(heading, groups, records, earlier):
+    """How many claims of each group and of all have which verdict; without a column that counts none. What was fitted is no claim
+    decided. earlier: whether a record's runs are of an earlier specification; the last column counts such claims, which the others
+    count, too."""
     places = [column_of(record) for record in records]
     columns = [name for name in COUNTED if name in places]
     last = ["of these on earlier runs"] * any(map(earlier, records))
-    rows = [("paper", "claims", *columns, *last), ("---", *["--:"] * (1 + len(columns) + len(last)))]
-    for title, own in [*((PAPERS[paper], own) for paper, own in by_paper(records).items()), ("all", records)]:
+    rows = [(heading, "claims", *columns, *last), ("---", *["--:"] * (1 + len(columns) + len(last)))]
+    for title, own in [*groups.items(), ("all", records)]:
         decided = [record for record in own if not column_of(record).startswith("fitted")]
         rows.append((title, len(decided), *map([column_of(record) for record in own].count, columns),
                      *[sum(map(earlier, decided))] * len(last)))
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
+
+
+def both_counts(records, earlier):
+    """The counts by paper, and by what is compared."""
+    papers = {PAPERS[paper]: own for paper, own in by_paper(records).items()}
+    return "\n\n".join(counts_table(heading, groups, records, earlier)
+                       for heading, groups in (("paper", papers), ("what is compared", by_quantity(records))))
 
 
 def tables_by_paper(records):
@@ -332,7 +355,7 @@ def write_pages(figures, results):
     if not fidelity.exists():
         fidelity.write_text(FIDELITY)
     by_id = {figure.id: figure for figure in figures}
-    fill(fidelity, COUNTS, counts_table(of_papers(records), lambda record: reproduce_verdicts.is_earlier(record, by_id.get(record["id"]))))
+    fill(fidelity, COUNTS, both_counts(of_papers(records), lambda record: reproduce_verdicts.is_earlier(record, by_id.get(record["id"]))))
     fill(fidelity, CLAIMS, tables_by_paper(of_papers(records)))
     (results / "findings.md").write_text(FINDINGS + tables_by_paper(own_findings(records)) + "\n")
     sven = reproduce_sven.page(figures, lambda name: stored(results, name))

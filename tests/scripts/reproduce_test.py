@@ -397,7 +397,7 @@ class Pages(unittest.TestCase):
         reproduce.renew_claims(figure, path, self.records)
         self.assertIn("- Runs: of an earlier specification or program; `scripts/reproduce.sh x1` makes them again\n\n##", path.read_text())
         self.assertTrue(reproduce.index_table([figure], self.folder / "results").endswith("1 finding of our own; earlier runs |"))
-        counted = reproduce.counts_table(reproduce.of_papers(self.records), lambda record: record["verdict"] == "holds")
+        counted = reproduce.both_counts(reproduce.of_papers(self.records), lambda record: record["verdict"] == "holds")
         self.assertTrue(counted.endswith("| all | 3 | 2 | 1 | 1 | 2 |"), counted)
         figure.spec["seeds"] = "1:6"
         reproduce.renew_claims(figure, path, self.records)
@@ -433,6 +433,7 @@ class Pages(unittest.TestCase):
         self.assertTrue(fidelity.startswith("by hand\n"), fidelity)
         self.assertIn("| paper | claims | hold | not run | fitted (not counted) |\n|", fidelity)
         self.assertIn("| RNA (Yang 2022, chapter 5) | 3 | 2 | 1 | 1 |\n| all | 3 | 2 | 1 | 1 |", fidelity)
+        self.assertIn("| samples or iterations per second | 2 | 2 | 0 | 1 |\n", fidelity.partition("| what is compared | claims |")[2])
         self.assertIn("| [x1](x1/README.md) |\n<!-- end of claims -->", fidelity)
         self.assertNotIn("what no paper says", fidelity)
         findings = (self.folder / "results" / "findings.md").read_text()
@@ -445,7 +446,7 @@ class Pages(unittest.TestCase):
         self.assertIn("### Dymem (Yang 2022, chapter 4)\n", text)
         self.assertEqual(text.count("| [dymem](dymem.md) |"), len(records))
         self.assertIn(f"| {records[0]['found_text']} |", text)
-        self.assertTrue(reproduce.counts_table(records, lambda record: reproduce_verdicts.is_earlier(record, None)).startswith("| paper | claims | hold |"))
+        self.assertTrue(reproduce.both_counts(records, lambda record: reproduce_verdicts.is_earlier(record, None)).startswith("| paper | claims | hold |"))
 
     def test_the_list_ends_with_the_time_of_all(self):
         self.assertEqual((reproduce.minutes_of("2 min"), reproduce.minutes_of("30 s")), (2, 0.5))

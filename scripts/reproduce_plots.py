@@ -1,10 +1,10 @@
 """The plots of a figure ([[figure.plots]] of its specification), in the paper's own axes. All have `kind` and `name` (of the
-files), and may have setups, cases (all that have runs), title.
+files), and may have setups, cases (all that have runs), title. Curves and bars have a panel per setup, or per case (panel = "case").
 
-  curves    y (a metric) over x: time_s, epoch_num, samples_count or mega_batches; a panel per setup, or per case
-            (panel = "case"). Median over the seeds, with the middle half of them as a band.
-  bars      y (reproduce_runs.VALUES, or speedup, updates_ratio, updates_per_s_ratio over the figure's reference) of each case;
-            a panel per setup. Medians with intervals; what is missed is said.
+  curves    y (a metric) over x: time_s, epoch_num, samples_count or mega_batches. Median over the seeds, with the middle half of
+            them as a band.
+  bars      y (reproduce_runs.VALUES, or speedup, updates_ratio, updates_per_s_ratio over the figure's reference). Medians with
+            intervals; what is missed is said.
   lines     y over an option x, which differs by setup (one panel) or by case (a panel per setup). series: [{label, cases}] or
             [{label, points: [[setup, case]]}], each case by default. relative = "first": to the first point of the series.
             from_zero = false: values do not begin at 0; those of curves begin at the lowest second evaluation.
@@ -94,6 +94,15 @@ def panels(titles, size=(4.0, 3.1)):
     return figure, axes
 
 
+def by_panel(figure, plot, pairs):
+    """{title: [(label, setup, case)]} of these pairs of a setup and a case: a panel per setup, or per case."""
+    found = {}
+    for setup, case in pairs:
+        title, label = (case, titled(figure, setup)) if plot.get("panel") == "case" else (titled(figure, setup), case)
+        found.setdefault(title, []).append((label, setup, case))
+    return found
+
+
 def abscissa(result, x):
     points = result["curve"]
     if x == "mega_batches":
@@ -120,36 +129,33 @@ def draw_curve(axis, results, plot, label, number):
 def curves(figure, plot):
     pairs = [(setup, case) for setup, cases in chosen(figure, plot).items() for case in cases if
              len(figure.results[setup, case][0]["curve"]) > 1]
-    by_case = plot.get("panel") == "case"
-    titles = list(dict.fromkeys(case if by_case else setup for setup, case in pairs))
-    drawing, axes = panels(titles if by_case else [titled(figure, title) for title in titles])
-    for title, axis in zip(titles, axes):
-        inside = [pair for pair in pairs if title == pair[1 if by_case else 0]]
-        if wide([abscissa(figure.results[pair][0], plot["x"])[-1] for pair in inside]):
+    found = by_panel(figure, plot, pairs)
+    drawing, axes = panels(found)
+    for inside, axis in zip(found.values(), axes):
+        results = [figure.results[setup, case] for _, setup, case in inside]
+        if wide([abscissa(of_seeds[0], plot["x"])[-1] for of_seeds in results]):
             axis.set_xscale("log")
-        numbers = numbers_of(figure, {case for _, case in inside})
-        for setup, case in inside:
-            label = titled(figure, setup) if by_case else case
-            number = list(figure.pairs).index(setup) if by_case else numbers[case]
-            draw_curve(axis, figure.results[setup, case], plot, label, number)
+        numbers = numbers_of(figure, {case for _, _, case in inside})
+        for (label, setup, case), of_seeds in zip(inside, results):
+            number = list(figure.pairs).index(setup) if plot.get("panel") == "case" else numbers[case]
+            draw_curve(axis, of_seeds, plot, label, number)
         if axis.get_xscale() == "linear":
             axis.set_xlim(left=0)
         else:
             plot_style.plain(axis.xaxis)
         if not plot.get("from_zero", True):
-            axis.set_ylim(bottom=min(hetsgd_results.number(result["curve"][:3][-1], plot["y"]) for pair in inside for result in figure.results[pair]))
+            axis.set_ylim(bottom=min(hetsgd_results.number(result["curve"][:3][-1], plot["y"]) for of_seeds in results for result in of_seeds))
         axis.set_xlabel("iterations" if plot["x"] == "updates" else named(plot["x"]))  # of a run; a bar has those to the target
         axis.set_ylabel(named(plot["y"]))
     plot_style.legend_below(drawing, axes)
     return drawing
 
 
-def bar_values(figure, plot, setup, cases):
+def bar_value(figure, plot, setup, case):
     if plot["y"] not in RATIOS:
-        return [figure.value(setup, case, plot["y"]) for case in cases]
-    rows = figure.rows(setup, figure.figure["reference"])
-    ratios = [rows[case][RATIOS[plot["y"]]] for case in cases]
-    return [ratio.get("ratio", ratio) for ratio in ratios]
+        return figure.value(setup, case, plot["y"])
+    ratio = figure.rows(setup, figure.figure["reference"])[case][RATIOS[plot["y"]]]
+    return ratio.get("ratio", ratio)
 
 
 def finite(values, *keys):
@@ -171,13 +177,13 @@ def draw_bar(axis, y, value, largest, log):
 
 
 def bars(figure, plot):
-    pairs = chosen(figure, plot)
-    bars_of = [max(len(cases), 3) for cases in pairs.values()]
-    drawing, axes = panels([titled(figure, setup) for setup in pairs], (4.2, [0.9 + 0.24 * count for count in bars_of]))
+    found = by_panel(figure, plot, [(setup, case) for setup, cases in chosen(figure, plot).items() for case in cases])
+    bars_of = [max(len(inside), 3) for inside in found.values()]
+    drawing, axes = panels(found, (4.2, [0.9 + 0.24 * count for count in bars_of]))
     columns = axes[0].get_gridspec().ncols
-    for place, (axis, (setup, cases)) in enumerate(zip(axes, pairs.items())):
+    for place, (axis, inside) in enumerate(zip(axes, found.values())):
         first = place - place % columns
-        values = bar_values(figure, plot, setup, cases)
+        values = [bar_value(figure, plot, setup, case) for _, setup, case in inside]
         medians, ends = finite(values, "median"), finite(values, "median", "high")
         largest = min(max(ends, default=1), 3 * max(medians, default=1))
         log = wide(medians) and plot["y"] not in SHARES
@@ -190,7 +196,7 @@ def bars(figure, plot):
             axis.set_xlim(0, 1.08 * largest or 1)
         for number, value in enumerate(values):
             draw_bar(axis, number, value, largest, log)
-        axis.set_yticks(range(len(cases)), cases, fontsize=8)
+        axis.set_yticks(range(len(inside)), [label for label, _, _ in inside], fontsize=8)
         axis.set_ylim(max(bars_of[first:first + columns]) - 0.4, -0.6)
         axis.grid(axis="y", visible=False)
         axis.set_xlabel(value_label(plot))

@@ -39,6 +39,7 @@ NAMES = {
     "in_call": "time in the call", "goodput": "goodput, share of the workers' time"}
 SHARES = {"goodput"}  # between 0 and 1, so that their axis is never logarithmic
 EVENT_NAMES = {"value": "orthogonality", "weight": "merge weight", "learners": "learners of a GPU"}
+EVENT_COUNTS = {"merge": "merge of the run", "learners": "decision of the tuner"}  # along the axis, where events name no iteration
 RATIOS = {"speedup": "speedup", "updates_ratio": "updates_relation", "updates_per_s_ratio": "updates_per_s_relation"}
 POINTS = 100  # of a curve
 WIDE = 6      # beyond this ratio an axis is logarithmic
@@ -282,7 +283,7 @@ def of_events(figure, plot):
     drawing, axes = panels([f"{titled(figure, setup)}: {case}" for setup, case in found])
     for axis, each in zip(axes, found.values()):
         draw_events(axis, plot, each)
-        axis.set_xlabel("iteration" if "iteration" in each[0] else f"{plot['event']} of the run")
+        axis.set_xlabel("iteration" if "iteration" in each[0] else EVENT_COUNTS[plot["event"]])
         axis.set_ylabel(EVENT_NAMES.get(plot["y"], plot["y"].replace("_", " ")))
         axis.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
     plot_style.legend_below(drawing, axes)

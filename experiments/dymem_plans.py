@@ -16,6 +16,7 @@ MANY_ORDERS = range(1, 301)
 INCEPTION, RESNET32 = "inception-v4?bn=0", "resnet-32?bn=0&size=224"
 PICTURES = {2: "dymem", 1: "dymem-window-1"}  # the prefetch window of a page, and the folder of its pictures
 FITTED = {"m-t41": "the rates of the profile come from two of the table's three times"}
+HEADLINES = ("Inception-v4 without bn, 128", "ResNet-50, 101, 152, 100: memory", "images/s over vDNN")  # by which the chapter stands
 RESNETS = ("resnet-50", "resnet-101", "resnet-152")
 
 
@@ -80,7 +81,7 @@ class Page:
         page has the causes."""
         keys = ("figure", "claim", "expected", "found_text", "asked", "verdict")
         records = [{"paper": "CROSSBOW" if row[0] == "m-c" else "Dymem", "id": "dymem", "page": f"{PICTURES[self.window]}.md",
-                    **dict(zip(keys, row))} for row in self.rows]
+                    **dict(zip(keys, row)), **({"headline": True} if row[1] in HEADLINES else {})} for row in self.rows]
         return [each | {"fitted": FITTED[each["figure"]], "verdict": f"fitted ({each['verdict']})"} if each["figure"] in FITTED else each
                 for each in records]
 

@@ -33,10 +33,10 @@ TINY_VIDEO = "generate:video?clips=128&clips_test=16&classes=3&size=2&median=6&s
 TINY_NETWORK = "lstm-video?size=2&units=4&dense=4&classes=3"
 TINY_IMAGES = "generate:images?size=28&channels=1&rows_train=128&rows_test=16"
 TINY_LANGUAGE = "generate:language?rows_train=128&rows_test=16&lengths=lognormal&median=5"
-INDEX, COUNTS, CLAIMS = ((f"<!-- {name}: written by scripts/reproduce.py -->", f"<!-- end of {name} -->")
-                         for name in ("figures", "counts", "claims"))
+INDEX, HEADLINES, COUNTS, CLAIMS = ((f"<!-- {name}: written by scripts/reproduce.py -->", f"<!-- end of {name} -->")
+                                    for name in ("figures", "headlines", "counts", "claims"))
 PLANS = "dymem"  # plans of memory, which experiments/dymem.py decides: they have no runs and no specification
-FIDELITY = "\n".join(["# The methods against their papers", "", *COUNTS, "", *CLAIMS, ""])
+FIDELITY = "\n".join(["# The methods against their papers", "", *HEADLINES, "", *COUNTS, "", *CLAIMS, ""])
 FINDINGS = """# Findings of our own
 
 No paper makes these claims: they are what our runs show beside the papers' figures, decided by the same
@@ -136,11 +136,15 @@ def options_text(record):
     return "; ".join(parts) or "-"
 
 
+def runs_link(record):
+    return f"[{record['id']}]({record.get('page', record['id'] + '/README.md')})"
+
+
 def claims_table(records, linked):
     """linked: the last column names the figure that has the runs; else it says which options differ."""
     head = ["figure", "claim", "the paper", "asked", "ours", "verdict", "cause, evidence", "runs" if linked else "options that differ"]
     rows = [[record["figure"], record["claim"], record["expected"], record["asked"], found_text(record), record["verdict"],
-             reproduce_verdicts.reason(record), f"[{record['id']}]({record.get('page', record['id'] + '/README.md')})" if linked else options_text(record)]
+             reproduce_verdicts.reason(record), runs_link(record) if linked else options_text(record)]
             for record in records]
     return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *("| " + " | ".join(row) + " |" for row in rows)]
 
@@ -337,6 +341,17 @@ def both_counts(records, earlier):
                        for heading, groups in (("paper", papers), ("what is compared", by_quantity(records))))
 
 
+def headlines_table(records):
+    """The claims by which the papers stand, with the least ratio that their seeds show with a probability of 80 %."""
+    rows = [("paper", "claim", "the paper", "ours", "verdict", "seeds could show", "runs"), ("---",) * 7]
+    for paper, own in by_paper([record for record in records if record.get("headline")]).items():
+        for record in own:
+            effect = record.get("least_effect")
+            rows.append((PAPERS[paper], record["claim"], record["expected"], found_text(record), record["verdict"].split(" (")[0],
+                         f"{max(effect, 1.01):.3g} times" if effect and math.isfinite(effect) else "-", runs_link(record)))
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
 def tables_by_paper(records):
     return "\n".join(line for paper, own in by_paper(records).items()
                      for line in ("", f"### {PAPERS[paper]}", "", *claims_table(own, linked=True)))
@@ -355,6 +370,7 @@ def write_pages(figures, results):
     if not fidelity.exists():
         fidelity.write_text(FIDELITY)
     by_id = {figure.id: figure for figure in figures}
+    fill(fidelity, HEADLINES, headlines_table(records))
     fill(fidelity, COUNTS, both_counts(of_papers(records), lambda record: reproduce_verdicts.is_earlier(record, by_id.get(record["id"]))))
     fill(fidelity, CLAIMS, tables_by_paper(of_papers(records)))
     (results / "findings.md").write_text(FINDINGS + tables_by_paper(own_findings(records)) + "\n")

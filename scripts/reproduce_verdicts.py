@@ -20,6 +20,7 @@ paper: the paper's number, or its range as two numbers, in the unit of what is f
 exceeded.
 
 fitted: why this number could not come out otherwise (the clock or the data was made from it). It is no evidence, whatever it is.
+headline: true of the claims by which a paper stands; results/fidelity.md begins with them.
 finding: true of a claim that no paper makes. It is a finding of ours (results/findings.md) and counts among no paper's claims.
 cause: why ours differs; added when there are numbers. tested: the page, row or command that tested the cause. Without it the pages
 call the cause not tested.
@@ -50,7 +51,7 @@ LEAST_EFFECT = 0.01   # a smaller difference is not claimed, whatever p is
 BEYOND = 1.25         # times the paper's number
 SIDES = ("above", "below", "equal")
 KEYS = {"figure", "claim", "expected", "untestable", "setup", "case", "reference", "reference_setup", "measure", "reading", "side",
-        "bound", "within", "paper", "fitted", "finding", "cause", "tested"}
+        "bound", "within", "paper", "fitted", "finding", "cause", "tested", "headline"}
 MEASURES = {
     "speedup": "speed-up to the target", "time_s": "time to the target", "first_crossing": "first crossing",
     "samples": "samples to the target", "updates": "iterations to the target", "samples_per_s": "samples/s",
@@ -248,7 +249,7 @@ def differing_options(figure, claim):
 def decide(figure, claim):
     """The claim with what was found: what verdicts.json and the pages say of it."""
     record = {"paper": figure.spec["paper"], "id": figure.id,
-              **{key: claim[key] for key in ("figure", "claim", "expected", "finding", "fitted", "cause", "tested") if key in claim},
+              **{key: claim[key] for key in ("figure", "claim", "expected", "headline", "finding", "fitted", "cause", "tested") if key in claim},
               "asked": asked(claim), "found": None, "p_value": None, "of": None}
     if "untestable" in claim:
         return {**record, "verdict": "not testable", "untestable": claim["untestable"]}

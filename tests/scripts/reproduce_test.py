@@ -297,6 +297,7 @@ side = "above"
 [[claims]]
 figure = "1"
 claim = "four workers make more samples per second than two"
+headline = true
 expected = "2"
 setup = "four"
 case = "other"
@@ -431,6 +432,10 @@ class Pages(unittest.TestCase):
     def test_claims_of_papers_and_findings_have_pages_of_their_own(self):
         fidelity = (self.folder / "results" / "fidelity.md").read_text()
         self.assertTrue(fidelity.startswith("by hand\n"), fidelity)
+        headlines = fidelity.partition(reproduce.HEADLINES[0])[2].partition(reproduce.HEADLINES[1])[0].splitlines()
+        self.assertEqual(len(headlines), 4, headlines)
+        self.assertTrue(headlines[3].startswith("| RNA (Yang 2022, chapter 5) | four workers make more samples per second than two | 2 |"))
+        self.assertTrue(headlines[3].endswith("| holds | 1.01 times | [x1](x1/README.md) |"), headlines[3])
         self.assertIn("| paper | claims | hold | not run | fitted (not counted) |\n|", fidelity)
         self.assertIn("| RNA (Yang 2022, chapter 5) | 3 | 2 | 1 | 1 |\n| all | 3 | 2 | 1 | 1 |", fidelity)
         self.assertIn("| samples or iterations per second | 2 | 2 | 0 | 1 |\n", fidelity.partition("| what is compared | claims |")[2])

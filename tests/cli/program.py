@@ -26,10 +26,14 @@ class ProgramTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="hetsgd-cli-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
+        # Open MPI has its sessions there: where two mpirun share a folder, one that begins as the other ends and removes it may fail.
+        sessions = tempfile.TemporaryDirectory(prefix="hetsgd-mpi-", ignore_cleanup_errors=True)
+        self.addCleanup(sessions.cleanup)
+        self.sessions = sessions.name
 
     def environment(self, extra=None):
         kept = {k: v for k, v in os.environ.items() if not k.startswith("HETSGD_")}
-        return {**kept, "HETSGD_CACHE_DIR": str(self.folder / "cache"), **(extra or {})}
+        return {**kept, "HETSGD_CACHE_DIR": str(self.folder / "cache"), "TMPDIR": self.sessions, **(extra or {})}
 
     def start(self, *arguments, env=None):
         process = subprocess.Popen([BINARY, *arguments], cwd=self.folder, env=self.environment(env),

@@ -27,7 +27,7 @@ if [[ -x $folder/bundle/bin/mpirun ]] && command -v cc >/dev/null; then
     echo "the useless Open MPI does not come first: this test shows nothing"
     exit 1
   fi
-  "$folder/bundle/bin/mpirun" --oversubscribe -n 2 "$folder/bundle/bin/hetsgd" train --train generate:tiny \
+  TMPDIR=$folder "$folder/bundle/bin/mpirun" --oversubscribe -n 2 "$folder/bundle/bin/hetsgd" train --train generate:tiny \
     --test generate:tiny --hidden 8 --epochs 1 --quiet --no-cache --algorithm ssgd -o "$folder/mpi.json"
   grep -q 'Start an Open RTE Daemon' <<<"$("$folder/bundle/openmpi/bin/orted" --help 2>&1)"
   unset LD_LIBRARY_PATH

@@ -47,9 +47,10 @@ class UnderMpirun(unittest.TestCase):
     def run_example(self, name, ranks, algorithm, **more):
         environment = {**os.environ, "HETSGD": HETSGD, "RANKS": str(ranks), "OMPI_ALLOW_RUN_AS_ROOT": "1",
                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **more}
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             output = pathlib.Path(folder) / "result.json"
-            done = subprocess.run([EXAMPLES / name, *RUN, "--algorithm", algorithm, "-o", output], env=environment,
+            # TMPDIR: two mpirun that share a folder of sessions may fail, where one begins as the other ends.
+            done = subprocess.run([EXAMPLES / name, *RUN, "--algorithm", algorithm, "-o", output], env={**environment, "TMPDIR": folder},
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False)
             self.assertEqual(done.returncode, 0, done.stdout)
             result = json.loads(output.read_text())

@@ -346,9 +346,10 @@ def headlines_table(records):
     rows = [("paper", "claim", "the paper", "ours", "verdict", "seeds could show", "runs"), ("---",) * 7]
     for paper, own in by_paper([record for record in records if record.get("headline")]).items():
         for record in own:
-            effect = record.get("least_effect")
+            effect = record.get("least_effect")  # infinite, or in words if it was stored: the seeds show no ratio
+            is_known = isinstance(effect, (int, float)) and math.isfinite(effect)
             rows.append((PAPERS[paper], record["claim"], record["expected"], found_text(record), record["verdict"].split(" (")[0],
-                         f"{max(effect, 1.01):.3g} times" if effect and math.isfinite(effect) else "-", runs_link(record)))
+                         f"{max(effect, 1.01):.3g} times" if is_known else "-", runs_link(record)))
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 

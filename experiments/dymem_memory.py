@@ -17,7 +17,7 @@ def inception_memory(page):
     found = (f"vdnn-all: peak {peaks[0]:,.0f} to {peaks[-1]:,.0f} over 300 orders, median {median:,.0f}, minimum {mib(vdnn['minimum_bytes'])}; "
              f"dymem: peak {mib(dymem['peak_bytes'])} ({percent(share)}), minimum {mib(dymem['minimum_bytes'])}, without a gap from "
              f"{mib(gapless_capacity(INCEPTION, 128, *page.dymem()))}")
-    page.add("m-44a", "Inception-v4 without bn, 128", "vDNN 3,650, Dymem 2,527 (-31 %)", found,
+    page.add("m-44a", "memory in MiB, Inception-v4 without batch normalisation, batch 128", "vDNN 3,650, Dymem 2,527 (-31 %)", found,
              "the peak, against the median of vDNN's orders: -31 +- 8 points",
              verdict(between(-0.39, share, -0.23), share < 0 and dymem["minimum_bytes"] < vdnn["minimum_bytes"]),
              f"{sum(peak >= 3600 for peak in peaks)} of vDNN's 300 orders take 3,600 and more, so the paper's -31 % may be a peak of Dymem "
@@ -42,7 +42,7 @@ def resnet_memory(page):
     dymem, vdnn = ([entries[name, policy]["minimum_bytes"] for name in RESNETS] for policy in ("dymem", "vdnn-all"))
     shares = [d / v - 1 for d, v in zip(dymem, vdnn)]
     spread = max(dymem) / min(dymem) - 1
-    page.add("m-44a", "ResNet-50, 101, 152, 100: memory", "Dymem least, flat in depth",
+    page.add("m-44a", "memory in MiB, ResNet-50, 101 and 152, batch 100", "Dymem least, flat in depth",
              f"minima: dymem {', '.join(map(mib, dymem))}; vdnn-all {', '.join(map(mib, vdnn))}; {percent(min(shares))} to "
              f"{percent(max(shares))}",
              "below vDNN, spread over depth below 10 %", max(shares) < 0 and spread < 0.1,

@@ -16,7 +16,8 @@ MANY_ORDERS = range(1, 301)
 INCEPTION, RESNET32 = "inception-v4?bn=0", "resnet-32?bn=0&size=224"
 PICTURES = {2: "dymem", 1: "dymem-window-1"}  # the prefetch window of a page, and the folder of its pictures
 FITTED = {"m-t41": "the rates of the profile come from two of the table's three times"}
-HEADLINES = ("Inception-v4 without bn, 128", "ResNet-50, 101, 152, 100: memory", "images/s over vDNN")  # by which the chapter stands
+HEADLINES = ("memory in MiB, Inception-v4 without batch normalisation, batch 128", "memory in MiB, ResNet-50, 101 and 152, batch 100",
+             "images/s over vDNN")  # by which the chapter stands
 RESNETS = ("resnet-50", "resnet-101", "resnet-152")
 
 

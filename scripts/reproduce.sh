@@ -3,7 +3,7 @@
 #
 #   scripts/reproduce.sh [--jobs N] ID...|all      runs these experiments, N runs at the same time, e.g. scripts/reproduce.sh a6 r3
 #   scripts/reproduce.sh --smoke                   runs all of them on tiny data as a test; their numbers mean nothing
-#   scripts/reproduce.sh --list                    prints the IDs with their running times and titles
+#   scripts/reproduce.sh --list [ID...]           prints IDs with their running times and titles, and the sum of the times
 #
 # Each ID is a specification, experiments/ID.toml. Runs are written to runs/figures and shared by the figures. The same command
 # resumes an interrupted call. It writes results/ID/ (claims, plots, tables), results/fidelity.md and the index in
@@ -24,7 +24,7 @@ while (($#)); do
   case "$1" in
     --jobs) jobs=${2:?"--jobs: found nothing, expected a number"}; shift ;;
     --smoke) smoke=true ;;
-    --list) exec "${figures[@]}" list ;;
+    --list) exec "${figures[@]}" list "${@:2}" ;;
     -h|--help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "reproduce.sh: found option \"$1\", expected --jobs, --smoke or --list" >&2; exit 2 ;;
     *) ids+=("$1") ;;

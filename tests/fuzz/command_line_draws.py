@@ -24,7 +24,25 @@ SAMPLES = {  # of options whose values are texts
     "train": ["generate:tiny?scale=0.05", "data.txt", "data.svm", "manifest.json"], "cluster": ["sim", "threads", "mpi"],
     "algorithms": ["ssgd,asgd", "adaptive"], "grid": ["0.1,0.3", "0.1:1:3"], "tune-seeds": ["1", "1:2"], "shard": ["0/2", "1/2"],
     "goal": ["time_to_target", "maximize", "minimize"], "policy": ["none,dymem", "liveness"], "memory": ["minimum", "device", "64M"],
-    "reference": ["ssgd", "other.json"], "runs": ["."], "op": ["sum", "max,adasum"], "from": ["."], "device": ["cpu:1"]}
+    "reference": ["ssgd", "other.json"], "runs": ["."], "op": ["sum", "max,adasum"], "from": ["."], "device": ["cpu:1"],
+    "resume-from": ["run.ck", "new.ck", "link.ck", "kept.txt", "."], "replay": ["record.jsonl", "steps.csv", "kept.txt"],
+    "checkpoint": ["new.ck", "new.ck", "link.ck", "nowhere.ck", "data", "kept.txt", "in", "-"], "checkpoint-at": ["40", "20,60"],
+    "tuned": ["tuning.json", "config.json"]}
+# Links that lie in the folder of a command line: to a file, to one that is not there yet, to a folder. `in.1` and `kept.ck.1` lie where
+# generations of the checkpoints `in` and `kept.ck` would.
+LINKS = {"link.json": "kept.json", "link.ck": "real.ck", "nowhere.ck": "no/such/file", "folder.json": "."}
+# Options that come together.
+GROUPS = {
+    "checkpoint": lambda draw: ["--checkpoint", draw.choice(SAMPLES["checkpoint"] + ["kept.ck"]), "--checkpoint-every", draw.choice("0112"),
+                                *draw.choice([[], [], ["--checkpoint-keep", draw.choice("0135")], ["--checkpoint-at", "40"]])],
+    "resume": lambda draw: ["--checkpoint", draw.choice(["run.ck", "new.ck"]), "--resume-from", draw.choice(SAMPLES["resume-from"])],
+    "record": lambda draw: ["--record-timeline", draw.choice(["new.jsonl", "new.jsonl.zst", "link.json", "kept.txt", "kept.ck.1"])],
+    "failures": lambda draw: ["--straggler", draw.choice(["kind=fail,worker=0,at=1ms", "kind=churn,mtbf=10ms,mttr=2ms", "kind=fail,worker=1,at=1ms,mode=stopped"]),
+                              "--on-loss", draw.choice(["continue", "restart", "abort"]), "--detect", draw.choice(["0s", "1ms"])],
+    "replay": lambda draw: ["--replay", draw.choice(SAMPLES["replay"]), *draw.choice([[], ["--replay-by", "time"]])],
+    "overwrite": lambda draw: ["--overwrite"],
+    "links": lambda draw: [draw.choice(["--trace", "--mllog", "--dump-parameters"]), draw.choice([*LINKS])]}
+TEXTS = ["--format", "text", "--train", "text.txt"]
 # Data for the models that are quick to train.
 CLICKS = "generate:ctr-tiny?scale=0.02"
 DATA_OF = {"mlp": "generate:tiny?scale=0.1", "linear": "generate:tiny?scale=0.1", "deepfm": CLICKS, "wide_deep": CLICKS, "dcn": CLICKS, "fm": "generate:tiny?scale=0.1",
@@ -47,6 +65,9 @@ BASE = {  # what keeps a command short
     "bench lookup": ["--rows", "1000", "--batch-size", "16", "--iterations", "1", "--warmup", "0"], "rerun": ["--time-limit", "5s", "--quiet"],
     "calibrate": ["--point-time", "1ms", "--batch-size", "8", "--hidden", "4"],
     "calibrate network": ["--point-time", "1ms", "--sizes", "4K", "--workers", "2"], "memory": ["--batch", "4"], "data generate": ["--scale", "0.01"]}
+# The run whose checkpoint is run.ck, without its outputs.
+RESUMED = ["--train", "generate:tiny?scale=0.1", "--test", "generate:tiny?scale=0.1", "--hidden", "4", "--batch-size", "16", "--mega-batch", "4", "--epochs", "1",
+           "--algorithm", "adaptive", "--workers", "2"]
 OPERANDS = {
     "sweep": ["spec.toml"], "rerun": ["result.json"], "compare": ["result.json", "other.json"], "report": ["result.json", "other.json"],
     "validate": ["result.json"], "score": ["spec.toml"], "memory": ["net.json"], "data info": ["data.txt"], "data verify": ["data.svm"],
@@ -69,6 +90,13 @@ READERS = {
     "steps.csv": [["replay", "{}"], ["replay", "{}", "--without", "worker=1", "--json"], ["fit", "{}", "-o", "scenario.json", "--trace-csv", "t.csv"],
                   ["train", "--replay", "{}", "--workers", "2", "-o", "again.json"]],
     "trace.csv": [["train", "--straggler", "kind=trace,file={}", "--workers", "2", "-o", "again.json"]],
+    "record.jsonl": [["replay", "{}"], ["replay", "{}", "--without", "stragglers", "--json"], ["fit", "{}", "-o", "scenario.json", "--trace-csv", "t.csv"],
+                     ["train", "--replay", "{}", "--workers", "2", "-o", "again.json"], ["train", "--replay", "{}", "--replay-by", "time", "--workers", "2",
+                                                                                        "-o", "again.json"]],
+    "run.ck": [["train", *RESUMED, "--resume-from", "{}", "--checkpoint", "new.ck", "-o", "again.json"]],
+    "text.txt": [["data", "info", "--format", "text", "{}"], ["data", "info", "--format", "text", "--rows", "lines", "--block", "8", "{}"],
+                 ["train", "--format", "text", "--train", "{}", "--model", "gpt-micro?layers=1&width=16&block=8", "--block", "8", "--batch-size", "4",
+                  "--max-samples", "8", "-o", "again.json"]],
     "data.txt": [["data", "info", "{}"], ["data", "verify", "{}"], ["data", "convert", "{}", "out.hsgd"], ["train", "--train", "{}", "-o", "again.json"]],
     "data.svm": [["data", "info", "{}"], ["data", "convert", "{}", "out.txt"], ["train", "--train", "{}", "-o", "again.json"]]}
 
@@ -203,7 +231,26 @@ def mutated_lines(draw, text):
     return "\n".join(lines) + "\n"
 
 
+def mutated_record(draw, text):
+    """A file of JSON values, one a line, of which a few are mutated."""
+    lines = text.splitlines()
+    for _ in range(draw.choice([1, 1, 2, 4])):
+        at = draw.choice([0, draw.randrange(len(lines))])
+        lines[at] = mutated_json(draw, lines[at])
+    return "\n".join(lines) + "\n"
+
+
+def mutated_bytes(draw, content):
+    content = bytearray(content)
+    for _ in range(draw.choice([1, 2, 8])):
+        at = draw.randrange(len(content))
+        content[at:at + draw.choice([0, 1, 1, 8])] = draw.choice([b"", b"\0", b"\xff" * 8, bytes([draw.randrange(256)])])
+    return bytes(content[:draw.randrange(len(content))] if draw.random() < 0.1 else content)
+
+
 def mutated(draw, name, text):
+    if isinstance(text, bytes):
+        return mutated_bytes(draw, text)
     way = draw.random()
     if way < 0.06:
         return text[:draw.randrange(len(text) + 1)]
@@ -212,14 +259,18 @@ def mutated(draw, name, text):
         for _ in range(draw.choice([1, 3, 20])):
             characters[draw.randrange(len(characters))] = draw.choice(["\0", '"', "\n", "9", "-", "{", "]", "\\", "\x7f"])
         return "".join(characters)
+    if name.endswith(".jsonl"):
+        return mutated_record(draw, text)
     return mutated_json(draw, text) if name.endswith(".json") else mutated_lines(draw, text)
 
 
 class Draws:
-    """`ask(arguments)` gives the standard output of the program, `fixtures` the texts of the files that each command finds."""
+    """`ask(arguments)` gives the standard output of the program, `fixtures` the contents of the files that each command finds. `mutate`: only
+    commands that read a mutated one of these files; empty: all commands."""
 
-    def __init__(self, ask, fixtures):
+    def __init__(self, ask, fixtures, mutate=()):
         self.ask = ask
+        self.mutate = list(mutate)
         self.fixtures = fixtures
         self.commands = [name for name in commands_of(ask(["--help"])) if name != "doctor"]
         self.algorithms = json.loads(ask(["algorithms", "--format", "json"]))
@@ -241,13 +292,21 @@ class Draws:
         model = draw.choice(["deepfm", "wide_deep", "dcn"] if pipeline else [*DATA_OF, "mlp", "mlp", "deepfm", draw.choice(self.models)])
         chosen = ["train", "--algorithm", algorithm["name"], "--model", model]
         data = DATA_OF.get(model, "generate:images?size=32&channels=3&classes=10&rows_train=40&rows_test=8")
+        text = draw.random() < 0.1 and not pipeline
+        if text:
+            chosen[-1] = draw.choice(["gpt-micro?layers=1&width=16&block=8", "bert-micro?layers=1&width=16&block=8"])
         options = self.options(chosen)
         known = {option["name"] for option in options}
         words = [*chosen, "--train", data, *([] if draw.random() < 0.3 else ["--test", data])]
+        if text:
+            words = [*chosen, *TEXTS, "--block", "8", "--tokens", draw.choice(["characters", "bytes", "words"]), "--rows", draw.choice(["blocks", "lines"]),
+                     *draw.choice([[], ["--test", "tail:1/4"], ["--test", "text.txt"], ["--validation", "0.2"]])]
         if draw.random() < 0.4:
             words += ["--cluster", "threads", "--devices", "cpu:1"]
         words += ["--workers", str(min(draw.choice([1, 2, 2, 3, 4, 5]), algorithm["max_workers"])), "-o", "new.json"]
         words += self.base("train") if "hidden" in known else self.base("train")[2:]
+        for name in draw.sample(list(GROUPS), draw.choice([0, 0, 0, 1, 1, 2])):
+            words += GROUPS[name](draw)
         if DATA_OF.get(model) == CLICKS and (pipeline or (not algorithm["replicated_tables_only"] and draw.random() < 0.6)):
             words += ["--tables", "sharded", *(["--table-exchange", "served"] if not pipeline and draw.random() < 0.5 else [])]
         if draw.random() < 0.3:
@@ -271,7 +330,7 @@ class Draws:
         return [*words, *operands, *self.base(command), *some_options(draw, self.options(words), 4)], {}
 
     def with_mutated_file(self, draw):
-        name = draw.choice(list(READERS))
+        name = draw.choice(self.mutate or list(READERS))
         words = [word.replace("{}", name) for word in draw.choice(READERS[name])]
         reads = words[0] if words[0] not in ("data", "bench") else " ".join(words[:2])
         if words[0] in ("train", "rerun"):
@@ -284,6 +343,8 @@ class Draws:
 
     def draw(self, draw):
         """(the command line, {name: text} of the files that are other than the fixtures)."""
+        if self.mutate:
+            return self.with_mutated_file(draw)
         way = draw.random()
         if way < 0.5:
             return self.train(draw)
@@ -291,9 +352,9 @@ class Draws:
 
 
 def outputs_of(words):
-    """The names that a command line gives to files which it writes."""
+    """The names that a command line gives to files which it writes. The checkpoint before (FILE.1, ...) replaces checkpoints alone, which no fixture is."""
     names = set()
     for flag, value in zip(words, words[1:]):
         if flag in ("-o", *(f"--{name}" for name in WRITTEN)):
-            names.add(value)
+            names.add(LINKS.get(value, value))
     return names

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Runs random command lines of hetsgd, valid and invalid, on valid and mutated files, and judges how they end.
 
-  command_lines.py [--seed S] [--seconds T] [--count N] [--only I] [--keep DIR] [--jobs J] HETSGD
+  command_lines.py [--seed S] [--seconds T] [--count N] [--only I] [--keep DIR] [--jobs J] [--mutate FILES] HETSGD
 
 Properties: no crash, no hang, no "this is a bug", no exit code that is not documented, every result that was written is valid,
 no file changes that the command line does not name as an output, none outside its folder, and no temporary file is left.
@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 
-from command_line_draws import Draws, outputs_of
+from command_line_draws import LINKS, RESUMED, Draws, outputs_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIMIT_S = 60  # most take a tenth of a second
@@ -67,6 +67,7 @@ validation = 0.2
 values = [0.1, 1]
 """
 XC = "4 5 3\n0,1 0:1 2:0.5\n2 1:1\n 3:1 4:2\n1 0:1\n"
+TEXT = "abcabd abba cab\nbad cab\n\nabc dab abcd\n" * 8
 SVM = "1 1:1 2:1\n0 3:1\n1 2:1\n0 1:0.5\n"
 
 
@@ -76,7 +77,7 @@ def environment(home):
 
 
 def make_fixtures(binary, folder):
-    """The texts of the files that every command line finds in its folder."""
+    """The contents of the files that every command line finds in its folder."""
     home = folder / "home"
     (home / "tmp").mkdir(parents=True)
 
@@ -86,9 +87,12 @@ def make_fixtures(binary, folder):
     hetsgd(*TINY, "--algorithm", "adaptive", "--target", "p1>=0.1", "-o", "result.json")
     hetsgd(*TINY, "--algorithm", "ssgd", "--seed", "2", "--record-steps", "-o", "other.json")
     hetsgd("tune", *TINY[1:], "--algorithms", "ssgd", "--grid", "0.1,1", "--tune-seeds", "1", "-o", "tuning.json")
-    made = {name: (folder / name).read_text() for name in ("result.json", "other.json", "tuning.json")}
+    hetsgd("train", *RESUMED, "--checkpoint", "run.ck", "--checkpoint-every", "1", "-o", "saved.json", "--quiet")
+    hetsgd("train", *RESUMED, "--straggler", "kind=uniform,max=1ms", "--record-timeline", "record.jsonl", "-o", "recorded.json", "--quiet")
+    made = {name: (folder / name).read_text() for name in ("result.json", "other.json", "tuning.json", "record.jsonl")}
     return {**made, "spec.toml": SPEC, "net.json": json.dumps(NET), "config.json": json.dumps({"train": "generate:tiny?scale=0.1", "hidden": [4], "epochs": 1}),
-            "manifest.json": json.dumps(MANIFEST), "data.txt": XC, "data.svm": SVM, "test.svm": SVM, "kept.txt": "precious\n",
+            "manifest.json": json.dumps(MANIFEST), "data.txt": XC, "data.svm": SVM, "test.svm": SVM, "text.txt": TEXT,
+            "run.ck": (folder / "run.ck").read_bytes(), "in": XC, **{name: "precious\n" for name in ("kept.txt", "kept.json", "kept.ck.1", "in.1")},
             "trace.csv": "rank,iteration,delay_s\n0,0,0.004\n*,1,0.0001\n",
             "steps.csv": "worker,step,seconds\n0,0,0.004\n1,0,0.001\n0,1,0.002\n1,1,0.003\n",
             "profile.json": (ROOT / "lib/cluster/profiles/v100.json").read_text(),
@@ -168,8 +172,10 @@ def problem(binary, words, files, fixtures, box):
         folder.mkdir(parents=True)
     for folder in (box / "beside", home, home / "share"):
         (folder / "precious").write_text("precious\n")
-    for name, text in {**fixtures, **files}.items():
-        (work / name).write_text(text)
+    for name, content in {**fixtures, **files}.items():
+        (work / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    for name, target in LINKS.items():
+        (work / name).symlink_to(target)
     before = state_of(box)
     code, output = run_limited([binary, *words], work, home)
     after = state_of(box)
@@ -189,7 +195,8 @@ class Run:
         template = folder / "template"
         self.fixtures = make_fixtures(self.binary, template)
         self.draws = Draws(lambda words: subprocess.run([self.binary, *words], env=environment(template / "home"), stdout=subprocess.PIPE,
-                                                        stderr=subprocess.DEVNULL, text=True, check=False).stdout, self.fixtures)
+                                                        stderr=subprocess.DEVNULL, text=True, check=False).stdout, self.fixtures,
+                           options.mutate.split(",") if options.mutate else ())
         self.end = time.monotonic() + options.seconds
         self.codes = collections.Counter()  # how the command lines ended
 
@@ -221,6 +228,7 @@ def main():
     parser.add_argument("--count", type=int, default=None, help="so many command lines; without it and --seconds: 1000")
     parser.add_argument("--only", type=int, help="this one alone")
     parser.add_argument("--keep", help="leave the folders of the command lines here")
+    parser.add_argument("--mutate", help="only commands that read one of these files, mutated, such as record.jsonl,steps.csv")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="at once (all cores)")
     options = parser.parse_args()
     if options.count is None and options.seconds > 1e8:

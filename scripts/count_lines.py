@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CPP = {".cpp", ".hpp", ".cu", ".cuh", ".h", ".c"}
-# Groups of files that are counted together: their folders, and the kinds of files in them.
+# The groups that are counted: folders, and the kinds of files in them.
 GROUPS = {
     "lib + apps (C++, CUDA)": (("lib/", "apps/"), CPP),
     "tests (C++, Python)": (("tests/",), CPP | {".py"}),

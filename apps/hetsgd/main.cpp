@@ -21,6 +21,7 @@
 #include "core/version.hpp"
 #include "help.hpp"
 #include "printer.hpp"
+#include "signals.hpp"
 #include "training/plugins.hpp"
 
 namespace hetsgd {
@@ -147,6 +148,7 @@ int run(const std::vector<std::string>& arguments) {
 int main(int count, char** values) {
   // With the signal ignored, a write beyond the limit of file sizes fails like one to a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
+  hetsgd::count_checkpoint_signals();
   const int code = hetsgd::kept(hetsgd::run({values + 1, values + count}));
   hetsgd::ProcessGroup* const processes = hetsgd::joined_processes();
   return processes ? processes->leave(code) : code;

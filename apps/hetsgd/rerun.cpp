@@ -33,6 +33,9 @@ class Rerun final : public SessionCommand {
     const bool same_rate = set.find("learning_rate")->source != OptionSource::flag &&
                            set.find("algorithm")->source != OptionSource::flag;
     if (same_rate) session_.set_tuning(tuning_);
+    if (set.find("checkpoint_at")->source != OptionSource::flag) {
+      session_.repeat_segments(segments_);
+    }
     std::vector<std::string> arguments = called_as_;
     for (const Option& option : set.options()) {
       if (!option.in_config || option.source != OptionSource::flag) continue;
@@ -52,11 +55,8 @@ class Rerun final : public SessionCommand {
     path_ = arguments.front();
     const nlohmann::json result = read_result(path_);
     config_ = config_of_result(result, path_);
-    if (result.contains("segments")) {
-      config_["checkpoint_at"] = nlohmann::json::array();
-      for (const nlohmann::json& segment : result["segments"]) {
-        config_["checkpoint_at"].push_back(segment["samples_count"]);
-      }
+    for (const nlohmann::json& segment : result.value("segments", nlohmann::json::array())) {
+      segments_[segment["samples_count"]] = segment["reason"];
     }
     for (const std::string argument : result["args"]) {
       called_as_.push_back(bytes_of_json(argument));
@@ -72,6 +72,7 @@ class Rerun final : public SessionCommand {
   nlohmann::json config_ = nlohmann::json::object();
   std::vector<std::string> called_as_;
   nlohmann::json tuning_ = nullptr;
+  std::map<std::uint64_t, std::string> segments_;  // reasons by samples
 };
 
 }  // namespace

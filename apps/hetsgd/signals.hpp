@@ -1,5 +1,5 @@
 // SIGINT and SIGTERM: the first one asks for an orderly end, the second one kills. SIGUSR1 asks for
-// a checkpoint.
+// a checkpoint, and ends no command: a scheduler sends it to all steps of a job.
 #pragma once
 
 #include <atomic>
@@ -28,16 +28,16 @@ inline const std::atomic<int>& catch_signals() {
   return signal_received;
 }
 
-// Counts the signals SIGUSR1, each of which asks for a checkpoint.
+// The number of signals SIGUSR1 so far.
 inline std::atomic<int> checkpoint_signals{0};
 
-inline const std::atomic<int>& count_checkpoint_signals() {
+// To be called before anything else.
+inline void count_checkpoint_signals() {
   struct sigaction action {};
   action.sa_handler = [](int) { ++checkpoint_signals; };
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGUSR1, &action, nullptr);
-  return checkpoint_signals;
 }
 
 inline int received_signal() { return signal_received.load(); }  // 0: none

@@ -143,7 +143,7 @@ int run_training(const RunSpec& spec, const ResultOptions& result) {
   TrainHooks hooks;
   hooks.on_progress = [&](const Progress& progress) { show_status(progress_text(progress, bar)); };
   hooks.signal = &catch_signals();
-  if (!options.checkpoint.empty()) hooks.checkpoint_signal = &count_checkpoint_signals();
+  hooks.checkpoint_signal = &checkpoint_signals;
   std::size_t said = 0;  // warnings shown so far; early ones are shown before the run
   const auto say = [&](const std::vector<std::string>& warnings) {
     if (said < warnings.size()) show_status("");

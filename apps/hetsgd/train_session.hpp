@@ -1,6 +1,7 @@
 // The common part of train and rerun: the options of a run and of its algorithm, and its execution.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,6 +26,10 @@ class TrainSession {
   void declare(OptionSet& set);
   // Sets the origin of a repeated run's learning rate (the `tuning` of its result).
   void set_tuning(nlohmann::json tuning) { tuning_ = std::move(tuning); }
+  // Cuts the run where another one was cut, for its reasons (by samples).
+  void repeat_segments(std::map<std::uint64_t, std::string> reasons) {
+    options_.repeated_segments = std::move(reasons);
+  }
   // "--delta is an option of adaptive, not of ssgd"; "" if no algorithm has it.
   std::string about_unknown(const std::string& flag) const;
 

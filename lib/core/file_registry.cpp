@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/input_file.hpp"
-#include "core/options.hpp"
 #include "core/output_file.hpp"
 
 namespace hetsgd {
@@ -78,7 +79,7 @@ void FileRegistry::add(const OptionSet& set) {
       if (option.files.role == FileRole::read) {
         add_input(name, path);
       } else {
-        add_output(name, path, option.files.what,
+        add_output(name, path, option.files,
                    option.files.role == FileRole::appended ? Output::appended
                    : option.name == "output"               ? Output::main
                                                            : Output::other);
@@ -90,23 +91,50 @@ void FileRegistry::add(const OptionSet& set) {
 void FileRegistry::add_input(const std::string& name, const std::string& path) {
   if (path.empty()) return;
   const std::string real = path == "-" ? "./-" : path;  // a name like any other
-  inputs_.push_back({name, path, "", Output::other, FileIdentity::of(real)});
+  inputs_.push_back({name, path, {FileRole::read}, Output::other, FileIdentity::of(real)});
 }
 
 void FileRegistry::add_output(const std::string& name, const std::string& path,
                               const std::string& what, Output kind) {
+  add_output(name, path, {FileRole::written, what}, kind);
+}
+
+void FileRegistry::add_output(const std::string& name, const std::string& path, OptionFiles rules,
+                              Output kind) {
   if (path.empty()) return;
-  outputs_.push_back({name, path, what, kind, FileIdentity::of(path)});
+  outputs_.push_back({name, path, std::move(rules), kind, FileIdentity::of(path)});
 }
 
 void FileRegistry::check(const Replacing& replacing) const {
   for (const Entry& output : outputs_) check_apart(output);
+  for (const Entry& output : outputs_) check_kind(output);
   for (const Entry& output : outputs_) check_existing(output, replacing);
+  std::vector<std::string> replaced;
   for (const Entry& output : outputs_) {
     if (output.kind == Output::appended) continue;
-    check_writable(output.path, output.what);
+    replaced.push_back(output.path);
+    check_writable(output.path, output.rules.what);
     if (!output.identity.regular && !is_stream(output.path)) expect_no_file(output.path);
   }
+  remove_left_behind(replaced);
+}
+
+void FileRegistry::check_kind(const Entry& output) {
+  const OptionFiles& rules = output.rules;
+  if (!rules.to_streams && is_stream(output.path)) {
+    refuse(output.name, output.path + ", a pipe, a device or an open descriptor", "a regular file",
+           "name a file on a disk");
+  }
+  if (rules.magic.empty() || !output.identity.regular) return;
+  std::string begin(rules.magic.size(), '\0');
+  std::ifstream file(output.path, std::ios::binary);
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<std::size_t>(file.gcount()));
+  if (begin.empty() || begin == rules.magic) return;
+  refuse(output.name, output.path + ", a file of another kind",
+         fmt::format("{} of a run, or no file", rules.what),
+         "name another file: none of another kind is replaced, not even with --overwrite",
+         ExitCode::data);
 }
 
 void FileRegistry::check_apart(const Entry& output) const {
@@ -146,7 +174,9 @@ void FileRegistry::check_existing(const Entry& output, const Replacing& replacin
   throw with_hint(
       usage_error("{}: the file exists", output.path),
       replacing.can_resume
-          ? "--overwrite replaces it, --resume continues it or keeps it if it is complete"
+          ? fmt::format(
+                "--overwrite replaces it, {} continues it{}", output.rules.continued_by,
+                output.rules.continued_by == "--resume" ? " or keeps it if it is complete" : "")
           : "--overwrite replaces it");
 }
 

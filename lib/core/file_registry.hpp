@@ -1,6 +1,7 @@
 // The files that one call of the program reads and writes. They are checked against each other
 // before anything is loaded: no input is ever replaced, no two outputs share a file, nothing that
 // exists is replaced without --overwrite, and a path that cannot be written is found at once.
+// Temporary files that dead processes have left beside the outputs are removed.
 //
 // Every subcommand declares its files with its options (OptionRefiner::reads_file, writes_file) and
 // operands (Command::add_operands). No other code decides whether a file may be written. A file
@@ -13,10 +14,9 @@
 #include <string>
 #include <vector>
 
-namespace hetsgd {
+#include "core/options.hpp"
 
-struct Option;
-class OptionSet;
+namespace hetsgd {
 
 // The files that the value of an option with a role names. An empty text names none.
 std::vector<std::string> paths_of(const Option& option);
@@ -53,20 +53,24 @@ class FileRegistry {
   // `what` names the content in messages, for example "the result".
   void add_output(const std::string& name, const std::string& path, const std::string& what,
                   Output kind = Output::other);
+  // The same by the rules of an option (OptionFiles).
+  void add_output(const std::string& name, const std::string& path, OptionFiles rules, Output kind);
 
   // After the check, an output that has no file yet does not replace one that another process makes
-  // later (expect_no_file, core/output_file.hpp). Errors: usage, naming both options and the file.
+  // later (expect_no_file, core/output_file.hpp). Errors: usage, naming both options and the file;
+  // data, where a file of another kind would be replaced.
   void check(const Replacing& replacing) const;
 
  private:
   struct Entry {
     std::string name;
     std::string path;
-    std::string what;
+    OptionFiles rules;
     Output kind;
     FileIdentity identity;
   };
   void check_apart(const Entry& output) const;
+  static void check_kind(const Entry& output);
   void check_existing(const Entry& output, const Replacing& replacing) const;
 
   std::vector<Entry> inputs_, outputs_;

@@ -53,9 +53,14 @@ enum class OptionType {
 enum class FileRole { none, read, written, appended };
 struct OptionFiles {
   FileRole role = FileRole::none;
-  std::string what;  // written: "the result", in messages
+  std::string what = "";  // written: "the result", in messages
   // The files that one of the option's texts names; null: the text is the path.
   std::function<std::vector<std::string>(const std::string& text)> paths = nullptr;
+  // written: how an existing file begins that may be replaced, so that no other kind ever is; "":
+  // any file.
+  std::string magic = "";
+  bool to_streams = true;                 // written: also to pipes, devices and stdout
+  std::string continued_by = "--resume";  // written: the option that goes on from such a file
 };
 
 // An option acts only if another one has one of these values (no values: if it was given). --help
@@ -204,7 +209,18 @@ class OptionRefiner {
   }
   OptionRefiner& appends_to_file(std::string what, Paths paths = nullptr) {
     option_.files = {FileRole::appended, std::move(what), std::move(paths)};
-    return of_call();
+    return not_to_streams().of_call();
+  }
+  // Declares of an option that writes a file: neither a pipe nor a device will do.
+  OptionRefiner& not_to_streams() {
+    option_.files.to_streams = false;
+    return *this;
+  }
+  // The same, and an existing file is replaced only if it begins with `magic` or is empty.
+  OptionRefiner& replaces_only(std::string_view magic, std::string continued_by) {
+    option_.files.magic = magic;
+    option_.files.continued_by = std::move(continued_by);
+    return not_to_streams();
   }
 
  private:

@@ -118,16 +118,32 @@ struct NewFiles {
   }
 };
 
-// "dir/r.json" -> "dir/r.kept-123.json"
-std::string name_beside(const std::string& path) {
+// "dir/r.json" -> "dir/r.kept-123.json", "dir/r.kept-123-1.json" ...
+std::string name_beside(const std::string& path, int number) {
   const fs::path whole = path;
   const std::string name =
-      fmt::format("{}.kept-{}{}", whole.stem().string(), getpid(), whole.extension().string());
+      fmt::format("{}.kept-{}{}{}", whole.stem().string(), getpid(),
+                  number > 0 ? fmt::format("-{}", number) : "", whole.extension().string());
   return (whole.parent_path() / name).string();
 }
 
-// Gives the temporary file its final name, as expect_no_file has promised. False on an error
-// (errno).
+// write() whose pipe may have lost its reader: that is an error (EPIPE), and no signal.
+ssize_t write_unsignalled(int file, std::string_view bytes) {
+  sigset_t pipe, before;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  const ssize_t done = ::write(file, bytes.data(), bytes.size());
+  const int error = errno;
+  constexpr timespec kAtOnce{};
+  if (done < 0 && error == EPIPE) sigtimedwait(&pipe, nullptr, &kAtOnce);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return done;
+}
+
+}  // namespace
+
 bool put_in_place(const std::string& temporary, const std::string& target) {
   NewFiles& files = NewFiles::all();
   const std::lock_guard guard(files.mutex);
@@ -139,14 +155,14 @@ bool put_in_place(const std::string& temporary, const std::string& target) {
     files.expected.erase(target);  // from now on it is ours
     return true;
   }
-  if (errno != EEXIST) return false;
-  const std::string other = name_beside(target);
-  if (rename(temporary.c_str(), other.c_str()) != 0) return false;
-  files.instead.emplace(target, other);
-  return true;
+  for (int number = 0; errno == EEXIST; ++number) {
+    const std::string other = name_beside(target, number);
+    if (!rename_to_new(temporary, other)) continue;
+    files.instead.emplace(target, other);
+    return true;
+  }
+  return false;
 }
-
-}  // namespace
 
 void expect_no_file(const std::string& path) {
   NewFiles& files = NewFiles::all();
@@ -230,7 +246,9 @@ void check_writable(const std::string& path, const std::string& what) {
 Error write_error(ExitCode code, const std::string& path, const std::string& what,
                   int error_number) {
   std::string hint;
-  if (error_number == ENXIO) {
+  if (error_number == EPIPE) {
+    hint = "the program that reads from this pipe has ended";
+  } else if (error_number == ENXIO) {
     hint = "nobody reads from this pipe: start the program that reads it first";
   } else if (error_number == EFBIG) {
     hint = "a limit on the size of files stops the writing (ulimit -f)";
@@ -274,6 +292,27 @@ TemporaryWriter writer_of(const std::string& path) {
   return is_running(process) ? TemporaryWriter::alive : TemporaryWriter::dead;
 }
 
+std::string temporary_name(const std::string& path) {
+  static std::atomic<unsigned> serial{0};
+  return fmt::format("{}.{}-{}-{}.tmp", path, process_space(), getpid(), serial++);
+}
+
+void remove_left_behind(const std::vector<std::string>& paths) {
+  std::map<fs::path, std::set<fs::path>> names;  // by folder
+  for (const std::string& path : paths) {
+    const fs::path target = follow_links(path);
+    names[target.has_parent_path() ? target.parent_path() : "."].insert(target.filename());
+  }
+  std::error_code failed;
+  for (const auto& [folder, ours] : names) {
+    for (const auto& entry : fs::directory_iterator(folder, failed)) {
+      const fs::path name = entry.path().filename();  // NAME.SPACE-PID-N.tmp
+      if (!ours.contains(name.stem().stem())) continue;
+      if (writer_of(name) == TemporaryWriter::dead) fs::remove(entry.path(), failed);
+    }
+  }
+}
+
 OutputFile::OutputFile(std::string path, OutputFileOptions options)
     : path_(std::move(path)),
       options_(std::move(options)),
@@ -295,9 +334,7 @@ OutputFile::OutputFile(std::string path, OutputFileOptions options)
   if (exists && !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) {
     file_ = open_stream(target_);
   } else {
-    // Two writers of one path, in one process or several, must not share a temporary file.
-    static std::atomic<unsigned> serial{0};
-    temporary_ = fmt::format("{}.{}-{}-{}.tmp", target_, process_space(), getpid(), serial++);
+    temporary_ = temporary_name(target_);
     file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   }
   if (file_ < 0) fail();
@@ -325,14 +362,14 @@ void OutputFile::flush() {
 
 void OutputFile::write_out(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t done = ::write(file_, bytes.data(), bytes.size());
+    const ssize_t done = write_unsignalled(file_, bytes);
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) fail();
     bytes.remove_prefix(static_cast<std::size_t>(done));
   }
 }
 
-void OutputFile::commit() {
+void OutputFile::commit(const std::function<void()>& replaces) {
   flush();
   const bool synced = !options_.durable || temporary_.empty() || fsync(file_) == 0;
   const int sync_error = errno;
@@ -341,6 +378,7 @@ void OutputFile::commit() {
     if (!closed) fail();
     return;
   }
+  if (synced && closed && replaces && !expects_no_file(target_)) replaces();
   if (!synced || !closed || !put_in_place(temporary_, target_)) {
     const int error = synced ? errno : sync_error;
     unlink(temporary_.c_str());

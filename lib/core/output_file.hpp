@@ -1,10 +1,12 @@
 // A file that appears under its name complete or not at all.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/non_copyable.hpp"
@@ -28,7 +30,9 @@ class OutputFile : NonCopyable {
   ~OutputFile();
 
   void write(std::string_view bytes);
-  void commit();
+  // `replaces` is called before a file is replaced, when all bytes of the new one are written
+  // (durable: on the disk).
+  void commit(const std::function<void()>& replaces = nullptr);
 
  private:
   void flush();
@@ -52,6 +56,11 @@ enum class TemporaryWriter {
   unknown,  // a process of another host, of another container or before a reboot
 };
 TemporaryWriter writer_of(const std::string& path);
+// A new name of this form beside `path`. Two writers of one path, in one process or several, do not
+// share it.
+std::string temporary_name(const std::string& path);
+// Removes the temporary files beside `paths` that dead writers of these have left.
+void remove_left_behind(const std::vector<std::string>& paths);
 
 // The open descriptor that a path names: "-" is stdout, /dev/stdout, /dev/fd/3, and links to them.
 // Writing continues at the owner's position, also in a regular file (`3>> log`).
@@ -67,6 +76,9 @@ std::string follow_links(const std::string& path);
 // From now on an OutputFile of this process at `path` does not replace a file that another process
 // has made there meanwhile. It is kept beside that file then, and so are later ones.
 void expect_no_file(const std::string& path);
+// Gives a file of this process its final name, as expect_no_file has promised. False on an error
+// (errno).
+bool put_in_place(const std::string& temporary, const std::string& target);
 // Whether expect_no_file was called for `path` and nothing was written there yet. For code that
 // writes files without OutputFile.
 bool expects_no_file(const std::string& path);

@@ -49,6 +49,7 @@ void forget_options() {
 
 [[noreturn]] void execute(const std::vector<std::string>& command) {
   forget_options();
+  ::signal(SIGUSR1, SIG_IGN);  // until the program counts it (apps/hetsgd/signals.hpp)
   std::vector<char*> arguments;
   for (const std::string& each : command) arguments.push_back(const_cast<char*>(each.c_str()));
   arguments.push_back(nullptr);

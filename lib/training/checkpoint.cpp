@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/error.hpp"
+#include "core/output_file.hpp"
 #include "core/rank_index.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
@@ -45,11 +46,11 @@ void Checkpoints::read() {
   }
   const int rank = options_.processes().rank();
   if (rank == 0) return;
-  const auto segment = read_->header.at("segment").get<std::uint64_t>();
+  const auto slot = read_->header.at("slot").get<std::uint64_t>();
   // Files of ranks keep their names when `path` becomes an earlier generation.
   const auto written_as = read_->header.at("file").get<std::string>();
   const std::string mine =
-      rank_file(std::filesystem::path(path).replace_filename(written_as), rank, segment);
+      rank_file(std::filesystem::path(follow_links(path)).replace_filename(written_as), rank, slot);
   Checkpoint own = read_checkpoint(mine);
   if (hash_text(own.hash) != read_->header.at("ranks").at(at(rank) - 1).get<std::string>()) {
     throw data_error("{}: found another hash than {} names for it", mine, path);
@@ -84,13 +85,17 @@ nlohmann::json Checkpoints::header() const {
           {"revision", revision()}};
 }
 
-// The number of a segment is rank 0's, since other ranks keep no record.
+// The numbers of the segment and of the slot are rank 0's, since other ranks keep no record.
 void Checkpoints::write(const SavedRun& saved) {
   if (options_.checkpoint.empty()) return;
   ProcessGroup& processes = options_.processes();
   const std::string& path = options_.checkpoint;
   const int rank = processes.rank();
   const auto segment = processes.agree([&] { return std::uint64_t{record_.segments.size()}; });
+  const auto slot = processes.agree([&] {
+    const bool has_others = rank == 0 && processes.size() > 1;
+    return has_others ? free_slot(path, options_.checkpoint_keep) : 0;
+  });
   const auto common = processes.agree([&] { return hash_of_fields(saved.common); });
   processes.agree([&] {
     if (rank == 0) return;
@@ -99,19 +104,19 @@ void Checkpoints::write(const SavedRun& saved) {
     }
     nlohmann::json head = header();
     head["segment"] = segment;
-    write_checkpoint(rank_file(path, rank, segment), head, saved, 1);
+    write_checkpoint(rank_file(path, rank, slot), head, saved, 1);
   });
   processes.agree([&] {
     if (rank != 0) return;
     nlohmann::json head = header();
-    head["file"] = std::filesystem::path(path).filename();
+    head["file"] = std::filesystem::path(follow_links(path)).filename();
+    head["slot"] = slot;
     head["ranks"] = nlohmann::json::array();
     for (int other = 1; other < processes.size(); ++other) {
-      head["ranks"].push_back(hash_text(checkpoint_hash(rank_file(path, other, segment))));
+      head["ranks"].push_back(hash_text(checkpoint_hash(rank_file(path, other, slot))));
     }
     write_checkpoint(path, head, saved, options_.checkpoint_keep);
   });
-  if (rank != 0) remove_rank_files(path, rank, segment, options_.checkpoint_keep);
 }
 
 }  // namespace hetsgd

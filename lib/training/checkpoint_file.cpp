@@ -1,16 +1,12 @@
 #include "training/checkpoint_file.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <functional>
+#include <set>
 
 #include "core/error.hpp"
+#include "core/input_file.hpp"
 #include "core/output_file.hpp"
 #include "core/text.hpp"
 
@@ -23,8 +19,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kAlignment = 64;
 
 struct Head {
-  char magic[8] = {'H', 'S', 'G', 'D', 'C', 'K', 'P', 'T'};
-  std::uint32_t version = 1;
+  std::array<char, 8> magic = kCheckpointMagic;
+  std::uint32_t version = 2;
   std::uint32_t byte_order = 0x01020304;
   std::uint64_t header_bytes = 0;
 };
@@ -90,16 +86,39 @@ nlohmann::json starts_of(const SavedRun& saved) {
 // Renames PATH.1 to PATH.2 and so on. PATH itself stays, and gets a second name, so that there is a
 // file of this name at every moment.
 void keep_checkpoints(const std::string& path, std::uint64_t keep) {
-  if (keep < 2) return;
+  const std::vector<std::string> names = generations(path, keep);
   std::error_code failed;
-  const auto name = [&](std::uint64_t age) { return fmt::format("{}.{}", path, age); };
-  for (std::uint64_t age = keep - 1; age > 1; --age) fs::rename(name(age - 1), name(age), failed);
-  fs::remove(name(1), failed);
-  fs::create_hard_link(path, name(1), failed);
-  if (failed) fs::copy_file(path, name(1), failed);
+  // The second name is left from a replacement that has failed.
+  if (keep < 2 || fs::equivalent(names[0], names[1], failed)) return;
+  const std::string second = temporary_name(names[0]);
+  fs::create_hard_link(names[0], second, failed);
+  if (failed) fs::copy_file(names[0], second, failed);
+  for (std::size_t age = names.size() - 1; !failed && age > 1; --age) {
+    put_in_place(names[age - 1], names[age]);
+  }
+  if (failed || !put_in_place(second, names[1])) fs::remove(second, failed);
 }
 
 }  // namespace
+
+std::vector<std::string> generations(const std::string& path, std::uint64_t keep) {
+  const std::string first = follow_links(path);
+  std::vector<std::string> names = {first};
+  for (std::uint64_t age = 1; age < keep; ++age) names.push_back(fmt::format("{}.{}", first, age));
+  return names;
+}
+
+std::vector<std::string> checkpoint_files(const std::string& path, std::uint64_t keep,
+                                          int processes) {
+  std::vector<std::string> names = generations(path, keep);
+  names[0] = path;
+  for (int rank = 1; rank < processes; ++rank) {
+    for (std::uint64_t slot = 0; slot <= keep; ++slot) {
+      names.push_back(rank_file(path, rank, slot));
+    }
+  }
+  return names;
+}
 
 std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
@@ -141,25 +160,11 @@ void write_checkpoint(const std::string& path, nlohmann::json header, const Save
     }
   });
   write(bytes_of(foot));
-  keep_checkpoints(path, keep);
-  file.commit();
+  file.commit([&] { keep_checkpoints(path, keep); });
 }
 
-std::string rank_file(const std::string& path, int rank, std::uint64_t segment) {
-  return fmt::format("{}.rank-{}.segment-{}", path, rank, segment);
-}
-
-void remove_rank_files(const std::string& path, int rank, std::uint64_t segment,
-                       std::uint64_t keep) {
-  std::error_code failed;
-  const std::string prefix = fs::path(fmt::format("{}.rank-{}.segment-", path, rank)).filename();
-  const fs::path folder = fs::path(path).parent_path();
-  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, failed)) {
-    const std::string name = entry.path().filename();
-    if (!name.starts_with(prefix)) continue;
-    const auto number = std::strtoull(name.c_str() + prefix.size(), nullptr, 10);
-    if (number + keep <= segment) fs::remove(entry.path(), failed);
-  }
+std::string rank_file(const std::string& path, int rank, std::uint64_t slot) {
+  return fmt::format("{}.rank-{}.{}", follow_links(path), rank, slot);
 }
 
 namespace {
@@ -167,41 +172,23 @@ namespace {
 // A file that is read front to back, whose every byte must be accounted for.
 class CheckpointFile : NonCopyable {
  public:
-  explicit CheckpointFile(const std::string& path)
-      : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    struct stat status {};
-    if (file_ < 0 || fstat(file_, &status) != 0) {
-      throw data_error("{}: cannot read the checkpoint: {}", path_, std::strerror(errno));
-    }
-    if (!S_ISREG(status.st_mode))
-      throw data_error("{}: found no regular file, expected a checkpoint", path_);
-    size_ = static_cast<std::uint64_t>(status.st_size);
-  }
-  ~CheckpointFile() {
-    if (file_ >= 0) close(file_);
+  explicit CheckpointFile(const std::string& path) : path_(path), file_(path, {"checkpoint"}) {
+    if (!file_.has_size())
+      throw data_error("{}: found an empty file or a stream, expected a checkpoint", path_);
   }
 
-  std::uint64_t size() const { return size_; }
+  std::uint64_t size() const { return file_.size(); }
   std::uint64_t position() const { return position_; }
   void read(std::span<std::byte> to) {
-    if (to.size() > size_ - position_) damaged("it is cut off");
-    std::size_t done = 0;
-    while (done < to.size()) {
-      const ssize_t n = ::read(file_, to.data() + done, to.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) damaged(n < 0 ? std::strerror(errno) : "it is cut off");
-      done += static_cast<std::size_t>(n);
-    }
+    if (to.size() > size() - position_) damaged("it is cut off");
+    read_at(position_, to);
     position_ += to.size();
   }
   // The end of the file, wherever the position is.
   Foot foot() const {
     Foot foot;
-    if (size_ < sizeof foot ||
-        pread(file_, &foot, sizeof foot, static_cast<off_t>(size_ - sizeof foot)) !=
-            static_cast<ssize_t>(sizeof foot)) {
-      damaged("it is cut off");
-    }
+    if (size() < sizeof foot) damaged("it is cut off");
+    read_at(size() - sizeof foot, std::as_writable_bytes(std::span(&foot, 1)));
     return foot;
   }
   void skip_zeros() {
@@ -214,20 +201,24 @@ class CheckpointFile : NonCopyable {
   }
   [[noreturn]] void damaged(const std::string& what) const {
     throw with_hint(data_error("{}: the checkpoint is damaged: {}", path_, what),
-                    fmt::format("the one before is {}.1, if it was kept", path_));
+                    fmt::format("the one before is {}, if it was kept", generations(path_, 2)[1]));
   }
 
  private:
+  void read_at(std::uint64_t offset, std::span<std::byte> to) const {
+    file_.read(offset, {reinterpret_cast<char*>(to.data()), to.size()});
+  }
+
   const std::string path_;
-  const int file_;
-  std::uint64_t size_ = 0, position_ = 0;
+  const InputFile file_;
+  std::uint64_t position_ = 0;
 };
 
 Head read_head(CheckpointFile& file, const std::string& path) {
   Head head;
   const Head expected;
   file.read(std::as_writable_bytes(std::span(&head, 1)));
-  if (std::memcmp(head.magic, expected.magic, sizeof head.magic) != 0) {
+  if (head.magic != expected.magic) {
     throw data_error("{}: found another kind of file, expected a checkpoint of hetsgd", path);
   }
   if (head.byte_order != expected.byte_order) {
@@ -239,6 +230,20 @@ Head read_head(CheckpointFile& file, const std::string& path) {
                     "resume with the hetsgd that wrote it");
   }
   return head;
+}
+
+// The text of the header, which is as its hash says.
+std::string read_header(CheckpointFile& file, const std::string& path, std::uint64_t& hash) {
+  const Head head = read_head(file, path);
+  if (head.header_bytes > file.size()) file.damaged("it is cut off");
+  std::string text(head.header_bytes, ' ');
+  file.read(std::as_writable_bytes(std::span(text)));
+  file.skip_zeros();
+  hash = hash_with(bytes_of(head), text);
+  const Foot foot = file.foot();
+  if (foot.file_bytes != file.size()) file.damaged("it has another length");
+  if (foot.hash != hash) file.damaged("its header has another hash");
+  return text;
 }
 
 SavedFields& owner_of(SavedRun& saved, const std::string& name) {
@@ -269,20 +274,27 @@ void read_fields(CheckpointFile& file, const nlohmann::json& header, SavedRun& s
 
 }  // namespace
 
+std::uint64_t free_slot(const std::string& path, std::uint64_t keep) {
+  std::set<std::uint64_t> named;
+  for (const std::string& name : generations(path, keep)) {
+    try {
+      CheckpointFile file(name);
+      std::uint64_t hash = 0;
+      named.insert(nlohmann::json::parse(read_header(file, name, hash)).value("slot", keep + 1));
+    } catch (const Error&) {  // none, or one from which nothing can go on
+    }
+  }
+  std::uint64_t slot = 0;
+  while (named.contains(slot)) ++slot;
+  return slot;
+}
+
 std::uint64_t checkpoint_hash(const std::string& path) { return CheckpointFile(path).foot().hash; }
 
 Checkpoint read_checkpoint(const std::string& path) {
   CheckpointFile file(path);
-  const Head head = read_head(file, path);
-  if (head.header_bytes > file.size()) file.damaged("it is cut off");
-  std::string text(head.header_bytes, ' ');
-  file.read(std::as_writable_bytes(std::span(text)));
-  file.skip_zeros();
   Checkpoint checkpoint;
-  checkpoint.hash = hash_with(bytes_of(head), text);
-  const Foot foot = file.foot();
-  if (foot.file_bytes != file.size()) file.damaged("it has another length");
-  if (foot.hash != checkpoint.hash) file.damaged("its header has another hash");
+  const std::string text = read_header(file, path, checkpoint.hash);
   try {
     checkpoint.header = nlohmann::json::parse(text);
     read_fields(file, checkpoint.header, checkpoint.saved);
@@ -299,7 +311,7 @@ Checkpoint read_checkpoint(const std::string& path) {
   } catch (const nlohmann::json::exception&) {
     file.damaged("its header is not that of a checkpoint");
   }
-  if (file.position() + sizeof foot != file.size())
+  if (file.position() + sizeof(Foot) != file.size())
     file.damaged("it has more fields than its header");
   return checkpoint;
 }

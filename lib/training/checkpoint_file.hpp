@@ -4,28 +4,42 @@
 //   0    "HSGDCKPT", version, byte order, length of the header
 //   24   header (JSON): {
 //          config, data: {train, test}   content hashes
-//          cluster, segment, samples, time_s, revision, processor
+//          cluster, segment, samples, revision
 //          fields: [{owner, name, bytes, begin, xxh3}]
-//          ranks: [{rank, file, xxh3}]   mpi: the files of the other ranks
+//          file, slot, ranks: [xxh3]     mpi: the files of the other ranks
 //        }
 //   ...  the fields, each at a multiple of 64 bytes, with zeros in between
 //   end  length of the file, hash of everything before the fields
 //
 // A file is written beside its name, brought to the disk and then renamed, so that a file of this
-// name is always a whole one. The ones before it are FILE.1, FILE.2 ... Under mpi rank R writes
-// FILE.rank-R.segment-N, and rank 0 writes FILE last, which names them: so FILE is complete or the
-// one before.
+// name is always a whole one. The ones before it are FILE.1, FILE.2 ... They move on only when the
+// new file is on the disk. Under mpi rank R writes FILE.rank-R.S, and rank 0 writes FILE last,
+// which names the slot S: so FILE is complete or the one before. S is the lowest number that none
+// of the kept files names, so there is one slot more than files are kept.
+//
+// Where FILE is a link, all of them lie beside the file that it points to.
 //
 // Reading believes nothing: every byte is covered by a hash, and every error is an Error(data).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "algorithm/run_state.hpp"
 
 namespace hetsgd {
+
+inline constexpr std::array<char, 8> kCheckpointMagic = {'H', 'S', 'G', 'D', 'C', 'K', 'P', 'T'};
+
+// All names of the files of a checkpoint at `path` of which `keep` are kept, for this many
+// processes: `path`, PATH.1 ..., those of the other ranks.
+std::vector<std::string> checkpoint_files(const std::string& path, std::uint64_t keep,
+                                          int processes);
+// The first of these, and those that are made from it.
+std::vector<std::string> generations(const std::string& path, std::uint64_t keep);
 
 // Writes the state with `header`, to which the places of the fields are added. An existing file
 // becomes PATH.1, that PATH.2, up to `keep` files in all. Errors: runtime, naming the path and the
@@ -39,11 +53,10 @@ std::uint64_t checkpoint_hash(const std::string& path);
 std::string hash_text(std::uint64_t hash);
 // A hash of all fields.
 std::uint64_t hash_of_fields(const SavedFields& fields);
-// The file of rank R for segment N of the checkpoint at `path`.
-std::string rank_file(const std::string& path, int rank, std::uint64_t segment);
-// Removes such files of this rank, but for the last `keep` segments up to `segment`.
-void remove_rank_files(const std::string& path, int rank, std::uint64_t segment,
-                       std::uint64_t keep);
+// The file of a rank in a slot of the checkpoint at `path`.
+std::string rank_file(const std::string& path, int rank, std::uint64_t slot);
+// A slot that none of the kept checkpoints at `path` names.
+std::uint64_t free_slot(const std::string& path, std::uint64_t keep);
 
 struct Checkpoint {
   nlohmann::json header;

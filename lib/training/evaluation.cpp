@@ -41,10 +41,8 @@ struct Chunks {
 
 // A host thread, or the GPU, that measures one chunk at a time.
 struct EvaluationThread {
-  EvaluationThread(const Model& model, Device& its_device, const std::function<void()>& check)
-      : device(its_device), context(model.make_context(device)) {
-    context->check = check;
-  }
+  EvaluationThread(const Model& model, Device& its_device)
+      : device(its_device), context(model.make_context(device)) {}
   Device& device;
   std::unique_ptr<ModelContext> context;
   Buffer logits;
@@ -54,8 +52,8 @@ struct EvaluationThread {
 };
 
 struct HostThread {
-  HostThread(const Model& model, const std::function<void()>& check)
-      : device(make_cpu_device<float>(1)), thread(model, *device, check) {}
+  explicit HostThread(const Model& model)
+      : device(make_cpu_device<float>(1)), thread(model, *device) {}
   std::unique_ptr<Device> device;
   EvaluationThread thread;
 };
@@ -69,7 +67,7 @@ struct Evaluator::Impl {
         options(std::move(o)),
         wanted(metrics_of(model.data())),
         arena(options.threads > 0 ? options.threads : tbb::task_arena::automatic),
-        threads([this] { return HostThread(model, options.check); }) {
+        threads([this] { return HostThread(model); }) {
     const std::uint64_t n = test->rows();
     const std::uint64_t used = options.rows == 0 ? n : std::min(options.rows, n);
     for (std::uint64_t i = 0; i < used; ++i) rows.push_back(static_cast<Index>(i * n / used));
@@ -187,7 +185,7 @@ struct Evaluator::Impl {
     if (!gpu) gpu = make_cuda_device<float>(options.gpu);
     Buffer w(*gpu, parameters.size());
     gpu->upload(w.data(), parameters.data(), parameters.size_bytes());
-    EvaluationThread thread(model, *gpu, options.check);
+    EvaluationThread thread(model, *gpu);
     std::vector<std::vector<float>> each = room_for_statistics();
     Buffer on_gpu(*gpu, each.empty() ? 0 : each.front().size());
     for (std::size_t b = 0; b < each.size(); ++b) {

@@ -274,12 +274,13 @@ void Referee::fields(Archive& fields) {
   fields("loss_count", loss_count_);
   fields("last_loss", last_loss_);
   fields("last_time", last_time_);
-  fields("initial_off_clock", initial_off_clock_s_);
   fields("prepared", prepared_);
   fields("step_time", step_time_);
   fields("steps", steps_);
   fields("model_copy", model_copy_);
   if (!fields.is_loading()) return;
+  initial_off_clock_s_ = record_.phases.off_clock_s();
+  share_before_ = used().share_done();
   for (std::size_t r = 0; r < totals.size(); ++r) note(static_cast<int>(r), totals[r]);
   for (const CurvePoint& point : record_.curve) {
     accuracies_.add(point.samples_count, Accuracies::of(point));
@@ -504,14 +505,20 @@ void Referee::note(int rank, const WorkerTotals& worker) {
   mine.stages = worker.stages;
 }
 
-Progress Referee::progress(double host_s) const {
-  const std::lock_guard lock(mutex_);
+Progress Referee::used() const {
   Progress p;
   p.time = last_time_;
   p.samples_count = samples_;
-  p.tokens_per_sample = record_.tokens_per_sample();
   p.max_samples = rules_.plan.max_samples;
   p.max_time = rules_.max_time;
+  return p;
+}
+
+Progress Referee::progress(double host_s) const {
+  const std::lock_guard lock(mutex_);
+  Progress p = used();
+  p.share_before = share_before_;
+  p.tokens_per_sample = record_.tokens_per_sample();
   p.epoch_num = static_cast<double>(samples_) / static_cast<double>(rules_.plan.rows);
   p.updates = updates_;
   p.train_loss = loss_count_ > 0 ? loss_sum() / static_cast<double>(loss_count_) : last_loss_;

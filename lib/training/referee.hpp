@@ -309,6 +309,7 @@ class Referee {
   };
 
   bool ends() const { return stop_ || is_followed_; }  // mutex held
+  Progress used() const;                               // of the budget; mutex held
   void note(int rank, const WorkerTotals& worker);     // mutex held
   void count(int rank, const Counters& step);          // mutex held
   // Adds the measured point to the record, which may end the run. Mutex held.
@@ -331,8 +332,10 @@ class Referee {
   double last_loss_ = 0;
   Seconds last_time_{0};
   std::optional<std::chrono::steady_clock::time_point> measuring_since_;
-  double initial_off_clock_s_ = 0;  // time of measuring and recording before the first step
-  Seconds prepared_{0};             // time of making the models that were measured so far
+  // Before the first step of this process: the time of measuring and recording, the used share of
+  // the budget.
+  double initial_off_clock_s_ = 0, share_before_ = 0;
+  Seconds prepared_{0};  // time of making the models that were measured so far
   std::optional<std::pair<Status, std::string>> stop_;
   SegmentEnds segment_ends_;
   bool is_followed_ = false;  // the segment ends, and the run goes on unless stop_ is set

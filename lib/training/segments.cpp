@@ -16,6 +16,9 @@ bool SegmentEnds::take_due(std::uint64_t samples) {
   if (rules_.every > 0 && passed_.evaluations >= rules_.every) reason_ = "every";
   if (std::ranges::any_of(rules_.at, passes)) reason_ = "at";
   if (requests != std::exchange(passed_.requests, requests)) reason_ = "signal";
+  for (const auto& [at, reason] : rules_.repeated) {
+    if (passes(at)) reason_ = reason;
+  }
   if (reason_.empty()) return false;
   passed_.evaluations = 0;
   return true;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,12 @@ struct CurvePoint;
 struct SegmentRules {
   std::uint64_t every = 0;          // evaluations; 0: only at `at` and on request
   std::vector<std::uint64_t> at{};  // samples, ascending: at the first evaluation from there on
+  std::map<std::uint64_t, std::string> repeated{};  // the same with the reasons of another run
   const std::atomic<int>* request =
       nullptr;  // raised by a signal, which ends the segment; may be null
 };
 
-// The end of a segment, for the result. With samples_count in SegmentRules::at a run repeats it.
+// The end of a segment, for the result. With samples_count in SegmentRules a run repeats it.
 struct SegmentRecord {
   std::uint64_t samples_count = 0;
   Seconds time{0};     // training clock, of the evaluation

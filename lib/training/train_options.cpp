@@ -1,12 +1,15 @@
 #include "training/train_options.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cluster/straggler.hpp"
 #include "core/error.hpp"
+#include "core/file_registry.hpp"
 #include "core/limits.hpp"
 #include "data/select.hpp"
 #include "data/source.hpp"
+#include "training/checkpoint_file.hpp"
 
 namespace hetsgd {
 
@@ -365,7 +368,8 @@ void declare_measuring(OptionSet& set, TrainOptions& o) {
           "Existing directory for an event file, by which TensorBoard shows losses, metrics, "
           "learning rate and samples/s over training samples. Its wall_time is time_ms of --mllog.")
       .writes_file("the event file",
-                   [](const std::string& folder) { return std::vector{event_file(folder)}; });
+                   [](const std::string& folder) { return std::vector{event_file(folder)}; })
+      .not_to_streams();
 }
 
 void declare_checkpoints(OptionSet& set, TrainOptions& o) {
@@ -375,7 +379,11 @@ void declare_checkpoints(OptionSet& set, TrainOptions& o) {
           "two segments of the run: at every --checkpoint-every-th evaluation, at --checkpoint-at, "
           "and at the next evaluation after signal SIGUSR1. With --cluster mpi every rank has a "
           "file beside it.")
-      .writes_file("the checkpoint");
+      .writes_file("the checkpoint",
+                   [&o](const std::string& file) {
+                     return checkpoint_files(file, o.checkpoint_keep, o.processes().size());
+                   })
+      .replaces_only({kCheckpointMagic.data(), kCheckpointMagic.size()}, "--resume-from");
   set.add("checkpoint_every", o.checkpoint_every, "Number of evaluations between two checkpoints.")
       .unit("evaluations")
       .range(0, kMostSamples)
@@ -394,16 +402,22 @@ void declare_checkpoints(OptionSet& set, TrainOptions& o) {
       .at_least(0);
   set.add("checkpoint_keep", o.checkpoint_keep,
           "Number of checkpoints to keep. The ones before the last have .1, .2 and so on behind "
-          "their name.")
+          "their name. If that is a link, they lie beside the file that it points to.")
       .range(1, 100)
       .not_in_config()
       .needs("checkpoint");
   set.add("resume_from", o.resume_from,
           "Checkpoint from which the run goes on. Options, data and code must be those of the run "
           "that wrote it; only budget, targets and output may differ. --checkpoint may name the "
-          "same file.")
+          "same file, or the one that this one was kept of.")
       .reads_file([&o](const std::string& file) {
-        return file == o.checkpoint ? std::vector<std::string>() : std::vector{file};
+        const std::vector<std::string> own = generations(o.checkpoint, o.checkpoint_keep);
+        const FileIdentity read = FileIdentity::of(file);
+        const bool is_own =
+            !o.checkpoint.empty() && std::ranges::any_of(own, [&](const auto& name) {
+              return FileIdentity::of(name).same_as(read);
+            });
+        return is_own ? std::vector<std::string>() : std::vector{file};
       })
       .of_call();
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -109,7 +110,9 @@ struct TrainOptions {
   std::uint64_t checkpoint_every = 5;        // evaluations
   std::vector<std::uint64_t> checkpoint_at;  // samples
   std::uint64_t checkpoint_keep = 2;         // files
-  Seconds checkpoint_time{0};                // of the simulated clock
+  // The run is cut where another one was (rerun), for the same reasons; by samples.
+  std::map<std::uint64_t, std::string> repeated_segments;
+  Seconds checkpoint_time{0};  // of the simulated clock
   // the loss of workers
   Seconds detect{0.5};
   OnLoss on_loss = OnLoss::go_on;
@@ -135,7 +138,9 @@ struct TrainOptions {
   // Cross-option checks (usage errors), e.g. no budget given, or two that exclude each other.
   void validate() const;
   // Whether the run is cut into segments, and where; see segments.hpp.
-  bool has_segments() const { return !checkpoint.empty() || !checkpoint_at.empty(); }
+  bool has_segments() const {
+    return !checkpoint.empty() || !checkpoint_at.empty() || !repeated_segments.empty();
+  }
   // Whether the training clock is simulated.
   bool is_virtual() const { return cluster_kind(cluster).is_virtual; }
   // The processes of this run. Under MPI the first call joins them and blocks until all have

@@ -198,6 +198,7 @@ RunRules Training::Impl::rules(const TrainHooks& hooks) const {
           .keep_model = !options.dump_parameters.empty(),
           .segments = {.every = options.checkpoint.empty() ? 0 : options.checkpoint_every,
                        .at = options.checkpoint_at,
+                       .repeated = options.repeated_segments,
                        .request = options.checkpoint.empty() ? nullptr : hooks.checkpoint_signal},
           .prepare_pass = prepare_pass};
 }
@@ -396,6 +397,11 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   }
   parts.watcher->watch(*parts.referee, *parts.cluster);
   if (checkpoints.resumes()) {
+    if (hooks.trace != nullptr) {
+      record.warn(
+          {"the activity of the workers (--trace, --record-timeline, waited_for) is that "
+           "after the resume alone"});
+    }
     parts.saved = checkpoints.take();
     resume(*parts.saved, options, *parts.cluster, parts.tables.get(), *parts.referee, record);
   } else {

@@ -34,10 +34,11 @@ class Trace;  // cluster/trace/trace.hpp
 
 // The progress of a run, for a progress line. Any worker's thread may fill it.
 struct Progress {
-  Seconds time{0};               // training clock
-  double host_s = 0;             // wall-clock time of training, without measuring and recording
-  double measuring_s = 0;        // wall-clock time of the running measurement; 0: none
-  double measurement_s = 0;      // mean wall-clock time of a measurement and its recording so far
+  Seconds time{0};           // training clock
+  double host_s = 0;         // wall-clock time of training here, without measuring and recording
+  double share_before = 0;   // share_done() where this process went on from a checkpoint
+  double measuring_s = 0;    // wall-clock time of the running measurement; 0: none
+  double measurement_s = 0;  // mean wall-clock time of a measurement and its recording so far
   double measurements_left = 0;  // after the current one
   std::uint64_t samples_count = 0;
   double tokens_per_sample = 0;   // 0: samples are no tokens
@@ -55,7 +56,7 @@ struct Progress {
   // Throughput on the training clock, which stands still while the model is measured.
   double samples_per_s() const;
   // Wall-clock time to the end of the budget, for training at the pace so far and for the remaining
-  // measurements. None until a share of the budget is used.
+  // measurements. None until this process has used a share of the budget.
   std::optional<Seconds> remaining() const;
 };
 

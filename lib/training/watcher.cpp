@@ -85,10 +85,10 @@ double Progress::samples_per_s() const {
 }
 
 std::optional<Seconds> Progress::remaining() const {
-  const double share = share_done();
-  if (share <= 0) return std::nullopt;
+  const double share = share_done(), own = share - share_before;
+  if (own <= 0) return std::nullopt;
   const double under_way = measuring_s > 0 ? std::max(0.0, measurement_s - measuring_s) : 0;
-  return Seconds(host_s * (1 - share) / share + under_way + measurements_left * measurement_s);
+  return Seconds(host_s * (1 - share) / own + under_way + measurements_left * measurement_s);
 }
 
 }  // namespace hetsgd

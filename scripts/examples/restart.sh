@@ -15,8 +15,9 @@ if [ $# -lt 2 ]; then
   echo "usage: $0 CHECKPOINT COMMAND..." >&2
   exit 2
 fi
-checkpoint=$1
+checkpoint=$(readlink -f -- "$1")  # older ones lie beside the file that a link points to
 shift
+trap '' USR1  # asks the run for a checkpoint, and ends neither this script nor a run that has just begun
 failures=0
 while true; do
   resume=()

@@ -112,6 +112,20 @@ class Inputs(FilesTest):
         self.assertEqual({path: path.read_bytes() for path in before}, before)
 
 
+class Pipes(FilesTest):
+    def test_no_input_waits_for_a_writer_without_end(self):
+        os.mkfifo(self.folder / "pipe")
+        special = {"--train": ["data", "info", "pipe"], "--vocabulary": ["data", "convert", "--vocabulary", "pipe", "in.txt", "out"],
+                   "--from": ["data", "fetch", "a9a", "--from", "pipe"], "--straggler": [*RUN, "--straggler", "kind=trace,file=pipe"],
+                   "--test": [*RUN, "--test", "pipe"]}
+        started = {option: self.start(*special.get(option, [*RUN, option, "pipe"])) for option in READ | {"--plugin", "--model"}}
+        for option, process in started.items():
+            with self.subTest(option):
+                said = process.communicate(timeout=LIMIT_S)[1]
+                self.assertIn(process.returncode, (2, 4), said)
+                self.assertIn("pipe", said)
+
+
 class ForeignResults(FilesTest):
     """A result that somebody else has written decides what a run computes, not what it writes."""
 
@@ -233,6 +247,51 @@ class Outputs(FilesTest):
     def test_a_model_that_cannot_be_kept_costs_no_result(self):
         self.run_program(*RUN, "-o", "r.json", "--dump-parameters", "/dev/full", code=1)
         self.assertEqual(self.result("r.json")["status"], "completed")
+
+
+class Checkpoints(FilesTest):
+    """All files of a checkpoint are outputs: those before the last, and those of ranks."""
+    CUT = [*RUN, "--mega-batch", "1", "--checkpoint-every", "1"]
+
+    def test_what_lies_where_older_ones_go_stays(self):
+        os.link(self.folder / "in.txt", self.folder / "in.1")
+        (self.folder / "q.1").mkdir()
+        self.write("k.3", "precious")
+        self.refuse_all([*self.CUT, "-o", "new.json", "--overwrite", "--checkpoint"], (
+            ("in", ("--checkpoint", "in.1", "--train"), KEPT), ("q", ("q.1", "Is a directory")),
+            ("r -o r.1", ("--checkpoint", "r.1", "--output")), ("r --record-timeline r.1", ("--checkpoint", "r.1"))))
+        for more in (["--overwrite"], []):
+            self.refused([*self.CUT, *more, "--checkpoint", "k", "--checkpoint-keep", "5"], ("--checkpoint", "k.3"), code=4)
+        self.assertEqual((self.folder / "k.3").read_text(), "precious")
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir() if path.name != "cache"), ["in.1", "in.txt", "k.3", "q.1"])
+
+    def test_older_ones_are_replaced_on_demand_only(self):
+        self.run_program(*self.CUT, "--checkpoint", "c")
+        (self.folder / "c").rename(self.folder / "kept")
+        self.refused([*self.CUT, "--checkpoint", "c"], "c.1", "--resume-from")
+        self.run_program(*self.CUT, "--checkpoint", "c", "--overwrite")
+        for source in ("c", "./c.1"):
+            self.run_program(*self.CUT, "--checkpoint", "c", "--overwrite", "--resume-from", source)
+        self.refused([*self.CUT, "--checkpoint", "kept", "--overwrite", "--resume-from", "kept.1"], "kept.1: cannot open", code=4)
+
+    def test_neither_streams_nor_pipes(self):
+        os.mkfifo(self.folder / "pipe")
+        for name in ("-", "/dev/null", "/dev/fd/1", "pipe"):
+            self.refused([*self.CUT, "--overwrite", "--checkpoint", name], ("--checkpoint", name))
+        self.assertFalse(os.path.exists("/dev/null.1"))
+        self.refused([*self.CUT, "--resume-from", "pipe"], "pipe", code=4)
+        for option, name in (("--tensorboard", "events.out.tfevents.hetsgd"), ("--log-dir", "rank_0.log")):
+            (self.folder / option).mkdir()
+            os.mkfifo(self.folder / option / name)
+            self.refused([*RUN, option, f"./{option}"], (option, name))
+
+    def test_a_rerun_is_cut_for_the_same_reasons(self):
+        for more in (["--checkpoint-every", "2"], ["--checkpoint-every", "never", "--checkpoint-at", "40"]):
+            self.run_program(*self.CUT, *more, "--checkpoint", "c", "-o", "a.json", "--overwrite")
+            self.run_program("rerun", "a.json", "-o", "b.json", "--overwrite")
+            a, b = self.result("a.json"), self.result("b.json")
+            self.assertGreater(len(a["segments"]), 0)
+            self.assertEqual(without_host(a), without_host(b))
 
 
 class Streams(FilesTest):

@@ -62,6 +62,30 @@ class MpiCheckpoints(MpiTest):
         self.assertEqual([point["test_loss"] for point in before[:shared]],
                          [point["test_loss"] for point in after["curve"][:shared]])
 
+    def test_files_of_ranks_are_outputs(self):
+        run = [*SHORT, "--algorithm", "ssgd", "-o", "r.json"]
+        foreign = ["m.rank-1.segment-notes.txt", "m.rank-1.2.bak", "m.rank-1.notes", "m.rank-10"]
+        for name in foreign:
+            self.write(name, "precious")
+        self.train("--algorithm", "ssgd", "-o", "r.json", "--checkpoint", "m")
+        made = sorted(path.name for path in self.folder.glob("m*"))
+        self.assertEqual(made, sorted([*foreign, "m", "m.1", *(f"m.rank-1.{slot}" for slot in range(3))]))
+        self.assertEqual({(self.folder / name).read_text() for name in foreign}, {"precious"})
+        (self.folder / "r.json").unlink()
+        for name in set(made) - {*foreign, "m"}:
+            with self.subTest(name):
+                content = (self.folder / name).read_bytes()
+                others = [path for path in self.folder.glob("m*") if path.name not in (name, *foreign)]
+                for path in others:
+                    path.rename(self.folder / f"aside.{path.name}")
+                self.assertIn(f"{name}: the file exists", self.finished(self.mpirun(2, *run, "--checkpoint", "m"), 2))
+                self.write(name, "precious")
+                self.assertIn(name, self.finished(self.mpirun(2, *run, "--checkpoint", "m", "--overwrite"), 4))
+                self.assertEqual((self.folder / name).read_text(), "precious")
+                (self.folder / name).write_bytes(content)
+                for path in others:
+                    (self.folder / f"aside.{path.name}").rename(path)
+
     def test_a_missing_file_of_a_rank_is_named(self):
         self.train("-o", "cut.json", "--algorithm", "ssgd", "--checkpoint", "run.checkpoint")
         for path in self.folder.glob("run.checkpoint.rank-1.*"):

@@ -109,6 +109,10 @@ class Interruption(ProgramTest):
                 self.assertIsNotNone(result["finished_at"])
                 self.assertGreater(len(result["curve"]), 0)
 
+    def test_a_signal_for_a_checkpoint_ends_no_run(self):
+        code, result = self.interrupted(*3 * [signal.SIGUSR1], signal.SIGTERM)
+        self.assertEqual((code, result["status"]), (128 + signal.SIGTERM, "aborted"))
+
     def test_what_kills_leaves_the_last_result_whole(self):
         code, result = self.interrupted(signal.SIGKILL, more=["--algorithm", "adaptive", "--workers", "3"])
         self.assertEqual((code, result["status"]), (-signal.SIGKILL, "running"))

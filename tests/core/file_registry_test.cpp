@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -101,6 +103,61 @@ TEST_F(Files, WhatExistsIsReplacedOnDemandOnly) {
   EXPECT_NE(refusal(again), "");
 }
 
+// An option may say how the files begin that it replaces.
+TEST_F(Files, FilesOfAnotherKindAreNotReplaced) {
+  const auto failure = [&](const std::string& path, const Replacing& replacing) {
+    FileRegistry files;
+    files.add_output("--checkpoint", path,
+                     {.role = FileRole::written,
+                      .what = "the checkpoint",
+                      .magic = "MAGIC",
+                      .to_streams = false,
+                      .continued_by = "--resume-from"},
+                     FileRegistry::Output::other);
+    return test::failure_of([&] { files.check(replacing); });
+  };
+  for (const char* content : {"M", "MAGI", "MAGIX and more"}) {
+    folder_.write("file", content);
+    const test::Failure found = failure(at("file"), {.overwrite = true, .resume = true});
+    EXPECT_EQ(found.code, ExitCode::data) << content;
+    EXPECT_NE(found.message.find("--checkpoint: found " + at("file")), std::string::npos);
+    EXPECT_NE(found.hint, "");
+  }
+  for (const char* content : {"", "MAGIC", "MAGIC and more"}) {
+    folder_.write("file", content);
+    EXPECT_EQ(failure(at("file"), {.overwrite = true}).code, ExitCode::ok) << content;
+    EXPECT_EQ(failure(at("file"), {.can_resume = true}).hint,
+              "--overwrite replaces it, --resume-from continues it");
+  }
+  ::mkfifo(at("pipe").c_str(), 0600);
+  for (const std::string& stream : {at("pipe"), std::string("/dev/null"), std::string("-")}) {
+    EXPECT_EQ(failure(stream, {.overwrite = true}).code, ExitCode::usage) << stream;
+  }
+}
+
+// Files that killed processes have left beside the outputs go; those of other files and of living
+// writers stays.
+TEST_F(Files, TemporaryFilesOfDeadProcessesAreRemoved) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const OutputFile ours(at("r.json")), others(at("other.json"));
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  const OutputFile living(at("r.json"));
+  const auto temporaries = [&](const std::string& of) {
+    return std::ranges::count_if(fs::directory_iterator(folder_.path()), [&](const auto& entry) {
+      return entry.path().extension() == ".tmp" && entry.path().stem().stem() == of;
+    });
+  };
+  ASSERT_EQ(temporaries("r.json"), 2);
+  FileRegistry files;
+  files.add_output("--output", at("r.json"), "the result", FileRegistry::Output::main);
+  EXPECT_EQ(refusal(files), "");
+  EXPECT_EQ(temporaries("r.json"), 1);
+  EXPECT_EQ(temporaries("other.json"), 1);
+}
+
 TEST_F(Files, WhatCannotBeWrittenIsSaid) {
   for (const auto& [name, reason] :
        {std::pair{"no/such", "No such file or directory"}, std::pair{"sub", "Is a directory"},
@@ -155,9 +212,36 @@ TEST_F(Files, AFileThatAnotherProcessMadeMeanwhileStays) {
   }
 }
 
+// A file that an earlier process of the same number has kept stays, too.
+TEST_F(Files, AKeptFileStays) {
+  const std::string path = at("r.json"), earlier = fmt::format("r.kept-{}.json", getpid());
+  FileRegistry files;
+  files.add_output("--output", path, "the result", FileRegistry::Output::main);
+  EXPECT_EQ(refusal(files), "");
+  write_file(path, "another");
+  write_file(at(earlier), "earlier");
+  OutputFile output(path);
+  output.write("ours");
+  output.commit();
+  EXPECT_EQ(read_file(path), "another");
+  EXPECT_EQ(read_file(at(earlier)), "earlier");
+  EXPECT_EQ(read_file(kept_as(path)), "ours");
+}
+
 TEST_F(Files, APipeWithoutAReaderIsAnErrorAfterAWhile) {
   ::mkfifo(at("pipe").c_str(), 0600);
   EXPECT_THROW(OutputFile(at("pipe")), Error);
+}
+
+TEST_F(Files, APipeWhoseReaderHasEndedIsAnErrorInWords) {
+  ::mkfifo(at("pipe").c_str(), 0600);
+  const int reader = ::open(at("pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  OutputFile output(at("pipe"));
+  ::close(reader);
+  output.write("x");
+  const test::Failure found = test::failure_of([&] { output.commit(); });
+  EXPECT_NE(found.message.find("Broken pipe"), std::string::npos);
+  EXPECT_NE(found.hint, "");
 }
 
 // Streams exist, and are written to all the same.

@@ -4,10 +4,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "core/error.hpp"
 #include "support/run.hpp"
@@ -297,7 +302,7 @@ TEST_F(CheckpointFiles, AnotherConfigurationIsRefused) {
   EXPECT_THAT(failure_of(with(resumed, "--seed 7")), HasSubstr("--seed"));
   EXPECT_THAT(failure_of(with(resumed, "--workers 3")), HasSubstr("workers"));
   EXPECT_THAT(failure_of(with(settings_, "--resume-from {}", folder_ / "none")),
-              HasSubstr("cannot read the checkpoint"));
+              HasSubstr("cannot open the checkpoint"));
 }
 
 TEST_F(CheckpointFiles, AnotherBudgetIsNot) {
@@ -315,6 +320,71 @@ TEST_F(CheckpointFiles, OlderOnesAreKept) {
   };
   EXPECT_EQ(samples(file_), 2);
   EXPECT_EQ(samples(file_ + ".1"), 1);
+}
+
+TEST_F(CheckpointFiles, OlderOnesLieBesideTheFileOfALink) {
+  const std::string real = folder_.file("scratch/real"), link = folder_ / "link";
+  std::filesystem::create_symlink(real, link);
+  run_with(settings_, "--checkpoint {}", link);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_FALSE(std::filesystem::exists(link + ".1"));
+  EXPECT_EQ(read_checkpoint(link).header.at("segment"), 2);
+  EXPECT_EQ(read_checkpoint(real + ".1").header.at("segment"), 1);
+}
+
+// A checkpoint that cannot be written whole moves none of those that are kept.
+TEST_F(CheckpointFiles, AFullDiskCostsNone) {
+  const std::string last = read_file(file_), before = read_file(file_ + ".1");
+  const Checkpoint checkpoint = read_checkpoint(file_);
+  const auto write = [&] { write_checkpoint(file_, checkpoint.header, checkpoint.saved, 3); };
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  const rlimit full{100, old.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &full);
+  for (int again = 0; again < 3; ++again) EXPECT_THROW(write(), Error);
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(read_file(file_), last);
+  EXPECT_EQ(read_file(file_ + ".1"), before);
+  write();
+  EXPECT_EQ(read_file(file_ + ".1"), last);
+  EXPECT_EQ(read_file(file_ + ".2"), before);
+}
+
+TEST_F(CheckpointFiles, AFreeSlotIsThatOfNoneThatIsKept) {
+  Checkpoint checkpoint = read_checkpoint(file_);
+  for (const std::uint64_t slot : {1, 2, 0, 1}) {  // the run has one process, all in slot 0
+    EXPECT_EQ(free_slot(file_, 2), slot);
+    checkpoint.header["slot"] = slot;
+    write_checkpoint(file_, checkpoint.header, checkpoint.saved, 2);
+  }
+  EXPECT_EQ(free_slot(folder_ / "none", 2), 0U);
+}
+
+TEST_F(CheckpointFiles, ATraceSaysThatItBeginsAtTheResume) {
+  Trace trace;
+  TrainHooks hooks;
+  hooks.trace = &trace;
+  const auto warnings = [&](const Settings& settings) {
+    return run_training(settings, hooks).warnings;
+  };
+  const auto said = testing::Contains(HasSubstr("after the resume alone"));
+  EXPECT_THAT(warnings(with(settings_, "--resume-from {}", file_)), said);
+  EXPECT_THAT(warnings(settings_), testing::Not(said));
+}
+
+TEST_F(CheckpointFiles, TheProgressKnowsWhereTheRunWasResumed) {
+  std::atomic<double> before = 0;
+  TrainHooks hooks;
+  hooks.on_progress = [&](const Progress& progress) { before = progress.share_before; };
+  hooks.on_record = [](const Record&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  };
+  run_training(with(settings_, "--resume-from {} --max-samples 2560 --progress-every 1ms", file_),
+               hooks);
+  if (before == 0) GTEST_SKIP() << "ended before the progress was looked at";
+  EXPECT_EQ(before, 0.25);
 }
 
 TEST_F(CheckpointFiles, ARunGoesOnWithoutOneThatCannotBeWritten) {

@@ -34,6 +34,15 @@ TEST(Progress, MeasuringTakesNothingFromThePace) {
   }
 }
 
+// A process that goes on from a checkpoint has trained the rest of the share alone.
+TEST(Progress, ThePaceOfAResumedRunIsThatAfterTheResume) {
+  Progress p = quarter();
+  p.share_before = 0.125;
+  EXPECT_EQ(p.remaining()->count(), 60 + 3 * 2);
+  p.share_before = 0.25;
+  EXPECT_FALSE(p.remaining());
+}
+
 TEST(Progress, TheBudgetThatEndsFirstCounts) {
   Progress p = quarter();
   p.max_time = Seconds(10);

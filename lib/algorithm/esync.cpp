@@ -20,15 +20,17 @@
 //             first query of a round replaces RESET-STATE-SERVER. No worker is ready before all
 //             have sent a query. --weight steps weighs dw_i by n_i / sum n instead of 1 / P. --ack
 //             delayed: a NOT-READY is sent, too, though no worker waits for it; c includes the last
-//             round trip; an update that has begun when READY arrives is completed; the batch of an
-//             aborted iteration is taken again in the next round. eps, "a small constant to avoid
-//             boundary error", has no value in the paper: 0 by default, on all clusters. In sim
-//             that is exact, as times are. On a real clock a worker whose next iteration would end
-//             about when the slowest's does may begin it in half of the cases, and is then late by
-//             the jitter of its iterations; eps of that size avoids this. The aggregation is an
-//             all_reduce by default, because the paper offers both; its own system pushes the dw_i
-//             to a server that adds them and pulls the sum (--aggregate server), for every method
-//             that it compares, so compare with ssgd --storage central then.
+//             round trip; four queries of a worker travel at the same time at most, and of those
+//             that have not left only the newest does; an update that has begun when READY arrives
+//             is completed; the batch of an aborted iteration is taken again in the next round.
+//             eps, "a small constant to avoid boundary error", has no value in the paper: 0 by
+//             default, on all clusters. In sim that is exact, as times are. On a real clock a
+//             worker whose next iteration would end about when the slowest's does may begin it in
+//             half of the cases, and is then late by the jitter of its iterations; eps of that size
+//             avoids this. The aggregation is an all_reduce by default, because the paper offers
+//             both; its own system pushes the dw_i to a server that adds them and pulls the sum
+//             (--aggregate server), for every method that it compares, so compare with ssgd
+//             --storage central then.
 //
 // On equal workers each makes one iteration per round: with epsilon 1 and equal weights this
 // is ssgd --per-worker-batch full, w - lr mean_i g_i, up to the rounding of (w_i - w) + w.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -97,9 +98,10 @@ VideoOptions parse_video_spec(std::string_view spec) {
   constexpr double kMostFrames = 1e6;
   VideoOptions options;
   options.name = generator_parts(spec).name;
+  std::optional<std::uint64_t> clips_test;
   OptionSet set;
   set.add("clips", options.rows_train, "").range(1, kMostGeneratedRows);
-  set.add("clips_test", options.rows_test, "").range(1, kMostGeneratedRows);
+  set.add("clips_test", clips_test, "").range(1, kMostGeneratedRows);
   set.add("classes", options.classes, "").range(2, 65536);
   set.add("size", options.size, "").range(1, 65536);
   set.add("median", options.median, "").range(1, kMostFrames);
@@ -111,6 +113,7 @@ VideoOptions parse_video_spec(std::string_view spec) {
                  {{"stored", VideoFrames::stored}, {"drawn", VideoFrames::drawn}}, "");
   set.add("seed", options.seed, "");
   read_settings(spec, set, "clips=500&classes=5&size=16&median=20");
+  options.rows_test = clips_test.value_or(std::min(options.rows_test, options.rows_train));
   if (options.shortest > options.longest) {
     refuse(fmt::format("{}: longest", spec), fmt::format("{}", options.longest),
            fmt::format("at least {}, the shortest", options.shortest));

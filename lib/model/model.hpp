@@ -127,6 +127,10 @@ class BasicModelContext : NonCopyable {
   // never call it.
   std::function<const Batch*()> upcoming;
 
+  // Networks call it between the parts of a call that only scores, since that may take minutes. It
+  // may throw, which ends the call. Empty: nobody asks.
+  std::function<void()> check;
+
   // Statistics that BasicModel::estimate_statistics() has made of training rows at the scored
   // parameters. Empty: a model that needs some takes the statistics of the current batch.
   std::span<const Real> statistics;

@@ -41,8 +41,10 @@ struct Chunks {
 
 // A host thread, or the GPU, that measures one chunk at a time.
 struct EvaluationThread {
-  EvaluationThread(const Model& model, Device& its_device)
-      : device(its_device), context(model.make_context(device)) {}
+  EvaluationThread(const Model& model, Device& its_device, const std::function<void()>& check)
+      : device(its_device), context(model.make_context(device)) {
+    context->check = check;
+  }
   Device& device;
   std::unique_ptr<ModelContext> context;
   Buffer logits;
@@ -52,8 +54,8 @@ struct EvaluationThread {
 };
 
 struct HostThread {
-  explicit HostThread(const Model& model)
-      : device(make_cpu_device<float>(1)), thread(model, *device) {}
+  HostThread(const Model& model, const std::function<void()>& check)
+      : device(make_cpu_device<float>(1)), thread(model, *device, check) {}
   std::unique_ptr<Device> device;
   EvaluationThread thread;
 };
@@ -67,7 +69,7 @@ struct Evaluator::Impl {
         options(std::move(o)),
         wanted(metrics_of(model.data())),
         arena(options.threads > 0 ? options.threads : tbb::task_arena::automatic),
-        threads([this] { return HostThread(model); }) {
+        threads([this] { return HostThread(model, options.check); }) {
     const std::uint64_t n = test->rows();
     const std::uint64_t used = options.rows == 0 ? n : std::min(options.rows, n);
     for (std::uint64_t i = 0; i < used; ++i) rows.push_back(static_cast<Index>(i * n / used));
@@ -185,7 +187,7 @@ struct Evaluator::Impl {
     if (!gpu) gpu = make_cuda_device<float>(options.gpu);
     Buffer w(*gpu, parameters.size());
     gpu->upload(w.data(), parameters.data(), parameters.size_bytes());
-    EvaluationThread thread(model, *gpu);
+    EvaluationThread thread(model, *gpu, options.check);
     std::vector<std::vector<float>> each = room_for_statistics();
     Buffer on_gpu(*gpu, each.empty() ? 0 : each.front().size());
     for (std::size_t b = 0; b < each.size(); ++b) {

@@ -46,7 +46,8 @@ struct EvaluatorOptions {
   // empty, and the host measures a model that needs some.
   DatasetPtr statistics_of{};
   std::function<void(const std::string&)> warn{};  // called when the GPU has no room; may be empty
-  // Called between chunks of rows, on any thread; its exception ends the measurement. May be empty.
+  // Called between chunks of rows and between parts of a network, on any thread; its exception ends
+  // the measurement. May be empty.
   std::function<void()> check{};
 };
 

@@ -167,10 +167,12 @@ void SegmentedRun::save(Ended& ended, Segment& segment, RankClient* ranks) {
   if (ranks) ended.state->with_state = ranks->with_state();
   if (agrees_) known_ = ranks->take_known();
   starts_.resize(at(of_.plan.workers));
+  const Seconds tasks_ended = of_.options.is_virtual() ? Seconds(0) : ended.report.elapsed;
   for (const WorkerReport& worker : ended.report.workers) {
     WorkerStart& start = starts_[at(worker.rank)] = {worker.ended, worker.breakdown};
-    // One that had come to the end of the segment has waited there for the lost one.
-    start.clock = std::max(start.clock, ended.detected);
+    // One that had come to the end of the segment has waited there for the lost one, and in real
+    // time for background tasks, which may end after their workers.
+    start.clock = std::max({start.clock, ended.detected, tasks_ended});
     start.spent.wait += start.clock - worker.ended;
     ended.time = std::max(ended.time, start.clock);
   }

@@ -1,9 +1,13 @@
 // esync: the state server's rules, identities, golden timelines with both kinds of answers.
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <map>
+#include <string>
+#include <thread>
 
 #include "algorithm/parts/state_server.hpp"
 #include "runs.hpp"
@@ -129,6 +133,35 @@ TEST(Esync, DelayedAnswersLetWorkersTrainOn) {
   EXPECT_EQ(immediate.histograms.at("local_steps").rbegin()->first, 1);
   EXPECT_GE(delayed.histograms.at("local_steps").begin()->first, 2);
   EXPECT_EQ(delayed.workers[0].report.breakdown.wait.count(), 0.0);
+}
+
+std::size_t threads_of_this_process() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    std::size_t count = 0;
+    if (word == "Threads:" && status >> count) return count;
+  }
+  return 0;
+}
+
+// Queries never leave as fast as steps of microseconds end. A worker has at most four carriers.
+TEST(Esync, DelayedQueriesTakeFewThreads) {
+  constexpr std::size_t kWorkers = 3, kOthers = 8;  // the server, the watcher, the pool of the host
+  const std::size_t before = threads_of_this_process();
+  std::size_t most = 0;
+  std::jthread watch([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      most = std::max(most, threads_of_this_process());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  run_training(with(kEsync,
+                    "--ack delayed --cluster threads --devices cpu:1 --workers {} --batch-size 8 "
+                    "--hidden 16 --max-samples 64000 --evaluate-every 64000",
+                    kWorkers));
+  watch.request_stop();
+  watch.join();
+  EXPECT_LE(most, before + 1 + kWorkers * (1 + 4) + kOthers);
 }
 
 // The server adds the same vectors in the order of ranks, as an all_reduce does: the same bits as

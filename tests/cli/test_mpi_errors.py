@@ -1,10 +1,12 @@
 """mpirun hetsgd train: errors, silence and signals end all ranks, and leave a result that is valid."""
 
 import os
+import random
 import signal
 import time
 import unittest
 
+import mpi_standstill
 from mpi_program import RUN, MpiTest, has_mpi
 from program import BINARY, LIMIT_S
 
@@ -40,6 +42,11 @@ class MpiErrors(MpiTest):
         self.assertLess(time.monotonic() - begin, 25)
         self.check_refusal(stderr, "rank 1")
         self.check_cut("silent.json", "failed")
+
+    def test_a_rank_that_stands_still_at_any_moment_hangs_nobody(self):
+        """A few of the moments of mpi_standstill.py; a seed of its own each time."""
+        failed = mpi_standstill.standstills(BINARY, 10, random.randrange(1 << 30))
+        self.assertEqual(failed, [], "\n".join(failed))
 
     def start_endless(self, ranks, output, *more):
         process = self.mpirun(ranks, *RUN, "--epochs", "1000000", "-o", output, *more)

@@ -103,6 +103,12 @@ TEST(SequenceData, NoFileHoldsThem) {
               HasSubstr("sequences cannot be written as XC text"));
 }
 
+TEST(GeneratedVideo, ASmallSetIsMeasuredOnAsManyClips) {
+  EXPECT_EQ(parse_video_spec("generate:video").rows_test, 2000U);
+  EXPECT_EQ(parse_video_spec("generate:video?clips=40").rows_test, 40U);
+  EXPECT_EQ(parse_video_spec("generate:video?clips=40&clips_test=300").rows_test, 300U);
+}
+
 // 13,320 clips: mean 186, deviation 97.7, from 29 frames on, none above 1,776.
 TEST(GeneratedVideo, HasTheLengthsOfUcf101) {
   const VideoOptions options = parse_video_spec("generate:video");

@@ -7,7 +7,10 @@
 #include "cluster/cluster.hpp"
 #include "core/random.hpp"
 #include "data/generate.hpp"
+#include "data/load.hpp"
+#include "graph/networks.hpp"
 #include "model/mlp.hpp"
+#include "model/network/graph_model.hpp"
 #include "training/record.hpp"
 
 namespace hetsgd {
@@ -111,6 +114,21 @@ TEST(Evaluator, AnInterruptionEndsAMeasurement) {
   options.check = [] { throw Interrupted(15, "signal 15"); };
   Evaluator evaluator(*model, identity_data(), options);
   EXPECT_THROW(evaluator.measure(identity_parameters(*model)), Interrupted);
+}
+
+// One chunk of a network can take minutes: between its steps it is asked, too.
+TEST(Evaluator, AnInterruptionEndsAPassOfANetwork) {
+  const std::string clips = "generate:video?clips=8&classes=3&size=4&median=40";
+  const LoadedPair data = load_pair(clips, clips, {});
+  const auto model = make_graph_model<float>(
+      find_graph("test", "lstm-video?size=4&units=6&classes=3"), DataShape::of(*data.train.data), {});
+  int calls = 0;
+  EvaluatorOptions options{.threads = 1};
+  options.check = [&] {
+    if (++calls == 20) throw Interrupted(15, "signal 15");
+  };
+  Evaluator evaluator(*model, data.test.data, options);
+  EXPECT_THROW(evaluator.measure(initial_parameters<float>(model->layout(), 1)), Interrupted);
 }
 
 TEST(Evaluator, ThreadsDoNotChangeABit) {

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <mutex>
+
 #include "core/error.hpp"
 #include "data/source.hpp"
 #include "support/failure.hpp"
@@ -167,6 +170,52 @@ TEST(TimelineFile, ARecordBeyondMemoryIsTheSame) {
     return read_file(folder / "run.jsonl");
   };
   EXPECT_TRUE(text_of(0) == text_of(kMostCallBytes));
+}
+
+// Its background task computes when it starts, and once more long after its worker has ended.
+class Lingering final : public Algorithm {
+ public:
+  void worker(Worker& self) const override {
+    const std::uint64_t b = self.plan().batch_size;
+    Replica& replica = self.state([&] { return self.replica(); });
+    const std::shared_ptr<Monitor> monitor = self.make_monitor();
+    const auto finished = std::make_shared<bool>(false);
+    self.background_task("linger", [=](Worker& task) {
+      task.compute_vectors(1, [] {});
+      {
+        const std::lock_guard guard(*monitor);
+        monitor->wait([&] { return *finished; }, "the end of its worker");
+      }
+      task.endpoint().sleep(Seconds(0.05));
+      task.compute_vectors(1, [] {});
+    });
+    while (self.running()) {
+      self.learn(replica, self.batches().next(b), self.learning_rate(b));
+      self.evaluate_here(replica.w);
+    }
+    const std::lock_guard guard(*monitor);
+    *finished = true;
+    monitor->notify_all();
+  }
+};
+
+const bool lingering_registered = register_algorithm<Lingering>({.name = "lingering",
+                                                                 .title = "Lingering",
+                                                                 .idea = "Used by a test.",
+                                                                 .paper = "none",
+                                                                 .cost = "none",
+                                                                 .result = "worker 0's model"});
+
+// In real time a segment begins when the background tasks of the one before have ended, too.
+TEST(TimelineFile, SegmentsDoNotOverlap) {
+  const TemporaryFolder folder;
+  const Recorded run(tiny("lingering",
+                          "--cluster threads --devices cpu:1 --workers 2 --max-samples 1280 "
+                          "--evaluate-every 320 --checkpoint-every 1 --checkpoint " +
+                              (folder / "run.checkpoint")));
+  EXPECT_GE(run.record.segments.size(), 2U);
+  write_timeline(folder / "run.jsonl", run.trace, run.record);
+  EXPECT_EQ(read_timeline(folder / "run.jsonl").processes.size(), 4U);
 }
 
 constexpr const char* kHeader =

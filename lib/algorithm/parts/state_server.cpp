@@ -3,8 +3,17 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 namespace hetsgd {
+
+namespace {
+
+// The carriers of a worker. So many queries per round trip are enough: an answer tells of a query
+// that is late by a fourth of the round trip at most.
+constexpr int kMostCarriers = 4;
+
+}  // namespace
 
 void StateServer::handle(int from, const StateQuery& query, std::span<const float>,
                          Responder<StateAnswer> reply) {
@@ -64,15 +73,14 @@ void DelayedQueries::begin_round(std::int64_t round) {
 }
 
 void DelayedQueries::post(StateQuery query) {
-  bool all_busy = false;
   {
     const std::lock_guard lock(*shared_->monitor);
     query.capability_s += shared_->round_trip.count();
-    shared_->posted.push_back(query);
-    all_busy = shared_->posted.size() > shared_->idle;
+    shared_->posted = query;
     shared_->monitor->notify_all();
+    if (shared_->free > 0 || carriers_ == kMostCarriers) return;
+    ++shared_->free;
   }
-  if (!all_busy) return;
   self_.background_task("query " + std::to_string(++carriers_),
                         [shared = shared_](Worker& carrier) { carry(carrier, *shared); });
 }
@@ -95,14 +103,11 @@ void StateServer::fields(Archive& fields) {
 void DelayedQueries::carry(Worker& carrier, Shared& shared) {
   std::unique_lock lock(*shared.monitor);
   StateClient server = open_state_server(carrier, shared.slack);
-  for (;;) {
-    ++shared.idle;
-    shared.monitor->wait([&] { return shared.closed || !shared.posted.empty(); },
-                         "queries to carry");
-    --shared.idle;
-    if (shared.posted.empty()) return;  // closed
-    const StateQuery query = shared.posted.front();
-    shared.posted.pop_front();
+  for (;; ++shared.free) {
+    shared.monitor->wait([&] { return shared.closed || shared.posted; }, "queries to carry");
+    if (!shared.posted) return;  // closed
+    const StateQuery query = *std::exchange(shared.posted, std::nullopt);
+    --shared.free;
     lock.unlock();
     const Seconds sent = carrier.now();
     const StateAnswer answer = query_state(carrier, server, query);

@@ -17,9 +17,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -110,8 +110,10 @@ StateClient open_state_server(Worker& self, Seconds slack);
 // QUERY-STATE: asks, waits, records.
 StateAnswer query_state(Worker& self, StateClient& server, const StateQuery& query);
 
-// Queries in flight while their worker trains on (section 4.2, --ack delayed). A background task
-// carries each. There are as many tasks as queries have been in flight at the same time.
+// Queries in flight while their worker trains on (section 4.2, --ack delayed). Each is carried by a
+// background task, a carrier. There are as many of these as queries have been in flight at the same
+// time, and four at most. While all are under way, a newer query takes the place of one that has
+// not left: the server would ignore the older one beside it.
 //
 //   main      post(k) -- trains on --> post(k + 1) -- trains on --> X  aborted: ready() cancelled
 //   carrier        '-- query -- NOT-READY          '-- query -- READY -'
@@ -133,7 +135,7 @@ class DelayedQueries {
 
   // Returns at once. Adds the last round trip to the query's c: the worker learns of an answer
   // later by this time, so an iteration costs it that much more. Starts another carrier if all are
-  // busy.
+  // busy and there may be one more.
   void post(StateQuery query);
 
   // Called at the end of the worker: the carriers leave when their last query is answered. They
@@ -148,8 +150,8 @@ class DelayedQueries {
     std::unique_ptr<Monitor> monitor;
     std::unique_ptr<CancellationToken> ready;
     const Seconds slack;
-    std::deque<StateQuery> posted;
-    std::size_t idle = 0;  // carriers that wait for a query
+    std::optional<StateQuery> posted;  // the newest that has not left
+    int free = 0;                      // carriers that wait for a query, or are about to
     bool closed = false;
     std::int64_t round = 0;
     Seconds round_trip{0};

@@ -100,6 +100,8 @@ class Coordinator {
   // Collective, outside of runs. Blocks; errors are in the result.
   Agreement::Result agree(std::span<const std::byte> answer, const std::optional<Failure>& failure,
                           Seconds peer_timeout);
+  // A rank is lost, as far as this one knows.
+  bool has_lost_a_rank() const { return errors_.lost(); }
   // This rank has lost rank 0.
   bool root_is_lost() const { return errors_.lost() && channel_.rank() != 0; }
   // The end of the program: waits until all have come. False: somebody cannot come, or has not

@@ -30,7 +30,7 @@ namespace {
 
 // Time that the other ranks have to come to their end after an error.
 constexpr Seconds kLeaveLimit{10};
-// Time limit of MPI_Finalize once all ranks have come to it.
+// Time limit of the last messages and of MPI_Finalize once all ranks have come to their end.
 constexpr Seconds kFinalizeLimit{20};
 
 // Gathers bytes of any length from each rank, by rank. It uses MPI's own collectives, because the
@@ -251,11 +251,9 @@ int Environment::leave(int exit_code) {
     // It ends all processes of the job, this one too.
     MPI_Abort(MPI_COMM_WORLD, exit_code != 0 ? exit_code : static_cast<int>(ExitCode::runtime));
   }
-  // All have come, so nobody watches anybody any more. The channel's thread must have ended before
-  // MPI_Finalize, as it calls MPI.
-  channel_->stop();
-  // A library that hangs in its own end must not hang the job. The thread ends with the process.
-  // Where the system starts no more threads, the job does without it.
+  // All have come, so nobody watches anybody any more. A rank that stands still now, or a library
+  // that hangs in its own end, must not hang the job. The thread ends with the process. Where the
+  // system starts no more threads, the job does without it.
   try {
     start_thread<std::thread>("the end of the run", [exit_code] {
       std::this_thread::sleep_for(kFinalizeLimit);
@@ -263,6 +261,8 @@ int Environment::leave(int exit_code) {
     }).detach();
   } catch (const Error&) {
   }
+  // The channel's thread must have ended before MPI_Finalize, as it calls MPI.
+  channel_->stop();
   MPI_Finalize();
   return exit_code;
 }

@@ -22,6 +22,8 @@ constexpr int kOffsetTrips = 32;
 constexpr auto kAdvancing = std::chrono::microseconds(300);
 // At most this number of unfinished sends is tested at once, so that a look stays short.
 constexpr std::size_t kReapedByTick = 64;
+// After a failure the other ranks are waited for so long before the clock runs.
+constexpr auto kRanksLimit = std::chrono::seconds(10);
 // How often a rank that has ended looks whether all ranks have stood.
 constexpr auto kLookForVote = std::chrono::microseconds(50);
 // A message of an earlier segment that nobody has received stays in flight, and is not waited for.
@@ -95,8 +97,7 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   enter_thread();
   if (coordinator_.begin(*this, options_.peer_timeout)) {
     try {
-      // These calls block inside of MPI, where no error reaches them: hence begin(), to which all
-      // ranks have come.
+      // All ranks have come to begin(), and so they make the same calls of MPI.
       duplicate_world();
       offset_ns_ = measure_offset();
       transport_ =
@@ -171,12 +172,31 @@ void Run::drop_messages() {
   drop_until([&] { return coordinator_.everybody_emptied(); });
 }
 
-// MPI_Comm_dup would keep its core while it waits, and other ranks may need that core in order to
-// come.
+// A call of MPI that blocks would keep its core, which other ranks may need in order to come, and
+// would not end where a rank stands still. A failure that leaves all ranks alive ends the wait only
+// after a while: the others still come as a rule, and all have as many communicators then.
+template <class Done>
+void Run::await_ranks(Done done) {
+  std::optional<std::chrono::steady_clock::time_point> give_up;
+  while (!done()) {
+    std::this_thread::yield();
+    if (!world_.aborting()) continue;
+    const auto now = std::chrono::steady_clock::now();
+    if (!give_up) give_up = now + kRanksLimit;
+    if (coordinator_.has_lost_a_rank() || now > *give_up) {
+      throw runtime_failure("the run failed while rank {} waited for the others", rank_);
+    }
+  }
+}
+
 void Run::duplicate_world() {
+  // Where the wait is given up MPI may still write the number of the communicator.
+  static std::deque<MPI_Comm> numbers;
+  MPI_Comm& number = numbers.emplace_back(MPI_COMM_NULL);
   MPI_Request request;
-  check(MPI_Comm_idup(MPI_COMM_WORLD, &messages_, &request), "MPI_Comm_idup");
-  while (!test(request)) std::this_thread::yield();
+  check(MPI_Comm_idup(MPI_COMM_WORLD, &number, &request), "MPI_Comm_idup");
+  await_ranks([&] { return test(request); });
+  messages_ = number;
 }
 
 // Cristian's algorithm: a rank sends to rank 0, which answers with its time, and takes it for the
@@ -192,6 +212,11 @@ std::int64_t Run::measure_offset() {
     };
     if (asks) send();
     std::int64_t other = 0;
+    int found = 0;
+    await_ranks([&] {
+      check(MPI_Iprobe(peer, 0, messages_, &found, MPI_STATUS_IGNORE), "MPI_Iprobe");
+      return found != 0;
+    });
     check(MPI_Recv(&other, 1, MPI_INT64_T, peer, 0, messages_, MPI_STATUS_IGNORE), "MPI_Recv");
     time = TrainingClock::monotonic_ns();
     if (!asks) send();

@@ -125,7 +125,11 @@ class Run final : public Local, public Groups, private LocalRun {
   bool gives_gpu_memory() const;
   // Called first in every thread that calls MPI.
   void enter_thread() const;
-  // Collective: makes messages_, a group of its own for this run's messages.
+  // Outside of processes, before the clock runs: returns when done(), which looks for what other
+  // ranks do. Errors (runtime): the run has failed, and a rank is lost or has not come.
+  template <class Done>
+  void await_ranks(Done done);
+  // Collective: makes messages_, a group of its own for this run's messages. Errors: await_ranks().
   void duplicate_world();
   // World::run() with the steps of all ranks; fills in workers that were lost.
   void run_world();
@@ -135,6 +139,7 @@ class Run final : public Local, public Groups, private LocalRun {
   // The rank of the worker of a process in the view; -1: it has none.
   int rank_in_view(int process) const;
   // Collective, before the clock runs. Returns this rank's monotonic clock minus rank 0's, in ns.
+  // Errors: await_ranks().
   std::int64_t measure_offset();
   // All workers are set up. Returns the instant, in ns, at which the clocks of all ranks start.
   std::int64_t start_clock();

@@ -180,21 +180,29 @@ void Transport::begin_receiving() {
   world_.safepoint();
 }
 
+// A long message is there only when its sender has moved on, which it may never do: so its memory
+// belongs to the process.
 bool Transport::drop_arrived() {
+  struct Dropped {
+    std::vector<std::byte> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  static auto& dropped = *new std::vector<Dropped>;
   bool any = false;
-  std::vector<std::byte> bytes;
   while (true) {
     int found = 0, count = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
     check(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &found, &message, &status),
           "MPI_Improbe");
-    if (!found) return any;
+    if (!found) break;
     any = true;
     check(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
-    bytes.resize(static_cast<std::size_t>(count));
-    check(MPI_Mrecv(bytes.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
+    Dropped& one = dropped.emplace_back();
+    one.bytes.resize(static_cast<std::size_t>(count));
+    check(MPI_Imrecv(one.bytes.data(), count, MPI_BYTE, &message, &one.request), "MPI_Imrecv");
   }
+  return std::erase_if(dropped, [](Dropped& one) { return test(one.request); }) > 0 || any;
 }
 
 // --- heads

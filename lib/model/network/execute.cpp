@@ -142,6 +142,7 @@ void PlanExecutor<Real>::release(const Instruction& one) {
 template <class Real>
 void PlanExecutor<Real>::compute(int number, const GraphPass<Real>& pass,
                                  const GraphEnds<Real>* ends) {
+  if (pass.check && *pass.check) (*pass.check)();
   const Step& step = training_.step(number);
   for (const int tensor : step.uses) await_copies(tensor);
   if (poisoned_) {

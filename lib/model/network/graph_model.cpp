@@ -129,8 +129,9 @@ class GraphModel final : public BasicModel<Real> {
     scratch.stage(batch);
     const BatchPart whole(batch, 0, batch.size());
     PlanExecutor<Real>& executor = scratch.executor(whole, Passes::forward);
-    executor.forward({.parameters = w, .drops = false, .lengths = {whole.lengths}},
-                     scratch.ends(whole, [](const Real*, Real*) {}), scratch.arena(executor));
+    executor.forward(
+        {.parameters = w, .drops = false, .lengths = {whole.lengths}, .check = &context.check},
+        scratch.ends(whole, [](const Real*, Real*) {}), scratch.arena(executor));
     const std::vector<std::size_t> offsets = statistics_offsets(graph_);
     for (int node = 0; node < graph_.size(); ++node) {
       const std::size_t begin = offsets[at(node)], count = offsets[at(node) + 1] - begin;
@@ -192,8 +193,11 @@ class GraphModel final : public BasicModel<Real> {
         loss += rank_tokens(device, graph_, w, part.tokens, Z, k, best);
       });
       PlanExecutor<Real>& executor = scratch.executor(part, Passes::forward);
-      executor.forward({.parameters = w, .drops = false, .rows = part.tokens.spans()}, ends,
-                       scratch.arena(executor));
+      executor.forward({.parameters = w,
+                        .drops = false,
+                        .rows = part.tokens.spans(),
+                        .check = &context.check},
+                       ends, scratch.arena(executor));
       device.download(top, best, count * sizeof(std::uint32_t));
       top += count;
     }
@@ -221,7 +225,8 @@ class GraphModel final : public BasicModel<Real> {
       executor.forward({.parameters = w,
                         .drops = false,
                         .statistics = context.statistics.data(),
-                        .lengths = {part.lengths}},
+                        .lengths = {part.lengths},
+                        .check = &context.check},
                        ends, scratch.arena(executor));
     }
     return objective_.score(scratch.device(), scratch.labels(), this->outputs(), nullptr, logits);

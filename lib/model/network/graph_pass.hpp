@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "graph/graph.hpp"
@@ -23,6 +24,8 @@ struct GraphPass {
   std::uint32_t draw = 0;            // of dropout: differs from one batch to the next
   RowLengths lengths = {};           // of sequences
   TokenSpans rows = {};              // of tokens; maps hold rows.tokens tokens
+  // Called between nodes, and between the steps of an lstm in a forward pass; may throw.
+  const std::function<void()>* check = nullptr;
 };
 
 // The tensors of one node in one pass, at their places.

@@ -55,6 +55,7 @@ void LstmMath<Real>::forward(const LstmShape& s, const Real* X, const Real* w, R
   hidden_.reset(device_, s.batch * s.units);
   if (s.all && !s.lengths.steps.empty()) device_.fill(s.batch * s.units * s.steps, Real(0), Y);
   for (std::size_t step = 0; step < steps_of(s); ++step) {
+    if (s.check && *s.check) (*s.check)();
     const std::size_t rows = rows_in(s, step);
     read_joint(s, step, X, kept);
     images_.add_rows(rows, gates, {w + s.weights(), 0}, Real(0), {sums_.data(), gates});

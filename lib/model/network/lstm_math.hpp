@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 
 #include "linalg/device.hpp"
@@ -29,6 +30,7 @@ struct LstmShape {
   std::size_t batch = 1, numbers = 1, steps = 1, units = 1;
   bool all = false;  // the output is that of every step, [units x steps], not of the last alone
   RowLengths lengths = {};
+  const std::function<void()>* check = nullptr;  // of the pass (graph_pass.hpp)
 
   std::size_t joint() const { return numbers + units; }
   std::size_t weights() const { return 4 * units * joint(); }

@@ -262,7 +262,8 @@ LstmShape NodeMath<Real>::lstm_shape(int index, const GraphPass<Real>& pass) con
           .steps = size_of(sequence_steps(graph_, index)),
           .units = size_of(graph_.node(index).units),
           .all = graph_.node(index).all,
-          .lengths = pass.lengths};
+          .lengths = pass.lengths,
+          .check = pass.check};
 }
 
 // Rows are samples, or tokens: for an add whole rows, for a concat their part of the output's

@@ -3,9 +3,11 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <thread>
 
 #include "cluster/conformance.hpp"
+#include "cluster/mpi/environment.hpp"
 #include "support/failure.hpp"
 
 namespace hetsgd::mpi {
@@ -14,6 +16,8 @@ namespace {
 using conformance::options_for;
 using test::Failure;
 using testing::HasSubstr;
+
+bool stands_still = false;  // this rank stops before it duplicates a communicator
 
 ProcessGroup& ranks() { return processes_of("mpi"); }
 int size() { return ranks().size(); }
@@ -123,26 +127,40 @@ TEST(MpiAgreement, RanksThatDifferSayInWhat) {
   EXPECT_THAT(text, HasSubstr(fmt::format("2 on rank {}", last())));
 }
 
-// The last test of its program: rank 1 never continues, so that MPI can only be aborted. It is not
-// dead, which the launcher would see.
-TEST(MpiLost, RankIsNamedWithinTheTimeout) {
+// The last tests of their programs: rank 1 never continues, so that MPI can only be aborted. It is
+// not dead, which the launcher would see.
+void expect_rank_1_missed(const std::function<void(Endpoint&)>& worker) {
   ASSERT_GE(size(), 2);
   auto options = options_for(size());
   options.peer_timeout = Seconds(2);
   const auto begin = std::chrono::steady_clock::now();
-  const Failure failure = test::failure_of([&] {
-    make_cluster("mpi", options)->run([](Endpoint& endpoint) {
-      endpoint.comm().barrier();
-      if (endpoint.rank() == 1) std::raise(SIGSTOP);
-      endpoint.comm().barrier();
-    });
-  });
+  const Failure failure = test::failure_of([&] { make_cluster("mpi", options)->run(worker); });
   EXPECT_THAT(failure.message,
               HasSubstr(fmt::format("rank 1 ({}) has sent no heartbeat", ranks().place().host)));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
   // The launcher shows this line; its exit code is that of the aborted rank.
-  if (ranks().rank() == 0 && !HasFailure()) fmt::print("rank 1 was missed\n");
+  if (ranks().rank() == 0 && !testing::Test::HasFailure()) fmt::print("rank 1 was missed\n");
+}
+
+TEST(MpiLost, RankIsNamedWithinTheTimeout) {
+  expect_rank_1_missed([](Endpoint& endpoint) {
+    endpoint.comm().barrier();
+    if (endpoint.rank() == 1) std::raise(SIGSTOP);
+    endpoint.comm().barrier();
+  });
+}
+
+// All have come to the run, and then rank 1 does not join the group of its messages.
+TEST(MpiLost, RankIsNamedBeforeTheWorkersStart) {
+  stands_still = ranks().rank() == 1;
+  expect_rank_1_missed([](Endpoint&) {});
 }
 
 }  // namespace
 }  // namespace hetsgd::mpi
+
+// In the place of the library's, which has this second name.
+extern "C" int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* made, MPI_Request* request) {
+  if (hetsgd::mpi::stands_still) std::raise(SIGSTOP);
+  return PMPI_Comm_idup(comm, made, request);
+}

@@ -1,0 +1,113 @@
+#!/usr/bin/python3
+"""mpi_standstill.py [--moments N] [--seed S]: in N runs under mpirun, with checkpoints, a rank is stopped (SIGSTOP) at
+a random moment. The others must end, and leave a valid result or none. HETSGD_BINARY names the program."""
+
+import argparse
+import concurrent.futures
+import contextlib
+import os
+import pathlib
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from mpi_program import MPI
+
+LIMIT_S = 300  # far more than --peer-timeout and what the ranks need to end
+METHODS = ["ssgd", "elastic", "adaptive", "local-sgd", "asgd", "ssp", "esync --ack delayed", "esync --aggregate server", "adpsgd",
+           "rna", "sma"]
+
+
+def children(pid):
+    try:
+        return sorted(map(int, pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    except OSError:
+        return []
+
+
+def runs_on(pid):
+    """The process is neither stopped nor at its end."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] not in "TZX"
+    except OSError:
+        return False
+
+
+def send(pid, number):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def wait_until(ready):
+    end = time.monotonic() + LIMIT_S
+    while not ready() and time.monotonic() < end:
+        time.sleep(0.05)
+    return ready()
+
+
+def random_run(draw):
+    """(ranks, arguments, the rank that is stopped, seconds from the start of the ranks to the stop)."""
+    ranks = draw.randint(2, 3)
+    arguments = ["--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "16", "--batch-size", "16", "--mega-batch",
+                 "8", "--checkpoint-every", "1", "--epochs", draw.choice(["5", "1000"]), "--peer-timeout", "2s", "--algorithm",
+                 *draw.choice(METHODS).split()]
+    if draw.random() < 0.2:
+        arguments.append("--service-rank")
+    return ranks, arguments, draw.randrange(ranks), draw.uniform(0, 2.5)
+
+
+def failure(binary, number, seed, folder):
+    """The fault of a run; "" is none."""
+    ranks, arguments, stopped, moment = random_run(random.Random(f"{seed}/{number}"))
+    output = folder / f"{number}.json"
+    command = ["mpirun", "-n", str(ranks), binary, "train", *arguments, "--quiet", "--checkpoint", folder / f"{number}.ck",
+               "-o", output]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HETSGD_")}
+    what = f"seed {seed}, run {number}: rank {stopped} of {ranks} stopped after {moment:.3f} s: {shlex.join(arguments)}"
+    with open(folder / f"{number}.log", "w+") as log:
+        launcher = subprocess.Popen(command, env={**environment, **MPI, "HETSGD_CACHE_DIR": str(folder)}, stdout=log, stderr=log)
+        if not wait_until(lambda: len(children(launcher.pid)) >= ranks or launcher.poll() is not None):
+            return f"{what}\nthe ranks do not start"
+        pids = children(launcher.pid)
+        time.sleep(moment)
+        if launcher.poll() is None and len(pids) == ranks:
+            send(pids[stopped], signal.SIGSTOP)
+        others = [pid for pid in pids if pids.index(pid) != stopped]
+        ended = wait_until(lambda: launcher.poll() is not None or not any(map(runs_on, others)))
+        for pid in pids if launcher.poll() is None else []:
+            send(pid, signal.SIGKILL)
+        launcher.wait()
+        log.seek(0)
+        text = log.read()
+    if not ended:
+        return f"{what}\nno end within {LIMIT_S} s\n{text}"
+    if "this is a bug" in text:
+        return f"{what}\n{text}"
+    valid = subprocess.run([binary, "validate", output], capture_output=True, text=True, check=False)
+    return f"{what}\n{valid.stdout}{valid.stderr}" if output.exists() and valid.returncode != 0 else ""
+
+
+def standstills(binary, moments, seed):
+    """The faults, as texts. Two runs at a time, as most of a run is waiting."""
+    with tempfile.TemporaryDirectory(prefix="hetsgd-standstill-") as folder, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda number: failure(binary, number, seed, pathlib.Path(folder)), range(moments))
+        return [text for text in found if text]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--moments", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    found = standstills(os.environ.get("HETSGD_BINARY", "hetsgd"), options.moments, options.seed)
+    print("\n".join(found + [f"{options.moments - len(found)} of {options.moments} runs ended"]))
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -71,5 +71,13 @@ if ((EUID != 0)); then
   as_root=(sudo)
 fi
 echo "setup: installing ${#missing[@]} Debian packages: ${missing[*]}"
-"${as_root[@]}" apt-get update -q
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+messages=$(mktemp)
+install() {
+  "${as_root[@]}" apt-get update -qq && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}"
+}
+if ! install >"$messages" 2>&1; then
+  cat "$messages" >&2
+  echo "setup-debian.sh: apt-get failed, see above; expected that it installs ${missing[*]}" >&2
+  exit 1
+fi
+rm "$messages"

@@ -22,15 +22,19 @@ import re
 import sys
 from functools import partial
 
-import hetsgd_results
-import plot_memory
-from hetsgd_results import ResultError
-from plot_curves import AXES, plot_curves
-from plot_figures import plot_bars, plot_over
-from plot_lines import lines_of
-from plot_losses import plot_losses
-from plot_style import DEFAULT_WIDTH_IN, METRICS, PlotError, plt, save, style
-from plot_workers import plot_batch_sizes, plot_utilisation
+try:
+    import hetsgd_results
+    import plot_memory
+    from hetsgd_results import ResultError
+    from plot_curves import AXES, plot_curves
+    from plot_figures import plot_bars, plot_over
+    from plot_lines import lines_of
+    from plot_losses import plot_losses
+    from plot_style import DEFAULT_WIDTH_IN, METRICS, PlotError, plt, save, style
+    from plot_workers import plot_batch_sizes, plot_utilisation
+except ModuleNotFoundError as error:
+    sys.exit(f"plot.py: {error} in {sys.executable}; run scripts/plot.py itself, which takes Debian's Python (scripts/setup-debian.sh plots installs "
+             "its packages)")
 
 INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4}
 

@@ -6,6 +6,8 @@ import io
 import itertools
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
@@ -296,6 +298,11 @@ class Program(unittest.TestCase):
         code, _, err = self.call(os.path.join(self.folder.name, "none.json"))
         self.assertEqual(code, 4)
         self.assertIn("No such file", err)
+
+    def test_a_python_without_the_packages_is_told_of_the_right_one(self):
+        done = subprocess.run([sys.executable, "-S", plot.__file__, "x"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"^plot\.py: No module named .* run scripts/plot\.py itself.*\n$")
 
     def test_wrong_options(self):
         path = self.write("a.json", result())

@@ -100,8 +100,8 @@ class Coordinator {
   // Collective, outside of runs. Blocks; errors are in the result.
   Agreement::Result agree(std::span<const std::byte> answer, const std::optional<Failure>& failure,
                           Seconds peer_timeout);
-  // A rank is lost, as far as this one knows.
-  bool has_lost_a_rank() const { return errors_.lost(); }
+  // Why a rank is lost, as far as this one knows; none: none is.
+  std::optional<Failure> loss() const { return errors_.loss(); }
   // This rank has lost rank 0.
   bool root_is_lost() const { return errors_.lost() && channel_.rank() != 0; }
   // The end of the program: waits until all have come. False: somebody cannot come, or has not

@@ -22,6 +22,7 @@
 #include "core/byte_stream.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
+#include "core/logging.hpp"
 #include "core/threads.hpp"
 
 namespace hetsgd::mpi {
@@ -32,6 +33,16 @@ namespace {
 constexpr Seconds kLeaveLimit{10};
 // Time limit of the last messages and of MPI_Finalize once all ranks have come to their end.
 constexpr Seconds kFinalizeLimit{20};
+
+// Sets a flag while it lives.
+class InLibrary {
+ public:
+  explicit InLibrary(std::atomic<bool>& flag) : flag_(flag) { flag_ = true; }
+  ~InLibrary() { flag_ = false; }
+
+ private:
+  std::atomic<bool>& flag_;
+};
 
 // Gathers bytes of any length from each rank, by rank. It uses MPI's own collectives, because the
 // channel does not exist yet. A rank that misses it leaves the others waiting, which the StartWatch
@@ -109,8 +120,12 @@ Environment::Environment(Seconds peer_timeout) {
   channel_ = std::make_unique<Channel>(control_);
   coordinator_ = std::make_unique<Coordinator>(*channel_, places_);
   Sends::get().on_unfinished([this] { channel_->look(); });
-  channel_->start([this] { return coordinator_->tick(); },
-                  [this](std::exception_ptr error) { coordinator_->fail(std::move(error)); });
+  channel_->start(
+      [this] {
+        leave_library();
+        return coordinator_->tick();
+      },
+      [this](std::exception_ptr error) { coordinator_->fail(std::move(error)); });
 }
 
 Environment::~Environment() = default;
@@ -213,7 +228,16 @@ bool Environment::takes_gpu_memory() const {
 #endif
 }
 
+void Environment::leave_library() const {
+  const std::optional<Failure> loss = coordinator_->loss();
+  if (!loss || !in_library_) return;
+  if (!is_root()) start_log(detect_terminal());  // rank 0 may be the lost one
+  log(LogLevel::error, fmt::format("{}\nhint: {}", loss->text, loss->hint));
+  MPI_Abort(MPI_COMM_WORLD, loss->code);
+}
+
 void Environment::library_all_reduce(std::span<float> x) {
+  const InLibrary in(in_library_);
   constexpr std::size_t kMost = std::size_t{1} << 30;  // counts are ints
   for (std::size_t at = 0; at < x.size(); at += kMost) {
     const auto part = x.subspan(at, std::min(kMost, x.size() - at));
@@ -227,6 +251,7 @@ void Environment::library_all_to_all(std::span<const float> send, std::span<floa
   if (send.size() > kMost) {
     throw usage_error("MPI_Alltoallv: found {} elements, expected at most {}", send.size(), kMost);
   }
+  const InLibrary in(in_library_);
   const std::vector<int> counts(places_.size(), static_cast<int>(send.size() / places_.size()));
   std::vector<int> first(counts.size(), 0);
   std::partial_sum(counts.begin(), counts.end() - 1, first.begin() + 1);

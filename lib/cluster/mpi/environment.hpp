@@ -15,6 +15,7 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <span>
@@ -59,7 +60,8 @@ class Environment final : public ProcessGroup {
   void compare(const std::vector<Fact>& facts) override;
   std::string library() const override;
   bool takes_gpu_memory() const override;
-  // Both block inside of MPI: neither a pause nor an abort reaches the caller.
+  // Both block inside of MPI: neither a pause nor an abort reaches the caller. Where a rank is lost
+  // meanwhile the job is aborted, with a message.
   void library_all_reduce(std::span<float> x) override;
   void library_all_to_all(std::span<const float> send, std::span<float> receive) override;
   bool root_is_lost() const override;
@@ -68,6 +70,8 @@ class Environment final : public ProcessGroup {
 
  private:
   explicit Environment(Seconds peer_timeout);
+  // By the channel's thread: aborts the job where a library_ function waits for a lost rank.
+  void leave_library() const;
   // Collective: fills rank_ and places_.
   void gather_places();
   void agree_on(const std::function<void()>& prepare, std::span<std::byte> answer) override;
@@ -81,6 +85,8 @@ class Environment final : public ProcessGroup {
   MPI_Comm control_ = MPI_COMM_NULL;
   std::unique_ptr<Channel> channel_;
   std::unique_ptr<Coordinator> coordinator_;
+  // A thread of this process is in a library_ function.
+  std::atomic<bool> in_library_ = false;
   // A run or an agreement has failed.
   bool failed_ = false;
   // leave() has been called.

@@ -183,7 +183,7 @@ void Run::await_ranks(Done done) {
     if (!world_.aborting()) continue;
     const auto now = std::chrono::steady_clock::now();
     if (!give_up) give_up = now + kRanksLimit;
-    if (coordinator_.has_lost_a_rank() || now > *give_up) {
+    if (coordinator_.loss() || now > *give_up) {
       throw runtime_failure("the run failed while rank {} waited for the others", rank_);
     }
   }

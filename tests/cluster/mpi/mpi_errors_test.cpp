@@ -128,7 +128,7 @@ TEST(MpiAgreement, RanksThatDifferSayInWhat) {
 }
 
 // The last tests of their programs: rank 1 never continues, so that MPI can only be aborted. It is
-// not dead, which the launcher would see.
+// not dead, which the launcher would see. CMakeLists.txt has the words that show that they pass.
 void expect_rank_1_missed(const std::function<void(Endpoint&)>& worker) {
   ASSERT_GE(size(), 2);
   auto options = options_for(size());
@@ -154,6 +154,18 @@ TEST(MpiLost, RankIsNamedWithinTheTimeout) {
 TEST(MpiLost, RankIsNamedBeforeTheWorkersStart) {
   stands_still = ranks().rank() == 1;
   expect_rank_1_missed([](Endpoint&) {});
+}
+
+// Nothing ends the library's own collective but the end of the job, which has a message.
+TEST(MpiLost, RankIsNamedWithinTheLibrary) {
+  auto options = options_for(size());
+  options.peer_timeout = Seconds(2);
+  make_cluster("mpi", options)->run([](Endpoint& endpoint) {
+    endpoint.comm().barrier();
+    if (endpoint.rank() == 1) std::raise(SIGSTOP);
+    std::vector<float> x(1000);
+    ranks().library_all_reduce(x);
+  });
 }
 
 }  // namespace

@@ -85,6 +85,12 @@ class FirstError {
   // nobody, and fails alone.
   void lose_a_rank(const Failure& why);
   bool lost() const { return lost_rank_; }
+  // Why a rank is lost; none: none is.
+  std::optional<Failure> loss() const {
+    if (!lost()) return std::nullopt;
+    const Lock guard = lock();
+    return lost_;
+  }
 
   // Any thread. The number of the current run, or else of the next one.
   int epoch() const;

@@ -120,8 +120,9 @@ TEST(Evaluator, AnInterruptionEndsAMeasurement) {
 TEST(Evaluator, AnInterruptionEndsAPassOfANetwork) {
   const std::string clips = "generate:video?clips=8&classes=3&size=4&median=40";
   const LoadedPair data = load_pair(clips, clips, {});
-  const auto model = make_graph_model<float>(
-      find_graph("test", "lstm-video?size=4&units=6&classes=3"), DataShape::of(*data.train.data), {});
+  const auto model =
+      make_graph_model<float>(find_graph("test", "lstm-video?size=4&units=6&classes=3"),
+                              DataShape::of(*data.train.data), {});
   int calls = 0;
   EvaluatorOptions options{.threads = 1};
   options.check = [&] {

@@ -193,11 +193,9 @@ class GraphModel final : public BasicModel<Real> {
         loss += rank_tokens(device, graph_, w, part.tokens, Z, k, best);
       });
       PlanExecutor<Real>& executor = scratch.executor(part, Passes::forward);
-      executor.forward({.parameters = w,
-                        .drops = false,
-                        .rows = part.tokens.spans(),
-                        .check = &context.check},
-                       ends, scratch.arena(executor));
+      executor.forward(
+          {.parameters = w, .drops = false, .rows = part.tokens.spans(), .check = &context.check},
+          ends, scratch.arena(executor));
       device.download(top, best, count * sizeof(std::uint32_t));
       top += count;
     }

@@ -15,9 +15,9 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kTail = kResamples / 40;  // 2.5 % on each side
 
-// The largest sizes with exact tests, of the smaller side and of the pairs (the limits of
-// scipy.stats.mannwhitneyu and scipy.stats.wilcoxon).
-constexpr std::size_t kExactSize = 8;
+// The largest sizes with exact tests: of the smaller side, of both together, and of the pairs.
+constexpr std::size_t kExactSide = 8;
+constexpr std::size_t kExactSides = 50;
 constexpr std::size_t kExactPairs = 50;
 
 constexpr double kLevel = 0.05;
@@ -67,27 +67,6 @@ Interval interval_of_ratio(double ratio, Resampler& above, Resampler& below) {
   return {ratio, lower_end(low), upper_end(high)};
 }
 
-// P(U <= u) for sides of m and n values without ties. The largest value is either an x, which then
-// exceeds all n y, or a y. So the number of orders of m + n values with a given U is count(m, n, u)
-// = count(m - 1, n, u - n) + count(m, n - 1, u). The code uses probabilities, so that no count
-// overflows: the largest value is an x with probability m / (m + n).
-double exact_cdf(std::size_t m, std::size_t n, std::size_t u) {
-  std::vector<std::vector<double>> p(m + 1, std::vector<double>(u + 1));
-  for (auto& row : p) row[0] = 1;  // n = 0: U is 0
-  for (std::size_t j = 1; j <= n; ++j) {
-    for (std::size_t i = 1; i <= m; ++i) {
-      const double share = static_cast<double>(i) / static_cast<double>(i + j);
-      for (std::size_t v = 0; v <= u; ++v) {
-        const double x_largest = v >= j ? p[i - 1][v - j] : 0;
-        p[i][v] = share * x_largest + (1 - share) * p[i][v];
-      }
-    }
-  }
-  double sum = 0;
-  for (const double each : p[m]) sum += each;
-  return sum;
-}
-
 // log(a / b); 0 if both are equal, infinite if only one of them is positive and finite.
 double log_ratio(double a, double b) {
   if (a == b) return 0;
@@ -106,6 +85,35 @@ std::vector<std::size_t> double_ranks(const std::vector<double>& values) {
         static_cast<std::size_t>((first - sorted.begin()) + (last - sorted.begin()) + 1));
   }
   return ranks;
+}
+
+// Of all ways to choose `count` of the ranks, the share of those whose sum is at most `most`. p[k]
+// has the probabilities of the sums of k ranks: if k of the first i ranks are chosen, the next one
+// is with probability (count - k) / (all - i).
+double share_of_orders(const std::vector<std::size_t>& ranks, std::size_t count, std::size_t most) {
+  std::vector<std::vector<double>> p(count + 1, std::vector<double>(most + 1));
+  p[0][0] = 1;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    for (std::size_t k = std::min(count, i + 1); k-- > 0;) {
+      const double chosen = static_cast<double>(count - k) / static_cast<double>(ranks.size() - i);
+      for (std::size_t sum = 0; sum <= most; ++sum) {
+        if (sum + ranks[i] <= most) p[k + 1][sum + ranks[i]] += chosen * p[k][sum];
+        p[k][sum] *= 1 - chosen;
+      }
+    }
+  }
+  return std::accumulate(p[count].begin(), p[count].end(), 0.0);
+}
+
+// Twice the smaller tail of the sum of the first `count` of the double ranks, among all ways to
+// choose so many.
+double p_of_orders(std::vector<std::size_t> ranks, std::size_t count) {
+  const auto end = ranks.begin() + static_cast<std::ptrdiff_t>(count);
+  const std::size_t sum = std::accumulate(ranks.begin(), end, std::size_t{0});
+  const std::size_t both_ends = 2 * ranks.size() + 2;
+  const double below = share_of_orders(ranks, count, sum);
+  for (std::size_t& rank : ranks) rank = both_ends - rank;  // ranks counted from above
+  return std::min(1.0, 2 * std::min(below, share_of_orders(ranks, count, count * both_ends - sum)));
 }
 
 // The share of the 2^n choices of ranks whose sum is at most `most`.
@@ -203,23 +211,24 @@ Interval bootstrap_paired_ratio(std::span<const double> numerator,
 MannWhitney mann_whitney(std::span<const double> x, std::span<const double> y) {
   HETSGD_CHECK(!x.empty() && !y.empty() && !has_nan(x) && !has_nan(y));
   MannWhitney result;
+  if (x.size() > y.size()) {
+    result = mann_whitney(y, x);
+    result.u = static_cast<double>(x.size() * y.size()) - result.u;
+    return result;
+  }
   for (const double a : x) {
     for (const double b : y) result.u += a > b ? 1 : (a == b ? 0.5 : 0);
   }
   std::vector<double> all(x.begin(), x.end());
   all.insert(all.end(), y.begin(), y.end());
-  const auto m = static_cast<double>(x.size()), n = static_cast<double>(y.size());
-  const double smaller = std::min(result.u, m * n - result.u);
-  const double ties = tie_term(all);
-  result.exact = ties == 0 && std::min(x.size(), y.size()) <= kExactSize;
+  result.exact = x.size() <= kExactSide || all.size() <= kExactSides;
   if (result.exact) {
-    const double tail = exact_cdf(std::min(x.size(), y.size()), std::max(x.size(), y.size()),
-                                  static_cast<std::size_t>(smaller));
-    result.p_value = std::min(1.0, 2 * tail);
+    result.p_value = p_of_orders(double_ranks(all), x.size());
     return result;
   }
-  const double total = m + n;
-  const double variance = m * n / 12 * (total + 1 - ties / (total * (total - 1)));
+  const auto m = static_cast<double>(x.size()), n = static_cast<double>(y.size());
+  const double total = m + n, smaller = std::min(result.u, m * n - result.u);
+  const double variance = m * n / 12 * (total + 1 - tie_term(all) / (total * (total - 1)));
   if (variance <= 0) return result;  // all values are equal
   const double z = std::max(0.0, m * n / 2 - smaller - 0.5) / std::sqrt(variance);
   result.p_value = std::erfc(z / std::sqrt(2.0));
@@ -260,7 +269,7 @@ SignedRank signed_rank(std::span<const double> x, std::span<const double> y) {
 bool can_show(std::size_t pairs) { return 2 * std::pow(0.5, static_cast<double>(pairs)) <= kLevel; }
 
 bool can_show(std::size_t x, std::size_t y) {
-  return 2 * exact_cdf(std::min(x, y), std::max(x, y), 0) <= kLevel;
+  return mann_whitney(std::vector<double>(x, 0), std::vector<double>(y, 1)).p_value <= kLevel;
 }
 
 double least_paired_effect(std::span<const double> x, std::span<const double> y) {

@@ -50,13 +50,15 @@ Interval bootstrap_paired_ratio(std::span<const double> numerator,
 struct MannWhitney {
   double u = 0;        // pairs (x, y) with x > y; a tie counts as one half
   double p_value = 1;  // two-sided
-  bool exact = false;  // by the distribution of U; else by the normal approximation
+  bool exact = false;  // by counting all orders; else by the normal approximation
 };
 
 // Mann-Whitney U test (1947) of whether the values of one side tend to be larger. Infinities are
-// equal to each other. It is exact if no values are tied and the smaller side has at most 8 values.
-// Otherwise it is the normal approximation with corrections for ties and continuity. Both sides
-// need at least one value, none NaN. If all values are equal, p_value is 1.
+// equal to each other. If the smaller side has at most 8 values, or both together have at most 50,
+// the p-value is twice the smaller tail of all ways to share the given values out among the sides,
+// so that ties do not make it approximate. Beyond, it is the normal approximation with corrections
+// for ties and continuity. Both sides need at least one value, none NaN. If all values are equal,
+// p_value is 1.
 MannWhitney mann_whitney(std::span<const double> x, std::span<const double> y);
 
 struct SignedRank {

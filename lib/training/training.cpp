@@ -7,6 +7,7 @@
 #include "cluster/trace/trace.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
+#include "core/logging.hpp"
 #include "core/output_file.hpp"
 #include "core/rank_index.hpp"
 #include "core/text.hpp"

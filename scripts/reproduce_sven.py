@@ -12,7 +12,7 @@ KINDS = {
          "(`lib/training/charges`, `experiments/charges`); the mathematics is small. A row that was fitted tests the simulator alone, "
          "and says so.",
     "D": "**D**, derived simulation: models in the size of the public benchmarks, charged by their operations and bytes on an A100; "
-         "nothing is fitted, and the paper's ratios are not expected.",
+         "nothing is fitted but the servers' 5 GB/s of v-t3d (to table 6.3), and the paper's ratios are not expected.",
     "real": "**real**: what is learnt from generated Criteo, in real mathematics; `sim` orders what workers do. Of v-6r and v-7r the "
             "seconds are real as well: two ranks on two cores, where the paper has 64 and 128 GPUs.",
     "counts": "**counts**: of ids and lookups of generated Criteo; nothing is modelled."}
@@ -40,7 +40,7 @@ NOTES = """## What else the pages show
 - v-e: where any row may go, the AUC stays the same whatever the room, though hits grow with it. Not explained.
 - v-e-tiers: hot rows that are chosen anew too often are worse than those of the first day, since counts are halved each time.
 - v-7d, v-t4d: nothing fitted, the pipeline and hot rows gain little: these models move too little for more.
-- v-t3d: no stage fitted, gRPC's rate alone, Sven gains more over asynchronous servers than in the paper: its GPUs move few rows, and
+- v-t3d: no stage fitted but the servers' rate, 5 GB/s: Sven gains more over asynchronous servers than in the paper: its GPUs move few rows, and
   the servers the whole dense part with every worker's step.
 - v-6r: small calls gain by not meeting, those of 4 MB lose; of two ranks only the one that comes last can gain.
 - v-7r: seeds of one case differ by up to a factor of two, since ranks, companions and the relay that delays the cable share two cores.

@@ -45,17 +45,46 @@ void warn_about_workloads(const std::vector<LoadedResult>& results, Comparison& 
   }
 }
 
-void warn_about_seeds(Comparison& comparison) {
+// Simulated runs of one seed are equal in all but dates; real ones differ in their times.
+bool are_copies(const json& one, const json& other) {
+  return one["curve"] == other["curve"] && one["workers"] == other["workers"];
+}
+
+// Warns about seeds that occur more than once in the group, and about runs that are counted several
+// times. Returns the number of different seeds.
+std::size_t warn_about_repeats(const std::vector<LoadedResult>& results, const GroupRow& group,
+                               Comparison& comparison) {
+  std::map<std::uint64_t, std::vector<std::size_t>> different;  // runs by seed
+  std::vector<std::string> copies;
+  for (const std::size_t run : group.runs) {
+    std::vector<std::size_t>& known = different[comparison.runs[run].seed];
+    const auto same = std::ranges::find_if(known, [&](std::size_t other) {
+      return are_copies(results[other].json, results[run].json);
+    });
+    if (same == known.end()) {
+      known.push_back(run);
+    } else {
+      copies.push_back(fmt::format("{} of {}", results[run].path, results[*same].path));
+    }
+  }
+  if (!copies.empty()) {
+    add(comparison,
+        "{}: {} of {} results are copies, with the seed and the numbers of another one ({}): a run "
+        "that is counted several times shows nothing, so leave them out",
+        group.label, copies.size(), group.runs.size(), listed(copies));
+  }
+  for (const auto& [seed, runs] : different) {
+    if (runs.size() > 1)
+      add(comparison, "{}: seed {} occurs {} times", group.label, seed, runs.size());
+  }
+  return different.size();
+}
+
+void warn_about_seeds(const std::vector<LoadedResult>& results, Comparison& comparison) {
   std::vector<std::string> few;
   for (const GroupRow& group : comparison.groups) {
-    std::set<std::uint64_t> seeds;
-    for (const std::size_t run : group.runs) {
-      if (!seeds.insert(comparison.runs[run].seed).second) {
-        add(comparison, "{}: seed {} occurs more than once", group.label,
-            comparison.runs[run].seed);
-      }
-    }
-    if (seeds.size() < kEnoughSeeds) few.push_back(fmt::format("{} {}", group.label, seeds.size()));
+    const std::size_t seeds = warn_about_repeats(results, group, comparison);
+    if (seeds < kEnoughSeeds) few.push_back(fmt::format("{} {}", group.label, seeds));
   }
   if (few.empty()) return;
   const bool paired = std::ranges::any_of(comparison.groups, [](const GroupRow& group) {
@@ -291,7 +320,7 @@ void add_warnings(const std::vector<LoadedResult>& results, Comparison& comparis
   warn_about_step_sizes(results, comparison);
   warn_about_staging(results, comparison);
   warn_about_load(results, comparison);
-  warn_about_seeds(comparison);
+  warn_about_seeds(results, comparison);
   warn_about_holding(comparison);
   warn_about_resolution(comparison);
   warn_about_tuning(comparison);

@@ -99,7 +99,8 @@ void call_the_roll(const std::string& command, const OptionSet& set, Seconds pee
       facts.push_back({fmt::format("the content of {}", option.flag()), *contents, false});
     }
   }
-  std::ranges::stable_partition(facts, &Fact::decides_others);
+  std::stable_partition(facts.begin(), facts.end(),
+                        [](const Fact& fact) { return fact.decides_others; });
   launched_processes(peer_timeout).call_the_roll(facts, peer_timeout);
 }
 

@@ -30,7 +30,7 @@ TableStages::TableStages(const TablePlan& plan, Shard& shard, Device& device)
     : plan_(plan), shard_(shard), device_(device), kernels_(kernels<TableKernels>(device)) {}
 
 std::unique_ptr<Lookup> TableStages::make_lookup() const {
-  auto lookup = std::make_unique<Lookup>(device_);
+  auto lookup = std::make_unique<Lookup>();
   const std::size_t ranks = at(plan_.placement.ranks());
   lookup->rank_ = at(shard_.rank());
   lookup->ones_.assign(ranks, 1);

@@ -93,8 +93,6 @@ struct OwnerPart {
 // exchanges in flight refer to it. One process at a time uses it.
 class Lookup : NonCopyable {
  public:
-  explicit Lookup(Device& device) : device_(device) {}
-
   // After request(): the samples (a copy of the row numbers; the data set is the caller's).
   const Batch& batch() const { return batch_; }
   // Rows that the batch asks for: distinct ones, or one per sample and field without dedup.
@@ -116,7 +114,6 @@ class Lookup : NonCopyable {
     std::uint32_t rows = 0;     // rows that it will ask for
     std::uint32_t samples = 0;  // samples of its batch
   };
-  Device& device_;
   std::size_t rank_ = 0;
   Batch batch_;
   // Requester. Entries are numbered group by group (placement.hpp). In a group they have the order

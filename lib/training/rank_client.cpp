@@ -409,11 +409,12 @@ void RankClient::measure_together(Seconds time, const Together& at,
     result = prepared();
     result.rows = gather_rows();
   }
-  measure(time, point, result);
+  measure_due(time, point, result);
 }
 
 // Runs on rank 0, with the world stopped. If the point is not due, the reports have ended the run.
-void RankClient::measure(Seconds time, const Referee::Point& point, const PreparedModel& model) {
+void RankClient::measure_due(Seconds time, const Referee::Point& point,
+                             const PreparedModel& model) {
   std::optional<CurvePoint> measured;
   if (point.due) measured = referee_.measure(time, point.samples, model);
   const std::lock_guard lock(mutex_);
@@ -466,7 +467,7 @@ void RankClient::ask_to_measure(Worker& worker, const PreparedModel& model, std:
 }
 
 void RankClient::measure_alone(Seconds time, const PreparedModel& model) {
-  measure(time, referee_.evaluation_point(time, {}), model);
+  measure_due(time, referee_.evaluation_point(time, {}), model);
   announce();
 }
 

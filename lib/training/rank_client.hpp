@@ -172,7 +172,7 @@ class RankClient final : public Client {
   std::int32_t due_number() const;
   // Rank 0, with the world stopped: measures `model` if the point is due, and puts the decision
   // into State.
-  void measure(Seconds time, const Referee::Point& point, const PreparedModel& model);
+  void measure_due(Seconds time, const Referee::Point& point, const PreparedModel& model);
   void measure_alone(Seconds time, const PreparedModel& model);
   void measure_together(Seconds time, const rank_messages::Together& at,
                         const std::function<PreparedModel()>& prepared);

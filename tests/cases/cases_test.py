@@ -15,6 +15,8 @@ Every JSON file of this folder is a list of cases. A case has
               "code": 4                                          its exit code; without it 0
               "json": {"/0/p": 0.1, "/1/on": [8, 13]}            values of the JSON that it prints; two numbers: from, to
               "says": ["regular expression"], "says_not": [...]  its output and error output together
+              "longest": 200                                     the most characters of a line of both
+              "page": ["regular expression"]                     what report.html shows in a browser
   computed  a function of right_values.py that computes "json" (or lies within its limits) in the folder of the case, without the program
   fails     only where the program does not yet do what is right: the reason. The case then has to fail
 """
@@ -25,6 +27,7 @@ import pathlib
 import re
 import shlex
 import sys
+import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -32,11 +35,12 @@ sys.path[:0] = [str(HERE.parent / "cli"), str(HERE)]
 
 import makers  # noqa: E402
 import right_values  # noqa: E402
+from browser import Browser, find_browser  # noqa: E402
 from program import ProgramTest  # noqa: E402
 
 CASES = [(path.name, case) for path in sorted(HERE.glob("*.json")) for case in json.loads(path.read_text(encoding="utf-8"))]
 KEYS = {"name": str, "seen": str, "right": str, "steps": list, "expect": dict, "computed": str, "fails": str}
-EXPECTED = {"code": int, "json": dict, "says": list, "says_not": list}
+EXPECTED = {"code": int, "json": dict, "says": list, "says_not": list, "longest": int, "page": list}
 OPTIONAL = {"computed", "fails", *EXPECTED}
 
 
@@ -102,9 +106,23 @@ class Cases(ProgramTest):
         for pattern in expect.get("says_not", []):
             self.assertNotRegex(done.stdout + done.stderr, pattern)
 
+        lines = (done.stdout + done.stderr).splitlines()
+        self.assertLessEqual(max(map(len, lines), default=0), expect.get("longest", math.inf))
+        for pattern in expect.get("page", []):
+            self.assertRegex(self.shown("report.html"), pattern)
+
+    def shown(self, page):
+        with tempfile.TemporaryDirectory(prefix="hetsgd-chromium-", ignore_cleanup_errors=True) as profile:
+            browser = Browser(profile)
+            self.addCleanup(browser.close)
+            browser.open(self.folder / page)
+            return browser.evaluate("document.body.innerText")
+
     def check(self, case):
         self.check_keys(case, KEYS)
         self.check_keys(case["expect"], EXPECTED)
+        if "page" in case["expect"] and find_browser() is None:
+            self.skipTest("no chromium here")
         for step in case["steps"][:-1]:
             self.do(step)
         if "computed" in case:

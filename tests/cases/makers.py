@@ -17,6 +17,26 @@ def slow_phases(folder, name, phases, seed=None, factor=2.2, noise=0.02, steps=2
     (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def constant_and_late(folder, name, factor=2.2, late_s=0.015, steps=200, step_s=0.12):
+    """Times of the steps of three workers. Worker 1 is `factor` times slower, steps of worker 2 take up to late_s longer, all values equally often."""
+    lines = ["worker,step,seconds"]
+    for step in range(steps):
+        for worker, seconds in enumerate((step_s, step_s * factor, step_s + late_s * (step * 79 % 100) / 100)):
+            lines.append(f"{worker},{step},{seconds:.6f}")
+    (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def one_step_each(folder, name, workers):
+    lines = [f"{worker},0,{1 + worker % 3}\n" for worker in range(workers)]
+    (folder / name).write_text("worker,step,seconds\n" + "".join(lines), encoding="utf-8")
+
+
+def copies(folder, source, name, count):
+    """The same result under several names, NAME-1.json and so on."""
+    for number in range(1, count + 1):
+        (folder / f"{name}-{number}.json").write_text((folder / source).read_text(encoding="utf-8"), encoding="utf-8")
+
+
 def results(folder, source, times):
     """Copies of a result: times has, for each algorithm, the time of each seed at which the target p1>=0.5 is reached and held.
     Seeds count on over all algorithms, so that no two results are a pair. null: the target is missed."""

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import statistics
 
 
 def held_times(folder):
@@ -27,3 +28,26 @@ def share_of_orders(x, y):
 def mann_whitney(folder):
     times = held_times(folder)
     return {"/groups/1/targets/0/p_value": share_of_orders(times["ssgd"], times["asgd"])}
+
+
+def steps_of(folder):
+    """The seconds of the steps in steps.csv, by worker."""
+    times = {}
+    for line in (folder / "steps.csv").read_text(encoding="utf-8").splitlines()[1:]:
+        worker, _, seconds = line.split(",")
+        times.setdefault(int(worker), []).append(float(seconds))
+    return times
+
+
+def slow_phases(folder):
+    """Worker 1 of makers.slow_phases(): the mean length of a slow phase, and how much slower its steps are. Slow is what takes 1.6 times worker 0's median."""
+    times = steps_of(folder)
+    usual = statistics.median(times[0])
+    phases = [list(steps) for slow, steps in itertools.groupby(times[1], lambda seconds: seconds > 1.6 * usual) if slow]
+    return {"/1/parameters/on/value": statistics.mean(map(sum, phases)),
+            "/1/parameters/factor/value": statistics.mean(sum(phases, [])) / usual}
+
+
+def lock_step(folder):
+    """The time of all steps of steps.csv, each as long as the slowest worker's."""
+    return {"/time_s": sum(map(max, zip(*steps_of(folder).values())))}

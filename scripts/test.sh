@@ -3,8 +3,8 @@
 #
 #   ./scripts/test.sh [--all] [--no-setup]
 #
-#   --all        also run clang-tidy, emulated GPUs, sanitizers and fuzzers, and build CUDA code if nvcc is found (.ci/run uses it).
-#                Without it: the release build and its tests, which is what to run after a change
+#   --all        also compile each source alone, run clang-tidy, emulated GPUs, sanitizers and fuzzers, and build CUDA code if nvcc is
+#                found (.ci/run uses it). Without it: the release build and its tests, which is what to run after a change
 #   --no-setup   neither check nor install Debian packages
 #
 # Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt, a9a and a9a.t; without it tests on real data are skipped
@@ -104,6 +104,7 @@ if $all; then
   if part "cuda emulation: build" build cuda-emulation -- -DHETSGD_LAYERS_FROM="$PWD/build/release"; then
     part "cuda emulation: tests" run_tests cuda-emulation $((2 * cores)) || true
   fi
+  part "each source alone" ./scripts/compile_alone.py build/release build/cuda-emulation || true
   # AddressSanitizer: what works on memory of its own. Left out are strings and JSON of the standard library, whose readers
   # the fuzzers drive under it, and tests that are long because they learn: others take the same ways.
   memory_tests=(core graph linalg memory data model optimizer cluster collective table algorithm training apps)

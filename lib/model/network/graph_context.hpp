@@ -100,14 +100,15 @@ class GraphContext final : public BasicModelContext<Real> {
 
   // The result is valid until the next call.
   PlanExecutor<Real>& executor(const BatchPart& part, Passes passes = Passes::both) {
-    const auto [samples, steps] = planned_for(part);
+    const auto planned = planned_for(part);
     const auto found = std::ranges::find_if(executables_, [&](const Executable& each) {
-      return each.batch == samples && each.passes == passes && each.steps() == steps;
+      return std::pair(each.batch, each.steps()) == planned && each.passes == passes;
     });
     if (found != executables_.end()) {
       executables_.splice(executables_.begin(), executables_, found);
     } else {
       if (executables_.size() == kPlansKept) executables_.pop_back();
+      const auto [samples, steps] = planned;
       const bool own = steps == graph_.node(0).shape.height;
       executables_.emplace_front(*this, own ? graph_ : with_steps(graph_, steps), samples, passes);
     }

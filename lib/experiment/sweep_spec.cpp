@@ -157,6 +157,9 @@ class SpecReader {
       if (setup.tuning && setup.tuning->target && !setup.goal->target) {
         refuse(file_.path, "tuning.target", "none, unless metric.goal = \"time_to_target\"");
       }
+      if (setup.tuning && setup.goal->target) {
+        check_value(*setup.tuning_goal().target, fmt::format("{}: tuning.target", file_.path));
+      }
     }
     return spec;
   }

@@ -25,6 +25,8 @@ namespace {
 
 using nlohmann::json;
 
+// A finer grid than by factors of 1.1 over four decades tells nothing more.
+constexpr std::int64_t kMostRates = 100;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Parses FROM:TO:COUNT.
@@ -32,7 +34,7 @@ std::vector<double> geometric_grid(const std::string& text, const std::string& p
   const std::vector<std::string_view> parts = split(text, ':');
   if (parts.size() != 3) refuse(place, quote(text), "FROM:TO:COUNT such as 0.01:1:5");
   const double from = parse_double(place, parts[0]), to = parse_double(place, parts[1]);
-  const auto count = static_cast<std::size_t>(parse_integer(place, parts[2], 2, 1000));
+  const auto count = static_cast<std::size_t>(parse_integer(place, parts[2], 2, kMostRates));
   if (!(from > 0 && to > from)) refuse(place, quote(text), "0 < FROM < TO");
   return geometric_values(from, to, count);
 }

@@ -18,6 +18,13 @@ std::string Target::text() const {
   return fmt::format("{}{}{}", metric, at_least ? ">=" : "<=", value);
 }
 
+void check_value(const Target& target, const std::string& place) {
+  if (!higher_is_better(target.metric) || (target.value >= 0 && target.value <= 1)) return;
+  const bool percent = target.value > 1 && target.value <= 100;
+  refuse(place, quote(target.text()), fmt::format("{} from 0 to 1", target.metric),
+         percent ? fmt::format("shares, not percent: {:.6g}?", target.value / 100) : "");
+}
+
 Target parse_target(const std::string& text, const std::string& place) {
   const auto at = text.find_first_of("<>");
   if (at == std::string::npos || at + 1 >= text.size() || text[at + 1] != '=') {
@@ -29,7 +36,9 @@ Target parse_target(const std::string& text, const std::string& place) {
   target.at_least = text[at] == '>';
   target.value = parse_double(place, trim(std::string_view(text).substr(at + 2)));
   for (const auto& name : metric_names()) {
-    if (name == target.metric) return target;
+    if (name != target.metric) continue;
+    check_value(target, place);
+    return target;
   }
   refuse(place, "the metric " + quote(target.metric),
          fmt::format("one of {}", fmt::join(metric_names(), ", ")),

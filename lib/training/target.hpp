@@ -27,6 +27,9 @@ struct Target {
   double value = 0;
   std::string text() const;  // "p1>=0.6"
 };
+// Refuses a value that the metric cannot have: a share outside of 0 to 1. Errors: usage, naming
+// `place`.
+void check_value(const Target& target, const std::string& place);
 // Errors: usage, naming `place`.
 Target parse_target(const std::string& text, const std::string& place);
 // Whether one value reaches the target, bounds included. NaN reaches nothing.

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include "experiment/spec_settings.hpp"
@@ -210,6 +211,18 @@ name = "asgd"
 settings = {algorithm = "asgd"}
 rate_from = {case = "ssgd", factor = 4}
 )";
+
+TEST_F(SweepPlanTest, TargetsAreSharesNotPercent) {
+  const std::string tuned = kTuned;
+  const auto refusal = [&](const char* was, const char* is) {
+    std::string text = tuned;
+    return test::usage_error_of([&] { spec(text.replace(text.find(was), std::strlen(was), is)); });
+  };
+  EXPECT_THAT(refusal("target = 0.5", "target = 50"),
+              testing::HasSubstr("target: found \"p1>=50\", expected p1 from 0 to 1"));
+  EXPECT_THAT(refusal("[tuning]", "[tuning]\ntarget = 40"),
+              testing::HasSubstr("tuning.target: found \"p1>=40\""));
+}
 
 TEST_F(SweepPlanTest, TrialsMeasureHeldOutRows) {
   const SweepSpec specification = spec(kTuned);

@@ -21,6 +21,9 @@ TEST(ParseGrid, ListsAndRanges) {
   EXPECT_THAT(parse_grid("2", "--grid"), ElementsAre(2));
   EXPECT_THAT(parse_grid("0.01:1:5", "--grid"), ElementsAre(0.01, 0.0316, 0.1, 0.316, 1));
   EXPECT_THAT(parse_grid("1:16:5", "--grid"), ElementsAre(1, 2, 4, 8, 16));
+  EXPECT_EQ(parse_grid("1:16:100", "--grid").size(), 100U);
+  EXPECT_THAT(usage_error_of([] { parse_grid("1e-308:1e308:1000", "--grid"); }),
+              HasSubstr("from 2 to 100"));
   EXPECT_THAT(parse_grid("0.12345:2:2", "--grid"), ElementsAre(0.12345, 2));  // ends as typed
 }
 

@@ -1,6 +1,7 @@
 // When a target counts as reached: held, not merely crossed.
 #include "training/target.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
@@ -60,6 +63,20 @@ INSTANTIATE_TEST_SUITE_P(Hold, HoldCases,
                                          HoldCase{"+++", 0, 0, 3, true},         // from the start
                                          HoldCase{"-+??++-", 1, 1, 5, true},     // NaN misses
                                          HoldCase{"-+???+-", 1, -1, 0, false}));
+
+TEST(ParseTarget, SharesLieBetweenZeroAndOne) {
+  const auto refusal = [](const std::string& text) {
+    return test::error_of([&] { parse_target(text, "--target"); }, ExitCode::usage);
+  };
+  EXPECT_EQ(refusal("p1>=60"),
+            "--target: found \"p1>=60\", expected p1 from 0 to 1 | shares, not percent: 0.6?");
+  for (const char* text : {"accuracy>=1.01", "auc>=75", "p5<=-0.1", "p3>=1e9", "accuracy>=nan"}) {
+    EXPECT_THAT(refusal(text), testing::StartsWith("--target: found ")) << text;
+  }
+  for (const char* text : {"p1>=0", "p1>=1", "test_loss<=60", "perplexity<=20", "train_loss<=2"}) {
+    EXPECT_EQ(parse_target(text, "--target").text(), text);
+  }
+}
 
 TEST(Hold, OfALossThatHasToFall) {
   const Target loss{"test_loss", false, 1};

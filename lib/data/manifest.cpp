@@ -1,12 +1,14 @@
 #include "data/manifest.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "core/builtin_file.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
 #include "core/json_fields.hpp"
+#include "core/text.hpp"
 
 namespace hetsgd {
 
@@ -22,11 +24,13 @@ std::optional<std::string> text_or_null(const JsonFields& fields, const std::str
 }
 
 // Whether a folder can have an entry of this name that stays within the folder. A control byte
-// would end the name for the system, or command the terminal.
+// would end the name for the system, or command the terminal. Commands take a name that begins with
+// - for an option, and with ~ for another folder, and nobody sees a blank at an end.
 bool is_plain_name(const std::string& name) {
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; };
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         std::ranges::none_of(name, is_control);
+  const auto is_sign = [](char c) { return c > ' ' && c < '\x7f' && std::isalnum(c) == 0; };
+  return !name.empty() && (name[0] == '_' || !is_sign(name[0])) && trim(name) == name &&
+         name.find('/') == std::string::npos && std::ranges::none_of(name, is_control);
 }
 
 ManifestFile read_file_of(const JsonFields& fields) {
@@ -38,7 +42,8 @@ ManifestFile read_file_of(const JsonFields& fields) {
                     .rows = static_cast<std::uint64_t>(fields.number("rows", kRowCounts)),
                     .nonzeros = fields.number_or_none("nonzeros", kCounts)};
   if (!is_plain_name(file.name) || file.name == kFetchedRecord) {
-    fields.refuse("name", fmt::format("the name of a file without its folder, other than {}",
+    fields.refuse("name", fmt::format("the name of a file without its folder, other than {}; a "
+                                      "letter, a digit or _ comes first",
                                       kFetchedRecord));
   }
   if (file.address && !file.address->starts_with("https://") &&
@@ -72,7 +77,8 @@ Manifest read_manifest(const std::string& name_or_path) {
   const std::vector<std::string> tasks = {"multilabel", "multiclass", "binary"};
   Manifest manifest;
   manifest.name = fields.text("name");
-  if (!is_plain_name(manifest.name)) fields.refuse("name", "a name that a folder can have");
+  if (!is_plain_name(manifest.name))
+    fields.refuse("name", "a name that a folder can have: a letter, a digit or _ comes first");
   manifest.page = fields.text("page");
   manifest.preparation = fields.text("preparation");
   constexpr DataFormat kFormats[] = {DataFormat::xc, DataFormat::libsvm, DataFormat::criteo};

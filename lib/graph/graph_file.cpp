@@ -242,6 +242,10 @@ Graph parse_graph(const std::string& place, std::string_view text) {
       graph.add(read_node(one, graph.size(), places));
     }
     graph.finish();
+    if (graph.parameters() == 0) {
+      fields.refuse("nodes",
+                    "at least one node with parameters, such as fc: there is nothing to train");
+    }
     return graph;
   } catch (const Error& error) {  // errors of the graph name the node, but not the file
     const std::string message = error.what();

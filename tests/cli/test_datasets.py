@@ -134,6 +134,13 @@ class Datasets(ProgramTest):
         self.manifest("http://127.0.0.1:1")
         self.refused(["data", "fetch", "mine.json"], "", "--from", code=1)
 
+    def test_names_that_commands_misread(self):
+        for name in (" ", "-rf", "~", "...", " mine", "mine ", "$HOME", "*", "../mine", "a/b", "a\nb"):
+            self.manifest(name=name)
+            self.refuse("--from", "source", code=4, names=("mine.json", "name"))
+            self.manifest(train_name=name)
+            self.refuse("--from", "source", code=4, names=("mine.json", "train.name"))
+
     def test_what_a_file_may_be(self):
         whole = (self.source / "train.txt").read_bytes()
         self.manifest()

@@ -46,6 +46,9 @@ TEST(GraphFile, NamesNodeFoundAndExpected) {
             "n.json: net: node \"b\": found inputs [3,8,8] and [3,4,4], expected equal shapes");
   EXPECT_EQ(graph_error(network(R"({"name": "a", "type": "relu", "from": ["z"]},)")),
             "n.json: nodes[0].from: found \"z\", expected the name of an earlier node");
+  EXPECT_NE(graph_error(R"({"name": "x", "input": [1,1,1], "nodes": [{"type": "softmax"}]})")
+                .find("expected at least one node with parameters"),
+            std::string::npos);
   EXPECT_NE(graph_error(network(R"({"type": "relo"},)")).find("nodes[0].type"), std::string::npos);
   EXPECT_NE(graph_error(network(R"({"type": "relu", "units": 3},)")).find("units"),
             std::string::npos);

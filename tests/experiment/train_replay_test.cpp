@@ -104,6 +104,24 @@ TEST(TrainReplay, StepTimesOfOtherToolsAreConditions) {
   EXPECT_NEAR(record.elapsed.count(), 10 * 3, 0.1);  // 10 steps of 3 s
 }
 
+TEST(TrainReplay, ARunThatIsLongerThanTheRecordSaysSo) {
+  const Recording recording(tiny("ssgd", kMachine));
+  const auto note = [&](const Settings& more) {
+    const Record record =
+        run_training(with(tiny("ssgd", with(kMachine, more)), {{"replay", recording.path}}));
+    for (const std::string& warning : record.warnings) {
+      if (warning.starts_with("--replay: ")) return warning;
+    }
+    return std::string();
+  };
+  for (const char* by : {"iteration", "time"}) {
+    EXPECT_EQ(note(Settings{{"replay_by", by}}), "") << by;
+    EXPECT_THAT(note({{"replay_by", by}, {"max_samples", "6400"}}),  // of 2560
+                AllOf(HasSubstr("the run is 2.5"), HasSubstr("which starts over 2 times")))
+        << by;
+  }
+}
+
 // A real run again in simulation: all of its steps, and no more than its time. A host that is busy
 // lets threads come late, which no step shows.
 TEST(TrainReplay, ARunOfThreadsHasItsStepsAgain) {

@@ -23,7 +23,7 @@ auto read_part(const Timeline& timeline, const char* name, const nlohmann::json&
     -> std::optional<decltype(read(std::declval<const JsonFields&>()))> {
   if (part.is_null()) return std::nullopt;
   return read(JsonFields(std::make_shared<const JsonDocument>(
-      JsonDocument{.path = timeline.path + ": " + name, .tree = part})));
+      JsonDocument{.path = timeline.path + ":1: " + name, .tree = part})));
 }
 
 // The stragglers that the recorded run was given. None: there were none, or a file of theirs is not
@@ -94,6 +94,20 @@ std::optional<NetworkModel> ReplayProfile::network() const {
 
 std::vector<double> ReplayProfile::speed() const {
   return timeline_.config.value("speed", std::vector<double>());
+}
+
+std::string ReplayProfile::note_on_length(const Record& record) const {
+  const bool by_time = by_ == ReplayBy::time && timeline_.elapsed > Seconds(0);
+  double times = by_time ? record.elapsed / timeline_.elapsed : 0;
+  for (const WorkerRecord& worker : record.workers) {
+    const auto steps = static_cast<double>(steps_[at(worker.report.rank)].size());
+    if (by_time) break;
+    times = std::max(times, static_cast<double>(worker.report.breakdown.steps) / steps);
+  }
+  constexpr double kRounding = 1e-6;
+  if (times <= 1 + kRounding) return "";
+  return fmt::format("--replay: the run is {:.3g} times as long as {}, which starts over {} times",
+                     times, timeline_.path, std::ceil(times - kRounding) - 1);
 }
 
 const ReplayProfile::Step& ReplayProfile::recorded(

@@ -44,6 +44,9 @@ class ReplayProfile {
   std::optional<NetworkModel> network() const;
   std::vector<double> speed() const;
 
+  // A warning for a run that is longer than the record; "": it is not.
+  std::string note_on_length(const Record& record) const;
+
   ClusterOptions::StepTimes step(const ClusterOptions::StepRequest& request) const;
 
  private:

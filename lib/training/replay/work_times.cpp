@@ -26,15 +26,16 @@ WorkTimes::WorkTimes(const Timeline& timeline) {
 
 void WorkTimes::take_profiles(const Timeline& timeline) {
   by_rank_.resize(at(timeline.workers));
+  const std::string place = timeline.path + ":1: device_profile";
   const auto read = [&](nlohmann::json profile) {
     profile.erase("workers");
     return read_device_profile(JsonFields(std::make_shared<const JsonDocument>(
-        JsonDocument{.path = timeline.path + ": device_profile", .tree = std::move(profile)})));
+        JsonDocument{.path = place, .tree = std::move(profile)})));
   };
   if (timeline.device_profile.is_array()) {
     for (const nlohmann::json& each : timeline.device_profile) {
       const std::string ranks = each.value("workers", "");
-      for (const int rank : parse_rank_set(timeline.path, ranks, timeline.workers)) {
+      for (const int rank : parse_rank_set(place + ": workers", ranks, timeline.workers)) {
         by_rank_[at(rank)] = read(each);
       }
     }

@@ -108,6 +108,8 @@ void describe_machine(const SimulatedMachine& machine, int workers, Record& reco
 std::vector<std::string> clock_warnings(const SimulatedMachine& machine,
                                         const TrainOptions& options, const Record& record) {
   std::vector<std::string> warnings;
+  const std::string note = machine.replay ? machine.replay->note_on_length(record) : "";
+  if (!note.empty()) warnings.push_back(note);
   const auto on_cores = [&](const DeviceProfile& profile) { return profile.in_host_memory(); };
   if (options.host_cores && std::ranges::none_of(machine.profiles, on_cores)) {
     warnings.push_back(

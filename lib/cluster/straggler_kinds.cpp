@@ -359,8 +359,10 @@ const std::vector<RegisteredStraggler>& straggler_kinds() {
       registered<TraceKind>(
           {.name = "trace",
            .title = "Delays from a file",
-           .idea = "A file gives the extra delay of each rank and iteration. An iteration without "
-                   "a line has no delay, and after the last iteration the file repeats.",
+           .idea =
+               "A CSV file with the columns rank,iteration,delay_s gives the extra delay of each "
+               "rank (*: all) and iteration. An iteration without a line has no delay, and "
+               "after the last iteration the file repeats.",
            .example = "kind=trace,file=delays.csv"}),
       registered<PauseKind>({.name = "pause",
                              .title = "Pause",

@@ -1,20 +1,17 @@
 // Draws of the kinds of straggler: slow phases, and delays from a file.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "cluster/straggler_kinds.hpp"
+#include "core/csv.hpp"
 #include "core/error.hpp"
 #include "core/input_file.hpp"
 #include "core/random.hpp"
-#include "core/text.hpp"
 
 namespace hetsgd {
 
@@ -153,44 +150,12 @@ class DelayTrace {
   std::uint64_t length_;
 };
 
-// Reads all of `text` as a number.
-template <class T>
-std::optional<T> whole(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-Row read_row(const std::string& file, std::size_t number, std::string_view line, int workers) {
-  const std::vector<std::string_view> fields = split(line, ',');
-  const auto fail = [&](std::size_t field, std::string_view expected) -> Error {
-    const auto column = static_cast<std::size_t>(fields[field].data() - line.data()) + 1;
-    return data_error("{}:{}:{}: found {}, expected {}", file, number, column,
-                      quote(trim(fields[field])), expected);
-  };
-  if (fields.size() != 3) {
-    throw data_error("{}:{}:1: found {} fields, expected 3: rank,iteration,delay_s", file, number,
-                     fields.size());
-  }
-  Row row{.line = number};
-  if (trim(fields[0]) == "*") {
-    row.rank = kAllRanks;
-  } else {
-    const auto rank = whole<int>(trim(fields[0]));
-    if (!rank || *rank < 0 || *rank >= workers) {
-      throw fail(0, fmt::format("a rank from 0 to {}, or *", workers - 1));
-    }
-    row.rank = *rank;
-  }
-  const auto iteration = whole<std::uint64_t>(trim(fields[1]));
-  if (!iteration || *iteration == UINT64_MAX) throw fail(1, "an iteration, counted from 0");
-  row.iteration = *iteration;
-  const auto delay = whole<double>(trim(fields[2]));
-  if (!delay || !(*delay >= 0 && *delay <= kLongestStraggle.count())) {
-    throw fail(2, fmt::format("a delay from 0 to {:g} s", kLongestStraggle.count()));
-  }
-  row.delay_s = *delay;
+Row read_row(const CsvRows& fields, int workers, const std::string& a_rank) {
+  constexpr double kMostIterations = 0x1p53;
+  Row row{.rank = kAllRanks, .line = fields.line()};
+  if (fields.field(0) != "*") row.rank = static_cast<int>(fields.whole(0, workers - 1, a_rank));
+  row.iteration = fields.whole(1, kMostIterations, "an iteration, counted from 0");
+  row.delay_s = fields.number(2, kLongestStraggle.count(), "a delay from 0 to 1e+09 s");
   return row;
 }
 
@@ -220,13 +185,10 @@ StraggleDelay read_delay_trace(const std::string& file, int workers) {
   const std::string all = read_text_file(file, {.noun = "trace of delays"}, kMostTraceBytes);
   std::vector<Row> rows;
   std::uint64_t length = 0;
-  std::size_t number = 0;
-  for (const std::string_view text : split(all, '\n')) {
-    const std::string_view line = trim(text);
-    ++number;
-    if (line.empty() || line.front() == '#') continue;
-    if (rows.empty() && line.starts_with("rank")) continue;
-    rows.push_back(read_row(file, number, text, workers));
+  CsvRows lines(all, file, "rank,iteration,delay_s");
+  const std::string a_rank = fmt::format("a rank from 0 to {}, or *", workers - 1);
+  while (lines.next()) {
+    rows.push_back(read_row(lines, workers, a_rank));
     length = std::max(length, rows.back().iteration + 1);
   }
   if (rows.empty()) {

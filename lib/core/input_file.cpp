@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/file_kind.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {
@@ -172,7 +173,7 @@ std::vector<FileRead> files_read() {
   return list;
 }
 
-std::string read_text_file(const std::string& path, const InputKind& kind, std::uint64_t most) {
+std::string read_file(const std::string& path, const InputKind& kind, std::uint64_t most) {
   InputFile file(path, kind);
   const auto refuse_beyond = [&](std::uint64_t size) {
     if (size <= most) return;
@@ -190,6 +191,13 @@ std::string read_text_file(const std::string& path, const InputKind& kind, std::
     text.resize(size + got);
     refuse_beyond(text.size());
   } while (got > 0);
+  return text;
+}
+
+std::string read_text_file(const std::string& path, const InputKind& kind, std::uint64_t most) {
+  std::string text = read_file(path, kind, most);
+  refuse_other_kinds(text, path, "a " + kind.noun, TextUse::any);
+  text.erase(0, text.size() - behind_mark(text).size());
   return text;
 }
 

@@ -71,6 +71,9 @@ std::vector<FileRead> files_read();
 
 // The whole file. Error(data) if it is longer than `most` bytes, so that an endless file is
 // refused, too.
+std::string read_file(const std::string& path, const InputKind& kind, std::uint64_t most);
+// The same for text that a person may have written: without its byte order mark. Error(data) for
+// what is no text, too (core/file_kind.hpp).
 std::string read_text_file(const std::string& path, const InputKind& kind, std::uint64_t most);
 
 }  // namespace hetsgd

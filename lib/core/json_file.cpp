@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/input_file.hpp"
@@ -32,26 +34,34 @@ std::size_t end_of_comment(std::string_view text, std::size_t at) {
   return end == std::string_view::npos ? text.size() : end + last.size();
 }
 
-// The place of the first bracket that opens more than kMostJsonLevels levels.
-std::optional<std::size_t> find_too_deep(std::string_view text, JsonComments comments) {
-  int levels = 0;
-  bool inside = false;  // a string
+// Refuses brackets that open more than kMostJsonLevels levels, and keys that an object has twice.
+void check_structure(std::string_view text, const std::string& place, JsonComments comments) {
+  std::vector<std::set<std::string_view>> keys;  // of the brackets that are open
+  std::string_view last;                         // string
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (inside) {
-      if (c == '\\') ++i;
-      inside = c != '"';
-    } else if (c == '"') {
-      inside = true;
+    if (c == '"') {
+      const std::size_t begin = i++;
+      while (i < text.size() && text[i] != '"') i += text[i] == '\\' ? 2 : 1;
+      last = text.substr(begin, i - begin + 1);
+    } else if (c == ':' && !keys.empty() && !last.empty()) {
+      const std::string_view key = std::exchange(last, {});
+      if (keys.back().insert(key).second) continue;
+      refuse(place_of(text, static_cast<std::size_t>(key.data() - text.data()), place),
+             fmt::format("key {} again", quote(key.substr(1, key.size() - 2))), "it once", "",
+             ExitCode::data);
     } else if (c == '[' || c == '{') {
-      if (++levels > kMostJsonLevels) return i;
-    } else if (c == ']' || c == '}') {
-      --levels;
+      keys.emplace_back();
+      if (keys.size() <= kMostJsonLevels) continue;
+      refuse(place_of(text, i, place),
+             fmt::format("objects and lists nested more than {} levels deep", kMostJsonLevels),
+             fmt::format("at most {} levels", kMostJsonLevels), "", ExitCode::data);
+    } else if ((c == ']' || c == '}') && !keys.empty()) {
+      keys.pop_back();
     } else if (c == '/' && comments == JsonComments::allowed && i + 1 < text.size()) {
       i = end_of_comment(text, i) - 1;
     }
   }
-  return std::nullopt;
 }
 
 // The library's reader of a document, with our messages for mistakes.
@@ -84,11 +94,7 @@ class Reader : public nlohmann::detail::json_sax_dom_parser<json> {
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& place, JsonComments comments) {
-  if (const auto deep = find_too_deep(text, comments)) {
-    refuse(place_of(text, *deep, place),
-           fmt::format("objects and lists nested more than {} levels deep", kMostJsonLevels),
-           fmt::format("at most {} levels", kMostJsonLevels), "", ExitCode::data);
-  }
+  check_structure(text, place, comments);
   json document;
   Reader reader(document, text, place);
   json::sax_parse(text.begin(), text.end(), &reader, json::input_format_t::json, true,

@@ -128,7 +128,11 @@ class CriteoParser {
     if (columns != kColumns) {
       throw LineError{columns < kColumns ? end : p,
                       fmt::format("found {} columns, expected {}", columns, kColumns),
-                      "a line of Criteo's text is label, I1..I13, C1..C26, with tabs between them"};
+                      columns == kColumns - 1
+                          ? "without labels, as Kaggle's test.txt? --test tail:1/7 holds out rows "
+                            "that have some"
+                          : "a line of Criteo's text is label, I1..I13, C1..C26, with tabs between "
+                            "them"};
     }
     const char* const expected = column == 0 ? "0 or 1"
                                  : column <= kCriteoDense
@@ -158,10 +162,14 @@ std::vector<std::size_t> first_rows(const std::vector<std::string_view>& pieces,
 
 bool is_criteo_text(std::string_view text) {
   const std::string_view line = first_line(text);
-  return std::count(line.begin(), line.end(), '\t') == kColumns - 1;
+  const auto columns = static_cast<std::size_t>(std::ranges::count(line, '\t')) + 1;
+  const bool unlabelled = columns == kColumns - 1 && line.find(':') == std::string_view::npos;
+  return columns == kColumns || unlabelled;
 }
 
 RawClicks parse_criteo(std::string_view text, const std::string& path, std::optional<int> threads) {
+  // Empty lines at the end are no rows.
+  text = text.substr(0, text.find_last_not_of("\r\n") + 1);
   std::string tail;
   const std::vector<std::string_view> pieces = split_lines(text, tail);
   const std::vector<std::size_t> first = first_rows(pieces, threads);

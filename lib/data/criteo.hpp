@@ -11,7 +11,8 @@
 
 namespace hetsgd {
 
-// Tells by the number of tabs on the first line.
+// Tells by the number of tabs on the first line. Text without the first column, the labels, counts,
+// so that parse_criteo() refuses it by its name.
 bool is_criteo_text(std::string_view text);
 
 // The rows of the text, read on up to `threads` threads. Errors: Error(data) with file:line:column,

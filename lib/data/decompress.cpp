@@ -100,6 +100,8 @@ std::string decompress_zstd(std::string_view bytes, const std::string& path, boo
   const std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(),
                                                                         ZSTD_freeDCtx);
   HETSGD_CHECK(context != nullptr);
+  // What `zstd --long=31` writes. A window is used as far as there is text, which must fit anyway.
+  ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, 31);
   std::string text;
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
   while (true) {
@@ -117,13 +119,6 @@ std::string decompress_zstd(std::string_view bytes, const std::string& path, boo
 }
 
 }  // namespace
-
-Compression detect_compression(std::string_view bytes) {
-  if (bytes.starts_with("\x1F\x8B")) return Compression::gzip;
-  if (bytes.starts_with("BZh")) return Compression::bzip2;
-  if (bytes.starts_with("\x28\xB5\x2F\xFD")) return Compression::zstd;
-  return Compression::none;
-}
 
 std::string decompress(std::string_view bytes, Compression compression, const std::string& path) {
   switch (compression) {

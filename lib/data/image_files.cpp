@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/file_kind.hpp"
 #include "data/images.hpp"
 #include "data/labels.hpp"
 #include "data/source.hpp"
@@ -50,6 +51,14 @@ bool is_cifar(std::string_view bytes, const CifarForm& form) {
     }
   }
   return true;
+}
+
+// "12 records of 3073 bytes less 5 bytes"
+std::string in_records(std::size_t size, const CifarForm& form) {
+  const std::size_t rest = size % form.record(), missing = form.record() - rest;
+  const bool cut = missing < rest;
+  return fmt::format("{} records of {} bytes {} {} bytes", size / form.record() + (cut ? 1 : 0),
+                     form.record(), cut ? "less" : "and", cut ? missing : rest);
 }
 
 // The number behind the magic bytes at `word`.
@@ -105,11 +114,33 @@ std::optional<DataFormat> image_format(std::string_view bytes, DataFormat stated
   return std::nullopt;
 }
 
-std::optional<DataFormat> sized_as_cifar(std::string_view bytes) {
+void refuse_other_idx(std::string_view bytes, const std::string& path) {
+  constexpr std::array<std::string_view, 7> kTypes = {
+      "bytes",           "signed bytes",  "numbers",      "16-bit integers",
+      "32-bit integers", "32-bit floats", "64-bit floats"};
+  constexpr std::uint8_t kFirstType = 8;
+  if (bytes.size() < kIdxWord || !bytes.starts_with(kIdxImages.substr(0, 2))) return;
+  const std::size_t type = byte_at(bytes, 2) - std::size_t{kFirstType};
+  if (type >= kTypes.size()) return;
+  refuse(path, fmt::format("IDX data: {} in {} dimensions", kTypes[type], byte_at(bytes, 3)),
+         "IDX images: bytes in 3 dimensions", "the images' file is named, labels lie beside it",
+         ExitCode::data);
+}
+
+std::string hint_of_cifar(std::string_view bytes) {
   for (const DataFormat format : {DataFormat::cifar10, DataFormat::cifar100}) {
-    if (fills(bytes, form_of(format))) return format;
+    const CifarForm& form = form_of(format);
+    if (fills(bytes, form)) {
+      return fmt::format(
+          "the file has the size of {0} records; if it holds some, --format {0} "
+          "names the label that is out of range",
+          to_string(format));
+    }
+    if (is_cifar(bytes.substr(0, bytes.size() - bytes.size() % form.record()), form)) {
+      return fmt::format("as {} it has {}", to_string(format), in_records(bytes.size(), form));
+    }
   }
-  return std::nullopt;
+  return "";
 }
 
 std::optional<std::string> label_file_of(const std::string& path) {
@@ -161,8 +192,9 @@ ParsedData parse_idx(std::string_view images, std::string_view labels, const std
 ParsedData parse_cifar(std::string_view bytes, DataFormat format, const std::string& path) {
   const CifarForm& form = form_of(format);
   if (bytes.empty() || bytes.size() % form.record() != 0) {
-    throw data_error("{}: found {} bytes, expected a multiple of {}, the size of a {} record", path,
-                     bytes.size(), form.record(), to_string(format));
+    refuse_other_kinds(bytes, path, fmt::format("{} records", to_string(format)), TextUse::any);
+    throw data_error("{}: found {}, expected whole records of {}", path,
+                     in_records(bytes.size(), form), to_string(format));
   }
   const std::size_t rows = bytes.size() / form.record();
   DatasetBuilder data;

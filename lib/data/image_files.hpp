@@ -23,9 +23,12 @@ namespace hetsgd {
 // detect; if another format is stated, the result is none.
 std::optional<DataFormat> image_format(std::string_view bytes, DataFormat stated);
 
-// The form of CIFAR whose records fill `bytes` exactly, whatever their labels, if the bytes are no
-// text. None if no form does.
-std::optional<DataFormat> sized_as_cifar(std::string_view bytes);
+// Refuses an IDX file of other numbers or dimensions, with Error(data) that says what it has.
+void refuse_other_idx(std::string_view bytes, const std::string& path);
+
+// What a user may do about `bytes` that are neither text nor images: if their size is that of
+// CIFAR's records, or the labels are those of records and the last one is cut off. Else "".
+std::string hint_of_cifar(std::string_view bytes);
 
 // The label file that belongs to an IDX file of images, by their names: train-images-idx3-ubyte.gz
 // and train-labels-idx1-ubyte.gz. None if the name has no "images" or no such file is there.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstring>
 
 namespace hetsgd {
@@ -44,6 +46,16 @@ const char* feature_entry(const char* line, std::uint64_t k) {
 const char* label_entry(const char* line, std::uint64_t k) {
   for (; k > 0; ++line) k -= *line == ',';
   return line;
+}
+
+// The end of a whole number in floating point at `digits`, as "1.0" and "1.00e+00" (NumPy writes
+// so), whose value `number` becomes; null if there is none.
+const char* parse_whole(const char* digits, std::uint64_t& number) {
+  double value = -1;
+  const char* const end = std::from_chars(digits, skip_entry(digits), value).ptr;
+  if (value < 0 || value >= 0x1p53 || value != std::floor(value)) return nullptr;
+  number = static_cast<std::uint64_t>(value);
+  return end;
 }
 
 // The place in the row of the later one of two equal entries. `entries` holds (number, place in the
@@ -146,7 +158,9 @@ void LineParser::fail_label(const char* token, const char* after, std::uint64_t 
   const char* const digits = token + (*token == '-' || *token == '+');
   if (std::strchr(quoted_token(token).c_str(), ':') != nullptr) {
     throw LineError{token, fmt::format("expected a label, found {}", quoted_token(token)),
-                    "a line without labels begins with a space"};
+                    rules_.xc ? "a line without labels begins with a space"
+                              : "a line without labels begins with a space; weights of rows "
+                                "(label:weight) are not supported"};
   }
   if (after == digits || (rules_.xc && *after != ',' && !ends_entry(*after))) {
     throw LineError{token, fmt::format("expected a label, found {}", quoted_token(token)),
@@ -171,7 +185,7 @@ void LineParser::fail_label(const char* token, const char* after, std::uint64_t 
                                           : "correct the header or the label"};
 }
 
-// A label is an integer; libSVM writers also put it as "+1" or "1.0".
+// A label is an integer; libSVM writers also put it as "+1", "1.0" or "1.00e+00".
 const char* LineParser::parse_label(const char* p, std::uint32_t& label) const {
   const char* const token = p;
   const bool negative = *p == '-';
@@ -179,9 +193,8 @@ const char* LineParser::parse_label(const char* p, std::uint32_t& label) const {
   std::uint64_t number = 0;
   const char* const digits = p;
   p = parse_unsigned(p, number);
-  if (p > digits && *p == '.' && !rules_.xc) {
-    do ++p;
-    while (*p == '0');
+  if (p > digits && (*p == '.' || *p == 'e' || *p == 'E') && !rules_.xc) {
+    if (const char* const end = parse_whole(digits, number)) p = end;
   }
   const bool well_formed = p > digits && (*p == ',' || ends_entry(*p));
   if (!well_formed || number >= rules_.labels || (negative && rules_.xc)) [[unlikely]] {

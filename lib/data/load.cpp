@@ -71,15 +71,14 @@ class SourceFiles {
 
  private:
   ParsedData parse_as_text(std::string_view bytes, const LoadOptions& options) const {
+    const bool detect = options.format == DataFormat::detect;
+    if (detect) refuse_other_idx(bytes, path_);
     try {
       return parse_text_alone(bytes, path_, options);
     } catch (const Error& error) {
-      const auto cifar = sized_as_cifar(bytes);
-      if (!cifar || options.format != DataFormat::detect) throw;
-      const std::string_view name = to_string(*cifar);
-      throw with_hint(error, fmt::format("the file has the size of {0} records; if it holds some, "
-                                         "--format {0} names the label that is out of range",
-                                         name));
+      const std::string hint = detect ? hint_of_cifar(bytes) : "";
+      if (hint.empty()) throw;
+      throw with_hint(error, hint);
     }
   }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/file_kind.hpp"
 #include "core/input_file.hpp"
 
 struct XXH3_state_s;
@@ -88,11 +89,6 @@ class RunningHash {
 
 // The last component of a path.
 std::string file_name(const std::string& path);
-
-enum class Compression { none, gzip, bzip2, zstd };
-
-// Tells the compression by the first bytes, whatever the file's name.
-Compression detect_compression(std::string_view bytes);
 
 // The decompressed bytes of all streams in `bytes` (compressors and `cat` may leave several).
 // Throws Error(data) naming `path` and what is wrong if the stream is damaged or cut off.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/file_kind.hpp"
 #include "data/clicks.hpp"
 #include "data/criteo.hpp"
 #include "data/huge_pages.hpp"
@@ -130,7 +131,6 @@ void check_header(const Header& header, const std::string& path, const LoadOptio
 
 // Skips empty lines and comments before the first content and takes the header, if there is one.
 Body find_body(std::string_view text, const std::string& path, const LoadOptions& options) {
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
   Body body;
   std::string_view line;
   while (true) {
@@ -295,9 +295,12 @@ std::string place_of_row(const Body& body, const std::string& path, std::uint64_
 
 }  // namespace
 
-ParsedData parse_text_alone(std::string_view bytes, const std::string& path,
+ParsedData parse_text_alone(std::string_view content, const std::string& path,
                             const LoadOptions& options) {
-  if (options.format == DataFormat::text) return read_text(bytes, path, options);
+  if (options.format == DataFormat::text) return read_text(content, path, options);
+  refuse_other_kinds(content, path, "XC, libSVM or Criteo text, or IDX or CIFAR images",
+                     TextUse::rows);
+  const std::string_view bytes = behind_mark(content);
   if (options.format == DataFormat::criteo ||
       (options.format == DataFormat::detect && is_criteo_text(bytes))) {
     ParsedData parsed = with_vocabulary(parse_criteo(bytes, path, options.threads), path, options);

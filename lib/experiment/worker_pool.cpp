@@ -154,7 +154,7 @@ std::vector<std::string> variables_of_options() {
 std::string last_error(const std::string& log) {
   std::error_code failed;
   if (!std::filesystem::is_regular_file(log, failed)) return "";
-  const std::string text = read_text_file(log, {.noun = "log"}, std::uint64_t{1} << 24);
+  const std::string text = read_file(log, {.noun = "log"}, std::uint64_t{1} << 24);
   constexpr std::string_view kMark = "error: ";
   const std::size_t at = text.rfind("\n" + std::string(kMark));
   std::size_t begin = at == std::string::npos ? 0 : at + 1;

@@ -50,9 +50,9 @@ std::vector<Plugin>& plugins() {
 std::string bytes_of(const PluginSource& source) {
   try {
     const char* const elsewhere = "--plugin FILE tells where the file is now";
-    return read_text_file(
-        source.path, {.noun = "plugin", .missing = source.expected_hash.empty() ? "" : elsewhere},
-        kMostPluginBytes);
+    return read_file(source.path,
+                     {.noun = "plugin", .missing = source.expected_hash.empty() ? "" : elsewhere},
+                     kMostPluginBytes);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}: {}", source.place, error.what()), error.hint());
   }

@@ -56,6 +56,8 @@ TEST(StragglerSpecification, TraceErrorsNameThePlace) {
   EXPECT_EQ(message("0,0\n"), ":1:1: found 2 fields, expected 3: rank,iteration,delay_s");
   EXPECT_EQ(message("0,0,1\n\n0,0,2\n"),
             ":3:1: found the rank and iteration of line 1 again, expected them once");
+  EXPECT_EQ(message("rank,iteration,delay_ms\n1,0,5\n"),
+            ":1:1: found \"rank,iteration,delay_ms\", expected the header rank,iteration,delay_s");
   EXPECT_EQ(message("# empty\n"),
             ": found no rows, expected lines such as 2,0,0.05 (rank,iteration,delay_s)");
   EXPECT_EQ(failure_of({"kind=trace,file=/none.csv"}).message,

@@ -48,6 +48,17 @@ TEST(JsonFile, BracketsInStringsAndCommentsAreNoLevels) {
   EXPECT_EQ(error_in("1 // x"), "p.json:1:3: found \"/\", expected JSON");
 }
 
+TEST(JsonFile, KeysThatComeTwiceAreRefused) {
+  EXPECT_EQ(error_in("{\"a\": 8,\n \"b\": {\"a\": 1}, \"a\": 16}"),
+            "p.json:2:16: found key \"a\" again, expected it once");
+  EXPECT_EQ(error_in("[{\"x\": 1}, {\"x\": 1, \"y\": [\"x\"], \"x\": 2}]"),
+            "p.json:1:37: found key \"x\" again, expected it once");
+  EXPECT_EQ(error_in("{\"a\":: 1}"), "p.json:1:6: found \":\", expected JSON");
+  EXPECT_EQ(error_in("{::}"), "p.json:1:2: found \":\", expected JSON");
+  EXPECT_EQ(error_in("[{\"x\": 1}, {\"x\": {\"x\": 1}}]"), "");
+  EXPECT_EQ(error_in("{\"a\": 1, /* \"a\" */ \"b\": \"a\"}", JsonComments::allowed), "");
+}
+
 TEST(JsonFile, ErrorsNamePlaceAndFound) {
   EXPECT_EQ(error_in("{\n  \"a\": [1,\n 1e400]}"),
             "p.json:3:2: found \"1e400\", a number too large for a double, expected JSON");

@@ -63,6 +63,9 @@ TEST(Criteo, ReadsALine) {
   EXPECT_EQ(clicks.no_value[1], 0x3FFFFFEU);  // 00000000 is a value
   // Without the last newline, as a file may end.
   EXPECT_EQ(parse_criteo(text.substr(0, text.size() - 1), "f", 2).value, clicks.value);
+  // With empty lines at the end, and a byte order mark.
+  EXPECT_EQ(parse_criteo(text + "\n\r\n\n", "f", 1).value, clicks.value);
+  EXPECT_EQ(parse("\xef\xbb\xbf" + text + "\n", every_value()).data->rows(), 2U);
 }
 
 TEST(Criteo, EveryHexadecimalValue) {
@@ -107,7 +110,12 @@ TEST(Criteo, SaysWhereAndWhatIsWrong) {
             "f:2:16: C1: found '68fd1e6', expected 8 hexadecimal digits, or nothing");
   EXPECT_THAT(message(criteo_line({{39, "68fd1e64a"}})), HasSubstr("C26: found '68fd1e64a'"));
   EXPECT_THAT(message("0\t1\n"), HasSubstr("f:2:4: found 2 columns, expected 40"));
-  EXPECT_THAT(message("\n"), HasSubstr("f:2:1: found 1 columns, expected 40"));
+  const std::string unlabelled = criteo_line({{1, "48"}}).substr(2);
+  EXPECT_EQ(
+      error_of([&] { parse(unlabelled); }),
+      "test:1:41: found 39 columns, expected 40 | without labels, as Kaggle's test.txt? --test "
+      "tail:1/7 holds out rows that have some");
+  EXPECT_THAT(message("\n" + criteo_line({})), HasSubstr("f:2:1: found 1 columns, expected 40"));
   const std::string good = criteo_line({});
   EXPECT_THAT(message(good.substr(0, good.size() - 1) + "\t\n"), HasSubstr("found 41 columns"));
   EXPECT_THAT(error_of([] { parse_criteo("", "f", 1); }), HasSubstr("f: found an empty file"));

@@ -115,6 +115,14 @@ TEST_F(ImagesTest, BadIdxIsAnErrorThatSaysWhatIsWrong) {
   EXPECT_THAT(error(good.substr(0, 9), idx_labels("\1\1\1")),
               HasSubstr("not an IDX file of images"));
   EXPECT_THAT(error(good, good), HasSubstr("not an IDX file of labels"));
+  const std::string floats = std::string("\0\0\x0d\x03", 4) + good.substr(4);
+  write_file(folder_ / "floats", floats);
+  EXPECT_THAT(error_of([&] { load_dataset(folder_ / "floats", options_); }),
+              HasSubstr("floats: found IDX data: 32-bit floats in 3 dimensions, expected IDX "
+                        "images: bytes in 3 dimensions"));
+  write_file(folder_ / "labels", idx_labels("\1\1\1"));
+  EXPECT_THAT(error_of([&] { load_dataset(folder_ / "labels", options_); }),
+              HasSubstr("found IDX data: bytes in 1 dimensions"));
   EXPECT_THAT(error(good, idx_labels("\1\1")), HasSubstr("found 2 labels, expected 3"));
   EXPECT_THAT(error(idx_images(0, 2, 2, ""), idx_labels("")), HasSubstr("0 images of 2x2"));
   // 2^32 - 1 to the third is more than 2^64.
@@ -143,7 +151,10 @@ TEST_F(ImagesTest, CifarIsToldByItsRecords) {
   EXPECT_THAT(b.data->labels(0), ElementsAre(42));  // the fine label
   EXPECT_THAT(b.data->labels(1), ElementsAre(99));
   EXPECT_THAT(error_of([&] { parse_cifar(ten.substr(1), DataFormat::cifar10, "x"); }),
-              HasSubstr("x: found 6145 bytes, expected a multiple of 3073"));
+              HasSubstr("x: found 2 records of 3073 bytes less 1 bytes, expected whole records"));
+  write_file(folder_ / "cut", ten.substr(0, ten.size() - 5));
+  EXPECT_THAT(error_of([&] { load_dataset(folder_ / "cut", options_); }),
+              HasSubstr("| as cifar10 it has 2 records of 3073 bytes less 5 bytes"));
   EXPECT_THAT(error_of([&] { parse_cifar(record("\x0c", 'r'), DataFormat::cifar10, "x"); }),
               HasSubstr("x: image 1: found label 12, expected 0 to 9"));
 }

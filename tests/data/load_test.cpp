@@ -74,6 +74,7 @@ TEST_F(LoadTest, CompressedTextIsTheSameText) {
              {"two.gz", gzip(first) + gzip(second)},  // several streams, as `cat` makes them
              {"two.bz2", bzip2(first) + bzip2(second)},
              {"two.zst", zstd(first) + zstd(second)},
+             {"skipped.zst", std::string("\x5a\x2a\x4d\x18\4\0\0\0size", 12) + zstd(text)},
              {"padded.gz", gzip(text) + std::string(512, '\0')},
          }) {
       SCOPED_TRACE(name);
@@ -94,6 +95,21 @@ TEST_F(LoadTest, EveryTruncationOfACompressedFileIsAnError) {
           << size;
     }
   }
+}
+
+// As `zstd --long=31` writes it: a frame that asks for a window of 2^log bytes, with one raw block.
+std::string zstd_of_window(int log, const std::string& text) {
+  const auto block = static_cast<unsigned>(text.size() << 3 | 1);
+  std::string frame("\x28\xb5\x2f\xfd\0", 5);
+  for (const unsigned byte : {static_cast<unsigned>(log - 10) << 3, block & 255, block >> 8, 0U}) {
+    frame += static_cast<char>(byte);
+  }
+  return frame + text;
+}
+
+TEST_F(LoadTest, LargeWindowsAreRead) {
+  const std::string text = "1 1:1 3:0.5\n0 2:1\n";
+  EXPECT_EQ(load("long.zst", zstd_of_window(28, text)).data->rows(), 2U);
 }
 
 TEST_F(LoadTest, ErrorsInCompressedTextNameTheLine) {

@@ -1,4 +1,6 @@
 // Every malformed file has its own message: where, what was found, what was expected, what to do.
+#include <gmock/gmock.h>
+
 #include <fstream>
 #include <set>
 
@@ -7,6 +9,9 @@
 namespace hetsgd {
 namespace {
 
+using testing::HasSubstr;
+using testing::StartsWith;
+
 struct Malformed {
   const char* file;
   const char* message;  // after the path; "message | hint"
@@ -14,8 +19,8 @@ struct Malformed {
 
 const Malformed kMalformed[] = {
     {"binary_bytes.txt",
-     ":1:1: expected a label, found '\\x7fELF\\x02\\x01\\x01\\x00\\x00' | labels are integers, "
-     "separated by commas without blanks"},
+     ": found a program (ELF), expected XC, libSVM or Criteo text, or IDX or CIFAR images | unpack "
+     "it, or convert it to text"},
     {"cut_off.txt.bz2",
      ": the bzip2 stream is damaged at byte 57: it ends too early | fetch or compress the file "
      "again"},
@@ -40,7 +45,8 @@ const Malformed kMalformed[] = {
      ":4:8: expected ':' after the feature index, found the end of '7' | an entry is "
      "'index:value', without blanks inside"},
     {"missing_label.txt",
-     ":2:1: expected a label, found '2:1' | a line without labels begins with a space"},
+     ":2:1: expected a label, found '2:1' | a line without labels begins with a space; weights of "
+     "rows (label:weight) are not supported"},
     {"missing_value.txt", ":1:5: expected a number after 'index:', found nothing"},
     {"nan_value.txt",
      ":2:11: feature value 'nan' is not finite | remove the entry or replace its value"},
@@ -133,6 +139,22 @@ TEST(Malformed, ExplicitFormatAndBase) {
             "test:2:7: feature index 0 in '0:3', where indices count from 1 | with --index-base 0 "
             "they count "
             "from 0");
+}
+
+TEST(Malformed, OtherKindsOfFilesAreNamed) {
+  const std::string kExpected = ", expected XC, libSVM or Criteo text, or IDX or CIFAR images";
+  EXPECT_THAT(error_of([] { parse("PAR1\x15\x04"); }),
+              StartsWith("test: found a Parquet file" + kExpected));
+  EXPECT_THAT(error_of([] { parse("1 1:1\r0 1:2\r"); }),
+              HasSubstr("carriage return alone (tr '\\r' '\\n')"));
+  EXPECT_THAT(error_of([] { parse("<html>\n"); }), StartsWith("test: found HTML"));
+  LoadOptions bytes;
+  bytes.format = DataFormat::text;
+  bytes.text.tokens = TokenKind::bytes;
+  bytes.text.block = 2;
+  EXPECT_NO_THROW(parse("PK\x03\x04 any file has bytes", bytes));
+  bytes.text.tokens = TokenKind::characters;
+  EXPECT_THAT(error_of([&] { parse("PK\x03\x04", bytes); }), HasSubstr("found a zip archive"));
 }
 
 TEST(Malformed, FilesThatCannotBeRead) {

@@ -93,7 +93,8 @@ TEST(LibsvmText, SkipsEmptyLinesButKeepsRowsThatBeginWithABlank) {
 
 TEST(LibsvmText, ReadsBinaryLabels) {
   for (const char* text :
-       {"+1 1:1\n-1 1:1\n1 1:1\n", "1 1:1\n0 1:1\n1.0 1:1\n", "1 1:1\n0 1:1\n+1 1:1\n"}) {
+       {"+1 1:1\n-1 1:1\n1 1:1\n", "1 1:1\n0 1:1\n1.0 1:1\n", "1 1:1\n0 1:1\n+1 1:1\n",
+        "+1.000000e+00 1:1\n-1.000000e+00 1:1\n1E0 1:1\n", "1.e0 1:1\n0.00e+5 1:1\n10e-1 1:1\n"}) {
     const LoadedData loaded = parse(text);
     EXPECT_EQ(loaded.data->task, Task::binary) << text;
     EXPECT_EQ(loaded.data->label_count, 1U);

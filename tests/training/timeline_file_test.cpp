@@ -15,7 +15,9 @@
 namespace hetsgd::test {
 namespace {
 
+using std::string_literals::operator""s;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 struct Recorded {
   explicit Recorded(const Settings& settings) {
@@ -260,6 +262,52 @@ TEST(TimelineFile, ErrorsNameTheLine) {
   EXPECT_THAT(refusal("{\"schema_version\":1}\n"), HasSubstr("expected the header"));
 }
 
+// Whatever a reader of a record asks for has the right type, or is named by line and key.
+TEST(TimelineFile, WrongTypesAndTimesAreNamed) {
+  nlohmann::json header = nlohmann::json::parse(kHeader);
+  header["stragglers"] = {"kind=constant,worker=0,factor=2"};
+  header["device_profile"] = nlohmann::json::array({{{"workers", "0"}}});
+  header["charge"] = {{"parameter_ratio", 2}};
+  header["config"] = {{"speed", {1, 2}}, {"seed", 1}, {"algorithm", "ssgd"}};
+  for (const char* part :
+       {"/stragglers", "/stragglers/0", "/device_profile", "/device_profile/0",
+        "/device_profile/0/workers", "/server_profile", "/network", "/charge",
+        "/charge/parameter_ratio", "/config", "/config/speed", "/config/speed/0", "/config/seed",
+        "/config/algorithm", "/elapsed_s", "/processes/0/parent"}) {
+    for (const nlohmann::json& wrong : {nlohmann::json(-1), nlohmann::json({{"a", 1}}),
+                                        nlohmann::json::array({nlohmann::json::array({1})})}) {
+      nlohmann::json broken = header;
+      broken[nlohmann::json::json_pointer(part)] = wrong;
+      const bool is_object = wrong.is_object();
+      if (is_object && (part == "/network"s || part == "/server_profile"s ||
+                        part == "/device_profile"s || part == "/charge"s || part == "/config"s)) {
+        continue;  // an object is the right type
+      }
+      EXPECT_THAT(refusal(broken.dump() + "\n"), StartsWith(":1: ")) << part << " " << wrong;
+    }
+  }
+  for (const char* call : {R"("w":-1e308)", R"("d":-1)", R"("v":-1)", R"("w":3)", R"("d":3)",
+                           R"("q":1,"v":3)", R"("a":[1e12,0,1,1])"}) {
+    const std::string key(call + std::string_view(call).rfind(':') - 2, 1);
+    EXPECT_THAT(refusal_of_calls(fmt::format(R"({{"p":0,"c":"compute","e":2,{}}})", call) + "\n"),
+                StartsWith(":2: " + key + ": found "))
+        << call;
+  }
+}
+
+TEST(TimelineFile, AMarkAndEmptyLinesChangeNothing) {
+  const std::string text = std::string(kHeader) + R"(
+{"p":0,"c":"compute","n":"step","e":2,"d":2}
+{"lines":1}
+)";
+  const TemporaryFolder folder;
+  for (const std::string& same : {text, text + "\n \r\n", "\xef\xbb\xbf" + text}) {
+    EXPECT_EQ(read_timeline(folder.write("run.jsonl", same)).processes[0].ranges.size(), 1U);
+  }
+  const std::string steps = "\xef\xbb\xbfworker,step,seconds\n0,0,1\n\n";
+  EXPECT_EQ(read_timeline(folder.write("steps.csv", steps)).elapsed, Seconds(1));
+}
+
 TEST(StepTimesOfOtherTools, AreStepsBetweenBarriers) {
   const TemporaryFolder folder;
   const std::string path =
@@ -271,10 +319,14 @@ TEST(StepTimesOfOtherTools, AreStepsBetweenBarriers) {
   EXPECT_EQ(timeline.processes[0].ranges[1].wait, Seconds(2));
   EXPECT_EQ(timeline.processes[1].ranges[2].begin, Seconds(3));
   EXPECT_EQ(timeline.processes[1].ranges[2].end, Seconds(4));
-  EXPECT_THAT(refusal("rank,step,seconds\n"), HasSubstr(":1"));
-  EXPECT_THAT(refusal("worker,step,time\n"), HasSubstr("expected worker,step,seconds"));
+  EXPECT_THAT(refusal("worker,step,ms\n0,0,1\n"),
+              HasSubstr(":1:1: found \"worker,step,ms\", expected the header worker,step,seconds"));
   EXPECT_THAT(refusal("0,0\n"), HasSubstr(":1:1: found 2 fields"));
-  EXPECT_THAT(refusal("0,0,x\n"), HasSubstr(":1:5: found \"x\", expected seconds"));
+  EXPECT_THAT(refusal("0,0,x\n"), HasSubstr(":1:5: found \"x\", expected seconds: 0, or 1e-12"));
+  EXPECT_THAT(refusal("0,0,1e-320\n"),
+              HasSubstr(":1:5: found \"1e-320\", expected seconds: 0, or 1e-12"));
+  EXPECT_THAT(refusal("0,0,0\n1,0,0\n"), HasSubstr("found steps of 0 s alone"));
+  EXPECT_THAT(refusal("0,1.5,1\n"), HasSubstr(":1:3: found \"1.5\", expected a step"));
   EXPECT_THAT(refusal("0,0,1\n0,0,1\n"), HasSubstr(":2:1: found worker 0 and step 0 again"));
   EXPECT_THAT(refusal("0,0,1\n2,0,1\n"), HasSubstr("expected workers 0 to 2"));
   EXPECT_THAT(refusal("0,0,1\n1,1,1\n"), HasSubstr("expected steps 0 to 0"));

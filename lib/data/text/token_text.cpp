@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/file_kind.hpp"
 #include "core/text.hpp"
 #include "data/huge_pages.hpp"
 #include "data/labels.hpp"
@@ -15,17 +16,11 @@ namespace hetsgd {
 
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::uint32_t kByteKinds = 256;
 // Words: the first two kinds, and the symbol of a line end.
 constexpr const char* kUnknownWord = "<unknown>";
 constexpr std::uint32_t kUnknown = 0, kLineEndWord = 0;
 constexpr std::uint32_t kNoNumber = 0xFFFFFFFFU;
-
-// The text of a file in UTF-8, without a byte order mark.
-std::string_view behind_mark(std::string_view text) {
-  return text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text;
-}
 
 bool is_word_character(char32_t c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '\'' ||
@@ -38,6 +33,9 @@ TokenText TokenText::read(std::string_view text, const std::string& path, const 
   // Symbols, numbers, and as many bytes of words.
   const double of_byte = rules.tokens == TokenKind::words ? 8 : 6;
   require_memory(of_byte * static_cast<double>(text.size()), path, "the tokens");
+  if (rules.tokens != TokenKind::bytes) {
+    refuse_other_kinds(text, path, "text in UTF-8", TextUse::any);
+  }
   TokenText tokens(path, rules);
   switch (rules.tokens) {
     case TokenKind::bytes:

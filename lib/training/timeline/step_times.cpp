@@ -1,54 +1,32 @@
 #include <algorithm>
-#include <charconv>
 #include <map>
-#include <optional>
 
+#include "core/csv.hpp"
 #include "core/error.hpp"
+#include "core/logging.hpp"
 #include "core/rank_index.hpp"
-#include "core/text.hpp"
 #include "training/timeline/timeline.hpp"
 
 namespace hetsgd {
 namespace {
 
 constexpr std::string_view kStepTimeColumns = "worker,step,seconds";
-constexpr double kMostWorkers = 1e6, kMostSteps = 1e9, kLongestStep = 1e9;
+constexpr double kMostWorkers = 4096, kMostSteps = 1e9, kLongestStep = 1e9, kShortestStep = 1e-12;
+
+constexpr std::string_view kWorker = "a worker from 0 to 4095";
+constexpr std::string_view kSeconds = "seconds: 0, or 1e-12 to 1e9";
 
 // By worker and step.
 using TimesOfSteps = std::map<int, std::map<std::uint64_t, double>>;
 
-double step_number(std::string_view field, std::string_view line, const std::string& place,
-                   std::string_view expected, double most) {
-  const std::string_view text = trim(field);
-  double value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !(value >= 0 && value <= most)) {
-    throw data_error("{}:{}: found {}, expected {}", place, field.data() - line.data() + 1,
-                     quote(text), expected);
-  }
-  return value;
-}
-
-void add_step_time(TimesOfSteps& times, std::string_view line, const std::string& place) {
-  const std::vector<std::string_view> fields = split(line, ',');
-  if (fields.size() != 3) {
-    throw data_error("{}:1: found {} fields, expected 3: {}", place, fields.size(),
-                     kStepTimeColumns);
-  }
-  const double worker =
-      step_number(fields[0], line, place, "a worker, counted from 0", kMostWorkers);
-  const double step = step_number(fields[1], line, place, "a step, counted from 0", kMostSteps);
-  const double seconds = step_number(fields[2], line, place, "seconds", kLongestStep);
-  for (const auto& [value, field] : {std::pair(worker, fields[0]), std::pair(step, fields[1])}) {
-    if (value == static_cast<double>(static_cast<std::uint64_t>(value))) continue;
-    throw data_error("{}: found {}, expected a whole number", place, quote(trim(field)));
-  }
-  const bool fresh =
-      times[static_cast<int>(worker)].emplace(static_cast<std::uint64_t>(step), seconds).second;
-  if (!fresh) {
-    throw data_error("{}:1: found worker {} and step {} again, expected them once", place, worker,
-                     step);
-  }
+void add_step_time(TimesOfSteps& times, const CsvRows& row, const std::string& path) {
+  const auto worker = static_cast<int>(row.whole(0, kMostWorkers - 1, kWorker));
+  const std::uint64_t step = row.whole(1, kMostSteps, "a step, counted from 0");
+  const double seconds = row.number(2, kLongestStep, kSeconds);
+  if (seconds > 0 && seconds < kShortestStep) row.fail(2, kSeconds);
+  if (times[worker].emplace(step, seconds).second) return;
+  throw data_error("{}:{}:1: found worker {} and step {} again, expected them once", path,
+                   row.line(), worker, step);
 }
 
 void check_all_steps(const TimesOfSteps& times, const std::string& path) {
@@ -71,18 +49,8 @@ void check_all_steps(const TimesOfSteps& times, const std::string& path) {
 
 Timeline read_step_times(const std::string& path, std::string_view text) {
   TimesOfSteps times;
-  std::size_t number = 0;
-  for (const std::string_view line : split(text, '\n')) {
-    ++number;
-    const std::string_view trimmed = trim(line);
-    if (trimmed.empty() || trimmed.front() == '#') continue;
-    if (times.empty() && trimmed.starts_with("worker")) {
-      if (trimmed == kStepTimeColumns) continue;
-      throw data_error("{}:{}: found {}, expected {}", path, number, quote(trimmed),
-                       kStepTimeColumns);
-    }
-    add_step_time(times, line, fmt::format("{}:{}", path, number));
-  }
+  CsvRows rows(text, path, kStepTimeColumns);
+  while (rows.next()) add_step_time(times, rows, path);
   if (times.empty()) {
     throw data_error("{}: found no step, expected a timeline or lines {}", path, kStepTimeColumns);
   }
@@ -91,6 +59,7 @@ Timeline read_step_times(const std::string& path, std::string_view text) {
   for (int rank = 0; rank < result.workers; ++rank) {
     result.processes.push_back({{rank, fmt::format("worker {}", rank), true, 0, {}}});
   }
+  std::uint64_t zeros = 0;
   for (std::uint64_t step = 0; step < times.begin()->second.size(); ++step) {
     const Seconds begin = result.elapsed;
     for (const auto& [worker, of_worker] : times) {
@@ -98,6 +67,7 @@ Timeline read_step_times(const std::string& path, std::string_view text) {
     }
     for (const auto& [worker, of_worker] : times) {
       const Seconds end = begin + Seconds(of_worker.at(step));
+      zeros += end == begin ? 1 : 0;
       std::deque<TraceRange>& ranges = result.processes[at(worker)].ranges;
       ranges.push_back(
           {.category = "compute", .name = "step", .begin = begin, .end = end, .steps = step + 1});
@@ -110,6 +80,12 @@ Timeline read_step_times(const std::string& path, std::string_view text) {
                         .place = {.kind = CallKind::collective, .number = step, .rank = worker}});
     }
   }
+  constexpr std::string_view kHint = "was their clock too coarse, or the unit another one?";
+  if (result.elapsed == Seconds(0)) {
+    throw with_hint(data_error("{}: found steps of 0 s alone, expected some time", path),
+                    std::string(kHint));
+  }
+  if (zeros > 0) warn("{}: {} steps take 0 s: {}", path, zeros, kHint);
   return result;
 }
 

@@ -79,10 +79,10 @@ void write_timeline(const std::string& path, const Trace& trace, const Record& r
 // the end of the last round in which every worker took part; without one it is an error.
 Timeline read_timeline(const std::string& path);
 
-// Step times of another tool, lines `worker,step,seconds` after that header (blank lines and #
-// comments are skipped; workers and steps count from 0, in any order, without gaps). Every step is
-// followed by a barrier of all workers without a cost, as in synchronous training. Errors: data, as
-// above.
+// Step times of another tool, lines `worker,step,seconds` after that header (core/csv.hpp; workers
+// and steps count from 0, in any order, without gaps; at most 4,096 workers, since a replay takes
+// time by their square). Every step is followed by a barrier of all workers without a cost, as in
+// synchronous training. Warns of steps of 0 s. Errors: data, as above, and if all take 0 s.
 Timeline read_step_times(const std::string& path, std::string_view text);
 
 }  // namespace hetsgd

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "core/error.hpp"
+#include "core/file_kind.hpp"
 #include "core/input_file.hpp"
 #include "core/json_fields.hpp"
 #include "core/output_file.hpp"
@@ -27,6 +28,7 @@ using nlohmann::json;
 constexpr std::string_view kFormatKey = "hetsgd_timeline";
 constexpr std::uint64_t kMostTimelineBytes = std::uint64_t{1} << 32;
 constexpr Seconds kRealResolution{1e-9};
+constexpr FieldRange kTimes{0, 1e18, "s"};
 // By CallKind.
 const std::vector<std::string> kKinds = {"none",     "collective", "started", "send",  "receive",
                                          "sendrecv", "service",    "monitor", "served"};
@@ -202,9 +204,10 @@ class TimelineReader {
 
   Timeline read(std::string_view text) {
     std::vector<std::string_view> lines = split(text, '\n');
-    // A last line without its end is cut off.
+    // A last line without its end is cut off. Empty lines may follow the end.
     if (!lines.back().empty()) result_.cut = true;
     lines.pop_back();
+    while (lines.size() > 1 && trim(lines.back()).empty()) lines.pop_back();
     read_header(lines.front());
     for (number_ = 2; number_ <= lines.size(); ++number_) {
       const JsonFields fields(place(), lines[number_ - 1]);
@@ -239,21 +242,13 @@ class TimelineReader {
     header.allow({std::string(kFormatKey), "config", "cluster", "virtual", "clock_resolution_s",
                   "stragglers", "device_profile", "server_profile", "network", "charge", "workers",
                   "lost_workers", "elapsed_s", "processes", "services"});
-    const json& tree = header.tree();
-    result_.config = header.object("config").tree();
     result_.cluster = header.text("cluster");
     result_.virtual_time = header.boolean("virtual", true);
     result_.clock_resolution = Seconds(header.number("clock_resolution_s", kDurations));
     result_.workers = header.whole_number("workers", kCounts, 1);
     result_.lost_workers = header.count("lost_workers", 0, 0);
-    result_.elapsed = Seconds(header.number("elapsed_s"));
-    result_.stragglers = tree.value("stragglers", std::vector<std::string>());
-    for (auto [key, value] :
-         {std::pair("device_profile", &result_.device_profile),
-          std::pair("server_profile", &result_.server_profile),
-          std::pair("network", &result_.network), std::pair("charge", &result_.charge)}) {
-      *value = tree.value(key, json());
-    }
+    result_.elapsed = Seconds(header.number("elapsed_s", kTimes));
+    read_machine(header);
     for (const JsonFields& each : header.objects("processes")) {
       result_.processes.push_back(read_process(each));
     }
@@ -269,6 +264,32 @@ class TimelineReader {
     before_.resize(result_.processes.size() + result_.services.size());
   }
 
+  // Checks the types of what readers of a timeline ask for. Models are checked where they are used.
+  void read_machine(const JsonFields& header) {
+    const auto is_empty_list = [](const JsonFields& fields, const char* key) {
+      return !fields.has(key) || fields.tree().at(key) == json::array();
+    };
+    const JsonFields config = header.object("config");
+    config.text("algorithm", "");
+    config.count("seed", 0, 0);
+    if (!is_empty_list(config, "speed")) config.numbers("speed", kRatios, {});
+    result_.config = config.tree();
+    if (!is_empty_list(header, "stragglers")) result_.stragglers = header.texts("stragglers");
+    const auto object_or_null = [&](const char* key) {
+      return header.is_null(key) ? json() : header.object(key).tree();
+    };
+    result_.server_profile = object_or_null("server_profile");
+    result_.network = object_or_null("network");
+    result_.charge = object_or_null("charge");
+    if (!result_.charge.is_null()) header.object("charge").number("parameter_ratio", 1.0);
+    if (!header.is_list("device_profile")) {
+      result_.device_profile = object_or_null("device_profile");
+      return;
+    }
+    for (const JsonFields& each : header.objects("device_profile")) each.text("workers");
+    result_.device_profile = header.list("device_profile");
+  }
+
   static TraceLine read_process(const JsonFields& fields) {
     fields.allow({"rank", "name", "line", "main", "parent"});
     return {{.rank = static_cast<int>(fields.number("rank", {-1, 1e6, ""})),
@@ -281,7 +302,9 @@ class TimelineReader {
   static CallPoint read_point(const JsonFields& fields, const std::string& key) {
     if (!fields.has(key)) return {};
     const std::vector<double> parts = fields.numbers(key, {0, 1e18, ""}, {});
-    if (parts.size() != 4) fields.refuse(key, "[rank, line, calls, time]");
+    if (parts.size() != 4 || std::max(parts[0], parts[1]) > kCounts.max) {
+      fields.refuse(key, "[rank, line, calls, time]");
+    }
     return {static_cast<int>(parts[0]), static_cast<int>(parts[1]),
             static_cast<std::uint64_t>(parts[2]), Seconds(parts[3])};
   }
@@ -296,13 +319,13 @@ class TimelineReader {
     TraceRange& before = before_[p];
     TraceRange range{.category = fields.text("c"), .name = fields.text("n", "")};
     const auto seconds = [&](const char* key, double missing) {
-      return Seconds(fields.has(key) ? fields.number(key, {0, 1e18, "s"}) : missing);
+      return Seconds(fields.has(key) ? fields.number(key, kTimes) : missing);
     };
     range.begin = seconds("b", before.end.count());
     range.charged = seconds("q", 0);
     range.end = seconds("e", (range.begin + range.charged).count());
-    range.wait = Seconds(fields.number("w", 0.0));
-    range.delay = Seconds(fields.number("d", 0.0));
+    range.wait = seconds("w", 0);
+    range.delay = seconds("d", 0);
     range.busy = seconds("v", (range.charged - range.delay).count());
     if (range.busy == Seconds(0)) range.busy = range.charged;
     range.steps = fields.count("s", 0, before.steps);
@@ -315,6 +338,9 @@ class TimelineReader {
       fields.refuse("e",
                     fmt::format("the end of the call, at least its begin {}", range.begin.count()));
     }
+    check_part(fields, "w", range.wait, range);
+    check_part(fields, "d", range.delay, range);
+    check_part(fields, "v", range.busy, range);
     if (range.end < last_end_) {
       fields.refuse("e", fmt::format("at least {}, the end of the line before: lines are in the "
                                      "order of their ends",
@@ -325,6 +351,14 @@ class TimelineReader {
     before.steps = range.steps;
     line_of(p).ranges.push_back(std::move(range));
     ++calls_;
+  }
+
+  // The parts of a call are not longer than the call. Rounding makes each a little longer.
+  void check_part(const JsonFields& fields, const char* key, Seconds part,
+                  const TraceRange& range) const {
+    const Seconds whole = range.end - range.begin;
+    if (part <= whole + 4 * result_.clock_resolution + 1e-9 * range.end) return;
+    fields.refuse(key, fmt::format("at most {}, what the call takes", whole.count()));
   }
 
   TraceLine& line_of(std::size_t p) {
@@ -500,13 +534,14 @@ void write_timeline(const std::string& path, const Trace& trace, const Record& r
 }
 
 Timeline read_timeline(const std::string& path) {
-  const std::string bytes = read_text_file(path, {.noun = "timeline"}, kMostTimelineBytes);
+  const std::string bytes = read_file(path, {.noun = "timeline"}, kMostTimelineBytes);
   if (bytes.empty()) throw data_error("{}: found an empty file, expected a timeline", path);
   // A file that ends within the first bytes of zstd is no step times.
   bool cut = std::string_view("\x28\xB5\x2F\xFD").starts_with(bytes);
-  const std::string text = cut ? std::string() : decompress_start(bytes, path, cut);
+  const std::string unpacked = cut ? std::string() : decompress_start(bytes, path, cut);
+  const std::string_view text = behind_mark(unpacked);
   if (!text.empty() && text.front() != '{') return read_step_times(path, text);
-  if (text.find('\n') == std::string::npos) {
+  if (text.find('\n') == std::string_view::npos) {
     throw with_hint(
         data_error("{}: found {} bytes of a record that is cut off within its first {}, "
                    "expected at least its header and one round of all workers",

@@ -16,6 +16,7 @@
 #include "printer.hpp"
 #include "ranks.hpp"
 #include "result/validate.hpp"
+#include "training/plan.hpp"
 #include "training/plugins.hpp"
 #include "training/simulation/estimate.hpp"
 #include "training/training.hpp"
@@ -240,6 +241,7 @@ int TrainSession::run(OptionSet& set, const std::vector<std::string>& arguments)
   if (options_.processes().is_root() && !options_.quiet) {
     for (const std::string& text : left_out_) log_info("{}", text);
   }
+  settle_learning_rate(options_, info_, set);
   take_tuned(set);
   if (print_config_) {
     if (options_.processes().is_root()) print_text(set.describe());

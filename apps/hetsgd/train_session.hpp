@@ -82,8 +82,7 @@ class SessionCommand : public Command {
 // Carries out the run, shows its progress, and writes its result with the additions in `result`.
 // Errors: those of the run, after its result was written.
 //
-// Exit codes: 0: success, also for a run that diverged, which gets a warning. 3: a target was
-// missed under --require-target. 6: --time-limit. 128 + signal: interrupted.
+// Returns the exit code of the run (experiment/run.hpp).
 int run_training(const RunSpec& spec, const ResultOptions& result);
 
 // Loads the plugins that --plugin names among `arguments`, or the environment.

@@ -68,6 +68,15 @@ struct AlgorithmInfo {
   // Why the tables must not be sharded, e.g. "keeps its whole model in shared memory"; empty: they
   // may be.
   std::string replicated_tables_only = "";
+  // The default learning rate is divided by the number of workers. For methods whose workers each
+  // move one common model: gradients that are computed at the same time then move it together as
+  // far as their mean would.
+  bool rate_over_workers = false;
+  // One worker is a usual run, as of a method that uses all cores of one machine.
+  bool works_alone = false;
+
+  // By what the default learning rate, that of the model or of `defaults`, is multiplied.
+  double rate_factor(int workers) const { return rate_over_workers ? 1.0 / workers : 1; }
 };
 
 class Algorithm {

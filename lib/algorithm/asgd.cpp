@@ -47,6 +47,7 @@ const bool asgd_registered = register_algorithm<Asgd>({
     .result = "the server's model, as the measuring worker has just received it",
     .identities = "one worker = sgd, up to rounding",
     .synchronous = false,
+    .rate_over_workers = true,
 });
 
 }  // namespace

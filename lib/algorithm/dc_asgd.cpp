@@ -144,6 +144,7 @@ const bool dc_asgd_registered = register_algorithm<DcAsgd>({
                   "rounding",
     .synchronous = false,
     .plain_sgd_only = "has an update rule of its own",
+    .rate_over_workers = true,
 });
 
 }  // namespace

@@ -268,6 +268,7 @@ const bool hogbatch_registered = register_algorithm<Hogbatch>({
     .plain_sgd_only = "moves the shared parameters by fused steps, which have no other state",
     .one_process_only = "keeps one model in the memory that its workers share",
     .replicated_tables_only = "keeps its tables in the model that its workers share",
+    .rate_over_workers = true,
 });
 
 }  // namespace

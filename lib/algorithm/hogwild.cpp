@@ -116,6 +116,7 @@ const bool hogwild_registered = register_algorithm<Hogwild>({
     .cpu_only = "keeps its model in the host's memory, where steps read and write it in place",
     .one_process_only = "keeps one model in the memory that its workers share",
     .replicated_tables_only = "keeps its tables in the model that its workers share",
+    .rate_over_workers = true,
 });
 
 }  // namespace

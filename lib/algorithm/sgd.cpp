@@ -33,6 +33,7 @@ const bool sgd_registered = register_algorithm<Sgd>({
     .identities = "ssgd, elastic and adaptive with one worker follow it",
     .lockstep = true,
     .max_workers = 1,
+    .works_alone = true,
 });
 
 }  // namespace

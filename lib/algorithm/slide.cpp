@@ -223,6 +223,7 @@ const bool slide_registered = register_algorithm<Slide>({
                  {"learning_rate", "1e-4"},
                  {"batch_size", "128"}},
     .replicated_tables_only = "trains an mlp, which has no tables",
+    .works_alone = true,
 });
 
 }  // namespace

@@ -159,6 +159,7 @@ const bool ssp_registered = register_algorithm<Ssp>({
                   "rounding; s beyond the run's length = asgd, to the bit; one worker = sgd, up to "
                   "rounding",
     .synchronous = false,
+    .rate_over_workers = true,
 });
 
 }  // namespace

@@ -26,6 +26,7 @@ enum class ExitCode : int {
   device = 5,         // device or communicator missing
   time_limit = 6,
   regression = 7,  // `hetsgd compare`
+  diverged = 8,    // a single run; in a sweep or a tuning that is a result like any other
 };
 
 // An error that the world caused. `what()` is the message without the hint.

@@ -10,6 +10,7 @@
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "model/registry.hpp"
+#include "training/plan.hpp"
 
 namespace hetsgd {
 namespace {
@@ -49,6 +50,11 @@ ConfiguredRun::ConfiguredRun(const std::string& algorithm, const std::vector<Set
   declare_options(*algorithm_, info_, set_);
   options_.algorithm = algorithm;
   for (const Setting& setting : settings) set(setting);
+  if (knows_workers()) settle_learning_rate(options_, info_, set_);
+}
+
+bool ConfiguredRun::knows_workers() const {
+  return options_.workers || !cluster_kind(options_.cluster).join;
 }
 
 void ConfiguredRun::set(const Setting& setting) {

@@ -34,11 +34,14 @@ class ConfiguredRun : NonCopyable {
   // Errors: usage (unknown algorithm, a value that an option does not take).
   ConfiguredRun(const std::string& algorithm, const std::vector<Setting>& settings);
 
-  void set(const Setting& setting);
+  // Whether the number of workers is known here; a launcher may decide it.
+  bool knows_workers() const;
   RunSpec spec() const { return {options_, set_, algorithm_, info_}; }
   TrainOptions& options() { return options_; }
 
  private:
+  void set(const Setting& setting);
+
   TrainOptions options_;
   OptionSet set_;
   AlgorithmInfo info_;

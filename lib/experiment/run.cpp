@@ -56,6 +56,7 @@ int exit_code_of(const TrainOptions& options, const Outcome& outcome) {
   const Record& record = outcome.record;
   if (record.status == Status::aborted) return 128 + record.signal;
   if (record.status == Status::time_limit) return static_cast<int>(ExitCode::time_limit);
+  if (record.status == Status::diverged) return static_cast<int>(ExitCode::diverged);
   // Only the root's record is complete.
   const bool missed = options.require_target && options.processes().is_root() &&
                       !outcome.summary.reached_all_targets();

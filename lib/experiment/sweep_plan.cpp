@@ -7,8 +7,10 @@
 
 #include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/logging.hpp"
 #include "experiment/run_identity.hpp"
 #include "experiment/spec_settings.hpp"
+#include "training/plan.hpp"
 
 namespace hetsgd {
 namespace {
@@ -160,7 +162,7 @@ std::vector<Setting> SweepPlan::base_settings(SweepStage stage, std::size_t cell
   return settings;
 }
 
-Candidate SweepPlan::resolve(const std::vector<Setting>& base, std::vector<Setting> point) const {
+Candidate SweepPlan::resolve(const std::vector<Setting>& base, std::vector<Setting> point) {
   std::vector<Setting> settings = base;
   put(settings, point);
   const RunIdentity identity = identify(settings);
@@ -172,12 +174,16 @@ Candidate SweepPlan::resolve(const std::vector<Setting>& base, std::vector<Setti
                             : "for example launch = \"mpirun -n {ranks}\"");
   }
   const ConfiguredRun run(algorithm_of(settings), settings);
+  if (run.knows_workers()) {
+    const std::string alone = lone_worker(run.spec().options, run.spec().info);
+    if (!alone.empty() && warned_.insert(alone).second) warn("{}", alone);
+  }
   std::erase_if(point,
                 [&](const Setting& each) { return run.spec().set.find(each.name) == nullptr; });
   return {std::move(point), identity.hash, identity.is_virtual};
 }
 
-std::vector<Candidate> SweepPlan::resolve_all(SweepStage stage, std::size_t cell) const {
+std::vector<Candidate> SweepPlan::resolve_all(SweepStage stage, std::size_t cell) {
   const SearchSpace& space =
       stage == SweepStage::tuning ? spec_.setup_of(cell).tuning->space : spec_.space;
   const std::vector<Setting> base = base_settings(stage, cell);

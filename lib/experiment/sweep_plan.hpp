@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,8 +79,8 @@ class SweepPlan {
   // An upper bound of the number of runs, by the specification alone.
   double most_runs() const;
   std::vector<Setting> base_settings(SweepStage stage, std::size_t cell) const;
-  std::vector<Candidate> resolve_all(SweepStage stage, std::size_t cell) const;
-  Candidate resolve(const std::vector<Setting>& base, std::vector<Setting> point) const;
+  std::vector<Candidate> resolve_all(SweepStage stage, std::size_t cell);
+  Candidate resolve(const std::vector<Setting>& base, std::vector<Setting> point);
   std::vector<PlannedRun> runs_of(SweepStage stage) const;
   std::vector<Setting> tuned_settings(std::size_t cell, const Choices& choices) const;
 
@@ -87,6 +88,7 @@ class SweepPlan {
   Choices choices_;
   std::vector<std::vector<Candidate>> candidates_[2];  // by stage and cell
   std::vector<PlannedRun> trials_, final_runs_;
+  std::set<std::string> warned_;  // warnings about methods, each once
 };
 
 // {option: value} of settings.

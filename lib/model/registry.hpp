@@ -38,8 +38,9 @@ class ModelFactory {
   virtual void declare(OptionSet& options) = 0;
   // Refuses invalid values (usage errors that name the option) before anything is loaded.
   virtual void validate() const = 0;
-  // The default of --learning-rate, asked for before any option is set. On data that the model
-  // reads, plain SGD and asgd with four workers end better with it than a constant guess.
+  // The default of --learning-rate before the factor of the method (AlgorithmInfo::rate_factor),
+  // asked for before any option is set. On data that the model reads, plain SGD and asgd with four
+  // workers end better with it than a constant guess.
   virtual double learning_rate() const { return 1; }
   // The objective of training on such data, which is also what measurements show.
   virtual const BasicObjective<float>& objective(Task task) const {

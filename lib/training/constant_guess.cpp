@@ -1,6 +1,7 @@
 #include "training/constant_guess.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -76,17 +77,6 @@ std::optional<double> measured(const Metric& metric, const Dataset& data, double
   return metric.value(sums, static_cast<double>(data.rows()), {.score = scores, .truth = truth});
 }
 
-const MetricValue* accuracy_among(const std::vector<MetricValue>& metrics) {
-  const auto found = std::ranges::find_if(metrics, [](const MetricValue& each) {
-    return each.metric->higher_is_better() && each.metric->key() != "auc";
-  });
-  return found == metrics.end() ? nullptr : &*found;
-}
-
-// The tolerances of 2 % and 1 % cover rounding and the noise of a few rows.
-bool no_better(double accuracy, double of_guess) { return accuracy <= 1.02 * of_guess; }
-bool as_high(double loss, double of_guess) { return loss >= 0.99 * of_guess; }
-
 std::string rise_warning(const CurvePoint& worst, double of_guess) {
   return fmt::format(
       "the training loss rose to {:.3g} before {} samples, {:.3g} times that of a constant guess "
@@ -94,14 +84,37 @@ std::string rise_warning(const CurvePoint& worst, double of_guess) {
       worst.train_loss, worst.samples_count, worst.train_loss / of_guess, of_guess);
 }
 
-std::string collapse_warning(const CurvePoint& last, const MetricValue& accuracy,
-                             const ConstantGuess& guess, double accuracy_of_guess) {
+// Of the metrics that improve upwards the first, and the loss.
+std::vector<MetricValue> deciding(const std::vector<MetricValue>& metrics) {
+  std::vector<MetricValue> result;
+  for (const MetricValue& each : metrics) {
+    const bool first = each.metric->higher_is_better() && result.empty();
+    if (first || each.metric->key() == kTestLoss) result.push_back(each);
+  }
+  return result;
+}
+
+// A guess of the base rates has the best loss that ignores the features, so a loss must be below
+// it. An accuracy may be the same: where one label is rare, good models predict the other one, too.
+bool is_beaten(const MetricValue& value, double of_guess) {
+  if (value.metric->higher_is_better()) return value.value >= of_guess;
+  return value.value < of_guess;
+}
+
+std::string end_warning(const std::vector<MetricValue>& last, const ConstantGuess& guess) {
+  std::vector<std::string> worse, numbers;
+  for (const MetricValue& each : deciding(last)) {
+    const std::string key = each.metric->key();
+    const std::optional<double> of_guess = metric_of({.metrics = guess.metrics}, key);
+    if (!of_guess || !std::isfinite(each.value)) continue;
+    if (!is_beaten(each, *of_guess)) worse.push_back(key);
+    numbers.push_back(fmt::format("{} {:.4g} (guess {:.4g})", key, each.value, *of_guess));
+  }
+  if (worse.empty()) return "";
   return fmt::format(
-      "the model has learnt nothing, or has collapsed: in the last {} evaluations the training "
-      "loss ({:.4g} at the end) is that of a constant guess ({:.4g}). Its {} of {:.4g} is not "
-      "above the {:.4g} of the guess. Try a smaller --learning-rate or another initialisation",
-      kCollapsedPoints, last.train_loss, guess.train_loss, accuracy.metric->key(), accuracy.value,
-      accuracy_of_guess);
+      "at its end this run is no better than a constant guess in {}: {}. Try a smaller "
+      "--learning-rate, a longer run or another initialisation",
+      fmt::join(worse, " and "), fmt::join(numbers, ", "));
 }
 
 }  // namespace
@@ -122,27 +135,20 @@ ConstantGuess constant_guess(const BasicObjective<float>& objective, const DataS
   return guess;
 }
 
-std::vector<std::string> collapse_warnings(const std::vector<CurvePoint>& curve,
-                                           const ConstantGuess& guess) {
+std::vector<std::string> guess_warnings(const std::vector<CurvePoint>& curve,
+                                        const ConstantGuess& guess) {
   std::vector<std::string> warnings;
-  std::vector<const CurvePoint*> points;  // points that follow at least one batch
+  const CurvePoint* worst = nullptr;  // of the points that follow at least one batch
   for (const CurvePoint& point : curve) {
-    if (std::isfinite(point.train_loss)) points.push_back(&point);
+    const bool known = std::isfinite(point.train_loss);
+    if (known && (!worst || point.train_loss > worst->train_loss)) worst = &point;
   }
-  if (points.empty() || !(guess.train_loss > 0)) return warnings;
-  const CurvePoint& worst = **std::ranges::max_element(
-      points, {}, [](const CurvePoint* point) { return point->train_loss; });
-  if (worst.train_loss > kHugeRise * guess.train_loss) {
-    warnings.push_back(rise_warning(worst, guess.train_loss));
+  if (worst && guess.train_loss > 0 && worst->train_loss > kHugeRise * guess.train_loss) {
+    warnings.push_back(rise_warning(*worst, guess.train_loss));
   }
-  const MetricValue* const accuracy = accuracy_among(points.back()->metrics);
-  const MetricValue* const of_guess = accuracy_among(guess.metrics);
-  if (points.size() < kCollapsedPoints || !accuracy || !of_guess) return warnings;
-  const bool high = std::all_of(
-      points.end() - kCollapsedPoints, points.end(),
-      [&](const CurvePoint* point) { return as_high(point->train_loss, guess.train_loss); });
-  if (high && no_better(accuracy->value, of_guess->value)) {
-    warnings.push_back(collapse_warning(*points.back(), *accuracy, guess, of_guess->value));
+  if (curve.empty() || curve.back().samples_count == 0) return warnings;
+  if (std::string text = end_warning(curve.back().metrics, guess); !text.empty()) {
+    warnings.push_back(std::move(text));
   }
   return warnings;
 }

@@ -17,13 +17,11 @@ ConstantGuess constant_guess(const BasicObjective<float>& objective, const DataS
                              const Dataset& train, const Dataset& test);
 
 // The warnings about a run that has failed to learn, at its end, one sentence each:
-//   collapsed  the training loss before each of the last kCollapsedPoints points is that of a
-//              constant guess or above, and so is the accuracy after them;
+//   no better  after the last batch the first metric that improves upwards (P@1, AUC, accuracy) is
+//              below that of the guess, or the test loss is not below it;
 //   rose       a mean training loss was more than kHugeRise times the constant guess's.
-// A run that learns slowly gets no warning: its accuracy improves before its loss does.
-inline constexpr std::size_t kCollapsedPoints = 3;
 inline constexpr double kHugeRise = 100;
-std::vector<std::string> collapse_warnings(const std::vector<CurvePoint>& curve,
-                                           const ConstantGuess& guess);
+std::vector<std::string> guess_warnings(const std::vector<CurvePoint>& curve,
+                                        const ConstantGuess& guess);
 
 }  // namespace hetsgd

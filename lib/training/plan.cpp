@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "cluster/devices.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
 #include "core/text.hpp"
@@ -149,6 +150,22 @@ int workers_of(const TrainOptions& options, const std::vector<std::string>& devi
     return std::max(1, processes.size() - options.service_rank);
   }
   return std::max(1, static_cast<int>(devices.size()));
+}
+
+void settle_learning_rate(const TrainOptions& options, const AlgorithmInfo& info, OptionSet& set) {
+  if (set.find("learning_rate")->source != OptionSource::default_value) return;
+  const double factor = info.rate_factor(workers_of(options, split_devices(options.devices)));
+  if (factor == 1) return;
+  set.set_default("learning_rate", fmt::format("{}", options.learning_rate * factor));
+}
+
+std::string lone_worker(const TrainOptions& options, const AlgorithmInfo& info) {
+  if (options.workers || info.works_alone) return "";
+  if (workers_of(options, split_devices(options.devices)) > 1) return "";
+  return fmt::format(
+      "{} trains one worker alone, as neither --workers nor --devices names more; --workers 4 "
+      "makes it four",
+      info.name);
 }
 
 Plan plan_before_data(const TrainOptions& options, const AlgorithmInfo& info, int workers) {

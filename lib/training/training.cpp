@@ -326,7 +326,7 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
   record.elapsed = std::max(record.elapsed, report.elapsed);
   record.server_link_busy = report.server_link_busy;
   record.remarks = algorithm->remarks(record.histograms);
-  record.warn(collapse_warnings(record.curve, record.constant_guess));
+  record.warn(guess_warnings(record.curve, record.constant_guess));
   for (const WorkerReport& worker : report.workers) {
     record.workers[at(worker.rank)].report = worker;
   }

@@ -6,7 +6,7 @@
 #
 # The first argument is the file of the checkpoint; the rest is the command, which gets --checkpoint, --resume-from and
 # --overwrite. A run that fails five times without a new checkpoint is given up. Errors that no restart mends (wrong
-# options, data that cannot be read, a missing device) end it at once.
+# options, data that cannot be read, a missing device, a run that diverges) end it at once.
 #
 # Under Slurm, sbatch --requeue with this script as the job goes on where the job before was cancelled: the checkpoint
 # is there already, so the first start resumes. scontrol requeue does the same by hand.
@@ -29,7 +29,7 @@ while true; do
   "$@" --checkpoint "$checkpoint" "${resume[@]}" --overwrite
   code=$?
   case $code in
-    0 | 2 | 3 | 5 | 6 | 130 | 143) exit $code ;;
+    0 | 2 | 3 | 5 | 6 | 8 | 130 | 143) exit $code ;;
     4)  # the checkpoint itself may be what cannot be read: the one before is tried
       if [ -e "$checkpoint.1" ] && [ ${#resume[@]} -gt 0 ]; then
         mv "$checkpoint.1" "$checkpoint"

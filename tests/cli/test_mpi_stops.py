@@ -42,7 +42,7 @@ class StopRules(MpiTest):
 
     def test_a_diverged_run_ends_at_once_and_is_not_measured_again(self):
         diverging = ["--learning-rate", "1e30", "--max-samples", "100M", *NO_EVALUATION]
-        for cluster, algorithm, result in self.results(SYNCHRONOUS + ASYNCHRONOUS, *diverging):
+        for cluster, algorithm, result in self.results(SYNCHRONOUS + ASYNCHRONOUS, *diverging, code=8):
             with self.subTest(cluster=cluster, algorithm=algorithm):
                 self.assertEqual(result["status"], "diverged")
                 self.assertIn("the loss of worker", result["status_reason"])

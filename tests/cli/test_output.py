@@ -137,10 +137,12 @@ class ExitCodes(ProgramTest):
 
     def test_a_diverged_run_is_a_result(self):
         diverging = ["--epochs", "20", "--learning-rate", "1e30"]
-        self.assertIn("warning: the run diverged", self.train("r.json", *diverging).stderr)
+        self.assertIn("warning: the run diverged", self.train("r.json", *diverging, code=8).stderr)
         self.assertEqual(self.result("r.json")["status"], "diverged")
         self.run_program("validate", "r.json")
-        self.train("r.json", "--overwrite", *diverging, "--target", "p1>=0.9", "--require-target", code=3)
+        self.run_program("rerun", "r.json", "-o", "again.json", code=8)
+        self.train("r.json", "--resume", *diverging)  # the result is complete
+        self.train("r.json", "--overwrite", *diverging, "--target", "p1>=0.9", "--require-target", code=8)
 
     def test_a_device_that_is_missing(self):
         run = ["train", *TINY, "--epochs", "1", "--algorithm", "ssgd", "--cluster", "threads", "-o", "r.json", "--devices"]

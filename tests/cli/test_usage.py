@@ -105,6 +105,25 @@ class Configuration(ProgramTest):
         self.train("r.json", "--seed", "7")
         self.assertEqual(self.printed("--config", "r.json")["seed"], ("7", "config r.json: seed"))
 
+    def test_the_default_rate_is_printed_and_kept(self):
+        values = self.printed("--algorithm", "asgd", "--workers", "4")
+        self.assertEqual(values["learning_rate"], ("0.25", "default"))
+        self.train("r.json", "--algorithm", "asgd", "--workers", "4")
+        self.assertEqual(self.result("r.json")["config"]["learning_rate"], 0.25)
+        self.run_program("rerun", "r.json", "--workers", "2", "-o", "again.json")
+        self.assertEqual(self.result("again.json")["config"]["learning_rate"], 0.25)
+
+    def test_a_method_for_several_workers_says_that_it_has_one(self):
+        for algorithm in ("ssgd", "local-sgd", "hogwild"):
+            run = ["train", *TINY, "--epochs", "1", "--algorithm", algorithm]
+            self.assertRegex(self.run_program(*run).stderr, f"warning: {algorithm} trains one worker alone.*--workers")
+            self.assertNotIn("alone", self.run_program(*run, "--workers", "1").stderr)
+        for algorithm in ("sgd", "slide"):
+            self.assertNotIn("alone", self.run_program("train", *TINY, "--epochs", "1", "--algorithm", algorithm).stderr)
+        tune = ["tune", "--train", "generate:tiny", "--algorithms", "ssgd,asgd", "--grid", "0.3,1", "--epochs", "1"]
+        said = self.run_program(*tune).stderr
+        self.assertEqual([said.count(f"{algorithm} trains one worker alone") for algorithm in ("ssgd", "asgd")], [1, 1])
+
     def test_a_variable_that_is_no_option_is_a_warning(self):
         said = self.train("r.json", env={"HETSGD_BATCHSIZE": "3", "HETSGD_DELTA": "0.2"}).stderr
         self.assertRegex(said, "warning: HETSGD_BATCHSIZE: .*HETSGD_BATCH_SIZE")

@@ -32,7 +32,7 @@ from command_line_draws import LINKS, RESUMED, Draws, outputs_of
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIMIT_S = 60  # most take a tenth of a second
 MEMORY_BYTES = 6 << 30
-DOCUMENTED = range(8)  # exit codes (README)
+DOCUMENTED = range(9)  # exit codes (README)
 TINY = ["train", "--train", "generate:tiny?scale=0.1", "--test", "generate:tiny?scale=0.1", "--hidden", "4", "--batch-size", "16", "--mega-batch", "4",
         "--epochs", "1", "--workers", "2", "--quiet"]
 MANIFEST = {"name": "small", "title": "t", "task": "binary", "features": 3, "labels": 1, "format": "libsvm", "split": "s", "page": "p",

@@ -14,6 +14,7 @@
 #include "core/non_copyable.hpp"
 #include "core/options.hpp"
 #include "support/effort.hpp"
+#include "training/plan.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd::test {
@@ -110,6 +111,7 @@ class Configuration : NonCopyable {
       if (!set_.find(key) && is_option_of_a_model(key)) continue;
       set_.set(key, texts, OptionSource::flag, "--" + key);
     }
+    settle_learning_rate(options, info_, set_);
   }
 
   RunSpec spec() const { return {options, set_, algorithm_, info_}; }

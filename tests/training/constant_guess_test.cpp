@@ -82,52 +82,68 @@ TEST(ConstantGuess, IsTheMostFrequentTarget) {
   EXPECT_NEAR(guess.at("bits_per_byte"), entropy / std::log(2), 1e-12);
 }
 
-const Metric* accuracy() {
+const Metric* metric_named(const std::string& key) {
   for (const Metric* metric : metrics()) {
-    if (metric->key() == "accuracy") return metric;
+    if (metric->key() == key) return metric;
   }
   return nullptr;
 }
 
-// A measurement after each loss, with the accuracy.
-std::vector<std::string> warned(const std::vector<double>& train_losses, double value) {
+// A run with these mean training losses before each point, and these metrics at its last.
+std::vector<std::string> warned(const std::vector<double>& train_losses, double accuracy,
+                                double loss) {
+  const Metric *right = metric_named("accuracy"), *mean_loss = metric_named(kTestLoss);
   std::vector<CurvePoint> curve(1);
   curve.front().train_loss = std::nan("");
-  for (const double loss : train_losses) {
+  curve.front().metrics = {{right, 0.01}, {mean_loss, 99}};  // the initial model
+  for (const double train_loss : train_losses) {
     curve.emplace_back();
-    curve.back().train_loss = loss;
+    curve.back().train_loss = train_loss;
     curve.back().samples_count = 100 * curve.size();
-    curve.back().metrics = {{accuracy(), value}};
+    curve.back().metrics = {{right, accuracy}, {mean_loss, loss}};
   }
-  return collapse_warnings(curve, {.metrics = {{accuracy(), 0.11}}, .train_loss = 2.3});
+  return guess_warnings(curve, {.metrics = {{right, 0.11}, {mean_loss, 2.3}}, .train_loss = 2.4});
 }
 
-TEST(Collapse, IsSaidOfALossThatStaysAtTheConstantGuess) {
-  EXPECT_EQ(warned({2.3, 2.31, 2.29}, 0.1).size(), 1U);
-  EXPECT_EQ(warned({9, 3, 2.35, 2.4, 2.3}, 0.11).size(), 1U);
-  EXPECT_EQ(warned({2.3, std::nan(""), 2.31, 2.29}, 0.1).size(), 1U);  // no batch in between
-  EXPECT_TRUE(warned({2.3, 2.3}, 0.1).empty());                        // too early to say
-  EXPECT_TRUE(warned({2.3, 2.3, 2.3, 2.1}, 0.1).empty());              // it has begun to learn
-  EXPECT_TRUE(warned({2.3, 2.3, 2.3}, 0.2).empty());
-  EXPECT_TRUE(warned({}, 0.1).empty());
+TEST(GuessWarnings, SayThatTheEndIsNoBetterAndInWhat) {
+  EXPECT_TRUE(warned({2}, 0.5, 1).empty());
+  EXPECT_TRUE(warned({2}, 0.11, 2.29).empty());  // one label is rare, the other one is predicted
+  const std::string numbers = "accuracy 0.1 (guess 0.11), test_loss 2.3 (guess 2.3)";
+  const std::vector<std::string> both = warned({2.39}, 0.1, 2.3);
+  ASSERT_EQ(both.size(), 1U);
+  EXPECT_NE(both[0].find("no better than a constant guess in accuracy and test_loss: " + numbers),
+            std::string::npos)
+      << both[0];
+  EXPECT_NE(warned({2}, 0.1, 1).at(0).find("guess in accuracy: "), std::string::npos);
+  EXPECT_NE(warned({2}, 0.5, 9).at(0).find("guess in test_loss: "), std::string::npos);
+  EXPECT_EQ(warned({1, 1, 1, 1}, 0.1, 1).size(), 1U);
+  EXPECT_EQ(warned({std::nan("")}, 0.1, 3).size(), 1U);  // no batch since the last point
+  EXPECT_TRUE(warned({}, 0, 0).empty());                 // nothing was learnt, and nothing is said
+  EXPECT_TRUE(warned({2}, std::nan(""), std::nan("")).empty());  // it diverged, which is said
 }
 
-TEST(Collapse, IsSaidOfALossThatRose) {
-  EXPECT_EQ(warned({3.7e12, 1, 1, 1}, 0.8).size(), 1U);
-  EXPECT_EQ(warned({3.7e12, 2.3, 2.3, 2.3}, 0.1).size(), 2U);
-  EXPECT_TRUE(warned({40, 1, 1, 1}, 0.8).empty());
+TEST(GuessWarnings, SayThatTheTrainingLossRose) {
+  EXPECT_EQ(warned({3.7e12, 1, 1, 1}, 0.8, 1).size(), 1U);
+  EXPECT_EQ(warned({3.7e12, 2.3, 2.3, 2.3}, 0.1, 3).size(), 2U);
+  EXPECT_TRUE(warned({40, 1, 1, 1}, 0.8, 1).empty());
 }
 
-TEST(Collapse, StandsInTheRecordOfSuchARunAndOfNoOther) {
-  const auto run = [](const std::string& rate) {
-    return run_training(
-        tiny("sgd", fmt::format("--learning-rate {} --max-samples 9600 --mega-batch 20", rate)));
-  };
-  const Record sound = run("0.5"), collapsed = run("3000");
-  EXPECT_TRUE(sound.warnings.empty());
-  EXPECT_GE(collapsed.warnings.size(), 1U);
-  EXPECT_FALSE(sound.constant_guess.metrics.empty());
-  EXPECT_GT(sound.constant_guess.train_loss, sound.curve.back().train_loss);
+// What they say is that of the last point and of the guess of the same record.
+TEST(GuessWarnings, StandInTheRecordOfSuchARunAndOfNoOther) {
+  for (const char* algorithm : {"sgd", "asgd", "elastic"}) {
+    SCOPED_TRACE(algorithm);
+    const auto run = [&](const std::string& rate) {
+      return run_training(tiny(algorithm, fmt::format("--learning-rate {} --max-samples 9600 "
+                                                      "--mega-batch 20",
+                                                      rate)));
+    };
+    const Record sound = run("0.5"), collapsed = run("3000");
+    EXPECT_TRUE(sound.warnings.empty()) << sound.warnings.front();
+    EXPECT_GE(collapsed.warnings.size(), 1U);
+    EXPECT_LT(sound.curve.back().test_loss(),
+              CurvePoint{.metrics = sound.constant_guess.metrics}.test_loss());
+    EXPECT_GT(sound.constant_guess.train_loss, sound.curve.back().train_loss);
+  }
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ class Defaults : public ::testing::TestWithParam<Default> {};
 INSTANTIATE_TEST_SUITE_P(
     Models, Defaults,
     ::testing::Values(Default{"mlp", kSparse, "2400"}, Default{"linear", kSparse, "2400"},
-                      Default{"fm", kSparse, "2400"}, Default{"wide_deep", kClicks, "6000"},
-                      Default{"deepfm", kClicks, "6000"}, Default{"dcn", kClicks, "6000"},
+                      Default{"fm", kSparse, "2400"}, Default{"wide_deep", kClicks, "60000"},
+                      Default{"deepfm", kClicks, "60000"}, Default{"dcn", kClicks, "60000"},
                       Default{"lstm-video?size=4&units=8&dense=8&classes=3", kVideo, "2400"},
                       Default{"lenet-5", images(28, 1), "1280", false},
                       Default{"lenet-001", images(28, 1), "1280", false},
@@ -64,13 +64,56 @@ TEST_P(Defaults, AreBetterThanAConstantGuess) {
   }
 }
 
-// Its gradients are stale by three others, where the largest learning rates diverge first.
+// Its gradients are stale by three others; its default is a quarter of the model's.
 TEST_P(Defaults, HoldWithoutWaiting) {
   if (!GetParam().is_quick) GTEST_SKIP() << "a network of images learns too slowly for a test";
   for (int seed = 1; seed <= effort(3, 1, 1); ++seed) {
     SCOPED_TRACE(seed);
     expect_better_than_a_guess(GetParam(),
                                fmt::format("--algorithm asgd --workers 4 --seed {}", seed));
+  }
+}
+
+std::string rate_at(const std::string& algorithm, int workers, const Settings& more = {}) {
+  const Settings base{{"algorithm", algorithm}, {"workers", fmt::format("{}", workers)}};
+  return fmt::format("{}", Configuration(with(base, more)).options.learning_rate);
+}
+
+TEST(DefaultRate, IsTheModelsTimesTheFactorOfTheMethod) {
+  for (const RegisteredAlgorithm& each : algorithms()) {
+    const std::string& name = each.info.name;
+    SCOPED_TRACE(name);
+    const std::string one = rate_at(name, 1);
+    if (each.info.max_workers < 4) continue;
+    EXPECT_EQ(rate_at(name, 4) == one, !each.info.rate_over_workers);
+    EXPECT_EQ(rate_at(name, 4, "--learning-rate 3"), "3");
+  }
+  EXPECT_EQ(rate_at("asgd", 8), "0.125");
+  EXPECT_EQ(rate_at("asgd", 4, "--model deepfm"), "0.005");
+  EXPECT_EQ(rate_at("ssgd", 8), "1");
+  EXPECT_EQ(rate_at("slide", 8), "0.0001");
+}
+
+// As many updates as samples allow, each stale by seven others.
+TEST(DefaultRate, LearnsWithEightWorkersOfEveryMethod) {
+  for (const RegisteredAlgorithm& each : algorithms()) {
+    const AlgorithmInfo& info = each.info;
+    if (info.max_workers < 8 || !info.one_hidden_layer_only.empty()) continue;
+    SCOPED_TRACE(info.name);
+    const bool sharded = !info.sharded_tables_only.empty();
+    const Settings base = with({{"algorithm", info.name}},
+                               "--workers 8 --batch-size 32 --hidden 32 --cache false "
+                               "--evaluate-every 100000 --profile {} --tables {}",
+                               info.cpu_only.empty() ? "v100" : "xeon-e5-2650v4",
+                               sharded ? "sharded" : "replicated");
+    std::vector<Settings> data = {with(kClicks, "--model deepfm --max-samples 30000")};
+    if (!sharded) data.push_back(with(kSparse, "--max-samples 16000"));
+    for (const Settings& rows : data) {
+      const Record record = run_with(base, rows);
+      const CurvePoint guess{.metrics = record.constant_guess.metrics};
+      EXPECT_LT(record.curve.back().test_loss(), guess.test_loss());
+      EXPECT_GT(accuracy_of(record.curve.back()), accuracy_of(guess));
+    }
   }
 }
 

@@ -26,7 +26,7 @@ struct DcnOptions : CtrOptions {
 
   DcnOptions() { deep.hidden = {1024, 1024}; }
   // Six cross layers make polynomials of degree 7 of their inputs.
-  double learning_rate() const { return 0.02; }
+  double learning_rate() const { return 0.005; }
   void declare(OptionSet& set) {
     CtrOptions::declare(set);
     set.add("cross_layers", cross_layers, "Number of cross layers.").unit("layers").range(1, 256);

@@ -61,6 +61,14 @@ class SharedObjects {
 
 class Worker;
 
+// A batch that was learnt from.
+struct LearntBatch {
+  std::uint64_t samples = 0;
+  std::uint64_t losses = 0;  // whose mean `loss` is (Model::losses)
+  double loss = 0;
+  Seconds started{0};  // when its computation began
+};
+
 // The referee's answer to one call of running().
 struct LoopDecision {
   bool yes = false;
@@ -128,9 +136,8 @@ class Run {
   // Asynchronous: the shared pool's cursor. Under mpi this is a round trip to a service, on the
   // training clock, because there is one pool.
   virtual std::uint64_t draw(int rank, std::uint64_t count) = 0;
-  // A batch was learnt from: its size, mean loss, and when its computation began. Never waits. A
-  // loss that is not finite ends the run.
-  virtual void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) = 0;
+  // A batch was learnt from. Never waits. A loss that is not finite ends the run.
+  virtual void completed(Worker& worker, const LearntBatch& batch) = 0;
   // `samples` samples of completed() are in no update, so they do not count.
   virtual void discarded(Worker& worker, std::uint64_t samples) = 0;
   // The model moved. Of workers that make the same update one reports it.

@@ -245,7 +245,7 @@ void Worker::completed(const Batch& batch, double loss, Seconds started) {
   if (batch.data().sequences.numbers > 0) {
     observe("steps", static_cast<std::int64_t>(batch.shape().steps));
   }
-  run_.completed(*this, batch.size(), loss, started);
+  run_.completed(*this, {batch.size(), model().losses(batch), loss, started});
 }
 
 void Worker::discard(const Batch& batch) {

@@ -164,9 +164,9 @@ class SharedClient final : public Client {
   void end_budget() override { referee_.end_budget(); }
   // First come, first served. In sim the order is that of virtual time, so a run repeats.
   std::uint64_t draw(int rank, std::uint64_t count) override;
-  void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override {
-    trace_batch(worker, samples);
-    referee_.completed(worker, samples, loss, started);
+  void completed(Worker& worker, const LearntBatch& batch) override {
+    trace_batch(worker, batch.samples);
+    referee_.completed(worker, batch);
   }
   void discarded(Worker&, std::uint64_t samples) override { referee_.discarded(samples); }
   void updated() override { referee_.updated(); }

@@ -236,19 +236,19 @@ void RankClient::end_budget() {
   budget_.end();
 }
 
-void RankClient::completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) {
-  trace_batch(worker, samples);
+void RankClient::completed(Worker& worker, const LearntBatch& batch) {
+  trace_batch(worker, batch.samples);
   bool tell = !synchronous();
   {
     const std::lock_guard lock(mutex_);
     const Seconds now = worker.now();
-    pending_.add_step(samples, loss, now, started);
+    pending_.add_step(batch, now);
     own_samples_ = worker.samples();
     if (rules_.plan.record_steps) {
-      events_.push_back(step_event(worker, own_steps_, samples, loss, now, started));
+      events_.push_back(step_event(worker, own_steps_, batch, now));
     }
     ++own_steps_;
-    tell = tell || (!std::isfinite(loss) && !std::exchange(diverged_, true));
+    tell = tell || (!std::isfinite(batch.loss) && !std::exchange(diverged_, true));
   }
   if (tell) report(worker, Report::step);
 }

@@ -110,7 +110,7 @@ class RankClient final : public Client {
   LoopDecision running(Worker& worker) override;
   void end_budget() override;
   std::uint64_t draw(int rank, std::uint64_t count) override;
-  void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override;
+  void completed(Worker& worker, const LearntBatch& batch) override;
   void discarded(Worker& worker, std::uint64_t samples) override;
   void updated() override;
   void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,

@@ -38,7 +38,7 @@ struct CurvePoint {
   std::uint64_t updates =
       0;  // model updates (ssgd: one per iteration; local steps: one per step of each replica)
   std::uint64_t bytes_sent = 0;  // by all workers, as reported when the point was measured
-  double train_loss = 0;  // mean over the batches since the last point; NaN at the first point
+  double train_loss = 0;  // mean over the losses since the last point; NaN at the first point
   // No batch was reported since the last point, so train_loss is NaN although nothing has diverged.
   // This happens at the end of asynchronous runs, where two measurements follow each other.
   bool no_batch = false;

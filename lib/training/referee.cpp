@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "core/host_clock.hpp"
 #include "core/rank_index.hpp"
@@ -144,37 +143,46 @@ void Referee::end_budget() {
   budget_.end();
 }
 
-nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
-                          double loss, Seconds now, Seconds started) {
-  return {{"type", "step"},      {"time_s", now.count()},  {"start_s", started.count()},
-          {"rank", worker.id()}, {"iteration", iteration}, {"samples", samples},
-          {"loss", loss}};
+nlohmann::json step_event(Worker& worker, std::uint64_t iteration, const LearntBatch& batch,
+                          Seconds now) {
+  return {{"type", "step"},      {"time_s", now.count()},  {"start_s", batch.started.count()},
+          {"rank", worker.id()}, {"iteration", iteration}, {"samples", batch.samples},
+          {"loss", batch.loss}};
 }
 
-void Referee::Counters::add_step(std::uint64_t step_samples, double loss, Seconds now,
-                                 Seconds started) {
-  samples += step_samples;
+// Weights are relative, so that the sum over equal batches is that of their losses to the bit.
+void LossSum::add(const LossSum& other) {
+  if (other.unit == 0) return;
+  if (unit == 0) unit = other.unit;
+  const double scale = other.unit / unit;
+  sum += scale * other.sum;
+  weight += scale * other.weight;
+}
+
+void Referee::Counters::add_step(const LearntBatch& batch, Seconds now) {
+  samples += batch.samples;
   ++steps;
-  loss_sum += loss;
-  last_loss = loss;
-  step_time_s += (now - started).count();
+  losses.add({batch.loss, 1, static_cast<double>(batch.losses)});
+  last_loss = batch.loss;
+  step_time_s += (now - batch.started).count();
   time_s = now.count();
 }
 
-void Referee::completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) {
+void Referee::completed(Worker& worker, const LearntBatch& batch) {
   const Seconds now = worker.now();
   Counters step;
-  step.add_step(samples, loss, now, started);
+  step.add_step(batch, now);
   const std::lock_guard lock(mutex_);
   if (rules_.plan.record_steps) {
-    const std::uint64_t iteration = steps_[at(worker.id())];
-    record_.events.push_back(step_event(worker, iteration, samples, loss, now, started));
+    record_.events.push_back(step_event(worker, steps_[at(worker.id())], batch, now));
   }
   count(worker.id(), step);
 }
 
-double Referee::loss_sum() const {
-  return std::accumulate(loss_sums_.begin(), loss_sums_.end(), 0.0);
+LossSum Referee::losses() const {
+  LossSum all;
+  for (const LossSum& each : loss_sums_) all.add(each);
+  return all;
 }
 
 void Referee::discarded(std::uint64_t samples) {
@@ -187,13 +195,12 @@ void Referee::count(int rank, const Counters& done) {
   step_time_[at(rank)] += Seconds(done.step_time_s);
   steps_[at(rank)] += done.steps;
   if (done.steps == 0) return;
-  loss_sums_[at(rank)] += done.loss_sum;
-  loss_count_ += done.steps;
+  loss_sums_[at(rank)].add(done.losses);
   last_loss_ = done.last_loss;
   last_time_ = Seconds(done.time_s);
-  if (!std::isfinite(done.loss_sum) && !stop_) {
+  if (!std::isfinite(done.losses.sum) && !stop_) {
     stop_ = {Status::diverged, fmt::format("the loss of worker {} became {} at {} samples", rank,
-                                           done.loss_sum, samples_)};
+                                           done.losses.sum, samples_)};
   }
 }
 
@@ -271,7 +278,6 @@ void Referee::fields(Archive& fields) {
   fields("budget", budget_);
   fields("segment_ends", segment_ends_);
   fields("loss_sums", loss_sums_);
-  fields("loss_count", loss_count_);
   fields("last_loss", last_loss_);
   fields("last_time", last_time_);
   fields("prepared", prepared_);
@@ -393,10 +399,10 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, const PreparedM
   for (const WorkerRecord& worker : record_.workers) {
     for (const std::uint64_t bytes : worker.report.breakdown.bytes_sent) point.bytes_sent += bytes;
   }
-  point.no_batch = loss_count_ == 0;
-  if (!point.no_batch) point.train_loss = loss_sum() / static_cast<double>(loss_count_);
-  std::ranges::fill(loss_sums_, 0.0);
-  loss_count_ = 0;
+  const LossSum since_last = losses();
+  point.no_batch = since_last.unit == 0;
+  if (!point.no_batch) point.train_loss = since_last.mean();
+  std::ranges::fill(loss_sums_, LossSum{});
   prepared_ += rules_.prepare_pass ? *rules_.prepare_pass * static_cast<double>(model.passes)
                                    : Seconds(model.host_s);
   point.prepare = prepared_;
@@ -521,7 +527,8 @@ Progress Referee::progress(double host_s) const {
   p.tokens_per_sample = record_.tokens_per_sample();
   p.epoch_num = static_cast<double>(samples_) / static_cast<double>(rules_.plan.rows);
   p.updates = updates_;
-  p.train_loss = loss_count_ > 0 ? loss_sum() / static_cast<double>(loss_count_) : last_loss_;
+  const LossSum since_last = losses();
+  p.train_loss = since_last.unit > 0 ? since_last.mean() : last_loss_;
   if (!record_.curve.empty()) p.last = record_.curve.back();
   const double off_clock_s = record_.phases.off_clock_s();
   if (measuring_since_) p.measuring_s = seconds_since(*measuring_since_);

@@ -151,8 +151,18 @@ struct WorkerTotals {
 
 // The event "step" of --record-steps. Its `iteration` counts the steps of the rank, with any
 // client.
-nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
-                          double loss, Seconds now, Seconds started);
+nlohmann::json step_event(Worker& worker, std::uint64_t iteration, const LearntBatch& batch,
+                          Seconds now);
+
+// A mean over the losses of batches, which may have unequally many. Plain bytes.
+struct LossSum {
+  double sum = 0;     // of the batches' mean losses times their weights
+  double weight = 0;  // sum of the weights: a batch of `unit` losses has weight 1
+  double unit = 0;    // the losses of the first batch; 0: there was none
+
+  void add(const LossSum& other);
+  double mean() const { return sum / weight; }
+};
 
 // The failure that two workers of a synchronous algorithm have called running() `one` and `other`
 // times before the same `place`. They would leave their loops at different iterations.
@@ -219,7 +229,7 @@ class Referee {
   LoopDecision running(Worker& worker);
   // A loss that is not finite ends the run at the next point. It does not interrupt the run,
   // because synchronous workers that wait for each other in a collective must all complete it.
-  void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started);
+  void completed(Worker& worker, const LearntBatch& batch);
   void discarded(std::uint64_t samples);
   // Copies the worker's counters and times into the record, so that a killed run's file has them.
   void note(Worker& worker);
@@ -264,14 +274,15 @@ class Referee {
   // totals replace those of the report before.
   struct Counters {
     std::uint64_t samples = 0, updates = 0, steps = 0;
-    double loss_sum = 0, last_loss = 0, step_time_s = 0;
+    LossSum losses{};
+    double last_loss = 0, step_time_s = 0;
     double time_s = 0;                // the rank's clock
     std::uint64_t evaluation = 0;     // number of the last one that the rank has reported for
     std::uint64_t running_calls = 0;  // calls by the worker so far
     bool budget_ended = false;        // by the algorithm
     bool last = false;                // the worker has ended
     WorkerTotals worker;
-    void add_step(std::uint64_t samples, double loss, Seconds now, Seconds started);
+    void add_step(const LearntBatch& batch, Seconds now);
   };
   // Takes in a report. Reports of one rank must come in the order in which it made them; those of
   // several ranks may come in any order.
@@ -325,10 +336,8 @@ class Referee {
   std::uint64_t updates_ = 0;
   std::vector<HoldWatch> targets_;  // one per target of the record, in the same order
   Budget budget_;
-  // The sum of the mean losses of batches since the last point.
-  double loss_sum() const;
-  std::vector<double> loss_sums_;  // by rank, so the sum does not depend on the order of arrival
-  std::uint64_t loss_count_ = 0;
+  LossSum losses() const;           // of all batches since the last point
+  std::vector<LossSum> loss_sums_;  // by rank, so the sum does not depend on the order of arrival
   double last_loss_ = 0;
   Seconds last_time_{0};
   std::optional<std::chrono::steady_clock::time_point> measuring_since_;

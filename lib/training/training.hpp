@@ -46,7 +46,7 @@ struct Progress {
   Seconds max_time{0};            // 0: no such budget
   double epoch_num = 0;
   std::uint64_t updates = 0;
-  double train_loss = 0;                   // mean over the batches since the last evaluation
+  double train_loss = 0;                   // mean over the losses since the last evaluation
   std::optional<CurvePoint> last;          // last evaluation
   int slowest_rank = 0, fastest_rank = 0;  // by compute seconds per step so far
   double slowest_step_s = 0, fastest_step_s = 0;

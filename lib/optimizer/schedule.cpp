@@ -19,7 +19,8 @@ void Schedule::declare(OptionSet& set) {
                   {"inverse_sqrt", ScheduleKind::inverse_sqrt}},
                  "How the learning rate changes over the epochs.");
   set.add("warmup_epochs", warmup_epochs,
-          "Length of the linear warm-up of the learning rate from 0.")
+          "Length of the linear warm-up of the learning rate. It begins at 0, so that the first "
+          "step moves no parameter.")
       .unit("epochs")
       .at_least(0)
       .excludes("warmup_share");

@@ -22,7 +22,8 @@ enum class DecayFrom { warmup, start };
 
 struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;
-  double warmup_epochs = 0;  // any kind: the factor rises linearly from 0 over these epochs
+  // Any kind: the factor rises linearly over these epochs, from 0 at the run's first batch.
+  double warmup_epochs = 0;
   std::optional<double> decay_epochs{};  // E of a kind that decays(); none: the end of the run
   std::vector<double> step_epochs{};  // step: step_factor applies once more from each of these on
   double step_factor = 0.1;

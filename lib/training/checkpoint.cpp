@@ -1,6 +1,7 @@
 #include "training/checkpoint.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "core/error.hpp"
@@ -8,6 +9,7 @@
 #include "core/rank_index.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
+#include "training/plan.hpp"
 
 namespace hetsgd {
 
@@ -15,10 +17,21 @@ namespace {
 
 constexpr std::string_view kBudget = "Budget and targets";
 
+// Lengths of the schedule, which may hang on the budget: what they come to is compared.
+constexpr std::array<std::string_view, 3> kLengths = {"decay_epochs", "warmup_epochs",
+                                                      "warmup_share"};
+
 // Budget and targets may differ between a run and the one that goes on from it.
 bool may_differ(const OptionSet& set, const std::string& name) {
   const Option* const option = set.find(name);
-  return option != nullptr && option->group == kBudget;
+  return (option != nullptr && option->group == kBudget) || std::ranges::count(kLengths, name) > 0;
+}
+
+// The epochs at which the warm-up and the decay of the learning rate end; null: no decay.
+nlohmann::json lengths_of(const Schedule& schedule) {
+  const auto& decay = schedule.decay_epochs;
+  return {{"warmup_epochs", schedule.warmup_epochs},
+          {"decay_epochs", decay ? nlohmann::json(*decay) : nullptr}};
 }
 
 std::string revision() {
@@ -70,6 +83,7 @@ std::vector<std::string> Checkpoints::check_data() const {
   };
   check("train", record_.train);
   check("test", record_.test);
+  check_schedule();
   if (header.at("revision") == revision()) return {};
   return {
       fmt::format("the checkpoint was written by revision {} of hetsgd, and this is {}: the run "
@@ -77,8 +91,29 @@ std::vector<std::string> Checkpoints::check_data() const {
                   header.at("revision").get<std::string>(), revision())};
 }
 
+// A share of the decay is the same once the decay is.
+void Checkpoints::check_schedule() const {
+  const nlohmann::json& then = read_->header.at("schedule");
+  const nlohmann::json now = lengths_of(schedule_of(options_, record_.train->totals().rows));
+  for (const std::string name : {"decay_epochs", "warmup_epochs"}) {
+    if (then.at(name) == now.at(name)) continue;
+    const bool decay = name == "decay_epochs";
+    throw with_hint(
+        usage_error("--resume-from: in the run that wrote {} the {} of the learning rate ends at "
+                    "epoch {}, but in this one at epoch {}",
+                    options_.resume_from, decay ? "decay" : "warm-up", then.at(name).dump(),
+                    now.at(name).dump()),
+        decay ? fmt::format("--decay-epochs {} keeps the schedule, whatever the budget",
+                            then.at(name).dump())
+              : fmt::format("--warmup-epochs {} in place of --warmup-share keeps the schedule, "
+                            "whatever the budget",
+                            then.at(name).dump()));
+  }
+}
+
 nlohmann::json Checkpoints::header() const {
   return {{"config", record_.config},
+          {"schedule", lengths_of(schedule_of(options_, record_.train->totals().rows))},
           {"data", {{"train", data_hash(record_.train)}, {"test", data_hash(record_.test)}}},
           {"cluster", record_.cluster},
           {"segment", record_.segments.size()},

@@ -25,7 +25,8 @@ class Checkpoints {
   // Reads the checkpoint to resume from. The record's config must be complete. Errors: data, as
   // read_checkpoint(); usage, naming the option in which that run and this one differ.
   void read();
-  // Errors: data, the run was of other data. Returns warnings.
+  // Errors: data, the run was of other data; usage, its learning rate had another schedule, for
+  // example because another budget decides when it ends. Returns warnings.
   std::vector<std::string> check_data() const;
   // The state to go on from, once.
   SavedRun take() { return std::move(read_->saved); }
@@ -35,6 +36,7 @@ class Checkpoints {
   void write(const SavedRun& saved);
 
  private:
+  void check_schedule() const;
   nlohmann::json header() const;
 
   const TrainOptions& options_;

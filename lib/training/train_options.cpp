@@ -408,10 +408,11 @@ void declare_checkpoints(OptionSet& set, TrainOptions& o) {
       .range(1, 100)
       .not_in_config()
       .needs("checkpoint");
-  set.add("resume_from", o.resume_from,
-          "Checkpoint from which the run goes on. Options, data and code must be those of the run "
-          "that wrote it; only budget, targets and output may differ. --checkpoint may name the "
-          "same file, or the one that this one was kept of.")
+  set.add(
+         "resume_from", o.resume_from,
+         "Checkpoint from which the run goes on. Options, data and code must be those of the run "
+         "that wrote it; only budget, targets and output may differ, and the learning rate keeps "
+         "its schedule. --checkpoint may name the same file, or the one that this one was kept of.")
       .reads_file([&o](const std::string& file) {
         const std::vector<std::string> own = generations(o.checkpoint, o.checkpoint_keep);
         const FileIdentity read = FileIdentity::of(file);

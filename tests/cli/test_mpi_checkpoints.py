@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import unittest
@@ -85,6 +86,15 @@ class MpiCheckpoints(MpiTest):
                 (self.folder / name).write_bytes(content)
                 for path in others:
                     (self.folder / f"aside.{path.name}").rename(path)
+
+    def test_another_budget_keeps_the_schedule(self):
+        run = ["--algorithm", "ssgd", "--schedule", "linear", "--checkpoint", "run.checkpoint"]
+        self.train(*run, "-o", "cut.json")
+        process = self.mpirun(2, *SHORT, *run, "--overwrite", "--max-samples", "5120", "-o", "longer.json", "--resume-from", "run.checkpoint")
+        decay = re.search(r"--decay-epochs [0-9.]+", self.finished(process, 2)).group().split()
+        self.train(*run, *decay, "--max-samples", "5120", "-o", "longer.json", "--resume-from", "run.checkpoint")
+        self.run_program("rerun", "longer.json", "--cluster", "sim", "--workers", "2", "-o", "again.json")
+        self.expect_same_curve([self.result(name) for name in ("longer.json", "again.json")])
 
     def test_a_missing_file_of_a_rank_is_named(self):
         self.train("-o", "cut.json", "--algorithm", "ssgd", "--checkpoint", "run.checkpoint")

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -108,6 +109,12 @@ const Settings kTables =
     "--train generate:ctr-tiny --test generate:ctr-tiny --min-frequency 5 --model deepfm "
     "--embedding-dim 8 --hidden 16,8 --tables sharded";
 
+// Rows of unequal length, whose workers' batches have unequally many targets.
+const Settings kLines =
+    "--train generate:language?steps=8&lengths=lognormal&median=4&rows_train=500&rows_test=60 "
+    "--test generate:language?steps=8&lengths=lognormal&median=4&rows_train=500&rows_test=60 "
+    "--model gpt-micro?layers=1&width=16&block=8 --storage central";
+
 const std::vector<Case> kCases = {
     {"sgd", "sgd", "--workers 1 --optimizer adam"},
     {"ssgd", "ssgd", "--optimizer momentum --schedule linear --decay-epochs 2"},
@@ -117,6 +124,7 @@ const std::vector<Case> kCases = {
     {"ssgd_partitioned", "ssgd",
      "--reduce adasum --optimizer lamb --node-size 2 --optimizer-state partitioned"},
     {"ssgd_tables", "ssgd", kTables},
+    {"ssgd_lines", "ssgd", kLines},
     {"elastic", "elastic", "--optimizer adagrad"},
     {"adaptive", "adaptive", "--speed 1,0.9,0.7,0.5"},
     {"adaptive_warmup", "adaptive", "--adaptive-warmup-epochs 1 --optimizer lars"},
@@ -310,6 +318,27 @@ TEST_F(CheckpointFiles, AnotherBudgetIsNot) {
   const Record whole = run_with(settings_, "--max-samples 1920");
   ASSERT_EQ(longer.curve.size(), whole.curve.size());
   EXPECT_EQ(longer.curve.back().test_loss(), whole.curve.back().test_loss());
+}
+
+// A schedule whose lengths hang on the budget is refused with the number that keeps it, and goes on
+// with that number as it began.
+TEST_F(CheckpointFiles, AnotherBudgetDoesNotMoveTheSchedule) {
+  const std::string file = folder_ / "scheduled";
+  for (const auto& [found, kept, hint] : std::vector<std::array<const char*, 3>>{
+           {"--schedule cosine", "--schedule cosine --decay-epochs 0.64", "--decay-epochs 0.64"},
+           {"--schedule linear --warmup-share 0.25",
+            "--schedule linear --warmup-share 0.25 --decay-epochs 0.64", "--decay-epochs 0.64"},
+           {"--warmup-share 0.25", "--warmup-epochs 0.16", "--warmup-epochs 0.16"}}) {
+    SCOPED_TRACE(found);
+    run_with(with(settings_, found), "--max-samples 1280 --checkpoint {} --overwrite", file);
+    const Settings longer = with(settings_, "--max-samples 1920 --resume-from {}", file);
+    EXPECT_THAT(failure_of(with(longer, found)), HasSubstr(hint));
+    const Record resumed = run_with(longer, kept);
+    const Record whole = run_with(with(settings_, "--max-samples 1920"), kept);
+    EXPECT_EQ(resumed.curve.back().test_loss(), whole.curve.back().test_loss());
+    EXPECT_NO_THROW(
+        run_with(with(settings_, "--epochs 0.64 --max-samples 0 --resume-from {}", file), found));
+  }
 }
 
 TEST_F(CheckpointFiles, OlderOnesAreKept) {

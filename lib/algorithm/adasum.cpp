@@ -164,9 +164,17 @@ AdasumStep::AdasumStep(Worker& self, Replica& replica, const AdasumOptions& opti
                                                   part, o_.shape);
 }
 
-void AdasumStep::operator()(Worker& self, Replica& replica, double learning_rate,
-                            std::uint64_t iteration) {
-  if (o_.node_size > 1) self.axpby(weight_, replica.gradient.flat, 0, mean_);
+double AdasumStep::weight_of(Worker& self, const Batch& batch) {
+  if (self.plan().equal_losses) return weight_;
+  const auto mine = static_cast<double>(self.model().losses(batch));
+  double all = mine;
+  node_->all_reduce(std::span(&all, 1));
+  return mine / all;
+}
+
+void AdasumStep::operator()(Worker& self, Replica& replica, const Batch& batch,
+                            double learning_rate, std::uint64_t iteration) {
+  if (node_) self.axpby(weight_of(self, batch), replica.gradient.flat, 0, mean_);
   if (o_.state == AdasumOptions::State::partitioned) {
     make_part(self, replica, learning_rate);
   } else {

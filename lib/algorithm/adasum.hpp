@@ -10,7 +10,7 @@
 //   across the nodes     {0,2,4}  {1,3,5}    Adasum of updates
 //
 //                gradient g_i (b_i samples)
-//                   |  times b_i / b_node
+//                   |  times b_i / b_node (n_i / n_node of losses, where rows have unequally many)
 //   replicated      |  all_reduce in the node        partitioned  reduce_scatter in the node
 //                   v                                             v
 //                d = update of the whole model                 d = update of this rank's layers
@@ -64,15 +64,19 @@ class AdasumStep {
 
   // One update of the common model, replica.w, from this worker's gradient; the same bits on all
   // ranks. Collective. It counts as one update of the run. replica.gradient stays as it is, so it
-  // is never dense: sums are made in mean_.
+  // is never dense: sums are made in mean_. `batch`: of the gradient.
   //
   // At every orthogonality_every-th iteration rank 0 records
   //   {"type": "orthogonality", "iteration": k, "tensor": [names], "value": [numbers]}
   // with ||AS||^2 / sum ||d||^2 per tensor (whatever the scope): 1 when the updates are orthogonal,
   // 1/nodes when they are equal; null for a tensor that no update moves.
-  void operator()(Worker& self, Replica& replica, double learning_rate, std::uint64_t iteration);
+  void operator()(Worker& self, Replica& replica, const Batch& batch, double learning_rate,
+                  std::uint64_t iteration);
 
  private:
+  // This worker's share of its node's batch: by losses where batches have unequally many, which the
+  // ranks of a node then sum first.
+  double weight_of(Worker& self, const Batch& batch);
   // The two columns above, down to d.
   void make_delta(Worker& self, Replica& replica, double learning_rate);
   void make_part(Worker& self, Replica& replica, double learning_rate);

@@ -162,8 +162,8 @@ AlgorithmInfo info(const std::string& name, const std::string& title, const std:
           "messages per round",
       .result = "the replicas' common model",
       .identities =
-          "all gradients ready = ssgd with full per-worker batches, up to rounding; so is "
-          "one worker sgd",
+          "all gradients ready = ssgd with full per-worker batches of equally many targets, up to "
+          "rounding; so is one worker sgd",
       .synchronous = false,
   };
 }

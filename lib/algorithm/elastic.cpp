@@ -93,8 +93,7 @@ const bool elastic_registered = register_algorithm<Elastic>({
     .cost = "one all_reduce of n elements per mega-batch",
     .result = "the merged model",
     .identities = "one worker = adaptive with one worker; gamma 0 and a mega-batch of P batches = "
-                  "ssgd with full "
-                  "per-worker batches, up to rounding",
+                  "ssgd with full per-worker batches of equally many targets, up to rounding",
 });
 
 }  // namespace

@@ -33,7 +33,8 @@
 //             --storage central then.
 //
 // On equal workers each makes one iteration per round: with epsilon 1 and equal weights this
-// is ssgd --per-worker-batch full, w - lr mean_i g_i, up to the rounding of (w_i - w) + w.
+// is ssgd --per-worker-batch full, w - lr mean_i g_i, up to the rounding of (w_i - w) + w, for
+// batches of equally many targets.
 
 #include <algorithm>
 #include <functional>
@@ -241,8 +242,9 @@ const bool esync_registered = register_algorithm<Esync>({
             "n elements to a server and n back",
     .result = "the averaged model",
     .identities =
-        "on equal workers ssgd with full per-worker batches, up to rounding; one worker = "
-        "sgd, up to rounding; aggregated by a server or by all_reduce the same to the bit",
+        "on equal workers ssgd with full per-worker batches of equally many targets, up to "
+        "rounding; one worker = sgd, up to rounding; aggregated by a server or by all_reduce the "
+        "same to the bit",
 });
 
 }  // namespace

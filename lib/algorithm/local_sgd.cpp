@@ -124,8 +124,8 @@ const bool local_sgd_registered = register_algorithm<LocalSgd>({
     .paper = "Stich 2019, algorithm 1; Douillard et al. 2023 (DiLoCo), algorithm 1",
     .cost = "one all_reduce of n elements every H iterations",
     .result = "the global model",
-    .identities = "one worker = sgd to the bit; H = 1 = ssgd with full per-worker batches, up to "
-                  "rounding",
+    .identities = "one worker = sgd to the bit; H = 1 = ssgd with full per-worker batches of "
+                  "equally many targets, up to rounding",
     .lockstep = true,
 });
 

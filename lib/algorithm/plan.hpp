@@ -2,8 +2,8 @@
 // no "auto" is left. Built once, then const and the same on every worker and in every process, so
 // an algorithm may base decisions on it without communication.
 //
-// A plan is filled in two steps. Algorithm::check() sees it before any data are read: `rows` and
-// `max_samples` have no meaning there yet.
+// A plan is filled in two steps. Algorithm::check() sees it before any data are read: `rows`,
+// `max_samples` and `equal_losses` have no meaning there yet.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,9 @@ struct Plan {
   std::uint64_t mega_batch = 100;  // in batches of b_max
   std::uint64_t max_samples = 0;   // the run's budget; 0: no limit
   std::uint64_t rows = 1;          // of the training data: one epoch
+  // Batches of equally many rows have equally many losses (Model::losses), over which means are
+  // taken. Not where rows of tokens differ in length.
+  bool equal_losses = true;
   std::uint64_t seed = 1;
   Partition partition = Partition::shared;
   bool share_orphans = false;  // rows of lost workers' shards are dealt to the live ones

@@ -363,8 +363,8 @@ const bool rna_registered = register_algorithm<Rna>({
         "per exchange of a group",
     .result =
         "the replicas' common model; hierarchical: the server's, as a group has just received it",
-    .identities = "all gradients ready = ssgd with full per-worker batches, up to rounding; so is "
-                  "one worker sgd; one group = flat",
+    .identities = "all gradients ready = ssgd with full per-worker batches of equally many "
+                  "targets, up to rounding; so is one worker sgd; one group = flat",
     .synchronous = false,
 });
 

@@ -6,11 +6,12 @@
 //             section 2.3 (mirrored and central storage); TensorFlow's mirrored strategy, Horovod.
 //             Adasum (Maleki et al. 2021): adasum.cpp.
 //             --overlap: OverlappedSum, below.
-// Implements: mean    g = sum_i (b_i / b) g_i;  w <- w - lr g, or the update of --optimizer.
+// Implements: mean    g = sum_i (b_i / b) g_i;  w <- w - lr g, or the update of --optimizer. Where
+//                     rows of tokens differ in length, n_i / n stands for b_i / b (MeanGradient).
 //             adasum  d_i = the update that worker i's own optimizer makes of g_i;
 //                     w <- w + AS(d_1, ..., d_P).
-// Symbols:    b P times --batch-size (once with --per-worker-batch split), b_i worker i's part,
-//             mu --momentum, lambda --weight-decay.
+// Symbols:    b P times --batch-size (once with --per-worker-batch split), b_i worker i's part, n
+//             and n_i the losses in them, mu --momentum, lambda --weight-decay.
 // Cost:       mirrored: one all_reduce of the gradient (n elements) per iteration;
 //             central: n elements from each worker to the server and n back, over the server's one
 //             link; adasum: see adasum.cpp. With --overlap as many all_reduces as buckets, which
@@ -36,6 +37,63 @@
 #include "core/error.hpp"
 
 namespace hetsgd {
+
+// The mean of a global batch's gradient, made of the workers' g_i, each a mean over n_i losses.
+//
+//   batches of equally many losses    sum_i (b_i / b) g_i
+//   others                            sum_i n_i g_i / sum_i n_i, whose divisor travels as one more
+//                                     element behind the gradient
+//
+// Belongs to one worker; its calls are charged to the worker's device.
+class MeanGradient {
+ public:
+  // share: b_i / b.
+  MeanGradient(Worker& self, double share) : share_(share) {
+    const bool counts = self.size() > 1 && !self.plan().equal_losses;
+    if (counts) sum_ = Buffer(self.device(), self.model().parameters() + 1);
+  }
+
+  // Weighs elements `e` of this worker's gradient by `batch`, and puts n_i behind the last one: its
+  // part of the sum over the workers.
+  std::span<float> addend(Worker& self, Replica& replica, const Batch& batch, Extent e) {
+    const std::span<float> g = replica.gradient.flat.span().subspan(e.begin, e.size());
+    if (sum_.size() == 0) {
+      if (self.size() > 1) self.scale(share_, g);
+      return g;
+    }
+    const auto n_i = static_cast<float>(self.model().losses(batch));
+    const std::size_t all = self.model().parameters();
+    const std::span<float> to = sum_.span().subspan(e.begin, e.size() + (e.end == all ? 1 : 0));
+    self.compute_vectors(2.0 * static_cast<double>(e.size()) / static_cast<double>(all), [&] {
+      if (to.size() > g.size()) self.device().fill(1, n_i, to.data() + g.size());
+      self.device().axpby(g.size(), n_i, g.data(), 0.0F, to.data());
+    });
+    return to;
+  }
+
+  // Sums the addends of whole gradients.
+  void all_reduce(Worker& self, Replica& replica) {
+    if (sum_.size() == 0) return self.all_reduce_gradient(replica);
+    self.all_reduce(sum_, Traffic::gradients);
+  }
+
+  // The update of the replica by the sum of all addends.
+  void apply(Worker& self, Replica& replica, double learning_rate) {
+    if (sum_.size() == 0) {
+      replica.gradient_is_dense = self.size() > 1;
+      return self.apply(replica, learning_rate);
+    }
+    const std::span<float> g = sum_.span().first(sum_.size() - 1);
+    float n = 0;
+    self.device().download(&n, g.data() + g.size(), sizeof n);
+    self.scale(1 / n, g);
+    self.apply(replica, g, learning_rate);
+  }
+
+ private:
+  double share_;
+  Buffer sum_;  // [elements + 1]; empty: the gradients are summed where they are
+};
 
 // The sum of the workers' gradients behind the backward pass, as Horovod and PyTorch's
 // DistributedDataParallel make it.
@@ -78,17 +136,14 @@ class OverlappedSum {
     }
   }
 
-  // One iteration: replica.gradient <- sum over the workers of share * (gradient of its batch).
-  void operator()(Worker& self, Replica& replica, const Batch& batch, double share) {
+  // One iteration up to the sum of the workers' addends.
+  void operator()(Worker& self, Replica& replica, const Batch& batch, MeanGradient& mean) {
     sums_.clear();
     self.gradient_in_pieces(replica, batch, parts_, [&](std::size_t i) {
-      const std::span<float> bucket =
-          replica.gradient.flat.span().subspan(elements_[i].begin, elements_[i].size());
-      self.scale(share, bucket);
+      const std::span<float> bucket = mean.addend(self, replica, batch, elements_[i]);
       sums_.push_back(self.comm().start(all_reduce(bucket, ReduceOp::sum, Traffic::gradients)));
     });
     for (Pending& sum : sums_) sum.wait();
-    replica.gradient_is_dense = true;
   }
 
  private:
@@ -106,7 +161,8 @@ struct PushGradient {
 };
 struct PullParameters {};
 
-// Central storage: waits for all gradients, adds them in rank order, updates, answers all.
+// Central storage: waits for all addends of MeanGradient, adds them in rank order, updates, answers
+// all.
 class CentralStore final : public Service<PushGradient, PullParameters> {
  public:
   explicit CentralStore(const ServerStart& start)
@@ -124,7 +180,9 @@ class CentralStore final : public Service<PushGradient, PullParameters> {
     for (std::size_t r = 1; r < gradient_.size(); ++r) {
       device_->axpby(sum.size(), 1.0F, gradient_[r].data(), 1.0F, sum.data());
     }
-    optimizer_->update(*device_, push.learning_rate, sum, w_);
+    const std::size_t n = w_.size();
+    if (sum.size() > n) device_->axpby(n, 1 / sum[n], sum.data(), 0.0F, sum.data());
+    optimizer_->update(*device_, push.learning_rate, std::span(sum).first(n), w_);
     for (auto& answer : waiting_) answer({}, w_, Traffic::parameters);
     waiting_.clear();
   }
@@ -188,6 +246,7 @@ class Ssgd final : public Algorithm {
       adasum.emplace(self, fresh, adasum_, share_of(b_i, b_node));
     }
 
+    MeanGradient mean(self, share_of(b_i, b));
     std::optional<OverlappedSum> overlapped;
     if (overlap_ && p > 1) overlapped.emplace(self, bucket_);
 
@@ -200,13 +259,19 @@ class Ssgd final : public Algorithm {
       const double lr = self.learning_rate(seen);
       const Batch& batch = shared ? batches.at({begin + part.begin, b_i}) : batches.next(b_i);
       if (overlapped) {
-        (*overlapped)(self, replica, batch, share_of(b_i, b));
-        self.apply(replica, lr);
+        (*overlapped)(self, replica, batch, mean);
+        mean.apply(self, replica, lr);
       } else if (self.gradient(replica, batch); adasum) {
-        (*adasum)(self, replica, lr, begin / b);
+        (*adasum)(self, replica, batch, lr, begin / b);
       } else {
-        if (p > 1) self.scale(share_of(b_i, b), replica.gradient.flat);
-        store ? push_and_pull(self, *store, replica, lr) : average(self, replica, lr);
+        const auto mine = mean.addend(self, replica, batch, {0, self.model().parameters()});
+        if (store) {  // the server makes the update
+          store->call({lr}, mine, replica.w.span());
+          self.count_shared_update();
+        } else {
+          if (p > 1) mean.all_reduce(self, replica);
+          mean.apply(self, replica, lr);
+        }
       }
       self.evaluate_here(replica.w, begin + b);
     }
@@ -224,19 +289,6 @@ class Ssgd final : public Algorithm {
       replica.optimizer_fields(fields);
     }
   };
-
-  // Mirrored: all make the same update of the mean gradient.
-  static void average(Worker& self, Replica& replica, double lr) {
-    if (self.size() > 1) self.all_reduce_gradient(replica);
-    self.apply(replica, lr);
-  }
-
-  // Central: the server makes the update.
-  static void push_and_pull(Worker& self, ServiceClient<PushGradient, PullParameters>& store,
-                            Replica& replica, double lr) {
-    store.call({lr}, replica.gradient.flat.span(), replica.w.span());
-    self.count_shared_update();
-  }
 
   static double share_of(std::uint64_t part, std::uint64_t batch) {
     return static_cast<double>(part) / static_cast<double>(batch);
@@ -301,9 +353,9 @@ const bool ssgd_registered = register_algorithm<Ssgd>({
             "log2 P sums of products",
     .result = "the common model",
     .identities =
-        "one worker = sgd, and P workers = sgd on the global batch, up to rounding; overlap "
-        "on = off, to the bit; adasum of equal gradients = that gradient, of orthogonal "
-        "ones = their sum",
+        "one worker = sgd, and P workers = sgd on the global batch, up to rounding, unless the "
+        "network has batch norm, whose statistics are of each worker's part; overlap on = off, to "
+        "the bit; adasum of equal gradients = that gradient, of orthogonal ones = their sum",
     .lockstep = true,
 });
 

@@ -155,9 +155,9 @@ const bool ssp_registered = register_algorithm<Ssp>({
     .paper = "Ho et al. 2013; ESync, section 2",
     .cost = "n elements to the server and n back per iteration",
     .result = "the server's model, as the measuring worker has just received it",
-    .identities = "s = 0 = ssgd with full per-worker batches at P times the learning rate, up to "
-                  "rounding; s beyond the run's length = asgd, to the bit; one worker = sgd, up to "
-                  "rounding",
+    .identities = "s = 0 = ssgd with full per-worker batches of equally many targets at P times "
+                  "the learning rate, up to rounding; s beyond the run's length = asgd, to the "
+                  "bit; one worker = sgd, up to rounding",
     .synchronous = false,
     .rate_over_workers = true,
 });

@@ -15,7 +15,9 @@
 //          them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -42,6 +44,7 @@ struct DatasetTotals {
   std::uint64_t labels = 0;  // entries
   std::uint64_t frames = 0;  // of sequences; inputs of rows of tokens
   std::uint64_t bytes = 0;   // of text that the targets of rows of tokens cover
+  bool equal_tokens = true;  // all rows of tokens have equally many
 };
 
 // Storage of an array: a vector that owns the elements, or a view of elements that lie elsewhere.
@@ -202,6 +205,9 @@ struct DataArrays {
   std::uint64_t bytes() const {
     return std::accumulate(tokens.bytes.begin(), tokens.bytes.end(), std::uint64_t{0});
   }
+  bool equal_tokens() const {
+    return std::ranges::adjacent_find(tokens.length, std::not_equal_to{}) == tokens.length.end();
+  }
 };
 
 // The description of a data set.
@@ -224,7 +230,7 @@ struct Dataset : DatasetHeader, DataArrays<View> {
   // The size of the whole data set, also for a shard of it.
   DatasetTotals totals() const {
     return whole.value_or(
-        DatasetTotals{rows(), nonzeros(), targets.index.size(), frames(), bytes()});
+        DatasetTotals{rows(), nonzeros(), targets.index.size(), frames(), bytes(), equal_tokens()});
   }
 };
 

@@ -193,13 +193,14 @@ Schedule schedule_of(const TrainOptions& options, std::uint64_t rows) {
                                                     : samples / static_cast<double>(rows));
 }
 
-void plan_data(const TrainOptions& options, std::uint64_t rows, Plan& plan) {
-  plan.rows = rows;
-  plan.schedule = schedule_of(options, rows);
+void plan_data(const TrainOptions& options, const DatasetTotals& train, Plan& plan) {
+  plan.rows = train.rows;
+  plan.equal_losses = train.equal_tokens;
+  plan.schedule = schedule_of(options, train.rows);
   plan.max_samples = options.max_samples;
   if (options.epochs <= 0) return;
   // At least one sample, because a budget of 0 samples would mean no budget.
-  const double samples = options.epochs * static_cast<double>(rows);
+  const double samples = options.epochs * static_cast<double>(train.rows);
   plan.max_samples = static_cast<std::uint64_t>(std::llround(std::max(1.0, samples)));
 }
 

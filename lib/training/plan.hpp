@@ -41,9 +41,9 @@ Plan plan_before_data(const TrainOptions& options, const AlgorithmInfo& info, in
 // Errors: usage, as Schedule::of_run().
 Schedule schedule_of(const TrainOptions& options, std::uint64_t rows);
 
-// Adds to `plan` what follows from the number of training rows: the budget of samples and the
-// schedule.
-void plan_data(const TrainOptions& options, std::uint64_t rows, Plan& plan);
+// Adds to `plan` what follows from the size of the training data: the budget of samples, the
+// schedule, and whether losses are to be counted.
+void plan_data(const TrainOptions& options, const DatasetTotals& train, Plan& plan);
 
 // --- checks (plan_checks.cpp) --------------------------------------------------------------------
 

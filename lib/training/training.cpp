@@ -142,7 +142,7 @@ void Training::Impl::build_model() {
                                                             share_of(options, plan.workers)->worker)
                                 : std::make_unique<Sampler>(record.train, sampling);
   if (whole) place_tables(*whole);
-  plan_data(options, record.train->totals().rows, plan);
+  plan_data(options, record.train->totals(), plan);
   if (!options.charge.empty()) {
     charge = std::make_unique<const Charge>(make_charge(options, *record.train, *model));
     record.charge = charge->facts;

@@ -1,6 +1,10 @@
 // The identities that must hold between algorithms, clusters and numbers of workers.
 
+#include <cmath>
+#include <cstring>
+
 #include "runs.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd::test::identities {
 namespace {
@@ -12,6 +16,11 @@ const Settings kText =
     "generate:language?vocabulary=11&steps=8&rows_train=500&rows_test=60 --test "
     "generate:language?vocabulary=11&steps=8&rows_train=500&rows_test=60";
 const Settings kMasked = with(kText, "--model bert-micro?layers=1&width=16&block=8");
+// Rows of one to eight tokens, of which causal networks predict each.
+const std::string kLineData =
+    "generate:language?vocabulary=11&steps=8&lengths=lognormal&median=4&rows_train=500&rows_test="
+    "60";
+const Settings kLines = with(kText, "--train {0} --test {0}", kLineData);
 
 // Two runs that are the same, to the bit, or up to rounding if `tolerance` is not 0.
 struct Identity {
@@ -216,21 +225,21 @@ std::vector<Identity> identities() {
       return name.find(part) != std::string::npos;
     };
     if (is("_ready_on_") && !is("_on_ideal_")) continue;
-    for (const auto& [suffix, text] :
-         {std::pair<const char*, const Settings&>{"_of_text", kText}, {"_of_masks", kMasked}}) {
+    for (const auto& [suffix, text] : {std::pair<const char*, const Settings&>{"_of_text", kText},
+                                       {"_of_masks", kMasked},
+                                       {"_of_lines", kLines}}) {
       if (&text == &kMasked && !is("_on_threads_")) continue;
+      const bool sums = is("central_") || is("of_one_node_") || is("partitioned_");
+      if (&text == &kLines && !sums && !is("_on_threads_")) continue;
       Identity other = all[i];
       other.name += suffix;
       other.base = with(other.base, text);
       all.push_back(std::move(other));
     }
   }
-  const std::string lines =
-      "generate:language?vocabulary=11&steps=8&lengths=lognormal&median=4&rows_train=500&rows_test="
-      "60";
   // The same sums over tokens, in another order.
   all.push_back({"packed_rows_are_padded_rows",
-                 steps_of("ssgd", with(kText, "--train {0} --test {0} --workers 4", lines)),
+                 steps_of("ssgd", with(kLines, kFour)),
                  {},
                  "--lengths packed",
                  1e-5});
@@ -241,16 +250,62 @@ std::vector<Identity> identities() {
 INSTANTIATE_TEST_SUITE_P(Every, Pairs, testing::ValuesIn(identities()),
                          [](const auto& test) { return test.param.name; });
 
-// sum_i (b_i/b) * mean over part i = mean over the whole batch: the models agree, though the parts'
-// losses differ. Rows of tokens have as many targets each.
+// sum_i (n_i/n) * mean over part i = mean over the whole batch: the models agree, though the parts'
+// losses differ, and where rows of tokens differ in length their numbers. So do the losses of the
+// global batches, each at a model that agrees.
 TEST(Identities, SsgdWithPWorkersIsSgdOnTheGlobalBatch) {
-  for (const Settings& base : {kIdentities, with(kIdentities, kText), with(kIdentities, kMasked)}) {
+  for (const Settings& data : {Settings{}, kText, kMasked, kLines, with(kLines, "--lengths packed"),
+                               with(kMasked, "--train {0} --test {0}", kLineData)}) {
+    const Settings base = with(kIdentities, data);
     const Record sgd = run_with(base, "--algorithm sgd");
-    for (const char* workers : {"2", "3", "8"}) {
-      expect_close_curves(
-          sgd, run_with(base, "--algorithm ssgd --per-worker-batch split --workers {}", workers),
-          1e-5);
+    for (const char* how :
+         {"2", "3", "8 --overlap", "3 --storage central", "3 --cluster threads"}) {
+      SCOPED_TRACE(describe_settings(data) + " workers " + how);
+      const Record ssgd =
+          run_with(base, "--algorithm ssgd --per-worker-batch split --workers {}", how);
+      expect_close_curves(sgd, ssgd, 1e-5);
+      for (std::size_t i = 1; i < sgd.curve.size(); ++i) {
+        EXPECT_NEAR(sgd.curve[i].train_loss, ssgd.curve[i].train_loss, 1e-5);
+      }
     }
+  }
+}
+
+std::vector<float> floats_of(const std::string& path) {
+  const std::string bytes = read_file(path);
+  std::vector<float> numbers(bytes.size() / sizeof(float));
+  std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  return numbers;
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += std::pow(double{a[i]} - double{b[i]}, 2);
+  return std::sqrt(sum);
+}
+
+// By the parameters: one step on two long lines and two short ones, a line for each worker. Each
+// ends up where sgd does; the mean of four means would be as far from there as from the start.
+TEST(Identities, SsgdWeighsWorkersByTheirTargets) {
+  const TemporaryFolder folder;
+  const std::string start = folder / "start", sgd = folder / "sgd", ssgd = folder / "ssgd";
+  const std::string text = folder.write(
+      "lines.txt", "abcabcabcabcabcabcabcabcabcabc\nba\nabcabcabcabcabcabcabcabcabcabc\nca\n");
+  const Settings base = with(
+      "--cache false --format text --rows lines --block 64 --train {0} --test {0} --model "
+      "gpt-micro?layers=1&width=16 --order sequential --learning-rate 0.5 --max-samples 4",
+      text);
+  for (const char* const lengths : {"padded", "packed"}) {
+    run_with(base,
+             "--lengths {} --algorithm sgd --batch-size 4 --dump-initial-parameters {} "
+             "--dump-parameters {}",
+             lengths, start, sgd);
+    run_with(base,
+             "--lengths {} --algorithm ssgd --batch-size 1 --workers 4 --overwrite "
+             "--dump-parameters {}",
+             lengths, ssgd);
+    const std::vector<float> a = floats_of(sgd);
+    EXPECT_LT(distance(a, floats_of(ssgd)), 1e-5 * distance(a, floats_of(start))) << lengths;
   }
 }
 

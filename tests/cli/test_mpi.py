@@ -52,6 +52,14 @@ class Mpi(MpiTest):
                     self.expect_same_curve((real, simulated), ("samples_count", "test_loss", "accuracy", "updates"))
                 self.assertLess(real["curve"][-1]["test_loss"], real["curve"][0]["test_loss"])
 
+    def test_batches_of_unequally_many_targets_weigh_as_in_sim(self):
+        text = "generate:language?vocabulary=8&steps=16&lengths=lognormal&median=6&rows_train=300&rows_test=60"
+        run = ["train", "--train", text, "--test", text, "--model", "gpt-micro?layers=1&width=16&block=16", "--batch-size", "4",
+               "--mega-batch", "8", "--epochs", "1", "--algorithm", "ssgd"]
+        for more in ([], ["--partition", "iid"]):  # a rank with its shard alone knows of the other rows
+            with self.subTest(more=more):
+                self.expect_same_curve(self.beside_sim(2, [*run, *more]), ("samples_count", "test_loss", "train_loss"))
+
     def test_a_record_gives_its_own_times(self):
         for algorithm in ("ssgd", "elastic", "asgd", "adpsgd"):
             with self.subTest(algorithm=algorithm):

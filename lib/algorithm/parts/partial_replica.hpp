@@ -12,8 +12,9 @@
 // For plain SGD both are x_{k+1} = x_k - lr (1/P) sum_i g'_i, because only the product of the
 // factors on gradient and learning rate matters. Momentum, however, accumulates the scaled
 // gradient, and Adam divides by it. When all workers are ready both are the update of synchronous
-// SGD. Replicas are the same on all workers of a group after the same number of rounds; the methods
-// differ in how a round is activated (Activation).
+// SGD for batches of equally many targets: contributions count alike. Replicas are the same on all
+// workers of a group after the same number of rounds; the methods differ in how a round is
+// activated (Activation).
 //
 //   main process                                 reducing background task, round k
 //     .> running() -- false --> leave --.           .> await: the activation of round k

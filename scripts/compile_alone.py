@@ -42,7 +42,7 @@ ENDS = re.compile(rf"^[^\n]*fatal error: {END}: [^\n]*\n.*?compilation terminate
 
 
 def flags_of(builds):
-    """What the commands of the builds give their sources of lib/ and apps/, each flag once, in the order of its first place."""
+    """The flags that the builds give their sources of lib/ and apps/, each once, in the order of its first place."""
     flags = {}
     for build in builds:
         path = ROOT / build / "compile_commands.json"

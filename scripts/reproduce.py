@@ -342,7 +342,7 @@ def both_counts(records, earlier):
 
 
 def headlines_table(records):
-    """The claims by which the papers stand, with the least ratio that their seeds show with a probability of 80 %."""
+    """The claims by which the papers stand, with the least ratio that their seeds show with a probability of 45 to 75 %."""
     rows = [("paper", "claim", "the paper", "ours", "verdict", "seeds could show", "runs"), ("---",) * 7]
     for paper, own in by_paper([record for record in records if record.get("headline")]).items():
         for record in own:

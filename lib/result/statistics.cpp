@@ -87,7 +87,7 @@ std::vector<std::size_t> double_ranks(const std::vector<double>& values) {
   return ranks;
 }
 
-// Of all ways to choose `count` of the ranks, the share of those whose sum is at most `most`. p[k]
+// The share of the ways to choose `count` of the ranks whose sum is at most `most`. p[k]
 // has the probabilities of the sums of k ranks: if k of the first i ranks are chosen, the next one
 // is with probability (count - k) / (all - i).
 double share_of_orders(const std::vector<std::size_t>& ranks, std::size_t count, std::size_t most) {

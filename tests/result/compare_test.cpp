@@ -365,6 +365,18 @@ TEST(Compare, TheReportSaysWhichTestItUses) {
   EXPECT_THAT(both, HasSubstr("\np of asgd: two-sided Mann-Whitney U test"));
 }
 
+// Six files of one run are one run; another run of the same seed is not.
+TEST(Compare, WarnsOfCopies) {
+  std::vector<LoadedResult> results = results_of({{"ssgd", 2}, {"ssgd", 2}, {"ssgd", 2}});
+  const std::string warnings = warnings_of(results);
+  EXPECT_THAT(warnings, HasSubstr("ssgd: 2 of 3 results are copies, with the seed and the numbers "
+                                  "of another one (b of a, c of a)"));
+  EXPECT_THAT(warnings, Not(HasSubstr("occurs")));
+  results.push_back(result_of("d", "ssgd", 1, 4));
+  EXPECT_THAT(warnings_of(results), HasSubstr("ssgd: seed 1 occurs 2 times"));
+  EXPECT_THAT(warnings_of(results_of({{"ssgd", 2}, {"sgd", 2}})), Not(HasSubstr("copies")));
+}
+
 TEST(Compare, WarnsOfTooFewPairs) {
   const auto warnings = [](const std::vector<double>& times) {
     return warnings_of(joined(seeds_of("ssgd", times), seeds_of("asgd", times)));

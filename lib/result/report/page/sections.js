@@ -42,7 +42,7 @@ function columnsOfTarget(context) {
     { name: "stat", number: true, title: "Statistical efficiency: the reference's samples to the target over this one's" },
     { name: "hw", number: true, title: "Hardware efficiency: samples per second to the target over the reference's" },
     { name: "p", number: true, title: testsOf(context) },
-    { name: "least effect", number: true, title: "The least ratio of times that these seeds would have shown, with a probability of 80 %" },
+    { name: "least effect", number: true, title: "The least ratio of times that these seeds would have shown, with a probability of 45 % (six pairs) to 75 % (twenty)" },
     ...(hasSeveralTests(context) ? [{ name: "p (Holm)", number: true, title: "p, corrected for all comparisons with the reference (Holm)" }] : []),
   ];
 }

@@ -15,7 +15,8 @@ namespace hetsgd {
 
 namespace {
 
-// The share of the k top-scored labels that are true, mean over rows with labels.
+// The share of the k top-scored labels that are true, mean over all rows. A row without labels is a
+// miss, as in the evaluation that the XC repository publishes (pyxclib, xc_metrics.py).
 class PrecisionAtK final : public Metric {
  public:
   explicit PrecisionAtK(std::size_t k) : k_(k) {}
@@ -31,18 +32,15 @@ class PrecisionAtK final : public Metric {
   void add(const Batch& batch, const ScoredRows& rows, double, MetricSums& sums) const override {
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const auto labels = batch.data().labels(batch.rows()[i]);
-      if (labels.empty()) continue;
       std::size_t hits = 0;
       for (const std::uint32_t label : rows.top.subspan(i * rows.k, k_)) {
         hits += std::ranges::binary_search(labels, label) ? 1 : 0;
       }
       sums[0] += static_cast<double>(hits) / static_cast<double>(k_);
-      sums[1] += 1;
     }
   }
-  std::optional<double> value(const MetricSums& sums, double, const ScoredRows&) const override {
-    if (sums[1] == 0) return std::nullopt;
-    return sums[0] / sums[1];
+  std::optional<double> value(const MetricSums& sums, double n, const ScoredRows&) const override {
+    return sums[0] / n;
   }
 
  private:
@@ -188,8 +186,8 @@ class Auc final : public Metric {
   }
 };
 
-// The mean of the objective over all rows; with binary data this is the log loss. With rows of
-// tokens it is the mean over all targets, in nats.
+// The mean of the objective over all rows, to which a row without labels adds no softmax loss; with
+// binary data this is the log loss. With rows of tokens it is the mean over all targets, in nats.
 class MeanLoss final : public Metric {
  public:
   std::string key() const override { return kTestLoss; }

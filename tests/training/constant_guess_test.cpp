@@ -58,7 +58,7 @@ TEST(ConstantGuess, KnowsSeveralLabelsOfARow) {
   EXPECT_NEAR(guess_of(*data, *data, "softmax").at(kTestLoss), entropy * 2 / 3, 1e-12);
   const double third = -std::log(1.0 / 3) / 3 - 2 * std::log(2.0 / 3) / 3;
   EXPECT_NEAR(guess_of(*data, *data, "sigmoid").at(kTestLoss), 2 * third, 1e-12);
-  EXPECT_DOUBLE_EQ(guess_of(*data, *data, "softmax").at("p1"), 1);  // of the rows with labels
+  EXPECT_DOUBLE_EQ(guess_of(*data, *data, "softmax").at("p1"), 2.0 / 3);
 }
 
 // Targets of the rows 0 1 0 0 and 1 0: 1, 0, 0 and 0.

@@ -96,10 +96,10 @@ TEST(Evaluator, PrecisionAtKByHand) {
   Evaluator evaluator(*model, data, {.threads = 1});
   const Measured m(evaluator.measure(identity_parameters(*model)));
   // Row 0: top 1 {5} hit; top 3 {5,4,3} two of three; top 5 two of five. Row 1: miss; {0,1,2} one;
-  // one of five.
-  EXPECT_DOUBLE_EQ(*m["p1"], 0.5);
-  EXPECT_DOUBLE_EQ(*m["p3"], (2.0 / 3 + 1.0 / 3) / 2);
-  EXPECT_DOUBLE_EQ(*m["p5"], (2.0 / 5 + 1.0 / 5) / 2);
+  // one of five. Row 2, without labels: miss.
+  EXPECT_DOUBLE_EQ(*m["p1"], 1.0 / 3);
+  EXPECT_DOUBLE_EQ(*m["p3"], (2.0 / 3 + 1.0 / 3) / 3);
+  EXPECT_DOUBLE_EQ(*m["p5"], (2.0 / 5 + 1.0 / 5) / 3);
   EXPECT_FALSE(m["accuracy"].has_value());
   // Loss: log sum exp - mean of the true scores; the row without labels adds nothing but counts.
   double lse = 0;

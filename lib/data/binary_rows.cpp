@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "data/binary_format.hpp"
+#include "data/tokens.hpp"
 
 namespace hetsgd {
 
@@ -141,26 +142,27 @@ void copy_columns(Column<T>& column, std::size_t width, std::uint64_t row, std::
 void place_tokens(const FileRows& file, std::span<const Index> rows, TokenRows<Owned>& to,
                   const std::string& path) {
   if (file.token_begin.empty()) return;
-  std::uint64_t place = 0;
   for (const Index row : rows) {
-    const std::uint64_t taken = std::uint64_t{file.token_length[row]} + 1 + to.room;
+    const std::uint64_t taken = std::uint64_t{file.token_length[row]} + 1;
     if (file.token_begin[row] > file.tokens || taken > file.tokens - file.token_begin[row]) {
       throw data_error("{}: not a valid data set: row {} reaches beyond the text", path,
                        std::uint64_t{row} + 1);
     }
-    to.begin.push_back(place);
-    to.length.push_back(file.token_length[row]);
-    to.bytes.push_back(file.token_bytes[row]);
-    place += taken;
   }
-  to.token.resize(place);
+  hetsgd::place_tokens({.room = to.room,
+                        .token = {},
+                        .begin = file.token_begin,
+                        .length = file.token_length,
+                        .bytes = file.token_bytes},
+                       file.tokens, rows, to);
 }
 
 // Copies the tokens of row `row` of the file to place `i`.
 void copy_tokens(FileRows& file, std::uint64_t row, std::size_t i, TokenRows<Owned>& to) {
   if (file.token_begin.empty()) return;
   const std::uint64_t first = file.token_begin[row];
-  file.token.copy(first, first + to.length[i] + 1 + to.room, to.token.data() + to.begin[i]);
+  const std::uint64_t end = std::min(first + to.length[i] + 1 + to.room, file.tokens);
+  file.token.copy(first, end, to.token.data() + to.begin[i]);
 }
 
 // Makes room for the rows and says where each begins.

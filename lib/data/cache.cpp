@@ -40,7 +40,7 @@ std::string vocabulary_key(const LoadOptions& options) {
                        content_hash(text_of(std::as_bytes(fields.value))));
   }
   if (options.format == DataFormat::text) {
-    key += fmt::format(" {} names {:016x}", key_of(options.text),
+    key += fmt::format(" {} whole names {:016x}", key_of(options.text),
                        content_hash(fmt::format("{}", fmt::join(options.label_names, "\0"))));
   }
   return key;

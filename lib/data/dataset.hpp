@@ -162,7 +162,7 @@ inline constexpr std::size_t kMostTokenKinds = std::size_t{1} << 16;  // a numbe
 template <template <class> class Array>
 struct TokenRows {
   Index vocabulary = 0;         // kinds of tokens, at most kMostTokenKinds; 0: there are no tokens
-  Index room = 0;               // each row can begin so many places later; 0: rows cannot move
+  Index room = 0;               // each row can begin so many places later, as far as the text goes
   Array<std::uint16_t> token;   // the text
   Array<std::uint64_t> begin;   // [rows] the place of a row's first input in `token`
   Array<std::uint32_t> length;  // [rows] inputs, at least 1
@@ -171,7 +171,9 @@ struct TokenRows {
   std::uint64_t rows() const { return begin.size(); }
   // All tokens that a row can show: its inputs, its last target and its room.
   std::span<const std::uint16_t> reach(std::uint64_t row) const {
-    return {token.data() + begin[row], std::size_t{length[row]} + 1 + room};
+    const std::size_t fixed = std::size_t{length[row]} + 1;
+    return {token.data() + begin[row],
+            fixed + std::min<std::size_t>(room, token.size() - begin[row] - fixed)};
   }
 };
 

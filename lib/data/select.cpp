@@ -12,6 +12,7 @@
 #include "core/random.hpp"
 #include "data/images.hpp"
 #include "data/source.hpp"
+#include "data/tokens.hpp"
 
 namespace hetsgd {
 
@@ -78,16 +79,15 @@ void copy_frames(const Dataset& data, std::span<const Index> rows, DatasetBuilde
   for (const Index row : rows) append(to.value, from.row(row));
 }
 
-// Copies the tokens that each of the rows can show. Rows that overlap take them twice.
+// Copies the tokens that each of the rows can show. Rows that overlap take them several times.
 void copy_tokens(const TokenRows<View>& from, std::span<const Index> rows, TokenRows<Owned>& to) {
   if (from.vocabulary == 0) return;  // the data lack this group
   to.vocabulary = from.vocabulary;
   to.room = from.room;
-  for (const Index row : rows) {
-    to.begin.push_back(to.token.size());
-    to.length.push_back(from.length[row]);
-    to.bytes.push_back(from.bytes[row]);
-    append(to.token, from.reach(row));
+  place_tokens(from, from.token.size(), rows, to);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::ranges::copy(from.reach(rows[i]),
+                      to.token.begin() + static_cast<std::ptrdiff_t>(to.begin[i]));
   }
 }
 
@@ -134,6 +134,13 @@ Sequences<View> head_of(const Sequences<View>& rows, std::uint64_t count) {
           rows.value.empty() ? rows.value : rows.value.first(rows.begin[count] * rows.numbers)};
 }
 
+// The place behind the last target of these rows.
+std::uint64_t end_of_text(const TokenRows<View>& tokens, std::span<const Index> rows) {
+  std::uint64_t end = 0;
+  for (const Index row : rows) end = std::max(end, tokens.begin[row] + tokens.length[row] + 1);
+  return end;
+}
+
 // select_rows() for neighbouring rows, which copies nothing but labels, so that the two parts of a
 // click log take no more memory than the whole. The rows must be the first ones, or all rows must
 // have the same size.
@@ -152,6 +159,8 @@ DatasetPtr view_rows(const Dataset& data, std::span<const Index> rows) {
     part.tokens.begin = cut(data.tokens.begin, 1);
     part.tokens.length = cut(data.tokens.length, 1);
     part.tokens.bytes = cut(data.tokens.bytes, 1);
+    // No row moves into the rows behind these.
+    part.tokens.token = data.tokens.token.first(end_of_text(data.tokens, rows));
   }
   if (first == 0) {
     part.sparse = head_of(data.sparse, count);
@@ -267,10 +276,7 @@ std::vector<bool> held_out_rows(std::uint64_t rows, const HeldOut& held_out) {
 }
 
 LoadedPair hold_out(const LoadedData& all, const HeldOut& held_out) {
-  RowSplit split = split_rows(all.data->rows(), held_out);
-  // The last block of a text before the tail could move into it.
-  const bool moves = all.data->tokens.room > 0 && held_out.which == HeldOut::Which::tail;
-  if (moves && split.kept.size() > 1) split.kept.pop_back();
+  const RowSplit split = split_rows(all.data->rows(), held_out);
   LoadedPair pair{part_of(all, split.kept), part_of(all, split.held_out)};
   pair.test.report.text = {};  // the counts are those of the whole text
   if (all.data->images.size() == 0) return pair;

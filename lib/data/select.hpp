@@ -47,8 +47,8 @@ RowSplit split_rows(std::uint64_t rows, const HeldOut& held_out);
 std::vector<bool> held_out_rows(std::uint64_t rows, const HeldOut& held_out);
 
 // The kept rows as training data, the held-out rows as test data. The reports keep path and format
-// of the source and count the rows of their own part. Of a text in blocks, the last row before a
-// tail is in neither part, so that no row of --augment shift shows a token of the tail.
+// of the source and count the rows of their own part. The last block of a text before a tail cannot
+// move, so that no row of --augment shift has a target in the tail's rows.
 LoadedPair hold_out(const LoadedData& all, const HeldOut& held_out);
 
 }  // namespace hetsgd

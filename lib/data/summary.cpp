@@ -177,16 +177,15 @@ void check_tokens(const Dataset& data, std::vector<std::string>& findings) {
     return;
   }
   const auto outside = [&](std::uint64_t row) {
-    const std::uint64_t taken = std::uint64_t{tokens.length[row]} + 1 + tokens.room;
+    const std::uint64_t taken = std::uint64_t{tokens.length[row]} + 1;
     return tokens.length[row] == 0 || tokens.begin[row] > tokens.token.size() ||
            taken > tokens.token.size() - tokens.begin[row];
   };
   for (std::uint64_t row = 0; row < rows; ++row) {
     if (!outside(row)) continue;
-    findings.push_back(fmt::format(
-        "row {}: found {} tokens at place {} with {} of room, expected "
-        "some within a text of {}",
-        row + 1, tokens.length[row], tokens.begin[row], tokens.room, tokens.token.size()));
+    findings.push_back(
+        fmt::format("row {}: found {} tokens at place {}, expected some within a text of {}",
+                    row + 1, tokens.length[row], tokens.begin[row], tokens.token.size()));
     break;
   }
   const auto unknown = std::ranges::find_if(

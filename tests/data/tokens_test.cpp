@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <set>
 
+#include "data/labels.hpp"
 #include "data/select.hpp"
 #include "data/summary.hpp"
+#include "data/write.hpp"
 #include "data_test_util.hpp"
 
 namespace hetsgd {
@@ -90,6 +92,33 @@ TEST(TokenRows, ShiftMovesARowWithinItsRoom) {
   for (const int count : seen) EXPECT_NEAR(count, 200, 4 * std::sqrt(1000 * 0.2 * 0.8));
 }
 
+// Near the end of the text rows move as far as it goes, also where parts and files hold them.
+TEST(TokenRows, TheTextEndsTheRoom) {
+  DatasetBuilder builder = three_stretches();
+  builder.tokens.room = 9;
+  const Dataset data = std::move(builder).build();
+  EXPECT_THAT(verify(data), IsEmpty());
+  const std::vector<Index> rows{2, 0, 1, 2};
+  const DatasetPtr part = shard_of(data, rows);
+  EXPECT_THAT(verify(*part), IsEmpty());
+  const TemporaryFolder folder;
+  save_dataset(folder / "data.hsgd", data, {.label_names = numbered_labels(5)});
+  LoadOptions options;
+  options.train_rows.rows = [&](const Dataset&) { return rows; };
+  const LoadedData read = load_dataset(folder / "data.hsgd", options);
+  expect_same_data(*read.data, *part);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_TRUE(std::ranges::equal(part->tokens.reach(i), data.tokens.reach(rows[i])));
+  }
+  std::set<std::vector<int>> seen;
+  for (std::uint64_t place = 0; place < 100; ++place) {
+    Batch one;
+    one.reset(*part, {Augmentation::shift, 7, place}) = {0};
+    seen.insert(tokens_at(one, 0));
+  }
+  EXPECT_THAT(seen, ElementsAre(std::vector{0, 1}, std::vector{4, 0}));
+}
+
 TEST(TokenRows, VerifyFindsWhatIsBroken) {
   const auto findings = [](void (*damage)(DatasetBuilder&)) {
     DatasetBuilder data = three_stretches();
@@ -100,11 +129,9 @@ TEST(TokenRows, VerifyFindsWhatIsBroken) {
   EXPECT_THAT(findings([](Data& d) { d.tokens.token[3] = 5; }),
               ElementsAre("place 3: token 5 is out of range: there are 5 kinds"));
   EXPECT_THAT(findings([](Data& d) { d.tokens.length[1] = 0; }),
-              ElementsAre("row 2: found 0 tokens at place 2 with 1 of room, expected some within a "
-                          "text of 12"));
-  EXPECT_THAT(findings([](Data& d) { d.tokens.length[2] = 2; }),
-              ElementsAre("row 3: found 2 tokens at place 9 with 1 of room, expected some within a "
-                          "text of 12"));
+              ElementsAre("row 2: found 0 tokens at place 2, expected some within a text of 12"));
+  EXPECT_THAT(findings([](Data& d) { d.tokens.length[2] = 3; }),
+              ElementsAre("row 3: found 3 tokens at place 9, expected some within a text of 12"));
   EXPECT_THAT(findings([](Data& d) { d.tokens.begin[0] = ~std::uint64_t{0}; }),
               Contains(testing::HasSubstr("row 1: found 2 tokens at place 18446744073709551615")));
   EXPECT_THAT(findings([](Data& d) { d.tokens.bytes.pop_back(); }),

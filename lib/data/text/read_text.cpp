@@ -20,13 +20,13 @@ void add_row(std::uint64_t begin, std::uint64_t length, TextPlaces& rows) {
 }
 
 TextPlaces cut_blocks(std::uint64_t tokens, std::uint32_t block, const std::string& path) {
-  if (tokens < 2 * std::uint64_t{block}) {
+  if (tokens <= block) {
     refuse(path, fmt::format("a text of {} tokens", tokens),
-           fmt::format("at least {}, twice --block", 2 * std::uint64_t{block}),
+           fmt::format("at least {}, one more than --block", std::uint64_t{block} + 1),
            "use a smaller --block, or --rows lines", ExitCode::data);
   }
   TextPlaces rows;
-  for (std::uint64_t row = 0; row + 1 < tokens / block; ++row) add_row(row * block, block, rows);
+  for (std::uint64_t row = 0; row < (tokens - 1) / block; ++row) add_row(row * block, block, rows);
   return rows;
 }
 

@@ -1,8 +1,9 @@
 // From a text to rows of tokens (--format text).
 //
 // Blocks : row r has the inputs rT .. rT + T - 1 and the targets behind each, with T = --block.
-//          There are floor(n / T) - 1 rows of n tokens, so that each can begin up to T - 1 tokens
-//          later (--augment shift): the offsets of nanoGPT, but one in every stretch of T tokens.
+//          There are floor((n - 1) / T) rows of n tokens. With --augment shift each begins up to
+//          T - 1 tokens later, the last as far as the text goes: the offsets of nanoGPT, but one in
+//          every stretch of T tokens.
 // Lines  : a row is a line. Its last target is the line's end, its first input the line end before
 //          it. A line of more than T - 1 tokens becomes several rows. Empty lines are no rows.
 // Kinds  : characters are numbered by code point, bytes by value. Words: 0 is unknown, 1 a line

@@ -140,8 +140,10 @@ class DataConvert final : public ReadingCommand {
         "Format to write. hsgd is binary and loads without parsing.");
     set.add_choice("to_index_base", to_base_, {{"0", IndexBase::zero}, {"1", IndexBase::one}},
                    "Smallest feature index to write. It has an effect with --to libsvm.");
-    set.add("vocabulary", vocabulary_,
-            "Training data whose vocabulary is used if FROM is a test file of click data or text.")
+    set.add(
+           "vocabulary", vocabulary_,
+           "Training data whose vocabulary, index base, columns and scale of pixels are taken over "
+           "if FROM is a test file.")
         .reads_file(files_of_dataset);
     set.add("overwrite", overwrite_, "Replace an existing file.");
     declare_reading(set);
@@ -157,6 +159,11 @@ class DataConvert final : public ReadingCommand {
             ? load_dataset(operands[0], options)
             : load_dataset(operands[0],
                            options_for_test(options, load_dataset(vocabulary_, options)));
+    for (const std::string& text : loaded.report.warnings) warn("{}", text);
+    if (options.image && vocabulary_.empty() && loaded.report.white == 1) {
+      log_info("{}: no pixel is above 1, so they are shares; --vocabulary takes over another scale",
+               operands[0]);
+    }
     switch (to_) {
       case FileFormat::xc:
         write_xc(operands[1], *loaded.data);

@@ -113,13 +113,15 @@ Images<Owned> images_of(const ImageShape& shape) {
   return {shape.channels, shape.height, shape.width, {}, {}, {}};
 }
 
-// A feature's value as a byte. `full` is the value that becomes 255.
-std::uint8_t byte_of(float value, float full, const std::string& path, std::uint64_t row) {
-  const float byte = std::round(value / full * 255);
-  if (byte >= 0 && byte <= 255) return static_cast<std::uint8_t>(byte);
+// A feature's value as a byte. `white` is the value that becomes 255.
+std::uint8_t byte_of(float value, float white, const std::string& path, std::uint64_t row) {
+  const float byte = std::round(value / white * 255);
+  const bool whole = white == 1 || value == byte;
+  if (value >= 0 && value <= white && whole) return static_cast<std::uint8_t>(byte);
   refuse(fmt::format("{}: row {}", path, row + 1), fmt::format("a pixel of {}", value),
-         "0 to 255, or all from 0 to 1", "scale the features to bytes before they are images",
-         ExitCode::data);
+         white == 1 ? "a share from 0 to 1, as in the training data"
+                    : "whole numbers from 0 to 255, or all from 0 to 1 in the training data",
+         "scale the features of all files alike before they are images", ExitCode::data);
 }
 
 }  // namespace
@@ -179,7 +181,13 @@ void match_images(Dataset& data, const Dataset& training, const std::string& pat
   set_images(data, std::move(images));
 }
 
-void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string& path) {
+float white_of(const Dataset& data) {
+  const std::span<const float> values = data.sparse.value;
+  return values.empty() || *std::ranges::max_element(values) <= 1 ? 1.0F : 255.0F;
+}
+
+void scatter_to_images(Dataset& data, const ImageShape& shape, float white,
+                       const std::string& path) {
   if (data.images.size() > 0 || data.sparse.rows() == 0) {
     refuse("--image",
            fmt::format("{} without sparse rows{}", path,
@@ -187,10 +195,8 @@ void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string
            "sparse rows, which become images");
   }
   const std::size_t size = shape.size();
-  const std::span<const float> values = data.sparse.value;
   require_memory(static_cast<double>(data.rows()) * static_cast<double>(size), path,
                  "the rows as images", MemoryLimit::available, "use a smaller --image");
-  const bool shares = values.empty() || *std::ranges::max_element(values) <= 1;
   Images<Owned> images = images_of(shape);
   images.pixel.resize(data.rows() * size);
   for (std::uint64_t row = 0; row < data.rows(); ++row) {
@@ -202,8 +208,7 @@ void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string
           path, row + 1, features.back(), size, shape.channels, shape.height, shape.width);
     }
     for (std::size_t k = 0; k < features.size(); ++k) {
-      images.pixel[row * size + features[k]] =
-          byte_of(data.values(row)[k], shares ? 1.0F : 255.0F, path, row);
+      images.pixel[row * size + features[k]] = byte_of(data.values(row)[k], white, path, row);
     }
   }
   set_statistics(images.pixel, images);

@@ -152,7 +152,7 @@ void change_labels(Dataset& data, Change&& change) {
   set_targets(data, std::move(copy.targets));
 }
 
-// Reorders columns as in `wanted`; a class that `wanted` lacks comes after them.
+// Reorders columns as in `wanted`; classes that `wanted` lacks come after them.
 void reorder_classes(Dataset& data, std::vector<std::string>& names,
                      const std::vector<std::string>& wanted) {
   std::unordered_map<std::string, Index> column;
@@ -224,6 +224,105 @@ void match_tokens(const Dataset& data, const LoadReport& report, const LoadOptio
          "convert the test text with --vocabulary, or use the text files", ExitCode::data);
 }
 
+// Whether it was parsed or cached.
+void check_header_counts(const Dataset& data, const LoadReport& report,
+                         const LoadOptions& options) {
+  if (report.format != DataFormat::xc || options.task != Task::multilabel) return;
+  const auto check = [&](Index count, Index trained, const char* what) {
+    if (count <= trained) return;
+    refuse(report.path, fmt::format("{} {} in the header", count, what),
+           fmt::format("at most {}, as in the training data", trained),
+           "a training and a test file in this format belong together and have equal headers",
+           ExitCode::data);
+  };
+  check(data.feature_count, options.trained_features, "features");
+  check(data.label_count, options.trained_labels, "labels");
+}
+
+// The index base that files of libSVM text have, or had when they were converted, is that of the
+// training data. What counts from 0 by its format fits a base that the user has stated.
+void match_index_base(const Dataset& data, LoadReport& report, const LoadOptions& options) {
+  if (!options.task || data.sparse.index.empty()) return;
+  const IndexBase found = report.index_base, wanted = options.index_base;
+  if (found != wanted && !(options.base_is_stated && found == IndexBase::zero)) {
+    refuse(report.path, fmt::format("feature indices that count from {}", to_string(found)),
+           fmt::format("from {}, as in the training data", to_string(wanted)),
+           "--index-base states what libSVM text counts from; data convert --vocabulary takes over "
+           "the "
+           "base of the training file",
+           ExitCode::data);
+  }
+  if (options.base_is_stated || report.format != DataFormat::libsvm || found == IndexBase::one) {
+    return;
+  }
+  for (std::uint64_t row = 0; row < data.rows(); ++row) {
+    const auto features = data.features(row);
+    if (!features.empty() && features.front() == 0) return;
+  }
+  report.warnings.push_back(fmt::format(
+      "{}: no feature index is 0, but the training data count from 0: so do these", report.path));
+}
+
+// The entries that lie beyond the columns of the training data.
+struct Unknown {
+  std::uint64_t rows = 0;  // that have some
+  Index least = std::numeric_limits<Index>::max();
+};
+
+// The entries below `columns`. Counts rows that have none, and those that have lost some.
+CsrRows<Owned> entries_below(const CsrRows<View>& from, Index columns, std::uint64_t& empty_rows,
+                             Unknown& unknown) {
+  CsrRows<Owned> to;
+  unknown = {};
+  empty_rows = 0;
+  for (std::uint64_t row = 0; row < from.rows(); ++row) {
+    const std::span<const Index> all = from.indices(row);
+    const auto kept = std::ranges::lower_bound(all, columns) - all.begin();
+    to.index.insert(to.index.end(), all.begin(), all.begin() + kept);
+    if (!from.value.empty()) {
+      const auto values = from.values(row);
+      to.value.insert(to.value.end(), values.begin(), values.begin() + kept);
+    }
+    to.begin.push_back(to.index.size());
+    empty_rows += kept == 0;
+    if (all.begin() + kept == all.end()) continue;
+    ++unknown.rows;
+    unknown.least = std::min(unknown.least, all[static_cast<std::size_t>(kept)]);
+  }
+  return to;
+}
+
+bool reaches_beyond(const CsrRows<View>& rows, Index columns) {
+  return std::ranges::any_of(rows.index, [&](Index index) { return index >= columns; });
+}
+
+// Leaves the test data the columns of the training data.
+void drop_unknown(Dataset& data, LoadReport& report, const LoadOptions& options) {
+  Unknown unknown;
+  const auto warn = [&](std::string_view what, const std::string& first, std::string_view effect) {
+    report.warnings.push_back(
+        fmt::format("{}: {} that the training data lack, such as {}, in {} of {} rows: {}",
+                    report.path, what, first, unknown.rows, data.rows(), effect));
+  };
+  if (reaches_beyond(data.sparse, options.trained_features)) {
+    CsrRows<Owned> known =
+        entries_below(data.sparse, options.trained_features, report.rows_without_features, unknown);
+    const Index base = report.index_base == IndexBase::one ? 1 : 0;
+    warn("features", std::to_string(unknown.least + base), "they are ignored");
+    data.sparse = view_of(keep(data, std::move(known)));
+  }
+  if (reaches_beyond(data.targets, options.trained_labels)) {
+    set_targets(data, entries_below(data.targets, options.trained_labels,
+                                    report.rows_without_labels, unknown));
+    const auto& names = report.label_names;
+    warn("labels", names.empty() ? std::to_string(unknown.least) : names[unknown.least],
+         "they are never hit, and have no loss");
+  }
+  data.feature_count = options.trained_features;
+  data.label_count = options.trained_labels;
+  if (data.task == Task::multiclass) report.label_names.resize(data.label_count);
+}
+
 }  // namespace
 
 void encode_labels(DatasetBuilder& data, std::vector<std::string>& names, std::optional<Task> task,
@@ -267,8 +366,10 @@ ParsedData with_numbered_labels(DatasetBuilder&& data, Index labels, DataFormat 
 }
 
 void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& options) {
+  check_header_counts(data, report, options);
   match_fields(data, report, options);
   match_tokens(data, report, options);
+  match_index_base(data, report, options);
   if (options.task && *options.task != data.task) {
     change_labels(data, [&](DatasetBuilder& copy) {
       decode_labels(copy, report.label_names);
@@ -283,9 +384,7 @@ void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& optio
   } else if (data.task == Task::multiclass && !options.label_names.empty()) {
     reorder_classes(data, report.label_names, options.label_names);
   }
-  data.feature_count = std::max(data.feature_count, options.minimum_features);
-  if (data.task != Task::binary)
-    data.label_count = std::max(data.label_count, options.minimum_labels);
+  if (options.task) drop_unknown(data, report, options);
   if (data.feature_count == 0 && data.fields.count() == 0 && data.images.size() == 0 &&
       !data.has_lengths()) {
     refuse(report.path, "no row with a feature", "lines such as '1 3:0.5 7:1'", "", ExitCode::data);

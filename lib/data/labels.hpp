@@ -30,8 +30,8 @@ std::vector<std::string> numbered_labels(std::size_t count);
 // A multiclass data set from rows with one label each, numbered below `labels`.
 ParsedData with_numbered_labels(DatasetBuilder&& data, Index labels, DataFormat format);
 
-// Makes a test set agree with its training set: task, label columns, and minimum counts (second
-// half of LoadOptions). Throws Error(data) if a label cannot be mapped.
+// Makes a test set agree with its training set: index base, task and columns (second half of
+// LoadOptions). Throws Error(data) for what cannot agree; report.warnings says what was dropped.
 void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& options);
 
 }  // namespace hetsgd

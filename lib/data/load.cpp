@@ -154,20 +154,15 @@ ParsedData load_file(const std::string& path, const LoadOptions& options) {
   return parsed;
 }
 
-// Checks the counts that an XC file states against the training data's, whether it was parsed or
-// cached.
-void check_header_counts(const ParsedData& parsed, const std::string& path,
-                         const LoadOptions& options) {
-  if (parsed.report.format != DataFormat::xc) return;
-  const auto check = [&](Index count, Index trained, const char* what) {
-    if (trained == 0 || count <= trained) return;
-    refuse(path, fmt::format("{} {} in the header", count, what),
-           fmt::format("at most {}, as in the training data", trained),
-           "a training and a test file in this format belong together and have equal headers",
-           ExitCode::data);
-  };
-  check(parsed.data.feature_count, options.minimum_features, "features");
-  check(parsed.data.label_count, options.minimum_labels, "labels");
+void make_images(ParsedData& parsed, const LoadOptions& options, const std::string& path) {
+  LoadReport& report = parsed.report;
+  const float own = white_of(parsed.data);
+  report.white = options.white.value_or(own);
+  if (own < report.white) {
+    report.warnings.push_back(fmt::format(
+        "{}: no pixel is above 1, but those of the training data are bytes: so are these", path));
+  }
+  scatter_to_images(parsed.data, *options.image, report.white, path);
 }
 
 }  // namespace
@@ -188,8 +183,7 @@ LoadedData load_dataset(const std::string& path, const LoadOptions& options) {
     parsed.data.name = file_name(path);
   }
   parsed.report.path = path;
-  check_header_counts(parsed, path, options);
-  if (options.image) scatter_to_images(parsed.data, *options.image, path);
+  if (options.image) make_images(parsed, options, path);
   if (options.images_of) match_images(parsed.data, *options.images_of, path);
   const RowChoice& choice =
       options.part == DataPart::train ? options.train_rows : options.test_rows;
@@ -205,10 +199,11 @@ LoadedData load_dataset(const std::string& path, const LoadOptions& options) {
 LoadOptions options_for_test(const LoadOptions& options, const LoadedData& train) {
   LoadOptions result = options;
   result.part = DataPart::test;
-  // The files may differ in format; only the same format makes the same index base certain.
-  if (train.report.format == DataFormat::libsvm) result.index_base = train.report.index_base;
-  result.minimum_features = train.data->feature_count;
-  result.minimum_labels = train.data->label_count;
+  result.base_is_stated = options.index_base != IndexBase::detect;
+  if (!result.base_is_stated) result.index_base = train.report.index_base;
+  if (options.image) result.white = train.report.white;
+  result.trained_features = train.data->feature_count;
+  result.trained_labels = train.data->label_count;
   result.task = train.data->task;
   result.label_names = train.report.label_names;
   if (train.data->fields.count() > 0) result.vocabulary_of = train.data;
@@ -228,14 +223,6 @@ LoadedPair load_pair(const std::string& train_path, const std::string& test_path
   if (test.sequences.numbers != pair.train.data->sequences.numbers) {
     throw data_error("{}: found frames of {} elements, expected {} as in the training data",
                      test_path, test.sequences.numbers, pair.train.data->sequences.numbers);
-  }
-  if (test.feature_count > pair.train.data->feature_count ||
-      test.label_count > pair.train.data->label_count) {
-    Dataset train = *pair.train.data;
-    train.feature_count = test.feature_count;
-    train.label_count = test.label_count;
-    pair.train.data = std::make_shared<const Dataset>(std::move(train));
-    pair.train.report.label_names = pair.test.report.label_names;
   }
   return pair;
 }

@@ -2,7 +2,10 @@
 // behind one call.
 //
 // A training and a test file belong together: load the training data first, then the test data with
-// options_for_test(), or both at once with load_pair(). The model's shape is the larger of both.
+// options_for_test(), or both at once with load_pair(). What is trained follows from the training
+// data alone: a test file takes over their index base, columns, labels, vocabulary and scale of
+// pixels. Where it would decide otherwise by itself, it is refused or a warning says so
+// (LoadReport::warnings).
 #pragma once
 
 #include <cstdint>
@@ -56,7 +59,8 @@ struct LoadOptions {
   // detect: an XC header is three integers alone on line 1, Criteo's text has 39 tabs there; images
   // are told by data/image_files.hpp
   DataFormat format = DataFormat::detect;
-  IndexBase index_base = IndexBase::detect;  // libSVM: 0 if any index 0 occurs, else 1; reported
+  // libSVM: 0 if any index 0 occurs, else 1; reported. The training data decide for all files.
+  IndexBase index_base = IndexBase::detect;
   CacheMode cache = CacheMode::use;
   std::string cache_directory;      // empty: see default_cache_directory()
   std::optional<int> threads;       // parsing threads; none: all cores
@@ -72,16 +76,20 @@ struct LoadOptions {
   // Treat each sparse row as an image of this shape (scatter_to_images).
   std::optional<ImageShape> image;
 
-  // The demands of the training data on a test file, set by options_for_test(). A test file may
-  // have fewer features or labels than the training file: these are the minimum. It may have more:
-  // then the counts grow. An XC file whose header promises more than the training data is an error,
-  // since such files come in pairs with equal headers.
-  Index minimum_features = 0;
-  Index minimum_labels = 0;
+  // The demands of the training data on a test file, set by options_for_test(). The test data have
+  // as many columns of features and of labels. What the file has beyond them is dropped: features
+  // are ignored, and labels are never hit, so a row with no others is a miss. An XC file whose
+  // header promises more than multi-label training data is an error, since such files come in
+  // pairs with equal headers.
+  Index trained_features = 0;
+  Index trained_labels = 0;
   std::optional<Task> task;  // as which task to read the labels; none: found in the file
+  // Whether the user has stated index_base. If not, it is that of the training data, and a file
+  // that counts otherwise by its format, or since it was converted, is an error.
+  bool base_is_stated = false;
+  std::optional<float> white;  // see LoadReport
   // The label texts of the training data in index order (one label per row, or kinds of tokens);
-  // empty: found in the file. A text that the training data lack gets the next index; in a binary
-  // task and among characters it is an error.
+  // empty: found in the file. In a binary task and among characters another text is an error.
   std::vector<std::string> label_names;
   // Click data: the data set whose vocabulary is used; null: the data's own.
   DatasetPtr vocabulary_of;
@@ -96,6 +104,9 @@ struct LoadReport {
   std::uint64_t file_bytes = 0;  // size of the file on disk (0 for generated data)
   std::uint64_t rows_without_labels = 0;
   std::uint64_t rows_without_features = 0;
+  float white = 1;  // sparse rows as images: the value of a full pixel, 1 or 255
+  // A sentence for each thing that a test file would decide otherwise by itself, or has lost.
+  std::vector<std::string> warnings;
   bool from_cache = false;
   std::string cache_note;  // e.g. "damaged cache rebuilt: ..."; empty: no note
   // Tasks binary and multiclass: the label texts in index order (binary: negative, positive). Empty
@@ -140,7 +151,7 @@ struct LoadedPair {
   LoadedData test;
 };
 
-// Loads both with the same features and labels: both data sets state the larger counts.
+// Loads both. The training data are the same whatever the test file holds.
 LoadedPair load_pair(const std::string& train_path, const std::string& test_path,
                      const LoadOptions& options);
 

@@ -32,7 +32,7 @@ struct Manifest {
   std::string preparation;  // how to make these files from a download
   DataFormat format = DataFormat::xc;
   Task task = Task::multilabel;
-  // Columns of both parts together; for click data the dense columns and the fields.
+  // Columns of the training part; for click data the dense columns and the fields.
   std::uint64_t features = 0, labels = 0;
   ManifestFile train;
   std::optional<ManifestFile> test;  // none: --test tail:1/7 holds out training rows

@@ -111,22 +111,17 @@ std::optional<Header> parse_header(std::string_view line, std::uint64_t number) 
   return header;
 }
 
-void check_header(const Header& header, const std::string& path, const LoadOptions& options) {
+void check_header(const Header& header, const std::string& path) {
   const auto check = [&](std::size_t k, std::uint64_t count, std::uint64_t limit,
-                         std::uint64_t trained, const char* what) {
+                         const char* what) {
     const std::string place = fmt::format("{}:{}:{}", path, header.line, header.column[k]);
     const std::string found = fmt::format("{} {} in the header", count, what);
     if (count == 0) refuse(place, found, "at least 1", "", ExitCode::data);
     if (count > limit) refuse(place, found, fmt::format("at most {}", limit), "", ExitCode::data);
-    if (trained != 0 && count > trained) {
-      refuse(place, found, fmt::format("at most {}, as in the training data", trained),
-             "a training and a test file in this format belong together and have equal headers",
-             ExitCode::data);
-    }
   };
-  check(0, header.rows, std::numeric_limits<Index>::max(), 0, "rows");
-  check(1, header.features, kMaximumFeatures, options.minimum_features, "features");
-  check(2, header.labels, kMaximumLabels, options.minimum_labels, "labels");
+  check(0, header.rows, std::numeric_limits<Index>::max(), "rows");
+  check(1, header.features, kMaximumFeatures, "features");
+  check(2, header.labels, kMaximumLabels, "labels");
 }
 
 // Skips empty lines and comments before the first content and takes the header, if there is one.
@@ -151,7 +146,7 @@ Body find_body(std::string_view text, const std::string& path, const LoadOptions
   if (options.format == DataFormat::libsvm) return body;
   body.header = parse_header(line, body.line);
   if (body.header) {
-    check_header(*body.header, path, options);
+    check_header(*body.header, path);
     body.text.remove_prefix(std::min(text.size(), line.size() + 1));
     ++body.line;
   } else if (options.format == DataFormat::xc) {

@@ -1,8 +1,8 @@
 // Rows of tokens of a batch in the form that a model reads.
 //
 // Shift : with Augmentation::shift a row begins 0 to TokenRows::room places later, but not so late
-//         that it reaches beyond the text. The draw is Philox at the sample's place in the sequence: the same for a seed, an epoch and a row, on
-//         every cluster.
+//         that it reaches beyond the text. The draw is Philox at the sample's place in the
+//         sequence: the same for a seed, an epoch and a row, on every cluster.
 #pragma once
 
 #include <cstddef>

@@ -20,14 +20,14 @@ std::uint32_t longest_row(const TokenRows<View>& tokens) {
 DataShape DataShape::of(const Dataset& data) { return of(data, data); }
 
 DataShape DataShape::of(const Dataset& train, const Dataset& test) {
-  return {.feature_count = std::max(train.feature_count, test.feature_count),
-          .label_count = std::max(train.label_count, test.label_count),
+  return {.feature_count = train.feature_count,
+          .label_count = train.label_count,
           .task = train.task,
           .dense_columns = train.dense.columns,
           .first_category = {train.fields.first.begin(), train.fields.first.end()},
           .image = train.images.shape(),
           .frame_numbers = train.sequences.numbers,
-          .token_kinds = std::max(train.tokens.vocabulary, test.tokens.vocabulary),
+          .token_kinds = train.tokens.vocabulary,
           .token_steps = std::max(longest_row(train.tokens), longest_row(test.tokens)),
           .category_values = {train.fields.value, train.owner}};
 }

@@ -60,7 +60,7 @@ struct DataShape {
   CategoryValues category_values{};  // values that determine the initial rows of a table
 
   static DataShape of(const Dataset& data);
-  // The shape of a training and a test set together.
+  // The shape of the training data, whose test rows may be longer.
   static DataShape of(const Dataset& train, const Dataset& test);
   std::size_t fields() const { return first_category.empty() ? 0 : first_category.size() - 1; }
   Index categories() const { return first_category.empty() ? 0 : first_category.back(); }

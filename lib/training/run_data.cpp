@@ -98,6 +98,8 @@ RunData load_run_data(const TrainOptions& options, const std::optional<RankShare
   RunData data = load(options, share);
   add_remarks("training", data.train.report.text, data);
   if (data.test.data != data.train.data) add_remarks("test", data.test.report.text, data);
+  const std::vector<std::string>& found = data.test.report.warnings;
+  data.warnings.insert(data.warnings.end(), found.begin(), found.end());
   if (share) keep_share(*share, data);
   data.load_s = seconds_since(start);
   return data;

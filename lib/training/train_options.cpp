@@ -95,9 +95,10 @@ void declare_data(OptionSet& set, TrainOptions& o) {
   declare_file_format(set, o.format, o.index_base);
   declare_text(set, o.text);
   declare_vocabulary(set, o.vocabulary, {{"model", models_with_tables()}});
-  set.add("image", o.image,
-          "Treat each sparse row as an image of this shape (channels x height x width, for example "
-          "1x28x28).");
+  set.add(
+      "image", o.image,
+      "Treat each sparse row as an image of this shape (channels x height x width, for example "
+      "1x28x28). Pixels are whole numbers to 255, or shares of 1 if no training pixel is above.");
   declare_rows(set, o);
 }
 
@@ -469,7 +470,8 @@ void declare_file_format(OptionSet& set, DataFormat& format, IndexBase& index_ba
   set.add_choice(
       "index_base", index_base,
       {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
-      "Smallest feature index in libSVM text. detect: 0 if the file has an index 0, else 1.");
+      "Smallest feature index in libSVM text. detect: 0 if the file has an index 0, else 1; the "
+      "training file decides for a test file.");
 }
 
 std::string event_file(const std::string& folder) { return folder + "/events.out.tfevents.hetsgd"; }

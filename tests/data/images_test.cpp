@@ -221,6 +221,32 @@ TEST_F(ImagesTest, SparseRowsBecomeImages) {
   }
 }
 
+// The scale of pixels is that of the training file, whatever a test file shows.
+TEST_F(ImagesTest, TheTrainingFileScalesThePixelsOfBothFiles) {
+  const std::string bytes = "1 1:255 4:200\n2 2:3\n", dark = "1 1:1\n2 4:1\n";
+  const std::string shares = "1 1:0.5 4:1\n2 2:0.2\n";
+  options_.image = ImageShape{1, 2, 2};
+  const auto load = [&](const std::string& train, const std::string& test) {
+    write_file(folder_ / "train.svm", train);
+    write_file(folder_ / "test.svm", test);
+    return load_pair(folder_ / "train.svm", folder_ / "test.svm", options_);
+  };
+  const LoadedPair of_bytes = load(bytes, dark);
+  EXPECT_THAT(of_bytes.test.data->images.row(0), ElementsAre(1, 0, 0, 0));
+  EXPECT_THAT(of_bytes.test.report.warnings,
+              ElementsAre(HasSubstr("test.svm: no pixel is above 1, but those of the training")));
+  const LoadedPair of_shares = load(shares, dark);
+  EXPECT_THAT(of_shares.test.data->images.row(0), ElementsAre(255, 0, 0, 0));
+  EXPECT_THAT(of_shares.test.report.warnings, IsEmpty());
+  EXPECT_THAT(load(bytes, bytes).test.report.warnings, IsEmpty());
+  EXPECT_THAT(
+      error_of([&] { load(shares, bytes); }),
+      AllOf(HasSubstr("test.svm: row 1: found a pixel of 255, expected a share from 0 to 1"),
+            HasSubstr("as in the training data")));
+  EXPECT_THAT(error_of([&] { load(bytes, "1 1:17.3\n2 2:255\n"); }),
+              HasSubstr("row 1: found a pixel of 17.3, expected whole numbers from 0 to 255"));
+}
+
 TEST_F(ImagesTest, RowsThatAreNoImagesAreErrors) {
   const auto error = [&](const std::string& text) {
     write_file(folder_ / "bad.svm", text);

@@ -34,11 +34,13 @@ void fuzz_text(const std::uint8_t* bytes, std::size_t size, DataFormat format) {
   options.threads = 1;
   options.format = format;
   options.index_base = static_cast<IndexBase>(bytes[0] % 3);
-  if ((bytes[0] & 0x10) != 0) options.task = static_cast<Task>((bytes[0] >> 5) % 3);
-  if ((bytes[0] & 0x08) != 0) {
-    options.minimum_features = 7;
-    options.minimum_labels = 3;
-    options.label_names = {"-1", "1"};
+  if ((bytes[0] & 0x10) != 0) {  // a test file
+    options.task = static_cast<Task>((bytes[0] >> 5) % 3);
+    options.base_is_stated = (bytes[0] & 0x08) != 0;
+    if (options.index_base == IndexBase::detect) options.index_base = IndexBase::one;
+    options.trained_features = 7;
+    options.trained_labels = *options.task == Task::binary ? 1 : 2;
+    if (*options.task != Task::multilabel) options.label_names = {"-1", "1"};
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
   try {

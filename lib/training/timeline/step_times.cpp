@@ -67,7 +67,7 @@ Timeline read_step_times(const std::string& path, std::string_view text) {
     }
     for (const auto& [worker, of_worker] : times) {
       const Seconds end = begin + Seconds(of_worker.at(step));
-      zeros += end == begin ? 1 : 0;
+      zeros += of_worker.at(step) == 0 ? 1 : 0;
       std::deque<TraceRange>& ranges = result.processes[at(worker)].ranges;
       ranges.push_back(
           {.category = "compute", .name = "step", .begin = begin, .end = end, .steps = step + 1});

@@ -11,16 +11,15 @@ namespace hetsgd {
 namespace {
 
 constexpr std::string_view kStepTimeColumns = "worker,step,seconds";
-constexpr double kMostWorkers = 4096, kMostSteps = 1e9, kLongestStep = 1e9, kShortestStep = 1e-12;
-
-constexpr std::string_view kWorker = "a worker from 0 to 4095";
+constexpr std::size_t kMostWorkers = 4096;
+constexpr double kMostSteps = 1e9, kLongestStep = 1e9, kShortestStep = 1e-12;
 constexpr std::string_view kSeconds = "seconds: 0, or 1e-12 to 1e9";
 
 // By worker and step.
 using TimesOfSteps = std::map<int, std::map<std::uint64_t, double>>;
 
 void add_step_time(TimesOfSteps& times, const CsvRows& row, const std::string& path) {
-  const auto worker = static_cast<int>(row.whole(0, kMostWorkers - 1, kWorker));
+  const auto worker = static_cast<int>(row.whole(0, kMostSteps, "a worker, counted from 0"));
   const std::uint64_t step = row.whole(1, kMostSteps, "a step, counted from 0");
   const double seconds = row.number(2, kLongestStep, kSeconds);
   if (seconds > 0 && seconds < kShortestStep) row.fail(2, kSeconds);
@@ -30,6 +29,9 @@ void add_step_time(TimesOfSteps& times, const CsvRows& row, const std::string& p
 }
 
 void check_all_steps(const TimesOfSteps& times, const std::string& path) {
+  if (times.size() > kMostWorkers) {
+    throw data_error("{}: found {} workers, expected at most {}", path, times.size(), kMostWorkers);
+  }
   const std::size_t workers = at(times.rbegin()->first) + 1;
   if (times.size() != workers) {
     throw data_error("{}: found {} workers, the last of which is {}, expected workers 0 to {}",

@@ -11,13 +11,9 @@ namespace {
 const Settings kAdaptive =
     tiny("adaptive", "--batch-size 16 --hidden 8 --max-samples 1600 --learning-rate 0.1");
 
-// The warnings before the run. A mega-batch of 1,600 samples is a fifth of an epoch.
+// A mega-batch of 1,600 samples is a fifth of an epoch.
 std::vector<std::string> foreseen(const Settings& more) {
-  const Configuration configuration(
-      with(with(kAdaptive, "--train generate:tiny?rows_train=8000"), more));
-  Training training(configuration.spec());
-  training.load();
-  return training.record().warnings;
+  return foreseen_warnings(with(with(kAdaptive, "--train generate:tiny?rows_train=8000"), more));
 }
 
 TEST(Foreseen, MergesThatAreRare) {

@@ -100,7 +100,7 @@ TEST(Sma, RecordsLearnersMemoryAndContributors) {
 // learners of a device: 2 / 3. The defaults are.
 TEST(Sma, WarnsOfAnUnstableAlpha) {
   const auto warnings = [](const Settings& more) {
-    return run_with(with(kSma, "--max-samples 64"), more).warnings;
+    return foreseen_warnings(with(kSma, more));
   };
   EXPECT_TRUE(warnings("--alpha 0.64").empty());
   ASSERT_EQ(warnings("--alpha 0.65").size(), 1U);

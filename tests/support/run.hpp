@@ -157,6 +157,14 @@ requires(sizeof...(Values) > 0) Record
   return run_training(with(base, flags, values...));
 }
 
+// The warnings before the run.
+inline std::vector<std::string> foreseen_warnings(const Settings& settings) {
+  const Configuration configuration(settings);
+  Training training(configuration.spec());
+  training.load();
+  return training.record().warnings;
+}
+
 // The end of a worker whose life is no loop: by the rules, where the initial model is measured.
 inline void end_run(Worker& self) {
   const Buffer w = self.initial_parameters();

@@ -120,12 +120,12 @@ class Fiber : NonCopyable {
   std::exception_ptr error_;  // left the body; handed over to resume()
   // AddressSanitizer: the two sides' fake stacks and the owner's stack bounds; ThreadSanitizer:
   // handles. They exist in every build, so that the layout does not depend on it.
-  void* fiber_fake_stack_ = nullptr;
-  void* owner_fake_stack_ = nullptr;
-  const void* owner_stack_bottom_ = nullptr;
-  std::size_t owner_stack_bytes_ = 0;
-  void* fiber_handle_ = nullptr;
-  void* owner_handle_ = nullptr;
+  [[maybe_unused]] void* fiber_fake_stack_ = nullptr;
+  [[maybe_unused]] void* owner_fake_stack_ = nullptr;
+  [[maybe_unused]] const void* owner_stack_bottom_ = nullptr;
+  [[maybe_unused]] std::size_t owner_stack_bytes_ = 0;
+  [[maybe_unused]] void* fiber_handle_ = nullptr;
+  [[maybe_unused]] void* owner_handle_ = nullptr;
 };
 
 }  // namespace hetsgd::sim

@@ -17,7 +17,6 @@
 #include "result/time_to_accuracy.hpp"
 #include "signals.hpp"
 #include "train_session.hpp"
-#include "training/plan.hpp"
 
 namespace hetsgd {
 namespace {
@@ -141,8 +140,6 @@ int run_training(const RunSpec& spec, const ResultOptions& result) {
   }
   ProcessGroup& processes = options.processes();
   processes.agree([&] { start_log_as(options); });
-  const std::string alone = lone_worker(options, spec.info);
-  if (!alone.empty() && processes.is_root()) warn("{}", alone);
   TrainHooks hooks;
   hooks.on_progress = [&](const Progress& progress) { show_status(progress_text(progress, bar)); };
   hooks.signal = &catch_signals();

@@ -247,6 +247,8 @@ int TrainSession::run(OptionSet& set, const std::vector<std::string>& arguments)
     if (options_.processes().is_root()) print_text(set.describe());
     return 0;
   }
+  const std::string alone = lone_worker(options_, info_);
+  if (!alone.empty() && options_.processes().is_root()) warn("{}", alone);
   if (dry_run_) return print_plan(set);
   return run_training(spec(set), {arguments, options_.redact, tuning_});
 }

@@ -117,6 +117,7 @@ class Configuration(ProgramTest):
         for algorithm in ("ssgd", "local-sgd", "hogwild"):
             run = ["train", *TINY, "--epochs", "1", "--algorithm", algorithm]
             self.assertRegex(self.run_program(*run).stderr, f"warning: {algorithm} trains one worker alone.*--workers")
+            self.assertIn("alone", self.run_program(*run, "--dry-run").stderr)
             self.assertNotIn("alone", self.run_program(*run, "--workers", "1").stderr)
         for algorithm in ("sgd", "slide"):
             self.assertNotIn("alone", self.run_program("train", *TINY, "--epochs", "1", "--algorithm", algorithm).stderr)

@@ -31,7 +31,7 @@ class Defaults : public ::testing::TestWithParam<Default> {};
 INSTANTIATE_TEST_SUITE_P(
     Models, Defaults,
     ::testing::Values(Default{"mlp", kSparse, "2400"}, Default{"linear", kSparse, "2400"},
-                      Default{"fm", kSparse, "2400"}, Default{"wide_deep", kClicks, "60000"},
+                      Default{"fm", kSparse, "4800"}, Default{"wide_deep", kClicks, "60000"},
                       Default{"deepfm", kClicks, "60000"}, Default{"dcn", kClicks, "60000"},
                       Default{"lstm-video?size=4&units=8&dense=8&classes=3", kVideo, "2400"},
                       Default{"lenet-5", images(28, 1), "1280", false},

@@ -320,7 +320,8 @@ void declare_budget(OptionSet& set, TrainOptions& o) {
   set.add("stop_at_target", o.stop_at_target,
           "End the run once all targets are held for certain (at three of five evaluations).")
       .needs("target");
-  set.add("require_target", o.require_target, "Exit with code 3 if a target was missed.")
+  set.add("require_target", o.require_target,
+          "Exit with code 3 if a target was missed (8 if the run diverged).")
       .of_call()
       .needs("target");
   set.add("time_limit", o.time_limit,

@@ -93,9 +93,8 @@ Described described(const RegisteredAlgorithm& registered) {
       .keep("optimizers_only", info.optimizers_only)
       .show("Defaults", defaults_of(info))
       .keep("defaults", info.defaults)
-      .show("Rate", info.rate_over_workers
-                        ? "the default is divided by the number of workers"
-                        : "the default is the same for any number of workers")
+      .show("Rate", info.rate_over_workers ? "the default is divided by the number of workers"
+                                           : "the default is the same for any number of workers")
       .keep("rate_over_workers", info.rate_over_workers)
       .show("Models", models_of(info))
       .keep("one_hidden_layer_only", info.one_hidden_layer_only)

@@ -19,8 +19,8 @@ struct Outcome {
   bool already_done = false;  // --resume found the result; the rest is empty
   Record record;
   Summary summary;
-  // 0: success. 3: a target was missed under --require-target. 6: --time-limit. 8: the run diverged,
-  // whether it has missed a target or not. 128 + signal: interrupted.
+  // 0: success. 3: a target was missed under --require-target. 6: --time-limit. 8: the run
+  // diverged, whether it has missed a target or not. 128 + signal: interrupted.
   int exit_code = 0;
   // The reason of a failure (record.status is `failed`), or else an error of writing the files of
   // the run.

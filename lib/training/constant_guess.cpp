@@ -84,7 +84,7 @@ std::string rise_warning(const CurvePoint& worst, double of_guess) {
       worst.train_loss, worst.samples_count, worst.train_loss / of_guess, of_guess);
 }
 
-// Of the metrics that improve upwards the first, and the loss.
+// The first of the metrics that improve upwards, and the loss.
 std::vector<MetricValue> deciding(const std::vector<MetricValue>& metrics) {
   std::vector<MetricValue> result;
   for (const MetricValue& each : metrics) {

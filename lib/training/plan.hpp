@@ -26,8 +26,8 @@ namespace hetsgd {
 // The value of --workers. By default it is the number of ranks that run no services, or of devices.
 int workers_of(const TrainOptions& options, const std::vector<std::string>& devices);
 
-// Multiplies the learning rate by the factor of the method and its workers, if nobody has set it. To
-// be called once, when all other options are set.
+// Multiplies the learning rate by the factor of the method and its workers, if nobody has set it.
+// To be called once, when all other options are set.
 void settle_learning_rate(const TrainOptions& options, const AlgorithmInfo& info, OptionSet& set);
 
 // A sentence if one worker is there only because none were asked for, with a method for several; ""

@@ -130,11 +130,12 @@ void declare_method(OptionSet& set, TrainOptions& o) {
       .symbol("b_max")
       .range(1, kLargestBatch)
       .first();
-  set.add("learning_rate", o.learning_rate,
-          "Learning rate of a mini-batch of --batch-size samples. A smaller mini-batch uses a "
-          "proportionally smaller rate. The default is that of the model, which suits plain SGD. It "
-          "is divided by the number of workers for methods whose workers each move one common "
-          "model (`hetsgd algorithms NAME` says so); --print-config shows the outcome.")
+  set.add(
+         "learning_rate", o.learning_rate,
+         "Learning rate of a mini-batch of --batch-size samples. A smaller mini-batch uses a "
+         "proportionally smaller rate. The default is that of the model, which suits plain SGD. It "
+         "is divided by the number of workers for methods whose workers each move one common "
+         "model (`hetsgd algorithms NAME` says so); --print-config shows the outcome.")
       .symbol("lr")
       .above(0)
       .first();

@@ -128,7 +128,6 @@ TEST(GuessWarnings, SayThatTheTrainingLossRose) {
   EXPECT_TRUE(warned({40, 1, 1, 1}, 0.8, 1).empty());
 }
 
-// What they say is that of the last point and of the guess of the same record.
 TEST(GuessWarnings, StandInTheRecordOfSuchARunAndOfNoOther) {
   for (const char* algorithm : {"sgd", "asgd", "elastic"}) {
     SCOPED_TRACE(algorithm);

@@ -101,11 +101,11 @@ TEST(DefaultRate, LearnsWithEightWorkersOfEveryMethod) {
     if (info.max_workers < 8 || !info.one_hidden_layer_only.empty()) continue;
     SCOPED_TRACE(info.name);
     const bool sharded = !info.sharded_tables_only.empty();
-    const Settings base = with({{"algorithm", info.name}},
-                               "--workers 8 --batch-size 32 --hidden 32 --cache false "
-                               "--evaluate-every 100000 --profile {} --tables {}",
-                               info.cpu_only.empty() ? "v100" : "xeon-e5-2650v4",
-                               sharded ? "sharded" : "replicated");
+    const Settings base =
+        with({{"algorithm", info.name}},
+             "--workers 8 --batch-size 32 --hidden 32 --cache false "
+             "--evaluate-every 100000 --profile {} --tables {}",
+             info.cpu_only.empty() ? "v100" : "xeon-e5-2650v4", sharded ? "sharded" : "replicated");
     std::vector<Settings> data = {with(kClicks, "--model deepfm --max-samples 30000")};
     if (!sharded) data.push_back(with(kSparse, "--max-samples 16000"));
     for (const Settings& rows : data) {

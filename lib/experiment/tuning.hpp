@@ -114,8 +114,8 @@ nlohmann::json tuning_json(const Tuning& tuning, const std::vector<std::string>&
 Tuning tuning_of(const nlohmann::json& document);
 
 // The hash "xxh3:..." of all that determined an algorithm's choice: goal, grid, seeds, data, and
-// the outcomes of its trials. Simulated trials have the same hash on every host and run, since
-// wall-clock times do not count.
+// the outcomes of its trials. Wall-clock times do not count, so simulated trials have the same hash
+// in every run, and on every processor whose vectors are as wide.
 std::string tuning_hash(const Tuning& tuning, const AlgorithmTuning& algorithm);
 
 // Whether a JSON document is a tuning, valid or not, by its `kind`.

@@ -44,6 +44,14 @@ class Images(ProgramTest):
         self.refused(["data", "info", "--image", "2x2", "rows.svm"], ("", "2x2"))
         self.refused(["data", "info", "--image", "1x1x3", "rows.svm"], "rows.svm", code=4)
 
+    def test_a_converted_test_file_has_the_scale_of_the_training_file(self):
+        self.write("im.svm", "1 1:255 4:200\n2 2:255 3:180\n")
+        self.write("dark.svm", "1 1:1 4:1\n2 2:1 3:1\n")
+        convert = ["data", "convert", "--image", "1x2x2", "dark.svm"]
+        for more, mean, said in (([], 127.5, "shares"), (["--vocabulary", "im.svm"], 111.25, "those of the training data are bytes")):
+            self.assertIn(said, self.run_program(*convert, f"{len(more)}.hsgd", *more).stderr)
+            self.assertEqual(self.info(f"{len(more)}.hsgd")["images"]["channel_means"], [mean])
+
     def test_what_does_not_fit(self):
         run = ["--test", IMAGES, "--epochs", "1", "-o", "r.json"]
         self.refused(["train", "--train", IMAGES, "--model", "mlp", *run], ("--model", "mlp", "1x8x8"))

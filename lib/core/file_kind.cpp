@@ -44,8 +44,8 @@ std::string_view kind_of(std::string_view text, TextUse use) {
     if (text.size() >= mark.at && text.substr(mark.at).starts_with(mark.bytes)) return mark.what;
   }
   if (detect_compression(text) == Compression::zstd) return "a zstd stream";
-  if (is_binary(text)) return "bytes that are no text in UTF-8";
   if (use == TextUse::any) return "";
+  if (is_binary(text)) return "bytes that are no text in UTF-8";
   const bool one_line = text.find('\n') == std::string_view::npos;
   if (one_line && text.substr(0, text.size() - 1).find('\r') != std::string_view::npos) {
     return "lines that end in a carriage return alone (tr '\\r' '\\n')";

@@ -15,8 +15,8 @@ Compression detect_compression(std::string_view bytes);
 // UTF-8 text without the byte order mark at its beginning, if it has one.
 std::string_view behind_mark(std::string_view text);
 
-// rows: a line for each row, so neither HTML, XML and JSON nor lines that end in a carriage return
-// alone.
+// rows: a line for each row, so neither control bytes, HTML, XML and JSON nor lines that end in a
+// carriage return alone.
 enum class TextUse { any, rows };
 
 // Refuses bytes that are no such text: archives, compressed streams, binary files of other tools,

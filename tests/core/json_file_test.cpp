@@ -50,9 +50,9 @@ TEST(JsonFile, BracketsInStringsAndCommentsAreNoLevels) {
 
 TEST(JsonFile, KeysThatComeTwiceAreRefused) {
   EXPECT_EQ(error_in("{\"a\": 8,\n \"b\": {\"a\": 1}, \"a\": 16}"),
-            "p.json:2:16: found key \"a\" again, expected it once");
+            "p.json:2:17: found key \"a\" again, expected it once");
   EXPECT_EQ(error_in("[{\"x\": 1}, {\"x\": 1, \"y\": [\"x\"], \"x\": 2}]"),
-            "p.json:1:37: found key \"x\" again, expected it once");
+            "p.json:1:33: found key \"x\" again, expected it once");
   EXPECT_EQ(error_in("{\"a\":: 1}"), "p.json:1:6: found \":\", expected JSON");
   EXPECT_EQ(error_in("{::}"), "p.json:1:2: found \":\", expected JSON");
   EXPECT_EQ(error_in("[{\"x\": 1}, {\"x\": {\"x\": 1}}]"), "");

@@ -152,7 +152,8 @@ TEST_F(ImagesTest, CifarIsToldByItsRecords) {
   EXPECT_THAT(b.data->labels(1), ElementsAre(99));
   EXPECT_THAT(error_of([&] { parse_cifar(ten.substr(1), DataFormat::cifar10, "x"); }),
               HasSubstr("x: found 2 records of 3073 bytes less 1 bytes, expected whole records"));
-  write_file(folder_ / "cut", ten.substr(0, ten.size() - 5));
+  const std::string dark = record("\1", '\0') + record("\2", 's');
+  write_file(folder_ / "cut", dark.substr(0, dark.size() - 5));
   EXPECT_THAT(error_of([&] { load_dataset(folder_ / "cut", options_); }),
               HasSubstr("| as cifar10 it has 2 records of 3073 bytes less 5 bytes"));
   EXPECT_THAT(error_of([&] { parse_cifar(record("\x0c", 'r'), DataFormat::cifar10, "x"); }),

@@ -281,7 +281,9 @@ class TimelineReader {
     result_.server_profile = object_or_null("server_profile");
     result_.network = object_or_null("network");
     result_.charge = object_or_null("charge");
-    if (!result_.charge.is_null()) header.object("charge").number("parameter_ratio", 1.0);
+    if (!result_.charge.is_null()) {
+      header.object("charge").number_or_none("parameter_ratio", {0, 1e18, ""});
+    }
     if (!header.is_list("device_profile")) {
       result_.device_profile = object_or_null("device_profile");
       return;

@@ -127,7 +127,8 @@ std::string name_beside(const std::string& path, int number) {
   return (whole.parent_path() / name).string();
 }
 
-// write() whose pipe may have lost its reader: that is an error (EPIPE), and no signal.
+// write() whose pipe may have lost its reader: that is an error (EPIPE), and no signal. The signal
+// comes with a part that was written, too.
 ssize_t write_unsignalled(int file, std::string_view bytes) {
   sigset_t pipe, before;
   sigemptyset(&pipe);
@@ -136,7 +137,7 @@ ssize_t write_unsignalled(int file, std::string_view bytes) {
   const ssize_t done = ::write(file, bytes.data(), bytes.size());
   const int error = errno;
   constexpr timespec kAtOnce{};
-  if (done < 0 && error == EPIPE) sigtimedwait(&pipe, nullptr, &kAtOnce);
+  if (done != static_cast<ssize_t>(bytes.size())) sigtimedwait(&pipe, nullptr, &kAtOnce);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   errno = error;
   return done;

@@ -207,7 +207,7 @@ class Outputs(FilesTest):
 
     def test_nothing_that_exists_is_replaced_unasked(self):
         self.write("old", "precious")
-        for command in (*([*RUN, option] for option in sorted(WRITTEN)), [*RUN, "-o", "new.json", "--resume", "--trace"],
+        for command in (*([*RUN, option] for option in sorted(WRITTEN - {"--checkpoint"})), [*RUN, "-o", "new.json", "--resume", "--trace"],
                         ["tune", *RUN[1:], "-o"], ["calibrate", "-o"], ["calibrate", "network", "-o"], ["bench", "all_reduce", "-o"],
                         ["data", "convert", "in.txt"]):
             self.refused([*command, "old"], "old", "--overwrite")
@@ -251,15 +251,15 @@ class Outputs(FilesTest):
 
 class Checkpoints(FilesTest):
     """All files of a checkpoint are outputs: those before the last, and those of ranks."""
-    CUT = [*RUN, "--mega-batch", "1", "--checkpoint-every", "1"]
+    CUT = [*RUN, "--batch-size", "16", "--mega-batch", "1", "--checkpoint-every", "1"]
 
     def test_what_lies_where_older_ones_go_stays(self):
         os.link(self.folder / "in.txt", self.folder / "in.1")
         (self.folder / "q.1").mkdir()
         self.write("k.3", "precious")
-        self.refuse_all([*self.CUT, "-o", "new.json", "--overwrite", "--checkpoint"], (
+        self.refuse_all([*self.CUT, "--overwrite", "--checkpoint"], (
             ("in", ("--checkpoint", "in.1", "--train"), KEPT), ("q", ("q.1", "Is a directory")),
-            ("r -o r.1", ("--checkpoint", "r.1", "--output")), ("r --record-timeline r.1", ("--checkpoint", "r.1"))))
+            ("r --output r.1", ("--output", "r.1", "--checkpoint")), ("r --record-timeline r.1", ("--checkpoint", "r.1"))))
         for more in (["--overwrite"], []):
             self.refused([*self.CUT, *more, "--checkpoint", "k", "--checkpoint-keep", "5"], ("--checkpoint", "k.3"), code=4)
         self.assertEqual((self.folder / "k.3").read_text(), "precious")

@@ -2,13 +2,16 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "core/input_file.hpp"
 #include "core/options.hpp"
@@ -235,13 +238,22 @@ TEST_F(Files, APipeWithoutAReaderIsAnErrorAfterAWhile) {
 
 TEST_F(Files, APipeWhoseReaderHasEndedIsAnErrorInWords) {
   ::mkfifo(at("pipe").c_str(), 0600);
-  const int reader = ::open(at("pipe").c_str(), O_RDONLY | O_NONBLOCK);
-  OutputFile output(at("pipe"));
-  ::close(reader);
-  output.write("x");
-  const test::Failure found = test::failure_of([&] { output.commit(); });
-  EXPECT_NE(found.message.find("Broken pipe"), std::string::npos);
-  EXPECT_NE(found.hint, "");
+  for (const int taken : {0, 1 << 15}) {  // a part: the writer then waits until the pipe has room
+    const int reader = ::open(at("pipe").c_str(), O_RDONLY | O_NONBLOCK);
+    OutputFile output(at("pipe"));
+    std::thread leaving([&] {
+      for (int ready = 0; ready < taken; ::ioctl(reader, FIONREAD, &ready)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      ::close(reader);
+    });
+    if (taken == 0) leaving.join();
+    const test::Failure found =
+        test::failure_of([&] { output.write(std::string(std::size_t{1} << 22, 'x')); });
+    if (leaving.joinable()) leaving.join();
+    EXPECT_NE(found.message.find("Broken pipe"), std::string::npos);
+    EXPECT_NE(found.hint, "");
+  }
 }
 
 // Streams exist, and are written to all the same.

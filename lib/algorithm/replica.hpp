@@ -21,7 +21,7 @@ namespace hetsgd {
 struct Replica {
   Buffer w;                              // [n]
   std::unique_ptr<Optimizer> optimizer;  // null: its next update begins with a fresh state
-  Gradient gradient;                     // the last one of this replica; empty: none was built
+  Gradient gradient;                     // the last one: gradient.flat [n]; empty: none was built
   // A sum over workers has filled rows that no batch of this replica has touched. The next gradient
   // must clear them first, since models write only touched rows. An update must take all rows, not
   // only gradient.rows.

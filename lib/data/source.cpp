@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/host.hpp"
@@ -27,10 +28,23 @@ constexpr std::size_t kShare = std::size_t{1} << 22;
 // Needs below this (bytes) are not compared with the machine's memory.
 constexpr double kLittle = 64 << 20;
 
-InputKind data_file() {
+// The hint where a directory is named: its first files.
+std::string files_hint(const std::string& directory) {
+  constexpr std::size_t kMostNamed = 4;
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, failed)) {
+    if (entry.is_regular_file(failed)) names.push_back(quote(entry.path().filename().string()));
+  }
+  std::ranges::sort(names);
+  names.resize(std::min(names.size(), kMostNamed));
+  return names.empty() ? "name a file" : "name one of its files, such as " + alternatives(names);
+}
+
+InputKind data_file(const std::string& path) {
   return {.noun = "data file",
           .missing = "check the path; generated data has a name such as generate:tiny",
-          .directory = "name one of the files in it"};
+          .directory = files_hint(path)};
 }
 
 }  // namespace
@@ -42,7 +56,7 @@ void MemorySource::read(std::uint64_t offset, std::span<char> to) const {
 }
 
 DataFile::DataFile(const std::string& path, InputKind kind)
-    : file_(path, kind.noun.empty() ? data_file() : std::move(kind)) {
+    : file_(path, kind.noun.empty() ? data_file(path) : std::move(kind)) {
   if (!file_.has_size()) read_stream();
 }
 

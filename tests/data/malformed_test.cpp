@@ -163,9 +163,13 @@ TEST(Malformed, FilesThatCannotBeRead) {
             (folder / "missing") +
                 ": cannot open the data file: No such file or directory | check the path; "
                 "generated data has a name such as generate:tiny");
-  EXPECT_EQ(
-      error_of([&] { load_dataset(folder.string(), {}); }),
-      folder.string() + ": found a directory, expected a data file | name one of the files in it");
+  EXPECT_EQ(error_of([&] { load_dataset(folder.string(), {}); }),
+            folder.string() + ": found a directory, expected a data file | name a file");
+  folder.write("train-labels", "");
+  folder.write("train-images", "");
+  EXPECT_TRUE(error_of([&] {
+                load_dataset(folder.string(), {});
+              }).ends_with("name one of its files, such as \"train-images\" or \"train-labels\""));
   // The file opens, but every read fails, for any user.
   EXPECT_EQ(error_of([&] { load_dataset("/proc/self/mem", {}); }),
             "/proc/self/mem: cannot read the data file: Input/output error");

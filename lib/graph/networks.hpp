@@ -10,7 +10,8 @@ namespace hetsgd {
 
 struct NetworkInfo {
   std::string name;
-  std::string summary;
+  std::string summary;  // what it is, its input, and the keys that it takes
+  std::string paper;    // that published it, and another one whose variant it is
 };
 std::vector<NetworkInfo> builtin_networks();  // sorted by name
 

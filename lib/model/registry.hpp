@@ -3,7 +3,9 @@
 // file.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -42,6 +44,9 @@ class ModelFactory {
   // asked for before any option is set. On data that the model reads, plain SGD and asgd with four
   // workers end better with it than a constant guess.
   virtual double learning_rate() const { return 1; }
+  // The most tokens of a row that the model takes, asked for likewise. The default of --block is no
+  // longer.
+  virtual std::int64_t longest_row() const { return std::numeric_limits<std::int64_t>::max(); }
   // The objective of training on such data, which is also what measurements show.
   virtual const BasicObjective<float>& objective(Task task) const {
     return usual_objective<float>(task);

@@ -486,6 +486,8 @@ void TrainOptions::choose_model(const std::string& name) {
   model_factory = find_model(name).make();
   model = name;
   learning_rate = model_factory->learning_rate();
+  text.block = static_cast<std::uint32_t>(
+      std::min<std::int64_t>(TextRules().block, model_factory->longest_row()));
 }
 
 void TrainOptions::declare(OptionSet& set) {

@@ -47,6 +47,11 @@ class Text(ProgramTest):
         self.assertLess(bounds["context_0"], bounds["uniform"])
         self.assertNotIn("bounds", self.info("generate:tiny"))
 
+    def test_rows_are_no_longer_than_the_model_takes(self):
+        text = ["train", "--train", "book.txt", "--epochs", "1", *TEXT, "--print-config"]
+        for model, block in (("gpt-micro", 64), ("gpt-micro?block=8", 8), ("gpt2", 256), ("mlp", 256), ("lenet-5", 256)):
+            self.assertRegex(self.run_program(*text, "--model", model).stdout, rf"(?m)^block +{block}\b")
+
     def test_options_that_do_not_fit_a_text(self):
         text = ["train", "--train", "book.txt", "--epochs", "1", *TEXT, "--block", "8"]
         self.refuse_all(text, (

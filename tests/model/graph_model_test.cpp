@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
@@ -86,12 +87,25 @@ struct Trained {
   double loss = 0;
 };
 
+TEST(GraphModel, EveryBuiltInNetworkCreditsThePaperThatPublishedIt) {
+  const std::map<std::string, std::string> papers = {
+      {"alexnet", "Krizhevsky"}, {"bert", "Devlin"}, {"gpt", "Radford"},     {"gpt2", "Radford"},
+      {"inception", "Szegedy"},  {"lenet", "LeCun"}, {"lstm", "Hochreiter"}, {"nanogpt", "Radford"},
+      {"resnet", "He et al."},   {"vgg", "Simonyan"}};
+  for (const NetworkInfo& info : builtin_networks()) {
+    const std::string& paper = papers.at(info.name.substr(0, info.name.find('-')));
+    EXPECT_TRUE(find_model(info.name).info.paper.starts_with(paper)) << info.name;
+  }
+  EXPECT_EQ(find_model("resnet-20?size=16").info.paper, find_model("resnet-20").info.paper);
+}
+
 TEST(GraphModel, EveryBuiltInNetworkHasItsParametersAndStandsInTheRegistry) {
   for (const NetworkInfo& info : builtin_networks()) {
     const Graph graph = find_graph("--model", info.name);
     const ModelInfo& of_model = find_model(info.name).info;
     EXPECT_EQ(of_model.reads_tokens, graph.reads_tokens()) << info.name;
     EXPECT_NE(of_model.reads_images, graph.reads_tokens()) << info.name;
+    EXPECT_NE(of_model.title, info.name);
     const DataShape data = data_shape(graph);
     const auto model = make_graph_model<float>(graph, data, {});
     EXPECT_EQ(model->parameters(), static_cast<std::size_t>(graph.parameters())) << info.name;

@@ -33,7 +33,8 @@ Graph bert(const std::string& name, const Settings& settings) {
 
 void add_bert(std::vector<Network>& list, const std::string& name, const std::string& summary,
               const Transformer& usual) {
-  list.push_back({{name, summary}, {.transformer = usual}, declare_transformer, bert});
+  list.push_back(
+      {{name, summary, "Devlin et al. 2019"}, {.transformer = usual}, declare_transformer, bert});
 }
 
 }  // namespace

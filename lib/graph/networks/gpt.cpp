@@ -31,7 +31,10 @@ Graph gpt(const std::string& name, const Settings& settings) {
 
 void add_gpt(std::vector<Network>& list, const std::string& name, const std::string& summary,
              const Transformer& usual) {
-  list.push_back({{name, summary}, {.transformer = usual}, declare_transformer, gpt});
+  list.push_back({{name, summary, "Radford et al. 2019 (GPT-2)"},
+                  {.transformer = usual},
+                  declare_transformer,
+                  gpt});
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ Graph inception_v4(const std::string& name, const Settings& settings) {
 }  // namespace
 
 void add_inception(std::vector<Network>& list) {
-  list.push_back({{"inception-v4", "Inception v4, 3x299x299; bn=0|1"},
+  list.push_back({{"inception-v4", "Inception v4, 3x299x299; bn=0|1", "Szegedy et al. 2017"},
                   {},
                   [](OptionSet& set, Settings& settings) {
                     set.add("bn", settings.bn, "");

@@ -55,10 +55,20 @@ Graph lenet_002(const std::string& name, const Settings&) {
 
 void add_lenets(std::vector<Network>& list) {
   const Declare none = [](OptionSet&, Settings&) {};
-  list.push_back(
-      {{"lenet-5", "LeNet-5 with relu, 1x28x28"}, {.classes = 10}, declare_classes, lenet_5});
-  list.push_back({{"lenet-001", "LeNet of Adasum (section 5.2.3), 1x28x28"}, {}, none, lenet_001});
-  list.push_back({{"lenet-002", "LeNet of CROSSBOW (table 1), 1x28x28"}, {}, none, lenet_002});
+  list.push_back({{"lenet-5", "LeNet-5 with relu, 1x28x28", "LeCun et al. 1998"},
+                  {.classes = 10},
+                  declare_classes,
+                  lenet_5});
+  list.push_back({{"lenet-001", "LeNet of Adasum, 1x28x28",
+                   "LeCun et al. 1998; Adasum (Maleki et al. 2021), section 5.2.3"},
+                  {},
+                  none,
+                  lenet_001});
+  list.push_back({{"lenet-002", "LeNet of CROSSBOW, 1x28x28",
+                   "LeCun et al. 1998; CROSSBOW (Koliousis et al. 2019), table 1"},
+                  {},
+                  none,
+                  lenet_002});
 }
 
 }  // namespace hetsgd::networks

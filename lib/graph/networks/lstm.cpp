@@ -28,7 +28,11 @@ void add_lstm(std::vector<Network>& list) {
   // The mean length of UCF101's clips, and its number of classes.
   const Settings usual{
       .classes = 101, .size = 2048, .steps = 186, .units = 2048, .dense = 512, .dropout = 0.5};
-  list.push_back({{"lstm-video", "LSTM of RNA, steps x 2048"}, usual, declare_video, lstm_video});
+  list.push_back({{"lstm-video", "LSTM of RNA, steps x 2048",
+                   "Hochreiter, Schmidhuber 1997; RNA (Yang 2022, chapter 5)"},
+                  usual,
+                  declare_video,
+                  lstm_video});
 }
 
 }  // namespace hetsgd::networks

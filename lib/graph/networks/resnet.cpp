@@ -76,7 +76,8 @@ Graph basic_network(const std::string& name, const Settings& settings,
 }
 
 Network of_cifar(int layers) {
-  return {{fmt::format("resnet-{}", layers), "CIFAR ResNet, 3x32x32; shortcut=A|B, bn=0|1, size"},
+  return {{fmt::format("resnet-{}", layers), "CIFAR ResNet, 3x32x32; shortcut=A|B, bn=0|1, size",
+           "He et al. 2016"},
           {.classes = 10},
           [](OptionSet& set, Settings& settings) {
             set.add_choice("shortcut", settings.shortcut,
@@ -92,7 +93,8 @@ Network of_cifar(int layers) {
 
 // The model of ESync.
 Network resnet_18_cifar() {
-  return {{"resnet-18-cifar", "ResNet of ESync, 3x32x32"},
+  return {{"resnet-18-cifar", "ResNet of ESync, 3x32x32",
+           "He et al. 2016; ESync (Li, Zhou, Yu), section 5"},
           {.classes = 10},
           declare_classes,
           [](const std::string& name, const Settings& settings) {
@@ -117,7 +119,8 @@ Network of_imagenet(int layers, std::array<int, 4> blocks) {
     net.fc(settings.classes);
     return net.finish();
   };
-  return {{fmt::format("resnet-{}", layers), "ResNet of ImageNet, 3x224x224; stride=3x3|1x1"},
+  return {{fmt::format("resnet-{}", layers), "ResNet of ImageNet, 3x224x224; stride=3x3|1x1",
+           "He et al. 2016"},
           {},
           [](OptionSet& set, Settings& settings) {
             set.add_choice("stride", settings.stride_first, {{"3x3", false}, {"1x1", true}}, "");

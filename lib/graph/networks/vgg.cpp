@@ -63,7 +63,7 @@ void vgg_features(Builder& net, const Depths& depths, bool bn) {
 }
 
 Network vgg(const std::string& name, const Depths& depths) {
-  return {{name, "VGG of ImageNet, 3x224x224"},
+  return {{name, "VGG of ImageNet, 3x224x224", "Simonyan, Zisserman 2015"},
           {},
           declare_classes,
           [depths](const std::string& full_name, const Settings& settings) {
@@ -89,7 +89,8 @@ Graph vgg_16_cifar(const std::string& name, const Settings& settings) {
 }  // namespace
 
 void add_alexnet_and_vggs(std::vector<Network>& list) {
-  list.push_back({{"alexnet", "AlexNet, 3x227x227; groups=2 is the published network"},
+  list.push_back({{"alexnet", "AlexNet, 3x227x227; groups=2 is the published network",
+                   "Krizhevsky et al. 2012"},
                   {},
                   [](OptionSet& set, Settings& settings) {
                     set.add("groups", settings.groups, "Groups of conv 2, 4 and 5.").range(1, 2);
@@ -98,7 +99,8 @@ void add_alexnet_and_vggs(std::vector<Network>& list) {
                   alexnet});
   list.push_back(vgg("vgg-16", kVgg16));
   list.push_back(vgg("vgg-19", kVgg19));
-  list.push_back({{"vgg-16-cifar", "VGG of CROSSBOW with bn and fc 512, 3x32x32"},
+  list.push_back({{"vgg-16-cifar", "VGG of CROSSBOW with bn and fc 512, 3x32x32",
+                   "Simonyan, Zisserman 2015; CROSSBOW (Koliousis et al. 2019), table 1"},
                   {.classes = 100},
                   declare_classes,
                   vgg_16_cifar});

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "graph/networks.hpp"
 #include "graph/variants.hpp"
@@ -16,13 +17,17 @@ namespace hetsgd {
 
 namespace {
 
+// The built-in network that `name` is, with or without settings; none for a file.
+std::optional<NetworkInfo> builtin_network(const std::string& name) {
+  for (NetworkInfo& info : builtin_networks()) {
+    if (info.name == name.substr(0, name.find('?'))) return std::move(info);
+  }
+  return std::nullopt;
+}
+
 // Whether `name` is a built-in network that leaves its vocabulary open.
 bool has_default_vocabulary(const std::string& name) {
-  const auto is_builtin = [&](const NetworkInfo& info) {
-    return info.name == name.substr(0, name.find('?'));
-  };
-  return std::ranges::any_of(builtin_networks(), is_builtin) &&
-         name.find("vocabulary=") == std::string::npos;
+  return builtin_network(name) && name.find("vocabulary=") == std::string::npos;
 }
 
 class GraphModelFactory final : public ModelFactory {
@@ -33,6 +38,9 @@ class GraphModelFactory final : public ModelFactory {
   }
 
   double learning_rate() const override { return 0.05; }
+  std::int64_t longest_row() const override {
+    return graph_.reads_tokens() ? most_steps(graph_) : ModelFactory::longest_row();
+  }
   void declare(OptionSet& set) override {
     options_.declare(set);
     if (graph_.reads_tokens() && !is_causal(graph_)) options_.declare_masks(set);
@@ -57,13 +65,13 @@ class GraphModelFactory final : public ModelFactory {
   GraphModelOptions options_;
 };
 
-RegisteredModel registered_for_tokens(const std::string& name, const std::string& summary) {
+RegisteredModel registered_for_tokens(const std::string& name, const NetworkInfo& info) {
   return {{.name = name,
-           .title = name,
-           .idea = fmt::format("A network for rows of tokens: {}. Its vocabulary is that of the "
-                               "data unless a key sets it.",
-                               summary),
-           .paper = "Vaswani and others 2017; `hetsgd memory " + name + "` plans its memory",
+           .title = info.summary,
+           .idea = fmt::format("A network for rows of tokens. Its vocabulary is that of the data "
+                               "unless a key sets it. `hetsgd memory {}` plans its memory.",
+                               name),
+           .paper = info.paper,
            .objective = "softmax over the tokens at each position that has a target",
            .blocks = "tokens, positions and segments of the embed node; weight [outputs x inputs] "
                      "and bias of each linear node; scale and shift of each norm node; all dense",
@@ -72,15 +80,14 @@ RegisteredModel registered_for_tokens(const std::string& name, const std::string
           [name] { return std::make_unique<GraphModelFactory>(name); }};
 }
 
-RegisteredModel registered(const std::string& name, const std::string& summary) {
-  if (find_graph("--model", name).reads_tokens()) return registered_for_tokens(name, summary);
+RegisteredModel registered(const std::string& name, const NetworkInfo& info) {
+  if (find_graph("--model", name).reads_tokens()) return registered_for_tokens(name, info);
   return {{.name = name,
-           .title = name,
-           .idea = fmt::format(
-               "A network for images, or with lstm nodes for sequences: {}. Its memory is planned "
-               "for each batch size.",
-               summary),
-           .paper = "Dymem (Yang 2022, chapter 4); `hetsgd memory " + name + "` plans its memory",
+           .title = info.summary,
+           .idea = fmt::format("A network for images, or with lstm nodes for sequences. `hetsgd "
+                               "memory {}` plans its memory for each batch size.",
+                               name),
+           .paper = info.paper,
            .objective = "softmax over the labels",
            .blocks = "weight [outputs x inputs] and bias of each conv and fc node; scale and shift "
                      "of each bn node; all dense",
@@ -91,7 +98,7 @@ RegisteredModel registered(const std::string& name, const std::string& summary) 
 
 const bool networks_registered = [] {
   for (const NetworkInfo& info : builtin_networks()) {
-    register_model_raw(registered(info.name, info.summary));
+    register_model_raw(registered(info.name, info));
   }
   return true;
 }();
@@ -110,7 +117,8 @@ const RegisteredModel& network_model(const std::string& name) {
   const auto found = known.find(name);
   if (found != known.end()) return found->second;
   find_graph("--model", name);  // refuses what is none
-  return known.emplace(name, registered(name, "that of this specification or file")).first->second;
+  const NetworkInfo file{name, "the network of this file", "none"};
+  return known.emplace(name, registered(name, builtin_network(name).value_or(file))).first->second;
 }
 
 }  // namespace hetsgd

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "calibration.hpp"
 #include "cluster/cluster.hpp"
@@ -16,6 +17,7 @@
 #include "core/text.hpp"
 #include "printer.hpp"
 #include "result/environment.hpp"
+#include "training/oversubscription.hpp"
 
 namespace hetsgd {
 namespace {
@@ -63,6 +65,9 @@ class CalibrateNetwork final : public Command {
     options.workers = workers_;
     NetworkMeasurement measurement{.sizes_bytes = sizes(), .point_time = point_time_};
     if (processes.is_root() && detect_terminal().terminal) measurement.status = show_status;
+    const auto cluster = make_cluster(cluster_, options);
+    std::vector<std::string> warnings = oversubscription_warnings(*cluster);
+    std::optional<HostLoad> load = host_load(*cluster);
     const auto samples = measure_network(cluster_, options, measurement);
     NetworkModel waits;
     measure_waits(cluster_, options, waits);
@@ -74,6 +79,10 @@ class CalibrateNetwork final : public Command {
     fit.network.poll_core_share = waits.poll_core_share;
     describe(fit, samples.size());
     print_samples(samples, fit);
+    if (load) warnings.push_back(finish_host_load(processes.place(), *load, "this calibration"));
+    for (const std::string& text : warnings) {
+      if (!text.empty()) warn("{}", text);
+    }
     printer_.print(to_json_text(fit.network), "network");
     return 0;
   }

@@ -141,14 +141,13 @@ std::optional<HostLoad> host_load(const Cluster& cluster) {
   return HostLoad{.start = *threads, .idle_cores = std::max(0.0, cores - own->wanted)};
 }
 
-void finish_host_load(const ProcessPlace& here, Record& record) {
-  if (!record.load) return;
-  record.load->end = threads_beside(here);
-  if (!record.load->slows_down()) return;
-  record.warnings.push_back(fmt::format(
+std::string finish_host_load(const ProcessPlace& here, HostLoad& load, std::string_view what) {
+  load.end = threads_beside(here);
+  if (!load.slows_down()) return "";
+  return fmt::format(
       "other programs ran on this host: {:.1f} threads at the start, {:.1f} at the end. The "
-      "workers leave them {:.3g} cores, so the times of this run are not valid",
-      record.load->start, record.load->end.value_or(0), record.load->idle_cores));
+      "workers leave them {:.3g} cores, so the times of {} are not valid",
+      load.start, load.end.value_or(0), load.idle_cores, what);
 }
 
 // The quotas of all groups above a group bind it, too. In a container the path is that of the host,

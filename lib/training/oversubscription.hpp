@@ -11,6 +11,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cluster/cluster.hpp"
@@ -35,8 +36,9 @@ std::vector<std::string> oversubscription_warnings(const Cluster& cluster);
 // The load of this host by other programs at the start of a run in real time. Empty if the cluster
 // is simulated or the system does not report it. Takes 20 ms.
 std::optional<HostLoad> host_load(const Cluster& cluster);
-// Adds the load at the end of the run, and a warning if the workers had to share their cores.
-void finish_host_load(const ProcessPlace& here, Record& record);
+// Adds the load at the end. Returns a warning that calls the times of `what` ("this run") not valid
+// if the workers had to share their cores, else "".
+std::string finish_host_load(const ProcessPlace& here, HostLoad& load, std::string_view what);
 
 // The number of cores that this process's control group grants (cpu.max, cpu.cfs_quota_us), or
 // infinity. It is quota over period, the least of all groups up to the root of the hierarchy,

@@ -354,7 +354,11 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
 void Training::Impl::finish(const TrainHooks& hooks, const Referee* referee) {
   record.finished_at = utc_now();
   record.phases.settle();
-  finish_host_load(options.processes().place(), record);
+  if (record.load) {
+    const std::string warning =
+        finish_host_load(options.processes().place(), *record.load, "this run");
+    if (!warning.empty()) record.warn({warning});
+  }
   if (hooks.on_record) hooks.on_record(record);  // before the copy of the model
   if (options.processes().is_root() && !options.dump_parameters.empty() && referee != nullptr &&
       !referee->model_copy().empty()) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "command.hpp"
 #include "core/builtin_file.hpp"
@@ -35,6 +36,31 @@ std::vector<Section> sections_of_manual() {
   return sections;
 }
 
+// The text as a terminal shows it: a link to a section names the command that prints it, and a link
+// to a file names the file.
+std::string without_links(std::string_view markdown) {
+  static const std::regex kLink(R"(\[([^\]\n]+)\]\(([^)\s]+)\))");
+  const std::string text(markdown);
+  std::string plain;
+  std::sregex_iterator link(text.begin(), text.end(), kLink), none;
+  auto done = text.begin();
+  for (; link != none; ++link) {
+    const std::string label = (*link)[1], target = (*link)[2];
+    const bool in_manual = target.front() == '#';
+    std::string place = in_manual ? target.substr(1) : target.substr(0, target.find('#'));
+    if (in_manual) {
+      std::ranges::replace(place, '-', ' ');
+      place = "hetsgd help " + place;
+    } else if (const auto root = place.find("../../"); root == 0) {
+      place.erase(0, std::string_view("../../").size());
+    }
+    plain.append(done, (*link)[0].first);
+    plain += label == place ? place : fmt::format("{} ({})", label, place);
+    done = (*link)[0].second;
+  }
+  return plain.append(done, text.end());
+}
+
 // " a topic of words ", also where a link to its section has hyphens.
 std::string words_of(std::string_view topic) {
   std::string words = fmt::format(" {} ", topic);
@@ -61,7 +87,8 @@ class Help final : public Command {
     for (const Section& section : sections_of_manual()) {
       known.push_back(section.topic);
       const bool is_meant = words_of(known.back()).find(words_of(topic)) != std::string::npos;
-      if (is_meant) text += fmt::format("{}{}", text.empty() ? "" : "\n", section.text);
+      if (is_meant)
+        text += fmt::format("{}{}", text.empty() ? "" : "\n", without_links(section.text));
     }
     const std::string topics = fmt::format("{}", fmt::join(known, ", "));
     if (operands.empty()) {

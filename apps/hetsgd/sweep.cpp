@@ -60,8 +60,9 @@ class SweepCommand final : public Command {
             "Print the plan: runs by setup and case, how many are done, and estimates of "
             "wall-clock time and disk space.");
     set.add("print_commands", print_commands_,
-            "Print a command for each remaining run, for GNU parallel or any scheduler. If there "
-            "is a tuning, the first call prints its trials, and a later call the final runs.");
+            "Print a command for each remaining run, for GNU parallel or any scheduler. A command "
+            "runs in every folder. If there is a tuning, the first call prints its trials, and a "
+            "later call the final runs.");
     set.add("schema", schema_, "Print the JSON Schema (draft 7) of specifications.");
   }
 

@@ -26,14 +26,21 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostNamed = 20;  // failed runs that are named
 constexpr Seconds kMostEstimating{60};  // time limit for trials of a plan
 
+std::string point_text(const std::vector<Setting>& point) {
+  std::string text;
+  for (const Setting& each : point) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", each.name,
+                        each.value.is_number_float() ? fmt::format("{}", each.value.get<double>())
+                                                     : each.value.dump());
+  }
+  return text;
+}
+
 std::string run_title(const SweepPlan& plan, const PlannedRun& run) {
   const SweepSpec& spec = plan.spec();
   std::string title = spec.title(run.cell);
-  for (const Setting& each : plan.candidate(run).point) {
-    title += fmt::format("{}{}={}", title.empty() ? "" : ", ", each.name,
-                         each.value.is_number_float() ? fmt::format("{}", each.value.get<double>())
-                                                      : each.value.dump());
-  }
+  const std::string point = point_text(plan.candidate(run).point);
+  if (!point.empty()) title += (title.empty() ? "" : ", ") + point;
   return fmt::format("{}{}seed {}", title, title.empty() ? "" : ", ", run.seed);
 }
 
@@ -60,6 +67,23 @@ class SweepStatus {
   HostClock::time_point last_ = HostClock::now();
   bool shown_ = false;
 };
+
+// One row per tuned cell: the values that its trials chose, and their score on held-out rows.
+void log_choices(const std::vector<CellTuning>& tunings, const SweepPlan& plan) {
+  std::vector<Row> rows;
+  for (const CellTuning& tuning : tunings) {
+    if (!tuning.best) continue;
+    const SweepSpec& spec = plan.spec();
+    const std::string title = spec.title(tuning.cell);
+    rows.emplace_back()
+        .show("tuned", title.empty() ? spec.name : title)
+        .show("chosen",
+              point_text(plan.candidates(SweepStage::tuning, tuning.cell)[*tuning.best].point))
+        .show("on held-out rows",
+              outcome_text(spec.setup_of(tuning.cell).tuning_goal(), tuning.trials[*tuning.best]));
+  }
+  if (!rows.empty()) log_table(table_of(rows));
+}
 
 // Warns about facts that a user should know before relying on a cell's choice.
 void warn_about(const CellTuning& tuning, const SweepSpec& spec) {
@@ -171,6 +195,7 @@ int run_sweep(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,
   hooks.signal = &catch_signals();
   const SweepEnd end = sweep.run(hooks);
   show_status("");
+  log_choices(sweep.tunings(), plan);
   for (const CellTuning& tuning : sweep.tunings()) warn_about(tuning, plan.spec());
   log_info("{}: {} runs in {}, {} job{}", plan.spec().name, sweep.runs_done(),
            format_seconds(Seconds(seconds_since(start))), options.jobs,
@@ -237,14 +262,15 @@ int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& fol
 }
 
 int print_sweep_commands(Sweep& sweep, const SweepPlan& plan) {
+  const std::string here = shell_word(fs::current_path().string());
   const auto print = [&](const std::vector<PlannedRun>& runs) {
     const std::vector<bool> done = sweep.find_done(runs, /*remember=*/true);
     std::size_t printed = 0;
     for (std::size_t i = 0; i < runs.size(); ++i) {
       if (done[i]) continue;
-      std::string line;
+      std::string line = "env -C " + here;  // paths of the specification may be relative
       for (const std::string& word : sweep.command_of(runs[i], /*resume=*/true)) {
-        line += (line.empty() ? "" : " ") + shell_word(word);
+        line += " " + shell_word(word);
       }
       fmt::print("{}\n", line);
       ++printed;

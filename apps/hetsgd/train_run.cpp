@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -11,10 +12,10 @@
 #include "core/output_file.hpp"
 #include "core/text.hpp"
 #include "experiment/run.hpp"
+#include "model/metric.hpp"
 #include "printer.hpp"
 #include "ranks.hpp"
 #include "result/summary.hpp"
-#include "result/time_to_accuracy.hpp"
 #include "signals.hpp"
 #include "train_session.hpp"
 
@@ -67,43 +68,64 @@ std::string time_text(std::optional<double> seconds) {
   return seconds ? format_seconds(Seconds(*seconds)) : "-";
 }
 
-void print_targets(const Summary& summary, const RunStart& start) {
+void print_targets(const Summary& summary) {
   if (summary.targets.empty()) return;
-  Table table({"target", "time", "resolution", "first crossing", "algoperf", "mlperf", "dawnbench",
-               "samples", "updates"});
+  Table table({"target", "time", "resolution", "first crossing", "best", "samples", "updates"});
   for (const auto& [target, time] : summary.targets) {
     const auto& held = time.held;
-    const auto on = [&](RunClock clock) {
-      return time_text(held ? time_on(clock, *held, start) : std::nullopt);
-    };
-    table.add({target.text(), on(RunClock::training), held ? time_text(time.resolution_s) : "-",
+    const auto best = summary.best.find(target.metric);
+    table.add({target.text(), held ? time_text(held->time_s) : "missed",
+               held ? time_text(time.resolution_s) : "-",
                time.first_crossing ? time_text(time.first_crossing->time_s) : "-",
-               on(RunClock::algoperf), on(RunClock::mlperf), on(RunClock::dawnbench),
+               best == summary.best.end() ? "-" : fmt::format("{:.4f}", best->second.value),
                held ? fmt::format("{}", held->samples_count) : "-",
                held ? fmt::format("{}", held->updates) : "-"});
   }
   log_table(table);
 }
 
-std::string metrics_text(const std::map<std::string, double>& metrics) {
-  std::string text;
-  for (const auto& [name, value] : metrics) {
-    if (std::isfinite(value)) text += fmt::format("  {} {:.4f}", name, value);
+bool has_rows_with_several_labels(const Dataset& data) {
+  for (std::uint64_t row = 0; row < data.rows(); ++row) {
+    if (data.labels(row).size() > 1) return true;
   }
-  return text;
+  return false;
 }
+
+// The texts of metrics, "  p1 0.7020  test_loss 2.5435". Where no test row has several labels, at
+// most one of the k best labels is right, so P@k is at most 1/k: readers would take it for the
+// share of rows whose label is among the k best. It is left out.
+class MetricsText {
+ public:
+  explicit MetricsText(const Record& record)
+      : all_(!record.test || has_rows_with_several_labels(*record.test)) {}
+
+  std::string operator()(const std::map<std::string, double>& values) const {
+    std::string text;
+    for (const auto& [name, value] : values) {
+      const bool of_k = std::ranges::any_of(metrics(), [&name](const Metric* metric) {
+        return metric->key() == name && metric->best_labels() > 1;
+      });
+      if (std::isfinite(value) && (all_ || !of_k)) text += fmt::format("  {} {:.4f}", name, value);
+    }
+    return text;
+  }
+
+ private:
+  bool all_;
+};
 
 // Prints the outcome of the run, for the user who waited for it.
 void print_summary(const Outcome& outcome, const std::string& output) {
   const Record& record = outcome.record;
   const Summary& summary = outcome.summary;
-  print_targets(summary, RunStart::of(record));
+  const MetricsText text_of(record);
+  print_targets(summary);
   for (const std::string& remark : remarks_of(record, summary)) log_info("{}", remark);
   if (!summary.constant_guess.empty()) {
-    log_info("a constant guess reaches{}", metrics_text(summary.constant_guess));
+    log_info("a constant guess reaches{}", text_of(summary.constant_guess));
   }
   log_info("{}{} after {:.4g} epochs, {} of {} time ({} of wall-clock time)",
-           to_string(record.status), metrics_text(summary.final_metrics), summary.last.epoch_num,
+           to_string(record.status), text_of(summary.final_metrics), summary.last.epoch_num,
            time_text(summary.elapsed_s), record.virtual_time ? "simulated" : "training",
            time_text(record.phases.total_s));
   if (output.empty()) {

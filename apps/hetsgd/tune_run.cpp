@@ -81,17 +81,6 @@ std::string score_text(const Goal& goal, const Trials& trials) {
   return fmt::format(fmt::runtime(goal.target ? "({:.4f})" : "{:.4f}"), score.value);
 }
 
-std::string trial_text(const Goal& goal, const TrialOutcome& trial) {
-  std::string text =
-      trial.value ? fmt::format("{} {:.4f}", goal.metric, *trial.value) : trial.status;
-  if (goal.target && trial.value) {
-    text += trial.time_to_target_s ? fmt::format(", {} after {}", goal.text(),
-                                                 format_seconds(Seconds(*trial.time_to_target_s)))
-                                   : fmt::format(", {} missed", goal.text());
-  }
-  return text;
-}
-
 // One row per algorithm, one column per learning rate, a star at the choice.
 void print_choices(const Tuning& tuning) {
   std::vector<std::string> header = {"algorithm"};
@@ -166,7 +155,8 @@ SweepEnd run_trials(Sweep& sweep, const SweepPlan& plan, const Goal& goal) {
     if (bar) show_status(fmt::format("{}/{}  {} running", at.done, at.all, at.running));
   };
   hooks.on_done = [&](const PlannedRun& run, const nlohmann::json& result) {
-    say_so(run, trial_text(goal, judge(result, goal)));
+    const TrialOutcome trial = judge(result, goal);
+    say_so(run, trial.value ? outcome_text(goal, {&trial, 1}) : trial.status);
   };
   hooks.on_failure = [&](const FailedRun& failure) { say_so(failure.run, "failed"); };
   hooks.signal = &catch_signals();

@@ -1,4 +1,5 @@
-// hetsgd validate checks whether a file is a valid result.
+// hetsgd validate checks whether a file is a valid result, tuning, network or specification of a
+// sweep.
 #include "result/validate.hpp"
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "core/logging.hpp"
 #include "experiment/sweep_spec.hpp"
 #include "experiment/tuning.hpp"
+#include "graph/graph_file.hpp"
 
 namespace hetsgd {
 namespace {
@@ -19,10 +21,12 @@ class Validate final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "validate",
-            .summary = "check files that train and tune wrote, and specifications of sweeps (TOML)",
+            .summary =
+                "check files that train and tune wrote, specifications of sweeps (TOML), and "
+                "networks",
             .examples = {"hetsgd validate result.json", "hetsgd validate results/*.json",
                          "hetsgd validate --schema > result.schema.json"},
-            .operands = "[RESULT...]"};
+            .operands = "[FILE...]"};
   }
 
   void declare(OptionSet& set) override {
@@ -34,23 +38,38 @@ class Validate final : public Command {
       fmt::print("{}", result_schema());
       return 0;
     }
-    if (paths.empty()) refuse("validate", "no operand", "RESULT... or --schema");
+    if (paths.empty()) refuse("validate", "no operand", "FILE... or --schema");
     std::size_t bad = 0;
     for (const std::string& path : paths) {
-      const std::vector<Finding> findings = findings_of(path);
-      for (const Finding& finding : findings) say("{}: {}\n", path, finding.line());
-      if (findings.empty()) say("{}: valid\n", path);
-      bad += findings.empty() ? 0 : 1;
+      const Checked file = check(path);
+      for (const Finding& finding : file.findings) say("{}: {}\n", path, finding.line());
+      if (file.findings.empty()) say("{}: valid{}\n", path, file.what);
+      bad += file.findings.empty() ? 0 : 1;
     }
     if (bad == 0) return 0;
     throw data_error("{} of {} files {} not valid", bad, paths.size(), bad == 1 ? "is" : "are");
   }
 
  private:
-  static std::vector<Finding> findings_of(const std::string& path) {
-    if (path.ends_with(".toml")) return check_schema(sweep_schema(), read_sweep_spec(path).written);
+  struct Checked {
+    std::vector<Finding> findings;
+    std::string what{};  // " network of 9 nodes" where "valid" alone would be taken for a result
+  };
+
+  static Checked check(const std::string& path) {
+    if (path.ends_with(".toml")) {
+      return {check_schema(sweep_schema(), read_sweep_spec(path).written)};
+    }
     const nlohmann::json document = read_json(path);
-    return is_tuning(document) ? validate_tuning(document) : validate_result(document);
+    if (is_tuning(document)) return {validate_tuning(document)};
+    const std::string kind = other_kind(document);
+    if (kind == "network") {
+      return {{}, fmt::format(" network of {} nodes", read_graph(path).size() - 1)};
+    }
+    if (kind.empty()) return {validate_result(document)};
+    return {{{"", fmt::format("found a {}, expected a result, a tuning, a network, or a sweep's "
+                              "specification (TOML)",
+                              kind)}}};
   }
 
   bool schema_ = false;

@@ -144,6 +144,16 @@ Score score_of(const Goal& goal, std::span<const TrialOutcome> trials) {
   return {median(values), median(times)};
 }
 
+std::string outcome_text(const Goal& goal, std::span<const TrialOutcome> trials) {
+  const Score score = score_of(goal, trials);
+  std::string text = fmt::format("{} {:.4f}", goal.metric, score.value);
+  if (!goal.target) return text;
+  return text + (std::isfinite(score.time_to_target_s)
+                     ? fmt::format(", {} after {}", goal.text(),
+                                   format_seconds(Seconds(score.time_to_target_s)))
+                     : fmt::format(", {} missed", goal.text()));
+}
+
 std::optional<std::size_t> best_of(const Goal& goal, std::span<const Score> scores) {
   const bool larger = goal.larger_is_better();
   std::optional<std::size_t> best;

@@ -56,6 +56,8 @@ struct Score {
 };
 // The score of at least one trial. A trial that diverged or failed counts as worst.
 Score score_of(const Goal& goal, std::span<const TrialOutcome> trials);
+// "p1 0.6110, p1>=0.55 after 1.6 s": the score of trials that did not all diverge or fail.
+std::string outcome_text(const Goal& goal, std::span<const TrialOutcome> trials);
 // The index of the best score, by time to the target and then by final value; the first of equal
 // ones. None if no value is finite.
 std::optional<std::size_t> best_of(const Goal& goal, std::span<const Score> scores);

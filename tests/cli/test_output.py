@@ -121,6 +121,22 @@ class Interruption(ProgramTest):
         self.assertIn(code, (-signal.SIGTERM, -signal.SIGINT))
 
 
+class LastLines(ProgramTest):
+    def test_a_missed_target_says_so_and_how_near_the_run_came(self):
+        said = self.train("t.json", "--target", "p1>=0.999", "--target", "test_loss<=99").stderr
+        best = self.result("t.json")["summary"]["best"]["p1"]["value"]
+        self.assertRegex(said, rf"(?m)^p1>=0\.999 +missed +- +- +{best:.4f} +- +-$")
+        self.assertRegex(said, r"(?m)^test_loss<=99 +[\d.]+ \ws ")
+
+    def test_precision_at_k_is_left_out_where_rows_have_one_label(self):
+        images = "generate:images?size=8&rows_train=64&rows_test=20"
+        one = self.run_program("train", "--train", images, "--test", images, "--model", "resnet-20?size=8", "--epochs", "1", "-o", "i.json").stderr
+        many = self.train("t.json").stderr
+        for name, lines in (("p1", 2), ("p3", 0), ("p5", 0)):  # of the guess and of the end
+            self.assertEqual((one.count(f" {name} "), many.count(f" {name} ")), (lines, 2), name)
+            self.assertIn(name, self.result("i.json")["summary"]["final"])
+
+
 class ExitCodes(ProgramTest):
     def test_a_missed_target(self):
         missed = ["--target", "p1>=0.999"]

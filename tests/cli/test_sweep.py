@@ -160,8 +160,10 @@ class Sweep(ProgramTest):
 
     def test_tuning_comes_first(self):
         self.specify(SPEC + TUNING.replace("seeds", "target = 0.25\nseeds"))
-        self.sweep()
+        said = self.sweep().stderr
         chosen = {cell["case"]: cell["chosen"] for cell in self.result("runs/tiny.tuning.json")["cells"]}
+        for case, values in chosen.items():
+            self.assertRegex(said, rf"(?m)^{case}.* learning_rate={values['learning_rate']} +p1 0\.\d+, p1>=0\.25 (missed|after)")
         lines = self.index()
         trials = [line for line in lines if line["stage"] == "tuning"]
         self.assertEqual(len(trials), 2 * 3 * 2)
@@ -290,7 +292,8 @@ class Sweep(ProgramTest):
         self.assertIn("0 runs are left", self.sweep("--dry-run").stdout)
 
     def test_commands_are_self_contained(self):
-        self.specify(SPEC + TUNING)
+        self.run_program("data", "generate", "tiny", "rows")
+        self.specify(SPEC.replace('train = "generate:tiny"', 'train = "rows_train.txt"').replace('"generate:tiny"', '"rows_test.txt"') + TUNING)
         for stage, count in (("trials", 12), ("runs", 6)):
             done = self.sweep("--print-commands")
             lines = done.stdout.splitlines()

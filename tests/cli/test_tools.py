@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 import unittest
 
 from program import TINY, ProgramTest
@@ -59,6 +62,15 @@ class Compare(ProgramTest):
         lines = self.compare("--format", "latex").stdout.splitlines()
         self.assertEqual(lines[:2], [r"\begin{tabular}{lrrrrrrrrr}", r"\toprule"])
         self.assertTrue(all(line.startswith("% ") for line in lines[lines.index(r"\end{tabular}") + 2:]), lines)
+
+    def test_validate_says_what_a_file_is_that_is_no_result(self):
+        network = self.json_of("memory", "lenet-5", "--print-network")
+        self.write("net.json", network)
+        self.assertEqual(self.run_program("validate", "net.json").stdout, f"net.json: valid network of {len(network['nodes'])} nodes\n")
+        self.write("bad.json", {**network, "nodes": [{"type": "conv", "chanels": 8}]})
+        self.refused(["validate", "bad.json"], ("bad.json", "chanels"), code=4)
+        self.write("profile.json", {"launch_overhead_s": 0})
+        self.assertIn("found a device profile", self.run_program("validate", "profile.json", code=4).stdout)
 
     def test_other_files_of_ours_are_skipped(self):
         self.run_program("tune", "--train", "generate:tiny", "--grid", "1", "--epochs", "1", "-o", "choice.json")
@@ -194,6 +206,16 @@ class Descriptions(ProgramTest):
             by_name = {check["name"]: check["verdict"] for check in self.json_of("doctor", "--json", env=env)["checks"]}
             self.assertEqual((by_name["cpu device"], by_name["data cache"]), ("ok", verdict))
         self.run_program("doctor")
+
+
+class CalibrateNetwork(ProgramTest):
+    def test_a_busy_host_is_said(self):
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() + 4)]
+        for process in busy:
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+        said = self.run_program("calibrate", "network", "--workers", "2", "--sizes", "64,4K", "--point-time", "5ms").stderr
+        self.assertRegex(said, "warning: other programs ran on this host: .* the times of this calibration are not valid")
 
 
 class Calibrate(ProgramTest):

@@ -1,5 +1,6 @@
 """Options, configurations and help: what is refused, which source wins, what is explained."""
 
+import json
 import pathlib
 import re
 import subprocess
@@ -164,13 +165,26 @@ class Help(ProgramTest):
             self.assertIn(part, self.run_program(*words).stdout)
         self.assertIn("Usage: hetsgd COMMAND", self.run_program(code=2).stderr)
 
+    @staticmethod
+    def as_words(label, target):
+        """A link of the manual as `hetsgd help` prints it."""
+        if target.startswith("#"):
+            place = "hetsgd help " + target[1:].replace("-", " ")
+        else:
+            path, _, _ = target.partition("#")
+            place = str((MANUAL.parent / path).resolve().relative_to(MANUAL.parents[2]))
+        return place if label == place else f"{label} ({place})"
+
     def test_of_a_topic_is_its_section_of_the_manual(self):
         listed = self.run_program("help").stdout
         self.assertTrue(listed.startswith(self.run_program("--help").stdout))
         for section in MANUAL.read_text().split("\n## ")[1:]:
             heading = section.partition("\n")[0].lower()
             self.assertIn(heading, " ".join(listed.split()))
-            self.assertTrue(self.run_program("help", *heading.split()).stdout.startswith("## " + section.rstrip("\n")), heading)
+            said = self.run_program("help", *heading.split()).stdout
+            plain = re.sub(r"\[([^\]\n]+)\]\(([^)\s]+)\)", lambda link: self.as_words(*link.groups()), section)
+            self.assertTrue(said.startswith("## " + plain.rstrip("\n")), heading)
+            self.assertNotIn("](", said)
         self.assertEqual(re.findall("^## (.*)", self.run_program("help", "machines").stdout, re.M), ["Real machines", "Simulated machines"])
         for command in ("train", "calibrate network", "bench"):
             self.assertEqual(self.run_program("help", *command.split()).stdout, self.run_program(*command.split(), "--help").stdout)
@@ -178,6 +192,18 @@ class Help(ProgramTest):
             self.assertTrue(self.run_program("help", word).stdout.endswith("\n\n" + self.run_program(word, "--help").stdout))
         self.refuse_all(["help"], (("straglers", ("help", '"straglers"', "exit codes"), '"stragglers"'), ("trian", "help", '"train"'),
                                    ("nothing of ours", "help", "hetsgd help"), ("train --batch-size", "--batch-size")))
+
+    def test_the_manual_writes_commands_in_one_way(self):
+        self.assertNotIn("build/release", MANUAL.read_text())
+
+    def test_the_manual_has_every_type_and_key_of_a_network(self):
+        section = MANUAL.read_text().partition("\n## Network files\n")[2].partition("\n## ")[0]
+        schema = json.loads((MANUAL.parents[2] / "lib" / "graph" / "graph_schema.json").read_text())["definitions"]["node"]["properties"]
+        for word in [*schema, *schema["type"]["enum"]]:
+            self.assertIn(f"`{word}`" if word != "type" else "| type |", section)
+        self.write("mine.json", re.search("```json\n(.*?)```", section, re.S).group(1))
+        self.assertIn("network of 7 nodes", self.run_program("validate", "mine.json").stdout)
+        self.run_program("train", "--train", "generate:images?size=8", "--model", "mine.json", "--max-samples", "64")
 
     def explained(self, *arguments):
         text = self.run_program("train", *arguments).stdout

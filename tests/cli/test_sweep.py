@@ -300,7 +300,8 @@ class Sweep(ProgramTest):
             self.assertEqual(len(lines), count)
             for line in lines:
                 self.assertIn(f"runs/{stage}/", line)
-                subprocess.run(line, shell=True, cwd="/", env=self.environment(), check=True, timeout=LIMIT_S)
+                done = subprocess.run(line, shell=True, cwd="/", env=self.environment(), timeout=LIMIT_S)
+                self.assertIn(done.returncode, (0, 8), line)  # a rate of 1e30 diverges
         self.assertEqual(self.sweep("--print-commands").stdout, "")
         printed = self.results()
         self.assertIn("tiny: 0 runs in ", self.sweep().stderr)

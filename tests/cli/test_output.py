@@ -123,7 +123,7 @@ class Interruption(ProgramTest):
 
 class LastLines(ProgramTest):
     def test_a_missed_target_says_so_and_how_near_the_run_came(self):
-        said = self.train("t.json", "--target", "p1>=0.999", "--target", "test_loss<=99", "--epochs", "3").stderr
+        said = self.train("t.json", "--target", "p1>=0.999", "--target", "test_loss<=99", "--evaluate-every", "500").stderr
         best = self.result("t.json")["summary"]["best"]["p1"]["value"]
         self.assertRegex(said, rf"(?m)^p1>=0\.999 +missed +- +- +{best:.4f} +- +-$")
         self.assertRegex(said, r"(?m)^test_loss<=99 +[\d.]+ \w?s ")

@@ -342,7 +342,7 @@ side = "above"
 
 def train(folder, workers, algorithm, seed):
     file = folder / "runs" / f"{workers}{algorithm}{seed}.json"
-    options = ("--train generate:tiny --test generate:tiny --epochs 1 --cluster sim --batch-size 32 --mega-batch 8 --speed 1,0.3 "
+    options = ("--train generate:tiny --test generate:tiny --epochs 1 --cluster sim --batch-size 32 --mega-batch 8 --speed 1,0.3 --learning-rate 0.5 "
                f"--target p1>=0.1 --workers {workers} --algorithm {algorithm} --seed {seed}").split()
     subprocess.run([os.environ["HETSGD"], "train", "--quiet", *options, "-o", file], check=True, capture_output=True)
     return file.relative_to(folder)

@@ -38,6 +38,13 @@ class Writing(ProgramTest):
         self.assertEqual(list(self.folder.glob("*.json")), [])
         self.assertEqual(self.train("r.json", "--quiet").stderr, "")
 
+    def test_a_dry_run_writes_nothing(self):
+        files = [word for option in ("trace", "record-timeline", "mllog", "tensorboard", "dump-parameters", "dump-initial-parameters", "checkpoint")
+                 for word in (f"--{option}", f"a.{option}")]
+        before = sorted(path.name for path in self.folder.iterdir())
+        self.train("t.json", "--dry-run", "--checkpoint-every", "1", "--checkpoint-at", "100", *files)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), before)
+
     def test_progress_lines_without_a_terminal(self):
         done = self.train("r.json", "--epochs", "300", "--progress-every", "60ms")
         lines = [line for line in done.stderr.splitlines() if "samples/s" in line]

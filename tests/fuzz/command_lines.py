@@ -143,7 +143,7 @@ def problem_of_files(words, before, after):
         is_output = writes_operands or any(os.path.normpath(f"work/{output}") == name for output in outputs)
         if not ("--overwrite" in words and is_output and name.startswith("work/")):
             return f"{name} {'was changed' if name in after else 'is gone'}, which no output names with --overwrite"
-    new = set(after) - set(before)
+    new = set(after) - set(before) - {os.path.normpath(f"work/{output}") for output in outputs}
     strangers = [name for name in new if not name.startswith(("work/", "home/cache/", "home/share/"))]
     if strangers:
         return f"left outside its folder: {strangers[0]}"

@@ -21,6 +21,8 @@ constexpr std::uint64_t kTrialRows = 1000;     // test rows that the trial measu
 TrainOptions trial_of(TrainOptions options, std::uint64_t half) {
   options.dump_initial_parameters.clear();
   options.dump_parameters.clear();
+  options.checkpoint.clear();
+  options.checkpoint_at.clear();
   options.target.clear();
   options.stop_at_target = options.require_target = options.record_steps = false;
   options.time_limit = kTrialLimit;

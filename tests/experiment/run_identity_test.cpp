@@ -50,8 +50,10 @@ TEST(RunIdentity, IsOfTheOptionsThatDifferFromTheirDefaults) {
            {"elastic", {}, {}},
            {"elastic", {{"gamma", 0.9}}, {}},
            {"elastic", {{"gamma", 0.5}}, {{"gamma", 0.5}}},
-           {"asgd", {{"model", "deepfm"}}, {{"model", "deepfm"}}},
-           {"asgd", {{"model", "mlp"}}, {}},
+           {"elastic", {{"model", "mlp"}}, {}},
+           // A default rate that hangs on the number of workers is: deepfm's 0.02 by two.
+           {"asgd", {{"model", "deepfm"}}, {{"model", "deepfm"}, {"learning_rate", 0.01}}},
+           {"asgd", {{"learning_rate", 0.5}}, {{"learning_rate", 0.5}}},
            // A name without the option is that of a run whose default was another one.
            {"adaptive", {}, rms},
            {"adaptive", rms, rms},

@@ -291,7 +291,7 @@ TEST(Identities, SsgdWeighsWorkersByTheirTargets) {
   const std::string start = folder / "start", sgd = folder / "sgd", ssgd = folder / "ssgd";
   const std::string text = folder.write(
       "lines.txt", "abcabcabcabcabcabcabcabcabcabc\nba\nabcabcabcabcabcabcabcabcabcabc\nca\n");
-  const Settings base = with(
+  const Settings base = fmt::format(
       "--cache false --format text --rows lines --block 64 --train {0} --test {0} --model "
       "gpt-micro?layers=1&width=16 --order sequential --learning-rate 0.5 --max-samples 4",
       text);

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "core/error.hpp"
+#include "support/failure.hpp"
 #include "support/run.hpp"
 #include "support/temporary_file.hpp"
 
@@ -332,7 +333,7 @@ TEST_F(CheckpointFiles, AnotherBudgetDoesNotMoveTheSchedule) {
     SCOPED_TRACE(found);
     run_with(with(settings_, found), "--max-samples 1280 --checkpoint {} --overwrite", file);
     const Settings longer = with(settings_, "--max-samples 1920 --resume-from {}", file);
-    EXPECT_THAT(failure_of(with(longer, found)), HasSubstr(hint));
+    EXPECT_THAT(error_of([&] { run_with(longer, found); }, ExitCode::usage), HasSubstr(hint));
     const Record resumed = run_with(longer, kept);
     const Record whole = run_with(with(settings_, "--max-samples 1920"), kept);
     EXPECT_EQ(resumed.curve.back().test_loss(), whole.curve.back().test_loss());

@@ -1,4 +1,4 @@
-// What a file is by its first bytes, whatever its name. Only here are such bytes known, apart from
+// The kind of a file by its first bytes, whatever its name. Only here are such bytes known, apart from
 // those of our own formats and of the images that are read.
 #pragma once
 

@@ -100,7 +100,8 @@ std::string decompress_zstd(std::string_view bytes, const std::string& path, boo
   const std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(),
                                                                         ZSTD_freeDCtx);
   HETSGD_CHECK(context != nullptr);
-  // Windows of 2 GiB, as `zstd --long=31` writes them. A window is used as far as there is text, which must fit anyway.
+  // Windows of 2 GiB, as `zstd --long=31` writes them. A window is used as far as there is text,
+  // which must fit anyway.
   ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, 31);
   std::string text;
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};

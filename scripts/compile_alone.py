@@ -42,19 +42,24 @@ ENDS = re.compile(rf"^[^\n]*fatal error: {END}: [^\n]*\n.*?compilation terminate
 
 
 def flags_of(builds):
-    """The flags that the builds give their sources of lib/ and apps/, each once, in the order of its first place."""
+    """The flags that the builds give their sources of lib/ and apps/, each once, in the order of its first place. A build that
+    defines a name otherwise than one before it, as the emulated runtime does where the first has CUDA, adds nothing."""
     flags = {}
     for build in builds:
+        own = {}
         path = ROOT / build / "compile_commands.json"
         if not path.is_file():
             sys.exit(f"compile_alone.py: found no {path}, expected a build: cmake --preset release")
         for entry in json.loads(path.read_text(encoding="utf-8")):
-            if not re.search(r" -o (lib|apps)/", entry["command"]):
+            if not re.search(r" -o (lib|apps)/", entry["command"]) or entry["file"].endswith(".cu"):
                 continue
             words = iter(shlex.split(entry["command"]))
             for word in words:
                 if FLAGS.match(word) and word != "-Wno-subobject-linkage" and not word.endswith("_EXPORTS"):
-                    flags[(word, next(words)) if word == "-isystem" else (word,)] = None
+                    own[(word, next(words)) if word == "-isystem" else (word,)] = None
+        defined = dict(flag[0].split("=", 1) for flag in flags if "=" in flag[0] and flag[0].startswith("-D"))
+        if not any(defined.get(name, value) != value for name, _, value in (flag[0].partition("=") for flag in own)):
+            flags.update(own)
     return [word for flag in flags for word in flag]
 
 
@@ -148,8 +153,9 @@ class Gcc:
 class Clang(Gcc):
     def __init__(self, name, flags, full):
         super().__init__(name, flags, full)
-        # It does not know all options that g++ is given.
-        self.command = [name, *flags, "-Werror", "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument"]
+        # It does not know all options and pragmas that g++ is given, and its -Wconversion asks more of C++ than that of g++.
+        self.command = [name, *flags, "-Werror", "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument",
+                        "-Wno-unknown-pragmas", "-Wno-sign-conversion", "-Wno-string-conversion"]
 
     def precompile(self, header):
         compiled = f"{header}.pch"

@@ -102,8 +102,8 @@ class MetricsText {
   std::string operator()(const std::map<std::string, double>& values) const {
     std::string text;
     for (const auto& [name, value] : values) {
-      const bool of_k = std::ranges::any_of(metrics(), [&name](const Metric* metric) {
-        return metric->key() == name && metric->best_labels() > 1;
+      const bool of_k = std::ranges::any_of(metrics(), [&key = name](const Metric* metric) {
+        return metric->key() == key && metric->best_labels() > 1;
       });
       if (std::isfinite(value) && (all_ || !of_k)) text += fmt::format("  {} {:.4f}", name, value);
     }

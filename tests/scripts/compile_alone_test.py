@@ -37,7 +37,8 @@ class CompileAlone(unittest.TestCase):
         for name, text in SOURCES.items():
             (root / "lib/a" / name).write_text(text, encoding="utf-8")
         command = f"g++ -I{root}/lib -Wall -Wextra -std=c++20 -o lib/a.o -c {root}/lib/a/unity.cxx"
-        (root / "build/release/compile_commands.json").write_text(json.dumps([{"command": command}]), encoding="utf-8")
+        entries = [{"command": command, "file": f"{root}/lib/a/unity.cxx"}, {"command": "nvcc -isystem=/none -o lib/a.o", "file": "a.cu"}]
+        (root / "build/release/compile_commands.json").write_text(json.dumps(entries), encoding="utf-8")
 
     def failing(self, *arguments):
         """The sources that fail with all compilers, by name."""

@@ -99,7 +99,7 @@ TEST(Sma, RecordsLearnersMemoryAndContributors) {
 // Stable below 2 (1 + mu) / (1 + k + mu): k = 4, mu = 0.9: 0.644; k = 1, mu = 0: 1; the 2 further
 // learners of a device: 2 / 3. The defaults are.
 TEST(Sma, WarnsOfAnUnstableAlpha) {
-  const auto warnings = [](const Settings& more) { 
+  const auto warnings = [](const Settings& more) {
     std::vector<std::string> found = run_with(kSma, more).warnings;
     std::erase_if(found, [](const std::string& text) { return !text.starts_with("--alpha"); });
     return found;

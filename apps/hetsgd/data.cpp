@@ -160,7 +160,7 @@ class DataConvert final : public ReadingCommand {
             : load_dataset(operands[0],
                            options_for_test(options, load_dataset(vocabulary_, options)));
     for (const std::string& text : loaded.report.warnings) warn("{}", text);
-    if (options.image && vocabulary_.empty() && loaded.report.white == 1) {
+    if (options.image && vocabulary_.empty() && loaded.report.full_scale == 1) {
       log_info("{}: no pixel is above 1, so they are shares; --vocabulary takes over another scale",
                operands[0]);
     }

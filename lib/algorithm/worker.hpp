@@ -268,7 +268,8 @@ class Worker : NonCopyable {
   }
 
   // --- communication ----------------------------------------------------------------------------
-  Comm& comm() { return endpoint_.comm(); }  // a number of each: all_gather<double>({&x, 1}, all)
+  // For collectives of its own: comm().all_gather<double>({&x, 1}, all) gathers a number of each.
+  Comm& comm() { return endpoint_.comm(); }
   Endpoint& endpoint() { return endpoint_; }
   // x <- sum over all workers, in rank order.
   void all_reduce(Buffer& x, Traffic kind) { comm().all_reduce(x.span(), ReduceOp::sum, kind); }

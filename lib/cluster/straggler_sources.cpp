@@ -155,7 +155,9 @@ Row read_row(const CsvRows& fields, int workers, const std::string& a_rank) {
   Row row{.rank = kAllRanks, .line = fields.line()};
   if (fields.field(0) != "*") row.rank = static_cast<int>(fields.whole(0, workers - 1, a_rank));
   row.iteration = fields.whole(1, kMostIterations, "an iteration, counted from 0");
-  row.delay_s = fields.number(2, kLongestStraggle.count(), "a delay from 0 to 1e+09 s");
+  static const std::string a_delay =
+      fmt::format("a delay from 0 to {:g} s", kLongestStraggle.count());
+  row.delay_s = fields.number(2, kLongestStraggle.count(), a_delay);
   return row;
 }
 

@@ -9,14 +9,16 @@ namespace {
 
 using std::string_view_literals::operator""sv;
 
+constexpr std::string_view kGzip = "\x1F\x8B", kBzip2 = "BZh";
+
 struct Mark {
   std::size_t at;
   std::string_view bytes, what;
 };
 
 constexpr Mark kMarks[] = {
-    {0, "\x1F\x8B", "a gzip stream"},
-    {0, "BZh", "a bzip2 stream"},
+    {0, kGzip, "a gzip stream"},
+    {0, kBzip2, "a bzip2 stream"},
     {0, "\xFD\x37zXZ", "an xz stream (xz -d)"},
     {0, "\x04\x22\x4D\x18", "an lz4 stream (lz4 -d)"},
     {0, "PK\x03\x04", "a zip archive (.zip, .npz, .pt; unzip)"},
@@ -58,8 +60,8 @@ std::string_view kind_of(std::string_view text, TextUse use) {
 }  // namespace
 
 Compression detect_compression(std::string_view bytes) {
-  if (bytes.starts_with("\x1F\x8B")) return Compression::gzip;
-  if (bytes.starts_with("BZh")) return Compression::bzip2;
+  if (bytes.starts_with(kGzip)) return Compression::gzip;
+  if (bytes.starts_with(kBzip2)) return Compression::bzip2;
   if (bytes.starts_with("\x28\xB5\x2F\xFD")) return Compression::zstd;
   const bool skippable = (bytes.substr(0, 1) >= "\x50"sv) && bytes.substr(0, 1) <= "\x5F"sv;
   return skippable && bytes.substr(1).starts_with("\x2A\x4D\x18") ? Compression::zstd

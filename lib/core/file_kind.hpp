@@ -1,5 +1,5 @@
-// The kind of a file by its first bytes, whatever its name. Only here are such bytes known, apart
-// from those of our own formats and of the images that are read.
+// The kind of a file by its first bytes, whatever its name. The first bytes of foreign formats
+// stand here alone, apart from those of the images that are read.
 #pragma once
 
 #include <string>

@@ -113,14 +113,14 @@ Images<Owned> images_of(const ImageShape& shape) {
   return {shape.channels, shape.height, shape.width, {}, {}, {}};
 }
 
-// A feature's value as a byte. `white` is the value that becomes 255.
-std::uint8_t byte_of(float value, float white, const std::string& path, std::uint64_t row) {
-  const float byte = std::round(value / white * 255);
-  const bool whole = white == 1 || value == byte;
-  if (value >= 0 && value <= white && whole) return static_cast<std::uint8_t>(byte);
+// A feature's value as a byte. `full_scale` is the value that becomes 255.
+std::uint8_t byte_of(float value, float full_scale, const std::string& path, std::uint64_t row) {
+  const float byte = std::round(value / full_scale * 255);
+  const bool whole = full_scale == 1 || value == byte;
+  if (value >= 0 && value <= full_scale && whole) return static_cast<std::uint8_t>(byte);
   refuse(fmt::format("{}: row {}", path, row + 1), fmt::format("a pixel of {}", value),
-         white == 1 ? "a share from 0 to 1, as in the training data"
-                    : "whole numbers from 0 to 255, or all from 0 to 1 in the training data",
+         full_scale == 1 ? "a share from 0 to 1, as in the training data"
+                         : "whole numbers from 0 to 255, or all from 0 to 1 in the training data",
          "scale the features of all files alike before they are images", ExitCode::data);
 }
 
@@ -181,12 +181,12 @@ void match_images(Dataset& data, const Dataset& training, const std::string& pat
   set_images(data, std::move(images));
 }
 
-float white_of(const Dataset& data) {
+float full_scale_of(const Dataset& data) {
   const std::span<const float> values = data.sparse.value;
   return values.empty() || *std::ranges::max_element(values) <= 1 ? 1.0F : 255.0F;
 }
 
-void scatter_to_images(Dataset& data, const ImageShape& shape, float white,
+void scatter_to_images(Dataset& data, const ImageShape& shape, float full_scale,
                        const std::string& path) {
   if (data.images.size() > 0 || data.sparse.rows() == 0) {
     refuse("--image",
@@ -208,7 +208,7 @@ void scatter_to_images(Dataset& data, const ImageShape& shape, float white,
           path, row + 1, features.back(), size, shape.channels, shape.height, shape.width);
     }
     for (std::size_t k = 0; k < features.size(); ++k) {
-      images.pixel[row * size + features[k]] = byte_of(data.values(row)[k], white, path, row);
+      images.pixel[row * size + features[k]] = byte_of(data.values(row)[k], full_scale, path, row);
     }
   }
   set_statistics(images.pixel, images);

@@ -38,13 +38,14 @@ void set_image_statistics(Dataset& data);
 // names them.
 void match_images(Dataset& data, const Dataset& training, const std::string& path);
 
-// The value of a full pixel that sparse rows show: 1 if no value is above 1, else 255.
-float white_of(const Dataset& data);
+// The full scale of pixels in sparse rows, by their values: 1 if none is above 1, else 255.
+float full_scale_of(const Dataset& data);
 
 // Turns sparse rows into images: feature i of a row is pixel i, row-major in [C, H, W]. With a
-// `white` of 255 values are bytes; with 1 they are fractions, rounded to bytes. Errors: data, for a
-// feature beyond the last pixel, a value below 0 or above `white`, or a byte that is not whole.
-void scatter_to_images(Dataset& data, const ImageShape& shape, float white,
+// `full_scale` of 255 values are bytes; with 1 they are fractions, rounded to bytes. Errors: data,
+// for a feature beyond the last pixel, a value below 0 or above `full_scale`, or a byte that is not
+// whole.
+void scatter_to_images(Dataset& data, const ImageShape& shape, float full_scale,
                        const std::string& path);
 
 }  // namespace hetsgd

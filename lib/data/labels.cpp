@@ -248,8 +248,7 @@ void match_index_base(const Dataset& data, LoadReport& report, const LoadOptions
     refuse(report.path, fmt::format("feature indices that count from {}", to_string(found)),
            fmt::format("from {}, as in the training data", to_string(wanted)),
            "--index-base states what libSVM text counts from; data convert --vocabulary takes over "
-           "the "
-           "base of the training file",
+           "the base of the training file",
            ExitCode::data);
   }
   if (options.base_is_stated || report.format != DataFormat::libsvm || found == IndexBase::one) {

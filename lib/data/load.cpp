@@ -156,13 +156,13 @@ ParsedData load_file(const std::string& path, const LoadOptions& options) {
 
 void make_images(ParsedData& parsed, const LoadOptions& options, const std::string& path) {
   LoadReport& report = parsed.report;
-  const float own = white_of(parsed.data);
-  report.white = options.white.value_or(own);
-  if (own < report.white) {
+  const float own = full_scale_of(parsed.data);
+  report.full_scale = options.full_scale.value_or(own);
+  if (own < report.full_scale) {
     report.warnings.push_back(fmt::format(
         "{}: no pixel is above 1, but those of the training data are bytes: so are these", path));
   }
-  scatter_to_images(parsed.data, *options.image, report.white, path);
+  scatter_to_images(parsed.data, *options.image, report.full_scale, path);
 }
 
 }  // namespace
@@ -201,7 +201,7 @@ LoadOptions options_for_test(const LoadOptions& options, const LoadedData& train
   result.part = DataPart::test;
   result.base_is_stated = options.index_base != IndexBase::detect;
   if (!result.base_is_stated) result.index_base = train.report.index_base;
-  if (options.image) result.white = train.report.white;
+  if (options.image) result.full_scale = train.report.full_scale;
   result.trained_features = train.data->feature_count;
   result.trained_labels = train.data->label_count;
   result.task = train.data->task;

@@ -87,7 +87,7 @@ struct LoadOptions {
   // Whether the user has stated index_base. If not, it is that of the training data, and a file
   // that counts otherwise by its format, or since it was converted, is an error.
   bool base_is_stated = false;
-  std::optional<float> white;  // see LoadReport
+  std::optional<float> full_scale;  // see LoadReport
   // The label texts of the training data in index order (one label per row, or kinds of tokens);
   // empty: found in the file. In a binary task and among characters another text is an error.
   std::vector<std::string> label_names;
@@ -104,7 +104,7 @@ struct LoadReport {
   std::uint64_t file_bytes = 0;  // size of the file on disk (0 for generated data)
   std::uint64_t rows_without_labels = 0;
   std::uint64_t rows_without_features = 0;
-  float white = 1;  // sparse rows as images: the value of a full pixel, 1 or 255
+  float full_scale = 1;  // sparse rows as images: the value of the brightest pixel, 1 or 255
   // A sentence for each thing that a test file would decide otherwise by itself, or has lost.
   std::vector<std::string> warnings;
   bool from_cache = false;

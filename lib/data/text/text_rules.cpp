@@ -19,8 +19,7 @@ void declare_text(OptionSet& set, TextRules& rules) {
       .needs("format", {"text"});
   set.add("block", rules.block,
           "Tokens of a row of text. With --rows lines it is the limit for long lines. The default "
-          "is "
-          "256, or the longest row of the model if that is shorter.")
+          "is 256, or the longest row of the model if that is shorter.")
       .unit("tokens")
       .range(1, kLongestBlock)
       .needs("format", {"text"});

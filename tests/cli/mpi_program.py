@@ -1,9 +1,13 @@
 """The program under mpirun."""
 
+import argparse
 import json
+import os
 import pathlib
+import random
 import shutil
 import subprocess
+import sys
 
 from program import BINARY, LIMIT_S, ProgramTest
 
@@ -60,3 +64,15 @@ class MpiTest(ProgramTest):
     def wait_for_curve(self, output):
         self.wait_for((self.folder / output).exists, "the first evaluation")
         self.wait_for(lambda: len(self.result(output)["curve"]) > 1, "the second evaluation")
+
+
+def search_main(description, search):
+    """The command line of a script whose search(binary, runs, seed) makes random runs and returns the faults, as texts."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    found = search(os.environ.get("HETSGD_BINARY", "hetsgd"), options.runs, options.seed)
+    print("\n".join(found + [f"{options.runs - len(found)} of {options.runs} runs ended well"]))
+    sys.exit(1 if found else 0)

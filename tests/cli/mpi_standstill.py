@@ -1,8 +1,7 @@
 #!/usr/bin/python3
-"""mpi_standstill.py [--moments N] [--seed S]: in N runs under mpirun, with checkpoints, a rank is stopped (SIGSTOP) at
+"""mpi_standstill.py [--runs N] [--seed S]: in N runs under mpirun, with checkpoints, a rank is stopped (SIGSTOP) at
 a random moment. The others must end, and leave a valid result or none. HETSGD_BINARY names the program."""
 
-import argparse
 import concurrent.futures
 import contextlib
 import os
@@ -11,11 +10,10 @@ import random
 import shlex
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
-from mpi_program import MPI
+from mpi_program import MPI, search_main
 
 LIMIT_S = 300  # far more than --peer-timeout and what the ranks need to end
 METHODS = ["ssgd", "elastic", "adaptive", "local-sgd", "asgd", "ssp", "esync --ack delayed", "esync --aggregate server", "adpsgd",
@@ -98,16 +96,5 @@ def standstills(binary, moments, seed):
         return [text for text in found if text]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--moments", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    found = standstills(os.environ.get("HETSGD_BINARY", "hetsgd"), options.moments, options.seed)
-    print("\n".join(found + [f"{options.moments - len(found)} of {options.moments} runs ended"]))
-    sys.exit(1 if found else 0)
-
-
 if __name__ == "__main__":
-    main()
+    search_main(__doc__, standstills)

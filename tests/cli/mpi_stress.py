@@ -2,17 +2,15 @@
 """mpi_stress.py [--runs N] [--seed S]: random short `mpirun hetsgd train` runs, one after the other; each must end
 in time with a valid result. HETSGD_BINARY names the program."""
 
-import argparse
 import json
 import os
 import random
 import shlex
 import signal
 import subprocess
-import sys
 import tempfile
 
-from mpi_program import MPI
+from mpi_program import MPI, search_main
 
 LIMIT_S = 60
 STRAGGLERS = ["kind=constant,factor=3", "kind=uniform,max=4ms", "kind=lognormal,median=1ms", "kind=pareto,scale=1ms",
@@ -104,16 +102,5 @@ def stress(binary, runs, seed):
     return failed
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    failed = stress(os.environ.get("HETSGD_BINARY", "hetsgd"), options.runs, options.seed)
-    print("\n".join(failed + [f"{options.runs - len(failed)} of {options.runs} runs ended well"]))
-    sys.exit(1 if failed else 0)
-
-
 if __name__ == "__main__":
-    main()
+    search_main(__doc__, stress)

@@ -380,7 +380,7 @@ TEST_F(RealText, Kjv) {
   EXPECT_EQ(blocks.report.file_bytes, 1'198'327U);
   EXPECT_EQ(blocks.data->tokens.token.size(), 1'198'327U);
   EXPECT_EQ(blocks.data->tokens.vocabulary, 62U);
-  EXPECT_EQ(blocks.data->rows(), 1'198'327 / 256 - 1);
+  EXPECT_EQ(blocks.data->rows(), (1'198'327 - 1) / 256);
   const LoadedData lined = load(lines(TokenKind::characters, 1024));
   EXPECT_EQ(lined.data->rows(), 8300U);
   double squares = 0;

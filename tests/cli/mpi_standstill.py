@@ -47,6 +47,15 @@ def wait_until(ready):
     return ready()
 
 
+def end_launcher(launcher):
+    """Waits for mpirun, whose ranks are dead: Open MPI 4.1's may then wait for itself for ever (PMIx_server_finalize)."""
+    try:
+        launcher.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        launcher.kill()
+        launcher.wait()
+
+
 def random_run(draw):
     """(ranks, arguments, the rank that is stopped, seconds from the start of the ranks to the stop)."""
     ranks = draw.randint(2, 3)
@@ -78,7 +87,7 @@ def failure(binary, number, seed, folder):
         ended = wait_until(lambda: launcher.poll() is not None or not any(map(runs_on, others)))
         for pid in pids if launcher.poll() is None else []:
             send(pid, signal.SIGKILL)
-        launcher.wait()
+        end_launcher(launcher)
         log.seek(0)
         text = log.read()
     if not ended:

@@ -7,6 +7,12 @@
 #include "core/rank_index.hpp"
 
 namespace hetsgd {
+namespace {
+
+// NaN without its sign, which differs from processor to processor and says nothing.
+double unsigned_nan(double value) { return std::isnan(value) ? std::abs(value) : value; }
+
+}  // namespace
 
 template <class Decide>
 Referee::Decision Referee::Decisions::get(std::uint64_t k, int readers, Decide&& decide) {
@@ -200,7 +206,7 @@ void Referee::count(int rank, const Counters& done) {
   last_time_ = Seconds(done.time_s);
   if (!std::isfinite(done.losses.sum) && !stop_) {
     stop_ = {Status::diverged, fmt::format("the loss of worker {} became {} at {} samples", rank,
-                                           done.losses.sum, samples_)};
+                                           unsigned_nan(done.losses.sum), samples_)};
   }
 }
 
@@ -444,8 +450,8 @@ void Referee::add(const CurvePoint& point) {
   }
   if (const double loss = point.test_loss();
       !std::isfinite(loss) && (!stop_ || stop_->first == Status::completed)) {
-    stop_ = {Status::diverged,
-             fmt::format("the test loss became {} at {} samples", loss, point.samples_count)};
+    stop_ = {Status::diverged, fmt::format("the test loss became {} at {} samples",
+                                           unsigned_nan(loss), point.samples_count)};
   }
   if (is_followed_ && !stop_ && segment_ends_.found()) {
     record_.segments.push_back(segment_ends_.last(point));

@@ -219,8 +219,9 @@ std::vector<Identity> identities() {
                                          state)),
                    kSim, kThreads});
   }
-  // All of them hold for a network of tokens, on one network; clusters agree about masks, too.
-  for (std::size_t i = 0, count = all.size(); i < count; ++i) {
+  // All of them hold for a network of tokens, on one network; clusters agree about masks, too. The
+  // sanitizers see networks of tokens in tests of their own.
+  for (std::size_t i = 0, count = kSanitized ? 0 : all.size(); i < count; ++i) {
     const auto is = [name = all[i].name](const char* part) {
       return name.find(part) != std::string::npos;
     };

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "core/error.hpp"
+#include "support/effort.hpp"
 #include "support/failure.hpp"
 #include "support/run.hpp"
 #include "support/temporary_file.hpp"
@@ -105,6 +106,7 @@ class EveryAlgorithm : public testing::TestWithParam<Case> {
 };
 
 TEST_P(EveryAlgorithm, GoesOnAsIfItHadNotBeenInterrupted) {
+  if (kSanitizer == Sanitizer::thread) GTEST_SKIP() << "its workers are simulated";
   const std::string file = folder_ / "run.checkpoint";
   const Outcome whole = run(with(settings(), {{"checkpoint", file}}));
   ASSERT_EQ(whole.record.segments.size(), 2U);

@@ -14,6 +14,16 @@
 #include "core/rank_index.hpp"
 
 namespace hetsgd::realtime {
+namespace {
+
+// When a segment begins: all workers go on at the latest of their clocks.
+Seconds start_of(const Segment& segment) {
+  Seconds start{0};
+  for (const WorkerStart& worker : segment.start) start = std::max(start, worker.clock);
+  return start;
+}
+
+}  // namespace
 
 // ThreadsMonitor: lock and condition on the world's mutex, so that a deadlock report sees which
 // process waits for what.
@@ -168,7 +178,9 @@ ProcessEndpoint::ProcessEndpoint(World& world, const ClusterOptions& options,
 
 void ProcessEndpoint::await_loss() {
   if (process_.kind != ProcessKind::worker || !options_.scenario) return;
-  if (const auto lost = options_.scenario->lost(id(), now())) lost_at_ = lost->at;
+  // From the start of the segment: on a busy machine this thread may begin after the worker has
+  // failed and returned.
+  if (const auto lost = options_.scenario->lost(id(), start_of(segment_))) lost_at_ = lost->at;
 }
 
 void ProcessEndpoint::lose_if_due() {
@@ -182,8 +194,7 @@ void ProcessEndpoint::lose_if_due() {
 void note_losses(const LostWorkers& loss, const ClusterOptions& options, Segment& segment) {
   segment.detected = loss.detected;
   const int size = segment.view.empty() ? options.workers : static_cast<int>(segment.view.size());
-  Seconds start{0};  // all have gone on at the latest clock
-  for (const WorkerStart& worker : segment.start) start = std::max(start, worker.clock);
+  const Seconds start = start_of(segment);
   for (int rank = 0; rank < size; ++rank) {
     const int id = segment.id(rank);
     // A busy machine may notice a loss only after the worker has returned.

@@ -118,12 +118,21 @@ function environmentSection() {
   return make("section", { "aria-label": "Environment" }, make("h2", { id: "environment" }, "Environment"), body);
 }
 
+// Whose time it is: the environment below names the host, which computed the simulation.
+function clockText() {
+  const machines = [...new Set(data.workloads.map(workload => workload.simulated).filter(machine => machine))];
+  if (machines.length === 0) return null;
+  const named = machines.length > 3 ? `${machines.length} machines (see the workloads' facts)` : machines.join("; ");
+  const others = data.workloads.every(workload => workload.simulated) ? "" : " Other workloads ran in real time.";
+  return make("p", { class: "muted" }, `Simulated: times are those of ${named}.${others}`);
+}
+
 function start() {
   const names = data.workloads.map((workload, i) => [String(i), `${i + 1}: ${workload.name}`]);
   const label = choice("Workload", [...names, ["all", "all, one after the other"]], "0", show);
   const single = data.workloads.length === 1;
   fill(document.getElementById("header"), {}, [make("h1", {}, data.title), data.about ? make("p", {}, data.about) : null,
-    make("p", { class: "muted" }, `${data.runs} runs, ${data.workloads.length} workload${single ? "" : "s"}.`)]);
+    make("p", { class: "muted" }, `${data.runs} runs, ${data.workloads.length} workload${single ? "" : "s"}.`), clockText()]);
   document.getElementById("content").replaceChildren(
     make("div", { class: "bar" }, single ? make("a", { href: "#environment" }, "Environment") : label, themeButton()),
     warningsBox("Files that are left out", data.notes) ?? "", overview(label.lastChild) ?? "", place, environmentSection());

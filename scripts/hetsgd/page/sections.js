@@ -74,7 +74,7 @@ function summaryTable(context) {
     group.n, ...(hasTarget ? cellsOfTarget(context, group) : []),
     withRange(interval(group, "samples_per_s"), short, group.n > 1),
     withRange(interval(group, "final"), value => fixed(value, 4), group.n > 1),
-    ...(diverged ? [group.diverged] : []), ...(tuned ? [group.tuning ? Math.round(group.tuning.train_s) : null] : [])]);
+    ...(diverged ? [group.diverged] : []), ...(tuned ? [group.tuning ? { text: short(group.tuning.train_s), sort: group.tuning.train_s } : null] : [])]);
   return tableOf({ columns, rows, label: "Summary", whole: groups.length < 40, marked: row => (row[0].reference ? "reference" : null) });
 }
 function summarySection(context) {

@@ -1,0 +1,222 @@
+"""Where the time of a recorded run went, and how long it would have taken otherwise (`hetsgd replay`).
+
+The ideal run has no stragglers. A computation takes the mean seconds per unit of work, over all workers and iterations, times its
+work. Another call takes the median of its kind, bytes and number of members. Source of the idea: Lin et al. 2025, "Understanding
+Stragglers in Large Model Training Using What-if Analysis"."""
+
+import difflib
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from . import _errors, _results, _text, _timeline
+
+# Methods that make the same calls whatever the times.
+FIXED_DECISIONS = ("", "sgd", "ssgd", "elastic", "local-sgd", "sma", "easgd")
+# Above this share the gaps between calls may hide the cause of a slowdown.
+LARGE_GAP_SHARE = 0.05
+
+
+def kind_of(signature: dict) -> str:
+    """The kind of calls by which time is attributed: the name of a computation, "communicate" or "service". "" for calls without an
+    ideal time: a wait for a monitor, an evaluation, a sleep."""
+    if signature["category"] == "compute":
+        return "" if signature["name"] == "sleep" else signature["name"]
+    return signature["category"] if signature["category"] in ("communicate", "service") else ""
+
+
+class WhatIf:
+    """Durations of the calls of a record, as arrays of seconds by call: `recorded`, and `ideal` without stragglers. `kinds` are the
+    kinds of calls in the order in which they first come."""
+
+    def __init__(self, record: _timeline.Record):
+        self.record = record
+        self.rank, self.delay, unit = (np.array(record.calls[key]) for key in ("rank", "delay_s", "unit_s"))
+        self.signature = np.array(record.calls["signature"], dtype=int)
+        self.recorded = np.array(record.calls["own_s"], dtype=float)
+        of_signature = [kind_of(each) for each in record.signatures]
+        self.kinds = [kind for kind in dict.fromkeys(of_signature) if kind]
+        self.kind = np.array(of_signature)[self.signature]
+        self.computes = np.array([each["category"] == "compute" for each in record.signatures])[self.signature]
+        self.ideal = self.recorded.copy()
+        for kind in self.kinds:
+            of_kind = self.computes & (self.kind == kind)
+            if of_kind.any():
+                self.ideal[of_kind] = self.recorded[of_kind].sum() / unit[of_kind].sum() * unit[of_kind]
+        self._make_ideal_calls()
+
+    def _make_ideal_calls(self) -> None:
+        alike: dict[tuple, int] = {}
+        keys = [alike.setdefault((each["name"].removeprefix("wait for "), each["relation"], each["bytes"], each["members"]), len(alike))
+                for each in self.record.signatures]
+        others = np.flatnonzero(~self.computes & (self.kind != ""))
+        key = np.array(keys)[self.signature[others]]
+        order = np.argsort(key, kind="stable")
+        borders = np.flatnonzero(np.diff(key[order])) + 1
+        for calls in np.split(others[order], borders) if others.size else ():
+            self.ideal[calls] = np.median(self.recorded[calls])
+
+    def of_worker(self, rank: int) -> np.ndarray:
+        """Whether each call is one of this worker."""
+        return self.rank == rank
+
+    def of_kind(self, kind: str) -> np.ndarray:
+        """Whether each call is of this kind; "compute" are all computations."""
+        return (self.kind == kind) | (self.computes if kind == "compute" else False)
+
+    def leave_out(self, what: str, times: np.ndarray) -> None:
+        """Applies one --without to `times`. Raises Error (usage)."""
+        name, _, value = what.partition("=")
+        if what == "stragglers":
+            times[:] = self.ideal
+        elif what == "injected":
+            times[self.computes] -= self.delay[self.computes]
+        elif name == "worker" and "=" in what:
+            last = self.record.facts["workers"] - 1
+            if not value.isdecimal() or int(value) > last:
+                raise _errors.refusal("--without worker", _errors.quote(value), f"a whole number from 0 to {last}")
+            times[:] = np.where(self.of_worker(int(value)), self.ideal, times)
+        elif name == "kind" and "=" in what:
+            if value != "compute" and value not in self.kinds:
+                known = " or ".join(filter(None, (", ".join(self.kinds[:-1]), self.kinds[-1])))
+                raise _errors.refusal("--without", _errors.quote(what), f"kind= and one of {known}", did_you_mean(value, self.kinds))
+            times[:] = np.where(self.of_kind(value), self.ideal, times)
+        else:
+            raise _errors.refusal("--without", _errors.quote(what), "injected, stragglers, worker=N or kind=K",
+                                  did_you_mean(what, ["injected", "stragglers"]))
+
+    def change_speed(self, speed: list[float], times: np.ndarray) -> None:
+        """Divides the computations of each worker by its speed, relative to the record; the last one repeats. Delays stay."""
+        if speed:
+            calls = self.computes & (self.kind != "")
+            delay = np.minimum(self.delay, times)[calls]
+            times[calls] = (times[calls] - delay) / np.array(speed)[np.minimum(self.rank[calls], len(speed) - 1)] + delay
+
+    def change_network(self, times: np.ndarray) -> None:
+        """Scales each collective and message by its cost on the network that the record was opened with over that on its own."""
+        before, after = (np.array([each.get(key, np.nan) for each in self.record.signatures])[self.signature]
+                         for key in ("cost_s", "other_cost_s"))
+        costs, free = before > 0, before == 0
+        times[costs] *= after[costs] / before[costs]
+        times[free] = after[free]
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """A hint with the nearest known word, or ""."""
+    near = difflib.get_close_matches(word, known, 1)
+    return f'did you mean "{near[0]}"?' if near else ""
+
+
+@dataclass
+class Part:
+    """A worker or a kind of calls. slowdown: the time of the ideal run with this part as recorded, over the ideal time. share: how
+    much of the lost time comes back if only this part becomes ideal; 0 if no time is lost."""
+
+    name: str | int
+    slowdown: float
+    share: float = 0.0
+
+
+@dataclass
+class Attribution:
+    """Where the time of a run went, compared with the run without stragglers. Times in seconds; the parts with the largest slowdown
+    come first."""
+
+    total_s: float
+    ideal_s: float
+    gap_share: float
+    workers: list[Part] = field(default_factory=list)
+    kinds: list[Part] = field(default_factory=list)
+
+    @property
+    def slowdown(self) -> float:
+        """total_s / ideal_s; 1 if there is no time at all."""
+        return self.total_s / self.ideal_s if self.ideal_s > 0 else 1.0
+
+
+def attribute(what_if: WhatIf) -> Attribution:
+    """Blames workers and kinds of calls for the time that the run has lost."""
+    record = what_if.record
+    run = record.run()
+    ideal = record.run(calls=list(range(len(what_if.ideal))), own_s=what_if.ideal.tolist(), name="ideal")["total_s"]
+    result = Attribution(run["total_s"], ideal, run["gap_share"])
+    lost = result.total_s - ideal
+
+    parts = [(Part(rank, 1.0), {"rank": rank}) for rank in range(record.facts["workers"])]
+    parts += [(Part(kind, 1.0), {"signatures": [number for number, each in enumerate(record.signatures) if kind_of(each) == kind]})
+              for kind in what_if.kinds]
+    if ideal > 0:
+        for (part, _), run in zip(parts, record.runs([{"base": "ideal", "from": "recorded", **calls} for _, calls in parts])):
+            part.slowdown = run["total_s"] / ideal
+    if lost > 1e-9 * result.total_s:  # less than rounding is no loss
+        for (part, _), run in zip(parts, record.runs([{"base": "recorded", "from": "ideal", **calls} for _, calls in parts])):
+            part.share = (result.total_s - run["total_s"]) / lost
+    result.workers, result.kinds = ([part for part, calls in parts if key in calls] for key in ("rank", "signatures"))
+    for parts in (result.workers, result.kinds):
+        parts.sort(key=lambda each: -each.slowdown)
+    return result
+
+
+def replay(path: str, without: list[str] = (), speed: list[float] = (), network: str = "", columns: str = "") -> dict:
+    """The document of `hetsgd replay --json`: time_s, ideal_time_s, slowdown, workers, kinds, ... `without`, `speed` and `network` are
+    its options; they give changed_time_s. Raises Error."""
+    with _timeline.Record(path, columns, network) as record:
+        what_if = WhatIf(record)
+        times = what_if.recorded.copy()
+        for what in without:
+            what_if.leave_out(what, times)
+        if network:
+            what_if.change_network(times)
+        what_if.change_speed(list(speed), times)
+        found, facts = attribute(what_if), record.facts
+        result = {"algorithm": facts["algorithm"], "time_s": found.total_s, "ideal_time_s": found.ideal_s, "slowdown": found.slowdown,
+                  "gap_share": found.gap_share, "workers": [{"rank": each.name, "slowdown": each.slowdown, "share": each.share}
+                                                            for each in found.workers],
+                  "kinds": [{"kind": each.name, "slowdown": each.slowdown, "share": each.share} for each in found.kinds],
+                  "decisions_frozen": facts["algorithm"] not in FIXED_DECISIONS, "negative_gaps": facts["negative_gaps"],
+                  "cut": facts["cut"]}
+        if without or len(speed) or network:
+            changed = np.flatnonzero(times != what_if.recorded)
+            result["changed_time_s"] = record.run(calls=changed.tolist(), own_s=times[changed].tolist())["total_s"]
+        for warning in warnings_of(result, facts):
+            _text.warn(warning)
+        return result
+
+
+def warnings_of(result: dict, facts: dict) -> list[str]:
+    """Sentences to keep in mind about a replay."""
+    gaps, frozen, negative = result["gap_share"], result["decisions_frozen"], result["negative_gaps"]
+    return [*([f"{facts['path']} is cut off: replayed up to the end of its last whole round, {_text.format_seconds(facts['elapsed_s'])}"]
+              if facts["cut"] else []),
+            *([f"{100 * gaps:.1f} % of the longest path lies between calls, where the record says nothing: the cause of a slowdown may be "
+               "there"] if gaps > LARGE_GAP_SHARE else []),
+            *([f"{facts['algorithm']} decides by times, and a replay keeps the recorded decisions: `hetsgd train --replay` lets it decide "
+               "anew"] if frozen else []),
+            *([f"{negative} calls begin before what they depend on, because clocks differ"] if negative else [])]
+
+
+def text_of(result: dict) -> str:
+    """A replay as tables for people."""
+    facts = _text.Table(["property", "value"])
+    for heading, key in (("time", "time_s"), ("time with the changes", "changed_time_s"), ("time without stragglers", "ideal_time_s")):
+        if key in result:
+            facts.add([heading, _text.format_seconds(result[key])])
+    facts.add(["slowdown S", f"{result['slowdown']:.4f}"])
+    facts.add(["gaps on the longest path", f"{100 * result['gap_share']:.1f} %"])
+    tables = [facts]
+    for heading, key, parts in (("worker", "rank", result["workers"]), ("kind", "kind", result["kinds"])):
+        table = _text.Table([heading, "slowdown alone", "share of the lost time"])
+        for each in parts:
+            table.add([str(each[key]), f"{each['slowdown']:.4f}", f"{100 * each['share']:.1f} %"])
+        tables += [table] if parts else []
+    return "\n".join(table.format("text") for table in tables)
+
+
+def command(options: object, operands: list[str]) -> int:
+    """hetsgd replay"""
+    result = replay(operands[0], options.without, options.speed, options.network, options.columns)
+    if options.json:
+        _results.print_json(result)
+    else:
+        _text.say(text_of(result))
+    return 0

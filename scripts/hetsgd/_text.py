@@ -1,0 +1,138 @@
+"""Texts for people: the log on stderr, tables, times. The forms are those of the program (lib/core/text.hpp, lib/core/logging.hpp)."""
+
+import math
+import os
+import sys
+
+FORMATS = ("text", "markdown", "latex", "csv")
+LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", ">=": r"$\geq$", "<=": r"$\leq$", "<": "$<$",
+         ">": "$>$", **{mark: "\\" + mark for mark in "&%$#_{}"}}
+
+
+def printable(text: str, keep_lines: bool = False) -> str:
+    """The text in a form that a terminal shows and does not obey: control characters and lone surrogates (bytes that are not
+    UTF-8) as \\n, \\t, \\r, \\x1b, \\xe9 or \\u009b. `keep_lines` keeps newlines and tabs."""
+    if text.isprintable():
+        return text
+    known = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+    def shown(character: str) -> str:
+        code = ord(character)
+        if keep_lines and character in "\n\t":
+            return character
+        if character in known:
+            return known[character]
+        if code < 0x20 or code == 0x7F:
+            return f"\\x{code:02x}"
+        if 0x80 <= code < 0xA0:
+            return f"\\u{code:04x}"
+        return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else character
+
+    return "".join(map(shown, text))
+
+
+def say(text: str) -> None:
+    """Data for people or programs on stdout. The text ends with its newline."""
+    sys.stdout.write(printable(text, keep_lines=True))
+
+
+def log(word: str, text: str) -> None:
+    """A line on stderr: "warning: text", "error: text", or the text alone if `word` is empty."""
+    if word and sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR"):
+        word = f"\033[1;{31 if word == 'error' else 33}m{word}:\033[0m "
+    elif word:
+        word += ": "
+    sys.stdout.flush()
+    sys.stderr.write(word + printable(text, keep_lines=True) + "\n")
+
+
+def warn(text: str) -> None:
+    """A warning on stderr."""
+    log("warning", text)
+
+
+def format_seconds(seconds: float) -> str:
+    """A time as people read it: "12.3 us", "4.56 s", "2m 05s", "3h 20m", "5d 07h"."""
+    size = abs(seconds)
+    if not math.isfinite(seconds):
+        return f"{seconds} s"
+    if size == 0:
+        return "0 s"
+    for bound, factor, unit in ((0.9995e-6, 1e9, "ns"), (0.9995e-3, 1e6, "us"), (0.9995, 1e3, "ms"), (99.95, 1, "s")):
+        if size < bound:
+            return f"{significant(seconds * factor, 3)} {unit}"
+    if size >= 1e15:
+        return f"{significant(seconds, 3)} s"
+    sign, whole = "-" if seconds < 0 else "", _rounded(size)
+    if whole < 3600:
+        return f"{sign}{whole // 60}m {whole % 60:02}s"
+    minutes, hours = _rounded(size / 60), _rounded(size / 3600)
+    return f"{sign}{minutes // 60}h {minutes % 60:02}m" if minutes < 48 * 60 else f"{sign}{hours // 24}d {hours % 24:02}h"
+
+
+def _rounded(value: float) -> int:
+    return math.floor(value + 0.5)
+
+
+def significant(value: float, digits: int) -> str:
+    """The number with so many significant digits and without trailing zeros, as %g writes it."""
+    return f"{value:.{digits}g}"
+
+
+def is_numeric(cell: str) -> bool:
+    """Whether a cell counts as a number: also "-", "inf", "inf [1, inf]" and an empty one do."""
+    return cell in ("", "inf", "nan") or cell.startswith("inf [") or cell[0] in "0123456789-<>~("
+
+
+class Table:
+    """Rows of texts below a header. Columns of numbers are right-aligned, but the first."""
+
+    def __init__(self, header: list[str]):
+        self.header: list[str] = header
+        self.rows: list[list[str]] = []
+
+    def add(self, row: list[str]) -> None:
+        """A row with as many cells as the header."""
+        assert len(row) == len(self.header)
+        self.rows.append([printable(cell) for cell in row])
+
+    def format(self, kind: str) -> str:
+        """The table as "text", "markdown", "latex" (booktabs) or "csv" (RFC 4180, bare newlines; "-" is empty). Ends with a newline."""
+        if kind == "csv":
+            return "".join(",".join(map(_csv_cell, row)) + "\n" for row in [self.header, *self.rows])
+        numeric = [place > 0 and all(is_numeric(row[place]) for row in self.rows) for place in range(len(self.header))]
+        return self._latex(numeric) if kind == "latex" else self._aligned(numeric, kind == "markdown")
+
+    def _latex(self, numeric: list[bool]) -> str:
+        head, *rows = (" & ".join(map(_latex_cell, row)) + " \\\\\n" for row in [self.header, *self.rows])
+        columns = "".join("r" if each else "l" for each in numeric)
+        return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{head}\\midrule\n{''.join(rows)}\\bottomrule\n\\end{{tabular}}\n"
+
+    def _aligned(self, right: list[bool], markdown: bool) -> str:
+        width = [max(3 if markdown else 1, *(len(row[place]) for row in [self.header, *self.rows]))
+                 for place in range(len(self.header))]
+
+        def line(row: list[str]) -> str:
+            cells = [" " * (size - len(cell)) * each + cell + " " * (size - len(cell)) * (not each)
+                     for cell, size, each in zip(row, width, right)]
+            return "".join(f"| {cell} " for cell in cells) + "|\n" if markdown else "  ".join(cells).rstrip(" ") + "\n"
+
+        rules = ["-" * (size - (markdown and each)) + ":" * (markdown and each) for size, each in zip(width, right)]
+        rule = "".join(f"| {each} " for each in rules) + "|\n" if markdown else "  ".join(rules) + "\n"
+        head, *rows = (line(row) for row in [self.header, *self.rows])
+        return head + rule + "".join(rows)
+
+
+def _csv_cell(cell: str) -> str:
+    if cell == "-":
+        return ""
+    return '"' + cell.replace('"', '""') + '"' if any(mark in cell for mark in ',"\n\r') else cell
+
+
+def _latex_cell(cell: str) -> str:
+    text, place = "", 0
+    while place < len(cell):
+        mark = cell[place:place + 2] if cell[place:place + 2] in (">=", "<=") else cell[place]
+        text += LATEX.get(mark, mark)
+        place += len(mark)
+    return text.replace("inf", r"$\infty$") if is_numeric(cell) else text

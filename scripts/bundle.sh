@@ -104,6 +104,8 @@ export OPAL_PREFIX=$root OPAL_BINDIR=$root/bin OPAL_PKGLIBDIR=$root/plugins OPAL
 export OPAL_SYSCONFDIR=$root/etc PMIX_INSTALL_PREFIX=$root/pmix PMIX_LIBDIR=$root/pmix/lib
 export PMIX_PKGLIBDIR=$root/pmix/lib/pmix OMPI_MCA_orte_launch_agent=$root/bin/orted
 # Its own libraries first, for the programs that it starts too: a machine's Open MPI would not go with these plugins.
+# (HETSGD_OUTER_LIBRARY_PATH is what hetsgd gives back to the Python that it starts.)
+export HETSGD_OUTER_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
 export LD_LIBRARY_PATH=$root/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 # Without ssh and rsh there is one node, or Slurm; Open MPI would refuse to start anything.
 if [ -z "${OMPI_MCA_plm_rsh_agent:-}" ] && ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
@@ -196,7 +198,8 @@ hetsgd and the shared libraries that it needs. Copy the folder anywhere; bin/het
 
 The machine needs a processor of the kind "march" below$($with_libc || echo "
 and the C library $(oldest_libc) or newer (ldd --version)"). For GPUs it needs NVIDIA's driver
-and cuBLAS of CUDA's major version below, in the linker's path or in LD_LIBRARY_PATH.
+and cuBLAS of CUDA's major version below, in the linker's path or in LD_LIBRARY_PATH. The commands that judge results (compare,
+report, score, validate, replay, fit) need Python 3.11 with numpy, scipy, pandas and jsonschema; HETSGD_PYTHON names it.
 END
   if [[ -x $folder/bin/mpirun ]]; then
     cat >>"$folder/README.txt" <<'END'
@@ -247,11 +250,9 @@ run="/bundle/bin/hetsgd train --train generate:tiny --test generate:tiny --hidde
 /bundle/bin/hetsgd --version >/dev/null
 $run --algorithm adaptive --workers 2 -o /tmp/sim.json
 $run --algorithm ssgd --cluster threads --devices cpu:1,cpu:1 -o /tmp/threads.json
-/bundle/bin/hetsgd validate /tmp/sim.json /tmp/threads.json
 if [ -x /bundle/bin/mpirun ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   /bundle/bin/mpirun --oversubscribe -n 2 $run --algorithm ssgd -o /tmp/mpi.json
-  /bundle/bin/hetsgd validate /tmp/mpi.json
 fi
 END
   local in_root=(unshare --mount)
@@ -263,9 +264,21 @@ END
     HOME=/tmp TMPDIR=/tmp PATH=$PATH exec chroot "$1" /bin/sh /check.sh' sh "$root"
 }
 
+# Where Python has the modules, the bundle's package judges a result of the bundle's program.
+check_package() {
+  local place code=0
+  source scripts/python.sh
+  has_modules "$python" || return 0
+  place=$(mktemp -d)
+  "$folder/bin/hetsgd" train --train generate:tiny --test generate:tiny --hidden 8 --epochs 1 --quiet --no-cache -o "$place/r.json" &&
+    HETSGD_PYTHON=$python "$folder/bin/hetsgd" validate "$place/r.json" >/dev/null || code=$?
+  rm -r "$place"
+  return $code
+}
+
 check() {
   [[ -x $folder/bin/hetsgd ]] || { echo "bundle.sh: $folder: found no bin/hetsgd, expected a bundle" >&2; return 1; }
-  check_libraries || return 1
+  check_libraries && check_package || return 1
   local root code=0
   root=$(mktemp -d)
   run_in_empty_root "$root" || code=$?
@@ -289,6 +302,10 @@ fi
 [[ -x $build/apps/hetsgd/hetsgd ]] || usage "--build-dir: found no apps/hetsgd/hetsgd in $build, expected a build of hetsgd"
 mkdir -p "$folder"/{bin,lib}
 cp "$build/apps/hetsgd/hetsgd" "$folder/bin/"
+# The Python package behind the commands that judge results.
+mkdir -p "$folder/share/hetsgd/python"
+cp -r scripts/hetsgd "$folder/share/hetsgd/python/"
+find "$folder/share" -name __pycache__ -prune -exec rm -r {} +
 if $tests; then copy_tests; fi
 if [[ $(ldd "$folder/bin/hetsgd") == *libmpi.so* ]] && command -v ompi_info orterun orted >/dev/null; then copy_open_mpi; fi
 copy_libraries

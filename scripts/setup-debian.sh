@@ -4,7 +4,7 @@
 #   ./scripts/setup-debian.sh [--list] [GROUP...]
 #
 #   program      packages for the program itself (quickstart.sh takes program and plots)
-#   plots        packages for plot.py, reproduce.sh and the data frames of hetsgd_results.py
+#   plots        packages for the commands that judge results, and for plots
 #   bundle       packages for bundle.sh
 #   tests        packages for test.sh (which also takes program, plots and bundle)
 #   all-tests    further packages for test.sh --all: benchmarks, fuzzers, clang-format and clang-tidy
@@ -16,12 +16,12 @@ set -euo pipefail
 
 declare -A group=(
   [program]="g++ cmake ninja-build ccache git ca-certificates pkg-config
-    libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libspdlog-dev libvalijson-dev libboost-context-dev
+    libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libspdlog-dev libboost-context-dev
     libboost-dev libtbb-dev librandom123-dev libxxhash-dev libzstd-dev zlib1g-dev libbz2-dev libssl-dev
     libopenmpi-dev openmpi-bin"
-  [plots]="python3 python3-matplotlib python3-numpy python3-pandas"
+  [plots]="python3 python3-matplotlib python3-numpy python3-scipy python3-pandas python3-jsonschema"
   [bundle]="patchelf file"
-  [tests]="libgtest-dev libgmock-dev python3 python3-numpy python3-scipy python3-jsonschema chromium"
+  [tests]="libgtest-dev libgmock-dev chromium"
   [all-tests]="libbenchmark-dev libopenblas-pthread-dev libdnnl-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14"
   [peers]="python3-torch")
 every=(program plots bundle tests all-tests peers)

@@ -15,6 +15,7 @@
 #include "core/host_clock.hpp"
 #include "core/limits.hpp"
 #include "core/logging.hpp"
+#include "core/median.hpp"
 #include "core/random.hpp"
 #include "core/text.hpp"
 #include "data/generate.hpp"
@@ -25,7 +26,6 @@
 #include "model/mlp.hpp"
 #include "printer.hpp"
 #include "result/environment.hpp"
-#include "result/statistics.hpp"
 
 namespace hetsgd {
 namespace {

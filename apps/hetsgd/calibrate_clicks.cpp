@@ -5,10 +5,10 @@
 
 #include "calibration.hpp"
 #include "core/host_clock.hpp"
+#include "core/median.hpp"
 #include "core/random.hpp"
 #include "data/batch.hpp"
 #include "data/source.hpp"
-#include "result/statistics.hpp"
 
 namespace hetsgd {
 namespace {

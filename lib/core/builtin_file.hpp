@@ -15,6 +15,5 @@ const std::vector<BuiltinFile>& builtin_profile_files();   // lib/cluster/profil
 const std::vector<BuiltinFile>& builtin_network_files();   // lib/cluster/networks
 const std::vector<BuiltinFile>& builtin_manifest_files();  // datasets
 const std::vector<BuiltinFile>& builtin_charge_files();    // lib/training/charges
-const std::vector<BuiltinFile>& builtin_page_files();      // lib/result/report/page
 
 }  // namespace hetsgd

@@ -13,6 +13,35 @@ namespace hetsgd {
 CsvRows::CsvRows(std::string_view text, const std::string& path, std::string_view columns)
     : path_(path), columns_(columns), lines_(split(text, '\n')) {
   refuse_other_kinds(text, path, fmt::format("lines {}", columns), TextUse::rows);
+  width_ = static_cast<std::size_t>(std::ranges::count(columns_, ',')) + 1;
+}
+
+CsvRows::CsvRows(std::string_view text, const std::string& path, std::string_view columns,
+                 bool anywhere)
+    : CsvRows(text, path, columns) {
+  if (anywhere) find_columns();
+}
+
+void CsvRows::find_columns() {
+  while (line_ < lines_.size() && trim(lines_[line_]).empty()) ++line_;
+  const std::string_view header = line_ < lines_.size() ? trim(lines_[line_]) : "";
+  ++line_;
+  std::vector<std::string_view> names = split(header, ',');
+  for (std::string_view& name : names) {
+    name = trim(name);
+    if (name.size() > 1 && name.front() == '"' && name.back() == '"') {
+      name = name.substr(1, name.size() - 2);
+    }
+  }
+  for (const std::string_view column : split(columns_, ',')) {
+    if (std::ranges::count(names, column) != 1) {
+      throw data_error("{}:{}:1: found {}, expected a header with one column {}", path_, line_,
+                       quote(header), quote(column));
+    }
+    places_.push_back(static_cast<std::size_t>(std::ranges::find(names, column) - names.begin()));
+  }
+  width_ = names.size();
+  begun_ = true;
 }
 
 // Whether the line names columns. A comment does so if its first word is the first column's name.
@@ -35,10 +64,15 @@ bool CsvRows::next() {
     if (line.empty() || header || line.front() == '#') continue;
     begun_ = true;
     fields_ = split(whole, ',');
-    const auto expected = static_cast<std::size_t>(std::ranges::count(columns_, ',')) + 1;
-    if (fields_.size() == expected) return true;
-    throw data_error("{}:{}:1: found {} fields, expected {}: {}", path_, line_, fields_.size(),
-                     expected, columns_);
+    if (fields_.size() != width_) {
+      throw data_error("{}:{}:1: found {} fields, expected {}: {}", path_, line_, fields_.size(),
+                       width_, places_.empty() ? columns_ : "as many as the header has");
+    }
+    if (places_.empty()) return true;
+    std::vector<std::string_view> chosen;
+    for (const std::size_t place : places_) chosen.push_back(fields_[place]);
+    fields_ = std::move(chosen);
+    return true;
   }
   return false;
 }

@@ -17,6 +17,8 @@ class CsvRows {
  public:
   // `columns`: "worker,step,seconds". The views must outlive this object.
   CsvRows(std::string_view text, const std::string& path, std::string_view columns);
+  // `anywhere`: the first line is a header, which has these names at any place, among others.
+  CsvRows(std::string_view text, const std::string& path, std::string_view columns, bool anywhere);
 
   // Goes to the next row. False: there is none.
   bool next();
@@ -29,12 +31,15 @@ class CsvRows {
 
  private:
   bool is_header(std::string_view line) const;
+  void find_columns();
 
   const std::string& path_;
   std::string_view columns_;
   std::vector<std::string_view> lines_, fields_;
-  std::size_t line_ = 0;  // of the row, from 1
-  bool begun_ = false;    // a row or a header has been there
+  std::size_t line_ = 0;                  // of the row, from 1
+  bool begun_ = false;                    // a row or a header has been there
+  std::vector<std::size_t> places_ = {};  // of the columns; empty: they are all that a row has
+  std::size_t width_;                     // of a row
 };
 
 }  // namespace hetsgd

@@ -246,4 +246,53 @@ std::vector<std::string> names_of(const std::vector<BuiltinFile>& files) {
   return names;
 }
 
+namespace {
+
+bool is_of_kind(const json& value, std::string_view kind) {
+  if (kind == "object") return value.is_object();
+  if (kind == "list") return value.is_array();
+  if (kind == "text") return value.is_string();
+  if (kind == "number") return value.is_number();
+  if (kind == "count") return value.is_number_unsigned();
+  HETSGD_CHECK(kind == "boolean");
+  return value.is_boolean();
+}
+
+// Checks the field `rest` of `value`, which lies at `place`.
+void check_field(const std::string& place, const json& value, std::string_view rest,
+                 std::string_view kind) {
+  if (rest.empty()) {
+    const bool optional = kind.ends_with('?');
+    if (optional) kind.remove_suffix(1);
+    if ((optional && value.is_null()) || is_of_kind(value, kind)) return;
+    refuse(place, value.is_null() ? "nothing" : in_a_message(value),
+           fmt::format("{} {}", kind == "object" ? "an" : "a", kind), "", ExitCode::data);
+  }
+  if (rest.starts_with("[]")) {
+    if (value.is_null()) return;  // an optional list, whose own field says so
+    rest.remove_prefix(rest.starts_with("[].") ? 3 : 2);
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      check_field(fmt::format("{}[{}]", place, i), value[i], rest, kind);
+    }
+    return;
+  }
+  const std::size_t end = std::min(rest.find_first_of(".["), rest.size());
+  const std::string key(rest.substr(0, end));
+  rest.remove_prefix(rest.substr(end).starts_with('.') ? end + 1 : end);
+  static const json kNothing;
+  const bool there = value.is_object() && value.contains(key);
+  const std::string separator = place.ends_with(": ") ? "" : ".";
+  check_field(place + separator + key, there ? value[key] : kNothing, rest, kind);
+}
+
+}  // namespace
+
+void check_fields(const std::string& path, const json& document,
+                  std::initializer_list<std::string_view> fields) {
+  for (const std::string_view field : fields) {
+    const std::size_t blank = field.rfind(' ');
+    check_field(path + ": ", document, field.substr(0, blank), field.substr(blank + 1));
+  }
+}
+
 }  // namespace hetsgd

@@ -135,4 +135,11 @@ JsonFields find_json_file(std::string_view place, std::string_view noun,
 
 std::vector<std::string> names_of(const std::vector<BuiltinFile>& files);
 
+// Checks that a document that a program wrote has what its reader takes. Each field is a place and
+// a kind, "curve[].time_s number", where [] stands for every element of the list before it. Kinds
+// are object, list, text, number, count and boolean; one that ends in ? may also be null or
+// missing. Throws Error(data), "run.json: curve[3].time_s: found nothing, expected a number".
+void check_fields(const std::string& path, const nlohmann::json& document,
+                  std::initializer_list<std::string_view> fields);
+
 }  // namespace hetsgd

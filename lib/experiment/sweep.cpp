@@ -85,16 +85,16 @@ json index_line(const json& about, const json& result, const std::optional<Goal>
   line["status"] = result.at("status");
   line["file"] = file;
   const json tuning = result.value("tuning", json());
-  if (tuning.is_object()) line["tuning"] = tuning.at("file_hash");
+  if (tuning.is_object()) line["tuning"] = tuning.value("file_hash", json());
   const json& summary = result.at("summary");
   json figures = json::object();
   for (const char* const key : {"elapsed_s", "samples_count", "epoch_num", "updates", "final"}) {
-    figures[key] = summary.at(key);
+    figures[key] = summary.value(key, json());
   }
   figures["wall_s"] = result.at("wall").at("total_s");
   figures["best"] = json::object();
   for (const auto& [metric, best] : summary.at("best").items()) {
-    figures["best"][metric] = best.at("value");
+    if (best.is_object()) figures["best"][metric] = best.value("value", json());
   }
   if (goal && goal->target) {
     const auto held = time_to(result, *goal->target).held;

@@ -1,5 +1,5 @@
 // The specification of a sweep, which determines its runs. README.md of this folder shows one;
-// sweep_schema.json has every key.
+// scripts/hetsgd/schemas/sweep.json has every key.
 //
 //   file ─> read_sweep_spec ─> SweepSpec ─> SweepPlan (sweep_plan.hpp) ─> Sweep (sweep.hpp)
 //

@@ -1,8 +1,8 @@
 // The choice of a learning rate for each algorithm with equal budgets. All algorithms have the same
 // grid, the same seeds and the same held-out rows, and the total cost is recorded with the choice.
 //
-// This file defines the record of such a tuning and its JSON (tuning_schema.json). sweep.cpp fills
-// it.
+// This file defines the record of such a tuning and its JSON (scripts/hetsgd/schemas/tuning.json).
+// sweep.cpp fills it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "result/validate.hpp"
 #include "training/record.hpp"
 
 namespace hetsgd {
@@ -122,12 +121,7 @@ std::string tuning_hash(const Tuning& tuning, const AlgorithmTuning& algorithm);
 
 // Whether a JSON document is a tuning, valid or not, by its `kind`.
 bool is_tuning(const nlohmann::json& document);
-// The JSON Schema (draft 7) of the file.
-std::string_view tuning_schema();
-// Finds mistakes in a tuning: violations of the schema, and a choice or cost that its own trials
-// contradict.
-std::vector<Finding> validate_tuning(const nlohmann::json& document);
-// Reads and validates a tuning file. Errors: data.
+// Reads a tuning file, and checks the fields that tuning_of() takes. Throws Error(data).
 nlohmann::json read_tuning(const std::string& path);
 
 // The note in a result about the origin of its learning rate: {grid, seeds, trials, goal,

@@ -1,4 +1,5 @@
-// The result file, which is one run's record as JSON (schema.json; README, "Result format").
+// The result file, which is one run's record as JSON (scripts/hetsgd/schemas/result.json; README,
+// "Result format").
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,10 +1,10 @@
-# hetsgd_embed_schema(result schema.json result_schema result/validate.hpp): embeds a JSON file of lib/result, such as a
-# schema, as `std::string_view hetsgd::result_schema()`; a change of the file configures anew.
+# hetsgd_embed_schema(experiment schemas/sweep.json sweep_schema experiment/sweep_spec.hpp): embeds a JSON file of the Python
+# package, such as a schema, as `std::string_view hetsgd::sweep_schema()`; a change of the file configures anew.
 function(hetsgd_embed_schema layer file name header)
   if(NOT TARGET hetsgd_${layer})
     return()
   endif()
-  set(path ${CMAKE_CURRENT_SOURCE_DIR}/${layer}/${file})
+  set(path ${CMAKE_SOURCE_DIR}/scripts/hetsgd/${file})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
   file(READ ${path} HETSGD_SCHEMA)
   set(generated ${CMAKE_CURRENT_BINARY_DIR}/generated/${layer}/${name}.cpp)

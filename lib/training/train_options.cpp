@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/file_registry.hpp"
 #include "core/limits.hpp"
+#include "core/text.hpp"
 #include "data/select.hpp"
 #include "data/source.hpp"
 #include "training/checkpoint_file.hpp"
@@ -265,6 +266,12 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
       .unit("samples")
       .range(1, 1e9)
       .needs("charge");
+  set.add("step_time", o.step_time,
+          "Time of an undisturbed step on the simulated clock, whatever its work, as in a scenario "
+          "that `hetsgd fit` makes from step times of another tool. 0: the time of its work.")
+      .unit("s")
+      .at_least(0)
+      .needs("cluster", {"sim"});
 }
 
 void declare_processes(OptionSet& set, TrainOptions& o) {
@@ -546,6 +553,10 @@ void TrainOptions::validate() const {
   if (!charge.empty() && !is_virtual()) {
     refuse("--charge", fmt::format("{} with --cluster {}", charge, cluster),
            "--cluster sim, whose clock it charges");
+  }
+  if (step_time > Seconds(0) && (!is_virtual() || !charge.empty() || !replay.empty())) {
+    refuse("--step-time", format_seconds(step_time) + " beside --charge, --replay or real time",
+           "--cluster sim, where nothing else says what a step takes");
   }
   if (!replay.empty()) {
     if (!is_virtual()) refuse("--replay", "--cluster " + cluster, "--cluster sim");

@@ -83,6 +83,7 @@ struct TrainOptions {
   ReplayBy replay_by = ReplayBy::iteration;
   std::string charge;                         // "", amazon670k, delicious200k, resnet-50
   std::optional<std::uint64_t> charge_batch;  // none: as many samples as the real batch has
+  Seconds step_time{0};                       // sim; 0: a step takes the time of its work
   std::optional<int> host_cores;              // sim; none: nothing shares cores
   std::optional<int> host_threads;            // none: all cores
   bool service_rank = false;

@@ -172,6 +172,9 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.server_profile = machine.server_profile;
   result.network = machine.network;
   if (charge) charge_cluster(*charge, result);
+  if (options.step_time > Seconds(0)) {
+    result.step_time = [time = options.step_time](int, std::uint64_t) { return time; };
+  }
   replay_on_cluster(machine, result);
   result.host_threads = options.host_threads.value_or(0);
   result.host_cores = options.host_cores.value_or(0);

@@ -14,9 +14,9 @@
 #include "core/error.hpp"
 #include "core/host.hpp"
 #include "core/logging.hpp"
+#include "core/median.hpp"
 #include "core/text.hpp"
 #include "data/source.hpp"
-#include "result/statistics.hpp"
 
 namespace hetsgd {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "bench_command.hpp"
 #include "core/limits.hpp"
+#include "core/median.hpp"
 #include "core/text.hpp"
 #include "lookup_bench.hpp"
-#include "result/statistics.hpp"
 
 namespace hetsgd {
 namespace {

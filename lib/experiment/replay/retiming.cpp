@@ -267,9 +267,9 @@ class Retiming::Run {
     }
   }
 
-  RetimedRun run() {
+  RetimedRun run(bool with_calls) {
     for (NodeIndex n = 0; n < all_.nodes_.size(); ++n) {
-      open_[n] = all_.causes_.first[n + 1] - all_.causes_.first[n];
+      open_[n] = static_cast<std::uint32_t>(all_.causes_.first[n + 1] - all_.causes_.first[n]);
       if (open_[n] == 0) resolve(n);
     }
     std::size_t came = 0;
@@ -282,7 +282,7 @@ class Retiming::Run {
       }
     }
     if (came < all_.nodes_.size()) fail_circle();
-    return result();
+    return result(with_calls);
   }
 
  private:
@@ -307,13 +307,13 @@ class Retiming::Run {
     due_.emplace(times_[n], n);
   }
 
-  RetimedRun result() const {
+  RetimedRun result(bool with_calls) const {
     RetimedRun run;
     NodeIndex last = kNone;
     for (const auto& line : all_.calls_) {
       auto& calls = run.calls.emplace_back();
       for (const CallNodes& nodes : line) {
-        calls.push_back({times_[nodes.begin], times_[nodes.end]});
+        if (with_calls) calls.push_back({times_[nodes.begin], times_[nodes.end]});
         if (last == kNone || times_[nodes.end] > times_[last]) last = nodes.end;
       }
     }
@@ -347,7 +347,7 @@ class Retiming::Run {
   const Retiming& all_;
   std::vector<double> times_, changes_;
   std::vector<NodeIndex> decisive_;      // the latest moment that each depends on
-  std::vector<std::size_t> open_;        // moments that have not come yet, of those it depends on
+  std::vector<std::uint32_t> open_;      // moments that have not come yet, of those it depends on
   std::vector<NodeIndex> served_until_;  // by service: the end of the request served last
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
 };
@@ -375,6 +375,8 @@ Retiming::Retiming(const Timeline& timeline) : timeline_(timeline) {
   Build(*this).run();
 }
 
-RetimedRun Retiming::run(const PerCall& own) const { return Run(*this, own).run(); }
+RetimedRun Retiming::run(const PerCall& own, bool with_calls) const {
+  return Run(*this, own).run(with_calls);
+}
 
 }  // namespace hetsgd

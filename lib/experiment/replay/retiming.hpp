@@ -1,5 +1,5 @@
 // Times a recorded run again without its mathematics: the calls and their order stay, their
-// durations may change (`hetsgd replay`).
+// durations may change (`hetsgd retime`, which `hetsgd replay` asks).
 //
 // Every call has moments: its begin, its end, and for some kinds more (arrival at a service,
 // completion of a started call). A moment comes a fixed time x after the latest moment that it
@@ -64,8 +64,8 @@ class Retiming {
   // errors of the clocks' alignment.
   std::uint64_t negative_gaps() const { return negative_gaps_; }
 
-  // The run with these times in place of own().
-  RetimedRun run(const PerCall& own) const;
+  // The run with these times in place of own(). Without calls, only its total and its gaps.
+  RetimedRun run(const PerCall& own, bool with_calls = true) const;
 
  private:
   using NodeIndex = std::uint32_t;

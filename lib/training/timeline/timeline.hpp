@@ -1,5 +1,6 @@
 // The timeline of a run: every blocking call of every process, with what it depended on. `hetsgd
-// train --record-timeline` writes it; `hetsgd replay`, `hetsgd fit` and `train --replay` read it.
+// train --record-timeline` writes it; `train --replay` reads it, and `hetsgd retime` for `hetsgd
+// replay` and `hetsgd fit`.
 //
 // The file is JSON Lines, compressed by zstd unless its name ends in .jsonl:
 //
@@ -77,12 +78,16 @@ void write_timeline(const std::string& path, const Trace& trace, const Record& r
 // timeline, another version, keys or values that are wrong, lines that are not in the order of
 // their ends, a process that the header does not name. A file that is cut off gives the calls up to
 // the end of the last round in which every worker took part; without one it is an error.
-Timeline read_timeline(const std::string& path);
+// `columns` are those of read_step_times; a timeline has none.
+Timeline read_timeline(const std::string& path, const std::string& columns = "");
 
 // Step times of another tool, lines `worker,step,seconds` after that header (core/csv.hpp; workers
 // and steps count from 0, in any order, without gaps; at most 4,096 workers, since a replay takes
 // time by their square). Every step is followed by a barrier of all workers without a cost, as in
-// synchronous training. Warns of steps of 0 s. Errors: data, as above, and if all take 0 s.
-Timeline read_step_times(const std::string& path, std::string_view text);
+// synchronous training. Warns of steps of 0 s. `columns`: the names of these three in a file of
+// another tool, "rank,iteration,step_ms", among others in any order; the last one ends with its
+// unit. Errors: data, as above, and if all take 0 s; usage for a name without a unit.
+Timeline read_step_times(const std::string& path, std::string_view text,
+                         const std::string& columns = "");
 
 }  // namespace hetsgd

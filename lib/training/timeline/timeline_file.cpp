@@ -535,14 +535,18 @@ void write_timeline(const std::string& path, const Trace& trace, const Record& r
   file.commit();
 }
 
-Timeline read_timeline(const std::string& path) {
+Timeline read_timeline(const std::string& path, const std::string& columns) {
   const std::string bytes = read_file(path, {.noun = "timeline"}, kMostTimelineBytes);
   if (bytes.empty()) throw data_error("{}: found an empty file, expected a timeline", path);
   // A file that ends within the first bytes of zstd is no step times.
   bool cut = std::string_view("\x28\xB5\x2F\xFD").starts_with(bytes);
   const std::string unpacked = cut ? std::string() : decompress_start(bytes, path, cut);
   const std::string_view text = behind_mark(unpacked);
-  if (!text.empty() && text.front() != '{') return read_step_times(path, text);
+  if (!text.empty() && text.front() != '{') return read_step_times(path, text, columns);
+  if (!columns.empty()) {
+    refuse("--columns", quote(columns) + " with the record " + path, "none: a record names its own",
+           "they are for CSV files of other tools");
+  }
   if (text.find('\n') == std::string_view::npos) {
     throw with_hint(
         data_error("{}: found {} bytes of a record that is cut off within its first {}, "

@@ -47,7 +47,7 @@ def hetsgd(command, options, good=(0,), launch=(HETSGD,)):
     """Calls hetsgd and returns its stdout; ends the script with its message if it fails. launch: as in
     ["mpirun", "-n", "2", HETSGD]."""
     call = [*launch, command, *map(str, options)]
-    done = subprocess.run(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=mpi_environment())
+    done = subprocess.run(call, capture_output=True, text=True, env=mpi_environment(), check=False)
     if done.returncode not in good:
         sys.exit(f"{' '.join(call)}\nended with exit code {done.returncode}:\n{done.stderr}")
     return done.stdout
@@ -66,13 +66,6 @@ def time_to(result, metric, value):
         if target["metric"] == metric and target["value"] == value:
             return math.inf if target["time_s"] is None else target["time_s"]
     raise ValueError(f"found no target {metric}>={value} in the result, expected a run with --target")
-
-
-def median(values):
-    """Median with missed targets as infinity."""
-    values = sorted(values)
-    middle = len(values) // 2
-    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
 
 
 def show(seconds):

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Compares every table and figure of Dymem's chapter (Yang 2022, chapter 4) with plans of `hetsgd memory`, a page for each prefetch window.
 
     experiments/dymem.py            # a minute; writes results/dymem.md, results/dymem-window-1.md and their pictures,
@@ -7,6 +7,7 @@
 A plan is a pure function of its options, so the pages are the same on any machine. Each row says what the paper reports, what
 counts as agreement, and why a number is out of reach. The machine is the profile titan-x-maxwell, and MB are MiB.
 """
+import argparse
 import json
 
 import common
@@ -86,6 +87,7 @@ def make_page(window):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for window in HEADS:
         make_page(window)
 

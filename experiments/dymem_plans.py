@@ -7,7 +7,7 @@ from pathlib import Path
 import common
 
 sys.path.insert(0, str(common.ROOT / "scripts"))
-from plot_style import DEFAULT_WIDTH_IN, plt, save, style  # noqa: E402
+from hetsgd._plot.style import DEFAULT_WIDTH_IN, plt, save, style  # noqa: E402
 
 MIB = 2 ** 20
 GIB = 2 ** 30

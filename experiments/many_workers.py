@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Measures how far a simulation scales: memory and wall-clock time of every algorithm with many simulated workers.
 
     HETSGD_DATA_DIR=... experiments/many_workers.py delicious [--workers 256] [--iterations 40]

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Compares every algorithm with 1, 2, 3 and 4 MPI ranks with the same run in `sim`: does it learn the same?
 
     HETSGD_DATA_DIR=... experiments/mpi_ranks.py [--epochs 6] [--ranks 1,2,3,4]

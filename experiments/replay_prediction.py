@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Compares predicted with real times: method A is recorded, method B is predicted from the record, and B really runs.
 
     HETSGD_DATA_DIR=... experiments/replay_prediction.py [--cluster sim|threads] [--seeds 5] [--epochs 6] [--jobs 2]
@@ -12,6 +12,7 @@ import argparse
 import concurrent.futures
 import itertools
 import math
+import statistics
 
 import common
 
@@ -90,7 +91,7 @@ def percent(values):
     """Median with the range of the seeds."""
     if not values:
         return "not reached"
-    show = [f"{100 * value:+.1f}" if math.isfinite(value) else "one only" for value in (common.median(values), min(values), max(values))]
+    show = [f"{100 * value:+.1f}" if math.isfinite(value) else "one only" for value in (statistics.median(values), min(values), max(values))]
     return f"{show[0]} ({show[1]}..{show[2]})"
 
 
@@ -103,8 +104,8 @@ def apart(runs, scenario, time_of, first, second):
 def kendall(runs, scenario, recorded, time_of):
     """Kendall's tau between predicted and real order by the medians over the seeds, without pairs that are ties in reality."""
     pairs = [pair for pair in itertools.combinations(METHODS, 2) if apart(runs, scenario, time_of, *pair)]
-    real = {method: common.median([time_of(runs.records[scenario, method, seed]) for seed in runs.seeds]) for method in METHODS}
-    predicted = {method: common.median([time_of(runs.predictions[scenario, recorded, method, seed]) for seed in runs.seeds])
+    real = {method: statistics.median([time_of(runs.records[scenario, method, seed]) for seed in runs.seeds]) for method in METHODS}
+    predicted = {method: statistics.median([time_of(runs.predictions[scenario, recorded, method, seed]) for seed in runs.seeds])
                  for method in METHODS}
     same = sum((real[a] < real[b]) == (predicted[a] < predicted[b]) for a, b in pairs)
     return f"{(2 * same - len(pairs)) / len(pairs):.2f} ({len(pairs)} of 10 pairs)" if pairs else "all are ties"
@@ -119,8 +120,8 @@ def summary(runs):
             sizes = sorted(map(abs, errors(runs, scenario, across, time_of)))
             own = sorted(map(abs, errors(runs, scenario, [(method, method) for method in METHODS], time_of)))
             taus = [kendall(runs, scenario, recorded, time_of) for recorded in METHODS]
-            lines.append(f"| {scenario} | {name} | {len(sizes)} | {size(common.median(sizes))} | {size(sizes[int(0.9 * len(sizes))])} | "
-                         f"{size(common.median(own))} | {min(taus, key=lambda tau: float(tau.split()[0]) if tau[0] in '-01' else 2)} |")
+            lines.append(f"| {scenario} | {name} | {len(sizes)} | {size(statistics.median(sizes))} | {size(sizes[int(0.9 * len(sizes))])} | "
+                         f"{size(statistics.median(own))} | {min(taus, key=lambda tau: float(tau.split()[0]) if tau[0] in '-01' else 2)} |")
     return lines
 
 
@@ -131,7 +132,7 @@ def matrix(runs, scenario, time_of):
         cells = [percent(errors(runs, scenario, [(recorded, method)], time_of)) for method in METHODS]
         lines.append(f"| {recorded} | " + " | ".join(cells) + f" | {kendall(runs, scenario, recorded, time_of)} |")
     reals = [[time_of(runs.records[scenario, method, seed]) for seed in runs.seeds] for method in METHODS]
-    cells = [f"{common.show(common.median(times))} ({common.show(min(times))}..{common.show(max(times))})" for times in reals]
+    cells = [f"{common.show(statistics.median(times))} ({common.show(min(times))}..{common.show(max(times))})" for times in reals]
     return [*lines, "| real time in s | " + " | ".join(cells) + " | |"]
 
 

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Compares predicted with measured times: nine methods under five scenarios in `sim` and in a real cluster of one host.
 
     HETSGD_DATA_DIR=... experiments/sim_against_real.py --cluster threads|mpi [--epochs 12] [--seeds 5]
@@ -145,23 +145,23 @@ class Cell:
         metric = target_of(method)
         self.times = [[sample_us(run) for run in runs] for runs in (sim, real)]
         self.targets = [[common.time_to(run, *metric) for run in runs] for runs in (sim, real)]
-        self.waits = [common.median([waiting(run) for run in runs]) for runs in (sim, real)]
+        self.waits = [statistics.median([waiting(run) for run in runs]) for runs in (sim, real)]
 
     def error(self, values):
         """None: in most seeds a target is missed."""
         pairs = [(predicted, measured) for predicted, measured in zip(*values) if math.isfinite(predicted) and math.isfinite(measured)]
         if 2 * len(pairs) <= len(values[0]):
             return None
-        return common.median([predicted / measured - 1 for predicted, measured in pairs])
+        return statistics.median([predicted / measured - 1 for predicted, measured in pairs])
 
     def row(self):
         def shown(values, text):
-            return f"{text(common.median(values))} ({text(min(values))}..{text(max(values))})"
+            return f"{text(statistics.median(values))} ({text(min(values))}..{text(max(values))})"
 
         def error(values):
             value = self.error(values)
             return "-" if value is None else f"{100 * value:+.1f} %"
-        return (f"| {self.scenario} | {self.method}{'' if self.held_out else ' (calibration)'} | {common.median(self.times[0]):.2f} | "
+        return (f"| {self.scenario} | {self.method}{'' if self.held_out else ' (calibration)'} | {statistics.median(self.times[0]):.2f} | "
                 f"{shown(self.times[1], lambda value: f'{value:.2f}')} | {error(self.times)} | {shown(self.targets[0], common.show)} | "
                 f"{shown(self.targets[1], common.show)} | {error(self.targets)} | {self.waits[0]:.1f} % | {self.waits[1]:.1f} % |")
 
@@ -181,7 +181,7 @@ def kendall(cells, values):
             if not apart(values(one)[1], values(other)[1]):
                 continue
             pairs += 1
-            order = [common.median(values(one)[i]) < common.median(values(other)[i]) for i in (0, 1)]
+            order = [statistics.median(values(one)[i]) < statistics.median(values(other)[i]) for i in (0, 1)]
             concordant += 1 if order[0] == order[1] else -1
     return (concordant / pairs if pairs else None), pairs
 
@@ -193,8 +193,8 @@ def summary(cells):
 
     def line(name, some):
         errors = [[abs(value) for value in map(of, some) if value is not None] for of in (lambda c: c.error(c.times), lambda c: c.error(c.targets))]
-        shown = [f"{100 * common.median(each):.1f} %" if each else "-" for each in errors]
-        return f"| {name} | {shown[0]} | {shown[1]} | {common.median([abs(c.waits[0] - c.waits[1]) for c in some]):.1f} |"
+        shown = [f"{100 * statistics.median(each):.1f} %" if each else "-" for each in errors]
+        return f"| {name} | {shown[0]} | {shown[1]} | {statistics.median([abs(c.waits[0] - c.waits[1]) for c in some]):.1f} |"
     lines.append(line(f"all {len(held_out)}", held_out))
     lines += [line(method, [cell for cell in held_out if cell.method == method]) for method in METHODS if
               any(cell.method == method for cell in held_out)]

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Finds from how many labels on slide pays: samples per second, accuracy and memory compared with dense sgd.
 
     experiments/slide_labels.py goals [--devices cpu:2]

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Compares predicted with measured stages of sven: `sim` with this machine's calibrated profile, and threads on one core each.
 
     experiments/sven_stages.py [--repeat 5] [--samples 40960] [--workers 1,2] [--clock wall|processor]
@@ -14,6 +14,7 @@ results/sim_against_stages.md.
 import argparse
 import json
 import os
+import statistics
 import subprocess
 
 import common
@@ -103,8 +104,8 @@ class Machine:
 def row(model, workers, stage, predicted, measured):
     """A line of the table, whether the stage matters, and whether it is within the goal."""
     times = [sum(run[each] for each in ([stage] if stage in STAGES else STAGES)) for run in measured]
-    whole = common.median([sum(run.values()) for run in measured])
-    ours, middle = sum(predicted.values()) if stage not in STAGES else predicted[stage], common.median(times)
+    whole = statistics.median([sum(run.values()) for run in measured])
+    ours, middle = sum(predicted.values()) if stage not in STAGES else predicted[stage], statistics.median(times)
     if middle == 0 and ours == 0:
         return None, False, True
     error = ours / middle - 1 if middle else float("inf")

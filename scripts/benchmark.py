@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Writes specifications and the plot of the benchmark of record. scripts/benchmark.sh calls it and runs the benchmark.
 
     scripts/benchmark.py entry SPEC -o FILE [--name NAME] [--plugin FILE] ALGORITHM [--OPTION VALUE ...]
@@ -82,7 +82,9 @@ def tiny(arguments):
 
 
 def plot(arguments):
-    from plot_style import STYLE, look, plt  # matplotlib, which the others do without
+    import matplotlib  # which the others do without
+    matplotlib.use("Agg")
+    from hetsgd._plot.style import STYLE, look, plt
     standing = json.loads(pathlib.Path(arguments.spec).read_text())
     end, problems = standing["profile_end"], len(standing["problems"])
     # The best, and every entry.

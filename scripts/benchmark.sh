@@ -16,9 +16,10 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 
+source "$here/scripts/python.sh"
 HETSGD=$(realpath "${HETSGD:-$here/build/release/apps/hetsgd/hetsgd}")
 unset HETSGD_BINARY  # the program takes HETSGD_... for its options
-specs=(/usr/bin/python3 -B "$here/scripts/benchmark.py")
+specs=("$python" -B "$here/scripts/benchmark.py")
 jobs=$(nproc)
 smoke=false version=3 results= chosen=() talk=()
 while (($#)); do

@@ -108,7 +108,8 @@ def check(binary, number, seed, only, cluster):
             return options, 0, None
         if run.returncode != 0:
             return options, 0, f"exit code {run.returncode}: {run.stderr.strip()[-300:]}"
-        valid = subprocess.run([binary, "validate", str(output)], capture_output=True, text=True)
+        valid = subprocess.run([binary, "validate", str(output)], capture_output=True, text=True,
+                               env={"HETSGD_PYTHON": sys.executable, **os.environ})
         if valid.returncode != 0:
             return options, 0, valid.stdout.strip()
         result = json.loads(output.read_text())

@@ -91,7 +91,7 @@ class Check:
     def __init__(self, options):
         self.options = options
         self.start = time.monotonic()
-        self.report = {"schema_version": 1, "started_at": datetime.datetime.now(datetime.timezone.utc).isoformat(),
+        self.report = {"schema_version": 1, "started_at": datetime.datetime.now(datetime.UTC).isoformat(),
                        "seconds": 0.0, "device": options.device, "hetsgd": None, "status": "passed", "parts": []}
 
     def wanted(self, name):

@@ -9,7 +9,7 @@ from gpu_check_runs import simulate, steady, train
 DELICIOUS = "generate:tiny?features=500&labels=983&nonzeros=18&labels_per_sample=19&rows_train=12920&rows_test=1000"
 IMAGES = "generate:images?size=32&channels=3&rows_train=2000&rows_test=64"
 # Samples of a measured run, and of the run of sim, which computes each step on a core.
-LARGE = {"data": "--train {0} --test {0} ".format(DELICIOUS), "batch": 256, "hogbatch": (512000, 12800),
+LARGE = {"data": f"--train {DELICIOUS} --test {DELICIOUS} ", "batch": 256, "hogbatch": (512000, 12800),
          "adaptive": (409600, 102400)}
 SMALL = {"data": "--train generate:tiny --test generate:tiny --hidden 16 ", "batch": 16, "hogbatch": (640, 640),
          "adaptive": (1280, 640)}
@@ -20,7 +20,7 @@ CORES = 16
 # data of sim, which charges a network without computing it.
 LARGE_LEARNERS = {
     "mlp": {"model": LARGE["data"] + "--batch-size 64", "samples": 256000, "tuned": 512000, "charge": None, "charged": 1},
-    "resnet-32": {"model": "--train {0} --test {0} --model resnet-32 --learning-rate 0.05 --batch-size 64".format(IMAGES),
+    "resnet-32": {"model": f"--train {IMAGES} --test {IMAGES} --model resnet-32 --learning-rate 0.05 --batch-size 64",
                   "samples": 25600, "tuned": 102400, "charged": 16,
                   "charge": "--train generate:tiny --test generate:tiny --batch-size 4 --charge resnet-32 --charge-batch 64"}}
 SMALL_LEARNERS = {

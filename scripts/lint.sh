@@ -43,7 +43,7 @@ echo "clang-tidy on ${#files[@]} files that differ from ${base:0:12}"
 # Each file with the command of its folder's first one: a unity build has no command for a file alone.
 commands=$(mktemp -d)
 trap 'rm -rf "$commands"' EXIT
-/usr/bin/python3 - "$build" "${files[@]}" >"$commands/compile_commands.json" <<'END'
+"${HETSGD_PYTHON:-python3}" - "$build" "${files[@]}" >"$commands/compile_commands.json" <<'END'
 import json, os, sys
 build, files = sys.argv[1], sys.argv[2:]
 with open(f"{build}/compile_commands.json", encoding="utf-8") as file:

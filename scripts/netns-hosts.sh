@@ -16,6 +16,7 @@
 # The delay comes from the kernel's netem. If the kernel has none, a relay in user space delays messages (scripts/delay_link.py).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+source "$here/python.sh"
 
 hosts=2 ranks=1 delay=10ms hetsgd=$here/../build/release/apps/hetsgd/hetsgd results="" arguments=()
 usage() { echo "netns-hosts.sh: $1" >&2; exit 2; }

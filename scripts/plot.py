@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Plots results of `hetsgd train` and folders of `hetsgd sweep`: accuracy, time to target, batch sizes, utilisation. It also
 plots plans of `hetsgd memory`: used bytes over steps, peak and minimum, images/s over batch size, parts of an iteration, capacities.
 
@@ -23,18 +23,16 @@ import sys
 from functools import partial
 
 try:
-    import hetsgd_results
+    import matplotlib
+    matplotlib.use("Agg")
+    import hetsgd
     import plot_memory
-    from hetsgd_results import ResultError
-    from plot_curves import AXES, plot_curves
-    from plot_figures import plot_bars, plot_over
-    from plot_lines import lines_of
-    from plot_losses import plot_losses
-    from plot_style import DEFAULT_WIDTH_IN, METRICS, PlotError, plt, save, style
-    from plot_workers import plot_batch_sizes, plot_utilisation
+    from hetsgd import _plot
+    from hetsgd._plot.curves import AXES
+    from hetsgd._plot.style import DEFAULT_WIDTH_IN, METRICS, save
 except ModuleNotFoundError as error:
-    sys.exit(f"plot.py: {error} in {sys.executable}; run scripts/plot.py itself, which takes Debian's Python (scripts/setup-debian.sh plots installs "
-             "its packages)")
+    sys.exit(f"plot.py: {error} in {sys.executable}: {sys.executable} -m pip install matplotlib pandas; scripts/setup-debian.sh plots gives"
+             " them to Debian's /usr/bin/python3")
 
 INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4}
 
@@ -45,58 +43,21 @@ def say(note):
 
 def load(sources):
     """The results without a sweep's tuning runs. Raises ResultError."""
-    data = hetsgd_results.load(*sources)
+    data = hetsgd.load(*sources)
     for note in data.notes:
         say(note)
-    tuning = data.runs.stage == "tuning"
-    if tuning.any() and not tuning.all():
-        say(f"{tuning.sum()} runs of the tuning stage left out")
-        data = data.select(~tuning)
-    for run, document in data.documents.items():
-        if not document["curve"]:
-            raise ResultError(f"{run}: found no evaluations (status {document.get('status', '?')}), expected at least one")
-    return data
-
-
-def default_metric(data):
-    for metric in METRICS:
-        if metric in data.curve and data.curve[metric].notna().any():
-            return metric
-    raise ResultError(f"{data.runs.run[0]}: found no metric in the curve, expected one of {', '.join(METRICS)}")
-
-
-def check_metric(data, metric):
-    for run in data.runs.run:
-        if metric not in data.curve or data.curve[data.curve.run == run][metric].isna().all():
-            raise ResultError(f"{run}: found no {metric} in the curve, expected it for --metric {metric}")
+    final = _plot.without_tuning(data)
+    if len(final.runs) < len(data.runs):
+        say(f"{len(data.runs) - len(final.runs)} runs of the tuning stage left out")
+    return final
 
 
 def plot_all(data, options):
     """Writes the pictures; (their paths, whether something could not be drawn)."""
-    metric = options.metric or default_metric(data)
-    check_metric(data, metric)
-    lines, notes = lines_of(data, options.group_by)
+    pictures, notes = _plot.pictures_of(data, options.metric, options.targets, options.x, options.over, options.figures, options.group_by,
+                                        options.panels, options.log_time, options.band, options.title, options.width)
     for note in notes:
         say(note)
-    of_metric = data.targets[data.targets.metric == metric] if len(data.targets) else data.targets
-    levels = options.targets if options.targets is not None else sorted(set(of_metric.value)) if len(of_metric) else []
-    figures = options.figures or (["time_to_target"] if len(data.targets) else [])
-    size = {"title": options.title, "width_in": options.width}
-
-    pictures = {}  # name -> what draws it
-    for x in options.x or ([] if options.over else ["time", "samples"]):
-        pictures[f"accuracy_over_{x}"] = partial(plot_curves, data, lines, x, metric, levels, options.band, log=options.log_time,
-                                                 by=options.panels, **size)
-    for figure in figures:
-        if options.over:
-            pictures[f"{figure}_over_{options.over}"] = partial(plot_over, data, lines, options.over, figure, options.targets,
-                                                                by=options.panels, **size)
-        else:
-            pictures[figure] = partial(plot_bars, data, lines, figure, options.targets, **size)
-    if not options.over:
-        pictures["batch_size"] = partial(plot_batch_sizes, data, lines, options.band, **size)
-        pictures["utilisation"] = partial(plot_utilisation, data, lines, **size)
-        pictures["losses"] = partial(plot_losses, data, lines, **size)
     return draw(pictures, options)
 
 
@@ -110,20 +71,18 @@ def plot_plans(options):
 def draw(pictures, options):
     """Writes what can be drawn; (paths, whether something could not be)."""
     os.makedirs(options.output, exist_ok=True)
-    paths, refused = [], False
-    with plt.rc_context(style(options.width)):
-        for name, make in pictures.items():
-            try:
-                picture = make()
-            except PlotError as error:
-                refused = True
-                say(error)
-                continue
-            if picture:
-                paths += save(picture, options.output, name, options.format)
-            elif name == "batch_size":
-                say("there is no plot of batch sizes, because no run recorded merges")
-    return paths, refused
+    paths, refused = [], []
+
+    def refuse(text):
+        refused.append(text)
+        say(text)
+
+    for name, picture in _plot.drawn(pictures, options.width, refuse):
+        if picture:
+            paths += save(picture, options.output, name, options.format)
+        elif name == "batch_size":
+            say("there is no plot of batch sizes, because no run recorded merges")
+    return paths, bool(refused)
 
 
 def words(text):
@@ -159,7 +118,8 @@ def parser():
     result.add_argument("results", nargs="+", metavar="RESULT", help="result files, folders of results, or the folder or index of a sweep")
     result.add_argument("-o", "--output", default="plots", metavar="DIR", help="folder for the pictures (default: plots)")
     result.add_argument("--metric", choices=list(METRICS), help="metric to plot (default: the first one that the runs have)")
-    result.add_argument("--targets", type=number_list, metavar="X,...", help="values of the metric to use as targets (default: the targets of the runs)")
+    result.add_argument("--targets", type=number_list, metavar="X,...",
+                        help="values of the metric to use as targets (default: the targets of the runs)")
     result.add_argument("--x", type=list_of(AXES), default=[], metavar="AXIS,...",
                         help=f"horizontal axes of accuracy plots: {', '.join(AXES)} (default: time,samples; none with --over)")
     result.add_argument("--over", metavar="OPTION", help="draw figures over this option, such as learning_rate, instead of bars")
@@ -190,7 +150,7 @@ def main(argv=None):
             paths, refused = draw({"address_map": make}, options)
         else:
             paths, refused = plot_all(load(options.results), options)
-    except ResultError as error:
+    except hetsgd.ResultError as error:
         say(error)
         return 4
     except OSError as error:

@@ -7,7 +7,7 @@ bar and no point: its place stays empty, with "fails" written there.
 import json
 
 import numpy as np
-from plot_style import MOST_PANELS, GREY, PlotError, grid_of, legend_below, look, outer_labels
+from hetsgd._plot.style import GREY, MOST_PANELS, PlotError, finish, grid_of, look, outer_labels
 
 MIB = 2 ** 20
 PANEL_IN = 2.3
@@ -107,37 +107,33 @@ def case(plan):
     return f"{plan.network}, batch {plan.batch}"
 
 
-def from_zero(axis):
-    axis.set_ylim(0, 1.06 * max(axis.get_ylim()[1], 0))
-
-
-def finish(figure, axes, title):
+def over_panels(groups, draw, names, title, width_in, height_in=PANEL_IN, from_zero=True):
+    """A panel per group of plans, drawn by draw(axis, plans, {label: number of its look}); None without a group. names: of the axes."""
+    if not groups:
+        return None
+    figure, axes = grid_of(len(groups), width_in, height_in)
+    labels = in_order(plan.label for group in groups.values() for plan in group)
+    for axis, (name, group) in zip(axes, groups.items()):
+        draw(axis, group, {label: number for number, label in enumerate(labels)})
+        axis.set(title=two_lines(name), xlabel=names[0], ylabel=names[1])
+        if from_zero:
+            axis.set_ylim(0, 1.06 * max(axis.get_ylim()[1], 0))
     outer_labels(axes)
-    legend_below(figure, axes)
-    if title:
-        figure.suptitle(title)
-    return figure
+    return finish(figure, axes, title)
 
 
 def used_over_steps(plans, title="", width_in=6.2):
     """Used MiB of the pool in each step, forward and backward (Dymem, figure 4.7)."""
-    groups = panels([plan for plan in plans if plan.fits and "steps" in plan.entry], case)
-    if not groups:
-        return None
-    figure, axes = grid_of(len(groups), width_in, 2 * PANEL_IN if len(groups) == 1 else PANEL_IN)
-    labels = in_order(plan.label for group in groups.values() for plan in group)
-    for axis, (name, group) in zip(axes, groups.items()):
+    def draw(axis, group, numbers):
         for plan in group:
             steps = plan.entry["steps"]
             axis.plot([step["step"] for step in steps], [step["used_bytes"] / MIB for step in steps],
-                      label=plan.label, **{**look(labels.index(plan.label)), "marker": None})
+                      label=plan.label, **{**look(numbers[plan.label]), "marker": None})
         turn = next(step["step"] for step in group[0].entry["steps"] if step["pass"] == "backward") - 0.5
         axis.axvline(turn, color=GREY, linewidth=0.8, linestyle=":")
-        from_zero(axis)
-        axis.set_title(two_lines(name))
-        axis.set_xlabel("step (dotted: turn)")
-        axis.set_ylabel("used, MiB")
-    return finish(figure, axes, title)
+
+    groups = panels([plan for plan in plans if plan.fits and "steps" in plan.entry], case)
+    return over_panels(groups, draw, ("step (dotted: turn)", "used, MiB"), title, width_in, (2 if len(groups) == 1 else 1) * PANEL_IN)
 
 
 def bar_places(count, groups):
@@ -170,40 +166,25 @@ def peak_and_minimum(plans, title="", width_in=6.2):
         axis.set_ylabel("MiB")
         axis.grid(axis="x", visible=False)
     axes[1].set_ylabel("")
-    legend_below(figure, axes)
-    if title:
-        figure.suptitle(title)
-    return figure
+    return finish(figure, axes, title)
 
 
 def images_over_batch(plans, title="", width_in=6.2):
     """Images per second over the batch (figure 4.5); a line ends where a plan fails."""
-    groups = {name: group for name, group in panels(plans, lambda plan: plan.network).items()
-              if len({plan.batch for plan in group}) > 1}
-    if not groups:
-        return None
-    figure, axes = grid_of(len(groups), width_in, PANEL_IN)
-    labels = in_order(plan.label for group in groups.values() for plan in group)
-    for axis, (name, group) in zip(axes, groups.items()):
+    def draw(axis, group, numbers):
         for label in in_order(plan.label for plan in group):
             points = sorted((plan.batch, plan.entry["images_per_s"]) for plan in group if plan.label == label and plan.fits)
             if points:
-                axis.plot(*zip(*points), label=label, **look(labels.index(label)))
-        axis.set_title(name)
-        from_zero(axis)
-        axis.set_xlabel("batch")
-        axis.set_ylabel("images/s")
-    return finish(figure, axes, title)
+                axis.plot(*zip(*points), label=label, **look(numbers[label]))
+
+    groups = {name: group for name, group in panels(plans, lambda plan: plan.network).items()
+              if len({plan.batch for plan in group}) > 1}
+    return over_panels(groups, draw, ("batch", "images/s"), title, width_in)
 
 
 def stacked_times(plans, title="", width_in=6.2):
     """The parts of an iteration's seconds (figure 4.6)."""
-    plans = [plan for plan in plans if plan.fits]
-    groups = panels(plans, case)
-    if not groups:
-        return None
-    figure, axes = grid_of(len(groups), width_in, PANEL_IN)
-    for axis, (name, group) in zip(axes, groups.items()):
+    def draw(axis, group, _):
         base = np.zeros(len(group))
         for key, part, color in PARTS:
             heights = np.array([max(plan.entry[key], 0) for plan in group])
@@ -211,32 +192,20 @@ def stacked_times(plans, title="", width_in=6.2):
             base += heights
         axis.set_xticks(range(len(group)), [plan.label for plan in group], rotation=30, ha="right")
         axis.grid(axis="x", visible=False)
-        axis.set_title(two_lines(name))
-        axis.set_ylabel("s per iteration")
-    legend_below(figure, axes)
-    if title:
-        figure.suptitle(title)
-    return figure
+
+    return over_panels(panels([plan for plan in plans if plan.fits], case), draw, ("", "s per iteration"), title, width_in, from_zero=False)
 
 
 def iteration_over_capacity(plans, title="", width_in=6.2):
     """Seconds of an iteration over the memory that it may use (--memory-curve)."""
-    groups = panels([plan for plan in plans if plan.entry.get("curve")], case)
-    if not groups:
-        return None
-    figure, axes = grid_of(len(groups), width_in, PANEL_IN)
-    labels = in_order(plan.label for group in groups.values() for plan in group)
-    for axis, (name, group) in zip(axes, groups.items()):
+    def draw(axis, group, numbers):
         for plan in group:
-            points = [(point["capacity_bytes"] / MIB, point["iteration_s"])
-                      for point in plan.entry["curve"] if point["status"] == "fits"]
+            points = [(point["capacity_bytes"] / MIB, point["iteration_s"]) for point in plan.entry["curve"] if point["status"] == "fits"]
             if points:
-                axis.plot(*zip(*points), label=plan.label, **look(labels.index(plan.label)))
-        from_zero(axis)
-        axis.set_title(two_lines(name))
-        axis.set_xlabel("memory, MiB")
-        axis.set_ylabel("s per iteration")
-    return finish(figure, axes, title)
+                axis.plot(*zip(*points), label=plan.label, **look(numbers[plan.label]))
+
+    return over_panels(panels([plan for plan in plans if plan.entry.get("curve")], case), draw, ("memory, MiB", "s per iteration"), title,
+                       width_in)
 
 
 PICTURES = {"used_over_steps": used_over_steps, "peak_and_minimum": peak_and_minimum,

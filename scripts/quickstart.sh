@@ -34,6 +34,7 @@ if $setup; then
   heading "Debian packages"
   ./scripts/setup-debian.sh program plots
 fi
+source scripts/python.sh
 
 heading "Build (preset release)"
 release_options "${cuda[@]}"
@@ -51,7 +52,7 @@ heading "Time to accuracy"
 "$hetsgd" compare "$folder" --reference ssgd
 
 heading "Plots"
-/usr/bin/python3 scripts/plot.py "$folder" -o "$folder/plots" --title "Quickstart" --log-time
+"$python" scripts/plot.py "$folder" -o "$folder/plots" --title "Quickstart" --log-time
 
 heading "Done in $SECONDS s. Files"
 cat <<END

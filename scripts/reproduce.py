@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Makes verdicts, tables and plots of the papers' figures from the runs of `hetsgd sweep`. scripts/reproduce.sh calls it.
 
     scripts/reproduce.py list                       # prints the IDs with their running times and titles
@@ -24,10 +24,12 @@ import reproduce_plots
 import reproduce_runs
 import reproduce_sven
 import reproduce_verdicts
+from hetsgd import ResultError
 
 PAPERS = {"Adaptive SGD": "Adaptive SGD (Ma et al. 2021)", "Adasum": "Adasum (Maleki et al. 2021)",
           "CROSSBOW": "CROSSBOW (Koliousis et al. 2019)", "ESync": "ESync (Li et al.)", "RNA": "RNA (Yang 2022, chapter 5)",
-          "Dymem": "Dymem (Yang 2022, chapter 4)", "Sven": "Sven (Yang 2022, chapter 6)", "DiLoCo": "DiLoCo (Douillard et al. 2023, with figures of ft-diloco)", "all": "several papers"}
+          "Dymem": "Dymem (Yang 2022, chapter 4)", "Sven": "Sven (Yang 2022, chapter 6)",
+          "DiLoCo": "DiLoCo (Douillard et al. 2023, with figures of ft-diloco)", "all": "several papers"}
 RELATIONS = ("first_crossing", "samples", "updates", "samples_per_s", "updates_per_s")
 TINY_VIDEO = "generate:video?clips=128&clips_test=16&classes=3&size=2&median=6&shortest=2&longest=20"
 TINY_NETWORK = "lstm-video?size=2&units=4&dense=4&classes=3"
@@ -172,7 +174,8 @@ def setup_table(figure, setup):
 
 
 def legend(figure):
-    tests = {row["test"] for setup in figure.pairs if figure.there(setup) for row in figure.rows(setup, reference_of(figure, setup)).values()}
+    rows = [figure.rows(setup, reference_of(figure, setup)) for setup in figure.pairs if figure.there(setup)]
+    tests = {row["test"] for each in rows for row in each.values()}
     return LEGEND.format(tests="; of ".join(text for test, text in TESTS.items() if test in tests) or "no test, as there is one case")
 
 
@@ -468,7 +471,8 @@ def write_tiny(figures, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["list", "show", "pages", "bench", "smoke"])
-    parser.add_argument("names", nargs="*", metavar="ID", help="IDs for list, show and bench (default: all); for smoke, the folder to write to")
+    parser.add_argument("names", nargs="*", metavar="ID",
+                        help="IDs for list, show and bench (default: all); for smoke, the folder to write to")
     parser.add_argument("--experiments", type=pathlib.Path, default=reproduce_runs.EXPERIMENTS,
                         help="folder of the specifications (default: experiments)")
     parser.add_argument("--runs", type=pathlib.Path, default=reproduce_runs.ROOT / "runs" / "figures",
@@ -501,4 +505,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ResultError as error:
+        sys.exit(f"reproduce.py: {error}")

@@ -14,9 +14,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+source scripts/python.sh
 export HETSGD=${HETSGD:-build/release/apps/hetsgd/hetsgd}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1  # of what is launched on ranks here
-figures=(/usr/bin/python3 -B scripts/reproduce.py)
+figures=("$python" -B scripts/reproduce.py)
 jobs=$(nproc)
 smoke=false
 ids=()

@@ -22,9 +22,9 @@ import matplotlib
 import matplotlib.ticker
 import numpy as np
 
-import hetsgd_results
-import plot_style
 import reproduce_runs
+from hetsgd import _results
+from hetsgd._plot import style as plot_style
 
 NAMES = {
     "time_s": "time, s", "epoch_num": "epochs", "samples_count": "samples", "mega_batches": "mega-batches", "p1": "P@1",
@@ -46,6 +46,7 @@ WIDE = 6      # beyond this ratio an axis is logarithmic
 
 BLUE, RED = plot_style.COLORS[:2]
 
+matplotlib.use("Agg")
 matplotlib.rcParams.update({**plot_style.STYLE, "savefig.dpi": 120})
 
 
@@ -115,7 +116,7 @@ def abscissa(result, x):
 def draw_curve(axis, results, plot, label, number):
     """Median and middle half of the curves, each between its first and last measurement; on a logarithmic axis from the first one
     after the start."""
-    lines = [(abscissa(result, plot["x"]), [hetsgd_results.number(point, plot["y"]) for point in result["curve"]])
+    lines = [(abscissa(result, plot["x"]), [_results.number(point, plot["y"]) for point in result["curve"]])
              for result in results]
     end = min(x[-1] for x, _ in lines)
     log = axis.get_xscale() == "log"
@@ -145,7 +146,7 @@ def curves(figure, plot):
         else:
             plot_style.plain(axis.xaxis)
         if not plot.get("from_zero", True):
-            axis.set_ylim(bottom=min(hetsgd_results.number(result["curve"][:3][-1], plot["y"]) for of_seeds in results for result in of_seeds))
+            axis.set_ylim(bottom=min(_results.number(result["curve"][:3][-1], plot["y"]) for of_seeds in results for result in of_seeds))
         axis.set_xlabel("iterations" if plot["x"] == "updates" else named(plot["x"]))  # of a run; a bar has those to the target
         axis.set_ylabel(named(plot["y"]))
     plot_style.legend_below(drawing, axes)

@@ -10,6 +10,7 @@ Keys of a specification that `hetsgd sweep` keeps and ignores:
   [bench]                     in place of all that a sweep needs: options of `hetsgd bench`, `collective` of it, and `launch` of ranks,
                               with what differs in the settings of [[setups]], if there are any
 """
+import dataclasses
 import functools
 import hashlib
 import json
@@ -18,40 +19,34 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import tomllib
 
-import hetsgd_results
+from hetsgd import _compare, _results
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXPERIMENTS = ROOT / "experiments"
 DECISIVE = ("settings", "tuning", "setups", "cases", "only", "seeds", "metric", "launch", "bench")  # keys of what runs
-DONE = ("completed", "target_reached", "diverged")
 HETSGD = os.environ.get("HETSGD", str(ROOT / "build" / "release" / "apps" / "hetsgd" / "hetsgd"))
 
 
 def hetsgd(*options, launch=""):
     """stdout of a call; ends the script with its message if it fails. launch: what starts it on ranks, as "mpirun -n 2"."""
     call = [*launch.split(), HETSGD, *map(str, options)]
-    done = subprocess.run(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(call)}\nended with exit code {done.returncode}:\n{done.stderr}")
     return done.stdout
 
 
-def share(histogram, meant):
+def mean_of(histogram, of=lambda value: value):
+    """The mean over the counted values, or of a function of them; None of nothing."""
     total = sum(histogram.values())
-    return sum(count for value, count in histogram.items() if meant(int(value))) / total if total else None
-
-
-def mean_of(histogram):
-    total = sum(histogram.values())
-    return sum(int(value) * count for value, count in histogram.items()) / total if total else None
+    return sum(of(int(value)) * count for value, count in histogram.items()) / total if total else None
 
 
 def deviation_of(histogram):
-    mean, total = mean_of(histogram), sum(histogram.values())
-    return math.sqrt(sum(count * (int(value) - mean) ** 2 for value, count in histogram.items()) / total) if total else None
+    mean = mean_of(histogram)
+    return None if mean is None else math.sqrt(mean_of(histogram, lambda value: (value - mean) ** 2))
 
 
 def histogram(result, name):
@@ -137,10 +132,6 @@ def survival(result, key):
     return {"availability": 1, "participation": None, "goodput": 1 - idle}[key]
 
 
-def lost_workers(result):
-    return len(result.get("failures", []))
-
-
 def wasted_share(result):
     wasted = result.get("survival", {}).get("wasted_samples", 0)
     return wasted / sum(worker["samples"] for worker in result["workers"])
@@ -163,7 +154,7 @@ READINGS = {
     "bytes_per_s": lambda result: result["summary"]["bytes_sent"] / result["summary"]["elapsed_s"],
     "megabytes_to_target": megabytes_to_target,
     "contributors": lambda result: mean_of(histogram(result, "contributors")),
-    "stale_share": lambda result: share(histogram(result, "staleness"), lambda rounds: rounds > 0),
+    "stale_share": lambda result: mean_of(histogram(result, "staleness"), lambda rounds: rounds > 0),
     "dropped_share": dropped_share,
     "perturbed_share": perturbed_share,
     "smallest_batch": functools.partial(last_of, kind="merge", key="batch_size", pick=min),
@@ -177,15 +168,11 @@ READINGS = {
     "steps_most": lambda result: max(map(int, histogram(result, "steps")), default=None),
     "auc": lambda result: result["summary"]["final"].get("auc"),
     "test_loss": lambda result: result["summary"]["final"].get("test_loss"),
-    "distinct_share": functools.partial(of_tables, key="distinct_share"),
-    "device_hit_share": functools.partial(of_tables, key="device_hit_share"),
-    "moved_rows": functools.partial(of_tables, key="moved"),
-    "table_rows": functools.partial(of_tables, key="rows"),
+    **{name: functools.partial(of_tables, key=key) for name, key in {
+        "distinct_share": "distinct_share", "device_hit_share": "device_hit_share", "moved_rows": "moved", "table_rows": "rows"}.items()},
     "table_hit_share": table_hit_share,
-    "availability": functools.partial(survival, key="availability"),
-    "participation": functools.partial(survival, key="participation"),
-    "goodput": functools.partial(survival, key="goodput"),
-    "lost_workers": lost_workers,
+    **{key: functools.partial(survival, key=key) for key in ("availability", "participation", "goodput")},
+    "lost_workers": lambda result: len(result.get("failures", [])),
     "wasted_share": wasted_share,
     "orthogonality_rise": orthogonality_rise,
     "orthogonality_spread": orthogonality_spread,
@@ -194,12 +181,12 @@ READINGS = {
 
 
 def of_target(result, key):
-    return next(hetsgd_results.target_rows(result))[key]
+    return _results.target_rows(result)[0][key]
 
 
 def final(result):
     metric = result["time_to_accuracy"][0]["metric"]
-    return hetsgd_results.number(result["summary"]["final"], metric)
+    return _results.number(result["summary"]["final"], metric)
 
 
 # Values with a unit, one number a run: at the first target of the run, or over the whole run.
@@ -225,17 +212,17 @@ def as_ends(values):
     return dict(zip(("median", "low", "high"), values, strict=True))
 
 
-def with_infinities(node):
-    """The document with null, explained as an infinity beside it, read as that number."""
-    if isinstance(node, list):
-        return [with_infinities(each) for each in node]
-    if not isinstance(node, dict):
-        return node
-    read = {key: with_infinities(value) for key, value in node.items() if not key.endswith("_reason")}
-    for key, value in read.items():
-        if value is None:
-            read[key] = {"inf": math.inf, "-inf": -math.inf}.get(node.get(key + "_reason"))
-    return read
+def as_document(part):
+    """A part of a comparison as objects and lists of JSON, but for infinities; NaN, the number that there is not, is None."""
+    if dataclasses.is_dataclass(part):
+        part = vars(part)
+    elif isinstance(part, tuple) and hasattr(part, "_asdict"):
+        part = part._asdict()
+    if isinstance(part, dict):
+        return {key: as_document(each) for key, each in part.items()}
+    if isinstance(part, (list, tuple)):
+        return [as_document(each) for each in part]
+    return None if isinstance(part, float) and math.isnan(part) else part
 
 
 def quotient(value, base):
@@ -243,32 +230,24 @@ def quotient(value, base):
     return {"median": value["median"] / base["median"], "low": value["low"] / base["high"], "high": value["high"] / base["low"]}
 
 
-def links(folder, files):
-    """Links to the files, in a new folder."""
-    folder.mkdir(parents=True)
-    made = [folder / f"{number}.json" for number, _ in enumerate(files)]
-    for link, file in zip(made, files, strict=True):
-        link.symlink_to(pathlib.Path(file).resolve())
-    return made
-
-
 def configuration(result):
     return json.dumps({**result["config"], "seed": None}, sort_keys=True)
 
 
 def read_index(path):
-    """{(setup, case): {seed: file}} of the final runs that are there; the last line of a run counts."""
+    """{(setup, case): {seed: file}} of the final runs that are there; two cases may share a run."""
     runs = {}
-    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue  # a line that was cut off: its run comes again
-        if line.get("stage") == "final" and line.get("status") in DONE:
-            file = path.parent / line["file"]
-            if file.exists():
-                runs.setdefault((line["setup"], line["case"]), {})[line["seed"]] = file
+    for line in _results.index_lines(str(path)) if path.exists() else []:
+        if line["stage"] == "final" and line["status"] in _results.DONE and os.path.exists(line["file"]):
+            runs.setdefault((line["setup"], line["case"]), {})[line["seed"]] = line["file"]
     return runs
+
+
+def read(file):
+    """A result, checked. It is no part of a sweep: `compare` would put each setup into a table of its own."""
+    document = _results.read_json(file)
+    _results.check_result(document, file)
+    return _results.Loaded(file, document)
 
 
 class Figure:
@@ -284,9 +263,14 @@ class Figure:
         self.compared = {}
 
     @functools.cached_property
+    def loaded(self):
+        """{(setup, case): its results as `compare` takes them, by seed}"""
+        return {pair: [read(seeds[seed]) for seed in sorted(seeds)] for pair, seeds in self.files.items()}
+
+    @functools.cached_property
     def results(self):
-        """{(setup, case): its results, by seed}"""
-        return {pair: [hetsgd_results.read(seeds[seed]) for seed in sorted(seeds)] for pair, seeds in self.files.items()}
+        """{(setup, case): the documents of its results, by seed}"""
+        return {pair: [each.document for each in loaded] for pair, loaded in self.loaded.items()}
 
     @property
     def pairs(self):
@@ -357,7 +341,7 @@ class Figure:
         values = self.values(setup, case, name)
         if not values:
             return None
-        ends = hetsgd_results.interval(values)
+        ends = _results.interval(values)
         return as_ends((ends[0], min(values), max(values)) if name in READINGS else ends)
 
     def rows(self, setup, reference):
@@ -380,22 +364,26 @@ class Figure:
         """{pair: its group against the reference, and its first target}, of pairs (setup, case)."""
         key = (tuple(pairs), reference)
         if key not in self.compared:
-            self.compared[key] = self.compare_files(pairs, reference)
+            self.compared[key] = self.compare_results(pairs, reference)
         return self.compared[key]
 
-    def compare_files(self, pairs, reference):
-        first_with, same_as = {}, {}
-        for pair in pairs:
-            same_as[pair] = first_with.setdefault(configuration(self.results[pair][0]), pair)
-        apart = list(first_with.values())
-        target = self.results[apart[0]][0]["config"]["target"][0]
-        with tempfile.TemporaryDirectory() as folder:
-            # Away from the index of the sweep: `compare` would put each setup into a table of its own.
-            files = {pair: links(pathlib.Path(folder, "runs", str(i)), self.files[pair].values()) for i, pair in enumerate(apart)}
-            comparison = with_infinities(json.loads(hetsgd(
-                "compare", *(file for each in files.values() for file in each), "--target", target, "--reference",
-                files[same_as[reference]][0], "--format", "json")))
-        label_of = {run["file"]: run["label"] for run in comparison["runs"]}
-        by_label = {group["label"]: group for group in comparison["groups"]}
-        groups = {pair: by_label[label_of[str(own[0])]] for pair, own in files.items()}
-        return {pair: {**groups[same_as[pair]], **groups[same_as[pair]]["targets"][0]} for pair in pairs}
+    def compare_results(self, pairs, reference):
+        first_with = {}
+        same_as = {pair: first_with.setdefault(configuration(self.results[pair][0]), pair) for pair in pairs}
+        first_run, results = {}, []  # pair -> place of its first result
+        for pair in first_with.values():
+            first_run[pair] = len(results)
+            results += self.loaded[pair]
+        target = _results.parse_target(results[0].document["config"]["target"][0], results[0].path)
+        comparison = _compare.compare(results, [target], self.loaded[same_as[reference]][0].path)
+        group_of = {run: group for group in comparison.groups for run in [*group.runs, *dict(group.copies)]}
+        rows = {pair: row_of(group_of[place], target) for pair, place in first_run.items()}
+        return {pair: rows[same_as[pair]] for pair in pairs}
+
+
+def row_of(group, target):
+    """The group with its values at the only target, `n`, how many runs it has, and the `test` of its relations; None: of the
+    reference."""
+    test = None if group.reference else "signed_rank" if group.paired else "mann_whitney"
+    row = as_document({**vars(group), **vars(group.targets[0]), "final": group.final_value})
+    return {**row, "n": len(group.runs), "test": test, "target": target.text}

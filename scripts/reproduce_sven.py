@@ -1,6 +1,8 @@
-"""results/sven.md: the rows of Sven (chapter 6 of Yang's dissertation) in one table, from the verdicts of its figures (results/ID/verdicts.json).
+"""results/sven.md: the rows of Sven (chapter 6 of Yang's dissertation) in one table, from the verdicts of its figures
+(results/ID/verdicts.json).
 
-`kind` in [figure] of a specification says what its numbers are: one of KINDS; F also where a charge was fitted. A row of one kind stands beside no row of another.
+`kind` in [figure] of a specification says what its numbers are: one of KINDS; F also where a charge was fitted. A row of one
+kind stands beside no row of another.
 """
 import math
 

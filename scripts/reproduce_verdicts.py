@@ -42,8 +42,8 @@ import math
 import statistics
 import sys
 
-import hetsgd_results
 import reproduce_runs
+from hetsgd import _results
 
 P_LIMIT = 0.05        # of a difference that may be claimed
 EQUAL_WITHIN = 0.05   # of the number that is claimed, both ends of the interval, unless the claim says another
@@ -126,7 +126,8 @@ def found(figure, claim):
         ratio = relation["ratio"]
     if "bound" in claim:  # the test is one of a difference from 1, which says nothing about a limit
         return {"found": ratio, **no_test}
-    return {"found": ratio, "p_value": relation["p_value"], "test": row["test"], "least_effect": relation["least_effect"]}
+    p = 1.0 if row["test"] and row["n"] == 1 else relation["p_value"]  # one seed shows no difference
+    return {"found": ratio, "p_value": p, "test": row["test"], "least_effect": relation["least_effect"]}
 
 
 def inverse(value):
@@ -241,15 +242,15 @@ def differing_options(figure, claim):
     if "bench" in figure.spec or "reference" not in claim:
         return {}
     results = [figure.results[pair][0] for pair in sides_of(claim)]
-    own, base = map(hetsgd_results.telling_options, results)
+    own, base = map(_results.telling_options, results)
     return {key: [result["config"].get(key) for result in results] for key in sorted({*own, *base} - {"algorithm"}) if
             own.get(key) != base.get(key)}
 
 
 def decide(figure, claim):
     """The claim with what was found: what verdicts.json and the pages say of it."""
-    record = {"paper": figure.spec["paper"], "id": figure.id,
-              **{key: claim[key] for key in ("figure", "claim", "expected", "headline", "finding", "fitted", "cause", "tested") if key in claim},
+    kept = ("figure", "claim", "expected", "headline", "finding", "fitted", "cause", "tested")
+    record = {"paper": figure.spec["paper"], "id": figure.id, **{key: claim[key] for key in kept if key in claim},
               "asked": asked(claim), "found": None, "p_value": None, "of": None}
     if "untestable" in claim:
         return {**record, "verdict": "not testable", "untestable": claim["untestable"]}

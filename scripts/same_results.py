@@ -30,8 +30,7 @@ import tempfile
 PARTS = ("status", "curve", "events", "histograms", "workers", "summary", "time_to_accuracy", "warnings",
          "stragglers")
 
-ALGORITHMS = ("sgd ssgd elastic adaptive asgd dc-asgd ssp esync adpsgd eager-solo eager-majority rna sma easgd "
-              "local-sgd").split()
+ALGORITHMS = ["sgd", "ssgd", "elastic", "adaptive", "asgd", "dc-asgd", "ssp", "esync", "adpsgd", "eager-solo", "eager-majority", "rna", "sma", "easgd", "local-sgd"]
 
 OPTIMIZERS = {
     "momentum": "--optimizer momentum --weight-decay 1e-4",

@@ -92,6 +92,7 @@ else
   groups=(program plots bundle tests) cuda=() benchmarks=OFF
 fi
 if $setup; then part "Debian packages" ./scripts/setup-debian.sh "${groups[@]}" || true; fi
+source scripts/python.sh
 release_options "${cuda[@]}"
 # Where ranks start and stop they mostly wait for each other, so twice as many tests as cores.
 if part "release: build" build release -- "${release_options[@]}" -DHETSGD_TESTS=ON -DHETSGD_BENCHMARKS=$benchmarks; then
@@ -99,7 +100,7 @@ if part "release: build" build release -- "${release_options[@]}" -DHETSGD_TESTS
 fi
 if $all; then
   part "comments, clang-tidy" lint || true
-  part "command lines" /usr/bin/python3 tests/fuzz/command_lines.py --seconds 60 build/release/apps/hetsgd/hetsgd || true
+  part "command lines" "$python" tests/fuzz/command_lines.py --seconds 60 build/release/apps/hetsgd/hetsgd || true
   # GPU code where no GPU is: the same sources on an emulated CUDA runtime.
   if part "cuda emulation: build" build cuda-emulation -- -DHETSGD_LAYERS_FROM="$PWD/build/release"; then
     part "cuda emulation: tests" run_tests cuda-emulation $((2 * cores)) || true

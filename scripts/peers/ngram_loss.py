@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Loss of n-gram models of characters on the last tenth of a text, in nats per character: what a network has to beat.
 
     scripts/peers/ngram_loss.py kjv.txt

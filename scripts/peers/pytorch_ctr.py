@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Times hetsgd's click-through models in PyTorch, as the yardstick for ctr_bench and, on a GPU, for hetsgd train.
 
 13 dense columns, 26 fields, one table of 4 million rows of D = 16 (and a weight u each for models with a

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Trains PyTorch's wide_deep, deepfm or dcn on click data and prints AUC and log loss on the test part after each epoch.
 
 The same rows, numbers and categories as hetsgd's, in its binary form, and of hetsgd no more than that:

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Times hetsgd's networks of images in PyTorch, as the yardstick of compare_images.py.
 
 Random images that are in memory before the clock starts, SGD with momentum: what is timed is forward,

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Times hetsgd's sparse MLP in PyTorch, as the yardstick for `step`.
 
 features -> EmbeddingBag (sum of weighted rows) + bias -> ReLU -> Linear -> softmax over the labels,
@@ -69,7 +69,7 @@ def read_xc(path):
         for line in lines:
             head, _, rest = line.rstrip("\n").partition(" ")
             pairs = [pair.split(":") for pair in rest.split()]
-            rows.append((np.array([int(l) for l in head.split(",") if l], dtype=np.int64),
+            rows.append((np.array([int(label) for label in head.split(",") if label], dtype=np.int64),
                          np.array([int(i) for i, _ in pairs], dtype=np.int64),
                          np.array([float(v) for _, v in pairs], dtype=np.float32)))
     return rows, features, labels

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Trains hetsgd's GPT networks in PyTorch: the yardstick of compare_transformer.py, and of losses on a text.
 
     pytorch_transformer.py --model gpt-tiny --rows 12 --seconds 3 --compile     # speed, on random tokens in memory

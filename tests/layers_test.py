@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Reads every #include of lib/ and apps/ and enforces the layers; files have at most 600 lines.
 
 A folder of lib/ may include itself and folders of a smaller layer; folders of one layer do not include each

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """mpi_standstill.py [--runs N] [--seed S]: in N runs under mpirun, with checkpoints, a rank is stopped (SIGSTOP) at
 a random moment. The others must end, and leave a valid result or none. HETSGD_BINARY names the program."""
 

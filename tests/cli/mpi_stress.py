@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """mpi_stress.py [--runs N] [--seed S]: random short `mpirun hetsgd train` runs, one after the other; each must end
 in time with a valid result. HETSGD_BINARY names the program."""
 

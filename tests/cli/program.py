@@ -9,10 +9,12 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
+os.environ.setdefault("HETSGD_PYTHON", sys.executable)  # of the commands that judge results
 BINARY = os.environ.get("HETSGD_BINARY", "hetsgd")
 TINY = ["--train", "generate:tiny", "--test", "generate:tiny", "--batch-size", "64"]
 # When a command or a wait counts as hanging, on however busy a machine: far beyond the seconds that any of them takes.
@@ -33,7 +35,7 @@ class ProgramTest(unittest.TestCase):
 
     def environment(self, extra=None):
         kept = {k: v for k, v in os.environ.items() if not k.startswith("HETSGD_")}
-        return {**kept, "HETSGD_CACHE_DIR": str(self.folder / "cache"), "TMPDIR": self.sessions, **(extra or {})}
+        return {**kept, "HETSGD_PYTHON": sys.executable, "HETSGD_CACHE_DIR": str(self.folder / "cache"), "TMPDIR": self.sessions, **(extra or {})}
 
     def start(self, *arguments, env=None):
         process = subprocess.Popen([BINARY, *arguments], cwd=self.folder, env=self.environment(env),

@@ -431,10 +431,5 @@ TEST_F(SweepPlanTest, AMillionRunsAreAskedFor) {
   EXPECT_THAT(found.hint, HasSubstr("--yes"));
 }
 
-TEST_F(SweepPlanTest, TheWholeTreeFitsTheSchema) {
-  const SweepSpec specification = spec(kTuned);
-  EXPECT_THAT(check_schema(sweep_schema(), specification.written), ::testing::IsEmpty());
-}
-
 }  // namespace
 }  // namespace hetsgd

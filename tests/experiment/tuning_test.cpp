@@ -7,11 +7,13 @@
 #include <functional>
 
 #include "support/failure.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
 namespace {
 
 using nlohmann::json;
+using test::error_of;
 using test::usage_error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -133,7 +135,6 @@ TEST(TuningFile, ReadsWhatItWrote) {
   tuning.algorithms[1].trials.assign(2, {});
   const json document = tuning_json(tuning, {"tune"});
   EXPECT_TRUE(is_tuning(document));
-  EXPECT_THAT(validate_tuning(document), ::testing::IsEmpty());
   EXPECT_EQ(tuning_json(tuning_of(json::parse(document.dump())), {"tune"}), document);
   EXPECT_EQ(document["cost"],
             json({{"trials", 4}, {"samples_count", 400}, {"train_s", 8.0}, {"wall_s", 2.0}}));
@@ -141,25 +142,20 @@ TEST(TuningFile, ReadsWhatItWrote) {
   EXPECT_TRUE(document["algorithms"][1]["learning_rate"].is_null());
 }
 
-TEST(TuningFile, NamesWhatIsWrong) {
+TEST(TuningFile, NamesWhatItLacks) {
+  const test::TemporaryFolder folder;
   const json good = tuning_json(tuning_with("p1", {{{0.4, {}}}, {{0.6, {}}}}), {});
   const std::vector<std::pair<std::string, std::function<void(json&)>>> damages = {
-      {"", [](json& t) { t.erase("grid"); }},
-      {"/grid", [](json& t) { t["grid"] = json::array(); }},
-      {"/goal", [](json& t) { t["goal"] = "speed"; }},
-      {"/algorithms/0/trials/1/status",
-       [](json& t) { t["algorithms"][0]["trials"][1]["status"] = "fine"; }},
-      {"/goal", [](json& t) { t["algorithms"][0]["trials"][1]["learning_rate"] = 0.2; }},
-      {"/algorithms/0/learning_rate", [](json& t) { t["algorithms"][0]["learning_rate"] = 0.1; }},
-      {"/algorithms/0/edge_of_grid", [](json& t) { t["algorithms"][0]["edge_of_grid"] = false; }},
-      {"/algorithms/0/cost", [](json& t) { t["algorithms"][0]["cost"]["trials"] = 1; }},
-      {"/cost", [](json& t) { t["cost"]["train_s"] = 1; }},
-      {"/status", [](json& t) { t["status"] = "running"; }}};
-  ASSERT_THAT(validate_tuning(good), ::testing::IsEmpty());
-  for (const auto& [pointer, damage] : damages) {
+      {"grid: found nothing, expected a list", [](json& t) { t.erase("grid"); }},
+      {"grid: found [], expected", [](json& t) { t["grid"] = json::array(); }},
+      {"goal: found 3, expected a text", [](json& t) { t["goal"] = 3; }},
+      {"algorithms[0].trials[1].seed: found -1, expected a count",
+       [](json& t) { t["algorithms"][0]["trials"][1]["seed"] = -1; }}};
+  for (const auto& [message, damage] : damages) {
     json bad = good;
     damage(bad);
-    EXPECT_GT(std::ranges::count(validate_tuning(bad), pointer, &Finding::pointer), 0) << pointer;
+    const std::string path = folder.write("bad.json", bad.dump());
+    EXPECT_THAT(error_of([&] { read_tuning(path); }, ExitCode::data), HasSubstr(message));
   }
 }
 

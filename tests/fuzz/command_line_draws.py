@@ -72,7 +72,7 @@ OPERANDS = {
     "sweep": ["spec.toml"], "rerun": ["result.json"], "compare": ["result.json", "other.json"], "report": ["result.json", "other.json"],
     "validate": ["result.json"], "score": ["spec.toml"], "memory": ["net.json"], "data info": ["data.txt"], "data verify": ["data.svm"],
     "data convert": ["data.txt", "out.hsgd"], "data generate": ["tiny", "made"], "data fetch": ["manifest.json"], "algorithms": [], "models": ["mlp"],
-    "replay": ["steps.csv"], "fit": ["steps.csv"], "stragglers": [], "devices": ["v100"], "completion": ["bash"], "help": ["stragglers"]}
+    "replay": ["steps.csv"], "fit": ["steps.csv"], "retime": ["steps.csv"], "stragglers": [], "devices": ["v100"], "completion": ["bash"], "help": ["stragglers"]}
 # Commands that read a mutated file, with {} for it; the kinds of files are the fixtures' names.
 READERS = {
     "result.json": [["validate", "{}"], ["compare", "{}", "other.json"], ["report", "{}", "other.json", "-o", "page.html"],

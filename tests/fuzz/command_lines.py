@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Runs random command lines of hetsgd, valid and invalid, on valid and mutated files, and judges how they end.
 
   command_lines.py [--seed S] [--seconds T] [--count N] [--only I] [--keep DIR] [--jobs J] [--mutate FILES] HETSGD
@@ -72,7 +72,7 @@ SVM = "1 1:1 2:1\n0 3:1\n1 2:1\n0 1:0.5\n"
 
 
 def environment(home):
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("HETSGD_")}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("HETSGD_")} | {"HETSGD_PYTHON": sys.executable}
     return {**kept, "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "XDG_DATA_HOME": str(home / "share"), "TMPDIR": str(home / "tmp")}
 
 
@@ -92,7 +92,7 @@ def make_fixtures(binary, folder):
     made = {name: (folder / name).read_text() for name in ("result.json", "other.json", "tuning.json", "record.jsonl")}
     return {**made, "spec.toml": SPEC, "net.json": json.dumps(NET), "config.json": json.dumps({"train": "generate:tiny?scale=0.1", "hidden": [4], "epochs": 1}),
             "manifest.json": json.dumps(MANIFEST), "data.txt": XC, "data.svm": SVM, "test.svm": SVM, "text.txt": TEXT,
-            "run.ck": (folder / "run.ck").read_bytes(), "in": XC, **{name: "precious\n" for name in ("kept.txt", "kept.json", "kept.ck.1", "in.1")},
+            "run.ck": (folder / "run.ck").read_bytes(), "in": XC, **dict.fromkeys(("kept.txt", "kept.json", "kept.ck.1", "in.1"), "precious\n"),
             "trace.csv": "rank,iteration,delay_s\n0,0,0.004\n*,1,0.0001\n",
             "steps.csv": "worker,step,seconds\n0,0,0.004\n1,0,0.001\n0,1,0.002\n1,1,0.003\n",
             "profile.json": (ROOT / "lib/cluster/profiles/v100.json").read_text(),

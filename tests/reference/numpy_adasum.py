@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Independent NumPy reference for ssgd with --reduce adasum: losses and orthogonality, by Maleki et al. (Adasum).
 
     numpy_adasum.py HETSGD

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Independent NumPy references for sma and easgd: algorithm 1 of CROSSBOW, flat and hierarchical, with restarts and the tuner.
 
     numpy_crossbow.py HETSGD

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Independent NumPy references for AD-PSGD, eager-SGD and RNA, flat and hierarchical.
 
     numpy_decentralised.py HETSGD

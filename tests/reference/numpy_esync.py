@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Independent NumPy references for esync: losses of algorithm 1 and decisions of algorithm 2 of ESync.
 
     numpy_esync.py HETSGD
@@ -8,7 +8,6 @@ ready, makes as many local iterations as that gives, and averages.
 """
 import collections
 
-import numpy as np
 
 from reference_support import Reference, axpy, main, weighted_sum
 

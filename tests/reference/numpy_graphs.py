@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Networks of images against PyTorch: forward, loss and autograd's gradient in double, at dumped parameters.
 
     numpy_graphs.py HETSGD

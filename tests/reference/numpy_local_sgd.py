@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Independent NumPy references for local-sgd: rounds of local steps, then the mean or an outer optimizer (DiLoCo).
 
     numpy_local_sgd.py HETSGD

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Every optimizer against independent formulas in NumPy: in sgd, in ssgd (mirrored and central), and as the server's in asgd.
 
     numpy_optimizers.py HETSGD

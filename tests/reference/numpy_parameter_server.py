@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Independent NumPy references for asgd, dc-asgd and ssp: losses, staleness, and who may go on when.
 
     numpy_parameter_server.py HETSGD

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Independent NumPy references for elastic and adaptive: their losses, and algorithms 1 and 2 of Adaptive SGD.
 
     numpy_reference.py HETSGD

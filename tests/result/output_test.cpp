@@ -102,7 +102,7 @@ TEST_F(OutputTest, ALinkStaysALink) {
 TEST_F(OutputTest, AnyOtherJsonIsNoResult) {
   std::ofstream(path("b.json")) << "{\"a\": 1}";
   EXPECT_THAT(error_of([&] { read_result(path("b.json")); }, ExitCode::data),
-              HasSubstr("b.json: not a valid result: /"));
+              HasSubstr("b.json: config: found nothing, expected an object"));
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """experiments/benchmark and scripts/benchmark.{sh,py}: versions stay as they are, entries are made from them by their rules."""
 import hashlib
 import json
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import tomllib
 import unittest

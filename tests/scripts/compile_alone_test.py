@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """compile_alone.py finds the sources that the includes of others hide, though it parses what many include but once."""
 
 import contextlib

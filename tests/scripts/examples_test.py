@@ -1,10 +1,12 @@
-"""The examples of scripts/examples: those for one machine run, the others are at least what a shell can read."""
+"""The examples of scripts/examples: those for one machine run, also those in Python, the others are at least what a shell can read."""
 
+import importlib.util
 import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -36,10 +38,30 @@ class Examples(unittest.TestCase):
             self.assertEqual((result["status"], len(result["tuning"]["grid"])), ("completed", 5))
 
     def test_shells_can_read_all(self):
-        examples = sorted(path for path in EXAMPLES.iterdir() if path.suffix != ".toml")
+        examples = sorted(path for path in EXAMPLES.iterdir() if path.suffix in (".sh", ".sbatch"))
         self.assertEqual(len(examples), 7)
         for example in examples:
             subprocess.run(["bash", "-n", example], check=True)
+
+    def run_python(self, name, *arguments):
+        done = subprocess.run([sys.executable, EXAMPLES / name, *arguments], env={**os.environ, "PYTHONPATH": str(ROOT / "scripts")},
+                              capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    @unittest.skipUnless(importlib.util.find_spec("pandas") and importlib.util.find_spec("matplotlib"), "no pandas, or no Matplotlib")
+    def test_the_notebook(self):
+        with tempfile.TemporaryDirectory() as folder:
+            said = self.run_python("notebook.py", folder)
+            self.assertEqual(len(list(pathlib.Path(folder).glob("*.json"))), 12)
+            self.assertEqual(sorted(path.name for path in pathlib.Path(folder, "plots").iterdir()),
+                             ["accuracy_over_time.svg", "time_to_target.svg", "utilisation.svg"])
+        # All six pairs of seeds have one sign.
+        self.assertRegex(said, r"asgd +6 +6 .* 0\.03125\n")
+
+    @unittest.skipUnless(importlib.util.find_spec("optuna"), "no Optuna")
+    def test_the_study_of_optuna(self):
+        self.assertRegex(self.run_python("optuna_study.py", "3"), r"^best: \{'learning_rate': .*\}; on test data .* s\n$")
 
 
 @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")

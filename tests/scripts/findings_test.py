@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Texts about results: an interval in a finding is that of a number on its page, and one in the pages that sum up is on a page that its
 paragraph links, or on some page if it links none.
 

@@ -1,18 +1,17 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Tests of scripts/plot.py on small synthetic results: which runs make a line, and figures as bars or over an option."""
 
 import unittest
 
-from plot_support import configured, drawn, labels, result, results  # first: it finds the modules
+from plot_support import configured, drawn, labels, of_sweep, result, results  # first: it finds the modules
 
-import hetsgd_results
 import matplotlib.pyplot as plt
 import numpy as np
-import plot_curves
-import plot_figures
-import plot_style
-from plot_lines import lines_of, panels_of
-from plot_style import PlotError
+from hetsgd._plot import curves as plot_curves
+from hetsgd._plot import figures as plot_figures
+from hetsgd._plot import style as plot_style
+from hetsgd._plot.lines import lines_of, panels_of
+from hetsgd._plot.style import PlotError
 
 
 class Lines(unittest.TestCase):
@@ -44,7 +43,7 @@ class Lines(unittest.TestCase):
 
     def test_a_sweep_names_its_lines_by_case_and_parameters(self):
         listed = [{"setup": "tiny", "case": case, "parameters": {"staleness": s}} for case in "ab" for s in (10, 9)]
-        data = hetsgd_results.assemble([(str(i), configured({"learning_rate": i}), line) for i, line in enumerate(listed)], [])
+        data = of_sweep([(configured({"learning_rate": i}), line) for i, line in enumerate(listed)])
         self.assertEqual(labels(lines_of(data)[0]), ["a, staleness=9", "a, staleness=10", "b, staleness=9", "b, staleness=10"])
 
     def test_more_than_eight_lines_become_panels_with_the_same_looks(self):
@@ -86,17 +85,15 @@ class Figures(unittest.TestCase):
 
     @staticmethod
     def timed(time_s, seed=1, **options):
-        run = configured(options, seed=seed)
-        if time_s is None:
-            run["time_to_accuracy"][0]["value"] = 2
-        else:  # the whole curve moves with the point at which the target is reached
+        run = configured(options, seed=seed, reach=0.65 if time_s else 0.5)
+        if time_s:  # the whole curve moves with the point at which the target is reached
             reached = next(point["time_s"] for point in run["curve"] if point["p1"] >= 0.6)
             for point in run["curve"]:
                 point["time_s"] *= time_s / reached
         return run
 
     def test_bars_are_medians_with_their_intervals(self):
-        # The interval of five seeds reaches from the first to the last (see hetsgd_results_test).
+        # The interval of five seeds reaches from the first to the last (see tests/judge/stats_test.py).
         axes, = self.bars(*(self.timed(time, seed) for seed, time in enumerate([5.0, 1.0, 4.0, 2.0, 3.0])))
         self.assertEqual(axes.patches[0].get_width(), 3)
         np.testing.assert_array_equal(axes.lines[0].get_xdata(), [1, 5])

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Tests of the pictures of plans (scripts/plot_memory.py)."""
 
 import json

@@ -6,9 +6,11 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "scripts")]
 try:
-    import hetsgd_results
+    import matplotlib
+    matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    import plot_style
+    from hetsgd import _results
+    from hetsgd._plot import style as plot_style
 except ImportError as error:
     print(f"skipped: {error}; scripts/setup-debian.sh installs it")
     sys.exit(77)
@@ -18,7 +20,13 @@ plt.rcParams.update(plot_style.style(plot_style.DEFAULT_WIDTH_IN))
 
 
 def results(*runs):
-    return hetsgd_results.assemble([(f"{i}.json", run, {}) for i, run in enumerate(runs)], [])
+    return of_sweep([(run, {}) for run in runs])
+
+
+def of_sweep(runs):
+    """runs: (result, its line of the index)."""
+    loaded = [_results.Loaded(f"{i}.json", run, line.get("setup", ""), line.get("case", ""), line) for i, (run, line) in enumerate(runs)]
+    return _results.assemble({each.path: each for each in loaded}, [])
 
 
 def configured(options, **more):

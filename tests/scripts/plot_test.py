@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Tests of scripts/plot.py on small synthetic results."""
 
 import contextlib
@@ -14,16 +14,17 @@ import xml.etree.ElementTree as ElementTree
 
 from plot_support import configured, drawn, points, result, results  # first: it finds the modules
 
+import hetsgd
 import matplotlib.colors
 import matplotlib.pyplot as plt
 import numpy as np
 import plot
-import plot_curves
-import plot_losses
-import plot_style
-import plot_workers
-from plot_lines import lines_of
-from plot_style import PlotError
+from hetsgd._plot import curves as plot_curves
+from hetsgd._plot import losses as plot_losses
+from hetsgd._plot import style as plot_style
+from hetsgd._plot import workers as plot_workers
+from hetsgd._plot.lines import lines_of
+from hetsgd._plot.style import PlotError
 
 
 class Curves(unittest.TestCase):
@@ -207,6 +208,30 @@ class Losses(unittest.TestCase):
         self.assertIsNone(plot_losses.plot_losses(data, lines_of(data)[0]))
 
 
+class OfResults(unittest.TestCase):
+    def tearDown(self):
+        plt.close("all")
+
+    def test_pictures_are_figures_and_with_a_folder_files(self):
+        data = results(*(result(algorithm, seed) for algorithm in ("adaptive", "ssgd") for seed in (1, 2)))
+        names = ["accuracy_over_epochs", "time_to_target", "batch_size", "utilisation"]
+        made = data.plot(x=["epochs"], width_in=5)
+        self.assertEqual((list(made), {figure.get_figwidth() for figure in made.values()}), (names, {5}))
+        self.assertEqual(made["accuracy_over_epochs"].axes[0].get_xlabel(), "Epochs")
+        with tempfile.TemporaryDirectory() as folder:
+            data.plot(os.path.join(folder, "new"), formats=["svg"], x=["epochs"])
+            self.assertEqual(sorted(os.listdir(os.path.join(folder, "new"))), sorted(f"{name}.svg" for name in names))
+
+    def test_what_cannot_be_drawn_warns(self):
+        data = results(result())
+        with self.assertWarnsRegex(UserWarning, "--over: found gamma, expected an option of the runs"):
+            self.assertEqual(data.plot(over="gamma"), {})
+        with self.assertWarnsRegex(UserWarning, "--x: found years, expected one of time, epochs"):
+            self.assertNotIn("accuracy_over_years", data.plot(x=["years"]))
+        with self.assertRaisesRegex(hetsgd.ResultError, "found no auc in the curve"):
+            data.plot(metric="auc")
+
+
 class Program(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -288,21 +313,21 @@ class Program(unittest.TestCase):
 
     def test_a_file_that_is_not_a_result_is_named(self):
         good = result()
-        for content, found in (("hello", "not JSON"), ("[]", 'found no "config"'), ({"config": {}}, 'found no "curve"'),
-                               ({**good, "config": {}}, 'found no "config.algorithm"'),
+        for content, found in (("hello", ":1:1: found \"h\", expected JSON"), ("[]", "found [], expected an object"),
+                               ({"config": {}}, "/status: found nothing"), ({**good, "config": {}}, "/config/algorithm: found nothing"),
                                ({**good, "curve": []}, "found no evaluations")):
             path = self.write("bad.json", content)
             code, out, err = self.call(path, "-o", os.path.join(self.folder.name, "plots"))
             self.assertEqual((code, out), (4, ""))
-            self.assertTrue(err.startswith(f"plot.py: {path}: {found}"), err)
+            self.assertTrue(err.startswith(f"plot.py: {path}:") and found in err, err)
         code, _, err = self.call(os.path.join(self.folder.name, "none.json"))
         self.assertEqual(code, 4)
         self.assertIn("No such file", err)
 
-    def test_a_python_without_the_packages_is_told_of_the_right_one(self):
+    def test_a_python_without_the_packages_is_told_how_to_get_them(self):
         done = subprocess.run([sys.executable, "-S", plot.__file__, "x"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r"^plot\.py: No module named .* run scripts/plot\.py itself.*\n$")
+        self.assertRegex(done.stderr, r"^plot\.py: No module named .* -m pip install matplotlib pandas; .*\n$")
 
     def test_wrong_options(self):
         path = self.write("a.json", result())

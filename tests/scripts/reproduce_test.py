@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """experiments/*.toml and scripts/reproduce.py: claims name what there is, runs are shared, verdicts follow their rules, pages and
 plots come from an index of runs."""
 import contextlib
@@ -102,6 +102,19 @@ class Specifications(unittest.TestCase):
             for case in figure.spec.get("cases", []):
                 if "rate_from" in case:
                     self.assertIn(case["rate_from"]["case"], figure.pairs[case["rate_from"]["setup"]], name)
+
+
+class Runs(unittest.TestCase):
+    def test_two_cases_may_share_a_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            line = {"id": "aa", "setup": "two", "seed": 3, "stage": "final", "status": "completed", "file": "aa.json"}
+            pathlib.Path(folder, "aa.json").write_text("{}")
+            path = pathlib.Path(folder, "x1.index.jsonl")
+            path.write_text("".join(json.dumps({**line, "case": case, **more}) + "\n" for case, more in
+                                    (("one", {}), ("other", {}), ("trial", {"stage": "tuning"}), ("failed", {"status": "failed"}),
+                                     ("gone", {"file": "bb.json"}))))
+            file = os.path.join(folder, "aa.json")
+            self.assertEqual(reproduce_runs.read_index(path), {("two", "one"): {3: file}, ("two", "other"): {3: file}})
 
 
 class Readings(unittest.TestCase):
@@ -215,6 +228,13 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(said(self.ABOVE, found, 0.3, 1.234), "no difference shown (the seeds would have shown 1.23 times)")
         self.assertEqual(said(self.ABOVE, found, 0.3, math.inf), "no difference shown (so few seeds can show none)")
         self.assertEqual(said(self.ABOVE, found, 0.3), "no difference shown")
+
+    def test_one_seed_shows_nothing(self):
+        row = {"test": "signed_rank", "n": 1, "speedup": ratio(1.5, 1.5, 1.5), "p_value": None, "least_effect": math.inf}
+        figure = types.SimpleNamespace(spec={}, row=lambda own, base: row)
+        found = reproduce_verdicts.found(figure, {"setup": "s", "case": "a", "reference": "b", "measure": "speedup", "side": "above"})
+        self.assertEqual(reproduce_verdicts.verdict(self.ABOVE, found["found"], found["p_value"], found["least_effect"]),
+                         "no difference shown (so few seeds can show none)")
 
     def test_each_word_has_a_column_of_the_counts(self):
         for verdict in reproduce_verdicts.VERDICTS:

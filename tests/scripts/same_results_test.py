@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """scripts/same_results.py finds a difference in each part of a result, and none between equal runs.
 
 The binaries are stand-ins that write a result of their own; one real configuration of each algorithm shows that

@@ -26,7 +26,8 @@ def result(algorithm="adaptive", seed=1, workers=4, points=30, step_s=1.0, reach
                      "wait_s": 0.94 * elapsed - compute, "samples": 1000, "updates": 10, "bytes_sent": 1,
                      "bytes_received": 1})
     return {"schema_version": "1.0", "config": {"algorithm": algorithm, "seed": seed}, "curve": curve, "events": events,
-            "workers": rows, "cluster": {"name": "sim", "virtual_time": True}, "summary": {"elapsed_s": elapsed},
+            "workers": rows, "cluster": {"name": "sim", "virtual_time": True}, "dataset": {"train": None, "test": None}, "environment": {},
+            "summary": {"elapsed_s": elapsed, "samples_per_s": None, "final": None}, "wall": {"load_s": 0, "init_s": 0},
             "time_to_accuracy": [time_to(curve, 0.6)], "status": "completed"}
 
 

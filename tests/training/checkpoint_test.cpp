@@ -66,8 +66,8 @@ std::vector<double> times_of(const Record& record) {
   return times;
 }
 
-// Those of the run itself. A resumed run with a trace, which ThreadSanitizer's runs have, also says
-// where the trace begins.
+// The warnings of the run itself. A resumed run with a trace, which ThreadSanitizer's runs have,
+// also says where the trace begins.
 std::vector<std::string> warnings_of(const Record& record) {
   std::vector<std::string> warnings = record.warnings;
   std::erase_if(warnings, [](const std::string& text) {

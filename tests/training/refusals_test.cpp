@@ -44,6 +44,8 @@ const Refusal kRefusals[] = {
     {with(kOnThreads, {{"charge", "amazon670k"}}),
      "--charge: found amazon670k with --cluster threads, expected --cluster sim, whose clock it "
      "charges"},
+    {with(kOneEpoch, {{"step_time", "1ms"}, {"charge", "amazon670k"}}),
+     "--step-time: found 1 ms beside --charge, --replay or real time, expected --cluster sim"},
     // Precision is an option of GPUs.
     {with(kOneEpoch, {{"precision", "tf32"}}), "--precision: found tf32 with --cluster sim"},
     {with(kOnThreads, {{"precision", "bf16"}}), "--precision: found bf16 with no --devices"},

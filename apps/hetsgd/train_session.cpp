@@ -198,10 +198,8 @@ nlohmann::json read_first(OptionSet& first, const std::string& config_path,
 }
 
 void read_environment(OptionSet& set) {
-  std::vector<std::string> known = {
-      "HETSGD_BINARY",       "HETSGD_CACHE_DIR",          "HETSGD_DATA_DIR",
-      "HETSGD_DATASETS_DIR", "HETSGD_OUTER_LIBRARY_PATH", "HETSGD_PYTHON",
-      "HETSGD_VERSION"};
+  const auto others = variables_of_no_option();
+  std::vector<std::string> known(others.begin(), others.end());
   for (const auto& all : {options_of_all_algorithms(), options_of_all_models()}) {
     for (const ForeignOption& foreign : all) known.push_back(foreign.option.environment());
   }

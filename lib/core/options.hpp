@@ -23,6 +23,7 @@
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -226,6 +227,10 @@ class OptionRefiner {
  private:
   Option& option_;
 };
+
+// The HETSGD_ variables of the environment that are no options: folders, the Python of the commands
+// that judge results, and what these are told of the program.
+std::span<const std::string> variables_of_no_option();
 
 // The options of one command. The variables behind them must outlive it.
 class OptionSet {

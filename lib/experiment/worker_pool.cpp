@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +18,7 @@
 #include "core/error.hpp"
 #include "core/input_file.hpp"
 #include "core/logging.hpp"
+#include "core/options.hpp"
 
 namespace hetsgd {
 namespace {
@@ -139,14 +139,13 @@ void WorkerPool::stop() {
 }
 
 std::vector<std::string> variables_of_options() {
-  constexpr std::array<std::string_view, 3> kFolders = {"HETSGD_CACHE_DIR", "HETSGD_DATA_DIR",
-                                                        "HETSGD_DATASETS_DIR"};
+  const auto others = variables_of_no_option();
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::string_view name = text.substr(0, text.find('='));
-    const bool folder = std::ranges::find(kFolders, name) != kFolders.end();
-    if (name.starts_with("HETSGD_") && !folder) names.emplace_back(name);
+    const bool is_option = std::ranges::find(others, name) == others.end();
+    if (name.starts_with("HETSGD_") && is_option) names.emplace_back(name);
   }
   return names;
 }

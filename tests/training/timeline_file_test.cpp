@@ -313,13 +313,14 @@ TEST(StepTimesOfOtherTools, HaveColumnsAndUnitsOfTheirOwn) {
   const std::string path = folder.write(
       "steps.csv", "time,\"rank\", iteration ,step (ms)\nx,0,0,1000\n# a comment\ny,0,1,500\n");
   EXPECT_EQ(read_timeline(path, "rank,iteration,step (ms)").elapsed, Seconds(1.5));
-  const auto said = [&](const std::string& columns) {
-    return error_of([&] { read_timeline(path, columns); });
+  const auto said = [&](const std::string& columns, ExitCode code) {
+    return error_of([&] { read_timeline(path, columns); }, code);
   };
-  EXPECT_THAT(said("rank,iteration,time"), HasSubstr("expected a name that ends with its unit"));
-  EXPECT_THAT(said("rank,step_ms"), HasSubstr("expected three names"));
+  EXPECT_THAT(said("rank,iteration,time", ExitCode::usage),
+              HasSubstr("expected a name that ends with its unit"));
+  EXPECT_THAT(said("rank,step_ms", ExitCode::usage), HasSubstr("expected three names"));
   EXPECT_THAT(
-      said("worker,iteration,step (ms)"),
+      said("worker,iteration,step (ms)", ExitCode::data),
       HasSubstr(":1:1: found \"time,\\\"rank\\\", iteration ,step (ms)\", expected a header "
                 "with one column \"worker\""));
 }

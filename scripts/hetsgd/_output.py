@@ -1,18 +1,15 @@
-"""The output of commands: JSON as the program writes it, and files that appear complete or not at all."""
+"""Output files of commands, which appear complete or not at all."""
 
 import errno
 import json
 import os
-import re
 import stat
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
 
-from . import _errors, _program, _results
+from . import _errors, _program
 
-SURROGATES = re.compile("[\ud800-\udfff]")
 READER_TRIES, READER_PAUSE_S = 100, 0.01  # how long to wait for a reader of a pipe
 MOST_LINKS = 40  # as the system's own limit
 HINTS = {errno.EPIPE: "the program that reads from this pipe has ended",
@@ -26,23 +23,6 @@ def tool() -> dict:
     """{name, version, git_revision, git_dirty} of the program, which every document has. Raises Error."""
     said = json.loads(_program.ask("--version", "--json"))
     return {"name": "hetsgd", **{key: said[key] for key in ("version", "git_revision", "git_dirty")}}
-
-
-def json_bytes(text: str) -> str:
-    """The text as JSON can hold it: a text with bytes that are not UTF-8 (names of files) becomes "bytes:" and the text, with such
-    bytes and "%" as %E9."""
-    if not SURROGATES.search(text):
-        return text
-    return "bytes:" + SURROGATES.sub(lambda found: f"%{ord(found[0]) & 0xFF:02X}", text.replace("%", "%25"))
-
-
-def json_text(document: Any, indent: int | None = None) -> str:
-    """The document as JSON with sorted keys: numbers that are not finite as null with their reason, bytes as in json_bytes()."""
-    text = json.dumps(_results.explain_nonfinite(document), sort_keys=True, ensure_ascii=False, allow_nan=False, indent=indent,
-                      separators=(",", ":" if indent is None else ": "))
-    if not SURROGATES.search(text):
-        return text
-    return re.sub(r'"((?:[^"\\]|\\.)*)"', lambda found: f'"{json_bytes(found[1])}"', text)
 
 
 def _descriptor_of(path: str) -> int | None:

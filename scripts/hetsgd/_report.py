@@ -380,8 +380,8 @@ def report_page(data: dict) -> str:
     script = '"use strict";\n(() => {\n' + "".join(file(f"{part}.js") for part in SCRIPTS) + "})();\n"
     style = file("style.css")
     # "<" occurs only inside of texts, where \u003c means the same and cannot end the script element.
-    numbers = _output.json_text(data).replace("<", "\\u003c")
-    values = {"title": html.escape(_output.json_bytes(data["title"])), "style": style, "style_source": source(style), "script": script,
+    numbers = _results.json_text(data).replace("<", "\\u003c")
+    values = {"title": html.escape(_results.json_bytes(data["title"])), "style": style, "style_source": source(style), "script": script,
               "script_source": source(script), "data": numbers}
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], file("page.html"))
 
@@ -417,7 +417,7 @@ def command(options, operands: list[str]) -> int:
     inputs = _results.read_inputs(operands)
     data = data_of(inputs, operands, title=options.title or inputs.title or heading_of(operands), about=inputs.about, targets=targets,
                    reference=options.reference, program="hetsgd {version} ({git_revision})".format(**_output.tool()))
-    output.write(report_page(data) if options.format == "html" else _output.json_text(data, 1) + "\n")
+    output.write(report_page(data) if options.format == "html" else _results.json_text(data, 1) + "\n")
     count = len(data["workloads"])
     _text.log("", f"{options.output}: {data['runs']} runs, {count} workload{'' if count == 1 else 's'}")
     return 0

@@ -162,20 +162,26 @@ def dump(value: Json) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
 
 
+def json_bytes(text: str) -> str:
+    """The text as JSON can hold it: a text with bytes that are not UTF-8 (names of files) becomes "bytes:" and the text, with such
+    bytes and "%" as %E9."""
+    if not SURROGATE.search(text):
+        return text
+    return "bytes:" + SURROGATE.sub(lambda found: f"%{ord(found[0]) & 0xFF:02X}", text.replace("%", "%25"))
+
+
+def json_text(document: Json, indent: int | None = None) -> str:
+    """The document as JSON with sorted keys: numbers that are not finite as null with their reason, bytes as in json_bytes()."""
+    text = json.dumps(explain_nonfinite(document), sort_keys=True, ensure_ascii=False, allow_nan=False, indent=indent,
+                      separators=(",", ":" if indent is None else ": "))
+    if not SURROGATE.search(text):
+        return text
+    return re.sub(r'"((?:[^"\\]|\\.)*)"', lambda found: f'"{json_bytes(found[1])}"', text)
+
+
 def print_json(document: Json) -> None:
-    """A document on stdout, indented, its keys in order. Paths that are no UTF-8 are "bytes:r%FD" in it."""
-    text = json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True)
-    if SURROGATE.search(text):
-        text = json.dumps(_without_bytes(document), indent=2, ensure_ascii=False, sort_keys=True)
-    sys.stdout.write(text + "\n")
-
-
-def _without_bytes(value: Json) -> Json:
-    if isinstance(value, (dict, list)):
-        return {key: _without_bytes(each) for key, each in value.items()} if isinstance(value, dict) else list(map(_without_bytes, value))
-    if not isinstance(value, str) or not SURROGATE.search(value):
-        return value
-    return "bytes:" + re.sub("[%\udc80-\udcff]", lambda found: f"%{ord(found[0]) & 0xFF:02X}", value)
+    """Prints json_text() to stdout, indented."""
+    sys.stdout.write(json_text(document, 2) + "\n")
 
 
 def explain_nonfinite(value: Json) -> Json:

@@ -348,7 +348,7 @@ def command(options, operands: list[str]) -> int:
         return 0
     benchmark = read_benchmark(rules, options.runs)
     if options.format == "json":
-        _text.say(_output.json_text(standing_json(benchmark, _output.tool()), 2) + "\n")
+        _results.print_json(standing_json(benchmark, _output.tool()))
     else:
         _text.say(standing_table(benchmark).format("csv") if options.format == "csv" else standing_report(benchmark, options.format))
     for note in benchmark.notes:

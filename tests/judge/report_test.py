@@ -39,7 +39,7 @@ def timed(algorithm, reached, *stragglers):
 
 
 def data_of(*loaded, **options):
-    return json.loads(_output.json_text(_report.report_data(list(loaded), **options)))
+    return json.loads(_results.json_text(_report.report_data(list(loaded), **options)))
 
 
 def only_group(*loaded):
@@ -62,7 +62,7 @@ class Numbers(unittest.TestCase):
         self.assertEqual(float(_report.rounded(1 / 64, 4)), 0.01563)  # halves go away from zero
 
     def test_json_of_numbers_and_names_that_json_has_not(self):
-        text = _output.json_text({"b": [1.0, INF], "a": math.nan, "name": "caf\udce9 5%", "é": "bytes:x"})
+        text = _results.json_text({"b": [1.0, INF], "a": math.nan, "name": "caf\udce9 5%", "é": "bytes:x"})
         self.assertEqual(text, '{"a":null,"a_reason":"nan","b":[1.0,null],"b_reason":"inf","name":"bytes:caf%E9 5%25","é":"bytes:x"}')
 
 

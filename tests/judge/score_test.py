@@ -168,7 +168,7 @@ class Standing(Folder):
     def test_texts_and_the_document(self):
         benchmark = self.standing()
         tool = {"name": "hetsgd", "version": "1", "git_revision": "0", "git_dirty": False}
-        text = _score._output.json_text(_score.standing_json(benchmark, tool))
+        text = _score._results.json_text(_score.standing_json(benchmark, tool))
         jsonschema.Draft7Validator(json.loads(_validate.schema("standing"))).validate(json.loads(text))
         method = json.loads(text)["methods"][1]
         self.assertEqual((method["time_s"], method["time_s_reason"], method["ratio"]), ([4, None], "inf", [2, None]))

@@ -18,6 +18,7 @@
 #include "command.hpp"
 #include "core/builtin_file.hpp"
 #include "core/error.hpp"
+#include "core/host.hpp"
 #include "core/version.hpp"
 
 namespace hetsgd {
@@ -85,7 +86,7 @@ class PythonCommand final : public Command {
   }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
-    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+    const std::string program = own_program().string();
     const char* const named = std::getenv("HETSGD_PYTHON");
     std::vector<std::string> words = {named && *named ? named : "python3", "-c", kStart,
                                       package_folder(program), info().name};

@@ -34,6 +34,12 @@ std::vector<int> available_cores() {
   return cores;
 }
 
+std::filesystem::path own_program() {
+  const std::filesystem::path running = std::filesystem::read_symlink("/proc/self/exe");
+  if (running.filename() != "ld.so") return running;
+  return running.parent_path().parent_path() / "bin" / "hetsgd";
+}
+
 std::string of_environment(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;

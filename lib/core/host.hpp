@@ -1,6 +1,7 @@
 // The machine that this process runs on.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,10 @@ std::string host_name();
 // The cores that the calling thread may run on; a container may have bound it to some of the
 // machine's. {0} if the system does not say.
 std::vector<int> available_cores();
+
+// The path of the program that runs. In a bundle with its own C library the running file is
+// lib/ld.so, which starts bin/hetsgd; the path is then that of bin/hetsgd.
+std::filesystem::path own_program();
 
 // The value of an environment variable. An empty one counts as not set, as usual in the shell.
 std::string of_environment(const char* name);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/host.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "experiment/run_identity.hpp"
@@ -126,7 +127,7 @@ std::vector<std::string> Sweep::command_of(const PlannedRun& planned, bool resum
     fill_in(word, "{ranks}", ranks);
     words.push_back(std::move(word));
   }
-  words.push_back(fs::read_symlink("/proc/self/exe").string());
+  words.push_back(own_program().string());
   const CellTuning* const tuning = tuning_of(planned);
   const bool tuned = tuning != nullptr && tuning->rate_tuning;
   if (tuned) {  // --tuned sets the learning rate, and the result notes its origin

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from program import BINARY, LIMIT_S, ProgramTest
 
@@ -25,10 +26,16 @@ def has_mpi():
     return bool(shutil.which("mpirun")) and version()["features"]["mpi"]
 
 
+def own_sessions(folder):
+    """The variable that gives one mpirun a folder of its own below `folder` for its sessions. Of two that share one, the first to
+    end may remove what the other has begun to make."""
+    return {"TMPDIR": tempfile.mkdtemp(prefix="", dir=folder)}
+
+
 class MpiTest(ProgramTest):
     def launch(self, ranks, command, env=None):
         return subprocess.Popen(["mpirun", "-n", str(ranks), *command], cwd=self.folder,
-                                env=self.environment({**MPI, **(env or {})}), stdout=subprocess.PIPE,
+                                env=self.environment({**MPI, **own_sessions(self.sessions), **(env or {})}), stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
 
     def mpirun(self, ranks, *arguments, env=None):

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 
-from mpi_program import MPI, search_main
+from mpi_program import MPI, own_sessions, search_main
 
 LIMIT_S = 300  # far more than --peer-timeout and what the ranks need to end
 METHODS = ["ssgd", "elastic", "adaptive", "local-sgd", "asgd", "ssp", "esync --ack delayed", "esync --aggregate server", "adpsgd",
@@ -76,7 +76,7 @@ def failure(binary, number, seed, folder):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HETSGD_")}
     what = f"seed {seed}, run {number}: rank {stopped} of {ranks} stopped after {moment:.3f} s: {shlex.join(arguments)}"
     with open(folder / f"{number}.log", "w+") as log:
-        launcher = subprocess.Popen(command, env={**environment, **MPI, "HETSGD_CACHE_DIR": str(folder)}, stdout=log, stderr=log)
+        launcher = subprocess.Popen(command, env={**environment, **MPI, **own_sessions(folder), "HETSGD_CACHE_DIR": str(folder)}, stdout=log, stderr=log)
         if not wait_until(lambda: len(children(launcher.pid)) >= ranks or launcher.poll() is not None):
             return f"{what}\nthe ranks do not start"
         pids = children(launcher.pid)

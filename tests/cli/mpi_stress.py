@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 
-from mpi_program import MPI, search_main
+from mpi_program import MPI, own_sessions, search_main
 
 LIMIT_S = 60
 DIVERGED = 8  # exit code of a run whose loss is no longer a number; its result is valid
@@ -72,7 +72,7 @@ def failure(binary, ranks, arguments, folder):
     output = os.path.join(folder, "result.json")
     command = ["mpirun", "-n", str(ranks), binary, "train", *arguments, "--quiet", "--overwrite", "-o", output]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HETSGD_")}
-    process = subprocess.Popen(command, env={**environment, **MPI, "HETSGD_CACHE_DIR": folder}, text=True,
+    process = subprocess.Popen(command, env={**environment, **MPI, **own_sessions(folder), "HETSGD_CACHE_DIR": folder}, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         text, _ = process.communicate(timeout=LIMIT_S)

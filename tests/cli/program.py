@@ -28,7 +28,7 @@ class ProgramTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="hetsgd-cli-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        # Open MPI has its sessions there: where two mpirun share a folder, one that begins as the other ends and removes it may fail.
+        # Open MPI has its sessions there (own_sessions() of mpi_program.py).
         sessions = tempfile.TemporaryDirectory(prefix="hetsgd-mpi-", ignore_cleanup_errors=True)
         self.addCleanup(sessions.cleanup)
         self.sessions = sessions.name

@@ -85,10 +85,10 @@ fuzz() {
 }
 
 if $all; then
-  echo "This takes about 25 minutes on two cores. Without --all, the release build and its tests take about 10."
+  echo "This takes about 50 minutes on two cores. Without --all, the release build and its tests take about 15."
   groups=(program plots bundle tests all-tests) cuda=(--cuda) benchmarks=ON
 else
-  echo "This takes about 10 minutes on two cores. With --all (clang-tidy, emulated GPUs, sanitizers, fuzzers) it takes about 25."
+  echo "This takes about 15 minutes on two cores. With --all (clang-tidy, emulated GPUs, sanitizers, fuzzers) it takes about 50."
   groups=(program plots bundle tests) cuda=() benchmarks=OFF
 fi
 if $setup; then part "Debian packages" ./scripts/setup-debian.sh "${groups[@]}" || true; fi

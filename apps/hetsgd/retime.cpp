@@ -300,7 +300,7 @@ class Retime final : public Command {
   }
 
  private:
-  // Whoever asks waits for the answer.
+  // Flushed at once, because the program that asks waits for the answer.
   static void print(const std::string& text) {
     print_text(text);
     std::fflush(stdout);

@@ -179,6 +179,7 @@ class Dockerfile(unittest.TestCase):
             example, = re.findall(r"^#   docker run .* hetsgd (train .*)", TEXT, re.MULTILINE)
             image.run([*image.entrypoint, *shlex.split(example)])
             self.assertEqual(json.loads(image.inside("first.json").read_text())["status"], "completed")
+            self.assertIn("first.json: valid", image.run([*image.entrypoint, "validate", "first.json"]))  # the image's own package
 
 
 if __name__ == "__main__":

@@ -7,21 +7,15 @@ import json
 import math
 import os
 import pathlib
-import sys
 import tempfile
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "scripts")]
-try:
-    import numpy as np
-    from hetsgd import _compare, _results, cli
-    from hetsgd._errors import Error
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
-import made_results  # noqa: E402
-from made_results import families, result, results, seeds, tuning  # noqa: E402
+import package  # noqa: F401  # finds the package
+import numpy as np
+from hetsgd import _compare, _results, cli
+from hetsgd._errors import Error
+import made_results
+from made_results import families, result, results, seeds, tuning
 
 INF = math.inf
 

@@ -4,16 +4,14 @@ import collections
 import json
 import pathlib
 import subprocess
-import sys
 import tempfile
 import unittest
 
 import numpy as np
 from scipy import stats
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
-
-from hetsgd import _errors, _fit, _program  # noqa: E402
+import package  # noqa: F401  # finds the package
+from hetsgd import _errors, _fit, _program
 
 
 def steps_of(times, delay=None, work=1.0):

@@ -4,13 +4,11 @@ import json
 import pathlib
 import random
 import subprocess
-import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
-
-from hetsgd import _errors, _program, _replay, _text, _timeline  # noqa: E402
+import package  # noqa: F401  # finds the package
+from hetsgd import _errors, _program, _replay, _text, _timeline
 
 HEADER = {"hetsgd_timeline": 1, "config": {}, "cluster": "sim", "clock_resolution_s": 0, "workers": 2, "elapsed_s": 3,
           "processes": [{"rank": 0, "name": "worker 0", "main": True}, {"rank": 1, "name": "worker 1", "main": True}]}

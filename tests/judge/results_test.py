@@ -11,18 +11,14 @@ import tempfile
 import threading
 import unittest
 
+import package  # noqa: F401  # finds the package
+import numpy as np
+import hetsgd
+import made_results
+from hetsgd import _results
+from hetsgd._errors import Error
+
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "scripts")]
-try:
-    import numpy as np
-    import pandas  # noqa: F401
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
-import hetsgd  # noqa: E402
-import made_results  # noqa: E402
-from hetsgd import _results  # noqa: E402
-from hetsgd._errors import Error  # noqa: E402
 
 INF = math.inf
 

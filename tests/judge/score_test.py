@@ -7,21 +7,17 @@ import math
 import os
 import pathlib
 import re
-import sys
 import tempfile
 import unittest
 from unittest import mock
 
+import package  # noqa: F401  # finds the package
+import jsonschema
+from hetsgd import _score, _validate
+from hetsgd._errors import Error
+from whole_results import document, tuning
+
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "scripts")]
-try:
-    import jsonschema
-    from hetsgd import _score, _validate
-    from hetsgd._errors import Error
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
-from whole_results import document, tuning  # noqa: E402
 
 SPEC = {"name": "v0", "about": "two problems", "seeds": "1:3", "metric": {"name": "p1", "goal": "time_to_target", "target": 0.5},
         "settings": {"train": "generate:tiny", "batch_size": 16}, "tuning": {"parameters": {"learning_rate": {"values": [0.5, 2]}}},

@@ -3,18 +3,12 @@
 
 import itertools
 import math
-import pathlib
-import sys
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
-try:
-    import numpy as np
-    from scipy import stats as scipy_stats
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
-from hetsgd import _stats  # noqa: E402
+import package  # noqa: F401  # finds the package
+import numpy as np
+from scipy import stats as scipy_stats
+from hetsgd import _stats
 
 INF = math.inf
 

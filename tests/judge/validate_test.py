@@ -3,19 +3,12 @@
 
 import copy
 import json
-import pathlib
-import sys
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "scripts")]
-try:
-    import jsonschema  # noqa: F401
-    from hetsgd import _validate
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
-from whole_results import document, tuning  # noqa: E402
+import package  # noqa: F401  # finds the package
+import jsonschema
+from hetsgd import _validate
+from whole_results import document, tuning
 
 
 def set_at(value, pointer, new):

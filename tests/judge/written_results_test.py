@@ -5,13 +5,11 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import unittest
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "scripts")]
-
-from hetsgd import _validate  # noqa: E402
+import package  # noqa: F401  # finds the package
+from hetsgd import _validate
 
 
 class WrittenResults(unittest.TestCase):

@@ -253,7 +253,7 @@ bool is_of_kind(const json& value, std::string_view kind) {
   if (kind == "list") return value.is_array();
   if (kind == "text") return value.is_string();
   if (kind == "number") return value.is_number();
-  if (kind == "count") return value.is_number_unsigned();
+  if (kind == "count") return value.is_number_integer() && value >= 0;
   HETSGD_CHECK(kind == "boolean");
   return value.is_boolean();
 }

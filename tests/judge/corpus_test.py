@@ -15,7 +15,6 @@ import contextlib
 import csv
 import difflib
 import fnmatch
-import functools
 import io
 import json
 import os

@@ -92,7 +92,7 @@ class Image:
         self.stages[found.group(1) or ""] = self.root
         self.directory, self.user, self.entrypoint, self.command = "/", "root", [], []
         self.environment = {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "HOME": str(self.folder), "LOG": str(self.log),
-                            "BUILT": os.environ["HETSGD_BINARY"]}
+                            "BUILT": os.environ["HETSGD_BINARY"], "HETSGD_PYTHON": sys.executable}  # an image has Debian's
 
     def do_ARG(self, arguments):
         name, value = arguments.split("=")

@@ -49,8 +49,8 @@ std::vector<double> fit_times(std::vector<std::vector<double>> columns,
 // The launch overhead, rate and bandwidth >= 0 that minimise the sum of squared relative errors of
 // DeviceProfile::seconds over the samples. A cost that the samples do not need (its best
 // coefficient is 0, or it never occurs) becomes free: no overhead, or kUnlimitedPerSecond. Name,
-// source and memory are left to the caller. Errors: runtime, if there are fewer than three samples,
-// or a time or a work is not finite, or a time is not above 0.
+// source and memory are left to the caller. Throws Error(runtime) if there are fewer than three
+// samples, a time or a work is not finite, or a time is not above 0.
 CalibrationFit fit_device_profile(std::span<const CalibrationSample> samples);
 
 }  // namespace hetsgd

@@ -43,8 +43,8 @@ Seconds predicted(const NetworkModel& network, const NetworkSample& sample);
 // calls alone. If the services' link comes out faster than the workers', predicted() is slower than
 // that fit, because it takes the slower of the two. A cost that the samples do not need becomes
 // free (kUnlimitedPerSecond). The topology is ring without a shared bus; name and source are left
-// to the caller. Errors: runtime, if there are fewer than two samples of a kind, all of one size,
-// or a time is not above 0.
+// to the caller. Throws Error(runtime) if a kind has fewer than two samples or samples of one size
+// only, or if a time is not above 0.
 NetworkFit fit_network_model(std::span<const NetworkSample> samples);
 
 struct NetworkMeasurement {
@@ -64,10 +64,10 @@ std::vector<NetworkSample> measure_network(const std::string& cluster,
 
 // Measures how the processes of this cluster wait, for `sim --host-cores`: NetworkModel::wake, from
 // a monitor's notification to a background task that has slept for 3 ms (the median of 60). Where
-// ranks poll for messages (mpi) also `poll`, twice the mean time by which a service that has rested
-// for 3 ms answers late, and poll_core_share, the processor time of a rank that waits for 0.3 s.
+// ranks poll for messages (mpi) it measures two more. `poll` is twice the mean delay of a service
+// that has rested for 3 ms. poll_core_share is the processor time of a rank that waits for 0.3 s.
 // Takes about a second. Under MPI every rank calls this, and rank 0's network is set. Needs a free
-// core for each worker: on a busy machine they come out too long.
+// core for each worker: on a busy machine the times come out too long.
 void measure_waits(const std::string& cluster, const ClusterOptions& options,
                    NetworkModel& network);
 

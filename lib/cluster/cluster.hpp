@@ -87,7 +87,7 @@ struct ClusterOptions {
   };
   struct StepTimes {
     Seconds time{0};
-    Seconds busy{0};  // part of it for which the step has the device
+    Seconds busy{0};  // how long the step occupies the device; the rest of `time` is transfer
   };
   std::function<StepTimes(const StepRequest&)> recorded_step = nullptr;
   int host_threads = 0;  // 0: all cores
@@ -197,9 +197,10 @@ struct ClusterKind {
 // thread: `const bool registered = register_cluster({...})`. Returns true. Checked: the name is
 // new.
 bool register_cluster(ClusterKind kind);
-// Errors: usage, an unknown name, with the known ones; device, this binary lacks it.
+// Throws Error(usage) for an unknown name, listing the known ones, and Error(device) if it is not
+// built in.
 const ClusterKind& cluster_kind(const std::string& name);
-// Errors: as cluster_kind() and as the cluster itself has them.
+// Throws what cluster_kind() and the constructor of the cluster throw.
 std::unique_ptr<Cluster> make_cluster(const std::string& name, const ClusterOptions& options);
 std::vector<std::string> cluster_names();
 // Names of the clusters whose workers live in this process.
@@ -208,9 +209,9 @@ std::vector<std::string> local_cluster_names();
 // inside this process, in virtual or in real time.
 std::string default_cluster(bool is_virtual);
 
-// The processes that carry out a command on this cluster together. The first call for one whose
-// workers are processes joins them (under MPI: initialises it). Errors: as cluster_kind(); device,
-// the library cannot be used.
+// The processes that carry out a command on this cluster together. If its workers are processes the
+// first call joins them (under MPI it initialises MPI). Throws what cluster_kind() throws, and
+// Error(device) if the library cannot be used.
 ProcessGroup& processes_of(const std::string& cluster, Seconds peer_timeout = kPeerTimeout);
 // True: a launcher has started this process as one of those that run a command on `cluster`
 // together.

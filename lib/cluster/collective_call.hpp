@@ -283,7 +283,7 @@ struct SplitChoice {
 // gathered.
 std::vector<std::vector<int>> plan_groups(std::span<const SplitChoice> by_rank);
 
-// The lengths (bytes) with which a rank calls Comm::sendrecv: what it gives and what it expects.
+// Lengths in bytes of a rank's call of Comm::sendrecv: what it gives and what it expects.
 struct SendrecvLengths {
   std::uint64_t out = 0, in = 0;
 };

@@ -9,10 +9,10 @@
 // rank makes collectives on a Comm; a background task takes one of its own by split().
 //
 // Buffers are the caller's and may lie in host memory or in that of the caller's device. Lengths
-// are in elements; broadcast, all_gather and messages move bytes and take any trivially copyable
-// T. `kind` says what the bytes are, for the time breakdown and for --charge. Errors: check failure
-// where ranks disagree (collective_call.hpp) or name a rank or tag that cannot be; every call
-// throws a cluster-internal exception when the run fails elsewhere, which must pass through.
+// are in elements; broadcast, all_gather and messages move bytes and take any trivially copyable T.
+// `kind` says what the bytes are, for the time breakdown and for --charge. Throws CheckFailure if
+// ranks disagree (collective_call.hpp) or name an impossible rank or tag. When the run fails
+// elsewhere every call throws a cluster-internal exception, which must pass through.
 //
 // Rank order: all_reduce and reduce_scatter add the contributions in the order of ranks,
 // ((x0+x1)+x2)+..., on every cluster, so the same inputs give the same bits everywhere. Two ways of
@@ -40,7 +40,7 @@ inline constexpr int kAnySource = -1;
 inline constexpr std::size_t kSendrecvPiece = std::size_t{256} << 10;  // bytes of one message
 inline constexpr std::size_t kSendrecvAhead = 8;                       // messages in flight
 
-// Errors: check, the rank is none of a group of `size`.
+// Throws CheckFailure if a group of `size` has no such rank.
 void check_rank(int rank, int size);
 
 // Source (a rank in this group) and length of a received message.
@@ -162,8 +162,8 @@ class Comm {
 
   // Makes the call that `request` describes. Returns when it is complete on this rank.
   void make(const CollectiveRequest& request);
-  // Starts a call that goes on while the caller computes (pending.hpp). Errors: check failure, for
-  // a call that cannot be started (barrier, split, agree).
+  // Starts a call that goes on while the caller computes (pending.hpp). Throws CheckFailure for a
+  // call that cannot be started (barrier, split, agree).
   Pending start(const CollectiveRequest& request);
 
   using Block = hetsgd::Block;

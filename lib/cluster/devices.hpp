@@ -18,23 +18,23 @@ struct DeviceSpec {
   int gpu = -1;      // -1: a CPU device
 };
 
-// "cuda:0", "cuda:1", ...: every GPU, for `entry` of --devices, which the error names. Errors:
-// device (there is none).
+// "cuda:0", "cuda:1", ...: every GPU, for `entry` of --devices, which the error names. Throws
+// Error(device) if there is none.
 std::vector<std::string> all_gpus(std::string_view entry);
 
-// The GPUs of those workers that have one, for an --all-reduce between GPUs. Errors: usage (no
-// worker has one).
+// The GPUs of those workers that have one, for an --all-reduce between GPUs. Throws Error(usage) if
+// no worker has one.
 std::vector<int> gpus_for_all_reduce(const std::vector<DeviceSpec>& devices);
 
 // The devices named in entries such as "cpu:2" or "cpu:1,cuda:0", one text each. Commas split an
-// entry; "cpu:1*8" is eight of them, and "cuda:all" becomes every GPU. Errors: usage (a bad number
-// of times); device (cuda:all without a GPU).
+// entry; "cpu:1*8" is eight of them, and "cuda:all" becomes every GPU. Throws Error(usage) for a
+// bad number of times, Error(device) for cuda:all without a GPU.
 std::vector<std::string> split_devices(const std::vector<std::string>& entries);
 
 // One device per worker from entries as above: cpu, cpu:N, cuda:N, the same GPU as often as wanted;
-// fewer devices than workers repeat the last, none at all is cpu:1. Errors: usage (another kind, a
-// bad number, more devices than workers); device (a GPU that is not there, or more cores for one
-// worker than `available_cores`).
+// fewer devices than workers repeat the last, none at all is cpu:1. Throws Error(usage) for another
+// kind, a bad number, or more devices than workers. Throws Error(device) for a missing GPU, or for
+// a worker with more cores than `available_cores`.
 std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, int workers,
                                       int available_cores);
 

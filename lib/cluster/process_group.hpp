@@ -47,7 +47,7 @@ class Control {
   virtual void send(int to, int kind, std::span<const std::byte> bytes) = 0;
   // Called before the cluster's run(). Handlers run one at a time, on a thread of their own;
   // messages of a kind that has no handler yet wait for it. A handler must not block for long: its
-  // thread also sends the heartbeats, without which the other ranks take this one for lost.
+  // thread also sends the heartbeats, and without them the other ranks take this one for lost.
   virtual void on_message(int kind, Handler handler) = 0;
   // The current run has failed: a message that somebody waits for may never come.
   virtual bool failing() const = 0;
@@ -57,8 +57,8 @@ class Control {
 // between them: ranks that run another program, or with other options, would not understand each
 // other.
 
-// One thing that must be the same on all processes, in the form in which an error shows it. Sent
-// between processes as the bytes of its members.
+// One thing that must be the same on all processes, as an error shows it. Processes send each other
+// the bytes of its members.
 struct Fact {
   std::string name;   // as a person would write it: "--hidden"
   std::string value;  // as the process has it: "8"
@@ -71,11 +71,11 @@ struct Fact {
 };
 
 // "--hidden is 8 on rank 0, 9 on ranks 1-2; --seed is 1 on ranks 0-1, 2 on rank 2": the first few
-// facts in which the processes differ, by rank. Empty: they are alike. by_rank is not empty; rank
-// 0's facts say what is compared, and a fact that another rank lacks is "unknown" there.
+// differences between the processes, by rank. Empty: they are alike. by_rank is not empty; rank 0's
+// facts say what is compared, and a fact that another rank lacks is "unknown" there.
 std::string difference(const std::vector<std::vector<Fact>>& by_rank);
 
-// Default time for which processes wait for each other to come to the start, and later for a
+// How long processes wait by default for each other to come to the start, and later for a
 // heartbeat.
 inline constexpr Seconds kPeerTimeout{60};
 
@@ -114,17 +114,17 @@ class ProcessGroup {
   // Collective, and the first thing that the processes do together: compares their facts. When not
   // all have come after `peer_timeout` the process ends itself, with a message that says which
   // processes are missing. From here on a process sends heartbeats often enough for that timeout,
-  // and agreements wait so long for one. Errors: as compare().
+  // and agreements wait so long for one. Throws what compare() throws.
   virtual void call_the_roll(const std::vector<Fact>& facts, Seconds peer_timeout);
-  // Collective: the comparison alone, at any later point outside of a cluster's run(). Errors:
-  // usage, the processes differ; runtime, one of them is lost.
+  // Collective: the comparison alone, at any later point outside of a cluster's run(). Throws
+  // Error(usage) if the processes differ, Error(runtime) if one of them is lost.
   virtual void compare(const std::vector<Fact>& facts);
 
-  // Collective, outside of a cluster's run(): every process runs `prepare`, whose result is nothing
-  // or plain bytes of one size; when all have done, everybody has the result of rank 0. Where
-  // `prepare` throws, every process throws the error of the lowest rank on which it did; the text
-  // names the rank, unless it is rank 0. Errors: runtime, a process has sent no heartbeat for the
-  // peer timeout.
+  // Collective, outside of a cluster's run(): every process runs `prepare`, which returns nothing
+  // or plain bytes of one size. When all have done so, every process returns the result of rank 0.
+  // If `prepare` throws anywhere, every process throws the error of the lowest such rank; the text
+  // names the rank, unless it is rank 0. Throws Error(runtime) if a process has sent no heartbeat
+  // for the peer timeout.
   template <class Prepare>
   auto agree(Prepare&& prepare) {
     using Answer = std::remove_cvref_t<std::invoke_result_t<Prepare&>>;
@@ -142,8 +142,8 @@ class ProcessGroup {
   virtual std::string library() const { return ""; }
   // True: that library takes pointers to GPU memory.
   virtual bool takes_gpu_memory() const { return false; }
-  // Sums `x` in place over all processes by the library's own all_reduce, with which ours is
-  // compared. Called by every worker, inside of a run.
+  // Sums `x` in place over all processes by the library's own all_reduce, for comparison with ours.
+  // Every worker calls it, inside of a run.
   virtual void library_all_reduce(std::span<float> x);
   // The same for all_to_all (MPI_Alltoallv). Both buffers hold equal parts in the order of ranks,
   // fewer than 2^31 elements in all.
@@ -166,7 +166,7 @@ class ProcessGroup {
 bool launched();
 // The rank as the launcher says it in the environment; 0 where it does not.
 int launched_rank();
-// Environment variables in which launchers state the rank.
+// Environment variables that launchers set to the rank.
 inline constexpr std::array kRankVariables = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
                                               "SLURM_PROCID"};
 

@@ -57,9 +57,9 @@ struct DeviceProfile {
   double throughput(int learners) const;
 };
 
-// A built-in name or a JSON file. Errors: usage (unknown name: lists the names), data (broken file:
-// names the file, the key, what was found and what was expected). `option` opens the message of an
-// unknown name.
+// A built-in name or a JSON file. Throws Error(usage) for an unknown name, listing the names;
+// `option` opens the message. Throws Error(data) for a broken file, naming the file, the key, what
+// was found and what was expected.
 DeviceProfile load_device_profile(const std::string& name_or_path,
                                   std::string_view option = "--profile");
 // Device profiles in the order of ranks. `list` holds names or files as above, each with an
@@ -75,7 +75,7 @@ std::vector<std::string> builtin_device_profiles();
 std::optional<std::string> builtin_profile_of(const std::string& gpu);
 // The file's text, as load_device_profile reads it.
 std::string to_json_text(const DeviceProfile& profile);
-// The same the other way round, from a part of a document. Errors: those of the fields.
+// The same the other way round, from a part of a document. Throws what the fields throw.
 DeviceProfile read_device_profile(const JsonFields& fields);
 
 // Polls of the thread of a rank of mpi for control messages, about every millisecond, for each poll
@@ -188,7 +188,7 @@ struct GraphRates {
   double link_latency_s = 0, link_bytes_per_s = 1;
 };
 
-// Errors: those of load_device_profile.
+// Throws what load_device_profile() throws.
 GraphRates load_graph_rates(const std::string& name_or_path, std::string_view option = "--profile");
 
 }  // namespace hetsgd

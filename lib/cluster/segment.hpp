@@ -6,9 +6,9 @@
 //   segment 0   0 |== set-up and training =======| ends: state is saved
 //   segment 1     set-up, off the clock     go_on |== training ======| ends: state is saved
 //
-// A segment may have some of the run's workers only: its view. Then ranks number the workers of the
-// view, and Endpoint::id() is the worker's number in the run, by which it has its device, speed,
-// data and stragglers. A worker that is lost (Scenario::lost) ends the segment for all:
+// A segment may have only some of the run's workers: its view. Then ranks number the workers of the
+// view, and Endpoint::id() is the worker's number in the run. The worker's device, speed, data and
+// stragglers go by that number. A worker that is lost (Scenario::lost) ends the segment for all:
 //
 //   lost at t          its processes stop; messages that it has sent arrive
 //   t + detect         the others know: they begin no further communication, and Segment::losing is
@@ -46,8 +46,8 @@ struct WorkerStart {
 struct Segment {
   // The workers of the view, ascending, by rank; empty: all of the run.
   std::vector<int> view = {};
-  // By rank; empty: the first segment. Under mpi a process needs only the entry of its own rank; in
-  // a run in which workers are lost also the latest clock, as that of any other.
+  // By rank; empty: the first segment. Under mpi a process needs only the entry of its own rank. If
+  // the run loses workers it also needs the latest clock, as that of any other.
   std::vector<WorkerStart> start = {};
   // sim: all workers go on at the latest of these clocks, as they always do in real time. Else each
   // goes on at its own. The time in between counts as waiting.

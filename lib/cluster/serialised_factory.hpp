@@ -39,7 +39,7 @@ struct SerialisedFactory {
   }
 };
 
-// Errors: check failure, no such handler; Error(data), bytes that are not its arguments.
+// Throws CheckFailure if there is no such handler, Error(data) if the bytes are not its arguments.
 std::unique_ptr<ServiceHandler> make_service_handler(const SerialisedFactory& factory);
 
 namespace detail {

@@ -27,8 +27,8 @@ namespace hetsgd {
 // A cluster derives from it: deliver() carries the answer, and its destructor ends the run.
 class OwedReply : public ReplyToken {
  public:
-  // Errors: check, the answer has another size than the caller has room for. The handler's
-  // exception then ends the run, as the mistake is the handler's.
+  // Throws CheckFailure if the answer has another size than the caller has room for. The mistake is
+  // the handler's, so this exception ends the run.
   void answer(std::span<const std::byte> reply, std::span<const float> payload, Traffic kind) final;
 
  protected:
@@ -40,9 +40,9 @@ class OwedReply : public ReplyToken {
   // At most once.
   virtual void deliver(std::span<const std::byte> reply, std::span<const float> payload,
                        Traffic kind) = 0;
-  // For a destructor: the error with which the run ends, since the caller would wait for ever;
-  // null: the request was answered, or the handler throws, and its exception is the error to
-  // report.
+  // For a destructor: the error that must end the run, because the caller would wait for ever. Null
+  // if the request was answered, or if the handler throws, because its exception is then the error
+  // to report.
   std::exception_ptr unanswered() const;
 
  private:
@@ -105,7 +105,7 @@ class ServiceList {
  private:
   mutable std::mutex mutex_;  // guards all below
   Services services_;
-  std::vector<int> left_;  // in the order in which they ended
+  std::vector<int> left_;  // in the order of their ends
 };
 
 }  // namespace hetsgd

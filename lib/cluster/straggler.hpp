@@ -43,10 +43,10 @@ struct Lost {
 
 class Scenario {
  public:
-  // Parses the specifications; the place of one in the list is part of its seed, so that two equal
-  // ones draw independently. Errors: usage, naming the option, the key and the valid kinds or keys
-  // with the nearest spelling; data for a broken trace file. detect: the time after which the
-  // others know of a failure.
+  // Parses the specifications. The place of one in the list is part of its seed, so that two equal
+  // ones draw independently. detect: how long after a failure the others know of it. Throws
+  // Error(usage) naming the option, the key and the valid kinds or keys with the nearest spelling,
+  // and Error(data) for a broken trace file.
   Scenario(const std::vector<std::string>& specifications, int workers, std::uint64_t seed,
            Seconds detect = Seconds(0));
 
@@ -63,8 +63,8 @@ class Scenario {
   std::optional<Lost> lost(int rank, Seconds time) const;
   // Whether any worker is ever lost.
   bool has_failures() const;
-  // When worker `rank` can begin to communicate: at `time`, or when it is back from a failure of
-  // which the others do not know.
+  // When worker `rank` can begin to communicate: at `time`, or when it is back from a failure that
+  // the others do not know of.
   Seconds reachable(int rank, Seconds time) const;
   // Whether that is ever later than `time`.
   bool has_gaps() const;

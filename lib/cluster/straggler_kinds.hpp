@@ -1,5 +1,5 @@
-// The kinds of straggler, each a pure function: their declarations, from which `hetsgd stragglers`
-// and the reading of specifications come, and what they make. A new kind is a class in
+// The kinds of straggler, each a pure function: their declarations and what they make. `hetsgd
+// stragglers` and the reading of specifications use the declarations. A new kind is a class in
 // straggler_kinds.cpp and a row of its table.
 //
 // A delay adds time to an iteration, jitter multiplies it, slow phases slow a worker during
@@ -35,14 +35,13 @@ inline constexpr Seconds kLongestStraggle = Seconds(1e9);
 // thread, and a run can be repeated.
 using StraggleDelay = std::function<double(int rank, std::uint64_t iteration)>;
 
-// The factor (from 1 to `largest`) by which the computation of one iteration takes longer. As pure.
+// How many times as long the computation of one iteration takes, from 1 to `largest`. As pure.
 struct StraggleJitter {
   std::function<double(int rank, std::uint64_t iteration)> factor;
   double largest = 1;
 };
 
-// The factor that holds at a time, and a time until which it surely holds (not beyond the next
-// change).
+// The factor at a time, and a time up to which it surely stays (not beyond the next change).
 struct Phase {
   double factor = 1;   // compute takes this many times as long
   double until_s = 0;  // later than the time asked for
@@ -108,7 +107,7 @@ class StragglerKind {
   // Declares its keys, besides `workers`, which every kind has. Without a number of workers the
   // keys are for the catalogue.
   virtual void declare(OptionSet& set, std::optional<int> workers = std::nullopt) = 0;
-  // Checks what the range of a single key cannot state. Errors: usage, by values.fail.
+  // Checks what the range of a single key cannot state. Throws Error(usage) by values.fail.
   virtual void check(const KeyValues&) const {}
   virtual void apply(Straggler& straggler, const StragglerContext& context) const = 0;
 };
@@ -119,7 +118,8 @@ struct RegisteredStraggler {
 };
 
 const std::vector<RegisteredStraggler>& straggler_kinds();
-// Errors: usage, with the known kinds and the nearest one; `place` opens the message.
+// Throws Error(usage) for an unknown kind, listing the known ones and the nearest; `place` opens
+// the message.
 const RegisteredStraggler& find_straggler_kind(const std::string& name, const std::string& place);
 
 // Makes the straggler of a specification such as 'kind=uniform,min=0ms,max=50ms,workers=0-3'.

@@ -28,9 +28,9 @@ namespace hetsgd {
 //          with the delays of the straggler scenario and of --speed
 //
 // Every process has one. Only the process that it belongs to, or the cluster for it, writes to it,
-// so nothing here is locked. A result shows one account per worker, to which its background tasks
-// belong: their bytes are the worker's (add_traffic, or at once in sim), and their computing and
-// communicating count where the main process would wait (worker_account.hpp).
+// so nothing here is locked. A result shows one account per worker, with its background tasks:
+// their bytes are the worker's (add_traffic, or at once in sim). Their computing and communicating
+// count where the main process would wait (worker_account.hpp).
 
 // Content of a message: parameters or gradients of the replicated model; rows of sharded tables, or
 // sums of rows' gradients (`rows`), and the ids of rows (`ids`). Under --charge all but control are
@@ -54,8 +54,8 @@ using TrafficBytes = std::array<std::uint64_t, kTrafficNames.size()>;  // by Tra
 enum class GpuPath : int { nccl = 0, peers = 1, mpi = 2, host = 3 };
 inline constexpr std::array<std::string_view, 4> kGpuPathNames = {"nccl", "peers", "mpi", "host"};
 
-// Times on the training clock. Of a worker's account compute, communicate, wait and the idle rest
-// add up to the run. The delays are parts of compute and not added again; they and the steps are
+// Times on the training clock. In a worker's account compute, communicate, wait and the idle rest
+// add up to the run. The delays are parts of compute and not added again. Delays and steps are
 // those of the main process.
 struct TimeBreakdown {
   Seconds compute{0};      // gradients, steps and vector operations, straggler delays included
@@ -64,8 +64,8 @@ struct TimeBreakdown {
   Seconds delay_requested{
       0};  // what the straggler scenario and --speed asked for on top of the compute
   Seconds delay_achieved{0};  // what was measured (threads, mpi); equals the request in sim
-  // sim: the last computation, as it was charged: its time with all delays, and the part for which
-  // it had the device. Sums lose last bits, which a replay needs.
+  // sim: the last computation, as it was charged: its time with all delays, and how long it had the
+  // device. A replay needs these, because sums lose last bits.
   Seconds last_charged{0}, last_busy{0};
   std::uint64_t steps = 0;    // compute calls of kind `step`
   TrafficBytes bytes_sent{};  // as charged

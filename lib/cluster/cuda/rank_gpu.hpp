@@ -49,8 +49,8 @@ class NcclRank {
 // Joins the communicator as `rank` of `size`, on GPU `gpu`. Errors (device).
 std::unique_ptr<NcclRank> join_nccl(const NcclId& id, int gpu, int rank, int size);
 
-// The calling thread works with GPU `gpu` from here on. Every thread in which an MPI library may
-// copy GPU memory must call this, also one that hands over none.
+// The calling thread works with GPU `gpu` from here on. A thread must call this if an MPI library
+// may copy GPU memory in it, even if it hands over none.
 void make_current(int gpu);
 
 // GPU memory that is handed to MPI, and the operations on it. It is not taken from the device's

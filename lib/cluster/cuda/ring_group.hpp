@@ -44,8 +44,8 @@ class RingGroup : public GpuGroup {
   int gpu(int rank) const { return gpus_[static_cast<std::size_t>(rank)]; }
   // Whether copies between these GPUs go straight.
   bool direct(int one, int other) const { return options_.peers && reaches(one, other); }
-  // Size of the pieces into which a partition of `bytes` bytes is cut, at most options.piece_bytes.
-  // All but the last have this size.
+  // Size of the pieces of a partition of `bytes` bytes, at most options.piece_bytes. The last piece
+  // may be smaller.
   std::size_t piece_of(std::size_t bytes) const;
 
  private:

@@ -113,8 +113,8 @@ class Channel final : public Control {
   std::atomic<bool> handlers_changed_ = false;
   std::atomic<bool> failing_ = false;
 
-  // From here on the members belong to the thread. Both queues are in the order in which their
-  // messages began.
+  // From here on the members belong to the thread. Both queues are in the order of their messages'
+  // beginnings.
   std::deque<std::unique_ptr<Message>> sending_, receiving_;
   // By kind. Messages behind one that waits wait as well.
   std::map<int, std::deque<std::unique_ptr<Message>>> without_handler_;

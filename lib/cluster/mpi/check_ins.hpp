@@ -1,6 +1,6 @@
-// Check-ins: the calls of this rank that all their members make to the end or none, if workers are
-// lost meanwhile: collectives, and exchanges of two ranks. They are counted in runs in which
-// workers are lost, and only there. The calls of a segment:
+// Check-ins: the collectives of this rank, and its exchanges with another rank. If workers are lost
+// meanwhile, all members of such a call make it to the end, or none does. Only runs that lose
+// workers count them. The calls of a segment:
 //
 //    come() by a process --> under way --- all others have come: its data move ---> over
 //                               |
@@ -10,8 +10,8 @@
 //                               +-------- decide(): one had not ------------> is left, and no
 //                                                                             buffer was written
 //
-// A call waits until all its members have come before it writes to a buffer. So the numbers of
-// calls to which each rank had come decide which calls go on, the same on all ranks (LossVote).
+// A call waits until all its members have come before it writes to a buffer. The counts of calls
+// that each rank has reached therefore decide which calls go on, the same on all ranks (LossVote).
 #pragma once
 
 #include <compare>
@@ -34,9 +34,9 @@ class CheckIns {
   // from 1 on; empty: workers are lost, and the call is not made.
   std::optional<std::uint64_t> come(const CallKey& key, int members);
   bool goes_on(const CallKey& key, std::uint64_t number) const;
-  // From now on nobody comes. The calls to which this rank has come so far.
+  // From now on nobody comes. Returns the calls that this rank has reached so far.
   std::vector<Calls> close();
-  // The calls to which all their members have come.
+  // Takes the calls that all their members have reached.
   void decide(const std::vector<Calls>& complete);
   bool is_decided() const;
 

@@ -30,8 +30,8 @@
 // buffers lie in memory of GPUs. If so, and if NCCL works between these (asked once per group), it
 // does the rest.
 //
-// Lost workers. In a run in which workers are lost every collective begins with the messages of a
-// barrier, and is one that all its ranks make to the end or none (check_ins.hpp).
+// Lost workers. If a run loses workers, every collective begins with the messages of a barrier.
+// Then all its ranks make it to the end, or none does (check_ins.hpp).
 //
 // Steps. In step d rank r sends to rank r + d and receives from rank r - d (modulo p). So no rank
 // is the target of all others at once. Slices are received by requests that are posted before the
@@ -152,8 +152,8 @@ class MpiComm final : public Comm {
   void check_tag(int tag) const;
   // theirs: begins with the CollectiveCall of rank `other`.
   void check_call(const CollectiveCall& mine, int other, std::span<const std::byte> theirs) const;
-  // Counts payload bytes in the caller's time breakdown. Those of collectives are traffic_of(), so
-  // that they depend on neither the threshold of small data nor the way through NCCL.
+  // Counts payload bytes in the caller's time breakdown. The bytes of collectives are traffic_of(),
+  // so they do not depend on the threshold of small data or on the way through NCCL.
   void count(Traffic kind, std::size_t sent, std::size_t received);
   void send_message(int to, int tag, std::span<const std::byte> data, Traffic kind,
                     Transport::Sending how);

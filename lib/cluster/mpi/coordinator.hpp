@@ -1,6 +1,6 @@
 // Coordinator: what the ranks of a run agree on beside the training: when it starts and ends, when
-// all clocks pause, and with which error it fails. Rank 0 decides; messages travel on the Channel.
-// Each agreement is a protocol of its own (folder protocol/, one header each); here they are put
+// all clocks pause, and which error ends it. Rank 0 decides; messages travel on the Channel. Each
+// agreement is a protocol of its own (folder protocol/, one header each); here they are put
 // together, in the order of a run:
 //
 //              begin()              set_up()                 end()            end_run()
@@ -51,7 +51,7 @@ class Local : public PausableWorld, public ServiceHost, public LosingRun {
   virtual void fail(std::exception_ptr error) = 0;
   // Does what is due for the run, and says how soon the channel must look again.
   virtual Pace pace() = 0;
-  // Some process has receives posted, into which another rank may send.
+  // Some process has posted receives, so another rank may still send to it.
   virtual bool still_receives() = 0;
   // The same as DeadlockVote::Blocked.
   virtual std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) = 0;
@@ -71,8 +71,8 @@ class Coordinator {
   // returns false. local: acted upon until end_run() returns. peer_timeout: how long a rank may be
   // silent.
   bool begin(Local& local, Seconds peer_timeout);
-  // offset: this rank's monotonic clock minus rank 0's. Returns the instant of this rank's clock at
-  // which the run starts; after a failure, now.
+  // offset: this rank's monotonic clock minus rank 0's. Returns the start of the run on this rank's
+  // clock; after a failure, now.
   std::int64_t set_up(std::int64_t offset_ns);
   // Returns when all threads of all ranks have ended: the reports of all, on rank 0. After a
   // failure the others are waited for only for some seconds, and the reports may be missing.
@@ -134,7 +134,7 @@ class Coordinator {
 
   // leaving_: this rank waits in leave(), so the silence of others matters.
   std::atomic<bool> everybody_quiet_ = false, everybody_emptied_ = false, leaving_ = false;
-  // The instant at which the run starts, in ns of rank 0's clock. Set before set_up() returns.
+  // The start of the run, in ns of rank 0's clock. Set before set_up() returns.
   std::atomic<std::int64_t> start_at_ = 0;
   // The current run has failed. This and the next: the channel's thread only.
   bool failing_ = false;

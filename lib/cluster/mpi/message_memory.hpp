@@ -9,9 +9,9 @@
 //                                 that other processes can open
 //
 // The third way needs an MPI library that takes pointers to GPU memory. The copy within the GPU
-// runs at the GPU's own bandwidth, of which the link between GPUs has a small part. Sums are made
-// there too. Why the caller's own memory will not do stands in cuda/rank_gpu.hpp. Everything else
-// is HostMemory.
+// runs at the GPU's own bandwidth, which is many times that of the link between GPUs. Sums are made
+// there too. cuda/rank_gpu.hpp says why the caller's own memory will not do. Everything else is
+// HostMemory.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,9 @@ namespace hetsgd::mpi {
 
 using namespace realtime;
 
-// The object with which the calling process hands `memory` of its GPU to MPI; null: `memory` goes
-// through the host. Where it is not null, the device has finished with the memory on return, and
-// the breakdown counts one call of GpuPath::mpi. The result belongs to the process.
+// Hands `memory` of the calling process's GPU to MPI; null: `memory` goes through the host. If it
+// is not null, the device has finished with the memory on return, and the breakdown counts one call
+// of GpuPath::mpi. The process owns the result.
 cuda::ExchangeMemory* exchange_for(const void* memory, std::size_t bytes);
 
 // Lives during one call, on the stack of its process, which may have one that reads and one that

@@ -18,8 +18,8 @@
 // returns.
 //
 // A failure may come at any point, from a thread of the run, from another rank or from outside. It
-// aborts the World, whose threads unwind; the caller still comes to finish(), so that no rank frees
-// memory which another one uses. Then it throws the error on which all ranks agree.
+// aborts the World, whose threads unwind. The caller still comes to finish(), so that no rank frees
+// memory that another one uses. finish() then throws the error that all ranks have agreed on.
 #pragma once
 
 #include <deque>
@@ -129,7 +129,8 @@ class Run final : public Local, public Groups, private LocalRun {
   // ranks do. Errors (runtime): the run has failed, and a rank is lost or has not come.
   template <class Done>
   void await_ranks(Done done);
-  // Collective: makes messages_, a group of its own for this run's messages. Errors: await_ranks().
+  // Collective: makes messages_, a group of its own for this run's messages. Throws what
+  // await_ranks() throws.
   void duplicate_world();
   // World::run() with the steps of all ranks; fills in workers that were lost.
   void run_world();
@@ -139,9 +140,9 @@ class Run final : public Local, public Groups, private LocalRun {
   // The rank of the worker of a process in the view; -1: it has none.
   int rank_in_view(int process) const;
   // Collective, before the clock runs. Returns this rank's monotonic clock minus rank 0's, in ns.
-  // Errors: await_ranks().
+  // Throws what await_ranks() throws.
   std::int64_t measure_offset();
-  // All workers are set up. Returns the instant, in ns, at which the clocks of all ranks start.
+  // All workers are set up. Returns when the clocks of all ranks start, in ns.
   std::int64_t start_clock();
   // Nothing of this rank runs any more but services: waits for the other ranks, and gathers the
   // reports.
@@ -183,9 +184,9 @@ class Run final : public Local, public Groups, private LocalRun {
   // On rank 0, by rank: RankReport as bytes.
   std::vector<std::vector<std::byte>> reports_;
 
-  // Guarded by the world's mutex. pause_requests_: in the order of asking, which is the order in
-  // which rank 0 grants this rank's pauses. together_*: how many common pauses this rank's worker
-  // has come to, and how many are over.
+  // Guarded by the world's mutex. pause_requests_: in the order of asking; rank 0 grants this
+  // rank's pauses in the same order. together_*: how many common pauses this rank's worker has come
+  // to, and how many are over.
   std::deque<PauseRequest*> pause_requests_;
   std::uint64_t together_begun_ = 0, together_done_ = 0;
 

@@ -29,8 +29,8 @@ namespace hetsgd::mpi {
 // come to the start. Any process of the same user can read that name, and no file or socket is left
 // to be cleaned up.
 
-// The name of the thread by which a rank shows the others of its host that it has come to the
-// start. At most 15 characters, as the kernel keeps no more.
+// A rank that has come to the start shows it to the others of its host by a thread of this name. At
+// most 15 characters, because the kernel keeps no more.
 inline constexpr char kStartMark[] = "hetsgd-start";
 
 // The result of one look at this host. Other hosts are out of sight.

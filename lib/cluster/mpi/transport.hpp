@@ -213,10 +213,9 @@ class Transport {
   class Reader;
   // Sends the rest of a message that nobody waits for: `bytes` bytes of the reader.
   void send_pieces(int to, int tag, Reader& reader, std::size_t bytes);
-  // The two calls enclose the time in which a process has MPI requests on memory of its own. Where
-  // the run is aborted already, begin_receiving() unwinds instead: no receive is posted after the
-  // abort, and once none is open, none ever will be. A loss of workers does not count: services go
-  // on.
+  // A process has MPI requests on memory of its own only between these two calls. If the run is
+  // aborted already, begin_receiving() unwinds instead. So no receive is posted after the abort,
+  // and once none is open, none ever will be. A loss of workers does not count: services go on.
   void begin_receiving();
   void end_receiving() { --receivers_; }
 

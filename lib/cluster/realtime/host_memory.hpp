@@ -27,8 +27,8 @@ void communicating(Copy&& copy) {
   World::current().spend(&TimeBreakdown::communicate, Clock::now() - begin);
 }
 
-// Copies `bytes` bytes, none of which overlap unless both sides are the same memory. With 0 bytes
-// either pointer may be null, which std::memcpy does not allow.
+// Copies `bytes` bytes. The two sides are the same memory or do not overlap. With 0 bytes either
+// pointer may be null, which std::memcpy does not allow.
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
@@ -50,7 +50,7 @@ bool copied_on_device(void* to, const void* from, std::size_t bytes);
 class HostMemory : public HostView {
  public:
   // room: in place of the staging, for a view that outlives a call of the vocabulary; it must live
-  // as long as the view. Errors: those of the device's copy.
+  // as long as the view. Throws what the device's copy throws.
   HostMemory(Use use, void* memory, std::size_t bytes, HostScratch* room = nullptr);
   HostMemory(const void* memory, std::size_t bytes)
       : HostMemory(Use::read, const_cast<void*>(memory), bytes) {}

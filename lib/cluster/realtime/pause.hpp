@@ -17,8 +17,8 @@
 //                                                              granted --+
 //
 // From `stopping` on nobody but the holder starts anything new, but the clock still runs: what the
-// others do until they come to their next blocking call is training and is paid for. It stops at
-// the instant at which the last of them did, for the ranks of mpi at the latest such instant.
+// others do until they come to their next blocking call is training and is paid for. The clock
+// stops when the last of them stops; under mpi, when the last one of all ranks does.
 //
 // An abort ends a pause from whichever state it is in, since nobody can be relied on to do so: the
 // world calls end() for one from outside, the unwound or returning holder for one of its own.

@@ -58,7 +58,7 @@ class ProcessEndpoint : public Endpoint {
   // stack goes first: what a background task uses should be its own or shared.
   void background_task(std::string name, std::function<void(Endpoint&)> fn) override;
   std::unique_ptr<Monitor> make_monitor() override;
-  // All workers go on at the latest clock at which one of them has ended.
+  // All workers go on at the latest of the clocks at their ends.
   void go_on() override;
 
  protected:
@@ -94,7 +94,8 @@ class ProcessEndpoint : public Endpoint {
 // Fills in who was lost.
 void note_losses(const LostWorkers& loss, const ClusterOptions& options, Segment& segment);
 
-// Errors: usage, a speed that is not above 0, or above 1: real time can be stretched only.
+// Throws Error(usage) if a speed is not above 0, or is above 1, because real time can only be
+// stretched.
 void check_speeds(const ClusterOptions& options, std::string_view cluster);
 
 }  // namespace hetsgd::realtime

@@ -10,8 +10,8 @@
 //     not leave before the pause ends (states: pause.hpp);
 //   - the abort: a process is unwound only from a point at which nobody touches its memory.
 //
-// A process is in one of these states. The table says in which counters it stands; these change
-// together with the state, under the mutex, so that they can be read as facts, not as estimates.
+// A process is in one of these states. The table says which counters count it. They change together
+// with the state, under the mutex, so they are always exact.
 //
 //             block()              wake()                              running_  at_large_
 //     runs -----------> blocked -----------> signalled       runs          1         1
@@ -39,8 +39,9 @@
 //
 // While the world loses workers nobody begins to communicate: a process that is about to calls
 // stand() instead. All that has begun goes on: computations, calls to which all have come, calls of
-// services. So a process stops only where it begins a call or waits for what never comes, which is
-// the same place on all ranks. When everybody stands or waits the world is unwound, as by an abort.
+// services. So a process stops only where it begins a call or waits for what never comes. That is
+// the same place on all ranks. When every process stands or waits, the world is unwound, as by an
+// abort.
 #pragma once
 
 #include <atomic>
@@ -142,8 +143,8 @@ class Scheduler : NonCopyable {
   // block() for what others decide: while anybody is in it no deadlock is reported here, as another
   // rank can end the wait. The vote of all ranks (blocked_since) finds those deadlocks.
   void block_for_others(Lock& lock, const Wait& wait);
-  // From now on nobody may run; stopped_at() is the monotonic time in ns at which nobody did any
-  // more, or 0.
+  // From now on nobody may run. stopped_at() is the monotonic time in ns when the last one stopped,
+  // or 0 before that.
   void stop_from_outside();
   void stop_from_outside(Lock& lock);
   std::int64_t stopped_at();

@@ -58,7 +58,7 @@ class StartedCalls : NonCopyable {
   // The body of the background process.
   static void make_all(Queue& queue, Comm& twin);
 
-  // Shared with the background process and the calls, each of which may be the last to use it.
+  // Shared with the background process and the calls; any of them may be the last to use it.
   const std::shared_ptr<Queue> queue_;
 };
 

@@ -1,11 +1,11 @@
 // TrainingClock: the time of a run in real time. It is the monotonic time since the start of the
-// run without the intervals in which it stood (pauses).
+// run, without the pauses.
 //
 //             start(at)          stop(at)           go_on(at)
 //   not begun ---------> runs <-----------> stands           now() = instant - origin - paused;
 //   now() = 0                                                while it stands the instant is `at`
 //
-// A later segment of a run sets it to the time at which the one before has ended (set_next).
+// A later segment of a run sets it to the end of the segment before (set_next).
 //
 // The instants come from the caller, as they may be those that rank 0 has chosen for all ranks: a
 // clock may be stopped or go on as of an instant that lies somewhat before or after the call.
@@ -40,7 +40,7 @@ class TrainingClock {
     const std::int64_t stands_since = stands_since_ns_;
     return seconds_of((stands_since ? stands_since : monotonic_ns()) - origin_ns_ - paused_ns_);
   }
-  // Total time for which the clock has stood.
+  // Total length of the pauses.
   Seconds paused() const { return seconds_of(paused_ns_); }
 
   // The rest by one thread at a time (the world's mutex is held).

@@ -24,8 +24,8 @@ bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless
 // waits until it is back.
 void reach(World& world);
 World::Lock enter_in_reach(World& world);  // the same, and World::enter()
-// The same of a call in which other workers take part: where the world loses workers the process
-// stands, and goes no further.
+// The same for a call that other workers take part in. If the world loses workers, the process
+// stands and goes no further.
 World::Lock begin_communication(World& world);
 void begin_message(World& world);  // the same without the mutex
 

@@ -46,7 +46,7 @@ class World final : public Scheduler {
   void run(int workers) { run(workers, {}); }
   // Additional steps of a run over several operating-system processes. All may be empty.
   struct Hooks {
-    // All are set up: returns the monotonic time, in ns, at which the clock starts.
+    // All are set up: returns when the clock starts, as a monotonic time in ns.
     std::function<std::int64_t()> start;
     // All workers and background tasks have ended; services go on until it returns.
     std::function<void()> ended;

@@ -17,8 +17,8 @@
 
 namespace hetsgd::sim {
 
-// The calls that are started on one group of simulated workers (pending.hpp): an event in virtual
-// time at which a call is complete, and no process.
+// The calls that are started on one group of simulated workers (pending.hpp). Such a call has no
+// process; an event in virtual time completes it.
 //
 // Every rank numbers its calls in the order of starting; those with one number are one call and
 // have one rendezvous. Rendezvous are opened by the first rank that starts a number. Only the

@@ -35,10 +35,10 @@ namespace hetsgd::sim {
 
 // DeviceTimeline: one worker's device in virtual time, which all its processes compute on.
 //
-// Vector operations go first, one after the other in the order in which they start; a step goes on
-// while there are none, as the kernels of two streams share a GPU. So nothing of the device's time
-// is given twice: a step ends later by what vector operations of other processes take while it
-// computes.
+// Vector operations go first, one after the other in the order of their starts. A step goes on
+// while there are none, as the kernels of two streams share a GPU. So no part of the device's time
+// is given twice: vector operations of other processes delay the end of a step by the time that
+// they take.
 //
 //   background task   .        |== v1 ==|     |== v2 ==|
 //   main process      |= step =|........|=====|........|=  step  |- injected delay -|
@@ -77,7 +77,7 @@ class DeviceTimeline {
 
     // The end as far as it is known: the end of a step may move while the step goes on.
     double end() const { return end_; }
-    // Time for which other computations had the device meanwhile.
+    // Seconds for which this computation waited for the device.
     double waited() const { return waited_; }
 
    private:
@@ -197,9 +197,9 @@ class SimEndpoint final : public Endpoint {
   }
 
  private:
-  // Time of a computation that starts now and runs alone. delay: the part by which it takes longer
-  // than at speed 1 without stragglers, at least 0. busy: the time for which it has the device,
-  // which is all but the extra delays.
+  // Time of a computation that starts now and runs alone. delay: how much longer it takes than at
+  // speed 1 without stragglers, at least 0. busy: how long it has the device, which is all but the
+  // extra delays.
   struct Duration {
     Seconds time, delay, busy;
   };

@@ -1,10 +1,10 @@
 // Engine: the discrete-event core of the `sim` cluster: virtual time, events, processes.
 //
 // A process is a fiber. Exactly one runs at a time, on the thread that called run(). The next event
-// is the one with the smallest (virtual time, order). Order is the sequence in which events were
-// scheduled, except for arrivals of messages and requests: at equal times these come after all
-// other events, lowest rank first. Virtual time never depends on the host: not on its load, not on
-// its number of threads.
+// is the one with the smallest (virtual time, order). Events of equal time keep the order of their
+// scheduling, except for arrivals of messages and requests: these come after all other events,
+// lowest rank first. Virtual time never depends on the host: not on its load, not on its number of
+// threads.
 //
 // A process:
 //
@@ -266,9 +266,9 @@ class Engine : NonCopyable {
   // cannot be taken back: `object` must live until then, or until the run has ended; what may
   // become void is told so by a field of the object (Alarm in world.hpp). O(log n) of n events.
   void at(double time, Handler handler, void* object);
-  // The same for an arrival: after all others of that time, by rank. Rank < 2^20. By rank, because
-  // the sequence in which equal senders come to send depends on which was resumed first. A change
-  // elsewhere in the algorithm would reverse that.
+  // The same for an arrival: after all others of that time, by rank. Rank < 2^20. Without the order
+  // by rank the first sender would be the one that was resumed first. A change elsewhere in the
+  // algorithm would reverse that.
   void at_arrival(double time, int rank, Handler handler, void* object);
 
   // --- processes -----------------------------------------------------------------------------
@@ -310,9 +310,9 @@ class Engine : NonCopyable {
     return late;
   }
   void wake_at(double time, Process& process);
-  // Called from an event's handler: runs the blocked process until it blocks again or ends. Saves
-  // the event that wake() would take; what the process leads to comes within the current one. Not
-  // from a process: fibers do not nest. Throws what leaves the body.
+  // Called from an event's handler: runs the blocked process until it blocks again or ends. Runs
+  // the process inside the current event, where wake() schedules a new one. Not from a process,
+  // because fibers do not nest. Throws what leaves the body.
   void resume(Process& process);
   // Stops the running process until `time`.
   void sleep_until(double time) {

@@ -44,8 +44,8 @@ class StackPool : NonCopyable {
     std::byte* bottom = nullptr;  // lowest usable address
     std::size_t bytes = 0;
   };
-  // The stack that was given back last, as its pages are the warmest; else a new mapping. Errors:
-  // runtime, when the system gives no more memory or mappings.
+  // The stack that was given back last, because its pages are the warmest; else a new mapping.
+  // Throws Error(runtime) when the system gives no more memory or mappings.
   Stack take();
   // Never fails: take() has made room in the list. It is called while exceptions pass through.
   void give_back(Stack stack) noexcept;

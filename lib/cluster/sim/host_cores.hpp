@@ -18,9 +18,8 @@
 //
 //   r(n) = min(1, C / n),   C = max(N - p k, N n / (n + k))
 //
-// k processes wait for other ranks by polling (below), each of which takes p of a
-// core, but never more than a task's share. So N tasks or fewer run undisturbed, and of 2 N tasks
-// each takes twice as long.
+// k processes wait for other ranks by polling (below). Each takes p of a core, but never more than
+// a task's share. So N tasks or fewer run undisturbed, and each of 2 N tasks takes twice as long.
 //
 // All tasks have one rate, so one number tells the progress of all: the virtual time V with
 // dV/dt = r. A task of `seconds` that starts at V ends when the virtual time is V + seconds. Tasks

@@ -9,9 +9,10 @@
 // The event loop's thread submits a task when a computation starts in virtual time, and comes to
 // finish it when it is due. Until then any pool thread may run it. A task that nobody has begun is
 // run by finish() itself: with one host thread there is no other thread, and everything runs then.
-// Results cannot depend on which thread ran a task, or when (contract of Endpoint::compute), so
-// neither on the host. A task that throws keeps its exception until the event loop asks for it at
-// the due time: an error, too, comes at the same point of virtual time on every host.
+// Results depend neither on the thread of a task nor on its time (contract of Endpoint::compute),
+// so they do not depend on the host. A task that throws keeps its exception until the event loop
+// asks for it at the due time. So an error, too, comes at the same point of virtual time on every
+// host.
 //
 // One mutex guards the queue and all states. It is never held while a function runs.
 //

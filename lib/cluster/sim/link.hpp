@@ -45,9 +45,10 @@ class Link {
     if (!users_.empty()) hold_up(free);
     return {start, free};
   }
-  // Time until which messages take the link: without a break from now on, if it is later than now.
+  // When the link gets free. If that is later than now, messages take the link until then without a
+  // break.
   double busy_until() const { return std::max(free_[0], free_[1]); }
-  // Seconds for which messages have taken the link so far, in its busier direction.
+  // Seconds that messages have taken of the link so far, in its busier direction.
   double taken_s() const { return std::max(taken_s_[0], taken_s_[1]); }
   double bytes_per_s() const { return bytes_per_s_; }
   // Until when it is taken and how long it was; no collective uses it.
@@ -72,9 +73,9 @@ class Link {
 
   double bytes_per_s_;
   bool shared_medium_;
-  std::array<double, 2> free_{};  // by direction: the time until which it is taken
+  std::array<double, 2> free_{};  // by direction: when it gets free
   std::array<double, 2> taken_s_{};
-  std::vector<User> users_;  // in the order in which they began
+  std::vector<User> users_;  // in the order of their beginnings
 };
 
 }  // namespace hetsgd::sim

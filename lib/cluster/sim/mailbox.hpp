@@ -9,9 +9,9 @@
 //
 // The order that Comm promises (messages of one pair and tag arrive as sent) follows from the
 // links: a sender's egress and a receiver's ingress serve one message after the other. Events of
-// equal time and sender keep the sequence in which they were scheduled. On a shared bus the bus
-// does the same, and enter_link is left out. A message is sent eagerly: there is no limit to what
-// lies in a mailbox, and no sender waits for a receiver.
+// equal time and sender keep the order of their scheduling. On a shared bus the bus does the same,
+// and enter_link is left out. A message is sent eagerly: there is no limit to what lies in a
+// mailbox, and no sender waits for a receiver.
 #pragma once
 
 #include <cstddef>
@@ -56,16 +56,16 @@ class Mailbox {
   std::vector<Receiver*> receivers_;  // on their stacks, longest waiting first
 };
 
-// Sends a copy of `data` and returns at once. Returns the time at which it has left the sender's
-// link, which is not later than its arrival. A message to oneself takes no time and no link. Ranks
-// are those of the group. Errors: check failure, a rank that is not in the group, a tag below 0.
-// Does nothing while the run is torn down.
+// Sends a copy of `data` and returns at once. Returns when it has left the sender's link, which is
+// not later than its arrival. A message to oneself takes no time and no link. Ranks are those of
+// the group. Throws CheckFailure for a rank that is not in the group or a tag below 0. Does nothing
+// while the run is torn down.
 double send_message(const std::shared_ptr<Group>& group, int source, int to, int tag,
                     std::span<const std::byte> data, Traffic kind);
 
-// Receives into `data`, whose size must be the message's (checked). Of the time that it blocks,
-// what came before the message went onto its link is the sender's lateness (wait), the rest is
-// transfer (communicate): so the breakdown tells a slow peer from a slow network.
+// Receives into `data`, whose size must be the message's (checked). Blocked time before the message
+// enters its link is the sender's lateness (wait); the rest is transfer (communicate). So the
+// breakdown tells a slow peer from a slow network.
 Envelope receive_message(Group& group, int rank, int from, int tag, std::span<std::byte> data);
 
 }  // namespace hetsgd::sim

@@ -87,7 +87,7 @@ class Network : NonCopyable {
   }
   Link& server() { return server_; }
   double server_latency(int worker) { return node(worker).server_latency; }
-  // Seconds for which messages took the busier direction of the services' link.
+  // Seconds that messages took of the services' link, in its busier direction.
   double server_busy() const { return server_.taken_s(); }
   // The state of all links between two segments of a run.
   void fields(Archive& fields);

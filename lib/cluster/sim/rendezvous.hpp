@@ -134,8 +134,8 @@ class Rendezvous {
   Transfer* transfer_ = nullptr;        // while it is in progress
   std::deque<HostCores::Task> copies_;  // by rank, where cores are shared
   std::size_t parts_left_ = 0;
-  // Time since which it may begin. It is from an earlier call where this one did not have to wait;
-  // an arrival is later than that.
+  // The earliest time of its beginning. If this call did not have to wait, the time is from an
+  // earlier call; an arrival is later than that.
   double turn_ = 0;
 
   CollectiveCall call_;  // call of the rank that came first

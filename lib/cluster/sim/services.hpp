@@ -46,7 +46,7 @@ class Services {
 
   // Implements Endpoint::open_service. The first call of a name makes the service, on the caller's
   // stack, and takes no virtual time. The port refers to it, and may not be called after the run.
-  // `worker`: the number in the run, by which it has its link.
+  // `worker`: the number in the run, which decides its link.
   std::shared_ptr<ServicePort> open(int rank, int worker, const std::string& name,
                                     const ServiceFactory& factory);
   // Worker `rank` has ended. On the event loop (the engine's `ended`): handlers may answer callers

@@ -2,16 +2,16 @@
 //
 // Alone it takes C = L + T: its latencies, and the time of its bytes on the slowest of its links
 // (NetworkModel; no step is simulated). While it is in progress it takes the share f = T / C of the
-// rate of that link, in both directions. Of a link with a faster rate B it takes f B_min / B. It
-// goes on at the speed
+// rate of that link, in both directions. On a link with a faster rate B its share is f B_min / B.
+// It goes on at the speed
 //
 //   0                  while a message is on one of its links (link.hpp)
 //   1 / max(1, load)   else, where load is the sum of the shares on the fullest of its links
 //
 // so that no link carries more than its rate and one that is shared is shared in proportion. Alone
-// it ends at start + C exactly. Of two like collectives that begin together both end at
-// start + max(C, 2 T): while one waits for its latencies the bytes of the other pass. A barrier has
-// no bytes and slows nobody down.
+// it ends at start + C exactly. Two like collectives that begin together both end at start + max(C,
+// 2 T): while one waits for its latencies the bytes of the other pass. A barrier has no bytes and
+// slows nobody down.
 //
 //   members 0, 1   |== 1 ==|== 1/2 ==|               three transfers without latencies: what the
 //   members 1, 2           |== 1/2 ==|= 1 =|         first two share is the link of worker 1

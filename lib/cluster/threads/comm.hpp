@@ -16,10 +16,10 @@
 //                               | abort: unwound,                         left, if others
 //                               v no data have moved                      need its buffers
 //
-// A rank may be unwound while it has arrived and others are missing: nobody touches its buffers
-// before the last one comes, and after an abort nobody comes, since arriving and the safepoint
-// before it are one critical section. From the last arrival on nothing is interruptible: an abort
-// takes effect at the safepoint with which each collective ends.
+// A rank may be unwound after it has arrived while others are missing. Nobody touches its buffers
+// before the last one comes. After an abort nobody comes, because arriving and the safepoint before
+// it are one critical section. From the last arrival on nothing is interruptible: an abort takes
+// effect at the safepoint that ends each collective.
 //
 // Which collective it is: every rank numbers the collectives that it has passed through. Two ranks
 // with the same number are in the same collective, and must have asked for the same thing.
@@ -111,8 +111,8 @@ class Group {
 //
 // Every call begins with a safepoint, and ends with one if it moves data. It takes memory of the
 // host or of the process's device, and counts its bytes and times in the breakdown of the calling
-// process. Errors: check, arguments out of range, and ranks that do not ask for the same; device, a
-// copy that failed.
+// process. Throws CheckFailure if arguments are out of range or ranks do not ask for the same,
+// Error(device) if a copy fails.
 class ThreadsComm final : public Comm {
  public:
   ThreadsComm(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}

@@ -59,7 +59,7 @@ struct QueueEntry {
 };
 
 // The service itself. Its ports and the run share it; its thread uses it until it is joined.
-// Requests and notices are handled one at a time, in the order in which they came.
+// Requests and notices are handled one at a time, in the order of their arrival.
 class ThreadsService {
  public:
   ThreadsService(World& world, std::string name, std::unique_ptr<ServiceHandler> handler);

@@ -102,8 +102,8 @@ class CallLog : NonCopyable {
   const std::deque<CallLabel>& labels() const { return labels_; }
   std::size_t chunks() const { return chunks_.size(); }
   std::vector<std::byte> chunk(std::size_t number) const;
-  // Appends a chunk that came from another process, whose labels are known here. Errors: data,
-  // which names `what`.
+  // Appends a chunk that came from another process, whose labels are known here. Throws
+  // Error(data), which names `what`, if it holds anything but whole calls with known labels.
   void append(std::span<const std::byte> chunk, std::string_view what);
 
  private:
@@ -143,7 +143,7 @@ class CallLog : NonCopyable {
 class CallReader {
  public:
   explicit CallReader(const CallLog& log) : log_(log) {}
-  // False: there are no more. Errors: runtime (the file cannot be read).
+  // False: there are no more. Throws Error(runtime) if the file cannot be read.
   bool next(TraceRange& range);
 
  private:

@@ -35,7 +35,7 @@ class CallMemory : NonCopyable {
   // Writes to the file, and returns the place in it. None: the file cannot be written. Then memory
   // has no bound from now on, and a warning says why.
   std::optional<std::uint64_t> write(std::span<const std::byte> bytes);
-  // Reads what write() has written. Errors: runtime.
+  // Reads what write() has written. Throws Error(runtime) if the file cannot be read.
   void read(std::uint64_t place, std::span<std::byte> bytes) const;
   // Whether the file has anything.
   bool has_file() const { return size_ > 0; }

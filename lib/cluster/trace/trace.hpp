@@ -8,15 +8,15 @@
 // The process's own line has the wait for it alone.
 //
 // Calls of several ranks belong together by what they say of themselves (CallPlace): which call of
-// which group it is, or which message. From that match() finds out which worker waited for which.
-// The training clocks of all ranks tell the same time, so it needs no cluster's help.
+// which group it is, or which message. From that match() finds out which worker each worker waited
+// for. The training clocks of all ranks tell the same time, so it needs no cluster's help.
 //
 // While the run goes on its calls lie in compact form (call_log.hpp), so that noting one costs a
 // worker little and the memory of a long run has a bound. lines() has them as ranges.
 //
-// A record for `hetsgd replay` (--record-timeline) has in addition the causes of a call that lie in
-// other processes: the waits for monitors, the requests as their service served them, and the
-// moments at which processes and calls were started (TraceDetail::causes).
+// A record for `hetsgd replay` (--record-timeline) also has the causes of a call that lie in other
+// processes: the waits for monitors, the requests as their service served them, and the starts of
+// processes and calls (TraceDetail::causes).
 #pragma once
 
 #include <atomic>
@@ -48,7 +48,7 @@ struct TracedName {
   int rank = 0;
   std::string name;    // "worker 1", "worker 1 mixer"
   bool main = false;   // the worker's own
-  int number = 0;      // of the worker's lines, in the order in which they were begun
+  int number = 0;      // of the worker's lines, in the order of their beginnings
   CallPoint parent{};  // where the worker has started this background task
 
   static constexpr auto members() {
@@ -142,7 +142,7 @@ class Trace {
   std::map<int, GroupCalls> world_calls_;
 };
 
-// Which ranges of a trace belong together, and so which worker waited for which.
+// Which ranges of a trace belong together. This says which worker each worker waited for.
 //
 // A collective: all wait for the rank that came last. A rank that was blocked in it from b to e,
 // while the last one came at l, waited for that rank for min(max(l - b, 0), e - b); the rest is

@@ -69,7 +69,7 @@ struct TraceRange {
   std::uint64_t bytes = 0;    // bytes of the caller's data, both ways
   std::uint64_t samples = 0;  // batch size of a step
   Work work{};                // of a computation, as stated to the endpoint
-  // sim: its exact time and the part for which it had the device; 0 in real time.
+  // sim: its exact time and how long it had the device; 0 in real time.
   Seconds charged{0}, busy{0};
   CallPlace place{};
   // The moment that the end of the range depends on beside its begin. A wait for a started or

@@ -27,7 +27,7 @@ namespace hetsgd::mpi {
 
 class Agreement {
  public:
-  // The result of an agreement, and also the form in which a rank states its own answer or failure.
+  // The result of an agreement. A rank also states its own answer or failure in this form.
   struct Result {
     // Rank 0's answer, in the result.
     std::vector<std::byte> answer{};

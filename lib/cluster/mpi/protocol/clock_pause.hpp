@@ -15,7 +15,7 @@
 //       +------------- resuming <----------------------------------- paused
 //                                 kResume(at): at `at` the clock goes on
 //
-// Rank 0 grants one pause after the other, in the order in which they were asked for:
+// Rank 0 grants one pause after the other, in the order of the requests:
 //
 //           ask                    all ranks have stopped; kGo(the latest)
 //    idle ------> stopping all ------------------------------------------> granted
@@ -23,8 +23,8 @@
 //      +----------------------------------------------------------------------+
 //                  kDone of the owner; kResume(now and a notice) to all
 //
-// `since` is the latest instant at which a rank stopped. A rank that stopped earlier has its clock
-// run on until then, as if it had waited: only so all clocks lose the same interval.
+// `since` is when the last rank stopped. The clock of a rank that stopped earlier runs on until
+// then, as if the rank had waited, so that all clocks lose the same interval.
 //
 // The notice is there so that the message has arrived everywhere by then. A run that fails resumes
 // nobody: the world of each rank releases its threads, and reset() makes everything as at first.
@@ -88,8 +88,8 @@ class ClockPause {
   void tick();
   // The clock does not run, or is about to stop; what comes next is a message away.
   bool is_on() const { return state_ != State::running; }
-  // The instant at which all go on is near, so the channel must look often. Everything else of a
-  // pause is off the clock and has time.
+  // All are about to go on, so the channel must look often. The rest of a pause is off the clock
+  // and has time.
   bool resumes() const { return state_ == State::resuming; }
 
  private:

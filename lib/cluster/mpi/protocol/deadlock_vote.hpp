@@ -1,7 +1,7 @@
-// DeadlockVote: no rank can tell alone that nobody will ever go on. A rank on which every process
-// has waited for the peer timeout tells rank 0 which process waits for what. It takes its vote back
-// when a process goes on. When the votes of all ranks are there at once, that is an error which
-// names all waits.
+// DeadlockVote: no rank can tell alone that nobody will ever go on. When every process of a rank
+// has waited for the peer timeout, the rank tells rank 0 which process waits for what. It takes its
+// vote back when a process goes on. If the votes of all ranks are there at once, the run fails with
+// an error that names all waits.
 //
 //             all processes blocked for `timeout`; kBlocked(text)
 //    goes on -----------------------------------------------------> votes
@@ -14,8 +14,7 @@
 // Why the timeout: a message in flight makes its sender and its receiver look blocked, although the
 // receiver will go on. Neither side sees the message, so the vote waits for longer than any message
 // takes. A rank that runs services alone has no process that must go on, so it votes once the run
-// has lasted for the timeout. Nobody votes during a pause, in which all stand still, and rightly
-// so.
+// has lasted for the timeout. Nobody votes during a pause, because all stand still on purpose.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,5 @@
-// FirstError: the error with which a run fails, the same on every rank: the first that reaches rank
-// 0. Runs are numbered by epochs, from 1; every rank counts its own runs, and all have the same
-// ones.
+// FirstError: the error that ends a run, the same on every rank: the first that reaches rank 0.
+// Runs are numbered by epochs, from 1; every rank counts its own runs, and all have the same ones.
 //
 //   fail() on a rank -> kFailed(epoch, error) to rank 0, which drops it if
 //                         - the epoch has an error already,
@@ -19,8 +18,8 @@
 // An error that comes between two runs is the next one's. A rank that is lost (heartbeats.hpp) ends
 // every wait from then on, in this epoch and in all later ones.
 //
-// This class also owns the mutex and the condition variable with which the other protocols make a
-// caller wait: an error must end such a wait, and with one mutex for both nothing can fall between
+// This class also owns the mutex and the condition variable that the other protocols use to make a
+// caller wait. An error must end such a wait, and with one mutex for both nothing can fall between
 // the test and the sleep.
 #pragma once
 

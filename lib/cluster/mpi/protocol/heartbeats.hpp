@@ -34,7 +34,7 @@ class Heartbeats {
              std::function<Seconds(int rank)> silence)
       : control_(control), errors_(errors), places_(places), silence_(std::move(silence)) {}
 
-  // Any thread. The silence after which a rank is lost; the default is kPeerTimeout.
+  // Any thread. A rank that is silent for this long is lost. The default is kPeerTimeout.
   void set_timeout(Seconds timeout) { timeout_ = timeout; }
   Seconds timeout() const { return timeout_; }
   // On the thread of `control`, between its other work, and outside of runs only while this rank

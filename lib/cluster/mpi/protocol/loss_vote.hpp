@@ -49,7 +49,7 @@ struct Calls {
 class LosingRun {
  public:
   // Workers are known to be lost since `detected`, on the training clock. Nobody begins a call any
-  // more. Returns those to which this rank has come.
+  // more. Returns the calls that this rank has reached.
   virtual std::vector<Calls> lose(Seconds detected) = 0;
   // These calls go on to their end. All others are left.
   virtual void decide(const std::vector<Calls>& complete) = 0;

@@ -20,8 +20,8 @@
 namespace hetsgd::mpi {
 
 // Kinds below 0 are the cluster's own; users of Control take others. Each kind belongs to one
-// protocol, which registers its handler in its constructor. The comments say which rank sends it to
-// which, and what it holds.
+// protocol, which registers its handler in its constructor. The comments say its sender, its
+// receiver and its content.
 enum Kind : int {
   // RankBarrier. Any rank to rank 0: the epoch, the point and what the rank brings.
   kCome = -1,

@@ -1,5 +1,5 @@
-// RankBarrier: points of a run to which all ranks come: before it, when the workers are set up,
-// when all threads of all ranks have ended, and so on. With the first one no rank waits inside an
+// RankBarrier: points that all ranks of a run reach: before it, when the workers are set up, when
+// all threads of all ranks have ended, and so on. Because of the first one no rank waits inside an
 // MPI call for a rank that has failed.
 //
 //   come(point)  -> kCome(epoch, point, content) to rank 0, which counts
@@ -17,9 +17,9 @@
 // MPI's own barrier would not do: it cannot be given up, and a rank would wait inside of the
 // library.
 //
-// After a failure a rank may skip points, but not `ended`, to which every rank comes: an error ends
-// the wait, and where the others must know that nobody uses their memory any more, they still wait
-// for a short time.
+// After a failure a rank may skip points, except `ended`, which every rank reaches. An error ends
+// the wait. If the others must know that nobody uses their memory any more, they still wait for a
+// short time.
 #pragma once
 
 #include <cstdint>
@@ -76,7 +76,7 @@ class RankBarrier {
   Control& control_;
   FirstError& errors_;
   const OnMet on_met_;
-  // Points at which all have met. Guarded by the mutex of errors_.
+  // Points that all have reached. Guarded by the mutex of errors_.
   std::set<Key> met_;
   // On rank 0, of the last `ended`. Guarded likewise.
   std::vector<std::vector<std::byte>> contents_;

@@ -36,7 +36,7 @@ class ServiceHost {
   virtual void left(int rank) = 0;
   // The service exists.
   virtual bool has(const std::string& name) const = 0;
-  // Makes the service, unless it exists already. Errors: as make_service_handler.
+  // Makes the service, unless it exists already. Throws what make_service_handler() throws.
   virtual void make(const std::string& name, const SerialisedFactory& serialised_factory) = 0;
 
  protected:

@@ -48,7 +48,7 @@ struct CalibrationPoint {
   CalibrationSample sample;
 };
 
-// Checks the free memory for a model. Errors: data, if the model does not fit.
+// Checks the free memory for a model. Throws Error(data) if the model does not fit.
 void require_room(const Layout& layout, std::size_t hidden);
 
 // Times the passes of a click model with two hidden layers of `hidden` units each, on rows of

@@ -49,7 +49,7 @@ class Command {
   // Called after the flags were read. Sets options from other sources (configuration file,
   // environment).
   virtual void settle(OptionSet& /*set*/) {}
-  // The time for which processes wait for each other at the start, and later for a heartbeat.
+  // How long processes wait for each other at the start, and later for a heartbeat.
   virtual Seconds peer_timeout() const { return kPeerTimeout; }
   // Adds the files that operands name, so that no output replaces them. By default every operand is
   // taken for a file to read; one that is a name does no harm. Files of options are known from
@@ -69,8 +69,8 @@ using Commands = std::vector<std::unique_ptr<Command>>;
 
 // In a subcommand's own file, after its class:
 //   const bool train_registered = register_command<Train>(CommandGroup::run, 1);
-// `place` orders the commands of a group, in which no two have the same. Further arguments go to
-// the constructor.
+// `place` orders the commands of a group; no two of them have the same. Further arguments go to the
+// constructor.
 // register_commands() is for several commands of one class.
 bool register_commands(CommandGroup group, int place, std::function<Commands()> make);
 template <class T, class... Arguments>
@@ -85,8 +85,8 @@ bool register_command(CommandGroup group, int place, Arguments... arguments) {
 // All subcommands, in the order of --help.
 Commands all_commands();
 
-// Reads the flags into `set` and returns the operands. Errors: usage; an unknown flag gets the
-// nearest spelling.
+// Reads the flags into `set` and returns the operands. Throws Error(usage); for an unknown flag it
+// suggests the nearest spelling.
 std::vector<std::string> parse_arguments(const Command& command, OptionSet& set,
                                          const std::vector<std::string>& arguments);
 // For look_ahead(): reads only the flags of `set`, and ignores unknown or wrong arguments.

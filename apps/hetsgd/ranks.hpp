@@ -9,19 +9,19 @@
 
 namespace hetsgd {
 
-// The processes that the launcher of this one has started. Errors: as processes_of().
+// The processes that the launcher of this one has started. Throws what processes_of() throws.
 ProcessGroup& launched_processes(Seconds peer_timeout = kPeerTimeout);
 
 // Checks that all processes are the same program, with the same command and configuration. It is
-// the first collective call. Paths of files may differ; run_one() compares the data. Errors: as
-// ProcessGroup::call_the_roll().
+// the first collective call. Paths of files may differ; run_one() compares the data. Throws what
+// ProcessGroup::call_the_roll() throws.
 void call_the_roll(const std::string& command, const OptionSet& set, Seconds peer_timeout);
 
 // Starts logging before options are read. Only the first of several processes uses stderr.
 void start_log_as_rank();
 
-// Starts logging by --quiet, --color and --log-dir. Only rank 0 uses stderr. Errors: runtime (the
-// file cannot be written).
+// Starts logging by --quiet, --color and --log-dir. Only rank 0 uses stderr. Throws Error(runtime)
+// if the file cannot be written.
 void start_log_as(const TrainOptions& options);
 
 }  // namespace hetsgd

@@ -19,8 +19,8 @@ namespace hetsgd {
 
 class TrainSession {
  public:
-  // Chooses algorithm and model; to be called before declare(). Errors: usage (unknown algorithm or
-  // model).
+  // Chooses algorithm and model; to be called before declare(). Throws Error(usage) for an unknown
+  // algorithm or model.
   void choose(const std::string& algorithm, const std::string& model);
   // Declares the options of every run, of this algorithm and model, and of the command itself.
   void declare(OptionSet& set);
@@ -35,7 +35,7 @@ class TrainSession {
 
   // Sets every key of `config`, which was read from `path`. It leaves out, with a note, the options
   // of algorithms and models that were not chosen, and options that a flag excludes (--epochs
-  // excludes max_samples). Errors: usage, for an unknown key (suggesting the nearest one).
+  // excludes max_samples). Throws Error(usage) for an unknown key, suggesting the nearest one.
   void read_config(OptionSet& set, const nlohmann::json& config, const std::string& path);
   // Carries out the run of the options, or prints its plan. `arguments` are written to the result.
   // Returns the exit code.
@@ -46,7 +46,8 @@ class TrainSession {
   bool runs_together() const { return hetsgd::runs_together(options_.cluster); }
 
  private:
-  // Takes the learning rate from the file of --tuned. Errors: data, usage.
+  // Takes the learning rate from the file of --tuned. Throws Error(data) if the file is broken,
+  // Error(usage) if it does not fit this run.
   void take_tuned(OptionSet& set);
   int print_plan(const OptionSet& set);
   RunSpec spec(const OptionSet& set) const { return {options_, set, algorithm_, info_}; }
@@ -80,7 +81,7 @@ class SessionCommand : public Command {
 };
 
 // Carries out the run, shows its progress, and writes its result with the additions in `result`.
-// Errors: those of the run, after its result was written.
+// Throws what the run throws, after its result was written.
 //
 // Returns the exit code of the run (experiment/run.hpp).
 int run_training(const RunSpec& spec, const ResultOptions& result);
@@ -88,8 +89,8 @@ int run_training(const RunSpec& spec, const ResultOptions& result);
 // Loads the plugins that --plugin names among `arguments`, or the environment.
 void load_plugins(const std::vector<std::string>& arguments);
 // Loads the plugins of the run in `result`, which was read from `path`. If `first` has the option
-// "plugin" by flag, it loads those instead, with a warning if they differ. Errors: a file that is
-// missing or differs from that of the run.
+// "plugin" by flag, it loads those instead, with a warning if they differ. Throws what
+// load_plugin() throws if a file is missing or differs from that of the run.
 void load_plugins_again(const OptionSet& first, const nlohmann::json& result,
                         const std::string& path);
 

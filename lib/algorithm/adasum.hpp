@@ -97,7 +97,7 @@ class AdasumStep {
   std::vector<std::size_t> tensors_;     // bounds of the part's layers, counted from begin_
   std::size_t first_tensor_ = 0;         // number of the part's first layer
   std::unique_ptr<AdasumAllReduce> all_reduce_;
-  // d, of which only the part is combined; and the node's mean gradient (empty with m = 1).
+  // d (only its part is combined), and the node's mean gradient (empty with m = 1).
   Buffer delta_, mean_;
   std::vector<float> scratch_;
   HostScratch host_;

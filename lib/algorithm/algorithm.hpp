@@ -37,7 +37,7 @@ struct AlgorithmInfo {
   std::string paper;            // paper, algorithm or equation
   std::string cost;             // messages and bytes per iteration
   std::string result;           // which model is measured
-  std::string identities = "";  // what it equals in which limit (each is a test); empty: none known
+  std::string identities = "";  // what it equals in a limit (each is a test); empty: none known
   // Synchronous: all workers make the same sequence of running()/evaluate_here() calls, and these
   // agree call by call. Otherwise running() turns false for all workers at once, and each leaves at
   // its next call. So an asynchronous worker must not wait for one that may have left. The flag
@@ -141,8 +141,8 @@ bool register_algorithm(AlgorithmInfo info) {
 
 // All algorithms, sorted by name. Valid until the next registration.
 const std::vector<RegisteredAlgorithm>& algorithms();
-// Errors: usage, which names `where` the name was given and lists the known names, nearest spelling
-// first.
+// Throws Error(usage) for an unknown name. The message says `where` the name was given and lists
+// the known names, nearest spelling first.
 const RegisteredAlgorithm& find_algorithm(const std::string& name,
                                           const std::string& where = "--algorithm");
 

@@ -21,8 +21,8 @@ struct Plan {
   std::uint64_t mega_batch = 100;  // in batches of b_max
   std::uint64_t max_samples = 0;   // the run's budget; 0: no limit
   std::uint64_t rows = 1;          // of the training data: one epoch
-  // Batches of equally many rows have equally many losses (Model::losses), over which means are
-  // taken. Not where rows of tokens differ in length.
+  // Batches of equally many rows have equally many losses, so their means have equal weights
+  // (Model::losses). False if rows of tokens differ in length.
   bool equal_losses = true;
   std::uint64_t seed = 1;
   Partition partition = Partition::shared;

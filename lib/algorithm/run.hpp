@@ -129,7 +129,7 @@ class Run {
   virtual const CostModel& costs() const = 0;
 
   // The loop guard, as Worker::running(). Under mpi it may block, but only while a diverged run
-  // finds the point at which all ranks stop.
+  // finds a common point to stop all ranks at.
   virtual LoopDecision running(Worker& worker) = 0;
   // The algorithm's own budget is used up: the next evaluation is due, and the last one.
   virtual void end_budget() = 0;
@@ -140,7 +140,7 @@ class Run {
   virtual void completed(Worker& worker, const LearntBatch& batch) = 0;
   // `samples` samples of completed() are in no update, so they do not count.
   virtual void discarded(Worker& worker, std::uint64_t samples) = 0;
-  // The model moved. Of workers that make the same update one reports it.
+  // The model moved. If several workers make the same update, one of them reports it.
   virtual void updated() = 0;
   // If an evaluation is due, calls `model` inside the pause: at most once, and under a synchronous
   // algorithm on rank 0 alone. Its result must stay valid until the pause ends. `samples`: see

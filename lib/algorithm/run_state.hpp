@@ -24,7 +24,7 @@
 
 namespace hetsgd {
 
-// The state from which the next segment of a run goes on, as far as it belongs to this process.
+// The state that the next segment of a run starts from, as far as it belongs to this process.
 struct SavedRun {
   SavedFields common;                  // equal on all workers
   std::map<int, SavedFields> workers;  // by number in the run; of this process, and any others
@@ -73,10 +73,10 @@ class RunState {
   bool has_kept(int rank) const;
   bool may_begin(int rank) const { return !is_saved_ || has_kept(rank); }
 
-  // The fields of all objects, which are let go. When all processes have returned. Without the
-  // state of workers that were lost; then the common fields are those of the first worker that was
-  // not. SavedRun::with_state is that of the workers of this process. Errors: check, a common field
-  // differs between workers.
+  // Saves the fields of all objects and lets the objects go. To be called when all processes have
+  // returned. The state of lost workers is left out; the common fields are then those of the first
+  // worker that was not lost. SavedRun::with_state is that of the workers of this process. Throws
+  // CheckFailure if a common field differs between workers.
   void save(SavedRun& to, const std::vector<int>& lost = {});
   // Whether worker `rank` has lost the algorithm's state: only counts of its own are kept.
   bool joins(int rank) const;

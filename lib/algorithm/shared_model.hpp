@@ -30,9 +30,9 @@
 
 namespace hetsgd {
 
-// Checks that workers can learn side by side in one model, whose rows they read and write as a
-// batch touches them. Errors: usage, a model with hash tables, whose weights other workers would
-// move meanwhile.
+// Checks that workers can learn side by side in one model and read and write its rows as a batch
+// touches them. Throws Error(usage) for a model with hash tables, because other workers would move
+// its weights meanwhile.
 void check_shareable(const Model& model);
 
 class SharedModel {
@@ -70,8 +70,8 @@ class SharedModel {
 // The elements of a shared model that a step reads, and their new values: a worker's own memory.
 class SharedSnapshot {
  public:
-  // Both arguments outlive the snapshot. Memory of 2 n elements, of which a step uses the touched
-  // rows and the dense blocks.
+  // Both arguments outlive the snapshot. Memory of 2 n elements; a step uses only the touched rows
+  // and the dense blocks.
   SharedSnapshot(const Model& model, Device& device);
 
   // own, seen <- w, where a step of this batch reads or writes.

@@ -65,8 +65,8 @@ class Worker : NonCopyable {
   // The only loop guard: false when the budget is used up, a target stops the run, it diverged or
   // was aborted. Once false, it stays false. Workers of a synchronous algorithm get the same answer
   // to their k-th call, whenever they make it, so that none is left alone in a collective. So all
-  // of them must make the same number of calls. Errors: check, a million calls without any work
-  // between them, which is a loop that would never end.
+  // of them must make the same number of calls. Throws CheckFailure after a million calls without
+  // any work between them, because such a loop would never end.
   bool running();
   bool may_leave() const { return running_calls_ > 0 && !decision_.yes; }  // running() said no
 
@@ -219,7 +219,8 @@ class Worker : NonCopyable {
   // count; its loss and its time do. Call it for a batch of this iteration, before the next
   // running(). Synchronous algorithms call it before the collective that makes the update, so that
   // all workers count alike at evaluate_here(). Not with sharded tables, whose rows gradient() has
-  // updated. Errors: check, a batch that does not count in this iteration, or sharded tables.
+  // updated. Throws CheckFailure for a batch that does not count in this iteration, or for sharded
+  // tables.
   void discard(const Batch& batch);
 
   // A fresh optimizer for vectors of the model's size, for methods with a second one (local-sgd's
@@ -294,11 +295,11 @@ class Worker : NonCopyable {
   }
 
   // --- measuring --------------------------------------------------------------------------------
-  // A point at which `model` is what the algorithm defines as its result. If an evaluation is due,
-  // the clock is paused and the model measured. Synchronous algorithms: all workers must call it.
-  // If their workers need not be in the same iteration here, `samples` is the number that all
-  // workers will have learnt from when they are (the same on all). It decides whether an evaluation
-  // is due and whether the budget is used up.
+  // Here `model` is what the algorithm defines as its result. If an evaluation is due, the clock is
+  // paused and the model measured. Synchronous algorithms: all workers must call it. If their
+  // workers need not be in the same iteration here, `samples` is the number that all workers will
+  // have learnt from when they are (the same on all). It decides whether an evaluation is due and
+  // whether the budget is used up.
   void evaluate_here(const Buffer& model, std::optional<std::uint64_t> samples = {});
   // The same for a model that the host makes when it is measured, in memory that stays valid until
   // the next call. Not for models on GPUs.
@@ -341,7 +342,7 @@ class Worker : NonCopyable {
 
   // --- counters for the referee -----------------------------------------------------------------
   // Counts of this Worker since it was made; updates include those of its background tasks. The
-  // counts of calls identify the points of synchronous algorithms at which all workers must get one
+  // counts of calls identify the points of synchronous algorithms where all workers must get one
   // answer.
   std::uint64_t samples() const { return samples_; }
   // Samples since the last running() that was no return into a round, or since the evaluate_here()

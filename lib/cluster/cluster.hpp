@@ -87,7 +87,7 @@ struct ClusterOptions {
   };
   struct StepTimes {
     Seconds time{0};
-    Seconds busy{0};  // how long the step occupies the device; the rest of `time` is transfer
+    Seconds busy{0};  // how long the step occupies the device; `time` adds transfers and delays
   };
   std::function<StepTimes(const StepRequest&)> recorded_step = nullptr;
   int host_threads = 0;  // 0: all cores

@@ -65,8 +65,8 @@ struct PowerOfTwo;  // message_collectives.hpp
 //         each step are an all_reduce of 3 T doubles. Cost: (p-1) (2 L + 2 n/(p B)) and p-1 small
 //         all_reduces.
 // Compute: charged as ComputeKind::vector, products 8 bytes a number, combinations 12.
-// Result : the same bits on all ranks. Against adasum_of only the order differs in which products
-//         are summed in double: their relative error is below n 2^-53, so that after rounding few
+// Result : the same bits on all ranks. Only the order of the sums in double of the products differs
+//         from adasum_of. Their relative error is below n 2^-53, so that after rounding few
 //         numbers differ, by one unit in the last place.
 class AdasumAllReduce {
  public:
@@ -94,7 +94,7 @@ class AdasumAllReduce {
   Comm& comm_;
   std::vector<std::size_t> bounds_;
   AdasumShape shape_;
-  Device* device_ = nullptr;  // device in whose memory the call's vector lies
+  Device* device_ = nullptr;  // device that holds the call's vector
   Buffer incoming_;
   std::vector<double> products_, others_;  // [3 T]: ab, aa, bb of each tensor
 };

@@ -35,9 +35,8 @@ enum class Exchange {
 
 // Makes `request`, an all_to_all. Only with `blocking` all ranks wait for each other. Every rank of
 // the group calls it, with the same tag, which nothing else uses meanwhile; calls with one tag are
-// matched in their order. The parts lie in host memory or in that of `device`, the caller's.
-// Errors: those of Comm::all_to_all; where lengths differ, the receiver of a message says what it
-// got.
+// matched in their order. The parts lie in host memory or in that of `device`, the caller's. Throws
+// what Comm::all_to_all throws. If lengths differ, the receiver of a message says what it got.
 void exchange_parts(Exchange how, Comm& comm, Device& device, int tag,
                     const CollectiveRequest& request);
 

@@ -1,6 +1,5 @@
-// OperationQueue: the communication process of a worker. Operations that block (exchanges,
-// all_reduces) are made one after the other, in the order in which they are given, while the worker
-// computes.
+// OperationQueue: the communication process of a worker. It makes operations that block (exchanges,
+// all_reduces) one after the other, in the order of submission, while the worker computes.
 //
 //   main process    add(a)  add(b)  computes ...      wait(a)     wait(b)
 //                     |       |                          ^           ^

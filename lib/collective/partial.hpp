@@ -3,8 +3,8 @@
 //
 // Source : Li, Ben-Nun, Di Girolamo, Alistarh and Hoefler, "Taming unbalanced training workloads in
 //          deep learning with partial collective operations", PPoPP 2020; RNA, section 5.1.1.
-// Parts  : an activation, by which all ranks learn that a round begins, and the reduction, in which
-//          all take part: a rank without a contribution sends zeros.
+// Parts  : the activation tells all ranks that a round begins. All take part in the reduction; a
+//          rank without a contribution sends zeros.
 // Cost   : the reduction costs what an all_reduce over all ranks costs, whatever the number of
 //          contributors. A caller that must not be held up calls from a background task.
 #pragma once

@@ -1,5 +1,4 @@
-// The state of a run by named fields: the one description by which it is saved, compared and
-// loaded.
+// The state of a run by named fields: one description for saving, comparing and loading it.
 //
 //   struct State {
 //     Buffer w;
@@ -12,8 +11,8 @@
 //
 // A field is a type with a form in bytes (core/byte_stream.hpp), a JSON value, a type with
 // fields(), whose names then follow "NAME/", or a type with a FieldForm of its own (device memory:
-// linalg/buffer_field.hpp). An object is loaded into the state in which its maker has left it, so
-// fields() makes what it lacks while fields.is_loading().
+// linalg/buffer_field.hpp). Loading starts from the object as its maker has left it, so fields()
+// makes what it lacks while fields.is_loading().
 //
 //   State --saving--> SavedFields of each owner --file--> SavedFields --loading--> State
 #pragma once
@@ -97,7 +96,7 @@ class Archive : NonCopyable {
     return {&own, &common, "", false, nullptr};
   }
   // Loads from them. `place` opens messages: "run.checkpoint: worker 3". `other` outlives it; null:
-  // the workers are the same. Errors: data, a field is missing or has another size.
+  // the workers are the same. Throws Error(data) if a field is missing or has another size.
   static Archive loading(const SavedFields& own, const SavedFields& common, std::string place,
                          const OtherWorkers* other = nullptr) {
     return {const_cast<SavedFields*>(&own), const_cast<SavedFields*>(&common), std::move(place),

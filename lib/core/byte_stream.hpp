@@ -206,7 +206,8 @@ std::vector<std::byte> to_bytes(const T&... values) {
   return std::move(out).take();
 }
 
-// Reads `bytes`, which must hold exactly one value. Errors: Error(data), "WHAT: ...".
+// Reads `bytes`, which must hold exactly one value. Throws Error(data), "WHAT: ...", if it does
+// not.
 template <class T>
 typename ByteForm<T>::Stored from_bytes(std::span<const std::byte> bytes, std::string_view what) {
   ByteReader in(bytes, what);
@@ -233,12 +234,12 @@ inline constexpr std::size_t kSealBytes = 32;  // magic, version, reserved, leng
 
 // The content with its seal in front.
 std::vector<std::byte> sealed(const SealKind& kind, std::span<const std::byte> content);
-// The length of the content, read from the first kSealBytes. Errors: Error(data), "WHERE: ...", if
+// The length of the content, read from the first kSealBytes. Throws Error(data), "WHERE: ...", if
 // the file is of another kind or version.
 std::uint64_t sealed_length(const SealKind& kind, std::span<const std::byte> seal,
                             std::string_view where);
-// The content of `bytes`, which begin with the seal and end with the content. Errors: Error(data)
-// as for sealed_length(), for another length, and for a wrong checksum.
+// The content of `bytes`, which begin with the seal and end with the content. Throws what
+// sealed_length() throws, and Error(data) for another length or a wrong checksum.
 std::span<const std::byte> unsealed(const SealKind& kind, std::span<const std::byte> bytes,
                                     std::string_view where);
 

@@ -14,10 +14,10 @@ std::size_t utf8_length(std::string_view text);
 
 bool is_utf8(std::string_view text);
 
-// `bytes` as a JSON text, from which bytes_of_json gives them back. UTF-8 stays as it is. If a byte
-// is not UTF-8, or the text begins like an escaped one, the result is "bytes:" and the escaped
-// text. There '%' and every byte that is not UTF-8 have the form %E9 (as in URLs). JSON (RFC 8259)
-// is UTF-8 only, while the names of files are bytes.
+// `bytes` as a JSON text; bytes_of_json gives them back. UTF-8 stays as it is. If a byte is not
+// UTF-8, or the text begins like an escaped one, the result is "bytes:" and the escaped text. There
+// '%' and every byte that is not UTF-8 have the form %E9 (as in URLs). JSON (RFC 8259) is UTF-8
+// only, while the names of files are bytes.
 std::string json_text(std::string_view bytes);
 std::vector<std::string> json_text(std::vector<std::string> list);
 std::string bytes_of_json(std::string_view text);

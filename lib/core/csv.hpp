@@ -12,7 +12,7 @@ namespace hetsgd {
 
 // Goes through the rows of a text. Empty lines and comments (#) are no rows. The first line may be
 // a header, also as a comment: it must have the names of the columns, because another name may mean
-// another unit. Errors: Error(data) that opens with file:line:column.
+// another unit. Throws Error(data), which opens with file:line:column.
 class CsvRows {
  public:
   // `columns`: "worker,step,seconds". The views must outlive this object.

@@ -1,4 +1,5 @@
-// Errors: a fault of the world is an Error, a fault of our own code is a failed check.
+// Two kinds of failure: a fault of the world is an Error, a fault of our own code is a failed
+// check.
 //
 // Purpose : one exception type for files, options, devices, peers and disks. Only
 //           apps/hetsgd/main.cpp catches it for good; everybody else lets it pass (or adds context

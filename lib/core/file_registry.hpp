@@ -57,8 +57,8 @@ class FileRegistry {
   void add_output(const std::string& name, const std::string& path, OptionFiles rules, Output kind);
 
   // After the check, an output that has no file yet does not replace one that another process makes
-  // later (expect_no_file, core/output_file.hpp). Errors: usage, naming both options and the file;
-  // data, where a file of another kind would be replaced.
+  // later (expect_no_file, core/output_file.hpp). Throws Error(usage) naming both options and the
+  // file, or Error(data) if it would replace a file of another kind.
   void check(const Replacing& replacing) const;
 
  private:

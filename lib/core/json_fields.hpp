@@ -41,8 +41,7 @@ using JsonPointer = nlohmann::json::json_pointer;
 // The text of a pointer, "cases[1].settings.staleness"; "" is the document.
 std::string path_text(JsonPointer part);
 
-// The first part in which two documents differ, "cases[1].settings.staleness"; "" if they are
-// equal.
+// The first difference of two documents, "cases[1].settings.staleness"; "" if they are equal.
 std::string first_difference_in(const nlohmann::json& a, const nlohmann::json& b);
 
 // A document that knows the lines of its parts.

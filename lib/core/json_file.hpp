@@ -15,7 +15,7 @@ inline constexpr int kMostJsonLevels = 100;
 
 enum class JsonComments { refused, allowed };  // allowed: // and /* */
 
-// Parses the document in `text`. `place`, a path, opens the messages. Errors: Error(data) with
+// Parses the document in `text`. `place`, a path, opens the messages. Throws Error(data) with
 // place:line:column for text that is no JSON, for a number that no double holds, for a key that an
 // object has twice, and for objects and lists nested deeper than kMostJsonLevels.
 nlohmann::json parse_json(std::string_view text, const std::string& place,

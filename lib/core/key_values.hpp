@@ -15,15 +15,16 @@ namespace hetsgd {
 class KeyValues {
  public:
   using Pair = std::pair<std::string, std::string>;
-  // `place` opens messages, `example` shows a good text, `also` holds other names of keys. Errors:
-  // a part without '=', a key that occurs twice.
+  // `place` opens messages, `example` shows a good text, `also` holds other names of keys. Throws
+  // Error(usage) for a part without '=', or a key that occurs twice.
   KeyValues(std::string_view text, char separator, std::string place, std::string_view example,
             const std::vector<Pair>& also = {});
 
   // Removes a key and returns its value; empty if the key is not there.
   std::string take(std::string_view key);
-  // Sets the options that the remaining keys name. Errors: an unknown key, with the nearest
-  // spelling; a value that is not accepted; an option that requires a value and has none.
+  // Sets the options that the remaining keys name. Throws Error(usage) for an unknown key (with the
+  // nearest spelling), for a value that is not accepted, or if an option that requires a value has
+  // none.
   void set(OptionSet& options) const;
   // Throws "PLACE: KEY: found ITS VALUE, expected EXPECTED".
   [[noreturn]] void fail(std::string_view key, std::string_view expected) const;

@@ -32,7 +32,7 @@ LogOptions detect_terminal();
 void start_log(const LogOptions& options);
 
 // Appends every message from now on to this file, with its time, also those that the options keep
-// from stderr. Errors: runtime (the file cannot be written).
+// from stderr. Throws Error(runtime) if the file cannot be written.
 void start_logging_to(const std::string& path);
 
 // Logs one line, "warning: text". Information has no word in front.

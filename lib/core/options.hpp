@@ -237,7 +237,7 @@ class OptionSet {
  public:
   // Options added from now on stand under this heading in --help.
   void group(std::string heading) { group(std::move(heading), {}); }
-  // The same for options none of which acts without these needs.
+  // The same for options that all need `needs` in order to act.
   void group(std::string heading, std::vector<OptionNeed> needs) {
     group_ = std::move(heading);
     needs_of_group_ = std::move(needs);
@@ -276,12 +276,12 @@ class OptionSet {
   // The need of the option that the present values do not meet; null if the option can act.
   const OptionNeed* missing_need(const Option& option) const;
 
-  // Sets one value unless a stronger source has set it. Errors: usage, named after the place
-  // ("--delta", "HETSGD_DELTA", "config.json: delta"): what was found, what was expected, the
-  // range, the nearest choice. The option must exist.
+  // Sets one value unless a stronger source has set it. Throws Error(usage), which opens with the
+  // place ("--delta", "HETSGD_DELTA", "config.json: delta") and says what was found, what was
+  // expected, the range and the nearest choice. The option must exist.
   void set(std::string_view name, const std::vector<std::string>& texts, OptionSource source,
            const std::string& place);
-  // Sets another default for an option that nobody has set. Errors: as set().
+  // Sets another default for an option that nobody has set. Throws what set() throws.
   void set_default(std::string_view name, const std::string& text);
   // Sets a value from a configuration file, else as set(). Numbers, sizes and times may also be
   // texts ("10K", "50ms"); a list may be one value. set_json() restores exactly what to_json()

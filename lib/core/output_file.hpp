@@ -82,14 +82,14 @@ bool put_in_place(const std::string& temporary, const std::string& target);
 // Whether expect_no_file was called for `path` and nothing was written there yet. For code that
 // writes files without OutputFile.
 bool expects_no_file(const std::string& path);
-// The path at which an OutputFile for `path` is kept: `path`, unless another process was first.
+// Where an OutputFile for `path` is kept: at `path`, unless another process was first.
 std::string kept_as(const std::string& path);
 // The files that are kept under another name, by the name that was asked for.
 std::map<std::string, std::string> kept_elsewhere();
 
 // Checks that an OutputFile could be written: the folder exists, the file could be created, the
-// descriptor is open. Leaves nothing behind. Errors: usage, naming the path and the reason. A run
-// of hours should not fail at its last line.
+// descriptor is open. Leaves nothing behind. Throws Error(usage) naming the path and the reason. A
+// run of hours should not fail at its last line.
 void check_writable(const std::string& path, const std::string& what);
 
 // The error of a failed write: "PATH: cannot write WHAT: reason", with a hint.

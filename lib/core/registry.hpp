@@ -27,8 +27,8 @@ class Registry {
 
   const std::vector<Entry>& all() const { return entries_; }
 
-  // Errors: usage, named after the flag. The message lists the known names, with the nearest
-  // spelling or the command that describes them.
+  // Throws Error(usage) for an unknown name. The message opens with the flag and lists the known
+  // names, with the nearest spelling or the command that describes them.
   const Entry& find(const std::string& name, const std::string& flag,
                     const std::string& command) const {
     std::vector<std::string> names;

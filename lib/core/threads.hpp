@@ -12,8 +12,8 @@
 
 namespace hetsgd {
 
-// Starts a std::thread or std::jthread that runs `body`. Errors: runtime if the system starts no
-// more threads; `purpose` says what the thread is for.
+// Starts a std::thread or std::jthread that runs `body`. `purpose` says what the thread is for.
+// Throws Error(runtime) if the system starts no more threads.
 template <class Thread, class Body>
 Thread start_thread(std::string_view purpose, Body&& body) {
   try {

@@ -127,7 +127,7 @@ struct BinaryFile {
 
 // The header as it stands in the file, up to the payload.
 std::vector<std::byte> sealed_header(const BinaryHeader& header);
-// Reads the header. Errors: Error(data) for other versions and a damaged header. Counts that do not
+// Reads the header. Throws Error(data) for other versions and a damaged header. Counts that do not
 // fit the file are refused before anything is allocated for them.
 BinaryFile read_header(const ByteSource& file, const std::string& path);
 void check_sum(std::uint64_t found, std::uint64_t expected, const char* what,

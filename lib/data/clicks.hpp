@@ -14,7 +14,7 @@ namespace hetsgd {
 
 // The data set of the clicks, with the vocabulary of options.vocabulary_of. If that is null, the
 // vocabulary is made from these rows without the held-out ones. `path` names them in messages.
-// Errors: Error(data).
+// Throws Error(data).
 ParsedData with_vocabulary(RawClicks&& clicks, const std::string& path, const LoadOptions& options);
 
 // The part of generate:... (data/generate_ctr.hpp) that the options ask for. Without

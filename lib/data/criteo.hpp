@@ -15,7 +15,7 @@ namespace hetsgd {
 // so that parse_criteo() refuses it by its name.
 bool is_criteo_text(std::string_view text);
 
-// The rows of the text, read on up to `threads` threads. Errors: Error(data) with file:line:column,
+// The rows of the text, read on up to `threads` threads. Throws Error(data) with file:line:column,
 // the text found and what was expected; `path` names the file.
 RawClicks parse_criteo(std::string_view text, const std::string& path, std::optional<int> threads);
 

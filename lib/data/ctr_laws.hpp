@@ -11,7 +11,7 @@
 
 namespace hetsgd {
 
-// The random streams of the click generator are the words b of Purpose::generator. Those of
+// The random streams of the click generator are the words b of Purpose::generator. The streams of
 // data/generator.hpp stay below 2^24.
 
 enum class ClickStream : std::uint32_t { row = 0x10, value, phase, effect, weight };

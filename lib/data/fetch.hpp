@@ -30,10 +30,10 @@ struct FetchedFile {
   std::string sha256{};
 };
 
-// Brings both files into folder_of(manifest) and records them in fetched.json beside them. Errors:
-// data if a file differs from the manifest or is in none of `from`; usage if the data set is here
-// already, or if there is neither an address nor `from`; runtime if a download fails or the disk is
-// full.
+// Brings both files into folder_of(manifest) and records them in fetched.json beside them. Throws
+// Error(data) if a file differs from the manifest or is in none of `from`. Throws Error(usage) if
+// the data set is here already, or if there is neither an address nor `from`. Throws Error(runtime)
+// if a download fails or the disk is full.
 std::vector<FetchedFile> fetch(const Manifest& manifest, const FetchOptions& options);
 
 }  // namespace hetsgd

@@ -30,7 +30,7 @@ struct ImageOptions : GeneratedRows {
 
 inline constexpr std::string_view kImagePreset = "images";
 
-// Errors: usage, naming what is wrong.
+// Throws Error(usage) naming what is wrong.
 ImageOptions parse_image_spec(std::string_view spec);
 
 // Generates one part with its own statistics, on `threads` threads (none: all cores).

@@ -37,7 +37,7 @@ struct LanguageOptions : GeneratedRows {
 
 inline constexpr std::string_view kLanguagePreset = "language";
 
-// Errors: usage, naming what is wrong.
+// Throws Error(usage) naming what is wrong.
 LanguageOptions parse_language_spec(std::string_view spec);
 inline bool is_language_spec(std::string_view path) {
   return is_generator_spec(path) && generator_parts(path).preset == kLanguagePreset;
@@ -67,7 +67,7 @@ class LanguageGenerator {
   };
   Memory memory() const { return Memory(options_.vocabulary); }
 
-  // to[inputs + 1] <- the row's tokens, the last of which is only a target. If `probability` is not
+  // to[inputs + 1] <- the row's tokens; the last one is only a target. If `probability` is not
   // empty, its [inputs] elements become those of the law for the row's targets.
   void draw(DataPart part, std::uint64_t row, std::span<std::uint16_t> to, Memory& memory,
             std::span<double> probability = {}) const;

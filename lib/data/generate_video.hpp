@@ -38,7 +38,7 @@ struct VideoOptions : GeneratedRows {
 
 inline constexpr std::string_view kVideoPreset = "video";
 
-// Errors: usage, naming what is wrong.
+// Throws Error(usage) naming what is wrong.
 VideoOptions parse_video_spec(std::string_view spec);
 
 // The number of frames of a clip, known without making the frames.

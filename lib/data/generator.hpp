@@ -37,8 +37,8 @@ struct GeneratorParts {
 // Splits `spec`, which must satisfy is_generator_spec().
 GeneratorParts generator_parts(std::string_view spec);
 
-// Sets the options that the settings of a specification name. Errors: usage, naming what is wrong;
-// `example` shows good settings.
+// Sets the options that the settings of a specification name. Throws Error(usage) naming what is
+// wrong; `example` shows good settings.
 void read_settings(std::string_view spec, OptionSet& set, std::string_view example);
 
 inline constexpr double kMostGeneratedRows = 4294967295.0;  // an Index counts them
@@ -86,8 +86,8 @@ std::uint64_t generated_hash(DataPart part, const Facts&... facts) {
                                   part == DataPart::train ? "train" : "test"));
 }
 
-// The part of `generate:PRESET?...` that `options` ask for. Errors: usage, for a preset that no
-// generator has.
+// The part of `generate:PRESET?...` that `options` ask for. Throws Error(usage) for a preset that
+// no generator has.
 ParsedData load_generated(const std::string& spec, const LoadOptions& options);
 
 }  // namespace hetsgd

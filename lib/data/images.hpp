@@ -26,7 +26,7 @@ inline constexpr Index kLargestSide = 1 << 15;
 template <class Real>
 void copy_images(const Batch& batch, std::size_t first, std::size_t count, Real* to);
 
-// "1x28x28": channels, height, width. Errors: usage, naming `option`.
+// "1x28x28": channels, height, width. Throws Error(usage) naming `option`.
 ImageShape parse_image_shape(const std::string& option, std::string_view text);
 
 // Sets mean and standard deviation of each channel. If all bytes of a channel are equal, its
@@ -34,17 +34,17 @@ ImageShape parse_image_shape(const std::string& option, std::string_view text);
 void set_image_statistics(DatasetBuilder& data);
 // The same for `data` alone: other views keep their statistics.
 void set_image_statistics(Dataset& data);
-// Takes over the statistics of the training data. Errors: data, for images of another shape; `path`
-// names them.
+// Takes over the statistics of the training data. Throws Error(data) for images of another shape;
+// `path` names them.
 void match_images(Dataset& data, const Dataset& training, const std::string& path);
 
 // The full scale of pixels in sparse rows, by their values: 1 if none is above 1, else 255.
 float full_scale_of(const Dataset& data);
 
 // Turns sparse rows into images: feature i of a row is pixel i, row-major in [C, H, W]. With a
-// `full_scale` of 255 values are bytes; with 1 they are fractions, rounded to bytes. Errors: data,
-// for a feature beyond the last pixel, a value below 0 or above `full_scale`, or a byte that is not
-// whole.
+// `full_scale` of 255 values are bytes; with 1 they are fractions, rounded to bytes. Throws
+// Error(data) for a feature beyond the last pixel, a value below 0 or above `full_scale`, or a byte
+// that is not whole.
 void scatter_to_images(Dataset& data, const ImageShape& shape, float full_scale,
                        const std::string& path);
 

@@ -83,7 +83,7 @@ struct LoadOptions {
   // pairs with equal headers.
   Index trained_features = 0;
   Index trained_labels = 0;
-  std::optional<Task> task;  // as which task to read the labels; none: found in the file
+  std::optional<Task> task;  // the task to read the labels as; none: found in the file
   // Whether the user has stated index_base. If not, it is that of the training data, and a file
   // that counts otherwise by its format, or since it was converted, is an error.
   bool base_is_stated = false;

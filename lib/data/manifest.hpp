@@ -37,7 +37,7 @@ struct Manifest {
   ManifestFile train;
   std::optional<ManifestFile> test;  // none: --test tail:1/7 holds out training rows
 
-  // Errors: data, if there is no test file.
+  // Throws Error(data) if there is no test file.
   const ManifestFile& part(DataPart part) const;
 };
 
@@ -46,17 +46,17 @@ std::vector<std::string> manifest_names();
 // Whether `text` means a manifest: the name of one that is part of the program, if no file has this
 // name, or the path of one, which ends with .json.
 bool is_manifest(const std::string& text);
-// Errors: data, for an invalid manifest, naming file, key, found and expected.
+// Throws Error(data) for an invalid manifest, naming file, key, found and expected.
 Manifest read_manifest(const std::string& name_or_path);
 
 // The folder of fetched data sets, which has one folder for each: $HETSGD_DATASETS_DIR, else
-// $XDG_DATA_HOME/hetsgd, else ~/.local/share/hetsgd. Errors: usage, if none of them is set.
+// $XDG_DATA_HOME/hetsgd, else ~/.local/share/hetsgd. Throws Error(usage) if none of them is set.
 std::string datasets_folder();
 std::string folder_of(const Manifest& manifest);
 // The path of the file of this part, which need not exist.
 std::string fetched_path(const Manifest& manifest, DataPart part);
-// The same, but the file must exist. Errors: data, if it has not been fetched, naming the command
-// that fetches it.
+// The same, but the file must exist. Throws Error(data) if it has not been fetched, naming the
+// command that fetches it.
 std::string fetched_file(const Manifest& manifest, DataPart part);
 
 }  // namespace hetsgd

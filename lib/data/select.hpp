@@ -28,7 +28,7 @@ DatasetPtr shard_of(const Dataset& data, std::span<const Index> rows);
 Dataset outline_of(const Dataset& data, bool labels);
 
 // The share of `tail:SHARE` (for example 1/7 or 0.1), which holds out the end of the training data.
-// None for other texts. Errors: usage, naming --test, for an invalid share.
+// None for other texts. Throws Error(usage) naming --test for an invalid share.
 std::optional<double> tail_share(std::string_view test);
 
 // A division of row numbers into training rows and held-out rows.
@@ -38,7 +38,7 @@ struct RowSplit {
 
 // Holds out round(share * rows) of `rows` rows, drawn with a fixed seed. The held-out rows are the
 // first ones of one fixed permutation, so that a smaller share is part of a larger one. Share in
-// (0, 1). Errors: usage, naming --validation, if one of the parts would be empty.
+// (0, 1). Throws Error(usage) naming --validation if one of the parts would be empty.
 RowSplit split_rows(std::uint64_t rows, double share);
 // The same by a HeldOut, which must not be `none`. Errors about a tail name --test.
 RowSplit split_rows(std::uint64_t rows, const HeldOut& held_out);

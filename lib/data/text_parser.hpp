@@ -24,9 +24,9 @@
 namespace hetsgd {
 
 // Parses `bytes` as load_dataset() would parse a file with these bytes. `path` only names the place
-// in messages, the data set and the report. Of `options` it uses format, index_base, threads, text,
-// and the demands of the training data. The bytes need no padding and no final newline. Throws
-// Error(data).
+// in messages, the data set and the report. Uses these of `options`: format, index_base, threads,
+// text, and the demands of the training data. The bytes need no padding and no final newline.
+// Throws Error(data).
 LoadedData parse_text(std::string_view bytes, const std::string& path, const LoadOptions& options);
 
 // The same without the adjustment to training data and without a content hash, as the cache keeps

@@ -31,7 +31,7 @@ struct VocabularyRules {
   std::optional<std::uint64_t> hash_size;  // categories per field, beside the first two
 };
 
-// Declares --min-frequency and --hash-size, of which only the latter has the needs of `clicks`.
+// Declares --min-frequency and --hash-size. Only the latter has the needs of `clicks`.
 void declare_vocabulary(OptionSet& set, VocabularyRules& rules,
                         const std::vector<OptionNeed>& clicks = {});
 

@@ -21,8 +21,8 @@ class Claim {
  public:
   static constexpr Seconds kHeartbeat{10}, kSilence{60};
 
-  // Claims `path`, and makes its folder if necessary. None: another process holds the claim.
-  // Errors: runtime (the file cannot be made).
+  // Claims `path`, and makes its folder if necessary. None: another process holds the claim. Throws
+  // Error(runtime) if the file cannot be made.
   static std::optional<Claim> try_claim(const std::string& path);
   ~Claim();
   Claim(Claim&& other) noexcept;

@@ -1,6 +1,6 @@
 // A run described by settings rather than by a command line, as experiments of many runs need it.
 // Also the options of all algorithms and models, for code that reads settings before an algorithm
-// is chosen. They tell which keys are known at all, and to which algorithm or model they belong.
+// is chosen. They tell all known keys, and the algorithm or model of each.
 #pragma once
 
 #include <memory>
@@ -31,7 +31,7 @@ nlohmann::json fitting(const nlohmann::json& value, const Option& option);
 // the options.
 class ConfiguredRun : NonCopyable {
  public:
-  // Errors: usage (unknown algorithm, a value that an option does not take).
+  // Throws Error(usage) for an unknown algorithm or a value that an option does not take.
   ConfiguredRun(const std::string& algorithm, const std::vector<Setting>& settings);
 
   // Whether the number of workers is known here; a launcher may decide it.
@@ -53,8 +53,8 @@ class ConfiguredRun : NonCopyable {
 // no part of a configuration (Option::in_config) are left out, with a warning that names `path`.
 nlohmann::json config_of_result(const nlohmann::json& result, const std::string& path);
 
-// The `config` of a configuration file: the document itself, or that of a result. Errors: data,
-// usage.
+// The `config` of a configuration file: the document itself, or that of a result. Throws
+// Error(data) if it cannot be read, Error(usage) if it is no configuration.
 nlohmann::json load_config(const std::string& path);
 
 // Options of an algorithm or a model but not of every run.

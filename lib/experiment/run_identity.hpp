@@ -19,7 +19,7 @@ struct RunIdentity {
   bool needs_launch = false;  // its workers are processes, which a launcher must start
 };
 
-// Resolves the options as the run will. Errors: usage, device.
+// Resolves the options as the run will. Throws Error(usage) or Error(device) as the run would.
 RunIdentity identify(const std::vector<Setting>& settings);
 
 // The id of the run with this identity and seed.

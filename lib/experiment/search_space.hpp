@@ -47,7 +47,7 @@ struct SearchSpace {
 };
 
 // Reads the tables `parameters`, `zip` and `search` of a specification, or of its tuning. It does
-// not check that the options exist (SettingsReader::check). Errors: usage.
+// not check that the options exist (SettingsReader::check). Throws Error(usage).
 SearchSpace read_search_space(const JsonFields& table);
 
 // `count` values from `from` to `to` with equal ratios, such as [0.1, 0.4, ...]. Inner values are

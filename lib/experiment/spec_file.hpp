@@ -1,4 +1,5 @@
-// The specification file of a sweep, TOML or JSON, as a tree in which every part knows its line.
+// The specification file of a sweep, TOML or JSON, as a tree. Every part of the tree knows its
+// line.
 #pragma once
 
 #include <array>
@@ -15,14 +16,14 @@ namespace hetsgd {
 inline constexpr std::array<std::string_view, 5> kFreeKeys = {"about", "paper", "figure",
                                                               "expectation", "claims"};
 
-// A parsed specification. In `tree` every ${VARIABLE} is replaced. Errors: usage.
+// A parsed specification. In `tree` every ${VARIABLE} is replaced. Its methods throw Error(usage).
 struct SpecFile : JsonDocument {
   nlohmann::json written;  // without replacements
 };
 
 // Reads *.toml as TOML and every other name as JSON (with comments). ${NAME} in texts is replaced
-// by the environment's variable. Errors: data (no such file, neither TOML nor JSON), usage (a
-// variable that is not set), with the line.
+// by the environment's variable. Throws Error(data) if there is no such file or it is neither TOML
+// nor JSON, and Error(usage) if a variable is not set. The message has the line.
 std::shared_ptr<const SpecFile> read_spec_file(const std::string& path);
 
 }  // namespace hetsgd

@@ -20,10 +20,10 @@ class SettingsReader : NonCopyable {
 
   // The options of a table. Options of its `config` come first, so that the table's own ones
   // override them. Relative file names are searched beside the specification, and data files also
-  // in HETSGD_DATA_DIR. Errors: usage, for an unknown option (naming the nearest one) or an option
-  // that a sweep sets itself.
+  // in HETSGD_DATA_DIR. Throws Error(usage) for an unknown option (naming the nearest one) or an
+  // option that a sweep sets itself.
   std::vector<Setting> read(const JsonFields& table) const;
-  // Checks the space. Errors: usage, unless all its names are options that may be combined.
+  // Throws Error(usage) unless all names of the space are options that may be combined.
   void check(const SearchSpace& space) const;
 
  private:
@@ -38,8 +38,8 @@ class SettingsReader : NonCopyable {
   std::vector<ForeignOption> foreign_;  // options of algorithms and models
 };
 
-// Refuses an object with a value for option `name` and also for an option that it excludes. Errors:
-// usage.
+// Throws Error(usage) for an object with a value for option `name` and also for an option that it
+// excludes.
 void check_rival(const nlohmann::json& options, const std::string& name, const std::string& place);
 // Adds `setting`, and removes settings of the same name and those that it excludes.
 void put(std::vector<Setting>& settings, const Setting& setting);

@@ -38,7 +38,7 @@ class WorkerPool : NonCopyable {
   WorkerPool();
   ~WorkerPool();  // kills running children
 
-  // Starts a child. Errors: runtime (no process can be created).
+  // Starts a child. Throws Error(runtime) if no process can be created.
   void start(std::size_t tag, const WorkerTask& task);
   std::size_t running() const { return workers_.size(); }
   // The next child that has ended. Waits up to `most`, or until a signal arrives. None: no child

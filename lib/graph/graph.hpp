@@ -113,8 +113,9 @@ class Graph {
   // (data) of the constructor and of add() open with the names of graph and node.
   Graph(std::string name, Shape input, std::int64_t tokens = 0);
 
-  // Appends a node and returns its index. Its inputs must exist; its shape is inferred. Errors: a
-  // kernel larger than its padded input, unequal inputs of add, a name that is taken, and so on.
+  // Appends a node and returns its index. Its inputs must exist; its shape is inferred. Throws
+  // Error(data) for a kernel larger than its padded input, unequal inputs of add, a name that is
+  // taken, and so on.
   int add(Node node);
   // Throws unless the last node is a softmax and the output of every other node is used.
   void finish() const;

@@ -16,8 +16,9 @@ struct NetworkInfo {
 std::vector<NetworkInfo> builtin_networks();  // sorted by name
 
 // `name_or_path` is a built-in name with or without settings ("resnet-50",
-// "resnet-50?classes=10&stride=1x1"), or the path of a network file. Errors: usage, for a name that
-// is neither (`option` opens the message) and for a key or a value; data, for a file.
+// "resnet-50?classes=10&stride=1x1"), or the path of a network file. Throws Error(usage) for a name
+// that is neither (`option` opens the message) and for a wrong key or value. Throws Error(data) for
+// a broken file.
 Graph find_graph(const std::string& option, const std::string& name_or_path);
 
 }  // namespace hetsgd

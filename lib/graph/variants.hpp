@@ -30,8 +30,8 @@ Graph with_vocabulary(const Graph& graph, std::int64_t tokens);
 // The same network of masked tokens for another share of them.
 Graph with_masked(const Graph& graph, double share);
 
-// The same graph for sequences of `steps` steps; step_bound_node() must be none. Errors: data, more
-// steps than the block of positions.
+// The same graph for sequences of `steps` steps; step_bound_node() must be none. Throws Error(data)
+// for more steps than the block of positions.
 Graph with_steps(const Graph& graph, std::int64_t steps);
 
 // The same network with a copy of an output for each of its consumers but the first, as in systems

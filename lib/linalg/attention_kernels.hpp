@@ -6,8 +6,8 @@
 //
 // z_ij is 1, or with dropout 0 or 1 / (1 - p). No map of scores is ever in memory: both passes go
 // through blocks of queries and keys (Dao and others 2022), and the backward pass computes p again
-// from q, k and l. The bits depend neither on the number of a CPU's cores nor on other rows.
-// Errors: device, heads of more than 256 numbers on a GPU.
+// from q, k and l. The bits depend neither on the number of a CPU's cores nor on other rows. Throws
+// Error(device) for heads of more than 256 elements on a GPU.
 #pragma once
 
 #include <cstddef>

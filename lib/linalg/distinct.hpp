@@ -1,4 +1,4 @@
-// The distinct numbers of a list, in the order in which they first occur.
+// The distinct numbers of a list, in the order of their first occurrence.
 #pragma once
 
 #include <algorithm>

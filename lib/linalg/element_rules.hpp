@@ -235,7 +235,7 @@ class ElementCall<Rule<Real>, Result (Rule<Real>::*)(Parameters...) const> {
       : rule_(rule), operand_{const_cast<Real*>(operands)...}, result_(result) {}
 
   HETSGD_HOST_DEVICE Operands load(std::size_t i) const { return load(i, Indices()); }
-  // Applies the rule to element i, for which x was loaded, and returns the rule's return value.
+  // Applies the rule to element i, whose x is loaded, and returns the rule's return value.
   HETSGD_HOST_DEVICE Result update(std::size_t i, Operands x) const {
     return update(i, x, Indices());
   }

@@ -20,7 +20,8 @@ class BasicHostBlocks : public KernelFamily {
  public:
   static constexpr const char* kName = "blocks of host memory";
 
-  // 64-byte aligned, not initialised; never null. Errors: device, if there is not enough memory.
+  // 64-byte aligned, not initialised; never null. Throws Error(device) if there is not enough
+  // memory.
   virtual void* allocate(std::size_t bytes) = 0;
   // Waits for earlier work of this device. No other device may use the memory any more.
   virtual void release(void* memory) noexcept = 0;

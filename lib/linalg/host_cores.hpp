@@ -17,7 +17,7 @@ class HostCores : public KernelFamily {
   virtual void run(std::size_t parts, const std::function<void(std::size_t part)>& f) = 0;
 };
 
-// The family in the form in which devices register it.
+// The family, as devices register it.
 template <class Real>
 class BasicHostCores : public HostCores {
  public:

@@ -61,8 +61,8 @@ class BasicOutputLayerKernels : public KernelFamily {
                                     const SoftmaxLayer<Real>& layer) = 0;
   // Evaluates the output layer: the loss sum over the rows, as above, and the k best labels of each
   // row, as top_k orders them, into `top` [rows x k] in device memory. It works block of labels by
-  // block, so that the scores are never all in memory. Of `layer` it reads inputs, outputs, row,
-  // input, weight and bias.
+  // block, so that the scores are never all in memory. It reads these members of `layer`: inputs,
+  // outputs, row, input, weight and bias.
   virtual DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
                                     std::size_t k, std::uint32_t* top) = 0;
 

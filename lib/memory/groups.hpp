@@ -9,7 +9,7 @@
 namespace hetsgd {
 
 // The group of a tensor that is allocated in this pass. A fetched map is grouped by its backward
-// uses. A map that stays from the forward pass keeps the group in which it was allocated.
+// uses. A map that stays from the forward pass keeps the group of its allocation.
 Mobility mobility_of(const TrainingStep& training, const StepTensor& tensor, Pass pass);
 
 // Sorts the tensors of a step in the order of allocation. Temporary tensors come first: those with

@@ -69,7 +69,7 @@ class Ledger {
   ConvolutionAlgorithm algorithm_;  // of the step that is computed
   std::uint64_t workspace_offset_ = 0, workspace_bytes_ = 0;
   double transfers_end_ = 0;
-  int step_ = 1;  // the one that was computed last, to which releases are noted
+  int step_ = 1;  // the one that was computed last; releases are noted to it
   std::vector<Interval> computing_, transferring_;
 };
 

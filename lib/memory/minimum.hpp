@@ -9,14 +9,14 @@
 
 namespace hetsgd {
 
-// The first of the capacities lower_bound x 1.01^j at which an iteration completes, rounded up to
+// The first of the capacities lower_bound x 1.01^j that lets an iteration complete, rounded up to
 // the pool's unit. Bisection is not used, since a plan that fits may fail with more memory.
 // Capacities below the needs of the maps that the policy never moves are skipped. Empty: none up to
 // 64 times the bound, or up to twice all tensors together if that is more.
 std::optional<std::uint64_t> minimum_capacity(const Policy& policy, PlanRequest request);
 
-// The largest batch up to `most` for which `fits` holds. It is doubled until one fails, then
-// bisected, so that b fits and b + 1 fails. 0 if not even one sample fits.
+// The largest batch up to `most` that fits. It is doubled until one fails, then bisected, so that b
+// fits and b + 1 fails. 0 if not even one sample fits.
 std::int64_t largest_batch(const std::function<bool(std::int64_t)>& fits,
                            std::int64_t most = std::int64_t{1} << 20);
 

@@ -8,10 +8,9 @@
 // Policy::plan() runs the timeline (timeline.hpp) once or several times. The policy says what moves
 // and when, the timeline keeps both clocks, and its ledger the addresses in a pool.
 //
-// Execution : `instructions`, in the order in which the planner made them, are all that a device
-//             needs: offsets, transfers, computations and releases. Times are predictions; an
-//             executor orders instructions by the tensors and addresses that they share, not by
-//             the clock.
+// Execution : `instructions`, in the planner's order, are all that a device needs: offsets,
+//             transfers, computations and releases. Times are predictions; an executor orders
+//             instructions by the tensors and addresses that they share, not by the clock.
 #pragma once
 
 #include <array>

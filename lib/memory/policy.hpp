@@ -25,7 +25,7 @@ class FetchQueue {
   virtual int& searched() = 0;
 };
 
-// The moment at which the offload of a map is queued.
+// When the offload of a map is queued.
 enum class OffloadTrigger { first_consumer, last_consumer, production_end };
 // How computing and transfers overlap. asynchronous: both servers run freely. step_barrier: every
 // step waits for both. none: one runs after the other.
@@ -80,7 +80,7 @@ class Policy : NonCopyable {
 // All policies, in the order of the documentation. They live as long as the program.
 const std::vector<const Policy*>& all_policies();
 std::vector<std::string> policy_names();
-// Errors: usage, named after `option`.
+// Throws Error(usage), which opens with `option`, for an unknown name.
 const Policy& find_policy(const std::string& option, const std::string& name);
 
 const Policy& none_policy();

@@ -8,7 +8,7 @@
 
 namespace hetsgd {
 
-// The group of an allocation (Dymem, 4.1.3.2) in the pass in which it is made.
+// The group of an allocation (Dymem, 4.1.3.2) in the pass that makes it.
 enum class Mobility { movable, temporary, reclaimed, workspace };
 
 inline constexpr std::uint64_t kPoolUnit = 512;  // bytes; requests round up to it

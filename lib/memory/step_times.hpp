@@ -17,7 +17,7 @@ struct DeviceRates {
   double link_latency_s = 0, link_bytes_per_s = 1;
 };
 
-// The factor by which the operations of this node count; 1 for every node but a convolution.
+// How many times the operations of this node count; 1 for every node but a convolution.
 double convolution_factor(const Graph& graph, int node, const DeviceRates& rates);
 
 StepTimes step_times(const TrainingStep& training, const DeviceRates& rates);

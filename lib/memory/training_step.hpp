@@ -2,8 +2,8 @@
 //
 // Steps   : K nodes without the input: steps 1..K forward in the order of execution, K+1..2K
 //           backward in the exact reverse.
-// Tensors : F_i, the feature map of node i; G_i, the gradient of the loss by F_i, to which all
-//           consumers of F_i add; masks and statistics. Parameters, their gradients and the
+// Tensors : F_i, the feature map of node i; G_i, the gradient of the loss by F_i, the sum over all
+//           consumers of F_i; masks and statistics. Parameters, their gradients and the
 //           optimizer's buffers are not part of the plan.
 // In place: relu, lrn, norm, gelu and the first input of add take over the gradient of their output
 //           where that input has one consumer; softmax writes its gradient into its output.
@@ -98,17 +98,18 @@ struct TrainingStep {
   // A lower bound for every plan that moves only feature maps: the most bytes that a step uses,
   // together with the gradients and masks that wait meanwhile.
   std::uint64_t lower_bound() const;
-  // The same if only feature maps for which `gives_way` holds are moved, or dropped and computed
-  // again. Takes time linear in the tensors and their uses.
+  // The same if only feature maps with `gives_way` are moved, or dropped and computed again. Takes
+  // time linear in the tensors and their uses.
   std::uint64_t lower_bound(const std::function<bool(const StepTensor&)>& gives_way) const;
   std::uint64_t tensor_bytes() const;         // of all tensors, if none shared memory
   bool gives_input_gradient(int node) const;  // whether any input of the node has a gradient
 };
 
-// `graph` must outlive the result. Errors: data, a batch whose maps have more than 2^60 bytes.
+// `graph` must outlive the result. Throws Error(data) for a batch whose maps have more than 2^60
+// bytes.
 TrainingStep training_step(const Graph& graph, const StepOptions& options);
 
-// The nodes in the order in which they are computed, the input first: depth first from the input. A
+// The nodes in the order of their computation: depth first from the input, which comes first. A
 // join waits for its last branch, and branches come in the order of the node list. This is Dymem's
 // algorithm 2, with the count of arrivals compared to the number of inputs.
 std::vector<int> execution_order(const Graph& graph);

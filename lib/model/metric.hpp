@@ -44,7 +44,7 @@ class Metric {
  public:
   virtual ~Metric() = default;
   virtual std::string key() const = 0;  // in the result and in targets: "p1"
-  // Metrics of which more is better are shares, from 0 to 1.
+  // True: a higher value is better, and the metric is a share, from 0 to 1.
   virtual bool higher_is_better() const { return true; }
   // Whether the metric applies to models of such data.
   virtual bool applies(const DataShape& data) const = 0;

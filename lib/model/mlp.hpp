@@ -63,10 +63,11 @@ struct MlpOptions {
 
   void declare(OptionSet& set);
   void declare_init(OptionSet& set);  // init and init_std alone
-  // Errors: usage, no hidden layer (use --model linear) or one without units; as validate_init.
+  // Throws Error(usage) without a hidden layer (use --model linear), or for a layer without units.
+  // Also throws what validate_init() throws.
   void validate() const;
-  // Errors: usage, both a law other than the default and a standard deviation in its place.
-  // `usual`: the default law.
+  // Throws Error(usage) for a law other than the default together with a standard deviation, which
+  // replaces the law. `usual`: the default law.
   void validate_init(InitialLaw usual = InitialLaw::fans) const;
   std::string cpu_only() const { return labels.cpu_only(); }
   // Initial standard deviation of the layer that connects units[layer] to units[layer + 1].

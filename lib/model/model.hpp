@@ -187,14 +187,14 @@ class BasicModel {
 
   virtual std::unique_ptr<Context> make_context(BasicDevice<Real>& device) const;
 
-  // Errors of all calls: a GPU without room for the batch is a MemoryError whose hint names a batch
-  // size that fits.
+  // All calls throw MemoryError if a GPU has no room for the batch. Its hint names a batch size
+  // that fits.
 
-  // The number of losses of a batch, over which means are taken: one for each sample, or for each
-  // target of rows of tokens.
+  // The number of losses of a batch, which means divide by: one for each sample, or for each target
+  // of rows of tokens.
   virtual std::size_t losses(const Batch& batch) const { return batch.size(); }
-  // The targets that a measurement of rows of tokens has, in the order of rank(). Other models have
-  // the labels of the samples.
+  // Token models: the targets in the order in which rank() scores them. Other models have the
+  // labels of the samples.
   virtual std::vector<std::uint32_t> targets(const Batch&) const { return {}; }
 
   // Returns the mean loss of the batch at w; g <- its gradient. Outside g.rows, the row-sparse
@@ -299,8 +299,8 @@ class BasicModel {
   // which takes milliseconds, so a caller that charges many batches caches it by samples and
   // counted_steps().
   virtual bool is_planned() const { return false; }
-  // gradient_work() on a device of these rates. Errors: usage, the batch cannot be planned in the
-  // memory.
+  // gradient_work() on a device of these rates. Throws Error(usage) if the batch cannot be planned
+  // in the memory.
   virtual Work work_on(const DeviceRates&, const BatchShape& batch) const {
     return gradient_work(batch);
   }

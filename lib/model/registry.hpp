@@ -107,8 +107,8 @@ bool register_model(ModelInfo info) {
 const std::vector<RegisteredModel>& models();
 // The names of the models that read fields, which have embedding tables.
 std::vector<std::string> models_with_tables();
-// Errors: usage, which names `where` the name was given and lists the known names, nearest spelling
-// first.
+// Throws Error(usage) for an unknown name. The message says `where` the name was given and lists
+// the known names, nearest spelling first.
 const RegisteredModel& find_model(const std::string& name, const std::string& where = "--model");
 
 }  // namespace hetsgd

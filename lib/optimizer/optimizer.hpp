@@ -70,8 +70,8 @@ class Optimizer {
   virtual void fields(Archive& fields) = 0;
 };
 
-// Checks the options of tables against a model's tensors. Errors: usage, no table, an optimizer
-// without a rule for rows, or a norm that would span two rules.
+// Checks the options of tables against a model's tensors. Throws Error(usage) if there is no table,
+// if the optimizer has no rule for rows, or if a norm would span two rules.
 void check_row_rule(const OptimizerOptions& options, const std::vector<Tensor>& tensors);
 
 // The file of each family gives formulas and sources. n: length of the flat vector that `tensors`

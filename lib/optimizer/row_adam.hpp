@@ -1,4 +1,4 @@
-// Adam on matrices of which a batch touches few rows (SLIDE), at the cost of these rows.
+// Adam on matrices, for batches that touch few rows (SLIDE), at the cost of these rows.
 //
 // Adam moves a parameter in every batch, even without a gradient, because its moments remain. In
 // `dense` every row moves in every batch, as in lib/optimizer/adam.cpp. `touched` leaves rows
@@ -13,7 +13,7 @@
 // This is Adam with epsilon rho in place of epsilon: exact if epsilon << sqrt(v').
 //
 // Several workers may step on the same rows (Hogwild): the clock locks, rows do not. Then batches
-// that have begun may not have ended, and t numbers the batches in the order in which they began.
+// that have begun may not have ended, and t numbers the batches in the order of their beginnings.
 #pragma once
 
 #include <algorithm>

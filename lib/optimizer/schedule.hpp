@@ -36,9 +36,9 @@ struct Schedule {
   void declare(OptionSet& set);
   // Errors (usage): a kind without the parameters that it needs.
   void validate() const;
-  // The schedule of a run of `epochs` epochs (0: its length is not known in epochs), in which
-  // decay_epochs and warmup_epochs are numbers. Errors (usage): a decay that ends before the
-  // warm-up, and a length that is needed but not known.
+  // The schedule of a run of `epochs` epochs (0: its length is not known in epochs). Its
+  // decay_epochs and warmup_epochs are numbers. Throws Error(usage) for a decay that ends before
+  // the warm-up, and for a length that is needed but not known.
   Schedule of_run(double epochs) const;
   // The factor at `epoch`, in [0, 1] for every epoch >= 0. For a kind that decays() decay_epochs
   // must be set.

@@ -31,12 +31,13 @@ std::string framed(const std::string& data);
 // Appends the points of a record that it has not written yet, and flushes them, so that a viewer
 // follows the run. Per point, with the samples learnt from as the step: train/loss, the test
 // metrics, learning_rate (of a batch of b_max), samples_per_s (training clock, since the point
-// before). wall_time is the host's Unix time. In sim it is the time at which the training data were
-// first read, plus simulated time. Not thread-safe. An error does not end the run; check() throws
-// it.
+// before). wall_time is the host's Unix time. In sim it is the time of the first reading of the
+// training data, plus simulated time. Not thread-safe. An error does not end the run; check()
+// throws it.
 class EventFile {
  public:
-  // `learning_rate` gives the learning rate at an epoch. Replaces the file `path`. Errors: runtime.
+  // `learning_rate` gives the learning rate at an epoch. Replaces the file `path`. Throws
+  // Error(runtime) if it cannot be made.
   EventFile(std::string path, std::function<double(double epoch)> learning_rate);
 
   void write(const Record& record);

@@ -15,7 +15,7 @@
 //                                                    where there is none) or aborted
 //
 // time_ms is the host's Unix time, so in a real run eval_accuracy is mlperf_s (RunClock) after
-// run_start. In sim it is the time at which the data were first read, plus simulated time. Loading
+// run_start. In sim it is the time of the first reading of the data, plus simulated time. Loading
 // and measuring take no simulated time, so differences are those of the training clock.
 #pragma once
 

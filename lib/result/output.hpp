@@ -34,10 +34,10 @@ std::string result_text(const nlohmann::json& result);
 
 // Writes result_text(result) to `path` through a temporary file in the same folder: write, fsync,
 // rename, fsync of the folder. If any step fails, a previous file stays intact. A stream
-// (core/output_file.hpp: "-", a pipe, a device) is written directly. Errors: runtime, naming the
-// path and the reason (full disk, no permission, missing folder). Without `durable` it skips both
-// fsyncs, which may take seconds on a busy disk. The file then survives the end of this process,
-// but not a power cut.
+// (core/output_file.hpp: "-", a pipe, a device) is written directly. Throws Error(runtime) naming
+// the path and the reason (full disk, no permission, missing folder). Without `durable` it skips
+// both fsyncs, which may take seconds on a busy disk. The file then survives the end of this
+// process, but not a power cut.
 void write_result(const std::string& path, const nlohmann::json& result, bool durable = true);
 // The same for any text.
 void write_text(const std::string& path, std::string_view text, bool durable = true);

@@ -1,4 +1,4 @@
-// The time-to-accuracy of one curve, and the clocks on which it can be read.
+// The time-to-accuracy of one curve, and the clocks that can measure it.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ struct TableOptions {
   ReplacementOptions replacement;
 
   void declare(OptionSet& set);
-  // Errors: usage, an invalid layout, or a layout of replicated tables.
+  // Throws Error(usage) for an invalid layout, or for a layout of replicated tables.
   void validate() const;
   Sharding sharding() const { return parse_sharding(sharding_text); }
   // Whether the tables are served. lockstep: all workers of the algorithm make their learning calls

@@ -11,8 +11,8 @@
 //               are placed after the others, `row` for those
 //
 // A group is a set of ranks that hold a row together: one rank, except with column:c. In its group
-// a row has a `place`, 0, 1, 2, ... without gaps, by which ranks ask each other for rows. Rows are
-// numbered as in CategoricalFields (data/dataset.hpp), over all fields.
+// a row has a `place`, 0, 1, 2, ... without gaps. Ranks ask each other for rows by their places.
+// Rows are numbered as in CategoricalFields (data/dataset.hpp), over all fields.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct Sharding {
 
   std::string text() const;  // "column:2"
 };
-// Errors: usage, naming --sharding: no such layout, or c is no number above 0.
+// Throws Error(usage) naming --sharding if there is no such layout, or if c is no number above 0.
 Sharding parse_sharding(const std::string& text);
 
 // Const once made; any number of threads may call it. Memory: fields x groups integers.
@@ -41,7 +41,8 @@ class Placement {
  public:
   // first: the first row of each field, then the number of rows (CategoricalFields::first). width:
   // C, elements of a row. load: work that each field causes its rank; used by table and auto.
-  // Errors: usage, naming --sharding: c does not divide the ranks, or a row has fewer than c quads.
+  // Throws Error(usage) naming --sharding if c does not divide the ranks, or if a row has fewer
+  // than c quads.
   Placement(std::vector<Index> first, std::size_t width, int ranks, const Sharding& sharding,
             std::span<const double> load);
 

@@ -53,8 +53,8 @@ class Replacement : NonCopyable {
     Index slot = 0;
     bool fresh = false;  // newly admitted: the slot still holds another row's values
   };
-  // Returns the slot of a row and pins the row once more. Errors: runtime, naming --table-capacity:
-  // all slots are pinned.
+  // Returns the slot of a row and pins the row once more. Throws Error(runtime) naming
+  // --table-capacity if all slots are pinned.
   Pinned pin(Index place);
   // An update begins.
   void begin_update() { ++updates_; }

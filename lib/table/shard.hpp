@@ -28,10 +28,10 @@ struct TablePlan {
   TableShape shape;               // D, and whether a row has a weight u of its own
   std::size_t dense_columns = 0;  // K
   Placement placement;
-  TableRows initial;           // the law by which every shard makes its rows
+  TableRows initial;           // the law of the initial rows of every shard
   OptimizerOptions optimizer;  // determines the row rule
   bool dedup = true;           // a batch asks only once for a row that it looks up several times
-  Tiers tiers = {};            // the memory in which rows lie
+  Tiers tiers = {};            // the memory of each row
   ReplacementOptions replacement = {};
 
   std::size_t fields() const { return placement.fields(); }
@@ -53,8 +53,8 @@ struct SampleCounts {
   std::uint32_t positives = 0, negatives = 0;
 };
 
-// A source from which rows can be read while no process changes them, to measure a model or to
-// write it to a file.
+// A source of rows, read while no process changes them, to measure a model or to write it to a
+// file.
 class RowSource {
  public:
   virtual ~RowSource() = default;
@@ -85,8 +85,8 @@ class InitialRows final : public RowSource {
 //           └── otherwise: the slot of that number
 class Shard {
  public:
-  // Makes all initial rows on `threads` threads (none: all cores) before it returns. Errors:
-  // device, no memory.
+  // Makes all initial rows on `threads` threads (none: all cores) before it returns. Throws
+  // Error(device) if there is no memory.
   Shard(const TablePlan& plan, int rank, Device& device, std::optional<int> threads = {});
 
   int rank() const { return rank_; }
@@ -114,7 +114,7 @@ class Shard {
 
   // out[i] <- the rank's columns of the row at place[i], without gaps. slot[i] <- the slot of the
   // row until its update(). Under a capacity gather() admits the rows and pins them until their
-  // update(). Errors: runtime, as Replacement::pin().
+  // update(). Throws what Replacement::pin() throws.
   void gather(TableKernels& kernels, std::span<const Index> place, std::vector<Index>& slot,
               float* out);
   // One update by the parts of all ranks, whose rows are slots: applies the row rule once to each
@@ -170,8 +170,8 @@ class TableSet final : public RowSource {
  public:
   // ranks: owners of the shards of this process. threads: threads that make the rows; none: all
   // cores. gpus: the GPU of the worker of each entry of `ranks`, -1: none; empty: no worker has
-  // one. Errors: usage, naming option and bytes: the shards do not fit into `machine_bytes` of
-  // memory, or into a GPU.
+  // one. Throws Error(usage) naming option and bytes if the shards do not fit into `machine_bytes`
+  // of memory, or into a GPU.
   TableSet(TablePlan plan, std::span<const int> ranks, double machine_bytes,
            std::optional<int> threads = {}, std::span<const int> gpus = {});
 
@@ -201,7 +201,7 @@ class GatheredRows final : public RowSource {
   // The request to `rank`: places in its shard. The rank answers with its columns of these rows, in
   // their order and without gaps.
   std::vector<Index> places(int rank) const;
-  // Takes the answer of `rank`. Errors: check, another length.
+  // Takes the answer of `rank`. Throws CheckFailure for another length.
   void take(int rank, std::span<const float> columns);
 
   const TablePlan& plan() const override { return plan_; }

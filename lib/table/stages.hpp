@@ -1,4 +1,4 @@
-// The stages by which a worker reads and updates embedding tables that are sharded over ranks. Each
+// The stages of a worker's reads and updates of embedding tables that are sharded over ranks. Each
 // stage is a call of its own. So an algorithm may run them one after the other (Worker::gradient)
 // or as a pipeline (sven), with several batches in flight.
 //
@@ -117,7 +117,7 @@ class Lookup : NonCopyable {
   std::size_t rank_ = 0;
   Batch batch_;
   // Requester. Entries are numbered group by group (placement.hpp). In a group they have the order
-  // in which the batch first names them, field by field.
+  // of their first occurrence in the batch, field by field.
   DistinctNumbers distinct_;
   std::vector<std::uint32_t> entry_;              // [n x F] of each lookup
   std::vector<Placement::Place> found_, sorted_;  // by entry; what it is sorted into

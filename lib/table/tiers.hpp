@@ -43,8 +43,8 @@ struct Tiers {
 // rows are. Among equally frequent rows the lower place comes first.
 std::vector<bool> hot_rows(const Tiers& tiers, const Placement& placement, int rank);
 
-// The memory in which each row of one rank lies now, and the counts that decide where it lies next.
-// Not thread-safe. Memory: a bit per row, with replace_every 4 bytes more.
+// Where each row of one rank lies now, and the counts that decide where it lies next. Not
+// thread-safe. Memory: a bit per row, with replace_every 4 bytes more.
 //
 // Every replace_every updates the rows are ranked anew by a count. It begins at 0, grows by 1 when
 // a rank asks for the row, and is halved after each ranking. So a request i rankings ago counts

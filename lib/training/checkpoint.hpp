@@ -22,17 +22,18 @@ class Checkpoints {
       : options_(options), set_(set), record_(record) {}
 
   bool resumes() const { return !options_.resume_from.empty(); }
-  // Reads the checkpoint to resume from. The record's config must be complete. Errors: data, as
-  // read_checkpoint(); usage, naming the option in which that run and this one differ.
+  // Reads the checkpoint to resume from. The record's config must be complete. Throws what
+  // read_checkpoint() throws, and Error(usage) naming an option that differs between that run and
+  // this one.
   void read();
-  // Errors: data, the run was of other data; usage, its learning rate had another schedule, for
-  // example because another budget decides when it ends. Returns warnings.
+  // Returns warnings. Throws Error(data) if the run was of other data. Throws Error(usage) if its
+  // learning rate had another schedule, for example because another budget decides when it ends.
   std::vector<std::string> check_data() const;
   // The state to go on from, once.
   SavedRun take() { return std::move(read_->saved); }
 
-  // Collective. Writes the state between two segments, if the run has a file for it. Errors:
-  // runtime, the same on all processes; an existing checkpoint stays.
+  // Collective. Writes the state between two segments, if the run has a file for it. Throws the
+  // same Error(runtime) on all processes; an existing checkpoint stays.
   void write(const SavedRun& saved);
 
  private:

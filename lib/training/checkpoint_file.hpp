@@ -1,5 +1,5 @@
-// Checkpoint files: the state of a run between two segments (segments.hpp), from which another
-// process goes on.
+// Checkpoint files: the state of a run between two segments (segments.hpp). Another process can
+// resume the run from it.
 //
 //   0    "HSGDCKPT", version, byte order, length of the header
 //   24   header (JSON): {
@@ -34,20 +34,20 @@ namespace hetsgd {
 
 inline constexpr std::array<char, 8> kCheckpointMagic = {'H', 'S', 'G', 'D', 'C', 'K', 'P', 'T'};
 
-// All names of the files of a checkpoint at `path` of which `keep` are kept, for this many
-// processes: `path`, PATH.1 ..., those of the other ranks.
+// All names of the files of the last `keep` checkpoints at `path`, for this many processes: `path`,
+// PATH.1 ..., those of the other ranks.
 std::vector<std::string> checkpoint_files(const std::string& path, std::uint64_t keep,
                                           int processes);
 // The first of these, and those that are made from it.
 std::vector<std::string> generations(const std::string& path, std::uint64_t keep);
 
-// Writes the state with `header`, to which the places of the fields are added. An existing file
-// becomes PATH.1, that PATH.2, up to `keep` files in all. Errors: runtime, naming the path and the
-// reason; existing files stay as they are.
+// Writes the state with `header`, and adds the places of the fields to the header. An existing file
+// becomes PATH.1, that PATH.2, up to `keep` files in all. Throws Error(runtime) naming the path and
+// the reason; existing files stay as they are.
 void write_checkpoint(const std::string& path, nlohmann::json header, const SavedRun& saved,
                       std::uint64_t keep);
-// The hash at the end of a checkpoint, which covers all hashes in its header. Errors: as
-// read_checkpoint().
+// The hash at the end of a checkpoint, which covers all hashes in its header. Throws what
+// read_checkpoint() throws.
 std::uint64_t checkpoint_hash(const std::string& path);
 // As text, because numbers of JSON may be read as doubles.
 std::string hash_text(std::uint64_t hash);
@@ -63,8 +63,8 @@ struct Checkpoint {
   SavedRun saved;
   std::uint64_t hash = 0;
 };
-// Errors: data, naming the path and what is wrong: missing, cut off, damaged, of another version or
-// byte order.
+// Throws Error(data) naming the path and what is wrong: missing, cut off, damaged, of another
+// version or byte order.
 Checkpoint read_checkpoint(const std::string& path);
 
 }  // namespace hetsgd

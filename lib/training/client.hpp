@@ -192,7 +192,7 @@ class SharedClient final : public Client {
 
  private:
   // Whether this worker is the last one to make the k-th call of evaluate_here(). Each worker asks
-  // once per call at which a measurement is due.
+  // once per call, if a measurement is due there.
   bool comes_last(std::uint64_t call);
   // Does the same as prepare(). If tables have rows on GPUs, it copies the rows that the
   // measurement reads.

@@ -32,8 +32,8 @@ namespace hetsgd {
 // other metric is named.
 std::string first_metric_of(const Dataset& data);
 // Checks that runs on such data measure `metric`, which `text` names; `data` as a model has them,
-// if it is known. Errors: usage, opening with `place`, if they do not, or if the test rows do not
-// define it (AUC without both classes).
+// if it is known. Throws Error(usage), opening with `place`, if they do not, or if the test rows do
+// not define it (AUC without both classes).
 void check_measured(const std::string& metric, const DataShape& data, const Dataset& test,
                     const std::string& place, const std::string& text);
 

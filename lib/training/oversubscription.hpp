@@ -51,7 +51,8 @@ double cpu_quota(const std::string& root = "/");
 // `cluster`.`machine`: the MPI library, and the ranks by host. If a GPU of this process computes
 // convolutions, it fills in `environment`.`convolution_library`. It notes the load of the host at
 // the start, and warns if workers have to share their cores. Every process may call it, without
-// messages; only rank 0's record is written. Errors: device, if the convolution library is missing.
+// messages; only rank 0's record is written. Throws Error(device) if the convolution library is
+// missing.
 void describe_hosts(const Cluster& cluster, const TrainOptions& options, Record& record);
 
 // The GPU of the first worker of this process that has one; -1: none.

@@ -42,8 +42,9 @@ struct PluginSource {
 // Loads a plugin into this process; its algorithms and models are registered from then on. A file
 // with the bytes of a loaded one is not loaded again. Which options a command has depends on what
 // is registered, so commands load plugins before they declare any. `stamp` is the program's. Not
-// thread-safe: to be called before anything runs. Errors: data (the file cannot be read), usage
-// (what was found and expected; the process must then end, since part of the plugin may be loaded).
+// thread-safe: to be called before anything runs. Throws Error(data) if the file cannot be read.
+// Throws Error(usage), which says what was found and expected, if it is not a fitting plugin. The
+// process must then end, because part of the plugin may be loaded.
 void load_plugin(const PluginSource& source, std::string_view stamp);
 
 // The loaded plugins in load order. Not to be read while another one is being loaded.

@@ -101,10 +101,11 @@ class RankClient final : public Client {
   const std::vector<int>& with_state() const { return with_state_; }
   SavedFields take_known() { return std::move(known_); }
   // Collective, between two segments: the first worker that has a state sends it to the workers
-  // `to`, which have its common fields then, and its own beside theirs. Errors: as await_end().
+  // `to`, which have its common fields then, and its own beside theirs. Throws what await_end()
+  // throws.
   void share_state(SavedRun& saved, const std::vector<int>& to);
   // To be called by every rank after the run; then rank 0's trace has the lines of all workers.
-  // Errors: as await_end().
+  // Throws what await_end() throws.
   void gather(Trace& trace);
 
   LoopDecision running(Worker& worker) override;

@@ -84,7 +84,7 @@ struct StopPoint {
   std::int32_t end = kRunEnds;
 };
 
-// An evaluation to which all workers come; evaluation 0: this is none. Plain bytes.
+// An evaluation that all workers take part in; evaluation 0: this is none. Plain bytes.
 struct Together {
   std::uint64_t evaluation = 0;     // its number
   double now_s = 0;                 // the latest clock

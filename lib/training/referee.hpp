@@ -246,10 +246,10 @@ class Referee {
   };
   // Decides at a call of evaluate_here(). Without `samples`, those that all workers have completed
   // count. `call` is set by synchronous algorithms, whose workers all get the answer of the first.
-  // Errors: check, if two workers have called running() a different number of times before the same
-  // call (unequal_calls). The caller that gets `due` must evaluate the model: the next evaluation
-  // is already scheduled. A budget that is used up ends the run here. Nothing is due once the run
-  // has ended for another reason.
+  // Throws CheckFailure if two workers have called running() a different number of times before the
+  // same call (unequal_calls). The caller that gets `due` must evaluate the model: the next
+  // evaluation is already scheduled. A budget that is used up ends the run here. Nothing is due
+  // once the run has ended for another reason.
   Point evaluation_point(Seconds now, std::optional<std::uint64_t> samples,
                          std::optional<Call> call = {});
   // To be called while the clock stands still, one call at a time. Measures `model` as the curve's
@@ -284,8 +284,8 @@ class Referee {
     WorkerTotals worker;
     void add_step(const LearntBatch& batch, Seconds now);
   };
-  // Takes in a report. Reports of one rank must come in the order in which it made them; those of
-  // several ranks may come in any order.
+  // Takes in a report. Reports of one rank must come in the order of their making; those of several
+  // ranks may come in any order.
   void absorb(int rank, const Counters& counters);
   // Takes in {"events": [...], "histograms": {...}, "warnings": [...]}, all optional.
   void absorb(const nlohmann::json& extra);

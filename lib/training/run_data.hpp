@@ -1,4 +1,4 @@
-// The training and test data of a run, and a cache by which several runs share them.
+// The training and test data of a run, and a cache that shares them among several runs.
 //
 // Where each worker is a process, none of them holds more than it needs:
 //
@@ -49,7 +49,8 @@ Sampler::Options sampling_of(const TrainOptions& options, int workers);
 std::optional<RankShare> share_of(const TrainOptions& options, int workers);
 
 // Reads files or generates data; load_s is the wall-clock time of that. Without `share` it reads
-// everything. Without --test a warning says which rows are measured instead. Errors: data, usage.
+// everything. Without --test a warning says which rows are measured instead. Throws Error(data) or
+// Error(usage).
 RunData load_run_data(const TrainOptions& options, const std::optional<RankShare>& share = {});
 
 // Equal for options that mean the same data.

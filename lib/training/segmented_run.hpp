@@ -44,7 +44,7 @@ class SegmentedRun {
     const AlgorithmInfo& info;
     const Plan& plan;
     const Scenario& scenario;
-    const NetworkModel& network;  // sim: on which the state of a worker that returns travels
+    const NetworkModel& network;  // sim: carries the state of a worker that returns
     double state_ratio = 1;       // charged bytes of state per real byte
     const Record& record;
     Checkpoints& checkpoints;
@@ -57,8 +57,8 @@ class SegmentedRun {
   // saved: the state that the first segment goes on from; none: the start of a run.
   SegmentedRun(const Of& of, std::optional<SavedRun> saved);
 
-  // Runs all segments. Errors: those of the cluster; runtime, workers are lost that the run needs,
-  // or so often that it gets no further.
+  // Runs all segments. Throws what the cluster throws, and Error(runtime) if the run needs lost
+  // workers, or loses workers so often that it gets no further.
   ClusterReport run(Trace* trace);
 
  private:
@@ -66,7 +66,7 @@ class SegmentedRun {
   struct Ended {
     ClusterReport report;
     std::optional<SavedRun> state;  // if the run goes on
-    std::map<int, Seconds> lost;    // workers at whose loss it ended, and when they were lost
+    std::map<int, Seconds> lost;    // workers whose loss ended it, and when they were lost
     Seconds detected{0};
     Seconds time{0};  // the latest of its workers
     std::unique_ptr<Client> client = {};
@@ -89,7 +89,7 @@ class SegmentedRun {
   // The workers `to` get the common state from the process that has it, unless this process has
   // them all.
   void share_state(Client& client, const std::vector<int>& to);
-  // After each loss. Errors: runtime, the run has learnt nothing between many losses.
+  // After each loss. Throws Error(runtime) if the run has learnt nothing between many losses.
   void check_progress();
   // Workers join with the common state, which takes its time on the network.
   void join(const std::vector<int>& joined, Seconds time);

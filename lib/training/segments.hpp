@@ -1,4 +1,4 @@
-// Where a run is cut into segments, at whose ends its state can be saved. Segments end at
+// Where a run is cut into segments. Its state can be saved at their ends. Segments end at
 // evaluations alone, so that a model is measured there.
 #pragma once
 

@@ -27,10 +27,10 @@ struct Target {
   double value = 0;
   std::string text() const;  // "p1>=0.6"
 };
-// Refuses a value that the metric cannot have: a share outside of 0 to 1. Errors: usage, naming
-// `place`.
+// Throws Error(usage) naming `place` for a value that the metric cannot have: a share outside of 0
+// to 1.
 void check_value(const Target& target, const std::string& place);
-// Errors: usage, naming `place`.
+// Throws Error(usage) naming `place`.
 Target parse_target(const std::string& text, const std::string& place);
 // Whether one value reaches the target, bounds included. NaN reaches nothing.
 bool reached(const Target& target, double value);

@@ -132,7 +132,7 @@ struct TrainOptions {
 
   // Chooses the model, and sets the learning rate to the model's default. To be called before
   // declare(), which declares the model's own options, and after loading plugins, which may contain
-  // the model. Errors: usage (unknown model).
+  // the model. Throws Error(usage) for an unknown model.
   void choose_model(const std::string& name);
   // Declares the options of every run, and those of the model.
   void declare(OptionSet& set);
@@ -145,7 +145,7 @@ struct TrainOptions {
   // Whether the training clock is simulated.
   bool is_virtual() const { return cluster_kind(cluster).is_virtual; }
   // The processes of this run. Under MPI the first call joins them and blocks until all have
-  // arrived. Errors: as processes_of().
+  // arrived. Throws what processes_of() throws.
   ProcessGroup& processes() const { return processes_of(cluster, peer_timeout); }
 };
 

@@ -93,8 +93,8 @@ class Training {
   explicit Training(const RunSpec& spec);
   ~Training();
 
-  // Takes the data from `cache`, or reads them for this run alone. Errors: data; usage (a target on
-  // a metric that these data do not have).
+  // Takes the data from `cache`, or reads them for this run alone. Throws Error(data) if they
+  // cannot be read, Error(usage) for a target on a metric that these data do not have.
   void load(DataCache* cache = nullptr);
   // The same with data that were loaded before, by load_run_data() of the same data options.
   void load(const RunData& data);

@@ -1,4 +1,4 @@
-// Views: which workers take part in each segment of a run in which workers are lost and return
+// Views: the workers that take part in each segment of a run, if workers are lost and return
 // (cluster/segment.hpp). They follow from the straggler scenario alone, so every process knows
 // them.
 #pragma once
@@ -29,9 +29,9 @@ class Views {
   std::vector<int> update(Seconds time, const std::vector<int>& lost = {});
   // The view of a run that begins anew at `time`: all workers that live then.
   void restart(Seconds time) { resume(alive(time), time); }
-  // After a loss: the time at which the next segment begins, not before `time`: at once, or with
-  // --on-loss restart when all lost workers are back. Without a worker that lives it is the first
-  // return. Errors: runtime, a worker that is needed never returns.
+  // After a loss: when the next segment begins, not before `time`. It begins at once, or with
+  // --on-loss restart when all lost workers are back. If no worker lives it begins at the first
+  // return. Throws Error(runtime) if a worker that is needed never returns.
   Seconds goes_on_at(Seconds time) const;
   // Whether the segment that begins at `time`, after the loss of these workers of the view, begins
   // with the state of the last cut, and not with that of the workers that are left.
@@ -49,7 +49,7 @@ class Views {
   Seconds time_{0};  // since when it is the view
 };
 
-// Checks that the run can go on without a worker. Errors: usage.
+// Throws Error(usage) unless the run can go on without a worker.
 void check_losses(const Scenario& scenario, const TrainOptions& options);
 
 }  // namespace hetsgd

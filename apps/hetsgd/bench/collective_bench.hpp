@@ -69,8 +69,9 @@ const BenchCollective& bench_collective(const std::string& name);  // name: one 
 // between GPUs: nccl, gpu-ring, gpu-tree, gpu-mpi and gpu-host. It also has mpi (MPI_Allreduce
 // itself), the sums over messages ring, halving-doubling and tree, and adasum and adasum-linear
 // (one tensor). all_to_all has blocking (the cluster's own), scatter (all_to_all.hpp) and mpi
-// (MPI_Alltoallv itself). The other collectives have only the cluster's own operator. Errors:
-// usage, opening with `option` and listing the operators, nearest spelling first.
+// (MPI_Alltoallv itself). The other collectives have only the cluster's own operator. Throws
+// Error(usage) for an unknown name, opening with `option` and listing the operators, nearest
+// spelling first.
 const BenchOperator& find_bench_operator(const BenchCollective& collective,
                                          const std::string& option, const std::string& name);
 

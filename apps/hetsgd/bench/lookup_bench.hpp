@@ -40,15 +40,16 @@ struct LookupTimes {
 // update, the worker exchanges with itself. These copies are not timed.
 class LookupBench {
  public:
-  // Errors: usage (fewer rows than fields), device (no such GPU), and those of TableSet.
+  // Throws Error(usage) for fewer rows than fields, Error(device) for a missing GPU, and what
+  // TableSet throws.
   explicit LookupBench(const LookupBenchOptions& options);
   ~LookupBench();
 
   // Times the stages of batches of `batch_size` samples, with the row rule of sgd.
   LookupTimes measure(std::uint64_t batch_size) const;
-  // The upper limit for a gather, in bytes per second. On cores it is the rate at which they read
-  // cache lines of 64 bytes at random places of the table with prefetch, summed over the cores. On
-  // a GPU it is the bytes that a copy within its memory reads and writes.
+  // The upper limit for a gather, in bytes per second. On cores it is their rate of reading cache
+  // lines of 64 bytes at random places of the table with prefetch, summed over the cores. On a GPU
+  // it is the bytes that a copy within its memory reads and writes.
   double memory_bytes_per_s() const;
   // Bytes that the gather and the update by sgd move for a row, as means over the rows. They count
   // whole cache lines, or on a GPU sectors of 32 bytes, at the place of the row in the table. On a

@@ -33,7 +33,7 @@ class Inflation {
     ++merges_;
   }
 
-  // The factor by which the merges would have stretched a model that learns nothing:
+  // How many times longer the merges would have made a model that learns nothing:
   // g' = (sum of weights) g + gamma (g - g_p), from g = g_p = 1.
   double growth() const { return growth_; }
   // The relative growth of the last merge. Negative after a merge that shrinks the model.
@@ -51,8 +51,8 @@ class Inflation {
   std::uint64_t merges_ = 0;
 };
 
-// Growth by merges from which on the user is warned: beyond it more of the model's length comes
-// from merging than from learning.
+// The user is warned from this growth by merges on. Beyond it more of the model's length comes from
+// merging than from learning.
 constexpr double kInflationBound = 2;
 
 // Adds one warning to the result once merging destroys the model.

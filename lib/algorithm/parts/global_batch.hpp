@@ -1,4 +1,4 @@
-// The samples of one iteration of all workers, for methods in which all workers take part in every
+// The samples of one iteration of all workers, for methods that need all workers in every
 // iteration.
 #pragma once
 

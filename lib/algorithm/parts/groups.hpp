@@ -131,7 +131,7 @@ inline Groups groups_by_pace(GroupBy rule, std::span<const WorkerPace> paces) {
 }
 
 // Parses "0-3:4-7" or "0;2:1;3": colons separate groups, which are numbered by their place in the
-// text. Errors: usage, naming the option, unless every worker is in exactly one group.
+// text. Throws Error(usage) naming the option unless every worker is in exactly one group.
 inline Groups parse_groups(const std::string& text, int workers,
                            const std::string& option = "--groups") {
   Groups groups;

@@ -59,7 +59,7 @@ struct ServerStart {
 
 struct Push {  // carries the gradient
   double learning_rate;
-  std::uint64_t version;  // version at which the gradient was computed
+  std::uint64_t version;  // version that the gradient was computed at
 };
 struct Pull {             // carries the parameters
   std::uint64_t version;  // of these parameters
@@ -149,8 +149,8 @@ class ParameterClient {
   // zeros in rows that no sample touched: the papers' servers take this form, and their bandwidth
   // is charged for it. Blocks until the answer arrives, under ssp until the slowest worker has
   // moved. Counts one update of the run. Records the staleness, and under --record-steps the event
-  // {"type": "push", rank, version (after it), staleness}. The order of versions is the order in
-  // which the server applied the gradients. Returns ssp's lead.
+  // {"type": "push", rank, version (after it), staleness}. Versions number the gradients in the
+  // order of the server's updates. Returns ssp's lead.
   std::uint64_t push_and_pull(double learning_rate, Replica& replica) {
     const Pull pull =
         server_.call({learning_rate, version_}, replica.gradient.flat.span(), replica.w.span());

@@ -127,9 +127,8 @@ class PartialReplica {
   void compute(Worker& self, Activation& activation);
 
   // --- reducing background task
-  // Collective in a group of workers of which some may have joined it after a loss: those take x
-  // and what belongs to it from one that has not. Before the first round; until then the main
-  // process of one that has joined waits.
+  // Collective in a group, before the first round. Workers that have joined it after a loss take x
+  // and what belongs to it from a worker that was there. Until then their main processes wait.
   void catch_up(Comm& group);
   // Makes the contribution of this round, reduces it over `group` and updates x. The main process
   // does not use x until finish_round. Collective in the group. A round without any contributor

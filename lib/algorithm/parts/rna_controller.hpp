@@ -25,8 +25,8 @@
 //                  (main process, after a deposit that makes it so: ready(k))
 //
 // Every probe is answered, even with the trigger `fresh`. A waiting main process has deposited a
-// gradient at the newest model, at which it waits. A main process that continues takes the newest
-// model first. (If its loop is over, it sends `leave`.)
+// gradient at the newest model. A main process that continues takes the newest model first. (If its
+// loop is over, it sends `leave`.)
 //
 // A `ready` that comes after the activation, or in a later round, has expired and is only noted. A
 // round needs every member, so when one asks for round k + 1 none waits in round k any more. After

@@ -1,8 +1,8 @@
 // Hierarchical RNA: the parameter server between groups (RNA, sections 5.2, 5.4).
 //
-// It starts with the common model from which the groups start. A group pushes its parameters and
-// pulls the server's; no group waits for another. --group-server is the rule by which the server
-// handles a push; s_g is group g's share of all workers:
+// It starts with the common initial model of the groups. A group pushes its parameters and pulls
+// the server's; no group waits for another. --group-server says how the server handles a push; s_g
+// is group g's share of all workers:
 //   increment  x <- x + s_g (x_g - p_g);  p_g <- x,  with p_g the last pull of group g. The server
 //              adds up the groups' progress: each push counts as it was made, whatever the others'
 //              pace.
@@ -14,7 +14,7 @@
 //
 // `increment` loses nothing and counts nothing twice. Summed over all pushes, in any order, x moves
 // by sum_g s_g (the moves of group g's model in its rounds). Therefore p_g must be exactly the
-// model with which the group continued: it is set when the answer is given, the group replaces its
+// model that the group continued with. It is set when the answer is given, the group replaces its
 // model by that answer on all its ranks, and it has at most one push in flight.
 #pragma once
 

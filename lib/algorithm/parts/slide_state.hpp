@@ -31,7 +31,7 @@ namespace hetsgd {
 struct SlideOptions {
   ActiveOptions active;
   Lazy lazy = Lazy::catch_up;
-  std::uint32_t probe = 256;  // test samples on which recall is measured
+  std::uint32_t probe = 256;  // test samples to measure recall on
   double efficiency = 1;      // share of the profile's rates that a simulated worker reaches
 
   void declare(OptionSet& set);
@@ -40,7 +40,7 @@ struct SlideOptions {
 // One per run. Thread-safe, except for the rows of moments, which workers step without a lock.
 class SlideState {
  public:
-  // monitor: any worker's. Errors: as SampledShape.
+  // monitor: any worker's. Throws what SampledShape throws.
   SlideState(const Model& model, const SlideOptions& options, const OptimizerOptions& optimizer,
              std::uint64_t seed, int workers, std::unique_ptr<Monitor> monitor);
 

@@ -21,8 +21,8 @@ class CharacterReader {
 
   bool at_end() const { return at_ == end_; }
   std::size_t place() const { return static_cast<std::size_t>(at_ - begin_); }  // in bytes
-  // The next character, which must be there. Errors: data, for bytes that are not UTF-8 (RFC 3629:
-  // no overlong forms, no surrogates), naming line and byte offset.
+  // The next character, which must be there. Throws Error(data) naming line and byte offset for
+  // bytes that are not UTF-8 (RFC 3629: no overlong forms, no surrogates).
   char32_t next() {
     const auto byte = static_cast<unsigned char>(*at_);
     if (byte < 0x80) {

@@ -20,7 +20,7 @@
 namespace hetsgd {
 
 // Reads the text by options.text. The kinds of tokens are options.label_names if there are some,
-// else those of this text. `path` names it in messages. Errors: data, with file, line and byte
+// else those of this text. `path` names it in messages. Throws Error(data) with file, line and byte
 // offset where they help.
 ParsedData read_text(std::string_view bytes, const std::string& path, const LoadOptions& options);
 

@@ -25,8 +25,8 @@ struct TextPlaces {
 //        that are learnt from.
 class TokenText {
  public:
-  // Reads `text`; `path` names it. Errors: data, for what the kind of tokens does not allow, naming
-  // line and byte offset.
+  // Reads `text`; `path` names it. Throws Error(data) naming line and byte offset for what the kind
+  // of tokens does not allow.
   static TokenText read(std::string_view text, const std::string& path, const TextRules& rules);
 
   std::uint64_t size() const { return symbol_.size(); }
@@ -40,8 +40,8 @@ class TokenText {
     std::vector<std::uint32_t> bytes;  // [rows] of the text under the row's targets
   };
   // Numbers the tokens by `known`, the names of the training data's kinds, or by kinds of their own
-  // if it is empty. Counts unknown words. Errors: data, for a token that `known` lacks, for names
-  // of another kind of tokens, and for too many kinds.
+  // if it is empty. Counts unknown words. Throws Error(data) for a token that `known` lacks, for
+  // names of another kind of tokens, and for too many kinds.
   Numbered number(const TextPlaces& rows, const std::vector<std::string>& known,
                   std::uint64_t min_frequency, TextCounts& counts) &&;
 

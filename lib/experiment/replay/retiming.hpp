@@ -50,7 +50,8 @@ struct RetimedRun {
 // Refers to the timeline, which must outlive it.
 class Retiming {
  public:
-  // Errors: data, if calls of the record wait for each other in a circle, or workers were lost.
+  // Throws Error(data) if calls of the record wait for each other in a circle, or if workers were
+  // lost.
   explicit Retiming(const Timeline& timeline);
 
   const Timeline& timeline() const { return timeline_; }

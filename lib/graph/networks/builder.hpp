@@ -111,7 +111,8 @@ void add_berts(std::vector<Network>& list);
 
 // Common parts of transformers.
 void declare_transformer(OptionSet& set, Settings& settings);
-// Errors: usage, heads that do not divide the width, more steps than the block.
+// Throws Error(usage) if the heads do not divide the width, or if there are more steps than the
+// block.
 Builder begin_transformer(const std::string& name, const Settings& settings, int segments);
 // Queries, keys and values of the last map, attention, and the linear behind it.
 void attend(Builder& net, const Settings& settings, bool causal, double init);

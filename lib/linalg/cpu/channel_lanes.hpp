@@ -287,8 +287,8 @@ class ChannelLanes {
     Scratch<Real> weights;  // packed
   };
 
-  // Sums y [pixels of `range` x lanes] of one group. The packed filters end with the values at
-  // which the sums start.
+  // Sums y [pixels of `range` x lanes] of one group. The packed filters end with the initial values
+  // of the sums.
   static void forward_block(const SampleImage<Real>& image, const ChannelPanels<Real>& panels,
                             std::size_t depth, Range range, const Real* planes, const Real* packed,
                             Real* y) {

@@ -1,9 +1,9 @@
 // The cores of one device: fixed splits of work over them.
 //
-// The parts depend on sizes, on the number of cores and, for split(), on the cost of a hand-over,
-// but never on which thread is free. So caches stay warm: a core next reads the data that it has
-// written. A result has the same bits on an idle and on a loaded host, because functions passed to
-// split() must give the same bits for any parts.
+// The parts depend on sizes, on the number of cores and, for split(), on the cost of a hand-over.
+// They never depend on the thread that happens to be free. So caches stay warm: a core next reads
+// the data that it has written. A result has the same bits on an idle and on a loaded host, because
+// functions passed to split() must give the same bits for any parts.
 #pragma once
 
 #include <algorithm>

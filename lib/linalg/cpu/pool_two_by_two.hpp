@@ -101,7 +101,7 @@ HETSGD_INLINE void for_window_rows(const PoolShape& s, F&& f) {
   }
 }
 
-// The lanes in which the second is larger than the first, or is NaN while the first is not.
+// The lanes where the second is larger than the first, or is NaN while the first is not.
 template <class Real>
 HETSGD_INLINE auto second_exceeds(Vec<Real> first, Vec<Real> second) {
   return (second > first) | ((second != second) & (first == first));

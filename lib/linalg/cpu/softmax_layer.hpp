@@ -16,10 +16,10 @@
 // elements are broadcast in pass 1, and its rows are the vectors of pass 2. With W as [inputs x
 // outputs] one of the two would have to be packed anew in every step, since every step changes W.
 //
-// Cores divide the blocks of labels among themselves. With gathered rows (layer.row), of which
-// there are many for few labels, they divide the panels of samples instead, and pass 2 has two
-// halves with a barrier between them: dA by panels, then G by labels. Then no sum depends on the
-// cores. So that scratch does not grow with the targets of a batch, they are computed in groups.
+// Cores divide the blocks of labels among themselves. With gathered rows (layer.row) there are many
+// rows for few labels. Cores then divide the panels of samples instead, and pass 2 has two halves
+// with a barrier between them: dA by panels, then G by labels. Then no sum depends on the cores. So
+// that scratch does not grow with the targets of a batch, they are computed in groups.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The fused softmax layer (fused_softmax.hpp) with its memory: which calls it takes, and its two
-// halves, between which the caller sends the loss off.
+// The fused softmax layer (fused_softmax.hpp) with its memory: the calls that it takes, and its two
+// halves. The caller sends the loss off between them.
 #pragma once
 
 #include <cstddef>

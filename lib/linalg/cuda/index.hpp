@@ -67,8 +67,8 @@ HETSGD_HOST_DEVICE constexpr std::size_t partial_sums(std::size_t n) {
   return smaller(ceil_divide(n, kThreads * 16), kMostPartials);
 }
 
-// Sums over the rows of a matrix: the number of groups into which the rows are cut, so that there
-// are enough blocks also for few columns. A group has at least `kGroupRows` rows.
+// Sums over the rows of a matrix: the number of groups of rows, chosen so that there are enough
+// blocks also for few columns. A group has at least `kGroupRows` rows.
 inline constexpr std::size_t kGroupRows = 64;
 inline constexpr std::size_t kEnoughBlocks = 1024;
 HETSGD_HOST_DEVICE constexpr std::size_t row_groups(std::size_t rows, std::size_t columns) {
@@ -110,15 +110,15 @@ inline constexpr std::size_t kPart = kWarp * 16;
 // Columns that a block of threads works on side by side.
 inline constexpr std::size_t kSegment = kWarps * kPart;
 
-// Rows for which a thread of the softmax's statistics keeps its bias. They are many if there are
-// enough blocks anyway.
+// Rows per thread of the softmax's statistics; the thread keeps its bias for them. They are many if
+// there are enough blocks anyway.
 HETSGD_HOST_DEVICE constexpr std::size_t statistics_rows(std::size_t rows, std::size_t columns) {
   const std::size_t segments = larger(ceil_divide(columns, kSegment), 1);
   return larger(smaller(rows * segments / kEnoughBlocks, 16), 1);
 }
 
-// The number of groups of rows into which the softmax's gradient is cut. Its blocks of threads have
-// up to kGradientColumns columns.
+// The number of groups of rows of the softmax's gradient. Its blocks of threads have up to
+// kGradientColumns columns.
 inline constexpr std::size_t kGradientColumns = kThreads * 4;
 HETSGD_HOST_DEVICE constexpr std::size_t gradient_groups(std::size_t rows, std::size_t columns) {
   const std::size_t tiles = larger(ceil_divide(columns, kGradientColumns), 1);

@@ -33,7 +33,7 @@ template <class Real>
 class Ranking {
  public:
   explicit Ranking(const Stream& stream) : scores_(stream), labels_(stream) {}
-  // Room for `lists` pieces per row, of which the k <= 16 best are wanted.
+  // Room for `lists` pieces per row, to find the k <= 16 best.
   Candidates<Real> reserve(std::size_t rows, std::size_t lists, std::size_t k);
 
  private:

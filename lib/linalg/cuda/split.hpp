@@ -9,9 +9,9 @@
 //   weight gradient  D' = [lo;hi;hi] of D, A" = [hi;lo;hi] of A:    G = D'^T A"
 //   input gradient   [lo;hi] of D times hi of W, whose two halves are added, and hi(D) lo(W)
 //
-// FP16 has a small range, so every matrix is scaled by a power of two, by which its largest element
-// becomes one of [2^14, 2^15). An element of 2^-16 of the largest begins to lose bits of lo, and
-// the error of any element stays below 2^-38 of the largest, where FP32 sums have 2^-24 of theirs.
+// FP16 has a small range, so every matrix is scaled by a power of two that brings its largest
+// element into [2^14, 2^15). An element of 2^-16 of the largest begins to lose bits of lo, and the
+// error of any element stays below 2^-38 of the largest, where FP32 sums have 2^-24 of theirs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,8 +23,8 @@ namespace hetsgd::cuda {
 
 using HalfBits = std::uint16_t;  // an FP16 number
 
-// Numbers that depend on the largest elements: scales, and the factors by which products of scaled
-// halves become those of the numbers. In device memory, where the products read it.
+// Numbers that depend on the largest elements: scales, and factors that turn products of scaled
+// halves into products of the elements. In device memory, where the products read it.
 struct SplitFacts {
   float input_scale, weight_scale;
   float logit_factor;               // Z = factor A' W'^T

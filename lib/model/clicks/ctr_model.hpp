@@ -60,7 +60,7 @@ struct CtrOptions {
         .absent("none");
     deep.declare_init(set);
   }
-  // Errors: usage, a layer without units.
+  // Throws Error(usage) for a layer without units.
   void validate() const {
     deep.validate_init();
     if (std::ranges::find(deep.hidden, 0U) != deep.hidden.end()) {

@@ -40,7 +40,7 @@ class DeepPart {
       : widths_(std::move(widths)), first_block_(first_block) {}
 
   // The blocks that the model adds to its layout, in this order. units: all widths up to the
-  // scores, from which the initial standard deviations follow.
+  // scores, which decide the initial standard deviations.
   std::vector<ParameterBlock> blocks(const MlpOptions& options,
                                      const std::vector<std::uint64_t>& units) const {
     std::vector<ParameterBlock> list;

@@ -20,12 +20,13 @@ struct HashedLabels {
   std::optional<int> bin = {};   // none: hash.bin, or the inputs of the output layer if fewer
   std::uint32_t bucket = 128;    // rows of a bucket; 0: no limit
   double rehash = 50;            // N0: batches from one rehash to the next
-  std::uint32_t rebuild = 1000;  // batches after which a rehash takes new functions
+  std::uint32_t rebuild = 1000;  // batches until a rehash takes new functions
 
   void declare(OptionSet& set);
-  // Errors: usage, too many buckets.
+  // Throws Error(usage) for too many buckets.
   void validate() const;
-  // hash, for an output layer of this many inputs. Errors: usage, too few inputs for a bin.
+  // hash, for an output layer of this many inputs. Throws Error(usage) if there are too few inputs
+  // for a bin.
   HashOptions hash_of(std::size_t inputs) const;
 
   // Cost of hashing this many queries, or of building tables of this many rows, each of `inputs`
@@ -68,7 +69,7 @@ class RehashSchedule {
 template <class Real>
 class BasicHashedSoftmax {
  public:
-  // `labels` labels over `inputs` inputs. The cores outlive it. Errors: as hash_of().
+  // `labels` labels over `inputs` inputs. The cores outlive it. Throws what hash_of() throws.
   BasicHashedSoftmax(const HashedLabels& options, std::size_t labels, std::size_t inputs,
                      std::size_t least, HostCores& cores);
 

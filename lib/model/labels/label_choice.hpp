@@ -1,5 +1,5 @@
-// The choice of the labels over which the softmax of a training sample runs: an object of the
-// model, and one object of each of its workers.
+// The choice of the labels for the softmax of a training sample: an object of the model, and one
+// object of each of its workers.
 #pragma once
 
 #include <optional>
@@ -24,10 +24,10 @@ struct LabelChoice {
   HashedLabels hashing = {};
 
   void declare(OptionSet& set);
-  // Errors: usage, hash tables too large for any memory.
+  // Throws Error(usage) for hash tables that are too large for any memory.
   void validate() const { hashing.validate(); }
-  // The choice for an output layer [outputs x inputs] of a task. Errors: usage, nothing to choose
-  // from, or too few inputs to be hashed.
+  // The choice for an output layer [outputs x inputs] of a task. Throws Error(usage) if there is
+  // nothing to choose from, or if there are too few inputs to be hashed.
   LabelChoice fitting(Task task, std::size_t outputs, std::size_t inputs) const;
   bool is_full() const { return objective == ScoredLabels::full; }
   // Why the model runs on CPUs alone; empty: it runs on all devices.

@@ -17,7 +17,7 @@
 //
 // K codes make a bucket number of a table; each of the L tables has functions of its own:
 //   bucket of table t = sum over j < K of code[t K + j] stride^(K-1-j)
-// The stride of dwta is 2^floor(ln m), by which codes overlap, as in SLIDE's program; that of
+// The stride of dwta is 2^floor(ln m), so codes overlap, as in SLIDE's program. The stride of
 // simhash is 2.
 #pragma once
 

@@ -18,7 +18,7 @@ namespace hetsgd {
 
 // The widths of an MLP with one hidden layer, and where its blocks begin; layer 0's weight is at 0.
 struct SampledShape {
-  // Errors: usage, another model or objective.
+  // Throws Error(usage) for another model or objective.
   explicit SampledShape(const Model& model);
 
   std::size_t features, hidden, labels;
@@ -28,8 +28,8 @@ struct SampledShape {
 // Scratch of one batch at a time, on a CPU.
 class SampledPass {
  public:
-  // All arguments outlive it. charged: the model that a batch is charged for. Errors: as
-  // SampledShape.
+  // All arguments outlive it. charged: the model that a batch is charged for. Throws what
+  // SampledShape throws.
   SampledPass(const Model& model, const Model& charged, Device& device,
               const ActiveOptions& options, std::uint64_t seed);
 

@@ -37,8 +37,8 @@ class BasicSampledSoftmax {
   std::span<const std::uint32_t> labels() const { return label_; }
   std::size_t pairs() const { return sample_.size(); }
 
-  // Row u of the layer at which the scores are computed, and its bias. `weight` points to the row
-  // where it lies, or into `own` [inputs + 1].
+  // Row u of the layer, for computing the scores, and its bias. `weight` points to the row where it
+  // lies, or into `own` [inputs + 1].
   struct Row {
     const Real* weight;
     Real bias;
@@ -104,7 +104,7 @@ class BasicDrawnSoftmax {
   BatchRows last_;  // the batch of the last draw
 };
 
-// The seed from which the random labels of a batch are drawn: a function of its rows.
+// The seed of a batch's random labels: a function of its rows.
 std::uint32_t label_seed(std::span<const Index> rows);
 
 }  // namespace hetsgd

@@ -63,8 +63,8 @@ DeviceRates host_rates();
 
 // The training step of one batch size, and its recorded plan.
 struct PlannedBatch {
-  // Its prefetches are those of a device of these rates. Errors: usage, a capacity in which the
-  // policy does not plan it.
+  // Its prefetches are those of a device of these rates. Throws Error(usage) if the policy finds no
+  // plan within the capacity.
   PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch,
                const DeviceRates& rates);
   // The forward pass alone, in the memory that it needs, whatever the policy.
@@ -82,14 +82,14 @@ enum class Passes { both, forward };
 
 // Time of such a step on a device of these rates, with the transfers that it waits for.
 // Convolutions are charged for their operations, whatever their algorithm, as in the model's
-// gradient_work(). Errors: as PlannedBatch.
+// gradient_work(). Throws what PlannedBatch throws.
 Seconds planned_time(const Graph& graph, const PlanRules& rules, std::int64_t batch,
                      const DeviceRates& rates);
 
 template <class Real>
 class GraphContext final : public BasicModelContext<Real> {
  public:
-  // rates: rates of the device, by which its plans are made.
+  // rates: rates of the device, for its plans.
   GraphContext(BasicDevice<Real>& device, const Graph& graph, const PlanRules& rules,
                DeviceRates rates)
       : BasicModelContext<Real>(device),

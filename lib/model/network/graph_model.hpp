@@ -24,8 +24,8 @@
 //             counted convolution_factor() times. Under any other policy it is given_s, the time of
 //             the plan's iteration with transfers. Sequences are charged at their steps, rounded up
 //             to kStepsPlanned: padded those of the longest row, packed their mean.
-// Sequences : rows of unequal lengths (Dataset::sequences) are read by networks in which only lstm,
-//             relu, add and concat read every step (graph/variants.hpp). A batch is padded to
+// Sequences : a network can read rows of unequal lengths (Dataset::sequences) if only its lstm,
+//             relu, add and concat nodes read every step (graph/variants.hpp). A batch is padded to
 //             its longest row, and an lstm outputs a row's own last step. So a row's result does
 //             not depend on the other rows of its batch. Dymem is for fixed shapes (its section
 //             4.4), so a plan fits one length: one is kept per batch size and per length rounded
@@ -63,8 +63,8 @@ DataShape data_shape(const Graph& graph);
 // The number of tokens of a network for the data: one more than they have if it masks some.
 std::int64_t tokens_for(const Graph& graph, const DataShape& data);
 
-// Errors: usage, data whose images, sequences, tokens or labels the network does not fit; the
-// message opens with --model.
+// Throws Error(usage) if the network does not fit the images, sequences, tokens or labels of the
+// data; the message opens with --model.
 void check_network_reads(const Graph& graph, const DataShape& data);
 
 // The initial law of convolutions' filters.
@@ -98,13 +98,13 @@ struct GraphModelOptions {
 
   void declare(OptionSet& set);
   void declare_masks(OptionSet& set);  // of networks that predict masked tokens
-  // Errors: usage, an unknown policy, a split that is none.
+  // Throws Error(usage) for an unknown policy or a split that is none.
   void validate() const;
 };
 
-// Instantiated for float and double. With sequences the network has the steps of each batch.
-// Errors: usage, data whose images, sequences or labels the graph does not fit; the message opens
-// with --model.
+// Instantiated for float and double. With sequences the network has the steps of each batch. Throws
+// Error(usage) if the graph does not fit the images, sequences or labels of the data; the message
+// opens with --model.
 template <class Real>
 std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
                                                    const GraphModelOptions& options);

@@ -32,7 +32,8 @@ template <class Real>
 class NodeMath {
  public:
   // `graph` and `device` must outlive it. Several objects may share the scratch of `lstm` if only
-  // one computes at a time; null: it has its own. Errors: device, one that lacks the kernels.
+  // one computes at a time; null: it has its own. Throws Error(device) for a device that lacks the
+  // kernels.
   NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int64_t batch,
            std::shared_ptr<LstmMath<Real>> lstm = nullptr);
 

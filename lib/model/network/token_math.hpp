@@ -27,7 +27,7 @@ namespace hetsgd {
 template <class Real>
 class TokenMath {
  public:
-  // `graph` and `device` must outlive it. Errors: device, one that lacks the kernels.
+  // `graph` and `device` must outlive it. Throws Error(device) for a device that lacks the kernels.
   TokenMath(BasicDevice<Real>& device, const Graph& graph);
 
   // As NodeMath, for nodes that are for tokens alone, but the softmax.

@@ -33,8 +33,8 @@ enum class ReplayBy { iteration, time };
 
 class ReplayProfile {
  public:
-  // Errors: data, as read_timeline(), and if a worker has no step; usage, for another number of
-  // workers than the record has.
+  // Throws what read_timeline() throws, and Error(data) if a worker has no step. Throws
+  // Error(usage) for another number of workers than the record has.
   ReplayProfile(const std::string& path, ReplayBy by, int workers);
 
   const Timeline& timeline() const { return timeline_; }

@@ -100,20 +100,20 @@ Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration);
 // also if this process has only a part of it. `real` is the model in the workers' replicas; with
 // sharded tables, the dense part.
 //
-// Errors: usage, for an unknown name (listing the known ones), or a preset for the other kind of
-// data. Also usage, for a fitted charge without sharded tables, a network with them, --charge-batch
-// without a network, or batch=tokens with rows of tokens. Errors: data, for a file that is neither
-// a network nor a fitted charge.
+// Throws Error(usage) for an unknown name (listing the known ones), or a preset for the other kind
+// of data. Also throws Error(usage) for a fitted charge without sharded tables, a network with
+// them, --charge-batch without a network, or batch=tokens with rows of tokens. Throws Error(data)
+// for a file that is neither a network nor a fitted charge.
 Charge make_charge(const TrainOptions& options, const Dataset& data, const Model& real);
-// Whether --charge names a network, built in or in a file, or transformer-wmt. Errors: those of
-// reading the file.
+// Whether --charge names a network, built in or in a file, or transformer-wmt. Throws what reading
+// the file throws.
 bool is_network_charge(const std::string& name_or_path);
 
 // The full-size shape that a real batch stands for.
 BatchShape charged_shape(const Charge& charge, const BatchShape& batch);
 // The time of a step on such a batch if it does not follow from work. It comes from a fitted
-// charge, or from the steps of a batch of sequences, which `real` pads or packs. Of drawn sentences
-// it is the mean. Empty otherwise.
+// charge, or from the steps of a batch of sequences, which `real` pads or packs. For drawn
+// sentences it is the mean. Empty otherwise.
 std::optional<Work> given_step(const Charge& charge, const Model& real, const BatchShape& batch);
 // Sets what a simulated cluster charges: bytes of messages, work of vector operations, and given
 // times of steps.

@@ -23,7 +23,7 @@
 namespace hetsgd {
 
 // {config, charge, estimate, warnings} of the run that the options describe. The warnings are those
-// that arise before the run. Nothing is written. Errors: those of the run.
+// that arise before the run. Nothing is written. Throws what the run throws.
 //
 // On sim and threads the estimate comes from a trial, which is the same run with all its messages
 // and stragglers. It is cut to the two halves above, and to at most kTrialLimit of wall-clock time.

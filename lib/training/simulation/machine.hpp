@@ -28,17 +28,17 @@ struct SimulatedMachine {
   }
 };
 
-// The rates at which the device of a profile (built-in name or file) computes a graph. Errors: as
-// load_device_profile().
+// The rates of a graph's computation on the device of a profile (built-in name or file). Throws
+// what load_device_profile() throws.
 DeviceRates device_rates(const std::string& profile);
 
-// Sets the rates by which a network plans its memory on a GPU: those of the first profile in
+// Sets the rates that a network uses to plan its memory on a GPU: those of the first profile in
 // `profiles`, the value of --profile. If the user has not set that option, a built-in profile with
 // the GPU's name is preferred. Other models are left unchanged.
 void plan_memory_of_gpus(Model& model, const std::string& profiles, const OptionSet& set);
 
-// Loads the machine that the options describe. Errors: usage and data, as in reading the files of
-// the options.
+// Loads the machine that the options describe. Throws Error(usage) or Error(data) as reading the
+// files of the options does.
 SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers);
 
 // Sets the parts of a simulated cluster that a replayed record decides; none without --replay.

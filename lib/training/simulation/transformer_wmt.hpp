@@ -36,7 +36,7 @@ struct SentenceBatch {
 // Constant after construction.
 class TransformerWmt {
  public:
-  // `name`: transformer-wmt?batch=sentences|tokens. Errors: usage, for a key or a value.
+  // `name`: transformer-wmt?batch=sentences|tokens. Throws Error(usage) for a wrong key or value.
   explicit TransformerWmt(const std::string& name);
   static constexpr std::string_view kName = "transformer-wmt";
   // Whether --charge names it, with or without a key.

@@ -70,15 +70,15 @@ struct Timeline {
 };
 
 // Writes the calls in `trace`, which has TraceDetail::causes, of the run in `record`. Times of a
-// real clock are rounded to its resolution. Errors: runtime (the file cannot be written).
+// real clock are rounded to its resolution. Throws Error(runtime) if the file cannot be written.
 void write_timeline(const std::string& path, const Trace& trace, const Record& record);
 
-// Reads a timeline, or a CSV file of step times (read_step_times), which its first byte tells
-// apart. Errors: Error(data) "FILE:LINE: ..." that says what was found and what was expected: no
+// Reads a timeline, or a CSV file of step times (read_step_times); the first byte tells them apart.
+// Throws Error(data), "FILE:LINE: ...", that says what was found and what was expected: no
 // timeline, another version, keys or values that are wrong, lines that are not in the order of
 // their ends, a process that the header does not name. A file that is cut off gives the calls up to
-// the end of the last round in which every worker took part; without one it is an error.
-// `columns` are those of read_step_times; a timeline has none.
+// the end of the last round in which every worker took part; without one it is an error. `columns`
+// are those of read_step_times; a timeline has none.
 Timeline read_timeline(const std::string& path, const std::string& columns = "");
 
 // Step times of another tool, lines `worker,step,seconds` after that header (core/csv.hpp; workers
@@ -86,7 +86,8 @@ Timeline read_timeline(const std::string& path, const std::string& columns = "")
 // time by their square). Every step is followed by a barrier of all workers without a cost, as in
 // synchronous training. Warns of steps of 0 s. `columns`: the names of these three in a file of
 // another tool, "rank,iteration,step_ms", among others in any order; the last one ends with its
-// unit. Errors: data, as above, and if all take 0 s; usage for a name without a unit.
+// unit. Throws Error(data) as above, and if all take 0 s. Throws Error(usage) for a name without a
+// unit.
 Timeline read_step_times(const std::string& path, std::string_view text,
                          const std::string& columns = "");
 

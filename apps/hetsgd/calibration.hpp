@@ -23,7 +23,7 @@ std::string fit_errors(std::size_t points, double median_error, double max_error
 // The processor in environment_json().
 std::string processor_of(const nlohmann::json& environment);
 
-// --- the device that is measured, and the steps to whose times a profile is fitted ---------------
+// --- the device that is measured, and the steps whose times fit a profile ------------------------
 
 inline constexpr std::size_t kFewestCalibrationTimes = 5;  // per point, even beyond --point-time
 

@@ -41,8 +41,8 @@ struct Check {
 };
 
 // mpirun hetsgd doctor: the MPI library, and every rank with its host, its cores and the device
-// that --devices gives it. Empty if no launcher started this process. Collective. Errors: usage,
-// device (as in train).
+// that --devices gives it. Empty if no launcher started this process. Collective. Throws
+// Error(usage) or Error(device) as `train` does.
 std::vector<Check> check_ranks(const std::vector<std::string>& devices) {
   if (!launched()) return {};
   const std::string name = default_cluster(/*is_virtual=*/false);

@@ -1,5 +1,5 @@
-// hetsgd finds the subcommand, and turns errors into a message and an exit code. The only try/catch
-// is here.
+// hetsgd finds the subcommand, and turns errors into a message and an exit code. It catches
+// whatever leaves a command.
 #include <fmt/format.h>
 
 #include <CLI/Error.hpp>

@@ -48,9 +48,9 @@ struct AdasumOptions {
   std::uint64_t orthogonality_every = 100;  // iterations; 0: never
 
   void declare(OptionSet& set);
-  // Errors (usage): combinations that make no sense, naming the option. Partitioned requires nodes
-  // of several ranks. It excludes --adasum-scope model and --clip-norm, which need the whole update
-  // on one rank.
+  // Throws Error(usage) naming the option for combinations that make no sense. Partitioned requires
+  // nodes of several ranks. It excludes --adasum-scope model and --clip-norm, which need the whole
+  // update on one rank.
   void check(const Plan& plan) const;
 };
 

@@ -69,7 +69,7 @@ struct HogbatchOptions {
   enum class GpuUpdate { add, overwrite };
 
   void declare(OptionSet& set);
-  // Errors: usage, contradictory bounds, or a partition without a common pool.
+  // Throws Error(usage) for contradictory bounds, or for a partition without a common pool.
   void check(const Plan& plan) const;
   // The rules for this many workers of each kind.
   BatchRules rules(const Plan& plan, const std::array<std::uint64_t, kDeviceKinds>& workers) const;

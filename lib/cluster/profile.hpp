@@ -64,8 +64,8 @@ DeviceProfile load_device_profile(const std::string& name_or_path,
                                   std::string_view option = "--profile");
 // Device profiles in the order of ranks. `list` holds names or files as above, each with an
 // optional number of workers, for example "v100*4,gtx-1080ti"; the last repeats. The result has at
-// least one and at most `workers` elements. Errors of --profile: as above, and usage (a bad number,
-// more profiles than workers).
+// least one and at most `workers` elements. Throws what load_device_profile() throws, and
+// Error(usage) naming --profile for a bad number or more profiles than workers.
 std::vector<DeviceProfile> load_device_profiles(const std::string& list, int workers);
 // The names and paths in such a list.
 std::vector<std::string> device_profile_names(const std::string& list);

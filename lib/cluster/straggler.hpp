@@ -26,7 +26,7 @@ std::vector<std::string> straggler_files(const std::string& specification);
 //
 //            its memory        what it computes at that time    back before the others know
 //   killed   is gone           is cut short                     it is lost all the same
-//   stopped  stays             stands still                     a pause, in which it sends nothing
+//   stopped  stays             stands still                     a pause without messages
 //   cut_off  stays             comes to its end                 its communication waits
 //
 // A worker that is back after the others know has no use for its memory: they have gone on without
@@ -58,8 +58,7 @@ class Scenario {
   Seconds stretched(int rank, std::optional<std::uint64_t> iteration, Seconds start,
                     Seconds compute) const;
 
-  // The first time during which worker `rank` is lost that has not ended at `time`; none: it lives
-  // from then on.
+  // The first loss of worker `rank` that has not ended at `time`; none: it lives from then on.
   std::optional<Lost> lost(int rank, Seconds time) const;
   // Whether any worker is ever lost.
   bool has_failures() const;

@@ -41,7 +41,7 @@ struct StraggleJitter {
   double largest = 1;
 };
 
-// The factor at a time, and a time up to which it surely stays (not beyond the next change).
+// The factor at a time, and how long it surely stays (not beyond the next change).
 struct Phase {
   double factor = 1;   // compute takes this many times as long
   double until_s = 0;  // later than the time asked for
@@ -58,7 +58,7 @@ struct Pause {
   double begin_s = 0, end_s = 0;
 };
 
-// A time during which a worker is lost: [begin, end) on the clock. It may have no end.
+// A worker is lost during this time: [begin, end) on the clock. It may have no end.
 struct Downtime {
   double begin_s = 0;
   double end_s = std::numeric_limits<double>::infinity();
@@ -123,7 +123,8 @@ const std::vector<RegisteredStraggler>& straggler_kinds();
 const RegisteredStraggler& find_straggler_kind(const std::string& name, const std::string& place);
 
 // Makes the straggler of a specification such as 'kind=uniform,min=0ms,max=50ms,workers=0-3'.
-// `seed` belongs to this straggler alone. Errors (usage) open with `--straggler "SPECIFICATION"`.
+// `seed` belongs to this straggler alone. Throws Error(usage), which opens with `--straggler
+// "SPECIFICATION"`.
 Straggler make_straggler(const std::string& specification, int workers, std::uint64_t seed);
 
 // The draws of the straggler with this seed for one iteration of one rank.
@@ -143,8 +144,8 @@ Downtimes churning(std::uint64_t seed, Seconds mtbf, Seconds mttr, FailureMode m
 
 // Reads a delay trace: lines `rank,iteration,delay_s`, rank * = all (a row for the rank itself
 // comes first); a header line, blank lines and # comments are skipped. An iteration without a row
-// has no delay; iterations beyond the largest repeat from 0. Errors (data): file, line, column,
-// found, expected.
+// has no delay; iterations beyond the largest repeat from 0. Throws Error(data) naming file, line,
+// column, found and expected.
 StraggleDelay read_delay_trace(const std::string& file, int workers);
 
 }  // namespace hetsgd

@@ -56,8 +56,8 @@ struct PowerOfTwo;  // message_collectives.hpp
 // all_reduce with Adasum for an operator. Keeps its scratch memory: constructed once per vector.
 //
 // Tree  : algorithm 1, recursive vector halving and distance doubling. Partners at distance d
-//         exchange halves of their slices; the products of the slices are summed over the 2d ranks
-//         among which the two vectors are scattered; each combines what it holds. Then back.
+//         exchange halves of their slices. The two vectors are then scattered among 2d ranks; the
+//         products of the slices are summed over these, and each combines what it holds. Then back.
 //         Cost with p ranks, n bytes, T tensors, latency L and bandwidth B, p = 2^m:
 //           2 (m L + (p-1)/p n/B) as halving_doubling_all_reduce, and for the products
 //           m (m+1)/2 (L + 24 T/B); other p: 2 (L + n/B) for the fold and the unfold.

@@ -1,9 +1,9 @@
 // Two kinds of failure: a fault of the world is an Error, a fault of our own code is a failed
 // check.
 //
-// Purpose : one exception type for files, options, devices, peers and disks. Only
-//           apps/hetsgd/main.cpp catches it for good; everybody else lets it pass (or adds context
-//           and rethrows).
+// Purpose : one exception type for files, options, devices, peers and disks. apps/hetsgd/main.cpp
+//           reports the error that ends the program. Other code lets errors pass, adds context and
+//           rethrows, or keeps an error as the outcome of a run.
 // Message : names the place (file:line:column, or the option), what was found, what was expected.
 //           The hint, printed on a line of its own, says what to do about it.
 #pragma once

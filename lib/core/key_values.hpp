@@ -11,7 +11,7 @@
 
 namespace hetsgd {
 
-// Errors (usage) open with the place: `--straggler "max=5x": max: found "5x", expected a time ...`.
+// Every Error(usage) opens with the place: `--straggler "max=5x": max: found "5x", ...`.
 class KeyValues {
  public:
   using Pair = std::pair<std::string, std::string>;

@@ -47,8 +47,8 @@ class OutputFile : NonCopyable {
   std::string buffer_;
 };
 
-// The process that wrote a temporary file, as its name NAME.SPACE-PID-N.tmp tells. SPACE stands for
-// the processes among which PID is unique: one boot of one host, and there one container.
+// The process that wrote a temporary file, as its name NAME.SPACE-PID-N.tmp tells. PID is unique
+// within SPACE: one boot of one host, and there one container.
 enum class TemporaryWriter {
   none,     // the name is no temporary file's
   alive,    // a process that runs here

@@ -3,7 +3,7 @@
 // Parsing : the whole text must match; numbers go through std::from_chars, so no locale has a say.
 //           The first parameter, `option`, is what the text was given for and opens every message:
 //             --max-time: found "5x", expected a time such as 90s, 50ms or 1.5h
-// Errors  : all parse functions throw Error(usage).
+// Throws  : Error(usage), in all parse functions.
 #pragma once
 
 #include <cstdint>

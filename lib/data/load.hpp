@@ -133,12 +133,12 @@ struct LoadedData {
 
 // Loads `path`, which is one of
 //   a text (XC, libSVM, Criteo's; plain, .gz, .bz2, .zst; told by content, not by name)
-//   a text of which the tokens are learnt (data/text/read_text.hpp), with the format `text`
+//   a text whose tokens are learnt (data/text/read_text.hpp), with the format `text`
 //   images (IDX, CIFAR)
 //   a converted .hsgd file
 //   a pipe
 //   a generator's specification such as `generate:tiny?seed=2` (data/generator.hpp)
-//   the name of a fetched data set (data/manifest.hpp), of which `part` is loaded
+//   the name of a fetched data set (data/manifest.hpp); `part` says which part to load
 // Throws Error(data) with file:line:column, the text found and what was expected. A data set has at
 // least one row, one feature and one label.
 LoadedData load_dataset(const std::string& path, const LoadOptions& options);

@@ -40,7 +40,7 @@ struct RowSplit {
 // first ones of one fixed permutation, so that a smaller share is part of a larger one. Share in
 // (0, 1). Throws Error(usage) naming --validation if one of the parts would be empty.
 RowSplit split_rows(std::uint64_t rows, double share);
-// The same by a HeldOut, which must not be `none`. Errors about a tail name --test.
+// The same by a HeldOut, which must not be `none`. An error about a tail names --test.
 RowSplit split_rows(std::uint64_t rows, const HeldOut& held_out);
 
 // Whether each of `rows` rows is held out; empty: none is.

@@ -63,7 +63,7 @@ int exit_code_of(const TrainOptions& options, const Outcome& outcome) {
   return static_cast<int>(missed ? ExitCode::target_missed : ExitCode::ok);
 }
 
-// Collective: checks that the processes have read the same data. Errors: usage.
+// Collective. Throws Error(usage) unless the processes have read the same data.
 void check_data(ProcessGroup& processes, const Record& record) {
   const auto fact = [](const char* option, const Dataset& data) {
     return Fact{fmt::format("the content of {}", option),
@@ -83,8 +83,8 @@ class ResultFile {
   ResultFile(const TrainOptions& options, const ResultOptions& result)
       : path_(options.output), resume_(options.resume && !options.overwrite), options_(result) {}
 
-  // Whether --resume finds the result of a run of `config` that has ended by itself. Errors: usage
-  // (the file has a run of another configuration), data (the file is no result).
+  // Whether --resume finds the result of a run of `config` that has ended by itself. Throws
+  // Error(usage) if the file has a run of another configuration, Error(data) if it is no result.
   bool has_result_of(json config) const {
     if (!resume_ || path_.empty() || is_stream(path_)) return false;
     if (!std::filesystem::is_regular_file(path_)) return false;

@@ -35,8 +35,8 @@ struct Outcome {
 // The file is complete at every moment. It is replaced after every evaluation, at most twice a
 // second, so a killed process leaves a valid result with status `running`.
 //
-// Errors before the training begins are thrown (usage, data, device, runtime). Later ones are in
-// the outcome.
+// Throws Error(usage), Error(data), Error(device) or Error(runtime) before the training begins.
+// Later errors are in the outcome.
 Outcome run_one(const RunSpec& spec, const ResultOptions& result, TrainHooks hooks,
                 DataCache* cache = nullptr);
 

@@ -33,7 +33,8 @@ namespace fs = std::filesystem;
 // Keeps the few data sets that runs used last. Child processes share their pages.
 class DataShelf {
  public:
-  // Errors: as DataCache::get, and usage for a goal whose metric these data do not have.
+  // Throws what DataCache::get() throws, and Error(usage) for a goal whose metric these data do not
+  // have.
   DataCache& get(const TrainOptions& options, const std::optional<Goal>& goal) {
     const std::string key = data_key(options);
     const auto found = std::ranges::find(entries_, key, &Entry::key);
@@ -188,8 +189,8 @@ class StageRunner {
     return Start::started;
   }
 
-  // Refuses a result file that is no regular file, because a run would wait for the reader of a
-  // pipe. Errors: data.
+  // Throws Error(data) for a result file that is no regular file, because a run would wait for the
+  // reader of a pipe.
   void check_place(const PlannedRun& run) const {
     const std::string file = sweep_.folder_.result_file(run);
     std::error_code ignored;

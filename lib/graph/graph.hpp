@@ -1,7 +1,7 @@
 // A network as a list of nodes, inputs before users: its computation, not how or where it runs.
 //
-// Purpose : the shapes, parameters and uses of a training step, from which its work (work.hpp), its
-//           memory (memory/) and, later, its execution follow.
+// Purpose : the shapes, parameters and uses of a training step. They decide its work (work.hpp), its
+//           memory (memory/) and, later, its execution.
 // Order   : node 0 is `input`; the last node is `softmax`, which includes the loss.
 // Tokens  : an input of tokens holds their numbers, [1, steps, 1]. An embed turns them into a map
 //           in token order, which linear, norm, gelu, attention, relu, dropout, add and the softmax
@@ -109,8 +109,8 @@ bool is_for_tokens(const Node& node);
 // A network that grows by add(). Nodes are never changed or removed.
 class Graph {
  public:
-  // `tokens`: kinds of tokens of an input [1, steps, 1]; 0: the input holds other numbers. Errors
-  // (data) of the constructor and of add() open with the names of graph and node.
+  // `tokens`: kinds of tokens of an input [1, steps, 1]; 0: the input holds other numbers. An
+  // Error(data) of the constructor or of add() opens with the names of graph and node.
   Graph(std::string name, Shape input, std::int64_t tokens = 0);
 
   // Appends a node and returns its index. Its inputs must exist; its shape is inferred. Throws

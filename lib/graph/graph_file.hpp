@@ -12,7 +12,8 @@
 
 namespace hetsgd {
 
-// `place`, a path, opens the messages. Errors (data) name file, node, key, found and expected.
+// `place`, a path, opens the messages. Throws Error(data) naming file, node, key, found and
+// expected.
 Graph parse_graph(const std::string& place, std::string_view text);
 Graph read_graph(const std::string& path);
 

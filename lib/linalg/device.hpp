@@ -13,7 +13,7 @@
 //           thread.
 // Numbers : Real is float in training and double in gradient checks. Reductions that leave the
 //           device (dot, products, apply_norm, loss) accumulate in double.
-// Errors  : programming errors only (checks); out of memory is Error(device), MemoryError on a GPU.
+// Throws  : CheckFailure for programming errors; without memory Error(device), on a GPU MemoryError.
 // Exact   : a kernel's result is the same bits for the same inputs on the same machine, whatever
 //           the load.
 // NaN     : passes through every kernel (ReLU included) into the loss: a diverged run shows.
@@ -152,7 +152,7 @@ class BasicDevice {
 
   // --- streams -----------------------------------------------------------------------------------
   // Parts of this device for `tasks` computations at once (linalg/streams.hpp). The device itself
-  // must get no work while they run. Errors as for making a device.
+  // must get no work while they run. Throws what making a device throws.
   virtual std::unique_ptr<BasicStreams<Real>> streams(std::size_t tasks) = 0;
 
  private:

@@ -36,7 +36,7 @@ struct OptimizerOptions {
 
   void declare(OptionSet& set);
   void declare_tables(OptionSet& set);  // options of the rows of embedding tables
-  // Errors (usage): combinations of values that the range of one option cannot refuse.
+  // Throws Error(usage) for combinations of values that the range of one option cannot refuse.
   void validate() const;
   // Whether an update is w <- w - lr g and nothing else: a model's fused step does it without
   // building g.

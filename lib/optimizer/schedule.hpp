@@ -34,7 +34,7 @@ struct Schedule {
   double warmup_share = 0;  // in place of warmup_epochs: w as a share of E or of the run
 
   void declare(OptionSet& set);
-  // Errors (usage): a kind without the parameters that it needs.
+  // Throws Error(usage) for a kind without the parameters that it needs.
   void validate() const;
   // The schedule of a run of `epochs` epochs (0: its length is not known in epochs). Its
   // decay_epochs and warmup_epochs are numbers. Throws Error(usage) for a decay that ends before

@@ -30,8 +30,8 @@ struct Summary {
   double tokens_per_sample = 0;            // see Record
   std::optional<double> computing_ratio;   // share of the workers' time spent computing
   std::uint64_t bytes_sent = 0, bytes_received = 0;  // by all workers
-  // Share of the time during which the link of the services' host was busy. None in real time, or
-  // without services.
+  // Share of the time that the link of the services' host was busy. None in real time, or without
+  // services.
   std::optional<double> server_link_ratio;
 
   bool reached_all_targets() const;

@@ -29,7 +29,7 @@ std::string to_string(TargetOutcome outcome);
 
 // A target counts as reached when it is held (training/target.hpp).
 struct TimeToAccuracy {
-  std::optional<Evaluation> held;            // the evaluation from which on it is held
+  std::optional<Evaluation> held;            // it is held from this evaluation on
   std::optional<Evaluation> first_crossing;  // the first evaluation that reaches it
   std::size_t evaluation = 0;                // number of `held`; 0: the initial model
   double resolution_s = 0;     // time between `held` and the evaluation before; 0: there is none

@@ -107,7 +107,7 @@ struct PhaseTimes {
   void settle();
   // Wall-clock time since the training data were first read.
   double wall_s(HostClock::time_point now) const;
-  // Time within training during which the training clock stands still.
+  // Time within training that is not on the training clock.
   double off_clock_s() const { return prepare_s + eval_s + record_s + checkpoint_s; }
   double sum_s() const { return load_s + init_s + train_s + off_clock_s(); }
   // Loading adds the times of the processes before.
@@ -189,7 +189,7 @@ struct Record {
   std::vector<std::string> warnings;
   PhaseTimes phases;
   Seconds elapsed{0};  // training clock at the end
-  // sim with services: the time during which the link of their host was busy.
+  // sim with services: how long the link of their host was busy.
   Seconds server_link_busy{0};
   std::vector<std::string> remarks;  // by the algorithm, after the run
   Status status = Status::running;

@@ -43,7 +43,7 @@ inline constexpr std::size_t kFewestHoldEvaluations = 3;
 // Indices into the values of a curve.
 struct Hold {
   std::optional<std::size_t> first_crossing;  // the first value that reaches the target
-  std::optional<std::size_t> held;            // the value from which on it is held
+  std::optional<std::size_t> held;            // it is held from this value on
   std::size_t judged_by = 0;  // evaluations that decided `held`, 3 to 5; 0: it is not held
   bool certain = false;       // no further evaluation could have changed that it is held
 };

@@ -7,7 +7,8 @@
 //                                                                               per chunk
 //
 // All copies are asynchronous: they are given to streams, and the host waits in synchronize()
-// alone. Objects here are used by one thread at a time. Errors (device): a failed call of CUDA.
+// alone. Objects here are used by one thread at a time. Throws Error(device) if a call of CUDA
+// fails.
 #pragma once
 
 #include <array>

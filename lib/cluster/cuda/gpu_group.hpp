@@ -45,13 +45,14 @@ class GpuGroup {
   // The share of `rank` in a collective with data (Comm). All ranks call it at the same time, each
   // from a thread of its own, when all buffers are ready: in[r] and out[r] are rank r's, in[r] ==
   // out[r] where a call is in place; for all_to_all in[r] is rank r's AllToAll. The result is
-  // complete when all ranks have returned. Errors (device): no memory, a failed call; nobody is
-  // left waiting then.
+  // complete when all ranks have returned. Throws Error(device) if there is no memory or a call
+  // fails; nobody is left waiting then.
   virtual void move(int rank, const CollectiveCall& call, std::span<const void* const> in,
                     std::span<void* const> out) = 0;
 
   // target, on rank's GPU, <- source, on the GPU of rank `from`. Called by rank's thread while the
-  // other rank leaves its memory alone; returns when the copy is complete. Errors (device).
+  // other rank leaves its memory alone; returns when the copy is complete. Throws Error(device) if
+  // it fails.
   virtual void fetch(int rank, int from, const void* source, void* target, std::size_t bytes) = 0;
 };
 
@@ -68,8 +69,8 @@ struct GpuGroupOptions {
 // a kernel.
 inline constexpr std::size_t kMostRanks = 64;
 
-// gpus: by rank, 2 to kMostRanks. Makes what it needs at the first call. Errors (device): method
-// nccl where nccl_problem() is not empty.
+// gpus: by rank, 2 to kMostRanks. Makes what it needs at the first call. Throws Error(device) for
+// method nccl if nccl_problem() is not empty.
 std::unique_ptr<GpuGroup> make_gpu_group(std::vector<int> gpus, const GpuGroupOptions& options);
 
 // Why NCCL cannot work between these GPUs, by rank; empty: it can.

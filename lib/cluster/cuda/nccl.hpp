@@ -18,12 +18,12 @@ namespace hetsgd::cuda {
 // (NCCL_NVLS_ENABLE=0), unless the environment says otherwise.
 class Nccl {
  public:
-  // Errors (device): there is no library, or it lacks a function; the hint says what to do. The
-  // next call tries again.
+  // Throws Error(device) if there is no library, or if it lacks a function; the hint says what to
+  // do. The next call tries again.
   static const Nccl& get();
 
-  // Errors (device): names the call and NCCL's reason. In progress is no error: the communicators
-  // between processes do not block, and their calls return it.
+  // Throws Error(device) naming the call and NCCL's reason. "In progress" is no error: the
+  // communicators between processes do not block, and their calls return it.
   void check(ncclResult_t result, std::string_view call) const;
 
  private:

@@ -31,11 +31,11 @@ class NcclMember final : public NcclRank, NonCopyable {
   // would wait for the other ranks.
   ~NcclMember() override;
 
-  // Starts the share of this rank; in and out as GpuGroup::move has them. Only when done(). Errors
-  // (device): a call failed.
+  // Starts the share of this rank; in and out as GpuGroup::move has them. Only when done(). Throws
+  // Error(device) if a call fails.
   void start(const CollectiveCall& call, const void* in, void* out) override;
-  // True: the communicator is there, and what was started has ended. Does not wait. Errors
-  // (device): it never will.
+  // True: the communicator is there, and what was started has ended. Does not wait. Throws
+  // Error(device) if it never will.
   bool done() override;
   // From here on its kernels wait for nobody. Nothing can be started any more (checked).
   void abort() noexcept override;

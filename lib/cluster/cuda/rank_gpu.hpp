@@ -23,7 +23,7 @@ struct RankGpu {
   // Version as a number, 22809 for 2.28.9; 0: there is no NCCL.
   int nccl_version = 0;
 };
-// The facts of GPU `gpu` of this process. Errors (device): CUDA cannot say.
+// The facts of GPU `gpu` of this process. Throws Error(device) if CUDA cannot say.
 RankGpu rank_gpu(int gpu);
 
 // Why NCCL cannot work between the GPUs of these ranks, by rank; empty: it can. The same on every
@@ -31,7 +31,8 @@ RankGpu rank_gpu(int gpu);
 std::string nccl_problem(std::span<const RankGpu> ranks);
 
 using NcclId = std::array<char, 128>;
-// The id of a new communicator: one rank makes it and gives it to all. Errors (device).
+// The id of a new communicator: one rank makes it and gives it to all. Throws Error(device) if NCCL
+// fails.
 NcclId make_nccl_id();
 
 // One rank of a communicator between processes. No call waits for another rank: the caller asks
@@ -41,12 +42,13 @@ class NcclRank {
   virtual ~NcclRank() = default;
   // Starts this rank's share when done(). Memory as in GpuGroup::move, of its own GPU, and ready.
   virtual void start(const CollectiveCall& call, const void* in, void* out) = 0;
-  // True: all ranks have joined, and what was started has ended. Errors (device): it never will.
+  // True: all ranks have joined, and what was started has ended. Throws Error(device) if it never
+  // will.
   virtual bool done() = 0;
   // Stops its work: afterwards nothing of it runs on the GPU, and nothing can be started.
   virtual void abort() noexcept = 0;
 };
-// Joins the communicator as `rank` of `size`, on GPU `gpu`. Errors (device).
+// Joins the communicator as `rank` of `size`, on GPU `gpu`. Throws Error(device) if NCCL fails.
 std::unique_ptr<NcclRank> join_nccl(const NcclId& id, int gpu, int rank, int size);
 
 // The calling thread works with GPU `gpu` from here on. A thread must call this if an MPI library
@@ -62,7 +64,8 @@ class ExchangeMemory {
   // Buffers that a call of Comm needs at the same time: for what it sends, what it changes, and
   // what other ranks bring.
   enum class Scratch { source, target, contributions };
-  // Grows and never shrinks; contents are undefined after growth. Errors (device): no memory.
+  // Grows and never shrinks; contents are undefined after growth. Throws Error(device) if there is
+  // no memory.
   virtual std::byte* reserve(Scratch which, std::size_t bytes) = 0;
   // Memory that stays until the process ends: the buffers of sends, which are used again and again.
   virtual std::byte* allocate(std::size_t bytes) = 0;

@@ -39,8 +39,8 @@ void check(int code, std::string_view call);
 // unless they say otherwise.
 class Environment final : public ProcessGroup {
  public:
-  // Initialises MPI at the first call, under a watch of `peer_timeout`; later calls return the
-  // same object, whatever they pass. Collective at the first call. Errors (device): the library
+  // Initialises MPI at the first call, under a watch of `peer_timeout`; later calls return the same
+  // object, whatever they pass. Collective at the first call. Throws Error(device) if the library
   // gives less than MPI_THREAD_MULTIPLE, which the channel's thread needs.
   static Environment& get(Seconds peer_timeout = kPeerTimeout);
   ~Environment() override;

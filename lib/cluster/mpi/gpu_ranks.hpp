@@ -32,14 +32,14 @@ class GpuRanks {
   bool tries_nccl() const {
     return gpu_ >= 0 && (method_ == AllReduce::automatic || method_ == AllReduce::nccl);
   }
-  // Errors (device): the GPU cannot be asked.
+  // Throws Error(device) if the GPU cannot be asked.
   cuda::RankGpu mine() const { return cuda::rank_gpu(gpu_); }
-  // Whether NCCL can work between `ranks`, by rank in the group. Errors (device): it cannot, and
-  // nothing else was asked for (--all-reduce nccl).
+  // Whether NCCL can work between `ranks`, by rank in the group. Throws Error(device) if it cannot
+  // and nothing else was asked for (--all-reduce nccl).
   bool can_use_nccl(std::span<const cuda::RankGpu> ranks) const;
   // Collective over the group, with the same id. Returns when all have joined. The communicator
-  // belongs to this object and lives until close(). Unwinds where the run is aborted meanwhile.
-  // Errors (device).
+  // belongs to this object and lives until close(). Unwinds if the run is aborted meanwhile. Throws
+  // Error(device) if NCCL fails.
   cuda::NcclRank& join(World& world, const cuda::NcclId& id, int rank, int size);
   // Destroys the communicators, when no rank uses one any more or the run has failed, and no
   // process of this rank is inside of one.
@@ -54,8 +54,8 @@ class GpuRanks {
 };
 
 // Returns when what was started on `nccl` has ended; what: for reports. The time is communication
-// of the calling process. Where the run is aborted, the communicator is aborted too, and the caller
-// unwinds. Errors (device).
+// of the calling process. If the run is aborted, the communicator is aborted too, and the caller
+// unwinds. Throws Error(device) if NCCL fails.
 void await(World& world, cuda::NcclRank& nccl, const char* what);
 
 }  // namespace hetsgd::mpi

@@ -33,7 +33,7 @@ cuda::ExchangeMemory* exchange_for(const void* memory, std::size_t bytes);
 
 // Lives during one call, on the stack of its process, which may have one that reads and one that
 // writes or updates at a time: each kind has one scratch buffer. Copies count as communication.
-// Errors (device): no memory, a failed copy.
+// Throws Error(device) if there is no memory or a copy fails.
 class MessageMemory {
  public:
   using Use = HostMemory::Use;

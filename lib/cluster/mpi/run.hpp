@@ -118,15 +118,15 @@ class Run final : public Local, public Groups, private LocalRun {
   // The world's mutex is held at both ends: asks for a pause, waits for it, runs fn, and gives it
   // back.
   void pause_for_me(World::Lock& lock, bool together, FunctionRef fn);
-  // For a process that has just made its device. Errors (device): --all-reduce mpi cannot work
-  // here.
+  // For a process that has just made its device. Throws Error(device) if --all-reduce mpi cannot
+  // work here.
   void prepare(Process& me) override;
   // Whether this rank's GPU memory is handed to the MPI library.
   bool gives_gpu_memory() const;
   // Called first in every thread that calls MPI.
   void enter_thread() const;
   // Outside of processes, before the clock runs: returns when done(), which looks for what other
-  // ranks do. Errors (runtime): the run has failed, and a rank is lost or has not come.
+  // ranks do. Throws Error(runtime) if the run has failed, and a rank is lost or has not come.
   template <class Done>
   void await_ranks(Done done);
   // Collective: makes messages_, a group of its own for this run's messages. Throws what

@@ -85,7 +85,7 @@ class Tags {
   static constexpr int kUserBits = 14;
   static constexpr int kUserTags = 1 << kUserBits;
 
-  // Asks the library for its largest tag. Errors (device): the library has too few tags.
+  // Asks the library for its largest tag. Throws Error(device) if the library has too few tags.
   Tags();
   // Numbers of groups are below this. Two are less than the bits hold, as sendrecv puts requests
   // and answers before them.
@@ -113,7 +113,7 @@ class Tags {
 };
 
 // True: the request is complete, and null from then on. One call of MPI_Test, which also lets the
-// library advance everything else. Errors (runtime).
+// library advance everything else. Throws Error(runtime) if MPI fails.
 bool test(MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE);
 
 // Buffers in flight. There is one Sends per process, which outlives the runs, because a message
@@ -136,8 +136,8 @@ class Sends {
     std::byte* data = nullptr;
     std::unique_ptr<std::byte[]> host;
   };
-  // A buffer of at least `bytes`. gpu: where it lies; null: in host memory. Errors (device): no
-  // memory.
+  // A buffer of at least `bytes`. gpu: where it lies; null: in host memory. Throws Error(device) if
+  // there is no memory.
   std::unique_ptr<Buffer> take(std::size_t bytes, cuda::ExchangeMemory* gpu = nullptr);
   // Keeps the buffer until its request is complete. Does not wait.
   void watch(std::unique_ptr<Buffer> buffer);

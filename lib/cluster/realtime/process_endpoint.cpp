@@ -53,8 +53,8 @@ class ThreadsMonitor final : public Monitor {
  public:
   explicit ThreadsMonitor(World& world) : world_(world) {}
 
-  // Errors: check, the calling process holds it already. Waiting is `wait` in its breakdown, here
-  // and in wait().
+  // Throws CheckFailure if the calling process holds it already. Waiting is `wait` in its
+  // breakdown, here and in wait().
   void lock() override;
   void unlock() override;
   // ready() is called by the waiting process itself, with the monitor held and without the world's

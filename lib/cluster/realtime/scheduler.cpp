@@ -342,7 +342,7 @@ void Scheduler::freeze_from_outside(std::int64_t at) {
   if (!aborting_) pause_.freeze(at);
 }
 
-// From `outside` the right to run goes to the process, and run_granted gives it back.
+// In a pause of all ranks this process alone runs, until run_granted() ends.
 void Scheduler::grant(Process& process) {
   if (aborting_) return;  // it is unwound, and nobody would release the others
   pause_.grant(process);

@@ -8,7 +8,7 @@
 //     nobody can ever signal again;
 //   - the pause: the world is stopped when every process is inside a blocking call, which it does
 //     not leave before the pause ends (states: pause.hpp);
-//   - the abort: a process is unwound only from a point at which nobody touches its memory.
+//   - the abort: a process is unwound only at a point where nobody touches its memory.
 //
 // A process is in one of these states. The table says which counters count it. They change together
 // with the state, under the mutex, so they are always exact.
@@ -38,7 +38,7 @@
 //   trains ------------------> losing ----------------------> aborting -------------------> over
 //
 // While the world loses workers nobody begins to communicate: a process that is about to calls
-// stand() instead. All that has begun goes on: computations, calls to which all have come, calls of
+// stand() instead. All that has begun goes on: computations, calls that all have reached, calls of
 // services. So a process stops only where it begins a call or waits for what never comes. That is
 // the same place on all ranks. When every process stands or waits, the world is unwound, as by an
 // abort.

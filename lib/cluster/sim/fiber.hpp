@@ -5,7 +5,7 @@
 //   fresh ------------> running ------------------> suspended
 //     |                  |   ^                          |
 //     | unwind():        |   +--------------------------+
-//     | the body         |     resume(), or unwind(), after which suspend() throws FiberUnwind
+//     | the body         |     resume(), or unwind(): then suspend() throws FiberUnwind
 //     | never runs       | the body has returned, or an exception has left it
 //     +-------> ended <--+
 //

@@ -19,8 +19,8 @@ void check_positive(std::string_view option, double value) {
   throw usage_error("{}: found {}, expected a number above 0", option, value);
 }
 
-// The scenario is shared, the other options are copied. Errors: usage, for speeds and scales that
-// are not above 0; check failure, for a profile or a network without rates.
+// The scenario is shared, the other options are copied. Throws Error(usage) for speeds and scales
+// that are not above 0, CheckFailure for a profile or a network without rates.
 // run() may be called several times, each run from virtual time 0 on the same devices. It blocks
 // its thread, which becomes the event loop; abort() comes from any other.
 class SimCluster final : public Cluster {

@@ -35,8 +35,8 @@ namespace hetsgd::threads {
 //   services ended, all threads joined --> services destroyed --> report, or the first error
 class Run final : public BackgroundTasks, private LocalRun {
  public:
-  // devices: of the view, by rank; cores: those that this process may use. Errors (device): what
-  // keeps options.all_reduce from working between the GPUs.
+  // devices: of the view, by rank; cores: those that this process may use. Throws Error(device) if
+  // options.all_reduce cannot work between the GPUs.
   Run(const ClusterOptions& options, Segment& segment, std::vector<DeviceSpec> devices,
       std::vector<int> cores);
 

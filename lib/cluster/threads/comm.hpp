@@ -78,7 +78,7 @@ struct Round {
 class Group {
  public:
   // gpus: the GPU of each rank, -1: none. all_reduce: how collectives run between them. The first
-  // three must outlive the group. Errors (device): what make_gpu_group() says.
+  // three must outlive the group. Throws what make_gpu_group() throws.
   Group(World& world, MessagePool& pool, BackgroundTasks& background_tasks, std::vector<int> gpus,
         AllReduce all_reduce);
   // The same ranks for the calls that they start. Any process, without the mutex; the first call

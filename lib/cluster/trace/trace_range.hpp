@@ -74,8 +74,8 @@ struct TraceRange {
   CallPlace place{};
   // The moment that the end of the range depends on beside its begin. A wait for a started or
   // posted call: where that was started. A wait in a monitor: the notification that ended it. A
-  // served request: `time` is that of its answer, and `calls` the place in the service's line of
-  // the request during which it was answered.
+  // served request: `time` is that of its answer, and `calls` the place, in the service's line, of
+  // the request that answered it.
   CallPoint cause{};
 
   static constexpr auto members() {

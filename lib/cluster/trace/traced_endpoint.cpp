@@ -122,7 +122,7 @@ class SetsRunning : NonCopyable {
 class Range : NonCopyable {
  public:
   // The waits and delays of the process meanwhile are the difference of its breakdown. `more`
-  // outlives the range. Errors: check, as log_for().
+  // outlives the range. Throws what log_for() throws.
   Range(const TracedProcess& process, std::uint32_t label, const CallCell& call = {},
         MoreOfCall* more = nullptr)
       : process_(process),

@@ -12,7 +12,7 @@ void declare_transformer(OptionSet& set, Settings& settings) {
   set.add("width", t.width, "Elements of a token's vector.").range(1, 1e5);
   set.add("hidden", t.hidden, "Width between the two linear layers. auto: four times the width.")
       .range(1, 1e6);
-  set.add("block", t.block, "The most steps of a row, each with a position of its own.")
+  set.add("block", t.block, "Longest row in tokens; each position has a learned embedding.")
       .range(1, 1e5);
   set.add("steps", t.steps, "Steps of a row in plans and charges. auto: the block.").range(1, 1e5);
   set.add("vocabulary", t.vocabulary, "Kinds of tokens.").range(2, 1e6);

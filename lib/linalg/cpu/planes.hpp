@@ -3,8 +3,8 @@
 // Planes : the padded image in stride x stride phases. Plane (c, a, b) holds the pixels (s i + a,
 //          s j + b) of the padded channel c, at i * pitch + j. With output pixel (h, w) numbered
 //          q = h pitch + w, the value that the filter's element (c, i, j) meets at q is
-//          planes[base(c, i, j) + q]: for every element of the filter a contiguous row, of which
-//          those q with w >= out_width are not wanted (gaps).
+//          planes[base(c, i, j) + q]: for every element of the filter a contiguous row. Its
+//          values with w >= out_width are not wanted (gaps).
 // Rows   : maps of the output at the same pitch, gaps filled with zeros.
 // Blocks : runs of output rows whose q are computed together, small enough for the caches.
 #pragma once

@@ -17,11 +17,11 @@ namespace hetsgd::cuda {
 
 class Blas {
  public:
-  // Errors (device): the library is missing or does not work.
+  // Throws Error(device) if the library is missing or does not work.
   Blas(const Stream& stream, Precision precision);
   ~Blas();
 
-  // The version, "13.0.2". Errors (device): the library is missing.
+  // The version, "13.0.2". Throws Error(device) if the library is missing.
   static std::string version();
 
   // C[m x n] = alpha op(A)[m x k] op(B)[k x n] + beta C, row-major, any sizes. Computed in the

@@ -48,10 +48,10 @@ struct CudaDeviceOptions {
   std::size_t split_from_logits = 0;
 };
 
-// GPU `ordinal`, whose name is "cuda:0 (NVIDIA H200)". Errors (device): no CUDA in this binary, no
-// driver, no such GPU, a GPU that this binary has no code for, no cuBLAS, no memory; each with a
-// hint. A missing cuDNN is reported when the device is asked for its convolutions. Instantiated for
-// float and double.
+// GPU `ordinal`, whose name is "cuda:0 (NVIDIA H200)". Throws Error(device) with a hint if this
+// binary has no CUDA or no code for the GPU, or if there is no driver, no such GPU, no cuBLAS or no
+// memory. A missing cuDNN is reported when the device is asked for its convolutions. Instantiated
+// for float and double.
 template <class Real>
 std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal,
                                                     const CudaDeviceOptions& options = {});
@@ -60,7 +60,7 @@ std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal,
 std::string cuda_device_name(int ordinal);
 
 // The library that computes convolutions, with its version: "cuDNN 9.6.0", or "own, cuBLAS 13.0.2".
-// Loads the library. Errors (device): it is missing or has an unknown version.
+// Loads the library. Throws Error(device) if it is missing or has an unknown version.
 std::string convolution_library_version(ConvolutionLibrary library);
 
 }  // namespace hetsgd

@@ -14,20 +14,20 @@ namespace hetsgd::cuda {
 // first get() and never unloaded. Thread-safe, since it does not change.
 class Cudnn : public cudnn::Functions {
  public:
-  // Errors (device): the library is missing, lacks a function, or its version is neither 8 nor 9;
-  // the hint says what to do. The next call tries again.
+  // Throws Error(device) if the library is missing, lacks a function, or has a version other than 8
+  // and 9; the hint says what to do. The next call tries again.
   static const Cudnn& get();
 
   // The version, "9.6.0".
   std::string version() const;
-  // Errors (device): the call failed; the message names the call and cuDNN's reason.
+  // Throws Error(device) if the call failed; the message names the call and cuDNN's reason.
   void check(cudnn::Status status, const char* call) const;
 
  private:
   Cudnn();
 };
 
-// Convolutions by cuDNN (cudnn_convolution.cpp). Errors as for Cudnn::get.
+// Convolutions by cuDNN (cudnn_convolution.cpp). Throws what Cudnn::get() throws.
 template <class Real>
 std::unique_ptr<BasicConvolutionKernels<Real>> make_cudnn_convolution(Backend& backend);
 

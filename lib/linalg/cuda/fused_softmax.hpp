@@ -4,8 +4,8 @@
 //   scores    per 256 rows and range of labels: Z = A W^T + b tile by tile in registers, its
 //             maximum m and the sum of e = exp(z - m) so far, and E W, the sum over labels that are
 //             not the row's own; all as in an online softmax
-//   combine   per row: the ranges together, in their order -> loss, log of the sum, and dA = D W,
-//             for which the row's own labels are added in FP32
+//   combine   per row: the ranges together, in their order -> loss, log of the sum, and dA = D W;
+//             the row's own labels are added to dA in FP32
 //   update    per 64 labels: Z once more, D = scale (exp(z - log sum) - T) in registers,
 //             G = beta G + alpha D^T A, g = beta g + alpha D^T 1
 // A row's own labels are kept out of the second product because their D = p - T is a difference

@@ -9,8 +9,8 @@ namespace hetsgd::cuda {
 class SharedLibrary {
  public:
   // Loads the first of `files` ("libcublas.so.13") that exists: by name as the system finds it,
-  // then in the CUDA folder of the build. It stays loaded. Errors (device): `title` and the
-  // reasons, with the hint.
+  // then in the CUDA folder of the build. It stays loaded. Throws Error(device) with `title`, the
+  // reasons and the hint if none of them can be loaded.
   SharedLibrary(std::string title, const std::vector<std::string>& files, const char* hint);
 
   // A function, which converts to the pointer type that it is assigned to.
@@ -25,7 +25,7 @@ class SharedLibrary {
    private:
     void* address_;
   };
-  // The function of that name. Errors (device): it is missing.
+  // The function of that name. Throws Error(device) if it is missing.
   Function function(const char* name) const;
 
  private:

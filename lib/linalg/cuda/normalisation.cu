@@ -162,8 +162,7 @@ struct NormaliseBack {
   }
 };
 
-// The destinations of the gradients by scale and shift. They may be scale itself, which is read
-// before.
+// Where the gradients of scale and shift go. G may alias scale.
 template <class Real>
 struct NormaliseTarget {
   Real alpha, beta;

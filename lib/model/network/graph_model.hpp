@@ -37,8 +37,8 @@
 //             the batch's targets: all positions of a causal network, else masked ones
 //             (masking.hpp).
 // Memory    : activations of a batch lie in one arena by the plan of --memory-policy; gradients are
-//             the same bits under every plan. The times at which a plan fetches depend on the rates
-//             of the device (plan_by()).
+//             the same bits under every plan. When a plan fetches depends on the rates of the
+//             device (plan_by()).
 #pragma once
 
 #include <functional>

@@ -53,8 +53,8 @@
 
 namespace hetsgd {
 
-// A charge that was fitted to measurements, built in or from a file. Errors of files: data, naming
-// the key.
+// A charge that was fitted to measurements, built in or from a file. Throws Error(data) naming the
+// key if a file is wrong.
 struct FittedCharge {
   std::string name, source;
   double parameters = 0;  // of the dense part

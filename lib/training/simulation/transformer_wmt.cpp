@@ -139,7 +139,7 @@ TransformerWmt::TransformerWmt(const std::string& name)
     : graph_(encoder_decoder()), ends_(decoder_ends()) {
   OptionSet set;
   set.add_choice("batch", equal_tokens_, {{"sentences", false}, {"tokens", true}},
-                 "What the batches have equally many of.");
+                 "Whether batches hold equally many sentences or padded tokens.");
   if (const std::size_t mark = name.find('?'); mark != std::string::npos) {
     KeyValues(name.substr(mark + 1), '&', "--charge " + name, "batch=tokens").set(set);
   }

@@ -24,8 +24,8 @@
 //   m  samples of a step
 //   W  work of a computation: operations, bytes, launches, learners, host_link_bytes, gather_bytes,
 //      host_gather_bytes, given_s; zeros at the end are left out
-//   q, v  sim: exact time of a computation with its delay, and the part of it for which it had the
-//      device; v is missing where it is q - d, and v 0 where it is q
+//   q, v  sim: exact time of a computation with its delay, and how long it had the device; v is
+//      missing where it is q - d, and v 0 where it is q
 //   k  relation to calls of other processes: collective, started, send, receive, sendrecv, service,
 //      monitor, served
 //   g  group, "" for all workers; i  number of the collective or request; r  rank in the group;
@@ -77,8 +77,8 @@ void write_timeline(const std::string& path, const Trace& trace, const Record& r
 // Throws Error(data), "FILE:LINE: ...", that says what was found and what was expected: no
 // timeline, another version, keys or values that are wrong, lines that are not in the order of
 // their ends, a process that the header does not name. A file that is cut off gives the calls up to
-// the end of the last round in which every worker took part; without one it is an error. `columns`
-// are those of read_step_times; a timeline has none.
+// the end of the last round of all workers; without such a round it is an error. `columns` are
+// those of read_step_times; a timeline has none.
 Timeline read_timeline(const std::string& path, const std::string& columns = "");
 
 // Step times of another tool, lines `worker,step,seconds` after that header (core/csv.hpp; workers

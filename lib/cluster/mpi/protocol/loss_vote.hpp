@@ -4,8 +4,8 @@
 //   a rank                              rank 0
 //   tell(detected)   --- kLost ------>  the first one counts; waits until no pause is on
 //   lose(detected)   <-- kHalt -------  to all; from now on nobody is granted a pause
-//                    --- kStand ----->  the calls to which the rank has come
-//   decide(complete) <-- kComplete ---  from all ranks: the calls to which all members have come
+//                    --- kStand ----->  the calls that the rank has reached
+//   decide(complete) <-- kComplete ---  from all ranks: the calls that all members have reached
 //
 // A rank:
 //

@@ -1,10 +1,9 @@
 // The interface of a subcommand: its name, its options, and its action.
 //
 // A new subcommand is one file in this folder: a class that derives from Command, and a line that
-// registers it (below). The build, --help and the completion of shells find it. What it computes
-// goes to stdout by say(), or by a Printer (printer.hpp), which has options for it. Remarks go to
-// the log (core/logging.hpp). OPERANDS in tests/fuzz/command_line_draws.py has an example of its
-// operands.
+// registers it (below). The build, --help and the completion of shells find it. Its results go to
+// stdout by say(), or by a Printer (printer.hpp), which has options for them. Remarks go to the log
+// (core/logging.hpp). OPERANDS in tests/fuzz/command_line_draws.py has an example of its operands.
 //
 //   arguments --look_ahead()--> declare(set) --> the flags are read --> settle(set)
 //     --> files of options and operands are checked --> run(set, operands) --> exit code

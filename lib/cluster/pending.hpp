@@ -11,7 +11,8 @@
 // A process that starts a call does not wait. The calls that are started on one Comm are matched by
 // the order of starting, apart from its blocking calls. They are made one after the other in that
 // order; the result has the bits of the blocking form. Nobody may touch a call's memory before it
-// is complete. What wait() blocks for is `wait` in the TimeBreakdown; the bytes are the worker's.
+// is complete. The TimeBreakdown counts the time blocked in wait() as `wait`; the bytes are the
+// worker's.
 //
 // An error of a call ends the run as that of a blocking one does, at the latest in wait(). A
 // Pending that is destroyed waits first; one that an exception unwinds makes the run fail with that

@@ -59,7 +59,7 @@ class ReplyToken {
 class ServiceHandler {
  public:
   virtual ~ServiceHandler() = default;
-  // request and payload are valid during the call only. What it throws ends the run.
+  // request and payload are valid during the call only. An exception of it ends the run.
   virtual void handle_raw(int from, std::span<const std::byte> request,
                           std::span<const float> payload, std::unique_ptr<ReplyToken> reply) = 0;
   // Service time on the server's device beyond the transfer, e.g. the bytes of an update.

@@ -57,10 +57,10 @@ class OwedReply : public ReplyToken {
 //
 // The mutex is held while a service is made, so that two ranks that open one name at once get one
 // service. It is held while workers leave, so that no service misses one of them or is told twice.
-// In real time it is taken before the world's mutex (making a service starts its thread, left()
-// puts a notice into its queue); a thread that holds the world's must not come here. What makes a
-// service must not block: a process that waits for this mutex is at large, and no pause could
-// begin.
+// In real time it is taken before the world's mutex, because making a service starts its thread,
+// and left() puts a notice into its queue. A thread that holds the world's mutex must not come
+// here. Making a service must not block: a process that waits for this mutex is at large, so no
+// pause could begin.
 template <class S>
 class ServiceList {
  public:

@@ -240,7 +240,7 @@ void check_header_counts(const Dataset& data, const LoadReport& report,
 }
 
 // The index base that files of libSVM text have, or had when they were converted, is that of the
-// training data. What counts from 0 by its format fits a base that the user has stated.
+// training data. A file whose format counts from 0 fits any base that the user has stated.
 void match_index_base(const Dataset& data, LoadReport& report, const LoadOptions& options) {
   if (!options.task || data.sparse.index.empty()) return;
   const IndexBase found = report.index_base, wanted = options.index_base;

@@ -2,9 +2,9 @@
 // behind one call.
 //
 // A training and a test file belong together: load the training data first, then the test data with
-// options_for_test(), or both at once with load_pair(). What is trained follows from the training
-// data alone: a test file takes over their index base, columns, labels, vocabulary and scale of
-// pixels. Where it would decide otherwise by itself, it is refused or a warning says so
+// options_for_test(), or both at once with load_pair(). Training depends on the training data
+// alone: a test file takes over their index base, columns, labels, vocabulary and scale of pixels.
+// If it would decide otherwise by itself, it is refused or a warning says so
 // (LoadReport::warnings).
 #pragma once
 
@@ -77,10 +77,10 @@ struct LoadOptions {
   std::optional<ImageShape> image;
 
   // The demands of the training data on a test file, set by options_for_test(). The test data have
-  // as many columns of features and of labels. What the file has beyond them is dropped: features
+  // as many columns of features and of labels. The other columns of the file are dropped: features
   // are ignored, and labels are never hit, so a row with no others is a miss. An XC file whose
-  // header promises more than multi-label training data is an error, since such files come in
-  // pairs with equal headers.
+  // header promises more than multi-label training data is an error, since such files come in pairs
+  // with equal headers.
   Index trained_features = 0;
   Index trained_labels = 0;
   std::optional<Task> task;  // the task to read the labels as; none: found in the file

@@ -1,7 +1,7 @@
 // A network as a list of nodes, inputs before users: its computation, not how or where it runs.
 //
-// Purpose : the shapes, parameters and uses of a training step. They decide its work (work.hpp), its
-//           memory (memory/) and, later, its execution.
+// Purpose : the shapes, parameters and uses of a training step. They decide its work (work.hpp),
+//           its memory (memory/) and, later, its execution.
 // Order   : node 0 is `input`; the last node is `softmax`, which includes the loss.
 // Tokens  : an input of tokens holds their numbers, [1, steps, 1]. An embed turns them into a map
 //           in token order, which linear, norm, gelu, attention, relu, dropout, add and the softmax

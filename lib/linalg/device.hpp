@@ -13,7 +13,7 @@
 //           thread.
 // Numbers : Real is float in training and double in gradient checks. Reductions that leave the
 //           device (dot, products, apply_norm, loss) accumulate in double.
-// Throws  : CheckFailure for programming errors; without memory Error(device), on a GPU MemoryError.
+// Throws  : CheckFailure for programming errors; Error(device) without memory, on a GPU MemoryError
 // Exact   : a kernel's result is the same bits for the same inputs on the same machine, whatever
 //           the load.
 // NaN     : passes through every kernel (ReLU included) into the loss: a diverged run shows.

@@ -100,7 +100,7 @@ class Perplexity final : public Metric {
 };
 
 // The loss of all targets in bits, over the bytes of text that they cover. So models of characters,
-// bytes and words can be compared. Those that predict masked tokens alone cover no text.
+// bytes and words can be compared. Models that predict masked tokens alone cover no text.
 class BitsPerByte final : public Metric {
  public:
   std::string key() const override { return "bits_per_byte"; }

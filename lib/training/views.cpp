@@ -12,7 +12,7 @@ namespace hetsgd {
 namespace {
 
 constexpr Seconds kNever(std::numeric_limits<double>::infinity());
-// Times at which a run that restarts looks whether all workers are back. Those who are lost more
+// Times at which a run that restarts looks whether all workers are back. Workers that are lost more
 // often than this are never there together.
 constexpr int kMostLooks = 100'000;
 

@@ -122,8 +122,8 @@ class MpiComm final : public Comm {
   void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
   // CheckFailure: the message has another length.
   Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override;
-  // Both sides say their lengths first, in a message that holds short data, too. What is long goes
-  // straight from memory to memory, as both are there then.
+  // Both sides say their lengths first, in a message that holds short data, too. Long data go
+  // straight from memory to memory, because both sides are there then.
   void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
                       Traffic kind) override;
   // Data may lie in host memory or in that of the process's GPU, on each rank as it likes.

@@ -123,8 +123,8 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
     finish();
   }
   gpus_.close();  // needed where the run failed before all had come to the end
-  // `error` is this rank's own, or the failure that the coordinator gave the World. What counts is
-  // the failure on which all agree; it is missing only where this error came too late to be told.
+  // `error` is this rank's own, or the failure that the coordinator gave the World. Only the
+  // failure that all agree on counts. It is missing only if this error came too late to be told.
   const auto failure = coordinator_.end_run();
   if (failure || error) environment_.note_failure();
   if (error && size_ == 1) std::rethrow_exception(error);  // as it was thrown

@@ -74,8 +74,8 @@ class MpiService {
   MpiService(Transport& transport, std::string name, std::unique_ptr<ServiceHandler> handler,
              const std::atomic<bool>& ended, std::function<int(int process)> rank_of);
 
-  // The service's process: handles requests until all have ended. What a handler throws ends the
-  // run.
+  // The service's process: handles requests until all have ended. An exception of a handler ends
+  // the run.
   void serve();
   // Worker `rank` has ended. Any thread: the handler is told by the service's process, which
   // serve() wakes at its next look.

@@ -1,9 +1,9 @@
 // Transport: the messages of one run, on a communicator of its own.
 //
 // Form of a message. A head of up to 4 KB, which MPI libraries send at once without a handshake:
-// its size, its kind of traffic and the first bytes. What is left follows in one piece or in
-// several. So a receiver knows what comes before it posts receives into the caller's memory. Every
-// size is checked, and the head tells when the sender sent.
+// its size, its kind of traffic and the first bytes. The rest follows in one piece or in several.
+// So a receiver knows what comes before it posts receives into the caller's memory. Every size is
+// checked, and the head tells when the sender sent.
 //
 // Sending, by states of what is left of a long message:
 //
@@ -19,17 +19,17 @@
 //        +---------------------------------------------> direct: all that is left; waits
 //
 // The head of a long message is sent by MPI_Issend, which tells whether the receiver waits already.
-// If so, what is left goes straight from the caller's memory, in one piece. Else a send must not
-// wait for the receiver (two ranks that send to each other first would stand still), so it copies.
-// The copy is made piece by piece into buffers that are kept for the next message. Each piece is in
+// If so, the rest goes straight from the caller's memory, in one piece. Else a send must not wait
+// for the receiver (two ranks that send to each other first would stand still), so it copies. The
+// copy is made piece by piece into buffers that are kept for the next message. Each piece is in
 // flight while the next is copied, and pieces grow: the first is small, so that little of the
 // copying is not overlapped.
 //
 // The first piece also probes: it completes (MPI_Issend) when the receiver has posted its receive.
 // A receiver that has the first piece posts the receives of all others at once. From then on
-// waiting for it cannot be waiting for anything else, and what is left goes straight from the
-// caller's memory. What was copied is not awaited by the sender: the channel's thread drives what
-// is unfinished (Sends).
+// waiting for it cannot be waiting for anything else, and the rest goes straight from the caller's
+// memory. The sender does not wait for copied pieces: the channel's thread drives the unfinished
+// ones (Sends).
 //
 // Receiving. A process posts a HeadReceive and polls it; then it takes the rest by Requests, out of
 // one piece or of several, whichever the sender has chosen. The sender's choice shows in the length
@@ -45,9 +45,9 @@
 // any more (`quiet`), or until a limit of time. Copied pieces belong to Sends, which outlives the
 // run.
 //
-// Lost workers (World::losing()). A message whose head has come is taken to its end, and one that a
-// receiver takes straight is sent to its end: so nobody waits for a process that has left. What
-// nobody has received is dropped when all processes have ended (drop_arrived).
+// Lost workers (World::losing()). A message whose head has come is received to its end. A message
+// that a receiver takes straight is sent to its end. So nobody waits for a process that has left.
+// Messages that nobody has received are dropped when all processes have ended (drop_arrived).
 //
 // Tags. [type 2 bits | group 12 to 15 bits | user's tag 14 bits], and for pieces [type | number of
 // the message]. So pieces of two messages never mix, whichever process receives them.

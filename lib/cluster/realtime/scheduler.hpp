@@ -131,7 +131,7 @@ class Scheduler : NonCopyable {
 
   // --- the pause ---------------------------------------------------------------------------------
   // Endpoint::while_paused of the calling process. Waits for a pause that is on already, then for
-  // the others to stop. What fn throws comes out here, after the pause.
+  // the others to stop. Throws what fn throws, after the pause.
   void while_paused(FunctionRef fn);
   // For a collective pause. stop_for, mutex held: from now on only `owner` may run; the clock stops
   // as soon as everybody else has stopped. The owner then calls run_stopped; others call park.

@@ -30,9 +30,9 @@ World::Lock begin_communication(World& world);
 void begin_message(World& world);  // the same without the mutex
 
 // Returns when poll.done(). The time is added to breakdown.*account unless that is null. When the
-// run is aborted poll.cancel() has returned before Unwind is thrown. Where workers are lost, a wait
-// that outlasts this (Poll, AgreedCall) and one whose message had come return as usual; in any
-// other one the process stands after poll.cancel(). What `poll` throws comes out.
+// run is aborted poll.cancel() has returned before Unwind is thrown. If workers are lost, a wait
+// that outlasts this (Poll, AgreedCall) and one whose message had come return as usual. In any
+// other wait the process stands after poll.cancel(). Throws what `poll` throws.
 void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account = &TimeBreakdown::wait);
 
 // Calls take() until the optional that it returns has a value, and returns that value.

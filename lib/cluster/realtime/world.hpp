@@ -32,10 +32,10 @@ class World final : public Scheduler {
  public:
   explicit World(int cores) : Scheduler(cores) {}
 
-  // Starts a thread that calls body(). What body throws aborts the run. The world owns the process
-  // until its own end, so that references to it stay good after the thread has ended. Any thread,
-  // without the mutex, but not after Hooks::ended has returned. Error(runtime): there is no thread
-  // to be had.
+  // Starts a thread that calls body(). An exception of body aborts the run. The world owns the
+  // process until its own end, so that references to it stay good after the thread has ended. Any
+  // thread, without the mutex, but not after Hooks::ended has returned. Throws Error(runtime) if no
+  // thread can be started.
   Process& start(std::unique_ptr<Process> process, std::function<void(Process&)> body);
   // Called by a worker when it is set up; returns when the clock runs. Unwinds it if the run was
   // aborted before.

@@ -13,7 +13,7 @@
 // the time that they have taken, as on a real cluster.
 //
 // The event at the due time is scheduled before fn has run, so its time cannot depend on the host.
-// What fn throws comes out of compute() at the due time, too.
+// An exception of fn leaves compute() at the due time, too.
 #pragma once
 
 #include <algorithm>

@@ -327,7 +327,7 @@ class Engine : NonCopyable {
   // Runs fn on the event loop's stack, which is as deep as the thread's, while the process waits.
   // Virtual time does not move; all computations that have started are finished before, so that fn
   // sees every worker's memory at rest (even those whose computations are due only later). fn must
-  // not block: there is no current process meanwhile. What it throws comes out here.
+  // not block: there is no current process meanwhile. Throws what fn throws.
   void off_the_clock(FunctionRef fn);
 
   // --- the run -------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ class ThreadsComm final : public Comm {
   std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override;
 
   // The world stops when all ranks are here; rank 0 runs fn; then all go on. Waiting for the others
-  // to come is on the clock, what follows is not. What fn throws comes out at rank 0.
+  // to come is on the clock, what follows is not. Rank 0 throws what fn throws.
   void while_paused_together(FunctionRef fn);
 
  private:

@@ -64,8 +64,8 @@ class ThreadsService {
  public:
   ThreadsService(World& world, std::string name, std::unique_ptr<ServiceHandler> handler);
 
-  // The service's thread: handles until only services are left and the queue is empty. What the
-  // handler throws comes out, and aborts the run.
+  // The service's thread: handles until only services are left and the queue is empty. Throws what
+  // the handler throws, which aborts the run.
   void serve(Process& me);
   // From a process, whose TimeBreakdown counts the bytes. The entry is the service's until await()
   // or settle() has returned, and must not move.

@@ -293,10 +293,10 @@ class Waits : Lines {
   }
   void add(const WaitedFor& whom, Seconds time) { sums_[{whom.rank, whom.service}] += time; }
 
-  // Shares out the waits of a worker with background tasks. Of several waits at a time that of the
-  // main process counts, and none where a process computes or communicates, as in the account. No
-  // more than the account's waiting is shared out, since a range does not say when in it the wait
-  // was.
+  // Shares out the waits of a worker with background tasks. If several processes wait at a time,
+  // the wait of the main process counts. No wait counts while a process computes or communicates,
+  // as in the account. No more than the account's waiting is shared out, since a range does not say
+  // when in it the wait was.
   void share_out(const std::vector<RangeIndex>& all, Seconds account_wait) {
     Seconds end{0};  // end of the main process
     IntervalSet busy, blamed;

@@ -179,9 +179,9 @@ __device__ void add_up_runs(const ByColumn& X, std::size_t run, std::uint32_t ke
 }
 
 // A warp per run and piece of kPiece columns of W. Columns of X that lie within the run are written
-// to W at once. Of a longer one every run leaves its sum, at 2 run + 1 where the column begins and
-// at 2 run in later runs, and the run that comes last adds them up. Which one that is `arrived`
-// tells, with a counter for each run in which a column begins: later runs add one, the run itself
+// to W at once. For a longer column every run leaves its sum, at 2 run + 1 where the column begins
+// and at 2 run in later runs. The run that comes last adds them up. `arrived` tells which one that
+// is. It has a counter for each run that a column begins in: later runs add one, the run itself
 // subtracts their number. So the counter is 0 again when all have come, and at no time before.
 template <class Real, bool kPacked>
 __global__ void __launch_bounds__(kUpdateWarps* kWarp)

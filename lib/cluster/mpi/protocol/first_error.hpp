@@ -100,8 +100,8 @@ class FirstError {
   // one.
   std::optional<Failure> end_epoch();
 
-  // --- waits that an error ends. What `ready` reads is guarded by the mutex of lock(), and a
-  // change of it is followed by notify().
+  // --- waits that an error ends. The mutex of lock() guards everything that `ready` reads, and
+  // notify() follows each change of it.
   Lock lock() const { return Lock(mutex_); }
   void notify() { changed_.notify_all(); }
   // Returns when ready(), with true, or with false when the epoch has failed or a rank is lost.

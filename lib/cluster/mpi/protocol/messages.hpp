@@ -104,7 +104,7 @@ class Attached {
     const std::lock_guard guard(mutex_);
     target_ = target;
   }
-  // Calls fn(target) under the mutex, unless there is none. What fn throws passes through.
+  // Calls fn(target) under the mutex, unless there is none. Throws what fn throws.
   template <class Fn>
   void call(Fn fn) {
     const std::lock_guard guard(mutex_);

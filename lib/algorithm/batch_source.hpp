@@ -38,9 +38,9 @@ class BatchSource {
   BatchSource(Run& run, const Endpoint& endpoint);
 
   // The next `size` samples of this worker. Partition shared: synchronous algorithms interleave the
-  // pool by rank (the k-th call of all workers, with equal sizes, takes the next P * size samples
-  // in rank order); asynchronous ones are served first come first served, by Run::draw(). Other
-  // partitions: this worker's shard.
+  // pool by rank: the k-th call of all workers, with equal sizes, takes the next P * size samples
+  // in rank order. Workers of asynchronous ones are served first come first served, by Run::draw().
+  // Other partitions: this worker's shard.
   const Batch& next(std::uint64_t size);
   // The next `size` samples of each learner of this device, for synchronous algorithms. Partition
   // shared: the learners of all devices interleave the pool in the order of `share`, which must be

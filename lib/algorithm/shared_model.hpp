@@ -1,5 +1,5 @@
 // SharedModel: one model in host memory that several workers of a process read and write at the
-// same time, without a lock (Hogwild); and how a step on it is made.
+// same time, without a lock (Hogwild). Also how a step on it is made.
 //
 //                  threads                               sim
 //   step begins    -                                     read:  what the step reads -> own, seen

@@ -284,10 +284,10 @@ class Worker : NonCopyable {
     return hetsgd::serve<S>(endpoint_, name, args...);
   }
   // A second process of this worker, with a Worker of its own and the same rank. Its updates count
-  // as the worker's. A Monitor guards the state that the two share, which must live as long as the
-  // last of the two: fn is kept beyond this call, so it takes shared_ptrs by value. The run ends
-  // when all processes have returned. While the main process waits, computing and sending of this
-  // one are in the worker's account (cluster/worker_account.hpp).
+  // as the worker's. A Monitor guards the state that the two share. The state must live as long as
+  // the last of the two: fn is kept beyond this call, so it takes shared_ptrs by value. The run
+  // ends when all processes have returned. While the main process waits, computing and sending of
+  // this one are in the worker's account (cluster/worker_account.hpp).
   void background_task(const std::string& name, std::function<void(Worker&)> fn);
   std::unique_ptr<Monitor> make_monitor() { return endpoint_.make_monitor(); }
   std::unique_ptr<CancellationToken> make_cancellation_token() {
@@ -350,8 +350,8 @@ class Worker : NonCopyable {
   std::uint64_t unsettled_samples() const {
     return samples_ - samples_at_round_ + carried_samples_;
   }
-  // Samples that a survivor of a loss learns from again: those of gradients since its last update
-  // (where a background task makes the updates, they mean nothing), and those that pend.
+  // Samples that a survivor of a loss learns from again: the pending ones, and those of gradients
+  // since its last update. The latter mean nothing if a background task makes the updates.
   std::uint64_t unapplied_samples() const { return unapplied_samples_ + pending_samples_; }
   // Samples in this segment, by whatever becomes of them.
   std::uint64_t computed_samples() const { return samples_ - samples_at_start_; }

@@ -1,8 +1,8 @@
 // Where a process is blocked, in words. All clusters use these texts, so that a deadlock reads the
 // same everywhere, and a test of one cluster's report holds for the others.
 //
-// How a cluster knows that it is a deadlock differs: in sim no event is left; in threads every
-// process is blocked; in mpi all ranks vote that nothing has moved on them for the peer timeout.
+// Each cluster has its own sign of a deadlock. In sim no event is left. In threads every process is
+// blocked. In mpi all ranks vote that nothing has moved on them for the peer timeout.
 #pragma once
 
 #include <span>
@@ -42,7 +42,8 @@ struct BlockedProcess {
   Seconds since{0};            // training clock
 };
 
-// Error(runtime): "deadlock: no process can go on", then one line per process in the order given:
+// Returns Error(runtime) "deadlock: no process can go on", then one line per process in the order
+// given:
 //   worker 0: receives from 1, tag 7 (since 0.250 s)
 //   service "scheduler": idle (since 0.001 s)
 Error deadlock_error(std::span<const BlockedProcess> processes);

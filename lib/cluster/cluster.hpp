@@ -164,10 +164,10 @@ class Cluster {
   virtual WorkerReport planned(int rank) const {
     return {.rank = rank, .device = device_name(rank), .breakdown = {}};
   }
-  // Runs worker(endpoint) once per rank that runs here, and returns when the workers of all ranks
-  // and what they have started have returned; the report is complete in the process of rank 0. If
-  // one throws, all others are woken and unwound (a cluster-internal exception passes through the
-  // algorithm's frames) and the first exception is rethrown. When no process can go on, throws
+  // Runs worker(endpoint) once per rank that runs here. Returns when the workers of all ranks and
+  // everything that they have started have returned. The report is complete in the process of rank
+  // 0. If one throws, all others are woken and unwound (a cluster-internal exception passes through
+  // the algorithm's frames) and the first exception is rethrown. When no process can go on, throws
   // Error(runtime) that names every process and its blocking point.
   ClusterReport run(const std::function<void(Endpoint&)>& worker) {
     Segment whole;

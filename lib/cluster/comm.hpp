@@ -15,10 +15,10 @@
 // elsewhere every call throws a cluster-internal exception, which must pass through.
 //
 // Rank order: all_reduce and reduce_scatter add the contributions in the order of ranks,
-// ((x0+x1)+x2)+..., on every cluster, so the same inputs give the same bits everywhere. Two ways of
-// adding between GPUs alone are excepted, AllReduce::nccl and AllReduce::tree (cluster.hpp): their
-// order is another one, always the same on one machine and with the same bits on all ranks; the
-// sums differ from those in rank order by rounding.
+// ((x0+x1)+x2)+..., on every cluster, so the same inputs give the same bits everywhere.
+// AllReduce::nccl and AllReduce::tree (cluster.hpp), two ways of adding between GPUs alone, are
+// exceptions. Their order is another one, always the same on one machine and with the same bits on
+// all ranks. Their sums differ from those in rank order by rounding.
 #pragma once
 
 #include <cstddef>

@@ -113,13 +113,13 @@ class Endpoint {
   virtual bool in_host_memory() { return !device().stages_copies(); }
   virtual Comm& comm() = 0;  // all workers
 
-  // Runs `fn` on this worker's device, which its processes share; takes the time of `work` on its
+  // Runs `fn` on this worker's device, which its processes share. Takes the time of `work` on its
   // profile (sim) or as long as it takes (threads, mpi), then the straggler scenario's delay. An
   // exception of fn comes out here. fn makes no call of this vocabulary but device(): in sim it
   // runs on another thread, at another time.
   virtual void compute(const Work& work, ComputeKind kind, FunctionRef fn) = 0;
   // A computation on memory that others read and write meanwhile, which is no error here. In
-  // threads and mpi it is compute() of in_place; in sim read() is called at its start and write()
+  // threads and mpi it is compute() of in_place. In sim read() is called at its start and write()
   // at its end, in no time, and fn as the function of compute().
   virtual void compute_in_place(const Work& work, ComputeKind kind, const InPlaceComputation& how) {
     compute(work, kind, how.in_place);
@@ -141,7 +141,7 @@ class Endpoint {
   virtual std::unique_ptr<Monitor> make_monitor() = 0;
 
   // The port to the service `name`. The first call in the run makes the service with `factory` (one
-  // per run, beside rank 0); every rank that uses it calls open_service with the same name, and its
+  // per run, beside rank 0). Every rank that uses it calls open_service with the same name; its
   // factory is ignored if the service exists. The service lives as long as the run.
   virtual std::shared_ptr<ServicePort> open_service(const std::string& name,
                                                     const ServiceFactory& factory) = 0;
@@ -181,8 +181,8 @@ ServiceClient<typename S::Request, typename S::Reply> serve(Endpoint& endpoint,
 }
 
 // Whether the calling thread is inside the function of a computation (Endpoint::compute), which
-// makes no call of the vocabulary: in sim it runs on another thread and at another time, so that
-// what works elsewhere by chance is refused everywhere.
+// makes no call of the vocabulary. In sim it runs on another thread and at another time. Such a
+// call could work elsewhere by chance, so it is refused everywhere.
 class InComputation : NonCopyable {
  public:
   // From here to the end of the scope the calling thread is in a computation. Scopes do not nest,

@@ -54,7 +54,7 @@ class Control {
 };
 
 // The facts that the processes of a run state before they do anything together, and the differences
-// between them: ranks that run another program, or with other options, would not understand each
+// between them. Ranks that run another program, or with other options, would not understand each
 // other.
 
 // One thing that must be the same on all processes, as an error shows it. Processes send each other

@@ -82,7 +82,7 @@ DeviceProfile read_device_profile(const JsonFields& fields);
 // of a process that waits.
 inline constexpr double kControlPolls = 0.25;
 
-// How an all_reduce is made, for its cost and its bytes only: in sim the data do not travel, and
+// How an all_reduce is made, for its cost and its bytes only. In sim the data do not travel, and
 // the sum is the one in rank order whatever the topology.
 // two_level: a reduce_scatter inside of the nodes, a ring among the workers of the same place in
 // all nodes, an all_gather inside. Where there are no such nodes (NodeLevel) it is a ring.
@@ -108,17 +108,17 @@ struct NetworkNode {
   std::optional<InnerNetwork> inside = std::nullopt;  // only for several workers
 };
 
-// The inner level of a group whose workers have links of their own in nodes of equally many: what
-// stays inside of a node and what leaves it travel at the same time, each on the links of its kind.
+// The inner level of a group whose workers have links of their own in nodes of equally many. Data
+// inside of a node and data that leave it travel at the same time, each on the links of their kind.
 struct NodeLevel {
   int node_size = 1;  // members of the group in a node
   Seconds latency{0};
   double bytes_per_s = 0;
 };
 
-// Latency + bandwidth per link, full duplex. Every node has one link, and so every worker where
-// there are no nodes of several; the services' host has one of its own, which serialises what all
-// workers exchange with it. The way between two nodes has the longer of their latencies.
+// Latency + bandwidth per link, full duplex. Every node has one link; without nodes of several
+// workers every worker has one. The services' host has a link of its own, which serialises the
+// exchanges of all workers with it. The way between two nodes has the longer of their latencies.
 struct NetworkModel {
   std::string name;
   std::string source;
@@ -128,8 +128,8 @@ struct NetworkModel {
   double server_bytes_per_s = 0;  // bandwidth of the services' host
   bool shared_bus = false;        // all workers' transfers share one medium of bytes_per_s
   Topology all_reduce = Topology::ring;
-  // How processes of a host wait, for sim/host_cores.hpp alone: how late the kernel wakes a thread;
-  // the longest time between two polls of a rank that waits, and the share of a core that its polls
+  // How processes of a host wait, for sim/host_cores.hpp alone: how late the kernel wakes a thread,
+  // the longest time between two polls of a waiting rank, and the share of a core that its polls
   // take. 0: nothing is late, and waiting costs nothing.
   // The control thread of a rank polls less often (kControlPolls).
   Seconds wake{0}, poll{0};
@@ -151,8 +151,8 @@ struct NetworkModel {
   //   two_level         2(m-1)(l_n + n/(m B_n)) + 2(N-1)(latency + n/(m N B)), p = m N: N nodes of
   //                     m workers, whose links inside have the latency l_n and the rate B_n
   Seconds all_reduce_cost(int p, double bytes) const;
-  // The faster of two ways, which the length decides: a binomial tree, d (latency + n/B), or slices
-  // from the root to each rank and a ring all_gather of these, p latency + 2(p-1)/p n/B. On a
+  // The faster of two ways; the length decides. A binomial tree takes d (latency + n/B). Slices
+  // from the root to each rank and a ring all_gather of these take p latency + 2(p-1)/p n/B. On a
   // shared bus the tree, whose bytes are the fewest.
   Seconds broadcast_cost(int p, double bytes) const;
   Seconds tree_broadcast_cost(int p, double bytes) const;
@@ -160,10 +160,10 @@ struct NetworkModel {
   bool broadcast_scatters(int p, double bytes) const;           // true: it takes the second way
   Seconds all_gather_cost(int p, double bytes) const;           // ring; bytes per rank
   Seconds reduce_scatter_cost(int p, double bytes) const;       // ring; bytes of the whole vector
-  // All parts leave one behind the other: latency + n/B, where n are the bytes that the busiest
-  // rank sends to or gets from others, or those of all ranks on a shared bus. With an inner level,
-  // n are the bytes that leave the node and `inner_bytes` those that stay inside: the later of the
-  // two counts.
+  // All parts leave one behind the other: latency + n/B. n are the bytes that the busiest rank
+  // sends to or gets from others, or those of all ranks on a shared bus. With an inner level, n are
+  // the bytes that leave the node and `inner_bytes` those that stay inside: the later of the two
+  // counts.
   Seconds all_to_all_cost(int p, double bytes, double inner_bytes = 0) const;
   Seconds barrier_cost(int p) const;  // dissemination: d latencies
   // Bytes that one rank puts on the wire in an all_reduce, for the time breakdown: mean over the

@@ -16,7 +16,7 @@
 //                      their end, and so does all that follows them up to the next communication.
 //   then               nobody can go on: all that waits is unwound, and run_segment() returns
 //
-// Under mpi no process dies: that of a lost worker goes on to answer the others, to run the
+// Under mpi no process dies. The process of a lost worker goes on to answer the others, to run the
 // services that lie there, and to take part in a later segment.
 //
 // From the second segment on the clock stands until every worker has called Endpoint::go_on().
@@ -53,7 +53,8 @@ struct Segment {
   // goes on at its own. The time in between counts as waiting.
   bool together = true;
   // The state of services and of simulated links in this process at the end of the segment before,
-  // and how its workers differ from those of this one; null: there is none, or the same.
+  // and how the workers of that segment differ from those of this one. Null: there is none, or the
+  // same.
   const SavedFields* from = nullptr;
   const OtherWorkers* other = nullptr;
   // The same at the end of this segment.

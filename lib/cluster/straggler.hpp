@@ -29,7 +29,7 @@ std::vector<std::string> straggler_files(const std::string& specification);
 //   stopped  stays             stands still                     a pause without messages
 //   cut_off  stays             comes to its end                 its communication waits
 //
-// A worker that is back after the others know has no use for its memory: they have gone on without
+// A worker that is back after the others know has no use for its memory. They have gone on without
 // it, so it takes their state in place of its stale copy.
 enum class FailureMode { killed, stopped, cut_off };
 std::string_view to_string(FailureMode mode);

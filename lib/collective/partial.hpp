@@ -44,9 +44,9 @@ PartialSum partial_all_reduce(Comm& comm, Device& device, std::span<float> data,
 // --- activation without a centre -----------------------------------------------------------------
 // Any number of ranks may activate a round at once. A rank learns of it from itself or by the first
 // message. It passes it on once, to the ranks at distance 1, 2, 4, ... behind it. All know after at
-// most ceil(log2 p) messages in a row, and each rank receives exactly activation_messages(p) per
-// round, which it must all receive (tag: the caller's, the same for the round on all ranks; rounds
-// that can overlap need different ones).
+// most ceil(log2 p) messages in a row, and each rank must receive exactly activation_messages(p)
+// messages per round. tag: the caller's, the same for the round on all ranks; rounds that can
+// overlap need different ones.
 int activation_messages(int p);  // ceil(log2 p)
 void pass_on_activation(Comm& comm, int tag);
 // Returns when one such message has come, from anybody.

@@ -10,9 +10,9 @@
 //   };
 //
 // A field is a type with a form in bytes (core/byte_stream.hpp), a JSON value, a type with
-// fields(), whose names then follow "NAME/", or a type with a FieldForm of its own (device memory:
-// linalg/buffer_field.hpp). Loading starts from the object as its maker has left it, so fields()
-// makes what it lacks while fields.is_loading().
+// fields(), or a type with a FieldForm of its own (device memory: linalg/buffer_field.hpp). The
+// names of a type with fields() follow "NAME/". Loading starts from the object as its maker has
+// left it, so fields() makes what it lacks while fields.is_loading().
 //
 //   State --saving--> SavedFields of each owner --file--> SavedFields --loading--> State
 #pragma once

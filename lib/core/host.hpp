@@ -23,9 +23,9 @@ std::filesystem::path own_program();
 // The value of an environment variable. An empty one counts as not set, as usual in the shell.
 std::string of_environment(const char* name);
 
-// The folder where this program keeps files of the user: the folder that the variable `own` names,
-// else `hetsgd` in the folder of `shared`, else `at_home`/hetsgd in the folder of HOME. Empty if
-// none of the three is set.
+// Where this program keeps files of the user: the folder of the variable `own`, else `hetsgd` in
+// the folder of `shared`, else `at_home`/hetsgd in the folder of HOME. Empty if none of the three
+// is set.
 std::string user_folder(const char* own, const char* shared, std::string_view at_home);
 
 // The memory of the machine, to refuse what cannot fit before it is allocated. Else the system

@@ -26,8 +26,8 @@ std::optional<DataFormat> image_format(std::string_view bytes, DataFormat stated
 // Refuses an IDX file of other numbers or dimensions, with Error(data) that says what it has.
 void refuse_other_idx(std::string_view bytes, const std::string& path);
 
-// Advice for a user whose `bytes` are neither text nor images: if their size is that of
-// CIFAR's records, or the labels are those of records and the last one is cut off. Else "".
+// Advice for a user whose `bytes` are neither text nor images. It is given if their size is that of
+// CIFAR's records, or if the labels are those of records and the last record is cut off. Else "".
 std::string hint_of_cifar(std::string_view bytes);
 
 // The label file that belongs to an IDX file of images, by their names: train-images-idx3-ubyte.gz

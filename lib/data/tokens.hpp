@@ -18,8 +18,8 @@ namespace hetsgd {
 // tokens.
 std::span<const std::uint16_t> tokens_of(const Batch& batch, std::size_t i);
 
-// Places some rows of a text of `size` tokens one behind the other: adds their begin, length and
-// bytes to `to`, and makes room for their tokens there, which the caller copies. Rows with
+// Places some rows of a text of `size` tokens one behind the other. Adds their begin, length and
+// bytes to `to`, and makes room there for their tokens; the caller copies the tokens. Rows with
 // less than `from.room` behind them come last and share the end of the text. from.token is not
 // read.
 void place_tokens(const TokenRows<View>& from, std::uint64_t size, std::span<const Index> rows,

@@ -40,8 +40,8 @@ struct SearchSpace {
   // The number of points. It is a double, because a grid may exceed 64 bits.
   double size() const;
   // Point `index`, with a value for every option. A grid's last axis moves first. Quasi-random
-  // points are the additive recurrence of Roberts (2018), which generalises the golden ratio, with
-  // a start that the seed draws: u_k = (s_k + i / phi^(k+1)) mod 1, where phi^(d+1) = phi + 1 in d
+  // points are the additive recurrence of Roberts (2018), which generalises the golden ratio. The
+  // seed draws the start: u_k = (s_k + i / phi^(k+1)) mod 1, where phi^(d+1) = phi + 1 in d
   // dimensions.
   std::vector<Setting> point(std::uint64_t index) const;
 };
@@ -54,8 +54,8 @@ SearchSpace read_search_space(const JsonFields& table);
 // rounded to three significant digits, as a person would type them. 0 < from < to, count >= 2.
 std::vector<double> geometric_values(double from, double to, std::size_t count);
 
-// Whether `value` of an option is the smallest or the largest of `values`, which points have for
-// it, each once; and the next one beyond with the ratio of the last two, rounded in the same way.
+// Whether `value` of an option is the smallest or the largest of its `values` in the points, each
+// listed once. Also the next value beyond, with the ratio of the last two, rounded in the same way.
 // None: it is within, it is no number, or the last two are not both above 0.
 struct ListEnd {
   bool is_end = false;

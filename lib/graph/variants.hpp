@@ -35,9 +35,9 @@ Graph with_masked(const Graph& graph, double share);
 Graph with_steps(const Graph& graph, std::int64_t steps);
 
 // The same network with a copy of an output for each of its consumers but the first, as in systems
-// that share no maps: SuperNeurons and, by its 190 steps for ResNet-32, Dymem. A copy is a
-// subsample with stride 1, named fork_NAME. It comes right after the output, so that it is made
-// before any branch begins. A network without forks stays as it is.
+// that share no maps. These are SuperNeurons and, judging by its 190 steps for ResNet-32, Dymem. A
+// copy is a subsample with stride 1, named fork_NAME. It comes right after the output, so that it
+// is made before any branch begins. A network without forks stays as it is.
 Graph with_fork_copies(const Graph& graph);
 
 }  // namespace hetsgd

@@ -4,7 +4,7 @@
 //   s_ij = q_i.k_j / sqrt(D) for keys j of the same row, and j <= i if causal
 //   p_ij = exp(s_ij - l_i),  l_i = log sum_j exp s_ij,  o_i = sum_j z_ij p_ij v_j
 //
-// z_ij is 1, or with dropout 0 or 1 / (1 - p). No map of scores is ever in memory: both passes go
+// z_ij is 1, or with dropout 0 or 1 / (1 - p). No map of scores is ever in memory. Both passes go
 // through blocks of queries and keys (Dao and others 2022), and the backward pass computes p again
 // from q, k and l. The bits depend neither on the number of a CPU's cores nor on other rows. Throws
 // Error(device) for heads of more than 256 elements on a GPU.

@@ -137,9 +137,9 @@ class BasicDevice {
     apply(rows * n, rule::ReluGradient<Real>(), Y, D);
     column_sums(rows, n, alpha, D, b);
   }
-  // The backward pass from a dense layer to the one below, whose activations are Y[rows x n], with
-  // the bits of gemm() and relu_gradient_sums(): dY[rows x n] = D W for D[rows x k] and W[k x n], 0
-  // where Y <= 0, and b[n] += alpha * sum over rows of dY.
+  // The backward pass from a dense layer to the one below, with the bits of gemm() and
+  // relu_gradient_sums(). Y[rows x n] are the activations of the layer below: dY[rows x n] = D W
+  // for D[rows x k] and W[k x n], 0 where Y <= 0, and b[n] += alpha * sum over rows of dY.
   virtual void dense_relu_backward(std::size_t rows, std::size_t n, std::size_t k, const Real* D,
                                    const Real* W, const Real* Y, Real* dY, Real alpha, Real* b) {
     gemm(Transpose::no, Transpose::no, rows, n, k, Real(1), D, k, W, n, Real(0), dY, n);

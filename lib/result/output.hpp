@@ -1,4 +1,4 @@
-// The last steps of every JSON document: values that JSON cannot hold are replaced, private names
+// The last steps of every JSON document. Values that JSON cannot hold are replaced, private names
 // are redacted, and the text is written so that a reader never sees half of it.
 #pragma once
 

@@ -54,8 +54,8 @@ inline constexpr std::size_t kFineEvaluations = 20;
 // The run's own warnings, and one for each target whose time is coarse. The result contains them.
 std::vector<std::string> warnings_of(const Record& record, const Summary& summary);
 
-// Lines for the end of a run: the algorithm's remarks on its settings, what unequal rows of tokens
-// mean for several workers (Horovod's and DDP's means do the same), the load of the services'
+// Lines for the end of a run: the algorithm's remarks on its settings, the effect of unequal rows
+// of tokens with several workers (Horovod's and DDP's means have it too), the load of the services'
 // link and, with --trace, the workers that others waited for most.
 std::vector<std::string> remarks_of(const Record& record, const Summary& summary);
 

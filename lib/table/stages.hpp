@@ -27,10 +27,10 @@
 // ..._work() of the same name, e.g. endpoint.compute(stages.gather_work(l), ComputeKind::stage,
 // [&] { stages.gather(l); }).
 //
-// Canonical sum. The sum that an update adds to a row does not depend on layout and deduplication:
-// every rank adds up the gradients of its own mean loss by the row in the order of its samples,
-// times b_i / b, its share of the samples of all ranks; the owner adds these in the order of ranks,
-// 0 included; the row rule takes the sum once. Where a batch asks several times for one row (dedup
+// Canonical sum. The sum that an update adds to a row does not depend on layout and deduplication.
+// Every rank adds up the gradients of its own mean loss by the row in the order of its samples,
+// times b_i / b, its share of the samples of all ranks. The owner adds these in the order of ranks,
+// 0 included. The row rule takes the sum once. Where a batch asks several times for one row (dedup
 // off) the owner brackets alike, so no layout changes a bit.
 //
 // The order of calls on an owner decides what a lookup sees: gather() reads rows as the update()

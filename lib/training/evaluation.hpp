@@ -42,7 +42,7 @@ struct EvaluatorOptions {
   int threads = 0;         // 0: all cores
   int gpu = -1;            // -1: none
   // Before a measurement a model's statistics (BasicModel::statistics) are estimated from rows of
-  // these data, spread evenly over them, on the device that measures; null: the statistics stay
+  // these data, spread evenly over them, on the device that measures. Null: the statistics stay
   // empty, and the host measures a model that needs some.
   DatasetPtr statistics_of{};
   std::function<void(const std::string&)> warn{};  // called when the GPU has no room; may be empty

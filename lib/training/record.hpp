@@ -83,10 +83,9 @@ struct WorkerRecord {
 
 // Wall-clock seconds since the training data were first read. Under `sim` train_s is the run time
 // of the simulation. load: reading the data; init: model, cluster, evaluator, until all processes
-// are ready; prepare: making the models that are measured, with the clock stopped (mean of
-// replicas, copies from GPUs); eval: measurements, the initial one too; record: writing the result
-// meanwhile; checkpoint: saving the state of the run between two segments; train: the rest of the
-// run.
+// are ready; prepare: making the models to measure, with the clock stopped (mean of replicas,
+// copies from GPUs); eval: measurements, the initial one too; record: writing the result meanwhile;
+// checkpoint: saving the state of the run between two segments; train: the rest of the run.
 //
 //   loaded() ── init ──> begin_training() ── train ──> the end        prepare, eval, record inside
 //

@@ -25,7 +25,7 @@
 //             └─ a loss is not finite ─────────────────────────────────────────> diverged
 //
 // A run that is saved is a sequence of segments (segments.hpp). A segment ends like a run, at an
-// evaluation that measures the model, but without a status: the workers leave, and the next segment
+// evaluation that measures the model, but without a status. The workers leave, and the next segment
 // begins with a referee that has forgotten their calls and nothing else.
 //
 // The first reason stays, with one exception. `completed` is decided before the last model is

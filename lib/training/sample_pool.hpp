@@ -1,5 +1,5 @@
-// SamplePool: the service that hands out samples of the pool that asynchronous workers share, where
-// the pool is not in their memory: under mpi, and in sim with --host-cores on mpi's network.
+// SamplePool: the service that hands out samples of the shared pool of asynchronous workers, if the
+// pool is not in their memory. That is so under mpi, and in sim with --host-cores on mpi's network.
 #pragma once
 
 #include <cstdint>

@@ -8,11 +8,11 @@
 //            |         that of the last cut (--on-loss restart)     |
 //            └──────────────────────────────────────────────────────┘
 //
-// Every process of the run has one, and all make the same decisions. Where workers of several
-// processes may be lost, what these follow from and a process cannot know is rank 0's: the outcome
-// of a segment (rank_client.hpp), its time, and the samples of the run. A worker's state stays in
-// its process; before another view begins its workers get the common state from the first that has
-// one.
+// Every process of the run has one, and all make the same decisions. If workers of several
+// processes may be lost, a process does not know all that these follow from. It takes rank 0's
+// values: the outcome of a segment (rank_client.hpp), its time, and the samples of the run. A
+// worker's state stays in its process; before another view begins its workers get the common state
+// from the first that has one.
 #pragma once
 
 #include <functional>

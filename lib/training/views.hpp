@@ -33,8 +33,8 @@ class Views {
   // --on-loss restart when all lost workers are back. If no worker lives it begins at the first
   // return. Throws Error(runtime) if a worker that is needed never returns.
   Seconds goes_on_at(Seconds time) const;
-  // Whether the segment that begins at `time`, after the loss of these workers of the view, begins
-  // with the state of the last cut, and not with that of the workers that are left.
+  // True: the segment that begins at `time`, after the loss of these workers of the view, begins
+  // with the state of the last cut, not with that of the workers that are left.
   bool restarts(const std::vector<int>& lost, Seconds time) const;
 
  private:

@@ -28,7 +28,7 @@
 //
 // Deviations: the threshold is relative, t - t' > tau t' (the paper's is an absolute rate, to be
 // chosen anew for each model). One learner stays; the paper's l_g > 0 would remove the last one.
-// Comparing with the interval before, and not with the best one, is the paper's: under `literal` a
+// The comparison with the interval before, not with the best one, is the paper's. Under `literal` a
 // slow decline of less than tau per interval removes one learner after the other.
 #pragma once
 

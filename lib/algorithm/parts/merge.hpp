@@ -45,8 +45,8 @@ inline std::uint64_t whole_rounds(std::uint64_t samples, std::uint64_t round) {
   return (samples + round - 1) / round;
 }
 
-// Warns before a run whose replicas are merged after `samples` each, if a merge takes more than a
-// quarter of an epoch: the replicas drift apart, and a run has few merges.
+// Warns before a run whose replicas are merged after `samples` each, if these are more than a
+// quarter of an epoch. Then the replicas drift apart, and a run has few merges.
 inline std::vector<std::string> rare_merge_warnings(const Plan& plan, std::uint64_t samples) {
   const double epochs = static_cast<double>(samples) / static_cast<double>(plan.rows);
   if (plan.workers == 1 || epochs <= 0.25) return {};

@@ -1,6 +1,6 @@
-// The state that the workers of slide share, and how each of them works on it: the moments of the
-// model's rows, the count of its batches, and the tables over its labels. The parameters themselves
-// are a SharedModel, memory that other workers may read and write meanwhile:
+// The state that the workers of slide share: the moments of the model's rows, the count of its
+// batches, and the tables over its labels. Also how each worker works on it. The parameters
+// themselves are a SharedModel, memory that other workers may read and write meanwhile:
 //
 //              threads, in place (racy)          sim: read, fn, write
 //   select     catch up, then fn on w itself     catch up and copy layer 0's rows; fn; -

@@ -43,10 +43,10 @@ class GpuGroup {
   virtual AllReduce method() const = 0;
 
   // The share of `rank` in a collective with data (Comm). All ranks call it at the same time, each
-  // from a thread of its own, when all buffers are ready: in[r] and out[r] are rank r's, in[r] ==
-  // out[r] where a call is in place; for all_to_all in[r] is rank r's AllToAll. The result is
-  // complete when all ranks have returned. Throws Error(device) if there is no memory or a call
-  // fails; nobody is left waiting then.
+  // from a thread of its own, when all buffers are ready. in[r] and out[r] are rank r's; in[r] ==
+  // out[r] if a call is in place. For all_to_all in[r] is rank r's AllToAll. The result is complete
+  // when all ranks have returned. Throws Error(device) if there is no memory or a call fails;
+  // nobody is left waiting then.
   virtual void move(int rank, const CollectiveCall& call, std::span<const void* const> in,
                     std::span<void* const> out) = 0;
 

@@ -56,8 +56,8 @@ std::unique_ptr<NcclRank> join_nccl(const NcclId& id, int gpu, int rank, int siz
 void make_current(int gpu);
 
 // GPU memory that is handed to MPI, and the operations on it. It is not taken from the device's
-// pool: only memory of cudaMalloc can be opened by another process, which is how an MPI library
-// copies from one process's GPU to another's. Not thread-safe.
+// pool, because another process can open only memory of cudaMalloc. An MPI library opens it to copy
+// from one process's GPU to another's. Not thread-safe.
 class ExchangeMemory {
  public:
   virtual ~ExchangeMemory() = default;

@@ -64,8 +64,8 @@ class Channel final : public Control {
   void set_failing(bool failing) { failing_ = failing; }
 
   // Called once, before any message is expected. hook: called by the thread between its looks.
-  // on_error: called by the thread with what a handler threw, and then it goes on; what the thread
-  // itself throws (MPI has failed) is given to it too, but ends the thread.
+  // on_error: the thread calls it with the exception of a handler, and goes on. An exception of the
+  // thread itself (MPI has failed) is given to it too, but ends the thread.
   void start(std::function<Pace()> hook, std::function<void(std::exception_ptr)> on_error);
   // Makes the thread look now.
   void look();

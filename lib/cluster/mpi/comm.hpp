@@ -26,9 +26,9 @@
 //                                              +--> slices scattered --> gathered --> complete
 //
 // Differing calls. Small messages carry the caller's call, and a large collective begins with the
-// messages of a barrier: every rank hears, at least through others, of every call, and whether all
-// buffers lie in memory of GPUs. If so, and if NCCL works between these (asked once per group), it
-// does the rest.
+// messages of a barrier: So every rank hears, at least through others, of every call, and whether
+// all buffers lie in memory of GPUs. If so, and if NCCL works between these (asked once per group),
+// it does the rest.
 //
 // Lost workers. If a run loses workers, every collective begins with the messages of a barrier.
 // Then all its ranks make it to the end, or none does (check_ins.hpp).
@@ -38,8 +38,8 @@
 // sends of the same phase.
 //
 // Tags. A collective has the group's count of collectives in its tags (modulo 2048), and phases
-// within it have different ones. A rank can be ahead of another by one collective at most, as each
-// needs a message from every rank, at least through others; so a number is never in use twice.
+// within it have different ones. A rank can be ahead of another by one collective at most, because
+// each needs a message from every rank, at least through others. So a number is never in use twice.
 #pragma once
 
 #include <memory>
@@ -59,8 +59,8 @@ namespace hetsgd::mpi {
 class Groups : public realtime::BackgroundTasks {
  public:
   virtual ~Groups() = default;
-  // A number that no group of the run has had. Asked of rank 0; the calling process blocks.
-  // CheckFailure: there are more groups than the library's tags can tell apart.
+  // A number that no group of the run has had. Asked of rank 0; the calling process blocks. Throws
+  // CheckFailure if there are more groups than the library's tags can tell apart.
   virtual int new_group() = 0;
   // This rank's GPU and its communicators of NCCL.
   virtual GpuRanks& gpus() = 0;
@@ -120,7 +120,7 @@ class MpiComm final : public Comm {
   void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
   // All of it is copied, also where the receiver waits.
   void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
-  // CheckFailure: the message has another length.
+  // Throws CheckFailure if the message has another length.
   Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override;
   // Both sides say their lengths first, in a message that holds short data, too. Long data go
   // straight from memory to memory, because both sides are there then.

@@ -31,9 +31,9 @@ using namespace realtime;
 // of GpuPath::mpi. The process owns the result.
 cuda::ExchangeMemory* exchange_for(const void* memory, std::size_t bytes);
 
-// Lives during one call, on the stack of its process, which may have one that reads and one that
-// writes or updates at a time: each kind has one scratch buffer. Copies count as communication.
-// Throws Error(device) if there is no memory or a copy fails.
+// Lives during one call, on the stack of its process. A process may have one that reads and one
+// that writes or updates at a time, because each kind has one scratch buffer. Copies count as
+// communication. Throws Error(device) if there is no memory or a copy fails.
 class MessageMemory {
  public:
   using Use = HostMemory::Use;

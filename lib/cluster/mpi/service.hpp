@@ -118,7 +118,8 @@ class MpiPort final : public ServicePort {
         number_(service_number(name_)),
         callers_(callers),
         host_(host) {}
-  // The payloads may be memory of the caller's device. CheckFailure: a service calls a service.
+  // The payloads may be memory of the caller's device. Throws CheckFailure if a service calls a
+  // service.
   void call_raw(const ServiceCall& call) override;
   std::unique_ptr<PendingCall> post_raw(const ServiceCall& call) override;
 

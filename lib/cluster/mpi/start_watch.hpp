@@ -1,5 +1,5 @@
 // StartWatch: a watch over the start of a run. MPI_Init and the first calls after it return only
-// when every rank has made them: a rank that is another program, or that prints its help and ends,
+// when every rank has made them. A rank that is another program, or that prints its help and ends,
 // leaves the others in them for ever. No error can be thrown there, so the watch ends the process
 // itself, and the launcher then ends the rest.
 //

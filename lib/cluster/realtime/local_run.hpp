@@ -9,7 +9,7 @@
 //   service          start_service() --> body, without a device --> ended, when only services are
 //                                                                   left
 //
-// Every thread makes its own device, after it was pinned: the threads that a device starts inherit
+// Every thread makes its own device, after it was pinned. The threads that a device starts inherit
 // the pinning, and a GPU's context becomes current in the thread that uses it.
 #pragma once
 

@@ -16,12 +16,12 @@
 //                                 to rank 0)                grant v      | give_back
 //                                                              granted --+
 //
-// From `stopping` on nobody but the holder starts anything new, but the clock still runs: what the
-// others do until they come to their next blocking call is training and is paid for. The clock
-// stops when the last of them stops; under mpi, when the last one of all ranks does.
+// From `stopping` on nobody but the holder starts anything new, but the clock still runs. The
+// others' work until their next blocking call is training and is paid for. The clock stops when the
+// last of them stops; under mpi, when the last one of all ranks does.
 //
-// An abort ends a pause from whichever state it is in, since nobody can be relied on to do so: the
-// world calls end() for one from outside, the unwound or returning holder for one of its own.
+// An abort ends a pause in any state, because nobody else can be relied on to do so. The world
+// calls end() for a pause from outside, the unwound or returning holder for one of its own.
 #pragma once
 
 #include <cstdint>

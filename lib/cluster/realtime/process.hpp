@@ -1,9 +1,9 @@
 // Process: a thread of a run in real time, and its reasons to wait.
 //
 // A process waits in one of two ways. For a Wait somebody in this address space makes ready() true
-// and wakes it; while nobody does it takes no time of any core, and the world knows that it is
-// blocked. A Poll has to look again and again, as messages of other ranks wake nobody; for the
-// detection of deadlocks in this address space it counts as running.
+// and wakes it. Until then it takes no time of any core, and the world knows that it is blocked. A
+// Poll has to look again and again, as messages of other ranks wake nobody; for the detection of
+// deadlocks in this address space it counts as running.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// ProcessEndpoint: what an endpoint of the threads cluster and one of the mpi cluster have in
-// common: one thread that computes on its own device, delays that are made in real time, monitors
-// and cancellation tokens between the processes of one address space.
+// ProcessEndpoint: the common part of the endpoints of the threads and the mpi cluster. One thread
+// computes on its own device, delays are made in real time, and monitors and cancellation tokens
+// work between the processes of one address space.
 //
 // A computation on the training clock, its account being `compute` as a whole:
 //

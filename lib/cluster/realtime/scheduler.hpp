@@ -70,8 +70,9 @@ class Scheduler : NonCopyable {
 
   // --- blocking ----------------------------------------------------------------------------------
   // The begin of every call of the vocabulary: takes the mutex, waits while the world is stopped.
-  // Throws Unwind when the run is aborted, so a caller must not yet have lent its memory to others;
-  // CheckFailure in the function of a pause or of a computation, where nobody answers.
+  // Throws Unwind when the run is aborted, so a caller must not yet have lent its memory to others.
+  // Throws CheckFailure in the function of a pause or of a computation, because nobody answers
+  // there.
   Lock enter();
   // The end of such a call, and a safepoint where no mutex is needed. Without an abort or a pause
   // it is one load.
@@ -140,8 +141,8 @@ class Scheduler : NonCopyable {
   void park(Lock& lock);
 
   // --- pauses of all ranks (mpi), driven by a thread that is no process of this run --------------
-  // block() for what others decide: while anybody is in it no deadlock is reported here, as another
-  // rank can end the wait. The vote of all ranks (blocked_since) finds those deadlocks.
+  // block() for what others decide. While anybody is in it no deadlock is reported here, because
+  // another rank can end the wait. The vote of all ranks (blocked_since) finds those deadlocks.
   void block_for_others(Lock& lock, const Wait& wait);
   // From now on nobody may run. stopped_at() is the monotonic time in ns when the last one stopped,
   // or 0 before that.

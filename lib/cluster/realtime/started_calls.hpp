@@ -14,8 +14,8 @@
 //   the caller computes                                                      returns
 //
 // A call is owned by its caller, and the queue refers to it. That is safe because the caller's
-// Pending destroys it only after wait() has returned or after settle(), which follows a wait() that
-// has thrown: then the call is complete or the background process has ended.
+// Pending destroys it only after wait() has returned, or after settle() that follows a wait() that
+// has thrown. Then the call is complete or the background process has ended.
 #pragma once
 
 #include <functional>
@@ -31,8 +31,8 @@ namespace hetsgd::realtime {
 // Where background tasks come from: a run.
 class BackgroundTasks {
  public:
-  // Starts a process of the same rank as `parent`, with an endpoint of its own for fn.
-  // Error(runtime): no thread to be had.
+  // Starts a process of the same rank as `parent`, with an endpoint of its own for fn. Throws
+  // Error(runtime) if no thread can be started.
   virtual Process& start_background_task(Process& parent, const std::string& name,
                                          std::function<void(Endpoint&)> fn, ProcessKind kind) = 0;
 

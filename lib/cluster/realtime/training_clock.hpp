@@ -7,8 +7,8 @@
 //
 // A later segment of a run sets it to the end of the segment before (set_next).
 //
-// The instants come from the caller, as they may be those that rank 0 has chosen for all ranks: a
-// clock may be stopped or go on as of an instant that lies somewhat before or after the call.
+// The instants come from the caller, because rank 0 may have chosen them for all ranks. A clock may
+// stop or go on as of an instant that lies somewhat before or after the call.
 #pragma once
 
 #include <time.h>
@@ -32,9 +32,9 @@ class TrainingClock {
   }
 
   // Any thread. 0 before the start.
-  // While it stands everybody but the holder of the pause is stopped, so that no reader sees it
-  // between the two stores of go_on(): the holder calls go_on() itself, or has given the right to
-  // run back before. Nor does a reader see stop() late, since all have stopped before it.
+  // While it stands everybody but the holder of the pause is stopped, so no reader sees it between
+  // the two stores of go_on(). The holder calls go_on() itself, or has given the right to run back
+  // before. Nor does a reader see stop() late, since all have stopped before it.
   Seconds now() const {
     if (!begun()) return Seconds(0);
     const std::int64_t stands_since = stands_since_ns_;

@@ -40,9 +40,9 @@ class World final : public Scheduler {
   // Called by a worker when it is set up; returns when the clock runs. Unwinds it if the run was
   // aborted before.
   void await_start();
-  // Called by the run's owner, once: starts the clock when `workers` processes are set up, returns
-  // when all workers and background tasks have ended and every thread is joined, and rethrows what
-  // aborted the run. The caller's thread is no process of the run.
+  // Called by the run's owner, once. Starts the clock when `workers` processes are set up. Returns
+  // when all workers and background tasks have ended and every thread is joined. Rethrows the
+  // exception that aborted the run. The caller's thread is no process of the run.
   void run(int workers) { run(workers, {}); }
   // Additional steps of a run over several operating-system processes. All may be empty.
   struct Hooks {

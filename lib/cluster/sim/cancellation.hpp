@@ -1,8 +1,8 @@
 // SimCancellationToken: cuts a simulated computation short, exactly in virtual time.
 //
 // The computation is a sleep with an alarm at its end. Either the alarm rings, or the token is
-// cancelled before. An event cannot leave the queue, so an alarm that is not needed any more is
-// forgotten: it loses its token, and returns to the free list when its time has come.
+// cancelled before. An event cannot leave the queue. So an alarm that is not needed any more loses
+// its token, and returns to the free list when its time has come.
 //
 //              sleep_until(time)                the alarm rings: rang_, resume       (true)
 //   nobody ------------------------> sleeping ------------------------------------> nobody

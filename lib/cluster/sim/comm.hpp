@@ -1,9 +1,9 @@
 // SimComm: Comm on the virtual network.
 //
-// Messages travel one by one over the links (mailbox.hpp), those of a collective do not: all ranks
-// meet in a Rendezvous, which moves the data at once and charges the analytic cost, and more where
-// the links are taken. Calls that are started have rendezvous of their own (below), so they
-// and the blocking ones are matched apart.
+// Messages travel one by one over the links (mailbox.hpp), except those of a collective. Its ranks
+// meet in a Rendezvous, which moves the data at once and charges the analytic cost, and more if the
+// links are taken. Calls that are started have rendezvous of their own (below), so they and the
+// blocking ones are matched apart.
 #pragma once
 
 #include <deque>

@@ -45,8 +45,8 @@ namespace hetsgd::sim {
 //                     start                              start + step + v1 + v2
 //
 // The device rests in the extra delays that a straggler scenario adds to a step, and while a vector
-// is copied to the host or back: vector operations that come then take nothing of it. Two steps at
-// once, which no algorithm computes, do not slow each other down.
+// is copied to the host or back. Vector operations that come then take nothing of the step. Two
+// steps at once, which no algorithm computes, do not slow each other down.
 
 // Used on the event loop's thread; times are virtual seconds.
 class DeviceTimeline {

@@ -59,9 +59,10 @@ namespace hetsgd::sim {
 
 // EventQueue: the events of a simulation by (time, order), smallest first.
 //
-// A heap of its own instead of std::priority_queue: with four children per node, keys that compare
-// without branches and siblings that share cache lines it is much faster (compare with sim_bench).
-// The key is unique, so equal times are taken out in one order only; a heap alone promises none.
+// A heap of its own instead of std::priority_queue. It has four children per node, keys that
+// compare without branches, and siblings that share cache lines, so it is much faster (compare with
+// sim_bench). The key is unique, so equal times are taken out in one order only; a heap alone
+// promises none.
 //
 // push and pop take O(log n), top O(1). There is no removal from the middle: an event that has
 // become void stays, and its handler finds out (Alarm in world.hpp). Nothing is freed before the
@@ -263,8 +264,8 @@ class Engine : NonCopyable {
 
   // --- events --------------------------------------------------------------------------------
   // Calls handler(object) at `time` >= now() (checked, and finite), on the event loop. An event
-  // cannot be taken back: `object` must live until then, or until the run has ended; what may
-  // become void is told so by a field of the object (Alarm in world.hpp). O(log n) of n events.
+  // cannot be taken back, so `object` must live until then, or until the run has ended. A field of
+  // the object can say that the event has become void (Alarm in world.hpp). O(log n) of n events.
   void at(double time, Handler handler, void* object);
   // The same for an arrival: after all others of that time, by rank. Rank < 2^20. Without the order
   // by rank the first sender would be the one that was resumed first. A change elsewhere in the
@@ -288,7 +289,7 @@ class Engine : NonCopyable {
   }
   // Stops the running process until wake() or an event of its own resumes it. `describe()` says in
   // words where it is blocked. Throws FiberUnwind when the run is torn down, but returns at once in
-  // a destructor that runs then (Fiber::suspend): a caller must not take its return for the answer
+  // a destructor that runs then (Fiber::suspend). A caller must not take its return for the answer
   // that it waited for, unless tearing_down() is false.
   template <class Describe>
   void block(const Describe& describe) {

@@ -95,7 +95,7 @@ class Fiber : NonCopyable {
  private:
   enum class State { fresh, running, suspended, ended };
   // The Itanium C++ ABI's __cxa_eh_globals: caught exceptions and the number in flight. The runtime
-  // keeps one record per thread; without one per fiber, a fiber that suspends in a catch block
+  // keeps one record per thread. Without a record per fiber, a fiber that suspends in a catch block
   // would leave its exception on top of those of the next fiber. A `throw;` there would rethrow it.
   struct ExceptionState {
     void* caught = nullptr;

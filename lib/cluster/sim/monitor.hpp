@@ -10,8 +10,8 @@
 //
 // Only one process runs at a time, so nothing here is atomic: the lock is needed because a process
 // may block, and others run, while it holds the monitor. An uncontended lock() takes no virtual
-// time and causes no event. The lock is handed over by its owner and never free in between, so
-// nobody overtakes those that wait; the order is that of the calls and the same in every run.
+// time and causes no event. The owner hands the lock over; it is never free in between, so nobody
+// overtakes those that wait. The order is that of the calls and the same in every run.
 //
 // Waiting counts as `wait` in the breakdown of the process that waits.
 //

@@ -18,13 +18,14 @@
 //                       start                 arrived
 //
 // A collective takes the links of its members, or the bus, in both directions and from its start to
-// its end: those inside of a node with several members, and the nodes' own where there are several
-// nodes. In a star it takes the links of nodes and that of the services. It costs what NetworkModel
-// says for the longest latency and the slowest link among these, as if all were like that. It costs
-// more where messages or other collectives take these links (link.hpp, transfer.hpp).
+// its end. It takes those inside of a node with several members, and the nodes' own if there are
+// several nodes. In a star it takes the links of nodes and that of the services. It costs what
+// NetworkModel says for the longest latency and the slowest link among these, as if all were like
+// that. It costs more where messages or other collectives take these links (link.hpp,
+// transfer.hpp).
 //
 // That is exact for a ring in the order of nodes, which crosses a node's link once in each
-// direction; of other topologies it is a bound from below where several members cross it at once. A
+// direction. For other topologies it is a lower bound if several members cross a link at once. A
 // bus inside has its rate over the m - 1 hops that m of a ring's members make on it. In a star a
 // node's link has its rate over its members. In a group with equally many members in each of
 // several nodes with own_links, all_reduce (two_level) and all_to_all are exact instead: NodeLevel.

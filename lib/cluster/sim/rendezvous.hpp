@@ -10,7 +10,7 @@
 //       arrived_ = 0, every rank is told and woken, the next in order takes its turn
 //
 // From the last arrival to the completion the contributions belong to the collective; the host pool
-// moves the data meanwhile: reductions in rank order, each input read once, each output written
+// moves the data meanwhile. It reduces in rank order, reads each input once, and writes each output
 // once. That results are not seen before the completion is the ranks' part of the contract: a rank
 // that looked earlier would find whatever the host has moved so far.
 //

@@ -23,8 +23,8 @@
 
 namespace hetsgd::sim {
 
-// Bytes in flight, and a free list of the objects that carry them: small messages allocate nothing
-// once the run is warm; large buffers are freed as soon as they are delivered. Both matter with ten
+// Bytes in flight, and a free list of the objects that carry them. Small messages allocate nothing
+// once the run is warm. Large buffers are freed as soon as they are delivered. Both matter with ten
 // thousand workers: the allocator would be called for every token, and one round of models that
 // stay allocated would be a second copy of all replicas.
 //
@@ -104,9 +104,8 @@ struct Copy {
 
 class SimCancellationToken;
 
-// The end of a computation that may be cut short. It lives until its event has been handled, which
-// is later than the end of the computation where that is cut short: hence the pointer and not the
-// token itself in the event.
+// The end of a computation that may be cut short. It lives until its event has been handled, even
+// if the computation is cut short before. Hence the event has the pointer and not the token itself.
 struct Alarm {
   World* world = nullptr;
   SimCancellationToken* of = nullptr;  // null: cut short, nobody waits any more

@@ -1,12 +1,12 @@
 // ThreadsComm: messages and collectives over shared memory.
 //
-// Collectives. All ranks meet and leave pointers to their buffers; then each moves its share of the
-// data straight between the ranks' buffers; then they meet again, since a buffer must not change
+// Collectives. All ranks meet and leave pointers to their buffers. Then each moves its share of the
+// data straight between the ranks' buffers. Then they meet again, because a buffer must not change
 // while others read it. Reductions: rank r reduces the r-th slice over all ranks in rank order and
-// stores the result in every rank's buffer. So each number is read once and written once, the least
-// that p results in p buffers allow: for p ranks and n bytes the floor is 2 p n / (memory bandwidth
-// of all cores together). Small collectives are done by the last rank to arrive, on behalf of all,
-// and nobody has to meet twice.
+// stores the result in every rank's buffer. So each element is read once and written once, the
+// least that p results in p buffers allow. For p ranks and n bytes the floor is 2 p n / (memory
+// bandwidth of all cores together). Small collectives are done by the last rank to arrive, on
+// behalf of all, and nobody has to meet twice.
 //
 // A rank in a collective (CollectiveScope in collectives.cpp):
 //
@@ -54,9 +54,9 @@ class Group;
 // while others still finish this one, but not further, because it needs them to arrive.
 //
 // The first rank to arrive makes the round its own (number, call) and clears the counters; nobody
-// clears it at the end. The pointers of a rank are valid from its arrival until it departs; those
-// of a former round stay where they are, so only ranks that are known to have arrived are looked
-// at.
+// clears it at the end. The pointers of a rank are valid from its arrival until it departs.
+// Pointers of a former round stay where they are, so only ranks that are known to have arrived are
+// looked at.
 struct Round {
   std::uint64_t number = 0;  // number of the collective, from 1 on
   int arrived = 0;

@@ -2,8 +2,8 @@
 // that wait for one.
 //
 // A message that meets a waiting receive is copied once, from the sender's memory into the
-// receiver's; any other is copied into a buffer of the run's pool and out of it. All members of
-// these classes are called under the world's mutex; large copies happen outside of it.
+// receiver's. Any other message is copied into a buffer of the run's pool and out of it. All
+// members of these classes are called under the world's mutex; large copies happen outside of it.
 //
 // A sender looks for a receive, a receiver for a message, and the one that comes second finds the
 // other:

@@ -1,6 +1,6 @@
 // The calls of one process of a recorded run in compact form. A worker pays for them at every call,
-// so noting one is the copy of a few numbers to the end of a chunk: no lock, no text, and memory is
-// asked for once per chunk. Texts (category, name, group) are numbered once.
+// so noting one only copies a few numbers to the end of a chunk. It takes no lock, writes no text,
+// and asks for memory once per chunk. Texts (category, name, group) are numbered once.
 //
 //   process --add()--> chunk | chunk | chunk ... --CallReader--> TraceRange
 //                              |

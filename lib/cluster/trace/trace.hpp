@@ -3,9 +3,9 @@
 //
 // The ranges are made by a TracedEndpoint (traced_endpoint.hpp).
 //
-// A call that goes on while its caller computes (Comm::start, ServiceClient::post) lies beside what
-// its process does: in a second line, "started calls", made when the first such call is complete.
-// The process's own line has the wait for it alone.
+// A call that goes on while its caller computes (Comm::start, ServiceClient::post) lies beside the
+// work of its process, in a second line, "started calls". The line is made when the first such call
+// is complete. The process's own line has the wait for it alone.
 //
 // Calls of several ranks belong together by what they say of themselves (CallPlace): which call of
 // which group it is, or which message. From that match() finds out which worker each worker waited

@@ -1,6 +1,6 @@
-// A TracedEndpoint stands between an algorithm and the endpoint of whatever cluster it runs on and
-// notes each of its blocking calls: computations, messages, collectives, calls of services,
-// evaluations (which take none of the clock). Without --trace nothing stands there.
+// A TracedEndpoint stands between an algorithm and the endpoint of its cluster. It notes each
+// blocking call: computations, messages, collectives, calls of services, evaluations (which take
+// none of the clock). Without --trace nothing stands there.
 //
 //  Worker -- TracedEndpoint -- the cluster's Endpoint
 //                 +- range [begin, end] --> TraceLine of this process --> Trace --> file (result/)

@@ -55,9 +55,9 @@ class Retiming {
   explicit Retiming(const Timeline& timeline);
 
   const Timeline& timeline() const { return timeline_; }
-  // The part of each call's time that is its own: of a computation own + delay (without waits for
-  // the device), of a collective the time since the last arrival, of a message since it was sent or
-  // expected, of a request since its answer, 0 of a wait in a monitor. Seconds, may be negative.
+  // The part of each call's time that is its own. Computation: own + delay, without waits for the
+  // device. Collective: the time since the last arrival. Message: since it was sent or expected.
+  // Request: since its answer. Wait in a monitor: 0. Seconds, may be negative.
   const PerCall& own() const { return own_; }
   // The number of members of a collective; 1 for other calls.
   const std::vector<std::vector<int>>& members() const { return members_; }

@@ -12,7 +12,7 @@
 // place.
 //
 // A block's values lie as [panel of samples][label][sample]. The batch is in the lanes of the
-// vectors, so softmax needs no sums across lanes, and W [outputs x inputs] is read in place: its
+// vectors, so softmax needs no sums across lanes. W [outputs x inputs] is read in place: its
 // elements are broadcast in pass 1, and its rows are the vectors of pass 2. With W as [inputs x
 // outputs] one of the two would have to be packed anew in every step, since every step changes W.
 //

@@ -50,8 +50,8 @@ __device__ T reduce_block(T x, Op op, T* scratch) {
   return x;
 }
 
-// Element by element over rows: a warp works on a piece of a row, so that a few long rows keep as
-// many threads busy as many short ones, and no element needs a division.
+// Element by element over rows: a warp works on a piece of a row. So a few long rows keep as many
+// threads busy as many short ones, and no element needs a division.
 
 // Calls f(row, column) for all columns of rows 0 to count - 1.
 template <class F>

@@ -18,8 +18,8 @@
 // takes FP16, whose 11 significant bits are those of TF32, and scales by powers of two what could
 // leave its range: A by its largest element, W by 16, exp(z - m) by 2^14. Elements of A and
 // exponentials that are 2^-28 of the largest, which lose bits, would vanish beside it in a sum.
-// Weights below 4e-6 have fewer than 11 bits, with an absolute error of 2e-9; weights beyond 4,094,
-// which no model that learns has, become infinite and end in a loss that is not finite.
+// Weights below 4e-6 have fewer than 11 bits, with an absolute error of 2e-9; weights beyond 4,094
+// become infinite and end in a loss that is not finite; no model that learns has such weights.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -4,9 +4,9 @@
 // best candidates of a row are its best labels. The ranking is a total order (ranks_before), so the
 // division into pieces makes no difference.
 //
-// Where the softmax's statistics know the largest logit of each part of kPart columns, only k parts
-// can hold the k best: those with the largest ones, the first among equals. The others are not read
-// again. With 670,091 labels and k = 5 that leaves 1 logit of 260.
+// The softmax's statistics may know the largest logit of each part of kPart columns. Then only k
+// parts can hold the k best: those with the largest logits, the first among equals. The others are
+// not read again. With 670,091 labels and k = 5 that leaves 1 logit of 260.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -3,8 +3,8 @@
 // A number x is split into hi = x rounded to FP16 and lo = x - hi, rounded too: 22 significant
 // bits. Then X Y = hi(X) hi(Y) + lo(X) hi(Y) + hi(X) lo(Y), with sums in FP32; lo(X) lo(Y) is of
 // the size of an FP32 product's own rounding and is left out (Markidis et al., 2018; Ootomo and
-// Yokota, 2022). The three become one product with three times as long sums, because the halves
-// stand side by side, the smaller ones first, because tensor cores cut off at the size of the sum:
+// Yokota, 2022). The halves stand side by side, so the three become one product with three times as
+// long sums. The smaller ones come first, because tensor cores cut off at the size of the sum:
 //   logits           A' = [lo|hi|hi] of A, W' = [hi|lo|hi] of W:    Z = A' W'^T
 //   weight gradient  D' = [lo;hi;hi] of D, A" = [hi;lo;hi] of A:    G = D'^T A"
 //   input gradient   [lo;hi] of D times hi of W, whose two halves are added, and hi(D) lo(W)

@@ -1,7 +1,7 @@
 // ClockPause: the training clocks of all ranks stop at one instant and go on at another, with one
 // thread of one rank running in between. Both instants are rank 0's, and every rank knows the
-// offset of its monotonic clock: each takes the same time off its training clock, and the training
-// clocks of the ranks do not drift apart.
+// offset of its monotonic clock. So each takes the same time off its training clock, and the
+// training clocks of the ranks do not drift apart.
 //
 // A rank, driven by tick() between the looks of the channel:
 //
@@ -27,8 +27,8 @@
 // then, as if the rank had waited, so that all clocks lose the same interval.
 //
 // The notice is there so that the message has arrived everywhere by then. A run that fails resumes
-// nobody: the world of each rank releases its threads, and reset() makes everything as at first.
-// Nothing of a failed run's pauses can come after reset(): rank 0 sends all such messages before it
+// nobody: the world of each rank releases its threads, and reset() makes everything as at first. No
+// message of a failed run's pauses can come after reset(). Rank 0 sends all such messages before it
 // tells that all ranks have come to the start of the next run.
 #pragma once
 

@@ -2,11 +2,11 @@
 // values (core/byte_stream.hpp) as the content of one.
 //
 // The protocols know a Control and not MPI, so that each can be tested alone: a test gives them a
-// Control that carries messages between objects of one process. They rely on three things that
-// Control promises: messages of one pair of ranks arrive in the order sent, those that a rank sends
-// to itself included; handlers run one at a time on one thread (below, "the thread of `control`");
-// and send() never waits for the receiver, so a handler may send. Nothing is promised about the
-// order of messages that come from different ranks.
+// Control that carries messages between objects of one process. They rely on three promises of
+// Control. Messages of one pair of ranks arrive in the order sent, including those that a rank
+// sends to itself. Handlers run one at a time on one thread (below, "the thread of `control`").
+// send() never waits for the receiver, so a handler may send. Nothing is promised about the order
+// of messages that come from different ranks.
 #pragma once
 
 #include <mutex>

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Finds comments that break two rules of how hetsgd speaks: lint_comments.py [FILE...]
+"""Finds comments that break four rules of how hetsgd speaks: lint_comments.py [FILE...]
 
-A comment names its subject: it does not open with "Of", "Who", "Whose", "Those" or "What" in place of one. In C++ and CUDA a line
-with a comment has at most 100 columns. Without FILE it checks all sources, scripts and specifications. Exit code 1: it found a fault.
+A comment names its subject: it does not open with "Of", "Who", "Whose", "Those" or "What" in place of one. In C++ and CUDA no later
+sentence does so either ("What" excepted), and a line with a comment has at most 100 columns. A header says "Throws Error(usage) if ...",
+not "Errors: usage". Without FILE it checks all sources, scripts and specifications. Exit code 1: it found a fault.
 """
 
 import pathlib
@@ -13,26 +14,32 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 COLUMNS = 100
 SOURCE = re.compile(r"\.(cpp|hpp|cu|cuh|h)$")
+HEADER = re.compile(r"\.(hpp|cuh|h)$")
 SCRIPT = re.compile(r"\.(py|sh|sbatch|toml|cmake)$|(^|/)CMakeLists\.txt$|^\.ci/")
 WHOLE = re.compile(r"^\s*//+!?<?\s?(.*)$")  # a line that is a comment
 WHOLE_IN_SCRIPT = re.compile(r'^\s*(?:#+|""")\s?(.*)$')  # the same, or the first line of a docstring
 TRAILING = re.compile(r"[;,{})]\s+// (.*)$")  # one behind code
 OPENING = re.compile(r"(Of|Who|Whose|Whom|Those|What) ")
+LATER = re.compile(r"[.!?] (Of|Who|Whose|Whom|Those) ")  # the same of a sentence behind another one
+ERRORS = re.compile(r"\bErrors *(\([a-z]+\))? *:")
 
 
 def problems(name, text):
     """[message] of one file."""
-    found, in_comment, source = [], False, SOURCE.search(name)
+    found, above, source = [], "", SOURCE.search(name)
     for number, line in enumerate(text.splitlines(), 1):
         whole = (WHOLE if source else WHOLE_IN_SCRIPT).match(line)
         comment = whole or (source and TRAILING.search(line))
         words = comment[1] if comment else ""
-        opening = OPENING.match(words)
-        if opening and not (whole and in_comment):
-            found.append(f'{name}:{number}: found a comment that opens with "{opening[1]}", expected its subject')
+        opening = not (whole and above) and OPENING.match(words) or source and LATER.search(f"{above[-1:]} {words}")
+        if opening:
+            found.append(f'{name}:{number}: found a sentence that opens with "{opening[1]}", expected its subject')
+        errors = HEADER.search(name) and ERRORS.search(words)
+        if errors:
+            found.append(f'{name}:{number}: found "{errors[0]}", expected "Throws Error(usage) if ..."')
         if source and words and len(line) > COLUMNS and not re.search(r"NOLINT|https?:", line):
             found.append(f"{name}:{number}: found {len(line)} columns, expected at most {COLUMNS}")
-        in_comment = bool(whole and words)
+        above = words.rstrip() if whole else ""
     return found
 
 

@@ -7,9 +7,10 @@
 //
 // Calls are numbered by process, then in their order. `own_s` is the part of a call's time that is
 // its own (experiment/replay/retiming.hpp). `delay_s` is the part that was injected into a
-// computation, and `unit_s` what its work takes on an undisturbed device, the same for all workers
-// (training/replay/work_times.hpp). What calls may have in common is a signature: category, name,
-// relation to others, bytes, members, with --network the costs on both networks, in seconds.
+// computation, and `unit_s` is the time of its work on an undisturbed device, the same for all
+// workers (training/replay/work_times.hpp). A signature is what several calls may have in common:
+// category, name, relation to others, bytes, members, with --network the costs on both networks, in
+// seconds.
 // A set of durations is that of `base`, "recorded" or the `name` of an earlier line, with `own_s`
 // for `calls`, or for them those of another set, "from":"faster". In place of calls "rank":3 takes
 // those of a worker, "signatures":[0,2] those with one of these. Only `times` gives the begin and

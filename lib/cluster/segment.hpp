@@ -12,8 +12,8 @@
 //
 //   lost at t          its processes stop; messages that it has sent arrive
 //   t + detect         the others know: they begin no further communication, and Segment::losing is
-//                      called. What they compute, and collectives that all had come to, go on to
-//                      their end, and so does all that follows them up to the next communication.
+//                      called. Their computations, and collectives that all had come to, go on
+//                      to their end. So does everything after them up to the next communication.
 //   then               nobody can go on: all that waits is unwound, and run_segment() returns
 //
 // Under mpi no process dies. The process of a lost worker goes on to answer the others, to run the

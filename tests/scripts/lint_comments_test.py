@@ -16,6 +16,8 @@ class Comments(unittest.TestCase):
                             # The word goes on with a sentence, or is no comment.
                             ("// The parts\n// Of which one is sent.\n", 0), ('const char* text = "// Of a batch";\n', 0),
                             ("// A rank.\n//\n// Who asks first.\n", 1), ("// Often, or whatever.\n", 0),
+                            # Every sentence, on whichever line it begins.
+                            ("// A rank. Who asks?\n", 1), ("// A rank.\n// Who asks?\n", 1), ("// A rank. Who\n// What is\n", 0),
                             ("// " + "x" * 97 + "\n", 0), ("// " + "x" * 98 + "\n", 1), ("int " + "x" * 200 + ";\n", 0),
                             ("// \u03b1" + "x" * 96 + "\n", 0), ("// https://" + "x" * 200 + "\n", 0)):
             with self.subTest(text[:40]):
@@ -28,9 +30,16 @@ class Comments(unittest.TestCase):
                 with self.subTest(name + " " + text[:40]):
                     self.assertEqual(len(lint_comments.problems(name, text)), count)
 
+    def test_errors_of_a_header_are_sentences(self):
+        for text, count in (("// Errors: usage, no name.\n", 1), ("f();  // Errors (data): no file.\n", 1), ("// Errors  : usage.\n", 1),
+                            ("// Throws Error(usage) if there is no name.\n", 0), ("// Errors of a rank: none.\n", 0)):
+            for name, expected in (("a.hpp", count), ("a.cuh", count), ("a.cpp", 0), ("a.py", 0)):
+                with self.subTest(name + " " + text[:40]):
+                    self.assertEqual(len(lint_comments.problems(name, text)), expected)
+
     def test_a_message_names_the_line(self):
         self.assertEqual(lint_comments.problems("a.cpp", "int a;\n// Who asks.\n"),
-                         ['a.cpp:2: found a comment that opens with "Who", expected its subject'])
+                         ['a.cpp:2: found a sentence that opens with "Who", expected its subject'])
 
 
 if __name__ == "__main__":

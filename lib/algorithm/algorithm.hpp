@@ -69,13 +69,13 @@ struct AlgorithmInfo {
   // may be.
   std::string replicated_tables_only = "";
   // The default learning rate is divided by the number of workers. For methods whose workers each
-  // move one common model: gradients that are computed at the same time then move it together as
+  // move one common model. Gradients that are computed at the same time then move it together as
   // far as their mean would.
   bool rate_over_workers = false;
   // One worker is a usual run, as of a method that uses all cores of one machine.
   bool works_alone = false;
 
-  // By what the default learning rate, that of the model or of `defaults`, is multiplied.
+  // Multiplies the default learning rate, which comes from the model or from `defaults`.
   double rate_factor(int workers) const { return rate_over_workers ? 1.0 / workers : 1; }
 };
 
@@ -86,9 +86,9 @@ class Algorithm {
   // command line is read. So the object must not move, and nothing is computed from the values
   // here.
   virtual void declare(OptionSet& set) { static_cast<void>(set); }
-  // Refuses an invalid plan (usage errors that name the option) before anything is loaded.
+  // Throws Error(usage) naming the option for an invalid plan, before anything is loaded.
   virtual void check(const Plan& plan) const { static_cast<void>(plan); }
-  // Refuses the model that options and data have led to (usage errors), before the run reports or
+  // Throws Error(usage) for an unfitting model of these options and data, before the run reports or
   // does anything. `rows` and `max_samples` of the plan are known.
   virtual void check_model(const Plan& plan, const Model& model) const {
     static_cast<void>(plan);

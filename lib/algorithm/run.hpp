@@ -107,7 +107,7 @@ class CostModel {
 // tasks call it at any time. References that it returns outlive every worker.
 class Run {
  public:
-  // As RunState.
+  // Arguments as of RunState.
   Run(const SavedRun* from, bool is_saved, std::vector<int> view)
       : state_(from, is_saved, std::move(view)) {}
   virtual ~Run() = default;

@@ -33,7 +33,8 @@ struct SavedRun {
   SavedFields cluster;                 // services and simulated links
   std::vector<WorkerStart> start;      // by number in the run
   std::vector<int> view;               // of the segment that has ended, with lost workers
-  std::vector<int> with_state;         // of these: who has a state, in whichever process; ascending
+  std::vector<int> with_state;         // the workers of these that have a state, in any process;
+                                       // ascending
   std::uint64_t samples = 0;           // that the model has learnt from
 };
 

@@ -233,7 +233,7 @@ class Worker : NonCopyable {
   // and n operations for each one read or written, one launch. Scalars are rounded to float first.
   void copy(const Buffer& x, Buffer& y);                   // y <- x
   void scale(double a, Buffer& x) { scale(a, x.span()); }  // x <- a x
-  void scale(double a, std::span<float> x);                // of any length, which it is charged by
+  void scale(double a, std::span<float> x);                // of any length; charged by its length
   void axpby(double a, const Buffer& x, double b, Buffer& y);  // y <- a x + b y
   double squared_norm(const Buffer& x);                        // ||x||^2, in double
   // w' = merged + gamma (w - previous); previous <- w; w <- w'.
@@ -333,8 +333,8 @@ class Worker : NonCopyable {
   // Appends to the result's warnings. Only one worker should call it.
   void warn(const std::string& text) { run_.warn(text); }
 
-  // Steps that survivors of a loss make anew, because they begin their round anew: made (pend), or
-  // merged (settle).
+  // Samples of steps that survivors of a loss make anew, because they begin their round anew. pend:
+  // the steps are made; settle: they are merged.
   void pend(std::uint64_t samples) { pending_samples_ += samples; }
   void settle() { pending_samples_ = 0; }
   // The workers of the segment by their numbers in the run.
@@ -353,7 +353,7 @@ class Worker : NonCopyable {
   // Samples that a survivor of a loss learns from again: the pending ones, and those of gradients
   // since its last update. The latter mean nothing if a background task makes the updates.
   std::uint64_t unapplied_samples() const { return unapplied_samples_ + pending_samples_; }
-  // Samples in this segment, by whatever becomes of them.
+  // Samples in this segment, whatever becomes of them.
   std::uint64_t computed_samples() const { return samples_ - samples_at_start_; }
   std::uint64_t updates() const { return *updates_; }
   std::uint64_t running_calls() const { return running_calls_; }

@@ -24,8 +24,8 @@
 
 namespace hetsgd {
 
-// How buffers in GPU memory travel. Collectives between GPUs of one process (threads), where every
-// rank of the group brings the memory of one:
+// How buffers in GPU memory travel. Collectives between GPUs of one process (threads), if every
+// rank of the group brings memory of a GPU:
 //   automatic : nccl, where every worker has a GPU of its own and the library is there; else ring
 //   nccl      : NVIDIA's library; not with several workers on one GPU
 //   ring      : partition r of the vector is added up on the GPU of rank r, whose streams get it
@@ -40,7 +40,7 @@ namespace hetsgd {
 //   nccl      : the same, but where nccl cannot work it is an error
 //   mpi       : messages out of and into GPU memory, sums on the GPU in rank order
 //   host      : messages out of and into host memory
-// Whatever is not named here goes through host memory.
+// Everything else goes through host memory.
 enum class AllReduce { automatic, nccl, ring, tree, mpi, host };
 
 // Options of a run's cluster. Every cluster reads the first part and its own part, and ignores the
@@ -69,7 +69,7 @@ struct ClusterOptions {
   double rows_scale = 1;     // the same for rows of sharded tables and for sums of their gradients
   double ids_scale = 1;      // the same for the ids of requested rows
   // Charged bytes of all rows from one worker to another in one call, whatever their real number.
-  // For a charge that was fitted to a volume; it takes the place of rows_scale.
+  // Used by a charge that was fitted to a volume, in place of rows_scale.
   std::optional<double> rows_part_bytes = {};
   // Charged work per stated work of kind `vector` (--charge). The work of a step is stated as
   // charged.
@@ -77,8 +77,8 @@ struct ClusterOptions {
   // Time of a worker's iteration at speed 1, in place of the time of its work; null: the time of
   // its work. Stragglers come on top. In a step of several parts the first part takes all of it.
   std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
-  // Times of the steps of workers' main processes as they were recorded, stragglers included; null:
-  // those of their work, speed and scenario.
+  // Recorded times of the steps of workers' main processes, stragglers included. Null: the times
+  // follow from work, speed and scenario.
   struct StepRequest {
     int rank = 0;
     std::uint64_t iteration = 0;
@@ -92,7 +92,7 @@ struct ClusterOptions {
   std::function<StepTimes(const StepRequest&)> recorded_step = nullptr;
   int host_threads = 0;  // 0: all cores
   // Cores of the host that workers on CPUs, services and copies share in virtual time
-  // (sim/host_cores.hpp); 0: each has as many as it wants. Not together with recorded_step.
+  // (sim/host_cores.hpp); 0: each has as many cores as it wants. Not together with recorded_step.
   int host_cores = 0;
   // threads
   // Devices by worker, for example "cpu:1"; a shorter list repeats its last; empty: cpu:1.
@@ -152,8 +152,8 @@ class Cluster {
   bool is_virtual() const;  // as its kind: clock values are simulated
   // The device of a worker as the result names it; after run() the report may say more (its core).
   virtual std::string device_name(int rank) const = 0;
-  // The GPU that computes a worker's steps; -1: cores do, as they always do on a simulated cluster,
-  // whose devices only have a GPU's name.
+  // The GPU that computes a worker's steps. -1: cores compute them, as always on a simulated
+  // cluster, because its devices only have a GPU's name.
   int gpu(int rank) const;
   // True: the worker of `rank` runs in this process, and what it writes is visible here.
   virtual bool runs_here(int rank) const {
@@ -205,8 +205,8 @@ std::unique_ptr<Cluster> make_cluster(const std::string& name, const ClusterOpti
 std::vector<std::string> cluster_names();
 // Names of the clusters whose workers live in this process.
 std::vector<std::string> local_cluster_names();
-// The cluster of a run that names none: the one of the launcher that started this process, else one
-// inside this process, in virtual or in real time.
+// The cluster of a run that names none: that of the launcher that started this process, else a
+// cluster inside this process, in virtual or in real time.
 std::string default_cluster(bool is_virtual);
 
 // The processes that carry out a command on this cluster together. If its workers are processes the

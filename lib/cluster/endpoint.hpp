@@ -7,9 +7,9 @@
 // while it computes works on a snapshot, or takes what came in at its next step boundary.
 //
 // Processes: a worker has its main process, which runs the cluster's worker function, and as many
-// background tasks as it starts. Each process has an Endpoint of its own and uses no other; what
-// they share they guard by a Monitor. A process is a fiber in sim and a thread elsewhere, so code
-// that is right under threads is right everywhere; code that relies on fibers is not.
+// background tasks as it starts. Each process has an Endpoint of its own and uses no other; a
+// Monitor guards what they share. A process is a fiber in sim and a thread elsewhere, so code that
+// is right under threads is right everywhere. Code that relies on fibers is not.
 //
 // When the run fails, every blocking call of the others throws a cluster-internal exception that
 // is no std::exception. Code that catches everything must rethrow it. Destructors that run on the
@@ -45,8 +45,8 @@ enum class ComputeKind {
   transfer,
 };
 
-// A reference to a callable that outlives the call that it is passed to: a lambda in the argument
-// list does. Not to be kept after that call. No allocation, unlike std::function.
+// A reference to a callable that outlives the call that it is passed to, for example a lambda in
+// the argument list. Not to be kept after that call. No allocation, unlike std::function.
 class FunctionRef {
  public:
   template <class F, class = std::enable_if_t<!std::is_same_v<std::decay_t<F>, FunctionRef>>>

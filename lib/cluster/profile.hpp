@@ -71,7 +71,7 @@ std::vector<DeviceProfile> load_device_profiles(const std::string& list, int wor
 std::vector<std::string> device_profile_names(const std::string& list);
 std::vector<std::string> builtin_device_profiles();
 // The built-in profile whose name occurs in the name of a GPU, whatever its case, gaps and dashes.
-// For example v100-pcie for "Tesla V100-PCIE-16GB"; of several the longest.
+// For example v100-pcie for "Tesla V100-PCIE-16GB". If several fit, the longest.
 std::optional<std::string> builtin_profile_of(const std::string& gpu);
 // The file's text, as load_device_profile reads it.
 std::string to_json_text(const DeviceProfile& profile);
@@ -153,7 +153,7 @@ struct NetworkModel {
   Seconds all_reduce_cost(int p, double bytes) const;
   // The faster of two ways; the length decides. A binomial tree takes d (latency + n/B). Slices
   // from the root to each rank and a ring all_gather of these take p latency + 2(p-1)/p n/B. On a
-  // shared bus the tree, whose bytes are the fewest.
+  // shared bus it is the tree, because its bytes are the fewest.
   Seconds broadcast_cost(int p, double bytes) const;
   Seconds tree_broadcast_cost(int p, double bytes) const;
   Seconds scattered_broadcast_cost(int p, double bytes) const;  // p > 1
@@ -162,8 +162,7 @@ struct NetworkModel {
   Seconds reduce_scatter_cost(int p, double bytes) const;       // ring; bytes of the whole vector
   // All parts leave one behind the other: latency + n/B. n are the bytes that the busiest rank
   // sends to or gets from others, or those of all ranks on a shared bus. With an inner level, n are
-  // the bytes that leave the node and `inner_bytes` those that stay inside: the later of the two
-  // counts.
+  // the bytes that leave the node and `inner_bytes` those that stay inside; the later end counts.
   Seconds all_to_all_cost(int p, double bytes, double inner_bytes = 0) const;
   Seconds barrier_cost(int p) const;  // dissemination: d latencies
   // Bytes that one rank puts on the wire in an all_reduce, for the time breakdown: mean over the

@@ -64,7 +64,7 @@ struct Downtime {
   double end_s = std::numeric_limits<double>::infinity();
   FailureMode mode = FailureMode::killed;
 
-  // Whether the others notice it, who know of a failure after detect_s.
+  // Whether the others notice it. They know of a failure after detect_s.
   bool is_noticed(double detect_s) const {
     return mode == FailureMode::killed || end_s - begin_s >= detect_s;
   }

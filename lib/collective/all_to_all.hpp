@@ -26,7 +26,7 @@
 namespace hetsgd {
 
 // How rows and gradients of rows are exchanged (--exchange). scatter and nonblocking are the same
-// messages here; they differ in who reads rows of the host's memory (table/).
+// messages here; they differ in the reader of rows in the host's memory (table/).
 enum class Exchange {
   scatter,      // this file, as Sven
   blocking,     // Comm::all_to_all, as NCCL

@@ -31,7 +31,7 @@ namespace hetsgd {
 struct SweepOptions {
   int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   int jobs = cores;         // simulated runs side by side, which share the cores
-  std::uint64_t retry = 0;  // most repetitions of a run that failed
+  std::uint64_t retry = 0;  // how often a failed run is retried
   bool fail_fast = false;   // the first failure ends the sweep
   std::optional<Seconds> max_wall = {};
   std::size_t shard = 0, shards = 1;  // this process runs every shards-th final run
@@ -75,8 +75,8 @@ class Sweep {
  public:
   Sweep(SweepPlan& plan, const SweepFolder& folder, SweepOptions options);
 
-  // Runs the sweep. Errors: those of data and files that concern the whole sweep. A run that fails
-  // is not an error.
+  // Runs the sweep. Throws an Error of data or files that concerns the whole sweep. A run that
+  // fails is not an error.
   SweepEnd run(const SweepHooks& hooks);
 
   const std::vector<FailedRun>& failures() const { return failures_; }
@@ -93,13 +93,13 @@ class Sweep {
   // Plans further trials beyond the best values of the trials, which must all have ended
   // (SweepPlan::widen). False: none are needed.
   bool widen_tunings();
-  // Evaluates the trials, which must all have ended, and plans the final runs. Errors: runtime, if
-  // a cell with final runs has no trial that ended well.
+  // Evaluates the trials, which must all have ended, and plans the final runs. Throws
+  // Error(runtime) if a cell with final runs has no trial that ended well.
   void conclude_tuning();
   // Writes the choices of the tunings, for readers and for the commands of the final runs.
   void write_tunings() const;
-  // The command line of a run in a process of its own: launcher, program, arguments, output.
-  // Errors: usage, a placeholder that cannot be filled in.
+  // The command line of a run in a process of its own: launcher, program, arguments, output. Throws
+  // Error(usage) if a placeholder cannot be filled in.
   std::vector<std::string> command_of(const PlannedRun& run, bool resume) const;
 
  private:

@@ -59,8 +59,8 @@ class LockedFile : NonCopyable {
   int file_ = -1;
 };
 
-// Whether there is a file to read under the name. Errors: data, if it is no regular file, because
-// reading a pipe would block.
+// Whether there is a file to read under the name. Throws Error(data) if it is no regular file,
+// because reading a pipe would block.
 bool is_there(const std::string& path) {
   std::error_code failed;
   const fs::file_type type = fs::status(path, failed).type();

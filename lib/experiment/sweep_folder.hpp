@@ -46,7 +46,7 @@ std::optional<FileState> state_of(const std::string& path);
 class SweepIndex {
  public:
   SweepIndex() = default;
-  // Errors: data, naming PATH:LINE of a broken line.
+  // Throws Error(data) naming PATH:LINE of a broken line.
   SweepIndex(std::string text, const std::string& path);
 
   // Whether the run was done when its line was written, and its file is unchanged since. `tuning`
@@ -71,7 +71,7 @@ class SweepIndex {
 
 class SweepFolder {
  public:
-  // Errors: usage (no folder is named).
+  // Throws Error(usage) if no folder is named.
   SweepFolder(std::string folder, std::string name);
 
   std::string result_file(const PlannedRun& run) const;
@@ -84,11 +84,11 @@ class SweepFolder {
   std::string index_file() const { return folder_ + "/" + name_ + ".index.jsonl"; }
   const std::string& path() const { return folder_; }
 
-  // Refuses a folder that has a sweep of this name with another specification, unless `extend`.
-  // Errors: usage, naming the first difference. Free texts may differ. Creates nothing.
+  // Throws Error(usage) naming the first difference if the folder has a sweep of this name with
+  // another specification, unless `extend`. Free texts may differ. Creates nothing.
   void check(const SweepSpec& spec, bool extend) const;
   // Creates the folders, removes files that killed writers have left, and writes the specification.
-  // Errors: runtime.
+  // Throws Error(runtime) if it cannot.
   void open(const SweepSpec& spec) const;
 
   // Claims a run. None: another process works on it.
@@ -101,11 +101,11 @@ class SweepFolder {
   // and at the end of a sweep, because runs of a killed sweep may take a moment to end.
   void tidy() const;
 
-  // Reads the index without a last line that a kill has cut off. Errors: data, also for an index
-  // that is no regular file.
+  // Reads the index without a last line that a kill has cut off. Throws Error(data) for a broken
+  // line, or for an index that is no regular file.
   SweepIndex read_index() const;
-  // Appends a whole line, or nothing, even if other processes append or the disk is full. Errors:
-  // runtime.
+  // Appends a whole line, or nothing, even if other processes append or the disk is full. Throws
+  // Error(runtime) if it cannot.
   void append_to_index(const nlohmann::json& line) const;
   // Replaces the index under a lock by the lines of `runs` in their order. `about` gives the fields
   // that identify each run, since several runs of a sweep may share one result.
@@ -119,7 +119,8 @@ class SweepFolder {
   std::string folder_, name_;
 };
 
-// The specification in a NAME.sweep.json; null if the file is of another kind. Errors: data.
+// The specification in a NAME.sweep.json; null if the file is of another kind. Throws Error(data)
+// if the file cannot be read.
 nlohmann::json specification_in(const std::string& path);
 
 // The part of a specification that determines its runs, without texts for readers and ways to run.

@@ -47,8 +47,9 @@ inline constexpr double kMostRuns = 1e6;  // limit without explicit consent
 
 class SweepPlan {
  public:
-  // Resolves the options of every trial, so that mistakes show before anything runs. Errors: usage,
-  // device; more than kMostRuns runs, unless `any_number`.
+  // Resolves the options of every trial, so that mistakes show before anything runs. Throws
+  // Error(usage) or Error(device) as the runs would. Also throws Error(usage) for more than
+  // kMostRuns runs, unless `any_number`.
   SweepPlan(const SweepSpec& spec, bool any_number);
 
   const SweepSpec& spec() const { return spec_; }
@@ -56,11 +57,11 @@ class SweepPlan {
   const std::vector<Candidate>& candidates(SweepStage stage, std::size_t cell) const;
   const Candidate& candidate(const PlannedRun& run) const;
 
-  // The trials in the order in which they should run.
+  // The trials in the order that they should run in.
   const std::vector<PlannedRun>& trials() const { return trials_; }
-  // Adds a candidate beyond `best` of a tuned cell for each option of which it has the smallest or
-  // largest value tried, with the ratio of the last two, and plans its trials. False: `best` is
-  // within, or as many values as `widen` of the option allows have been added.
+  // For each option whose smallest or largest tried value `best` of a tuned cell has, adds a
+  // candidate beyond it, with the ratio of the last two values, and plans its trials. False: `best`
+  // is within, or as many values as `widen` of the option allows have been added.
   bool widen(std::size_t cell, std::size_t best);
   // Plans every cell's final runs. The cells that `rate_from` refers to have a choice.
   const std::vector<PlannedRun>& plan_final_runs(const Choices& choices);

@@ -22,7 +22,7 @@ namespace hetsgd {
 
 // The trials of a setup, which choose between the points of a space for each case.
 struct TuningSpec {
-  std::vector<Setting> settings;     // settings in which trials differ from final runs
+  std::vector<Setting> settings;     // settings of trials that differ from final runs
   std::vector<std::uint64_t> seeds;  // at least one
   // The target on the held-out rows, where they are easier or harder than the test rows; none: that
   // of the goal
@@ -81,7 +81,7 @@ struct SweepSpec {
 };
 
 // Reads a specification. Loads the plugins that it names, because their options may be used in it.
-// Errors: data, usage, with file and line.
+// Throws Error(data) or Error(usage) with file and line.
 SweepSpec read_sweep_spec(const std::string& path);
 
 // The JSON Schema (draft 7) of the specification.

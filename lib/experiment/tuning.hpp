@@ -28,7 +28,7 @@ struct Goal {
   bool larger_is_better() const;
   std::string text() const;  // "p1" or "p1>=0.6"
 };
-// Parses "METRIC" or a target. Errors: usage, naming `place`.
+// Parses "METRIC" or a target. Throws Error(usage) naming `place`.
 Goal parse_goal(const std::string& text, const std::string& place);
 
 // How a trial ended.
@@ -74,8 +74,8 @@ struct TuningCost {
 TuningCost cost_of(const std::vector<Trials>& all);
 
 // Parses "0.03,0.1,0.3" or FROM:TO:COUNT, which is COUNT values from FROM to TO with equal ratios.
-// Inner values are rounded to three significant digits. The result is ascending. Errors: usage,
-// naming `place`, for values that are not positive numbers or occur twice.
+// Inner values are rounded to three significant digits. The result is ascending. Throws
+// Error(usage) naming `place` for values that are not positive numbers or occur twice.
 std::vector<double> parse_grid(const std::string& text, const std::string& place);
 
 struct AlgorithmTuning {

@@ -31,9 +31,9 @@ namespace hetsgd {
 // The key (metric.hpp) of the most informative metric for such data. Tuning optimises it if no
 // other metric is named.
 std::string first_metric_of(const Dataset& data);
-// Checks that runs on such data measure `metric`, which `text` names; `data` as a model has them,
-// if it is known. Throws Error(usage), opening with `place`, if they do not, or if the test rows do
-// not define it (AUC without both classes).
+// Checks that runs on such data measure `metric`; `text` names it in messages. `data`: as the model
+// has them, if it is known. Throws Error(usage), opening with `place`, if they do not, or if the
+// test rows do not define it (AUC without both classes).
 void check_measured(const std::string& metric, const DataShape& data, const Dataset& test,
                     const std::string& place, const std::string& text);
 

@@ -30,8 +30,7 @@ int workers_of(const TrainOptions& options, const std::vector<std::string>& devi
 // To be called once, when all other options are set.
 void settle_learning_rate(const TrainOptions& options, const AlgorithmInfo& info, OptionSet& set);
 
-// A sentence if one worker is there only because none were asked for, with a method for several; ""
-// else.
+// A sentence if a method for several workers has one, only because no number was given; "" else.
 std::string lone_worker(const TrainOptions& options, const AlgorithmInfo& info);
 
 // The part of the plan that is known before the data are loaded.

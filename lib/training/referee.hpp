@@ -191,7 +191,7 @@ class Referee {
   std::optional<std::pair<Status, std::string>> stopped() const;
   // Whether the workers leave because a segment ends, and not the run.
   bool is_followed() const;
-  // Before each segment: its workers, so many, have made no call yet. The segment ends at the first
+  // Before each segment: its `workers` workers have made no call yet. The segment ends at the first
   // running() from `until` on that is not a worker's first, so that other workers can join.
   void begin_segment(int workers, Seconds until);
   Seconds until() const;
@@ -200,16 +200,16 @@ class Referee {
   // A segment has ended at the loss of workers. Returns whether the run goes on: it has not ended
   // yet, or the evaluation that ends it was not made and is due again.
   bool goes_on_after_loss();
-  // One of these losses. So many of the samples that were reported are in no update.
+  // One of these losses. It tells how many of the reported samples are in no update.
   void lost(const FailureRecord& failure);
-  // At the end of a run with losses: all samples that each worker has computed. Its own count goes
-  // back with its state, so it lacks the work that was for nothing.
+  // At the end of a run with losses: all samples that each worker has computed. A worker's own
+  // count goes back with its state, so it lacks the work that was for nothing.
   void count_all(const std::vector<std::uint64_t>& samples);
   // So many more samples of the last loss are learnt from again.
   void redo(std::uint64_t samples);
   // The model has learnt from so many samples; later ones are learnt from again.
   void roll_back(std::uint64_t samples);
-  // Workers that were lost take part again, and have got so many bytes of state.
+  // Lost workers take part again, and have received this many bytes of state.
   void returned(const std::vector<int>& workers, Seconds time, double state_bytes);
   // Saving the state has taken this wall-clock time.
   void checkpointed(double seconds);

@@ -136,7 +136,8 @@ struct TrainOptions {
   void choose_model(const std::string& name);
   // Declares the options of every run, and those of the model.
   void declare(OptionSet& set);
-  // Cross-option checks (usage errors), e.g. no budget given, or two that exclude each other.
+  // Cross-option checks. Throws Error(usage), for example if no budget is given, or two that
+  // exclude each other.
   void validate() const;
   // Whether the run is cut into segments, and where; see segments.hpp.
   bool has_segments() const {

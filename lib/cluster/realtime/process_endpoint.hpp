@@ -91,7 +91,7 @@ class ProcessEndpoint : public Endpoint {
   HeldTasks held_;  // until then
 };
 
-// Fills in who was lost.
+// Fills in the lost workers.
 void note_losses(const LostWorkers& loss, const ClusterOptions& options, Segment& segment);
 
 // Throws Error(usage) if a speed is not above 0, or is above 1, because real time can only be

@@ -38,7 +38,7 @@ class BatchSource {
   BatchSource(Run& run, const Endpoint& endpoint);
 
   // The next `size` samples of this worker. Partition shared: synchronous algorithms interleave the
-  // pool by rank: the k-th call of all workers, with equal sizes, takes the next P * size samples
+  // pool by rank. The k-th call of all workers, with equal sizes, takes the next P * size samples
   // in rank order. Workers of asynchronous ones are served first come first served, by Run::draw().
   // Other partitions: this worker's shard.
   const Batch& next(std::uint64_t size);

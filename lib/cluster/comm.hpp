@@ -144,9 +144,9 @@ class Comm {
     make(hetsgd::reduce_scatter(data, op, kind));
   }
   // Rank r gets send_counts[r] elements of `send`, and receive_counts[r] of `receive` come from it:
-  // lengths per pair, 0 included, parts one after the other in the order of ranks (as
-  // MPI_Alltoallv). The length that a rank sends to another must be the one that the other expects
-  // (checked: the error names both).
+  // Each pair has its own length, 0 included. Parts lie one after the other in the order of ranks
+  // (as MPI_Alltoallv). The length that a rank sends to another must be the one that the other
+  // expects (checked: the error names both).
   template <class T>
   void all_to_all(std::span<const std::type_identity_t<T>> send,
                   std::span<const std::size_t> send_counts, std::span<T> receive,

@@ -31,10 +31,10 @@ std::vector<int> gpus_for_all_reduce(const std::vector<DeviceSpec>& devices);
 // bad number of times, Error(device) for cuda:all without a GPU.
 std::vector<std::string> split_devices(const std::vector<std::string>& entries);
 
-// One device per worker from entries as above: cpu, cpu:N, cuda:N, the same GPU as often as wanted;
-// fewer devices than workers repeat the last, none at all is cpu:1. Throws Error(usage) for another
-// kind, a bad number, or more devices than workers. Throws Error(device) for a missing GPU, or for
-// a worker with more cores than `available_cores`.
+// One device per worker from entries as above: cpu, cpu:N, cuda:N, the same GPU as often as wanted.
+// If there are fewer devices than workers, the last one repeats; none at all is cpu:1. Throws
+// Error(usage) for another kind, a bad number, or more devices than workers. Throws Error(device)
+// for a missing GPU, or for a worker with more cores than `available_cores`.
 std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, int workers,
                                       int available_cores);
 

@@ -156,8 +156,8 @@ class Endpoint {
   // time simply does not move. No computation runs while fn runs, so it may read all memory of this
   // address space. It makes no call of the vocabulary that can block (sim refuses it).
   virtual void while_paused(FunctionRef fn) = 0;
-  // The same for algorithms whose workers all come to this point: rank 0 runs fn when all are here
-  // (sim: when rank 0 is here), the others wait off the clock. Collective.
+  // The same for algorithms whose workers all come to this point. Rank 0 runs fn when all are here
+  // (sim: when rank 0 is here); the others wait off the clock. Collective.
   virtual void while_paused_together(FunctionRef fn) = 0;
 
   // The times of this process.

@@ -1,7 +1,7 @@
 // The teacher that draws the labels of synthetic click data, and the quality that the best model
 // could reach.
 //
-// An id has a ~ N(0, 1) and v ~ N(0, I_4), both times (1 + rank / 1000)^-1/2: rare ids matter
+// An id has a ~ N(0, 1) and v ~ N(0, I_4), both times (1 + rank / 1000)^-1/2. Rare ids matter
 // little, so that the ceiling contains nothing that cannot be learnt. A missing value is an id of
 // rank 0. With
 //   L = sum_f a_f,   Q = sum_{f < g} v_f . v_g,   H = sum_j w_j x_j

@@ -17,10 +17,10 @@ using RowPlace = std::function<std::string(std::uint64_t row)>;
 
 // Turns label numbers into label columns. On entry data.targets.index holds numbers (negative ones
 // in two's complement), ascending in a row. On return it holds label columns, and data.task,
-// data.label_count and `names` (LoadReport::label_names) are set. Without `task` it is found from
-// the rows: multilabel if a row has two labels; else binary if all numbers are -1 and 1, or 0 and
-// 1; else multiclass, with columns in ascending order of the numbers. Throws Error(data) for a row
-// that does not fit the task.
+// data.label_count and `names` (LoadReport::label_names) are set. Without `task` the rows decide.
+// The task is multilabel if a row has two labels. Else it is binary if all numbers are -1 and 1, or
+// 0 and 1. Else it is multiclass, with columns in ascending order of the numbers. Throws
+// Error(data) for a row that does not fit the task.
 void encode_labels(DatasetBuilder& data, std::vector<std::string>& names, std::optional<Task> task,
                    const RowPlace& place);
 

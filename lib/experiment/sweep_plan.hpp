@@ -59,9 +59,9 @@ class SweepPlan {
 
   // The trials in the order that they should run in.
   const std::vector<PlannedRun>& trials() const { return trials_; }
-  // For each option whose smallest or largest tried value `best` of a tuned cell has, adds a
-  // candidate beyond it, with the ratio of the last two values, and plans its trials. False: `best`
-  // is within, or as many values as `widen` of the option allows have been added.
+  // `best` of a tuned cell may have the smallest or largest tried value of an option. Then adds a
+  // candidate beyond that value, with the ratio of the last two values, and plans its trials.
+  // False: `best` is within, or as many values as `widen` of the option allows have been added.
   bool widen(std::size_t cell, std::size_t best);
   // Plans every cell's final runs. The cells that `rate_from` refers to have a choice.
   const std::vector<PlannedRun>& plan_final_runs(const Choices& choices);

@@ -17,7 +17,7 @@
 //     --> stage_ahead(): the upcoming batch travels while the kernels run
 //     --> read the loss, a DeferredSum: waits for the device
 //
-// w, g.flat and logits are memory of the context's device; a model's calls allocate only what its
+// w, g.flat and logits are memory of the context's device. A model's calls allocate only what its
 // context lacks, so a loop allocates nothing once it has seen its largest batch.
 #pragma once
 

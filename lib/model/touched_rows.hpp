@@ -9,8 +9,8 @@
 
 namespace hetsgd {
 
-// A bitmap of the features and one of its words: marking is one pass over the nonzeros, and reading
-// the marks back in order needs no sort and skips the untouched parts.
+// A bitmap of the features and one of its words. Marking is one pass over the nonzeros. Reading the
+// marks back in order needs no sort and skips the untouched parts.
 //
 //   words_   bit i: is anything set in marks_[i]?     1 bit per 64 words, so per 4096 features
 //   marks_   bit j of word i: is feature 64 i + j in the batch?

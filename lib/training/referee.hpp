@@ -33,8 +33,8 @@
 // the point must be due for all workers before one of them measures. If a worker is lost between
 // the two, the others measure in the next segment, and `completed` is decided there.
 //
-// One lock guards all of the state; the measurement itself runs outside of it, with the world
-// stopped, since reports and the progress line need the lock meanwhile. The record is written to
+// One lock guards all of the state. The measurement itself runs outside of it, with the world
+// stopped, because reports and the progress line need the lock meanwhile. The record is written to
 // its file with the lock held, so that no thread changes it meanwhile.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The segments of a run, one after the other (cluster/segment.hpp): each runs the algorithm on the
+// The segments of a run, one after the other (cluster/segment.hpp). Each runs the algorithm on the
 // workers of its view, from the state that the one before has left.
 //
 //   run ─> segment ─┬─ the run has ended ─────────────────────────────> report

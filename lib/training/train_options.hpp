@@ -30,8 +30,8 @@
 
 namespace hetsgd {
 
-// The consequence of the loss of a worker: the others go on without it; all wait for it and go on
-// from the last checkpoint; the run ends.
+// The consequence of the loss of a worker. The others go on without it, or all wait for it and go
+// on from the last checkpoint, or the run ends.
 enum class OnLoss { go_on, restart, abort };
 enum class Orphans { wait, share };
 

@@ -8,12 +8,12 @@
 //          1 1 2             zeta = 1 <= v = 1.3     one group
 //          9 10              zeta = 1 <= v = 9.5     one group
 //
-// `spread` never splits the text's own mixed scenario (5.6.1), delays of 0 to 50 and of 50 to 100
-// ms above a computation of X ms: there zeta = 50 and v = X + 50. A second rule, `gap`, is ours. It
-// splits at the largest gap between neighbours in the order of their times, on three conditions.
-// The gap must exceed the spread on either side of it. It must exceed a tenth of v, or a group
-// would not pay. It must exceed three times the standard error of the two neighbours' difference,
-// or the gap could be chance:
+// `spread` never splits the text's own mixed scenario (5.6.1), which has delays of 0 to 50 and of
+// 50 to 100 ms above a computation of X ms. There zeta = 50 and v = X + 50. A second rule, `gap`,
+// is ours. It splits at the largest gap between neighbours in the order of their times, on three
+// conditions. The gap must exceed the spread on either side of it. It must exceed a tenth of v, or
+// a group would not pay. It must exceed three times the standard error of the two neighbours'
+// difference, or the gap could be chance:
 //
 //   times  35 37 40 | 84 86 90     gap 44 > spreads 5 and 6     two groups (v = 62, zeta = 55)
 //          35 37 40 44 48          gap 4 < spread 9             one group

@@ -98,8 +98,8 @@ class LearnerTuner {
 // sma with mu = 0; sma can use its --tau as well (section 5.6).
 
 enum class SmaAveraging { flat, hierarchical };
-// When z becomes the initial model again at a step of the learning rate (section 3.2): if no
-// measurement since the step before is better than all before that step; always; or never.
+// When z becomes the initial model again at a step of the learning rate (section 3.2): always,
+// never, or if no measurement since the step before is better than all before that step.
 enum class Restart { on_plateau, always, never };
 
 struct SmaOptions {

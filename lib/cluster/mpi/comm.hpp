@@ -26,7 +26,7 @@
 //                                              +--> slices scattered --> gathered --> complete
 //
 // Differing calls. Small messages carry the caller's call, and a large collective begins with the
-// messages of a barrier: So every rank hears, at least through others, of every call, and whether
+// messages of a barrier. So every rank hears, at least through others, of every call, and whether
 // all buffers lie in memory of GPUs. If so, and if NCCL works between these (asked once per group),
 // it does the rest.
 //

@@ -28,9 +28,10 @@
 // nobody might be counted as running although somebody is about to, and that would be taken for a
 // deadlock.
 //
-// The shape of every call of the vocabulary: enter() (a safepoint, returns with the mutex held);
-// look at and change the shared state; block() if something is missing; give the mutex up for large
-// copies; safepoint() at the end. lock() in place of enter() is for a part that others depend on.
+// Every call of the vocabulary has this shape. It calls enter() (a safepoint, returns with the
+// mutex held), looks at and changes the shared state, and calls block() if something is missing. It
+// gives the mutex up for large copies, and ends with safepoint(). lock() in place of enter() is for
+// a part that others depend on.
 //
 // The loss of workers ends a segment (cluster/segment.hpp) without tearing anything apart:
 //

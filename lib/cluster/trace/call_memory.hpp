@@ -1,5 +1,5 @@
 // Where the calls of a trace lie while the run goes on: in memory up to a bound, then in a file
-// without a name, which disappears with the process.
+// without a name. The file disappears with the process.
 #pragma once
 
 #include <atomic>

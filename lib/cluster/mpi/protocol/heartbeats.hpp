@@ -38,7 +38,7 @@ class Heartbeats {
   void set_timeout(Seconds timeout) { timeout_ = timeout; }
   Seconds timeout() const { return timeout_; }
   // On the thread of `control`, between its other work, and outside of runs only while this rank
-  // waits for another one: A rank that has been silent for too long is lost, and is named together
+  // waits for another one. A rank that has been silent for too long is lost, and is named together
   // with its host. It does nothing after the first loss. Must not be called from inside of
   // Attached::call, since a loss fails the run.
   void look() {

@@ -38,10 +38,10 @@ namespace hetsgd::mpi {
 
 class RankBarrier {
  public:
-  // Points in the order of a run: before anything of it; workers and clock offsets are there; all
-  // threads of all ranks have ended, with the rank's report as content; after a failure only, no
-  // process of any rank receives any more; after a loss of workers only, all that was sent has been
-  // received. `leave` is the end of the program.
+  // Points in the order of a run. begin: before anything of it. set_up: workers and clock offsets
+  // are there. ended: all threads of all ranks have ended; the content is the rank's report. quiet,
+  // after a failure only: no process of any rank receives any more. emptied, after a loss of
+  // workers only: everything that was sent has been received. leave: the end of the program.
   enum class Point : int { begin, set_up, ended, quiet, emptied, leave };
   // at: an instant of rank 0's monotonic clock, in ns, which lies a little in the future for all
   // ranks. So they can begin something together at it.

@@ -69,9 +69,9 @@ class SweepStatus {
 };
 
 // One row per tuned cell: the values that its trials chose, and their score on held-out rows.
-void log_choices(const std::vector<CellTuning>& tunings, const SweepPlan& plan) {
+void log_choices(const std::vector<Tuning>& tunings, const SweepPlan& plan) {
   std::vector<Row> rows;
-  for (const CellTuning& tuning : tunings) {
+  for (const Tuning& tuning : tunings) {
     if (!tuning.best) continue;
     const SweepSpec& spec = plan.spec();
     const std::string title = spec.title(tuning.cell);
@@ -79,23 +79,9 @@ void log_choices(const std::vector<CellTuning>& tunings, const SweepPlan& plan) 
         .show("tuned", title.empty() ? spec.name : title)
         .show("chosen",
               point_text(plan.candidates(SweepStage::tuning, tuning.cell)[*tuning.best].point))
-        .show("on held-out rows",
-              outcome_text(spec.setup_of(tuning.cell).tuning_goal(), tuning.trials[*tuning.best]));
+        .show("on held-out rows", outcome_text(tuning.goal, tuning.points[*tuning.best].trials));
   }
   if (!rows.empty()) log_table(table_of(rows));
-}
-
-// Warns about facts that a user should know before relying on a cell's choice.
-void warn_about(const CellTuning& tuning, const SweepSpec& spec) {
-  const std::string title = spec.title(tuning.cell);
-  const std::string what = title.empty() ? "the tuning" : title;
-  if (tuning.best) {
-    warn_of_missed_target(spec.setup_of(tuning.cell).tuning_goal(), tuning.trials[*tuning.best],
-                          what);
-  }
-  if (tuning.edges.empty()) return;
-  warn("{}: the best {} lies at the edge of its values; a wider range may have a better one", what,
-       fmt::join(tuning.edges, " and "));
 }
 
 // Wall-clock seconds of one run of a cell and stage.
@@ -196,7 +182,12 @@ int run_sweep(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,
   const SweepEnd end = sweep.run(hooks);
   show_status("");
   log_choices(sweep.tunings(), plan);
-  for (const CellTuning& tuning : sweep.tunings()) warn_about(tuning, plan.spec());
+  for (const Tuning& tuning : sweep.tunings()) {
+    const std::string title = plan.spec().title(tuning.cell);
+    for (const std::string& text : warnings_of(tuning)) {
+      warn("{}: {}", title.empty() ? "the tuning" : title, text);
+    }
+  }
   log_info("{}: {} runs in {}, {} job{}", plan.spec().name, sweep.runs_done(),
            format_seconds(Seconds(seconds_since(start))), options.jobs,
            options.jobs == 1 ? "" : "s");

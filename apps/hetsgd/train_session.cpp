@@ -223,7 +223,8 @@ void TrainSession::take_tuned(OptionSet& set) {
   }
   nlohmann::json config = Training(spec(set)).record().config;
   if (options_.redact) redact_paths(config);  // as in the results of trials
-  tuning_ = tuning_of_run(tuning_of(read_tuning(tuned_)), config, tuned_);
+  const nlohmann::json chosen = read_tuned(tuned_, info_.name);
+  tuning_ = note_of_run(chosen["note"], chosen["config"], config);
   set.set_json("learning_rate", tuning_["learning_rate"], tuned.source,
                fmt::format("{} {}", tuned.place, tuned_));
   if (!tuning_["differs"].empty()) {

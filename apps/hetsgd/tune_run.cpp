@@ -58,22 +58,7 @@ class TrialFolder : NonCopyable {
   bool goes_ = false;
 };
 
-// The tunings of all cells, which differ in their algorithms alone, joined to one.
-Tuning joint_tuning(const Sweep& sweep) {
-  Tuning all;
-  for (const CellTuning& cell : sweep.tunings()) {
-    if (!cell.rate_tuning) continue;
-    if (all.algorithms.empty()) {
-      all = *cell.rate_tuning;
-    } else {
-      all.algorithms.push_back(cell.rate_tuning->algorithms.front());
-    }
-  }
-  return all;
-}
-
 std::string score_text(const Goal& goal, const Trials& trials) {
-  if (trials.empty()) return "";
   const Score score = score_of(goal, trials);
   if (!std::isfinite(score.value)) return "diverged";
   const bool in_time = goal.target && std::isfinite(score.time_to_target_s);
@@ -81,72 +66,47 @@ std::string score_text(const Goal& goal, const Trials& trials) {
   return fmt::format(fmt::runtime(goal.target ? "({:.4f})" : "{:.4f}"), score.value);
 }
 
+double rate_of(const TriedPoint& point) { return point.parameters["learning_rate"]; }
+
 // One row per algorithm, one column per learning rate, a star at the choice.
-void print_choices(const Tuning& tuning) {
+void print_choices(const std::vector<Tuning>& tunings) {
+  const Tuning& first = tunings.front();
   std::vector<std::string> header = {"algorithm"};
-  for (const double rate : tuning.grid) header.push_back(fmt::format("{}", rate));
+  for (const TriedPoint& each : first.points) header.push_back(fmt::format("{}", rate_of(each)));
   header.insert(header.end(), {"chosen", "samples", "training", "host"});
   Table table(header);
-  for (const AlgorithmTuning& algorithm : tuning.algorithms) {
-    const std::optional<Choice> choice = choose(tuning, algorithm);
-    const TuningCost cost = cost_of(algorithm.trials);
-    std::vector<std::string> row = {algorithm.algorithm};
-    for (std::size_t i = 0; i < tuning.grid.size(); ++i) {
-      const bool chosen = choice && choice->place == i;
-      row.push_back(score_text(tuning.goal, algorithm.trials[i]) + (chosen ? "*" : ""));
+  for (const Tuning& tuning : tunings) {
+    const TuningCost cost = cost_of(tuning.points);
+    std::vector<std::string> row = {tuning.algorithm};
+    for (std::size_t i = 0; i < tuning.points.size(); ++i) {
+      row.push_back(score_text(tuning.goal, tuning.points[i].trials) +
+                    (tuning.best == i ? "*" : ""));
     }
     row.insert(row.end(),
-               {choice ? fmt::format("{}", choice->learning_rate) : "-",
+               {tuning.best ? fmt::format("{}", rate_of(tuning.points[*tuning.best])) : "-",
                 format_count(static_cast<double>(cost.samples_count)),
                 format_seconds(Seconds(cost.train_s)), format_seconds(Seconds(cost.wall_s))});
     table.add(std::move(row));
   }
   log_table(table);
+  const Goal& goal = first.goal;
   log_info(
       "{}, median over {} seed{}, by learning rate{}; the last three columns are the trials' cost",
-      tuning.goal.target ? "time to " + tuning.goal.text() : "final " + tuning.goal.metric,
-      tuning.seeds.size(), tuning.seeds.size() == 1 ? "" : "s",
-      tuning.goal.target ? fmt::format(" (in brackets, if missed: final {})", tuning.goal.metric)
-                         : "");
-}
-
-// Warns about facts that a user should know before relying on the choice.
-void warn_about(const Tuning& tuning) {
-  for (const AlgorithmTuning& algorithm : tuning.algorithms) {
-    for (std::size_t i = 0; i < tuning.grid.size(); ++i) {
-      for (const TrialOutcome& trial : algorithm.trials[i]) {
-        if (trial.status != "failed") continue;
-        warn("{}: the trial with learning rate {} and seed {} failed: {}", algorithm.algorithm,
-             tuning.grid[i], trial.seed, trial.status_reason);
-      }
-    }
-    const std::optional<Choice> choice = choose(tuning, algorithm);
-    if (!choice) {
-      warn("{}: every trial diverged or failed, so there is no choice; try smaller learning rates",
-           algorithm.algorithm);
-    }
-    if (choice) {
-      warn_of_missed_target(tuning.goal, algorithm.trials[choice->place], algorithm.algorithm);
-    }
-    if (choice && choice->edge_of_grid) {
-      warn(
-          "{}: the best learning rate, {}, lies at the edge of the grid; a wider grid may have a "
-          "better one",
-          algorithm.algorithm, choice->learning_rate);
-    }
-  }
+      goal.target ? "time to " + goal.text() : "final " + goal.metric, first.seeds.size(),
+      first.seeds.size() == 1 ? "" : "s",
+      goal.target ? fmt::format(" (in brackets, if missed: final {})", goal.metric) : "");
 }
 
 // Carries out the remaining trials, and prints a line for each one that ends.
 SweepEnd run_trials(Sweep& sweep, const SweepPlan& plan, const Goal& goal) {
   const bool bar = detect_terminal().terminal;
   SweepProgress at;
-  const auto say_so = [&](const PlannedRun& run, const std::string& text) {
+  const auto line_of = [&](const PlannedRun& run, const std::string& text) {
     show_status("");
     const nlohmann::json about = sweep.about(run);
-    log_info("{}/{}  {}  learning rate {}  seed {}: {}", ++at.done, at.all,
-             about["algorithm"].get<std::string>(),
-             about["parameters"]["learning_rate"].get<double>(), run.seed, text);
+    return fmt::format("{}/{}  {}  learning rate {}  seed {}: {}", ++at.done, at.all,
+                       about["algorithm"].get<std::string>(),
+                       about["parameters"]["learning_rate"].get<double>(), run.seed, text);
   };
   SweepHooks hooks;
   hooks.on_progress = [&](const SweepProgress& progress) {
@@ -156,9 +116,11 @@ SweepEnd run_trials(Sweep& sweep, const SweepPlan& plan, const Goal& goal) {
   };
   hooks.on_done = [&](const PlannedRun& run, const nlohmann::json& result) {
     const TrialOutcome trial = judge(result, goal);
-    say_so(run, trial.value ? outcome_text(goal, {&trial, 1}) : trial.status);
+    log_info("{}", line_of(run, trial.value ? outcome_text(goal, {&trial, 1}) : trial.status));
   };
-  hooks.on_failure = [&](const FailedRun& failure) { say_so(failure.run, "failed"); };
+  hooks.on_failure = [&](const FailedRun& failure) {
+    warn("{}", line_of(failure.run, "failed: " + failure.reason));
+  };
   hooks.signal = &catch_signals();
   const std::vector<bool> done = sweep.find_done(plan.trials(), /*remember=*/false);
   const auto left = static_cast<std::size_t>(std::ranges::count(done, false));
@@ -190,15 +152,16 @@ int run_tuning(const SweepSpec& spec, const SweepOptions& options, const TrainOp
     if (end == SweepEnd::aborted) return 128 + received_signal();
     return static_cast<int>(ExitCode::time_limit);
   }
-  const Tuning tuning = joint_tuning(sweep);
-  print_choices(tuning);
-  warn_about(tuning);
+  print_choices(sweep.tunings());
+  for (const Tuning& tuning : sweep.tunings()) {
+    for (const std::string& text : warnings_of(tuning)) warn("{}: {}", tuning.algorithm, text);
+  }
   if (training.output.empty()) {
     log_info("the choice was not written; -o FILE writes it");
   } else {
     json args(arguments);
     if (training.redact) redact_paths(args);
-    write_result(training.output, tuning_json(tuning, args));
+    write_result(training.output, tuning_json(sweep.tunings(), args));
     if (training.output != "-") log_info("choice: {}", training.output);
   }
   if (sweep.failures().empty()) return 0;

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <utility>
 
 #include "core/error.hpp"
 #include "core/host.hpp"
+#include "core/json_fields.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "experiment/run_identity.hpp"
@@ -54,13 +54,15 @@ json result_of_trial(const std::string& file) {
   if (!state_of(file)) return nullptr;
   try {
     json result = read_result(file);
+    check_fields(
+        file, result,
+        {"config.validation number", "dataset.train.rows count", "dataset.train.content_hash text",
+         "dataset.test.rows count", "dataset.test.content_hash text"});
     return is_done(result["status"]) ? result : json();
   } catch (const Error& error) {  // the run has failed, which is reported elsewhere
     return nullptr;
   }
 }
-
-json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
 // The options whose best value is the smallest or largest of the numbers that were tried for it.
 std::vector<std::string> edges_of(const SearchSpace& space, const std::vector<Candidate>& all,
@@ -77,7 +79,18 @@ std::vector<std::string> edges_of(const SearchSpace& space, const std::vector<Ca
   return edges;
 }
 
-double rate_of(const Candidate& candidate) { return candidate.point.front().value.get<double>(); }
+// Says of a tuning what the result of one of its trials has in common with all of them.
+void describe(Tuning& tuning, const json& result) {
+  tuning.config = result["config"];
+  tuning.config.erase("seed");
+  for (const TriedPoint& point : tuning.points) {
+    for (const auto& [name, value] : point.parameters.items()) tuning.config.erase(name);
+  }
+  for (const auto& [name, part] : {std::pair("train", "train"), std::pair("validation", "test")}) {
+    const json& data = result["dataset"][part];
+    tuning.dataset[name] = {{"rows", data["rows"]}, {"content_hash", data["content_hash"]}};
+  }
+}
 
 // The line of the index for a run that ended with this result.
 json index_line(const json& about, const json& result, const std::optional<Goal>& goal,
@@ -128,13 +141,12 @@ std::vector<std::string> Sweep::command_of(const PlannedRun& planned, bool resum
     words.push_back(std::move(word));
   }
   words.push_back(own_program().string());
-  const CellTuning* const tuning = tuning_of(planned);
-  const bool tuned = tuning != nullptr && tuning->rate_tuning;
-  if (tuned) {  // --tuned sets the learning rate, and the result notes its origin
+  const Tuning* const tuning = tuning_of(planned);
+  if (tuning != nullptr) {  // --tuned sets the learning rate, and the result notes its origin
     std::erase_if(settings, [](const Setting& each) { return each.name == "learning_rate"; });
   }
   for (std::string& argument : train_arguments(settings)) words.push_back(std::move(argument));
-  if (tuned) words.push_back("--tuned=" + folder_.tuned_file(tuning->hash));
+  if (tuning != nullptr) words.push_back("--tuned=" + folder_.tuned_file(tuning->hash()));
   if (options_.redact) words.emplace_back("--redact");
   words.insert(words.end(), {"--quiet", resume ? "--resume" : "--overwrite", "-o",
                              fs::absolute(folder_.result_file(planned)).string()});
@@ -194,9 +206,9 @@ std::vector<bool> Sweep::find_done(const std::vector<PlannedRun>& runs, bool rem
   for (const PlannedRun& run : runs) {
     const std::string file = folder_.result_file(run);
     const std::optional<FileState> state = state_of(file);
-    const CellTuning* const tuning = tuning_of(run);
+    const Tuning* const tuning = tuning_of(run);
     const bool known =
-        state && index.has_result(run.name(), *state, tuning == nullptr ? "" : tuning->hash);
+        state && index.has_result(run.name(), *state, tuning == nullptr ? "" : tuning->hash());
     done.push_back(known || (state && is_done_by_result(run, file, remember)));
   }
   return done;
@@ -224,42 +236,58 @@ bool Sweep::is_done_by_result(const PlannedRun& run, const std::string& file, bo
 
 // --- conclusions from the trials -----------------------------------------------------------------
 
+// A null `result` means that the run failed.
 TrialOutcome Sweep::outcome_of(const json& result, const PlannedRun& run, const Goal& goal) const {
-  if (!result.is_null()) return judge(result, goal);
-  TrialOutcome failed;
-  failed.seed = run.seed;
-  failed.status = "failed";
-  const auto why = std::ranges::find(failures_, run.id, [](const auto& f) { return f.run.id; });
-  failed.status_reason = why == failures_.end() ? "there is no result" : why->reason;
-  return failed;
+  TrialOutcome trial;
+  if (!result.is_null()) {
+    trial = judge(result, goal);
+  } else {
+    trial.seed = run.seed;
+    trial.status = "failed";
+    const auto why = std::ranges::find(failures_, run.id, [](const auto& f) { return f.run.id; });
+    trial.status_reason = why == failures_.end() ? "there is no result" : why->reason;
+  }
+  trial.id = run.name();
+  return trial;
 }
 
-std::vector<CellTuning> Sweep::judge_trials() const {
+std::vector<Tuning> Sweep::judge_trials() const {
   const SweepSpec& spec = plan_.spec();
-  std::vector<CellTuning> tunings;
-  std::vector<std::vector<PlannedRun>> trials(spec.cells.size());
-  for (const PlannedRun& run : plan_.trials()) trials[run.cell].push_back(run);
-  for (std::size_t cell = 0; cell < spec.cells.size(); ++cell) {
-    if (!plan_.is_tuned(cell)) continue;
-    const Goal goal = spec.setup_of(cell).tuning_goal();
-    CellTuning& tuning = tunings.emplace_back();
-    tuning.cell = cell;
-    tuning.runs = trials[cell];
-    tuning.trials.resize(plan_.candidates(SweepStage::tuning, cell).size());
-    for (const PlannedRun& run : tuning.runs) {
-      const json result = result_of_trial(folder_.result_file(run));
-      tuning.trials[run.candidate].push_back(outcome_of(result, run, goal));
+  std::map<std::size_t, Tuning> by_cell;
+  for (const PlannedRun& run : plan_.trials()) {
+    Tuning& tuning = by_cell[run.cell];
+    if (tuning.points.empty()) {
+      const SetupSpec& setup = spec.setup_of(run.cell);
+      tuning = {.cell = run.cell,
+                .setup = setup.name,
+                .case_name = spec.case_of(run.cell).name,
+                .algorithm = algorithm_of(plan_.settings(run)),
+                .goal = setup.tuning_goal(),
+                .seeds = setup.tuning->seeds};
+      for (const Candidate& each : plan_.candidates(SweepStage::tuning, run.cell)) {
+        tuning.points.push_back({values_of(each.point)});
+      }
     }
-    std::vector<Score> scores;
-    for (const Trials& each : tuning.trials) scores.push_back(score_of(goal, each));
-    tuning.best = best_of(goal, scores);
+    const json result = result_of_trial(folder_.result_file(run));
+    tuning.points[run.candidate].trials.push_back(outcome_of(result, run, tuning.goal));
+    if (tuning.config.is_null() && !result.is_null()) describe(tuning, result);
+  }
+  std::vector<Tuning> tunings;
+  for (auto& [cell, tuning] : by_cell) {
+    const std::vector<Candidate>& all = plan_.candidates(SweepStage::tuning, cell);
+    tuning.best = best_of(tuning.goal, tuning.points);
+    if (tuning.best) {
+      tuning.edges = edges_of(spec.setup_of(cell).tuning->space, all, all[*tuning.best]);
+    }
+    tuning.note = note_of(tuning);
+    tunings.push_back(std::move(tuning));
   }
   return tunings;
 }
 
 bool Sweep::widen_tunings() {
   bool is_wider = false;
-  for (const CellTuning& tuning : judge_trials()) {
+  for (const Tuning& tuning : judge_trials()) {
     if (tuning.best && plan_.widen(tuning.cell, *tuning.best)) is_wider = true;
   }
   return is_wider;
@@ -269,21 +297,14 @@ void Sweep::conclude_tuning() {
   const SweepSpec& spec = plan_.spec();
   Choices choices(spec.cells.size());
   tunings_ = judge_trials();
-  for (CellTuning& tuning : tunings_) {
-    const std::size_t cell = tuning.cell;
-    const SetupSpec& setup = spec.setup_of(cell);
-    const std::vector<Candidate>& candidates = plan_.candidates(SweepStage::tuning, cell);
-    const bool is_needed = !spec.seeds.empty();  // for final runs
-    if (!tuning.best && is_needed) {
-      const std::string title = spec.title(cell);
+  for (const Tuning& tuning : tunings_) {
+    if (tuning.best) {
+      choices[tuning.cell] = plan_.candidates(SweepStage::tuning, tuning.cell)[*tuning.best].point;
+    } else if (!spec.seeds.empty()) {  // there are final runs
+      const std::string title = spec.title(tuning.cell);
       throw with_hint(runtime_failure("{}: no trial of {} completed", spec.path,
                                       title.empty() ? "the tuning" : title),
                       "tune with smaller learning rates");
-    }
-    make_rate_tuning(tuning);
-    if (tuning.best) {
-      tuning.edges = edges_of(setup.tuning->space, candidates, candidates[*tuning.best]);
-      choices[cell] = candidates[*tuning.best].point;
     }
   }
   plan_.plan_final_runs(choices);
@@ -291,101 +312,22 @@ void Sweep::conclude_tuning() {
 
 void Sweep::write_tunings() const {
   if (tunings_.empty()) return;
-  const SweepSpec& spec = plan_.spec();
-  const auto file_of = [&](const CellTuning& tuning) {
-    return fs::path(folder_.tuned_file(tuning.hash))
-        .lexically_relative(fs::absolute(folder_.path()))
-        .string();
-  };
-  json cells = json::array();
-  for (const CellTuning& tuning : tunings_) {
-    if (tuning.rate_tuning) {
-      write_result(folder_.tuned_file(tuning.hash), tuning_json(*tuning.rate_tuning, {}));
-    }
-    const SetupSpec& setup = spec.setup_of(tuning.cell);
-    const Goal goal = setup.tuning_goal();
-    const std::vector<Candidate>& all = plan_.candidates(SweepStage::tuning, tuning.cell);
-    json candidates = json::array();
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      json trials = json::array();
-      for (const TrialOutcome& trial : tuning.trials[i]) {
-        const std::uint64_t id = run_id(all[i].identity, trial.seed);
-        trials.push_back(trial_json(trial));
-        trials.back()["id"] = PlannedRun{.id = id}.name();
-      }
-      const Score score = score_of(goal, tuning.trials[i]);
-      candidates.push_back({{"parameters", values_of(all[i].point)},
-                            {"value", number_or_null(score.value)},
-                            {"time_to_target_s", number_or_null(score.time_to_target_s)},
-                            {"trials", std::move(trials)}});
-    }
-    cells.push_back({{"setup", setup.name},
-                     {"case", spec.case_of(tuning.cell).name},
-                     {"goal", goal.text()},
-                     {"seeds", setup.tuning->seeds},
-                     {"candidates", std::move(candidates)},
-                     {"chosen", tuning.best ? values_of(all[*tuning.best].point) : json()},
-                     {"edges", tuning.edges},
-                     {"file", tuning.rate_tuning ? json(file_of(tuning)) : json(nullptr)},
-                     {"cost", cost_json(cost_of(tuning.trials))}});
+  for (const Tuning& tuning : tunings_) {
+    if (tuning.note.is_null()) continue;
+    write_result(folder_.tuned_file(tuning.hash()), tuning_json({&tuning, 1}, json::array()));
   }
-  const json document = {{"schema_version", "1.0"},
-                         {"kind", "sweep tuning"},
-                         {"name", spec.name},
-                         {"cells", std::move(cells)}};
-  write_result(folder_.tuning_file(), document);
+  write_result(folder_.tuning_file(), tuning_json(tunings_, json::array()));
 }
 
-// Fills in rate_tuning if the learning rate alone was tuned. With it, the choice is that of `hetsgd
-// tune`, also between equally good learning rates.
-void Sweep::make_rate_tuning(CellTuning& tuning) const {
-  const SetupSpec& setup = plan_.spec().setup_of(tuning.cell);
-  const std::vector<Candidate>& candidates = plan_.candidates(SweepStage::tuning, tuning.cell);
-  const auto has_rate_alone = [](const Candidate& each) {
-    return each.point.size() == 1 && each.point[0].name == "learning_rate" &&
-           each.point[0].value.is_number();
-  };
-  if (!std::ranges::all_of(candidates, has_rate_alone)) return;
-  json one;  // the config that all trials share
-  for (std::size_t i = 0; i < tuning.runs.size() && one.is_null(); ++i) {
-    one = result_of_trial(folder_.result_file(tuning.runs[i]));
-  }
-  if (one.is_null()) return;
-  Tuning made;
-  made.goal = setup.tuning_goal();
-  made.seeds = setup.tuning->seeds;
-  made.validation = one["config"]["validation"];
-  for (const auto& [name, part] : {std::pair("train", "train"), std::pair("validation", "test")}) {
-    const json& data = one["dataset"][part];
-    made.dataset[name] = {{"rows", data["rows"]}, {"content_hash", data["content_hash"]}};
-  }
-  AlgorithmTuning& algorithm = made.algorithms.emplace_back();
-  algorithm.algorithm = one["config"]["algorithm"];
-  algorithm.config = one["config"];
-  algorithm.config.erase("learning_rate");
-  algorithm.config.erase("seed");
-  std::map<double, std::size_t> by_rate;
-  for (std::size_t i = 0; i < candidates.size(); ++i) by_rate[rate_of(candidates[i])] = i;
-  for (const auto& [rate, candidate] : by_rate) {
-    made.grid.push_back(rate);
-    algorithm.trials.push_back(tuning.trials[candidate]);
-  }
-  if (const auto choice = choose(made, algorithm)) {
-    tuning.best = by_rate.at(choice->learning_rate);
-  }
-  tuning.hash = tuning_hash(made, algorithm);
-  tuning.rate_tuning = std::move(made);
-}
-
-const CellTuning* Sweep::tuning_of(const PlannedRun& run) const {
-  const auto found = std::ranges::find(tunings_, run.cell, &CellTuning::cell);
-  return run.stage == SweepStage::tuning || found == tunings_.end() ? nullptr : &*found;
+const Tuning* Sweep::tuning_of(const PlannedRun& run) const {
+  const auto found = std::ranges::find(tunings_, run.cell, &Tuning::cell);
+  const bool is_none = run.stage == SweepStage::tuning || found == tunings_.end();
+  return is_none || found->note.is_null() ? nullptr : &*found;
 }
 
 json Sweep::tuning_of_result(const PlannedRun& run, const json& config) const {
-  const CellTuning* const tuning = tuning_of(run);
-  if (tuning == nullptr || !tuning->rate_tuning) return nullptr;
-  return tuning_of_run(*tuning->rate_tuning, config, plan_.spec().path);
+  const Tuning* const tuning = tuning_of(run);
+  return tuning == nullptr ? json() : note_of_run(tuning->note, tuning->config, config);
 }
 
 SweepEnd Sweep::run(const SweepHooks& hooks) {

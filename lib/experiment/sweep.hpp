@@ -58,19 +58,6 @@ struct SweepHooks {
 
 enum class SweepEnd { completed, failed, aborted, time_limit };
 
-// The outcome of a cell's tuning.
-struct CellTuning {
-  std::size_t cell = 0;
-  std::vector<PlannedRun> runs;     // its trials, as planned
-  std::vector<Trials> trials;       // by candidate
-  std::optional<std::size_t> best;  // the candidate; none: no trial ended well
-  std::vector<std::string> edges;   // options whose best value is an end of its list
-  // The tuning in the form of `hetsgd tune`, and its hash. None unless the learning rate alone was
-  // tuned.
-  std::optional<Tuning> rate_tuning;
-  std::string hash;
-};
-
 class Sweep {
  public:
   Sweep(SweepPlan& plan, const SweepFolder& folder, SweepOptions options);
@@ -80,7 +67,7 @@ class Sweep {
   SweepEnd run(const SweepHooks& hooks);
 
   const std::vector<FailedRun>& failures() const { return failures_; }
-  const std::vector<CellTuning>& tunings() const { return tunings_; }
+  const std::vector<Tuning>& tunings() const { return tunings_; }
   std::size_t runs_done() const { return runs_done_; }  // runs done by this process
 
   // {id, stage, setup, case, parameters, seed} and, after a tuning, {tuned} of a run.
@@ -96,7 +83,8 @@ class Sweep {
   // Evaluates the trials, which must all have ended, and plans the final runs. Throws
   // Error(runtime) if a cell with final runs has no trial that ended well.
   void conclude_tuning();
-  // Writes the choices of the tunings, for readers and for the commands of the final runs.
+  // Writes the tunings to one file, for readers. Each learning rate goes to a file of its own, too,
+  // for the commands of the final runs, which stays as it is when the tuning changes.
   void write_tunings() const;
   // The command line of a run in a process of its own: launcher, program, arguments, output. Throws
   // Error(usage) if a placeholder cannot be filled in.
@@ -108,23 +96,22 @@ class Sweep {
   SweepEnd run_stage(const std::vector<PlannedRun>& runs, const SweepHooks& hooks,
                      HostClock::time_point start);
   bool is_done_by_result(const PlannedRun& run, const std::string& file, bool remember) const;
-  const CellTuning* tuning_of(const PlannedRun& run) const;
+  // The tuning of a final run's learning rate; null: none.
+  const Tuning* tuning_of(const PlannedRun& run) const;
   // The `tuning` entry for the result of a run with this config, as `hetsgd train --tuned` writes
   // it; null: none.
   nlohmann::json tuning_of_result(const PlannedRun& run, const nlohmann::json& config) const;
   void add_to_index(const PlannedRun& run, const nlohmann::json& result) const;
   void add_failure(FailedRun failure);
-  // A null `result` means that the run failed.
   TrialOutcome outcome_of(const nlohmann::json& result, const PlannedRun& run,
                           const Goal& goal) const;
-  // The outcomes of the trials of every tuned cell, and the best candidate.
-  std::vector<CellTuning> judge_trials() const;
-  void make_rate_tuning(CellTuning& tuning) const;
+  // The outcomes of the trials of every tuned cell, and their choices.
+  std::vector<Tuning> judge_trials() const;
 
   SweepPlan& plan_;
   const SweepFolder& folder_;
   SweepOptions options_;
-  std::vector<CellTuning> tunings_;
+  std::vector<Tuning> tunings_;
   std::vector<FailedRun> failures_;
   std::size_t runs_done_ = 0;
 };

@@ -12,13 +12,13 @@
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/json_file.hpp"
-#include "core/logging.hpp"
 #include "core/median.hpp"
 #include "core/text.hpp"
 #include "data/source.hpp"
 #include "experiment/search_space.hpp"
 #include "result/result.hpp"
 #include "result/time_to_accuracy.hpp"
+#include "result/validate.hpp"
 
 namespace hetsgd {
 namespace {
@@ -44,46 +44,72 @@ json or_null(const std::optional<T>& value) {
   return value ? json(*value) : json(nullptr);
 }
 
-std::optional<double> number_or_none(const json& value) {
-  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
+json finite_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+
+json trial_json(const TrialOutcome& trial) {
+  return {
+      {"id", trial.id},
+      {"seed", trial.seed},
+      {"status", trial.status},
+      {"status_reason", trial.status_reason.empty() ? json(nullptr) : json(trial.status_reason)},
+      {"value", or_null(trial.value)},
+      {"time_to_target_s", or_null(trial.time_to_target_s)},
+      {"samples_count", trial.samples_count},
+      {"train_s", trial.train_s},
+      {"wall_s", trial.wall_s}};
 }
 
-TrialOutcome trial_of(const json& entry) {
-  TrialOutcome trial;
-  trial.seed = entry["seed"];
-  trial.status = entry["status"];
-  const json none;
-  if (const json reason = entry.value("status_reason", none); !reason.is_null()) {
-    trial.status_reason = reason;
-  }
-  trial.value = number_or_none(entry.value("value", none));
-  trial.time_to_target_s = number_or_none(entry.value("time_to_target_s", none));
-  trial.samples_count = entry["samples_count"];
-  trial.train_s = entry["train_s"];
-  trial.wall_s = entry["wall_s"];
-  return trial;
-}
-
-json trials_json(const Tuning& tuning, const AlgorithmTuning& algorithm) {
+json point_json(const Goal& goal, const TriedPoint& point) {
   json trials = json::array();
-  for (std::size_t i = 0; i < algorithm.trials.size(); ++i) {
-    for (const TrialOutcome& trial : algorithm.trials[i]) {
-      trials.push_back(trial_json(trial));
-      trials.back()["learning_rate"] = tuning.grid[i];
+  for (const TrialOutcome& trial : point.trials) trials.push_back(trial_json(trial));
+  const Score score = score_of(goal, point.trials);
+  return {{"parameters", point.parameters},
+          {"value", finite_or_null(score.value)},
+          {"time_to_target_s", finite_or_null(score.time_to_target_s)},
+          {"trials", std::move(trials)}};
+}
+
+json cost_json(const TuningCost& cost) {
+  return {{"trials", cost.trials},
+          {"samples_count", cost.samples_count},
+          {"train_s", cost.train_s},
+          {"wall_s", cost.wall_s}};
+}
+
+json cell_json(const Tuning& tuning) {
+  json candidates = json::array();
+  for (const TriedPoint& each : tuning.points) candidates.push_back(point_json(tuning.goal, each));
+  return {{"setup", tuning.setup},
+          {"case", tuning.case_name},
+          {"algorithm", tuning.algorithm},
+          {"goal", tuning.goal.text()},
+          {"seeds", tuning.seeds},
+          {"config", tuning.config},
+          {"dataset", tuning.dataset},
+          {"candidates", std::move(candidates)},
+          {"chosen", tuning.best ? tuning.points[*tuning.best].parameters : json(nullptr)},
+          {"edges", tuning.edges},
+          {"note", tuning.note},
+          {"warnings", warnings_of(tuning)},
+          {"cost", cost_json(cost_of(tuning.points))}};
+}
+
+double rate_of(const TriedPoint& point) { return point.parameters["learning_rate"]; }
+
+std::string hash_of(const Tuning& tuning, const std::vector<double>& grid,
+                    const std::vector<TriedPoint>& by_rate) {
+  json decided = {tuning.goal.text(), grid, tuning.seeds, tuning.dataset, tuning.algorithm};
+  for (const TriedPoint& point : by_rate) {
+    for (const TrialOutcome& each : point.trials) {
+      json trial = trial_json(each);
+      trial.erase("id");
+      trial.erase("wall_s");
+      trial["learning_rate"] = rate_of(point);
+      decided.push_back(std::move(trial));
     }
   }
-  return trials;
-}
-
-json algorithm_json(const Tuning& tuning, const AlgorithmTuning& algorithm) {
-  const std::optional<Choice> choice = choose(tuning, algorithm);
-  return {{"algorithm", algorithm.algorithm},
-          {"config", algorithm.config},
-          {"grid", tuning.grid},
-          {"trials", trials_json(tuning, algorithm)},
-          {"learning_rate", choice ? json(choice->learning_rate) : json(nullptr)},
-          {"edge_of_grid", choice ? json(choice->edge_of_grid) : json(nullptr)},
-          {"cost", cost_json(cost_of(algorithm.trials))}};
+  escape_bytes(decided);
+  return fmt::format("xxh3:{:016x}", content_hash(decided.dump()));
 }
 
 }  // namespace
@@ -136,34 +162,42 @@ std::string outcome_text(const Goal& goal, std::span<const TrialOutcome> trials)
                      : fmt::format(", {} missed", goal.text()));
 }
 
-std::optional<std::size_t> best_of(const Goal& goal, std::span<const Score> scores) {
+std::optional<std::size_t> best_of(const Goal& goal, std::span<const TriedPoint> points) {
   const bool larger = goal.larger_is_better();
   std::optional<std::size_t> best;
-  for (std::size_t i = 0; i < scores.size(); ++i) {
-    const Score& now = scores[i];
+  Score before;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Score now = score_of(goal, points[i].trials);
     if (!std::isfinite(now.value)) continue;
-    if (!best) {
-      best = i;
-      continue;
-    }
-    const Score& before = scores[*best];
     const bool better_value = larger ? now.value > before.value : now.value < before.value;
     const bool better = now.time_to_target_s < before.time_to_target_s ||
                         (now.time_to_target_s == before.time_to_target_s && better_value);
-    if (better) best = i;
+    if (best && !better) continue;
+    best = i;
+    before = now;
   }
   return best;
 }
 
-void warn_of_missed_target(const Goal& goal, std::span<const TrialOutcome> chosen,
-                           std::string_view what) {
-  const Score score = score_of(goal, chosen);
-  if (!goal.target || std::isfinite(score.time_to_target_s)) return;
-  warn(
-      "{}: no choice reaches {} (median over the seeds), so the best final {}, {:.4g}, decided; "
-      "use "
-      "an easier target or more epochs",
-      what, goal.text(), goal.metric, score.value);
+std::vector<std::string> warnings_of(const Tuning& tuning) {
+  if (!tuning.best) {
+    return {"every trial diverged or failed, so there is no choice; try smaller learning rates"};
+  }
+  std::vector<std::string> warnings;
+  const TriedPoint& chosen = tuning.points[*tuning.best];
+  const Score score = score_of(tuning.goal, chosen.trials);
+  if (tuning.goal.target && !std::isfinite(score.time_to_target_s)) {
+    warnings.push_back(fmt::format(
+        "no choice reaches {} (median over the seeds), so the best final {}, {:.4g}, decided; use "
+        "an easier target or more epochs",
+        tuning.goal.text(), tuning.goal.metric, score.value));
+  }
+  for (const std::string& name : tuning.edges) {
+    warnings.push_back(fmt::format(
+        "the best {}, {}, lies at the edge of its values; a wider range may have a better one",
+        name, chosen.parameters[name].dump()));
+  }
+  return warnings;
 }
 
 TuningCost& TuningCost::operator+=(const TuningCost& other) {
@@ -174,10 +208,10 @@ TuningCost& TuningCost::operator+=(const TuningCost& other) {
   return *this;
 }
 
-TuningCost cost_of(const std::vector<Trials>& all) {
+TuningCost cost_of(std::span<const TriedPoint> points) {
   TuningCost sum;
-  for (const Trials& trials : all) {
-    for (const TrialOutcome& each : trials) {
+  for (const TriedPoint& point : points) {
+    for (const TrialOutcome& each : point.trials) {
       sum += {1, each.samples_count, each.train_s, each.wall_s};
     }
   }
@@ -198,180 +232,107 @@ std::vector<double> parse_grid(const std::string& text, const std::string& place
   return grid;
 }
 
-bool Tuning::complete(const AlgorithmTuning& tuning) const {
-  return std::ranges::all_of(tuning.trials,
-                             [&](const Trials& each) { return each.size() == seeds.size(); });
+json note_of(const Tuning& tuning) {
+  const auto has_rate_alone = [](const TriedPoint& point) {
+    return point.parameters.size() == 1 && point.parameters.contains("learning_rate") &&
+           point.parameters["learning_rate"].is_number();
+  };
+  if (!tuning.best || !std::ranges::all_of(tuning.points, has_rate_alone)) return nullptr;
+  // In one order, the sums and the hash are the same for every order of the list.
+  std::vector<TriedPoint> by_rate = tuning.points;
+  std::ranges::sort(by_rate, {}, rate_of);
+  std::vector<double> grid;
+  for (const TriedPoint& point : by_rate) grid.push_back(rate_of(point));
+  const double chosen = rate_of(tuning.points[*tuning.best]);
+  const TuningCost cost = cost_of(by_rate);
+  return {{"grid", grid},
+          {"seeds", tuning.seeds},
+          {"trials", cost.trials},
+          {"goal", tuning.goal.text()},
+          {"validation", tuning.config["validation"]},
+          {"validation_rows", tuning.dataset["validation"]["rows"]},
+          {"learning_rate", chosen},
+          {"edge_of_grid", chosen == grid.front() || chosen == grid.back()},
+          {"samples_count", cost.samples_count},
+          {"train_s", cost.train_s},
+          {"file_hash", hash_of(tuning, grid, by_rate)}};
 }
 
-std::optional<Choice> choose(const Tuning& tuning, const AlgorithmTuning& algorithm) {
-  if (!tuning.complete(algorithm)) return std::nullopt;
-  std::vector<Score> scores;
-  for (const Trials& trials : algorithm.trials) {
-    scores.push_back(score_of(tuning.goal, trials));
-  }
-  const std::optional<std::size_t> best = best_of(tuning.goal, scores);
-  if (!best) return std::nullopt;
-  return Choice{*best, tuning.grid[*best], *best == 0 || *best + 1 == tuning.grid.size()};
-}
-
-nlohmann::json tuning_of_run(const Tuning& tuning, const json& config, const std::string& place) {
-  const std::string name = config["algorithm"];
-  std::vector<std::string> names;
-  const AlgorithmTuning* found = nullptr;
-  for (const AlgorithmTuning& each : tuning.algorithms) {
-    names.push_back(each.algorithm);
-    if (each.algorithm == name) found = &each;
-  }
-  if (found == nullptr) {
-    refuse(place, "no tuning of " + name, "one of " + alternatives(names));
-  }
-  if (!tuning.complete(*found)) {
-    throw with_hint(usage_error("{}: the tuning of {} is not complete", place, name),
-                    "hetsgd tune --resume continues it");
-  }
-  const std::optional<Choice> choice = choose(tuning, *found);
-  if (!choice) {
-    throw with_hint(usage_error("{}: no trial of {} completed", place, name),
-                    "tune with smaller learning rates");
-  }
+json note_of_run(json note, const json& trials, const json& config) {
   // A final run changes its seed, its data, its budget and its measurements.
   static const std::set<std::string> kFree = {"learning_rate",   "seed",         "test",
                                               "validation",      "cache",        "target",
                                               "epochs",          "max_samples",  "max_time",
                                               "stop_at_target",  "record_steps", "evaluate_every",
                                               "evaluate_samples"};
-  std::set<std::string> differs;
+  note["differs"] = json::array();
   for (const auto& [key, value] : config.items()) {
-    if (!kFree.contains(key) && (!found->config.contains(key) || found->config[key] != value)) {
-      differs.insert(key);
+    if (!kFree.contains(key) && (!trials.contains(key) || trials[key] != value)) {
+      note["differs"].push_back(key);
     }
   }
-  const TuningCost cost = cost_of(found->trials);
-  return {{"grid", tuning.grid},
-          {"seeds", tuning.seeds},
-          {"trials", cost.trials},
-          {"goal", tuning.goal.text()},
-          {"validation", tuning.validation},
-          {"validation_rows", tuning.dataset["validation"]["rows"]},
-          {"learning_rate", choice->learning_rate},
-          {"edge_of_grid", choice->edge_of_grid},
-          {"samples_count", cost.samples_count},
-          {"train_s", cost.train_s},
-          {"differs", differs},
-          {"file_hash", tuning_hash(tuning, *found)}};
+  return note;
 }
 
-json trial_json(const TrialOutcome& trial) {
-  return {
-      {"seed", trial.seed},
-      {"status", trial.status},
-      {"status_reason", trial.status_reason.empty() ? json(nullptr) : json(trial.status_reason)},
-      {"value", or_null(trial.value)},
-      {"time_to_target_s", or_null(trial.time_to_target_s)},
-      {"samples_count", trial.samples_count},
-      {"train_s", trial.train_s},
-      {"wall_s", trial.wall_s}};
-}
-
-json cost_json(const TuningCost& cost) {
-  return {{"trials", cost.trials},
-          {"samples_count", cost.samples_count},
-          {"train_s", cost.train_s},
-          {"wall_s", cost.wall_s}};
-}
-
-json tuning_json(const Tuning& tuning, const std::vector<std::string>& args) {
-  json algorithms = json::array();
-  bool complete = true;
+json tuning_json(std::span<const Tuning> tunings, const json& args) {
+  json cells = json::array();
   TuningCost cost;
-  for (const AlgorithmTuning& algorithm : tuning.algorithms) {
-    algorithms.push_back(algorithm_json(tuning, algorithm));
-    complete = complete && tuning.complete(algorithm);
-    cost += cost_of(algorithm.trials);
+  for (const Tuning& tuning : tunings) {
+    cells.push_back(cell_json(tuning));
+    cost += cost_of(tuning.points);
   }
-  json document = {{"schema_version", "1.0"},    {"kind", "tuning"},
-                   {"tool", tool_json()},        {"args", json_text(args)},
-                   {"goal", tuning.goal.text()}, {"grid", tuning.grid},
-                   {"seeds", tuning.seeds},      {"validation", tuning.validation},
-                   {"dataset", tuning.dataset},  {"algorithms", std::move(algorithms)},
-                   {"cost", cost_json(cost)},    {"status", complete ? "completed" : "running"}};
+  json document = {{"schema_version", "2.0"},   {"kind", "tuning"},
+                   {"tool", tool_json()},       {"args", args},
+                   {"cells", std::move(cells)}, {"cost", cost_json(cost)}};
   escape_bytes(document);
   return document;
 }
 
-std::string tuning_hash(const Tuning& tuning, const AlgorithmTuning& algorithm) {
-  json decided = {tuning.goal.text(), tuning.grid, tuning.seeds, tuning.dataset,
-                  algorithm.algorithm};
-  for (json& trial : trials_json(tuning, algorithm)) {
-    trial.erase("wall_s");
-    decided.push_back(std::move(trial));
+json read_tuned(const std::string& path, const std::string& algorithm) {
+  const json document = read_json(path);
+  if (const std::string kind = other_kind(document); kind != "tuning") {
+    refuse(path, kind.empty() ? "no tuning" : "a " + kind, "a tuning",
+           "hetsgd tune -o FILE writes one", ExitCode::data);
   }
-  escape_bytes(decided);
-  return fmt::format("xxh3:{:016x}", content_hash(decided.dump()));
-}
-
-Tuning tuning_of(const json& document) {
-  Tuning tuning;
-  tuning.goal = parse_goal(document["goal"], "goal");
-  tuning.grid = document["grid"].get<std::vector<double>>();
-  tuning.seeds = document["seeds"].get<std::vector<std::uint64_t>>();
-  tuning.validation = document["validation"];
-  tuning.dataset = document.value("dataset", json());
-  for (const json& entry : document["algorithms"]) {
-    AlgorithmTuning& algorithm = tuning.algorithms.emplace_back();
-    algorithm = {entry["algorithm"], entry["config"], std::vector<Trials>(tuning.grid.size())};
-    for (const json& each : entry["trials"]) {
-      const TrialOutcome trial = trial_of(each);
-      const auto rate = std::ranges::find(tuning.grid, each["learning_rate"].get<double>());
-      if (rate == tuning.grid.end() || std::ranges::count(tuning.seeds, trial.seed) == 0) {
-        refuse(algorithm.algorithm,
-               fmt::format("a trial with learning rate {} and seed {}",
-                           each["learning_rate"].dump(), trial.seed),
-               "a learning rate of the grid and a seed of the list", "", ExitCode::data);
-      }
-      algorithm.trials[static_cast<std::size_t>(rate - tuning.grid.begin())].push_back(trial);
-    }
+  check_fields(path, document, {"schema_version text"});
+  const std::string version = document["schema_version"];
+  if (!version.starts_with("2.")) {
+    refuse(
+        path + ": schema_version", quote(version), "2.0",
+        "the same hetsgd tune with --resume, or the same hetsgd sweep, makes the file again from "
+        "its trials",
+        ExitCode::data);
   }
-  return tuning;
-}
-
-bool is_tuning(const json& document) {
-  return document.is_object() && document.value("kind", json()) == "tuning";
-}
-
-json read_tuning(const std::string& path) {
-  json document = read_json(path);
-  if (!is_tuning(document)) {
-    throw with_hint(data_error("{}: not a file of hetsgd tune", path),
-                    "hetsgd tune -o FILE writes one");
+  check_fields(path, document, {"cells list", "cells[].algorithm text"});
+  std::vector<std::string> names;
+  std::vector<std::size_t> found;
+  for (const json& cell : document["cells"]) {
+    if (cell["algorithm"] == algorithm) found.push_back(names.size());
+    names.push_back(cell["algorithm"]);
   }
-  check_fields(path, document,
-               {"goal text",
-                "grid list",
-                "grid[] number",
-                "seeds list",
-                "seeds[] count",
-                "validation number",
-                "dataset object?",
-                "algorithms list",
-                "algorithms[].algorithm text",
-                "algorithms[].config object",
-                "algorithms[].trials list",
-                "algorithms[].trials[].learning_rate number",
-                "algorithms[].trials[].seed count",
-                "algorithms[].trials[].status text",
-                "algorithms[].trials[].status_reason text?",
-                "algorithms[].trials[].value number?",
-                "algorithms[].trials[].time_to_target_s number?",
-                "algorithms[].trials[].samples_count count",
-                "algorithms[].trials[].train_s number",
-                "algorithms[].trials[].wall_s number"});
-  for (const char* const key : {"grid", "seeds"}) {
-    if (document[key].empty()) {
-      refuse(fmt::format("{}: {}", path, key), "[]", "at least one number", "", ExitCode::data);
-    }
+  if (found.empty()) refuse(path, "no tuning of " + algorithm, "one of " + alternatives(names));
+  if (found.size() > 1) {
+    refuse(path, fmt::format("{} tunings of {}", found.size(), algorithm), "one",
+           "a sweep writes each of them to a file of its own in FOLDER/tunings");
   }
-  return document;
+  const json& cell = document["cells"][found.front()];
+  const std::string place = fmt::format("{}: cells[{}]", path, found.front());
+  check_fields(place, cell, {"config object?", "chosen object?", "note object?"});
+  if (cell.value("chosen", json()).is_null()) {
+    throw with_hint(usage_error("{}: no trial of {} completed", path, algorithm),
+                    "tune with smaller learning rates");
+  }
+  if (cell.value("note", json()).is_null()) {
+    refuse(place, "a choice of other options", "one of the learning rate alone",
+           "`chosen` has the values to set");
+  }
+  check_fields(
+      place, cell,
+      {"config object", "note.grid list", "note.grid[] number", "note.seeds list",
+       "note.seeds[] count", "note.trials count", "note.goal text", "note.validation number",
+       "note.validation_rows count", "note.learning_rate number", "note.edge_of_grid boolean",
+       "note.samples_count count", "note.train_s number", "note.file_hash text"});
+  return cell;
 }
 
 }  // namespace hetsgd

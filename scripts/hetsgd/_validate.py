@@ -250,55 +250,82 @@ def cost_of(parts: Iterable[dict]) -> dict:
     return {key: sum(part[key] for part in parts) for key in COST}
 
 
-def choice_of(goal: str, by_rate: list[list[dict]]) -> int | None:
-    """The place of the best rate: by the median time to the target, then by the median final value; the first of equal ones. A trial
-    that diverged or failed counts as worst. None if no rate has a finite median. Raises usage errors for a goal that is none."""
+def sign_of(goal: str) -> int:
+    """-1 if larger values of the goal's metric are better, else 1. Raises usage errors for a goal that is none."""
     target = _results.parse_target(goal if "<" in goal or ">" in goal else f"{goal}>=0", "goal")
-    larger = target.at_least if target.text == goal else target.metric in _results.HIGHER_IS_BETTER
-    sign = -1 if larger else 1
+    return -1 if (target.at_least if target.text == goal else target.metric in _results.HIGHER_IS_BETTER) else 1
 
-    def median(trials: list[dict], key: str, sign: int) -> float:
-        return _stats.median([math.inf if trial[key] is None else sign * trial[key] for trial in trials])
 
-    scores = [(median(trials, "time_to_target_s", 1), median(trials, "value", sign)) for trials in by_rate]
+def median_of(trials: list[dict], key: str, sign: int) -> float:
+    """The median of sign * value. A trial that diverged or failed counts as worst, which is infinite."""
+    return _stats.median([math.inf if trial[key] is None else sign * trial[key] for trial in trials])
+
+
+def choice_of(goal: str, candidates: list[dict]) -> int | None:
+    """The place of the best candidate: by the median time to the target, then by the median final value; the first of equal ones. None
+    if no median of final values is finite. Raises usage errors for a goal that is none."""
+    sign = sign_of(goal)
+    scores = [(median_of(each["trials"], "time_to_target_s", 1), median_of(each["trials"], "value", sign)) for each in candidates]
     finite = [place for place, (_, value) in enumerate(scores) if math.isfinite(value)]
     return min(finite, key=lambda place: scores[place], default=None)
 
 
-def check_conclusions(tuning: dict) -> Iterator[Finding]:
-    """Whether choices and costs follow from the trials."""
+def note_of(cell: dict, chosen: dict) -> dict | None:
+    """What follows from the trials of the note on the learning rate. None if it is not what was tuned, alone."""
+    rates = [each["parameters"].get("learning_rate") if len(each["parameters"]) == 1 else None for each in cell["candidates"]]
+    if not all(isinstance(rate, (int, float)) for rate in rates):
+        return None
+    return {"grid": sorted(rates), "learning_rate": chosen["learning_rate"], "edge_of_grid": chosen["learning_rate"] in (min(rates), max(rates)),
+            "seeds": cell["seeds"], "goal": cell["goal"], "trials": cell["cost"]["trials"], "samples_count": cell["cost"]["samples_count"]}
 
-    def compared(found: dict, right: dict, place: str) -> Iterator[Finding]:
-        for key, value in right.items():
-            if found[key] != value:
-                yield Finding(f"{place}/{key}", f"found {dump(found[key])}, but by the trials it is {dump(value)}")
 
-    grid, seeds, complete, costs = tuning["grid"], tuning["seeds"], True, []
-    for i, entry in enumerate(tuning["algorithms"]):
-        by_rate: list[list[dict]] = [[] for _ in grid]
-        for j, trial in enumerate(entry["trials"]):
-            if trial["learning_rate"] not in grid or trial["seed"] not in seeds:
-                yield Finding(f"/algorithms/{i}/trials/{j}", f"found learning rate {trial['learning_rate']} and seed {trial['seed']}, "
-                              "expected a learning rate of the grid and a seed of the list")
-                return
-            by_rate[grid.index(trial["learning_rate"])].append(trial)
-        whole = all(len(trials) == len(seeds) for trials in by_rate)
-        complete = complete and whole
-        try:
-            best = choice_of(tuning["goal"], by_rate) if whole else None
-        except _errors.Error as error:
-            yield Finding("/goal", str(error))
+def compared(found: dict, right: dict, place: str) -> Iterator[Finding]:
+    """A finding for each value that does not follow from the trials."""
+    for key, value in right.items():
+        if found[key] != value:
+            yield Finding(f"{place}/{key}", f"found {dump(found[key])}, but by the trials it is {dump(value)}")
+
+
+def check_cell(cell: dict, place: str) -> Iterator[Finding]:
+    """Whether a tuning's medians, choice, note and cost follow from its trials."""
+    candidates = cell["candidates"]
+    for i, each in enumerate(candidates):
+        if (seeds := [trial["seed"] for trial in each["trials"]]) != cell["seeds"]:
+            yield Finding(f"{place}/candidates/{i}/trials", f"found the seeds {dump(seeds)}, expected {dump(cell['seeds'])}")
             return
-        costs.append(cost_of({"trials": 1, **trial} for trials in by_rate for trial in trials))
-        yield from compared(entry, {
-            "grid": grid, "learning_rate": None if best is None else grid[best],
-            "edge_of_grid": None if best is None else best in (0, len(grid) - 1), "cost": costs[-1]}, f"/algorithms/{i}")
-    yield from compared(tuning, {"cost": cost_of(costs), "status": "completed" if complete else "running"}, "")
+    try:
+        best = choice_of(cell["goal"], candidates)
+    except _errors.Error as error:
+        yield Finding(f"{place}/goal", str(error))
+        return
+    for i, each in enumerate(candidates):
+        for key, sign in (("value", sign_of(cell["goal"])), ("time_to_target_s", 1)):
+            median = sign * median_of(each["trials"], key, sign)
+            yield from compared(each, {key: median if math.isfinite(median) else None}, f"{place}/candidates/{i}")
+    chosen = None if best is None else candidates[best]["parameters"]
+    costs = cost_of({"trials": 1, **trial} for each in candidates for trial in each["trials"])
+    yield from compared(cell, {"chosen": chosen, "cost": costs}, place)
+    note = None if chosen is None else note_of(cell, chosen)
+    if note and cell["note"]:
+        yield from compared(cell["note"], note, f"{place}/note")
+    else:
+        yield from compared(cell, {"note": note}, place)
+
+
+def check_tuning(tuning: dict) -> Iterator[Finding]:
+    """Whether a file of tunings follows from their trials."""
+    for i, cell in enumerate(tuning["cells"]):
+        yield from check_cell(cell, f"/cells/{i}")
+    yield from compared(tuning, {"cost": cost_of(cell["cost"] for cell in tuning["cells"])}, "")
 
 
 def validate_tuning(tuning: Any) -> list[Finding]:
-    """All mistakes in a file of hetsgd tune."""
-    return check_schema("tuning", tuning) or list(check_conclusions(tuning))
+    """All mistakes in a tuning."""
+    version = tuning.get("schema_version")
+    if isinstance(version, str) and not version.startswith("2."):
+        return [Finding("/schema_version", f"found {_errors.quote(version)}, expected 2.0; the same hetsgd tune with --resume, or the same "
+                        "hetsgd sweep, makes the file again from its trials")]
+    return check_schema("tuning", tuning) or list(check_tuning(tuning))
 
 
 # --- the command ---

@@ -152,9 +152,9 @@ void read_result_file(const std::string& text) {
   read_result(file.path());
 }
 
-void read_tuning_file(const std::string& text) {
+void read_tuned_file(const std::string& text) {
   const TextFile file(text);
-  read_tuning(file.path());
+  read_tuned(file.path(), "sgd");
 }
 
 // A specification's file must be called so.
@@ -204,7 +204,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
       hetsgd::read_configuration,   [](const std::string& text) { hetsgd::read_stragglers(text); },
       hetsgd::read_straggler_trace, hetsgd::read_profile,
       hetsgd::read_network,         hetsgd::read_result_file,
-      hetsgd::read_tuning_file,     hetsgd::read_words,
+      hetsgd::read_tuned_file,      hetsgd::read_words,
       hetsgd::read_specification,   hetsgd::read_graph_file};
   if (size == 0) return 0;
   const std::string text(reinterpret_cast<const char*>(bytes) + 1, size - 1);

@@ -291,7 +291,7 @@ json tuning_json(std::span<const Tuning> tunings, const json& args) {
 json read_tuned(const std::string& path, const std::string& algorithm) {
   const json document = read_json(path);
   if (const std::string kind = other_kind(document); kind != "tuning") {
-    refuse(path, kind.empty() ? "no tuning" : "a " + kind, "a tuning",
+    refuse(path, kind.empty() ? "a file of another kind" : "a " + kind, "a tuning",
            "hetsgd tune -o FILE writes one", ExitCode::data);
   }
   check_fields(path, document, {"schema_version text"});
@@ -324,7 +324,7 @@ json read_tuned(const std::string& path, const std::string& algorithm) {
   }
   if (cell.value("note", json()).is_null()) {
     refuse(place, "a choice of other options", "one of the learning rate alone",
-           "`chosen` has the values to set");
+           "its key `chosen` has the values to give to train");
   }
   check_fields(
       place, cell,

@@ -178,12 +178,37 @@ class Sweep(ProgramTest):
             self.assertEqual(result["tuning"]["trials"], 6)
             self.assertEqual(result["tuning"]["goal"], "p1>=0.25")
             self.assertEqual(result["time_to_accuracy"][0]["value"], 0.2)
-        self.run_program("validate", *(f"runs/{line['file']}" for line in lines))
+        self.run_program("validate", "runs/tiny.tuning.json", *(f"runs/{line['file']}" for line in lines))
 
     def tunings(self, folder="runs"):
         """The note on its tuning in each final run, by case, parameters and seed."""
         return {(line["case"], str(line["parameters"]), line["seed"]): self.result(f"{folder}/{line['file']}")["tuning"]
                 for line in self.index(folder) if line["stage"] == "final"}
+
+    def test_a_folder_of_an_older_program_gets_its_tunings_again(self):
+        self.specify(SPEC + TUNING)
+        self.sweep()
+        results, files = self.results(), [self.folder / "runs/tiny.tuning.json", *self.folder.glob("runs/tunings/*.json")]
+        texts = [path.read_text() for path in files]
+        for path in files:
+            self.write(path, {"schema_version": "1.0", "kind": "tuning" if path.parent.name == "tunings" else "sweep tuning"})
+        self.refused(["train", "--train", "generate:tiny", "--tuned", str(files[1])], ("schema_version", '"1.0"'), "hetsgd sweep", code=4)
+        self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
+        self.assertEqual((self.results(), [path.read_text() for path in files]), (results, texts))
+
+    def test_a_tuning_of_several_cases_or_options_is_no_choice_of_a_rate(self):
+        two = '[[cases]]\nname = "wide"\nsettings = {algorithm = "ssgd", batch_size = 64}\n'
+        self.specify(SPEC.replace('[[cases]]\nname = "ssp"', two + '[[cases]]\nname = "ssp"') + TUNING)
+        self.sweep()
+        train = ["train", "--train", "generate:tiny", "--tuned", "runs/tiny.tuning.json", "--algorithm"]
+        self.refused([*train, "ssgd"], ("runs/tiny.tuning.json", "2 tunings of ssgd"), "tunings")
+        self.run_program(*train, "ssp", "-o", "r.json")
+        self.assertEqual(self.result("r.json")["tuning"]["trials"], 6)
+        self.specify(SPEC + TUNING + "[tuning.parameters.momentum]\nvalues = [0, 0.9]\n")
+        self.sweep("--extend")
+        self.assertEqual({str(cell["note"]) for cell in self.result("runs/tiny.tuning.json")["cells"]}, {"None"})
+        self.refused([*train, "ssp"], ("runs/tiny.tuning.json", "learning rate alone"), "chosen")
+        self.run_program("validate", "runs/tiny.tuning.json")
 
     def test_an_extended_tuning_reaches_the_runs_that_are_kept(self):
         self.specify(SPEC + TUNING)

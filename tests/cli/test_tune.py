@@ -1,6 +1,7 @@
 """hetsgd tune, and train --tuned: equal budgets, resuming, and what the choice cost."""
 
 import json
+import os
 import unittest
 
 from program import ProgramTest, without_host
@@ -22,18 +23,18 @@ class Tune(ProgramTest):
     def test_two_algorithms_three_rates(self):
         done = self.run_program(*TUNE)
         choice = self.result("c.json")
-        self.assertEqual(choice["status"], "completed")
-        self.assertEqual(choice["dataset"]["train"]["rows"], 1800)
-        self.assertEqual(choice["dataset"]["validation"]["rows"], 200)
-        self.assertEqual([one["algorithm"] for one in choice["algorithms"]], ["ssgd", "asgd"])
-        for one in choice["algorithms"]:
-            trials = one["trials"]
-            self.assertEqual([t["learning_rate"] for t in trials], [0.3, 1, 1e30])
+        self.assertEqual([one["algorithm"] for one in choice["cells"]], ["ssgd", "asgd"])
+        for one in choice["cells"]:
+            self.assertEqual([one["dataset"][part]["rows"] for part in ("train", "validation")], [1800, 200])
+            tried = one["candidates"]
+            self.assertEqual([each["parameters"] for each in tried], [{"learning_rate": rate} for rate in (0.3, 1, 1e30)])
+            trials = [each["trials"][0] for each in tried]
             self.assertEqual([t["status"] for t in trials], ["completed", "completed", "diverged"])
             self.assertIsNone(trials[2]["value"])
-            best = max(trials[:2], key=lambda trial: trial["value"])
-            self.assertEqual(one["learning_rate"], best["learning_rate"])
-            self.assertEqual(one["edge_of_grid"], best["learning_rate"] == 0.3)
+            best = max(tried[:2], key=lambda each: each["value"])
+            self.assertEqual(one["chosen"], best["parameters"])
+            at_edge = best is tried[0]
+            self.assertEqual((one["note"]["edge_of_grid"], len(one["warnings"])), (at_edge, int(at_edge)))
             for key in ("samples_count", "train_s", "wall_s"):
                 self.assertAlmostEqual(one["cost"][key], sum(t[key] for t in trials))
             self.assertNotIn("learning_rate", one["config"])
@@ -56,8 +57,8 @@ class Tune(ProgramTest):
         simulated = self.result("c.json")
         self.run_program(*TUNE, "--cluster", "threads", "--devices", "cpu:1", "--overwrite")
         measured = self.result("c.json")
-        for one, other in zip(simulated["algorithms"], measured["algorithms"]):
-            self.assertEqual([t["status"] for t in one["trials"]], [t["status"] for t in other["trials"]])
+        for one, other in zip(simulated["cells"], measured["cells"]):
+            self.assertEqual(*([each["trials"][0]["status"] for each in cell["candidates"]] for cell in (one, other)))
             self.assertEqual(other["config"]["cluster"], "threads")
         for flags, env in ((["--cluster", "mpi"], {}), ([], {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"})):
             self.assertIn("launch", self.refused([*TUNE, "--overwrite", *flags], "", env=env))
@@ -73,14 +74,13 @@ class Tune(ProgramTest):
         self.write("two.txt", "".join(f"{'+1' if i % 2 else '-1'} {i % 7 + 1}:1\n" for i in range(90)))
         for flags, goal in (([], "accuracy"), (["--goal", "auc", "--resume"], "auc")):
             self.run_program(*TUNE, "--train", "two.txt", "--algorithms", "ssgd", *flags)
-            self.assertEqual(self.result("c.json")["goal"], goal)
+            self.assertEqual(self.result("c.json")["cells"][0]["goal"], goal)
 
     def test_stdout_is_json_and_nothing_else(self):
         done = self.run_program(*TUNE[:-1], "-", "--goal", "p1>=0.2", "--tune-seeds", "1,2")
-        choice = json.loads(done.stdout)
-        self.assertEqual(choice["seeds"], [1, 2])
-        self.assertEqual(choice["algorithms"][0]["cost"]["trials"], 6)
-        self.assertIsNotNone(choice["algorithms"][0]["trials"][2]["time_to_target_s"])
+        first = json.loads(done.stdout)["cells"][0]
+        self.assertEqual((first["seeds"], first["cost"]["trials"]), ([1, 2], 6))
+        self.assertIsNotNone(first["candidates"][1]["trials"][0]["time_to_target_s"])
 
     def test_resume_goes_on_where_it_was_cut_off(self):
         self.run_program(*TUNE)
@@ -99,18 +99,30 @@ class Tune(ProgramTest):
         self.assertIn("6 of 12 trials", self.run_program(*TUNE, "--tune-seeds", "1,2", "--resume").stderr)
         self.assertNotIn("have been run", self.run_program(*TUNE, "--overwrite").stderr)
 
-    def test_a_choice_without_all_of_its_trials_is_none(self):
+    def test_a_file_of_an_older_program_is_made_again_from_its_trials(self):
         self.run_program(*TUNE)
-        cut = self.result("c.json")
-        one = cut["algorithms"][1]
-        one["trials"] = one["trials"][:1]
-        one["learning_rate"] = one["edge_of_grid"] = None
-        one["cost"] = {"trials": 1, **{k: one["trials"][0][k] for k in ("samples_count", "train_s", "wall_s")}}
-        for key in ("trials", "samples_count", "train_s", "wall_s"):
-            cut["cost"][key] = cut["algorithms"][0]["cost"][key] + one["cost"][key]
-        cut["status"] = "running"
-        self.run_program("validate", self.write("c.json", cut))
-        self.refused(["train", "--train", "generate:tiny", "--algorithm", "asgd", *RUN, "--tuned", "c.json"], ("c.json", "asgd"), "--resume")
+        whole = self.result("c.json")
+        self.write("c.json", {"schema_version": "1.0", "kind": "tuning", "algorithms": []})
+        train = ["train", "--train", "generate:tiny", "--algorithm", "asgd", *RUN, "--tuned", "c.json"]
+        self.refused(train, ("c.json: schema_version", '"1.0"'), "--resume", code=4)
+        self.assertRegex(self.run_program("validate", "c.json", code=4).stdout, r'^c\.json: /schema_version: found "1\.0".* --resume')
+        self.assertIn("all trials", self.run_program(*TUNE, "--resume").stderr)
+        self.assertEqual(without_wall(self.result("c.json")), without_wall(whole))
+        self.run_program(*train)
+
+    def test_a_failed_trial_is_named_and_the_choice_is_one_of_the_others(self):
+        self.run_program(*TUNE)
+        for path in (self.folder / "c.json.trials" / "trials").iterdir():
+            result = json.loads(path.read_text())
+            if (result["config"]["algorithm"], result["config"]["learning_rate"]) == ("ssgd", 1):
+                path.unlink()
+                os.mkfifo(path)
+        done = self.run_program(*TUNE, "--resume", code=1)
+        self.assertRegex(done.stderr, r"warning: \d/6  ssgd  learning rate 1  seed 1: failed: .*pipe")
+        self.assertIn("1 of 6 trials failed", done.stderr)
+        one = self.result("c.json")["cells"][0]
+        self.assertEqual((one["candidates"][1]["trials"][0]["status"], one["chosen"]), ("failed", {"learning_rate": 0.3}))
+        self.run_program("validate", "c.json")
 
     def test_what_the_trials_decide_is_refused(self):
         self.refuse_all(TUNE, (
@@ -132,19 +144,18 @@ class Tune(ProgramTest):
     def test_options_of_algorithms_reach_those_that_know_them(self):
         self.write("config.json", {"staleness": 5, "delta": 0.3, "seed": 4})
         self.run_program(*TUNE, "--algorithms", "ssgd,ssp", "--config", "config.json")
-        configs = {one["algorithm"]: one["config"] for one in self.result("c.json")["algorithms"]}
+        configs = {one["algorithm"]: one["config"] for one in self.result("c.json")["cells"]}
         self.assertEqual(configs["ssp"]["staleness"], 5)
         self.assertNotIn("staleness", configs["ssgd"])
         self.run_program(*TUNE, "--algorithms", "ssgd,ssp", "--staleness", "7", "--overwrite")
-        self.assertEqual(self.result("c.json")["algorithms"][1]["config"]["staleness"], 7)
+        self.assertEqual(self.result("c.json")["cells"][1]["config"]["staleness"], 7)
 
 
 class Tuned(ProgramTest):
     def setUp(self):
         super().setUp()
         self.run_program(*TUNE)
-        chosen = self.result("c.json")["algorithms"]
-        self.rates = {one["algorithm"]: one["learning_rate"] for one in chosen}
+        self.notes = {one["algorithm"]: one["note"] for one in self.result("c.json")["cells"]}
 
     def train_tuned(self, output, algorithm, *more, code=0):
         return self.train(output, *RUN, "--algorithm", algorithm, "--tuned", "c.json", *more, code=code)
@@ -152,12 +163,11 @@ class Tuned(ProgramTest):
     def test_train_takes_the_choice_and_rerun_repeats_it(self):
         self.assertEqual(self.train_tuned("r.json", "ssgd").stderr.count("warning"), 0)
         result = self.result("r.json")
-        self.assertEqual(result["config"]["learning_rate"], self.rates["ssgd"])
         tuning = result["tuning"]
-        self.assertEqual(tuning["learning_rate"], self.rates["ssgd"])
+        self.assertEqual(tuning, {**self.notes["ssgd"], "differs": []})
+        self.assertEqual(result["config"]["learning_rate"], tuning["learning_rate"])
         self.assertEqual((tuning["trials"], tuning["validation_rows"], tuning["goal"]), (3, 200, "p1"))
         self.assertEqual(tuning["grid"], [0.3, 1, 1e30])
-        self.assertEqual(tuning["differs"], [])
         self.run_program("validate", "r.json")
         (self.folder / "c.json").unlink()
         self.run_program("rerun", "r.json", "-o", "again.json")

@@ -13,7 +13,6 @@ namespace hetsgd {
 namespace {
 
 using nlohmann::json;
-using test::error_of;
 using test::usage_error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -60,16 +59,17 @@ struct Outcome {
   std::optional<double> value, time;
 };
 Tuning tuning_with(const std::string& goal, const std::vector<std::vector<Outcome>>& by_rate) {
-  Tuning tuning;
-  tuning.goal = parse_goal(goal, "goal");
-  tuning.validation = 0.1;
+  Tuning tuning{.case_name = "ssgd",
+                .algorithm = "ssgd",
+                .goal = parse_goal(goal, "goal"),
+                .seeds = {},
+                .config = {{"algorithm", "ssgd"}, {"workers", 2}, {"validation", 0.1}}};
   tuning.dataset = {{"train", {{"rows", 90}, {"content_hash", "xxh3:0000000000000001"}}},
                     {"validation", {{"rows", 10}, {"content_hash", "xxh3:0000000000000002"}}}};
   const std::vector<double> rates = {0.1, 0.3, 1};
-  AlgorithmTuning algorithm{"ssgd", {{"algorithm", "ssgd"}, {"workers", 2}}, {}};
   for (std::size_t r = 0; r < by_rate.size(); ++r) {
-    tuning.grid.push_back(rates[r]);
-    Trials& trials = algorithm.trials.emplace_back();
+    TriedPoint& point = tuning.points.emplace_back();
+    point.parameters["learning_rate"] = rates[r];
     for (std::size_t s = 0; s < by_rate[r].size(); ++s) {
       const Outcome& outcome = by_rate[r][s];
       TrialOutcome trial;
@@ -80,118 +80,146 @@ Tuning tuning_with(const std::string& goal, const std::vector<std::vector<Outcom
       trial.samples_count = 100;
       trial.train_s = 2;
       trial.wall_s = 0.5;
-      trials.push_back(trial);
+      point.trials.push_back(trial);
     }
   }
   for (std::size_t s = 0; s < by_rate.front().size(); ++s) tuning.seeds.push_back(s + 1);
-  tuning.algorithms = {algorithm};
+  tuning.best = best_of(tuning.goal, tuning.points);
+  tuning.note = note_of(tuning);
   return tuning;
 }
 
-std::optional<Choice> choice_of(const Tuning& tuning) {
-  return choose(tuning, tuning.algorithms.front());
+// The learning rate that is chosen.
+double choice_of(const std::string& goal, const std::vector<std::vector<Outcome>>& by_rate) {
+  return tuning_with(goal, by_rate).note["learning_rate"];
 }
 
-TEST(Choose, TheBestFinalValue) {
-  const auto up = choice_of(tuning_with("p1", {{{0.4, {}}}, {{0.6, {}}}, {{0.5, {}}}}));
-  EXPECT_EQ(up->learning_rate, 0.3);
-  EXPECT_FALSE(up->edge_of_grid);
-  const auto down = choice_of(tuning_with("test_loss", {{{4, {}}}, {{6, {}}}, {{5, {}}}}));
-  EXPECT_EQ(down->learning_rate, 0.1);
-  EXPECT_TRUE(down->edge_of_grid);
-  EXPECT_EQ(choice_of(tuning_with("p1", {{{0.4, {}}}, {{0.4, {}}}}))->learning_rate, 0.1);
+TEST(BestOf, TheBestFinalValue) {
+  EXPECT_EQ(choice_of("p1", {{{0.4, {}}}, {{0.6, {}}}, {{0.5, {}}}}), 0.3);
+  EXPECT_EQ(choice_of("test_loss", {{{4, {}}}, {{6, {}}}, {{5, {}}}}), 0.1);
+  EXPECT_EQ(choice_of("p1", {{{0.4, {}}}, {{0.4, {}}}}), 0.1);
 }
 
-TEST(Choose, TheEarliestTimeThenTheBestValue) {
-  const auto time = choice_of(tuning_with("p1>=0.5", {{{0.9, {}}}, {{0.6, 7.0}}, {{0.5, 4.0}}}));
-  EXPECT_EQ(time->learning_rate, 1);
-  const auto tie = choice_of(tuning_with("p1>=0.5", {{{0.6, 4.0}}, {{0.7, 4.0}}, {{0.5, 4.0}}}));
-  EXPECT_EQ(tie->learning_rate, 0.3);
-  const auto nobody = choice_of(tuning_with("p1>=0.9", {{{0.4, {}}}, {{0.6, {}}}, {{0.5, {}}}}));
-  EXPECT_EQ(nobody->learning_rate, 0.3);
+TEST(BestOf, TheEarliestTimeThenTheBestValue) {
+  EXPECT_EQ(choice_of("p1>=0.5", {{{0.9, {}}}, {{0.6, 7.0}}, {{0.5, 4.0}}}), 1);
+  EXPECT_EQ(choice_of("p1>=0.5", {{{0.6, 4.0}}, {{0.7, 4.0}}, {{0.5, 4.0}}}), 0.3);
+  EXPECT_EQ(choice_of("p1>=0.9", {{{0.4, {}}}, {{0.6, {}}}, {{0.5, {}}}}), 0.3);
 }
 
-TEST(Choose, ADivergedTrialIsTheWorst) {
+TEST(BestOf, ADivergedTrialIsTheWorst) {
   // The median over three seeds shrugs off one diverged trial, that over two does not.
   const Outcome good{0.6, {}}, bad{0.2, {}}, diverged{{}, {}};
-  EXPECT_EQ(choice_of(tuning_with("p1", {{bad, bad, bad}, {good, diverged, good}}))->learning_rate,
-            0.3);
-  EXPECT_EQ(choice_of(tuning_with("p1", {{bad, bad}, {good, diverged}}))->learning_rate, 0.1);
-  EXPECT_FALSE(choice_of(tuning_with("p1", {{diverged}, {diverged}})));
-  EXPECT_FALSE(choice_of(tuning_with("test_loss", {{diverged}, {diverged}})));
+  EXPECT_EQ(choice_of("p1", {{bad, bad, bad}, {good, diverged, good}}), 0.3);
+  EXPECT_EQ(choice_of("p1", {{bad, bad}, {good, diverged}}), 0.1);
+  EXPECT_FALSE(tuning_with("p1", {{diverged}, {diverged}}).best);
+  EXPECT_FALSE(tuning_with("test_loss", {{diverged}, {diverged}}).best);
 }
 
-TEST(Choose, NothingBeforeAllTrialsAreDone) {
-  Tuning tuning = tuning_with("p1", {{{0.4, {}}}, {{0.6, {}}}});
-  tuning.algorithms[0].trials[1].pop_back();
-  EXPECT_FALSE(choice_of(tuning));
-  EXPECT_EQ(tuning_json(tuning, {})["status"], "running");
+TEST(NoteOf, SaysWhereTheLearningRateComesFrom) {
+  const Tuning tuning = tuning_with("p1", {{{0.4, {}}}, {{0.6, {}}}, {{0.5, {}}}});
+  EXPECT_EQ(tuning.note["grid"], json({0.1, 0.3, 1.0}));
+  EXPECT_EQ(tuning.note["trials"], 3);
+  EXPECT_EQ(tuning.note["samples_count"], 300);
+  EXPECT_EQ(tuning.note["train_s"], 6.0);
+  EXPECT_EQ(tuning.note["validation_rows"], 10);
+  EXPECT_EQ(tuning.note["edge_of_grid"], false);
+  EXPECT_EQ(tuning_with("p1", {{{0.6, {}}}, {{0.4, {}}}}).note["edge_of_grid"], true);
+  // The order of the list decides nothing, nor do times of the host and other options of trials.
+  Tuning again = tuning;
+  std::ranges::reverse(again.points);
+  again.points[0].trials[0].wall_s += 1;
+  again.config["new"] = true;
+  EXPECT_EQ(note_of(again), tuning.note);
+  again.points[0].trials[0].value = 0.41;
+  EXPECT_NE(note_of(again)["file_hash"], tuning.note["file_hash"]);
+  again.points[0].parameters["momentum"] = 0.9;
+  EXPECT_TRUE(note_of(again).is_null());
 }
 
-TEST(TuningFile, ReadsWhatItWrote) {
-  Tuning tuning = tuning_with("p1>=0.5", {{{0.4, 3.25}, {{}, {}}}, {{0.6, {}}, {0.7, 1.5}}});
-  tuning.algorithms.push_back(tuning.algorithms[0]);
-  tuning.algorithms[1].algorithm = "asgd";
-  tuning.algorithms[1].trials.assign(2, {});
-  const json document = tuning_json(tuning, {"tune"});
-  EXPECT_TRUE(is_tuning(document));
-  EXPECT_EQ(tuning_json(tuning_of(json::parse(document.dump())), {"tune"}), document);
+TEST(NoteOf, ARunNamesTheOptionsInWhichItDiffers) {
+  const json trials = {{"algorithm", "ssgd"}, {"workers", 2}};
+  json config = {{"algorithm", "ssgd"}, {"workers", 2}, {"seed", 9}, {"epochs", 50}};
+  EXPECT_EQ(note_of_run({{"trials", 3}}, trials, config),
+            json({{"trials", 3}, {"differs", json::array()}}));
+  config["workers"] = 8;
+  config["new"] = true;
+  EXPECT_EQ(note_of_run({}, trials, config)["differs"], json({"new", "workers"}));
+}
+
+TEST(WarningsOf, WhatToKnowBeforeRelyingOnAChoice) {
+  Tuning tuning = tuning_with("p1>=0.9", {{{0.4, {}}}, {{0.6, {}}}});
+  tuning.edges = {"learning_rate"};
+  EXPECT_THAT(warnings_of(tuning),
+              ElementsAre(HasSubstr("no choice reaches p1>=0.9"),
+                          HasSubstr("the best learning_rate, 0.3, lies at the edge")));
+  EXPECT_THAT(warnings_of(tuning_with("p1", {{{{}, {}}}})),
+              ElementsAre(HasSubstr("every trial diverged or failed")));
+  EXPECT_THAT(warnings_of(tuning_with("p1", {{{0.4, {}}}})), ElementsAre());
+}
+
+// The files of tunings in a folder.
+class ReadTuned : public ::testing::Test {
+ protected:
+  std::string write(const json& document) const { return folder_.write("c.json", document.dump()); }
+  // The error for ssgd, behind the path.
+  std::string refusal(const json& document, ExitCode code = ExitCode::data) const {
+    const std::string path = write(document);
+    const test::Failure failure = test::failure_of([&] { read_tuned(path, "ssgd"); });
+    EXPECT_EQ(failure.code, code) << failure.message;
+    return failure.message.substr(std::min(path.size() + 2, failure.message.size()));
+  }
+
+  const test::TemporaryFolder folder_;
+  const Tuning tuning_ = tuning_with("p1", {{{0.4, {}}, {{}, {}}}, {{0.6, {}}, {0.7, 1.5}}});
+};
+
+TEST_F(ReadTuned, CopiesTheNoteThatWasWritten) {
+  Tuning other = tuning_;
+  other.algorithm = "asgd";
+  const json document = tuning_json(std::vector{other, tuning_}, {"tune"});
   EXPECT_EQ(document["cost"],
-            json({{"trials", 4}, {"samples_count", 400}, {"train_s", 8.0}, {"wall_s", 2.0}}));
-  EXPECT_EQ(document["algorithms"][0]["learning_rate"], 0.3);
-  EXPECT_TRUE(document["algorithms"][1]["learning_rate"].is_null());
+            json({{"trials", 8}, {"samples_count", 800}, {"train_s", 16.0}, {"wall_s", 4.0}}));
+  const json cell = read_tuned(write(document), "ssgd");
+  EXPECT_EQ(cell["note"], tuning_.note);
+  EXPECT_EQ(cell["config"], tuning_.config);
+  EXPECT_EQ(cell["chosen"], json({{"learning_rate", 0.3}}));
 }
 
-TEST(TuningFile, NamesWhatItLacks) {
-  const test::TemporaryFolder folder;
-  const json good = tuning_json(tuning_with("p1", {{{0.4, {}}}, {{0.6, {}}}}), {});
+TEST_F(ReadTuned, NamesWhatAFileLacks) {
+  const json good = tuning_json({&tuning_, 1}, json::array());
   const std::vector<std::pair<std::string, std::function<void(json&)>>> damages = {
-      {"grid: found nothing, expected a list", [](json& t) { t.erase("grid"); }},
-      {"grid: found [], expected", [](json& t) { t["grid"] = json::array(); }},
-      {"goal: found 3, expected a text", [](json& t) { t["goal"] = 3; }},
-      {"algorithms[0].trials[1].seed: found -1, expected a count",
-       [](json& t) { t["algorithms"][0]["trials"][1]["seed"] = -1; }}};
+      {"found a file of another kind, expected a tuning", [](json& t) { t = json::array(); }},
+      {"found a trace, expected a tuning", [](json& t) { t["kind"] = "trace"; }},
+      {R"(schema_version: found "1.0", expected 2.0)",
+       [](json& t) { t["schema_version"] = "1.0"; }},
+      {"cells: found nothing, expected a list", [](json& t) { t.erase("cells"); }},
+      {"cells[0]: note.grid: found 3, expected a list",
+       [](json& t) { t["cells"][0]["note"]["grid"] = 3; }},
+      {"cells[0]: config: found nothing, expected an object",
+       [](json& t) { t["cells"][0].erase("config"); }},
+      {"cells[0]: note.learning_rate: found nothing, expected a number",
+       [](json& t) { t["cells"][0]["note"].erase("learning_rate"); }}};
   for (const auto& [message, damage] : damages) {
     json bad = good;
     damage(bad);
-    const std::string path = folder.write("bad.json", bad.dump());
-    EXPECT_THAT(error_of([&] { read_tuning(path); }, ExitCode::data), HasSubstr(message));
+    EXPECT_EQ(refusal(bad), message);
   }
 }
 
-TEST(TuningOfRun, SaysWhereTheLearningRateComesFrom) {
-  const Tuning tuning = tuning_with("p1", {{{0.4, {}}}, {{0.6, {}}}, {{0.5, {}}}});
-  const json config = {{"algorithm", "ssgd"}, {"workers", 2}, {"seed", 9}, {"epochs", 50}};
-  const json about = tuning_of_run(tuning, config, "choice.json");
-  EXPECT_EQ(about["learning_rate"], 0.3);
-  EXPECT_EQ(about["trials"], 3);
-  EXPECT_EQ(about["samples_count"], 300);
-  EXPECT_EQ(about["train_s"], 6.0);
-  EXPECT_EQ(about["validation_rows"], 10);
-  EXPECT_EQ(about["edge_of_grid"], false);
-  EXPECT_TRUE(about["differs"].empty());
-  json other = config;
-  other["workers"] = 8;
-  other["new"] = true;
-  EXPECT_EQ(tuning_of_run(tuning, other, "choice.json")["differs"], json({"new", "workers"}));
-  // The hash is of what decided: not of the host's times, and not of other options of the trials.
-  Tuning again = tuning;
-  again.algorithms[0].trials[0][0].wall_s += 1;
-  again.algorithms[0].config["new"] = true;
-  EXPECT_EQ(tuning_of_run(again, config, "c")["file_hash"], about["file_hash"]);
-  again.algorithms[0].trials[0][0].value = 0.41;
-  EXPECT_NE(tuning_of_run(again, config, "c")["file_hash"], about["file_hash"]);
-}
-
-TEST(TuningOfRun, RefusesWhatWasNotChosen) {
-  Tuning tuning = tuning_with("p1", {{{{}, {}}}});
-  const auto message = [&](const char* algorithm) {
-    return usage_error_of([&] { tuning_of_run(tuning, {{"algorithm", algorithm}}, "c.json"); });
+TEST_F(ReadTuned, RefusesWhatWasNotChosen) {
+  const auto message = [&](const Tuning& tuning, int copies = 1) {
+    const std::vector<Tuning> all(static_cast<std::size_t>(copies), tuning);
+    return refusal(tuning_json(all, json::array()), ExitCode::usage);
   };
-  EXPECT_EQ(message("asgd"), "c.json: found no tuning of asgd, expected one of ssgd");
-  EXPECT_EQ(message("ssgd"), "c.json: no trial of ssgd completed");
-  tuning.algorithms[0].trials[0].clear();
-  EXPECT_EQ(message("ssgd"), "c.json: the tuning of ssgd is not complete");
+  Tuning other = tuning_;
+  other.algorithm = "asgd";
+  EXPECT_EQ(message(other), "found no tuning of ssgd, expected one of asgd");
+  EXPECT_EQ(message(tuning_, 2), "found 2 tunings of ssgd, expected one");
+  EXPECT_EQ(message(tuning_with("p1", {{{{}, {}}}})), "no trial of ssgd completed");
+  other = tuning_;
+  other.note = nullptr;
+  EXPECT_EQ(message(other),
+            "cells[0]: found a choice of other options, expected one of the learning rate alone");
 }
 
 }  // namespace

@@ -60,6 +60,7 @@ EXPECTED_DIFFERENCES = [
     ("broken/compare-*", "*", "Readers check the fields that they take; validate checks all."),
     ("held/report-some-files", "*/p_value*", NO_TEST),
     ("broken/report-folder", "*", "Readers check the fields that they take; validate checks all."),
+    ("tuned/validate", "*", "A tuning of schema version 1 is refused, with the command that makes it again."),
     ("*/report*", "/workloads/*/simulated", "The page says of a simulated workload on what machine its times are."),
     ("*", "*/p_value_approximate", "A p-value of a normal distribution, beyond the sizes of exact tests, says so."),
     ("records/fit-*", "/*/step_s", "A fit says the step time that it belongs to."),

@@ -3,6 +3,7 @@
 
 import copy
 import json
+import math
 import unittest
 
 import package  # noqa: F401  # finds the package
@@ -120,23 +121,34 @@ class Results(unittest.TestCase):
 
 def tuning_of(goal, by_rate):
     """A tuning over the rates 0.1, 0.3, 1 whose trials have these (value, time)."""
-    grid = [0.1, 0.3, 1.0][:len(by_rate)]
-    trials = [{"learning_rate": rate, "seed": seed, "status": "diverged" if value is None else "completed", "status_reason": None,
-               "value": value, "time_to_target_s": time_s, "samples_count": 100, "train_s": 2.0, "wall_s": 0.5}
-              for rate, outcomes in zip(grid, by_rate) for seed, (value, time_s) in enumerate(outcomes, 1)]
-    cost = {"trials": len(trials), "samples_count": 100 * len(trials), "train_s": 2.0 * len(trials), "wall_s": 0.5 * len(trials)}
-    place = _validate.choice_of(goal, [[trial for trial in trials if trial["learning_rate"] == rate] for rate in grid])
-    entry = {"algorithm": "ssgd", "config": {}, "grid": grid, "trials": trials, "learning_rate": None if place is None else grid[place],
-             "edge_of_grid": None if place is None else place in (0, len(grid) - 1), "cost": cost}
+    trials = [[{"id": f"{seed:016x}", "seed": seed, "status": "diverged" if value is None else "completed", "status_reason": None,
+                "value": value, "time_to_target_s": time_s, "samples_count": 100, "train_s": 2.0, "wall_s": 0.5}
+               for seed, (value, time_s) in enumerate(outcomes, 1)] for outcomes in by_rate]
+    tried = [{"parameters": {"learning_rate": rate}, "trials": each} for rate, each in zip((0.1, 0.3, 1.0), trials)]
+    sign = _validate.sign_of(goal)
+    for each in tried:
+        for key, of in (("value", sign), ("time_to_target_s", 1)):
+            median = of * _validate.median_of(each["trials"], key, of)
+            each[key] = median if math.isfinite(median) else None
+    count = len(sum(trials, []))
+    cost = {"trials": count, "samples_count": 100 * count, "train_s": 2.0 * count, "wall_s": 0.5 * count}
+    place = _validate.choice_of(goal, tried)
     parts = {part: {"rows": 9, "content_hash": "xxh3:0000000000000001"} for part in ("train", "validation")}
-    return {"schema_version": "1.0", "kind": "tuning", "tool": {"name": "hetsgd", "version": "1", "git_revision": "0", "git_dirty": False},
-            "args": [], "goal": goal, "grid": grid, "seeds": list(range(1, len(by_rate[0]) + 1)), "validation": 0.1, "dataset": parts,
-            "algorithms": [entry], "cost": dict(cost), "status": "completed"}
+    cell = {"setup": "", "case": "ssgd", "algorithm": "ssgd", "goal": goal, "seeds": list(range(1, len(by_rate[0]) + 1)), "config": {},
+            "dataset": parts, "candidates": tried, "chosen": None if place is None else tried[place]["parameters"], "edges": [], "note": None,
+            "warnings": [], "cost": cost}
+    if place is not None:
+        cell["note"] = {**_validate.note_of(cell, cell["chosen"]), "validation": 0.1, "validation_rows": 9, "train_s": cost["train_s"],
+                        "file_hash": "xxh3:0000000000000001"}
+    return {"schema_version": "2.0", "kind": "tuning", "tool": {"name": "hetsgd", "version": "1", "git_revision": "0", "git_dirty": False},
+            "args": [], "cells": [cell], "cost": dict(cost)}
 
 
 class Tunings(unittest.TestCase):
     def choice(self, goal, *by_rate):
-        return tuning_of(goal, by_rate)["algorithms"][0]["learning_rate"]
+        tuning = tuning_of(goal, by_rate)
+        self.assertEqual(_validate.validate_tuning(tuning), [])
+        return tuning["cells"][0]["chosen"] and tuning["cells"][0]["chosen"]["learning_rate"]
 
     def test_the_best_final_value(self):
         self.assertEqual(self.choice("p1", [(0.4, None)], [(0.6, None)], [(0.5, None)]), 0.3)
@@ -156,23 +168,34 @@ class Tunings(unittest.TestCase):
 
     def test_damages_are_named(self):
         good = tuning_of("p1", [[(0.4, None)], [(0.6, None)]])
-        self.assertEqual(_validate.validate_tuning(good), [])
+        cell = "/cells/0"
         for pointer, new, place in (
-                ("/grid", ..., ""), ("/grid", [], "/grid"), ("/goal", "speed", "/goal"), ("/status", "running", "/status"),
-                ("/algorithms/0/trials/1/status", "fine", "/algorithms/0/trials/1/status"),
-                ("/algorithms/0/trials/1/learning_rate", 0.2, "/algorithms/0/trials/1"),
-                ("/algorithms/0/learning_rate", 0.1, "/algorithms/0/learning_rate"), ("/cost/train_s", 1, "/cost"),
-                ("/algorithms/0/edge_of_grid", False, "/algorithms/0/edge_of_grid"),
-                ("/algorithms/0/cost/trials", 1, "/algorithms/0/cost")):
+                ("/cells", ..., ""), (f"{cell}/seeds", [], f"{cell}/seeds"), (f"{cell}/goal", "speed", f"{cell}/goal"),
+                (f"{cell}/candidates/1/trials/0/status", "fine", f"{cell}/candidates/1/trials/0/status"),
+                (f"{cell}/candidates/1/trials/0/seed", 7, f"{cell}/candidates/1/trials"),
+                (f"{cell}/candidates/1/trials/0", ..., f"{cell}/candidates/1/trials"),
+                (f"{cell}/candidates/1/value", 0.7, f"{cell}/candidates/1/value"), (f"{cell}/chosen", {"learning_rate": 0.1}, f"{cell}/chosen"),
+                (f"{cell}/note", None, f"{cell}/note"), (f"{cell}/note/learning_rate", 0.1, f"{cell}/note/learning_rate"),
+                (f"{cell}/note/edge_of_grid", False, f"{cell}/note/edge_of_grid"), (f"{cell}/note/grid", [0.1], f"{cell}/note/grid"),
+                (f"{cell}/cost/trials", 1, f"{cell}/cost"), ("/cost/train_s", 1, "/cost"),
+                ("/schema_version", "1.0", "/schema_version"), ("/schema_version", ..., "")):
             bad = copy.deepcopy(good)
             set_at(bad, pointer, new)
             self.assertIn(place, [finding.pointer for finding in _validate.validate_tuning(bad)], pointer)
 
-    def test_nothing_is_chosen_before_all_trials_are_done(self):
-        half = tuning_of("p1", [[(0.4, None)], [(0.6, None)]])
-        half["algorithms"][0]["trials"].pop()
-        self.assertEqual({finding.pointer for finding in _validate.validate_tuning(half)},
-                         {"/cost", "/status", *(f"/algorithms/0/{key}" for key in ("learning_rate", "edge_of_grid", "cost"))})
+    def test_a_note_is_one_on_the_learning_rate_alone(self):
+        tuning = tuning_of("p1", [[(0.4, None)], [(0.6, None)]])
+        for each in tuning["cells"][0]["candidates"]:
+            each["parameters"]["momentum"] = 0.9
+        self.assertEqual([finding.pointer for finding in _validate.validate_tuning(tuning)], ["/cells/0/note"])
+        tuning["cells"][0]["note"] = None
+        self.assertEqual(_validate.validate_tuning(tuning), [])
+
+    def test_the_schema_of_notes_is_that_of_results(self):
+        notes = [json.loads(_validate.schema("tuning"))["definitions"]["cell"]["properties"]["note"],
+                 json.loads(_validate.schema("result"))["properties"]["tuning"]]
+        self.assertEqual({*notes[0]["required"], "differs"}, {*notes[1]["required"]})
+        self.assertEqual({*notes[0]["properties"], "differs"}, {*notes[1]["properties"]})
 
 
 class Specifications(unittest.TestCase):

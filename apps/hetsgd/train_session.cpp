@@ -86,7 +86,8 @@ void TrainSession::declare(OptionSet& set) {
   set.group(fmt::format("Options of {}", info_.name));
   declare_options(*algorithm_, info_, set);
   set.group("Tuning");
-  set.add("tuned", tuned_, "File of `hetsgd tune` from which the learning rate is taken.")
+  set.add("tuned", tuned_,
+          "Tuning file of `hetsgd tune` or `hetsgd sweep` from which the learning rate is taken.")
       .reads_file()
       .not_in_config();
   set.group("Instead of running");

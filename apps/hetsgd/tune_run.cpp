@@ -66,13 +66,12 @@ std::string score_text(const Goal& goal, const Trials& trials) {
   return fmt::format(fmt::runtime(goal.target ? "({:.4f})" : "{:.4f}"), score.value);
 }
 
-double rate_of(const TriedPoint& point) { return point.parameters["learning_rate"]; }
-
 // One row per algorithm, one column per learning rate, a star at the choice.
 void print_choices(const std::vector<Tuning>& tunings) {
   const Tuning& first = tunings.front();
   std::vector<std::string> header = {"algorithm"};
-  for (const TriedPoint& each : first.points) header.push_back(fmt::format("{}", rate_of(each)));
+  for (const TriedPoint& each : first.points)
+    header.push_back(fmt::format("{}", each.learning_rate()));
   header.insert(header.end(), {"chosen", "samples", "training", "host"});
   Table table(header);
   for (const Tuning& tuning : tunings) {
@@ -83,7 +82,7 @@ void print_choices(const std::vector<Tuning>& tunings) {
                     (tuning.best == i ? "*" : ""));
     }
     row.insert(row.end(),
-               {tuning.best ? fmt::format("{}", rate_of(tuning.points[*tuning.best])) : "-",
+               {tuning.best ? fmt::format("{}", tuning.points[*tuning.best].learning_rate()) : "-",
                 format_count(static_cast<double>(cost.samples_count)),
                 format_seconds(Seconds(cost.train_s)), format_seconds(Seconds(cost.wall_s))});
     table.add(std::move(row));

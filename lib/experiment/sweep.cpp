@@ -321,8 +321,8 @@ void Sweep::write_tunings() const {
 
 const Tuning* Sweep::tuning_of(const PlannedRun& run) const {
   const auto found = std::ranges::find(tunings_, run.cell, &Tuning::cell);
-  const bool is_none = run.stage == SweepStage::tuning || found == tunings_.end();
-  return is_none || found->note.is_null() ? nullptr : &*found;
+  const bool is_tuned = run.stage == SweepStage::final && found != tunings_.end();
+  return is_tuned && !found->note.is_null() ? &*found : nullptr;
 }
 
 json Sweep::tuning_of_result(const PlannedRun& run, const json& config) const {

@@ -83,8 +83,8 @@ class Sweep {
   // Evaluates the trials, which must all have ended, and plans the final runs. Throws
   // Error(runtime) if a cell with final runs has no trial that ended well.
   void conclude_tuning();
-  // Writes the tunings to one file, for readers. Each learning rate goes to a file of its own, too,
-  // for the commands of the final runs, which stays as it is when the tuning changes.
+  // Writes all tunings to one file, for readers. Writes each tuning of a learning rate to a file of
+  // its own as well, for the commands of final runs. That file stays when the tuning is extended.
   void write_tunings() const;
   // The command line of a run in a process of its own: launcher, program, arguments, output. Throws
   // Error(usage) if a placeholder cannot be filled in.

@@ -3,8 +3,8 @@
 //   runs/ID.json        result of a final run, as `hetsgd train` writes it; ID.log: of a failed one
 //   trials/ID.json      the same of a trial
 //   NAME.sweep.json     the specification of the sweep NAME
-//   NAME.tuning.json    the choices of its tuning and their cost
-//   tunings/HASH.json   the tuning of a learning rate as `hetsgd tune` writes it, for --tuned
+//   NAME.tuning.json    its tunings: trials, choices and cost (tuning.hpp)
+//   tunings/HASH.json   the tuning of one learning rate, for --tuned
 //   NAME.index.jsonl    a line for each of its runs that has ended
 //   locks/              claims of runs in progress
 //
@@ -78,8 +78,8 @@ class SweepFolder {
   std::string log_file(const PlannedRun& run) const;
   std::string specification_file() const { return folder_ + "/" + name_ + ".sweep.json"; }
   std::string tuning_file() const { return folder_ + "/" + name_ + ".tuning.json"; }
-  // The absolute path of a tuning, for commands that run in another folder. `hash`: from
-  // tuning_hash().
+  // The absolute path of a tuning, for commands that run in another folder. `hash`:
+  // Tuning::hash().
   std::string tuned_file(const std::string& hash) const;
   std::string index_file() const { return folder_ + "/" + name_ + ".index.jsonl"; }
   const std::string& path() const { return folder_; }

@@ -11,6 +11,7 @@
 
 #include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/json_fields.hpp"
 #include "core/json_file.hpp"
 #include "core/median.hpp"
 #include "core/text.hpp"
@@ -94,8 +95,6 @@ json cell_json(const Tuning& tuning) {
           {"cost", cost_json(cost_of(tuning.points))}};
 }
 
-double rate_of(const TriedPoint& point) { return point.parameters["learning_rate"]; }
-
 std::string hash_of(const Tuning& tuning, const std::vector<double>& grid,
                     const std::vector<TriedPoint>& by_rate) {
   json decided = {tuning.goal.text(), grid, tuning.seeds, tuning.dataset, tuning.algorithm};
@@ -104,7 +103,7 @@ std::string hash_of(const Tuning& tuning, const std::vector<double>& grid,
       json trial = trial_json(each);
       trial.erase("id");
       trial.erase("wall_s");
-      trial["learning_rate"] = rate_of(point);
+      trial["learning_rate"] = point.learning_rate();
       decided.push_back(std::move(trial));
     }
   }
@@ -240,10 +239,10 @@ json note_of(const Tuning& tuning) {
   if (!tuning.best || !std::ranges::all_of(tuning.points, has_rate_alone)) return nullptr;
   // In one order, the sums and the hash are the same for every order of the list.
   std::vector<TriedPoint> by_rate = tuning.points;
-  std::ranges::sort(by_rate, {}, rate_of);
+  std::ranges::sort(by_rate, {}, &TriedPoint::learning_rate);
   std::vector<double> grid;
-  for (const TriedPoint& point : by_rate) grid.push_back(rate_of(point));
-  const double chosen = rate_of(tuning.points[*tuning.best]);
+  for (const TriedPoint& point : by_rate) grid.push_back(point.learning_rate());
+  const double chosen = tuning.points[*tuning.best].learning_rate();
   const TuningCost cost = cost_of(by_rate);
   return {{"grid", grid},
           {"seeds", tuning.seeds},

@@ -1,9 +1,9 @@
-// The choice between settings with equal budgets. All methods have the same settings to choose from,
-// the same seeds and the same held-out rows, and the total cost is recorded with the choice.
+// The choice between settings with equal budgets. All methods have the same settings to choose
+// from, the same seeds and the same held-out rows. The total cost is recorded with the choice.
 //
 //   results of trials ─judge─> outcomes ─best_of─> choice ─note_of─> note ─tuning_json─> file
-//                                                                                       │
-//                result of a run with the learning rate that was chosen <─ read_tuned <─┘
+//                                                                                         │
+//                                      result of a run at that learning rate <─read_tuned─┘
 //
 // This file defines the record of such a tuning and its JSON (scripts/hetsgd/schemas/tuning.json),
 // which `tune` and `sweep` write and `train --tuned` reads. sweep.cpp fills it.
@@ -56,13 +56,15 @@ using Trials = std::vector<TrialOutcome>;  // with the same settings, one for ea
 // A point of a tuning: values of the tuned options, and the trials with them.
 struct TriedPoint {
   nlohmann::json parameters;  // {option: value}
-  Trials trials;              // one for each seed
+  Trials trials = {};         // one for each seed
+
+  double learning_rate() const { return parameters["learning_rate"]; }  // if it is tuned
 };
 
 // A method's tuning, of which all trials have ended.
 struct Tuning {
   std::size_t cell = 0;  // index into SweepSpec::cells
-  std::string setup, case_name, algorithm;
+  std::string setup = {}, case_name = {}, algorithm;
   Goal goal;
   std::vector<std::uint64_t> seeds;
   std::vector<TriedPoint> points = {};   // in the order of the plan

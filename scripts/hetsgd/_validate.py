@@ -271,7 +271,7 @@ def choice_of(goal: str, candidates: list[dict]) -> int | None:
 
 
 def note_of(cell: dict, chosen: dict) -> dict | None:
-    """What follows from the trials of the note on the learning rate. None if it is not what was tuned, alone."""
+    """The part of the note on a learning rate that follows from the trials. None unless the learning rate alone was tuned."""
     rates = [each["parameters"].get("learning_rate") if len(each["parameters"]) == 1 else None for each in cell["candidates"]]
     if not all(isinstance(rate, (int, float)) for rate in rates):
         return None

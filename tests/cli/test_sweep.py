@@ -192,7 +192,8 @@ class Sweep(ProgramTest):
         texts = [path.read_text() for path in files]
         for path in files:
             self.write(path, {"schema_version": "1.0", "kind": "tuning" if path.parent.name == "tunings" else "sweep tuning"})
-        self.refused(["train", "--train", "generate:tiny", "--tuned", str(files[1])], ("schema_version", '"1.0"'), "hetsgd sweep", code=4)
+        self.refused(["train", "--train", "generate:tiny", "--epochs", "1", "--tuned", files[1]], (f"{files[1]}: schema_version", '"1.0"'),
+                     "hetsgd sweep", code=4)
         self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
         self.assertEqual((self.results(), [path.read_text() for path in files]), (results, texts))
 
@@ -200,7 +201,7 @@ class Sweep(ProgramTest):
         two = '[[cases]]\nname = "wide"\nsettings = {algorithm = "ssgd", batch_size = 64}\n'
         self.specify(SPEC.replace('[[cases]]\nname = "ssp"', two + '[[cases]]\nname = "ssp"') + TUNING)
         self.sweep()
-        train = ["train", "--train", "generate:tiny", "--tuned", "runs/tiny.tuning.json", "--algorithm"]
+        train = ["train", "--train", "generate:tiny", "--epochs", "1", "--tuned", "runs/tiny.tuning.json", "--algorithm"]
         self.refused([*train, "ssgd"], ("runs/tiny.tuning.json", "2 tunings of ssgd"), "tunings")
         self.run_program(*train, "ssp", "-o", "r.json")
         self.assertEqual(self.result("r.json")["tuning"]["trials"], 6)

@@ -70,9 +70,10 @@ struct Tuning {
   std::vector<TriedPoint> points = {};   // in the order of the plan
   std::optional<std::size_t> best = {};  // the chosen point; none: no trial ended well
   std::vector<std::string> edges = {};   // options whose best value is an end of its list
-  nlohmann::json config = nullptr;       // options of the trials, without seed and tuned ones
-  nlohmann::json dataset = nullptr;      // {train, validation}: {rows, content_hash}
-  nlohmann::json note = nullptr;  // note_of(); `config` and `dataset` are null without a result
+  // Options of the trials without seed and tuned ones, and {train, validation}: {rows,
+  // content_hash} of their data. Null: no trial has a result.
+  nlohmann::json config = nullptr, dataset = nullptr;
+  nlohmann::json note = nullptr;  // note_of()
 
   std::string hash() const { return note["file_hash"]; }  // there is a note
 };

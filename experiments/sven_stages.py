@@ -78,17 +78,10 @@ class Machine:
     def __init__(self, runs, clock, alone):
         runs.mkdir(parents=True, exist_ok=True)
         self.runs, self.clock, self.launch = runs, clock, clocked(clock, runs)
-        self.profile = self.calibrate(["--device", "cpu:1", "--model", "deepfm", "--hidden", "400,1024", "--batch-size", "256,1024",
-                                       "--point-time", "1s"], "profile.json")
+        self.profile = common.calibrated(["--device", "cpu:1", "--model", "deepfm", "--hidden", "400,1024", "--batch-size", "256,1024",
+                                          "--point-time", "1s"], runs / "profile.json")
         # One worker alone exchanges nothing.
-        self.network = None if alone else self.calibrate(["network", "--cluster", "threads", "--workers", 2], "network.json")
-
-    def calibrate(self, options, name):
-        path = self.runs / name
-        if not path.exists():
-            subprocess.run([common.HETSGD, "calibrate", *map(str, options), "-o", str(path)], check=True,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return path
+        self.network = None if alone else common.calibrated(["network", "--cluster", "threads", "--workers", 2], runs / "network.json")
 
     def predicted(self, options, name):
         network = ["--network", self.network] if self.network else []
@@ -110,7 +103,7 @@ def row(model, workers, stage, predicted, measured):
         return None, False, True
     error = ours / middle - 1 if middle else float("inf")
     matters, good = middle >= LEAST_SHARE * whole, abs(error) <= WITHIN
-    return (f"| {model} | {workers} | {stage} | {ours:.3f} | {middle:.3f} ({min(times):.3f}..{max(times):.3f}) | "
+    return (f"| {model} | {workers} | {stage} | {ours:.3f} | {common.spread(times, '{:.3f}'.format)} | "
             f"{100 * middle / whole:.1f} % | {100 * error:+.0f} % | {'yes' if good else 'no' if matters else '-'} |", matters, good)
 
 

@@ -295,10 +295,9 @@ def _relation(group: GroupRow, values: Sequence[float], base: Sequence[float]) -
         return Relation()
     if group.reference:
         return Relation(Interval(1.0, 1.0, 1.0))
-    ratio, test, effect = ((_stats.bootstrap_paired_ratio, _stats.signed_rank, _stats.least_paired_effect) if group.paired else
-                           (_stats.bootstrap_ratio, _stats.mann_whitney, _stats.least_effect))
-    _, p_value, exact = test(values, base)
-    return Relation(ratio(values, base), math.nan if len(values) == len(base) == 1 else p_value, effect(values, base), exact)
+    _, p_value, exact = (_stats.signed_rank if group.paired else _stats.mann_whitney)(values, base)
+    return Relation(_stats.bootstrap_ratio(values, base, group.paired), math.nan if len(values) == len(base) == 1 else p_value,
+                    _stats.least_effect(values, base, group.paired), exact)
 
 
 def _factor(a: float, b: float) -> float:

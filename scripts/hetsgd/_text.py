@@ -2,9 +2,12 @@
 
 import math
 import os
+import re
 import sys
 
-FORMATS = ("text", "markdown", "latex", "csv")
+# How a terminal is shown what it would obey: control characters, and lone surrogates, which are bytes that are not UTF-8.
+ESCAPES = {**{code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}, **{code: f"\\u{code:04x}" for code in range(0x80, 0xA0)},
+           **{0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}, **str.maketrans({"\n": "\\n", "\t": "\\t", "\r": "\\r"})}
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", ">=": r"$\geq$", "<=": r"$\leq$", "<": "$<$",
          ">": "$>$", **{mark: "\\" + mark for mark in "&%$#_{}"}}
 
@@ -14,21 +17,7 @@ def printable(text: str, keep_lines: bool = False) -> str:
     UTF-8) as \\n, \\t, \\r, \\x1b, \\xe9 or \\u009b. `keep_lines` keeps newlines and tabs."""
     if text.isprintable():
         return text
-    known = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
-
-    def shown(character: str) -> str:
-        code = ord(character)
-        if keep_lines and character in "\n\t":
-            return character
-        if character in known:
-            return known[character]
-        if code < 0x20 or code == 0x7F:
-            return f"\\x{code:02x}"
-        if 0x80 <= code < 0xA0:
-            return f"\\u{code:04x}"
-        return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else character
-
-    return "".join(map(shown, text))
+    return text.translate({**ESCAPES, **str.maketrans("\n\t", "\n\t")} if keep_lines else ESCAPES)
 
 
 def say(text: str) -> None:
@@ -60,9 +49,9 @@ def format_seconds(seconds: float) -> str:
         return "0 s"
     for bound, factor, unit in ((0.9995e-6, 1e9, "ns"), (0.9995e-3, 1e6, "us"), (0.9995, 1e3, "ms"), (99.95, 1, "s")):
         if size < bound:
-            return f"{significant(seconds * factor, 3)} {unit}"
+            return f"{seconds * factor:.3g} {unit}"
     if size >= 1e15:
-        return f"{significant(seconds, 3)} s"
+        return f"{seconds:.3g} s"
     sign, whole = "-" if seconds < 0 else "", _rounded(size)
     if whole < 3600:
         return f"{sign}{whole // 60}m {whole % 60:02}s"
@@ -72,11 +61,6 @@ def format_seconds(seconds: float) -> str:
 
 def _rounded(value: float) -> int:
     return math.floor(value + 0.5)
-
-
-def significant(value: float, digits: int) -> str:
-    """The number with so many significant digits and without trailing zeros, as %g writes it."""
-    return f"{value:.{digits}g}"
 
 
 def is_numeric(cell: str) -> bool:
@@ -113,8 +97,7 @@ class Table:
                  for place in range(len(self.header))]
 
         def line(row: list[str]) -> str:
-            cells = [" " * (size - len(cell)) * each + cell + " " * (size - len(cell)) * (not each)
-                     for cell, size, each in zip(row, width, right)]
+            cells = [cell.rjust(size) if each else cell.ljust(size) for cell, size, each in zip(row, width, right)]
             return "".join(f"| {cell} " for cell in cells) + "|\n" if markdown else "  ".join(cells).rstrip(" ") + "\n"
 
         rules = ["-" * (size - (markdown and each)) + ":" * (markdown and each) for size, each in zip(width, right)]
@@ -130,9 +113,5 @@ def _csv_cell(cell: str) -> str:
 
 
 def _latex_cell(cell: str) -> str:
-    text, place = "", 0
-    while place < len(cell):
-        mark = cell[place:place + 2] if cell[place:place + 2] in (">=", "<=") else cell[place]
-        text += LATEX.get(mark, mark)
-        place += len(mark)
+    text = re.sub(">=|<=|.", lambda mark: LATEX.get(mark[0], mark[0]), cell)
     return text.replace("inf", r"$\infty$") if is_numeric(cell) else text

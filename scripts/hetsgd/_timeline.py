@@ -1,11 +1,10 @@
 """Records of runs, which the program reads (`hetsgd retime`): what calls took, and how long a run takes if they take other times."""
 
 import json
-import os
 import subprocess
 import tempfile
 
-from . import _errors, _program, _text
+from . import _program, _text
 
 
 def steps_of(path: str, columns: str = "") -> dict:
@@ -59,8 +58,7 @@ class _Process:
         self._log = tempfile.TemporaryFile()
 
     def __enter__(self) -> "_Process":
-        environment = {key: value for key, value in os.environ.items() if key not in _program.OWN_VARIABLES}
-        self._process = subprocess.Popen(self._arguments, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
+        self._process = subprocess.Popen(self._arguments, env=_program.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -84,11 +82,9 @@ class _Process:
         self._log.seek(0)
         log = self._log.read().decode(errors="surrogateescape")
         self._log.truncate(0)
-        message, _, hint = log.partition("error: ")[2].partition("\nhint: ")
         if not text:
-            code = self._process.wait()
             self.__exit__()
-            raise _errors.Error(message.strip() or f"hetsgd retime ended with {code}", max(code, 1), hint.strip())
+            raise _program.error_of(log, max(self._process.returncode, 1))
         for warning in log.splitlines():
             _text.warn(warning.removeprefix("warning: "))
         return json.loads(text)

@@ -388,33 +388,31 @@ class EqualPart:
     workload: bool = True  # part of the data, model or machine; False: of the measurement
 
 
-def equal_parts() -> list[EqualPart]:
-    """All of them."""
-    return [EqualPart("the training data", "/dataset/train/content_hash"), EqualPart("the test data", "/dataset/test/content_hash"),
-            EqualPart("the model's layers", "/model/layer_sizes"), EqualPart("the cluster", "/cluster/name"),
-            EqualPart("the device profile", "/cluster/device_profile"), EqualPart("the server's profile", "/cluster/server_profile"),
-            EqualPart("the network", "/cluster/network"), EqualPart("the charged sizes", "/cluster/charge"),
-            EqualPart("the stragglers", "/stragglers"), EqualPart("the number of workers", "/config/workers"),
-            EqualPart("the speeds", "/config/speed"), EqualPart("the samples between evaluations", "/config/evaluate_every", False),
-            EqualPart("the evaluated test rows", "/config/evaluate_samples", False),
-            EqualPart("the mega-batch", "/config/mega_batch", False)]
+EQUAL_PARTS = (
+    EqualPart("the training data", "/dataset/train/content_hash"), EqualPart("the test data", "/dataset/test/content_hash"),
+    EqualPart("the model's layers", "/model/layer_sizes"), EqualPart("the cluster", "/cluster/name"),
+    EqualPart("the device profile", "/cluster/device_profile"), EqualPart("the server's profile", "/cluster/server_profile"),
+    EqualPart("the network", "/cluster/network"), EqualPart("the charged sizes", "/cluster/charge"),
+    EqualPart("the stragglers", "/stragglers"), EqualPart("the number of workers", "/config/workers"),
+    EqualPart("the speeds", "/config/speed"), EqualPart("the samples between evaluations", "/config/evaluate_every", False),
+    EqualPart("the evaluated test rows", "/config/evaluate_samples", False), EqualPart("the mega-batch", "/config/mega_batch", False))
 
 
-def _at(document: Json, place: str) -> Json:
+def value_at(document: Json, place: str) -> Json:
+    """The value at a JSON pointer; None: there is none."""
     for key in place.split("/")[1:]:
         document = document.get(key) if isinstance(document, dict) else None
     return document
 
 
-def _without_source(values: list) -> list:
-    return [{key: each for key, each in value.items() if key != "source"} if isinstance(value, dict) else value for value in values]
-
-
 def value_of(part: EqualPart, document: dict) -> Json:
     """The value of a part in a result; None: it is absent. `source` explains the numbers of a profile, and makes no difference."""
-    found = _at(document, part.place)
+    def without_source(value: Json) -> Json:
+        return {key: each for key, each in value.items() if key != "source"} if isinstance(value, dict) else value
+
+    found = value_at(document, part.place)
     if isinstance(found, (dict, list)):
-        return _without_source([found])[0] if isinstance(found, dict) else _without_source(found)
+        return without_source(found) if isinstance(found, dict) else list(map(without_source, found))
     return "auto" if found == 0 and not isinstance(found, bool) else found  # 0 is the spelling of earlier versions
 
 
@@ -451,7 +449,7 @@ def warnings_of(loaded: Sequence[Loaded], comparison: Comparison, names: dict[st
 
 
 def _different_workloads(loaded: Sequence[Loaded]) -> list[str]:
-    keys = {part.what: [hashable(value_of(part, each.document)) for each in loaded] for part in equal_parts()}
+    keys = {part.what: [hashable(value_of(part, each.document)) for each in loaded] for part in EQUAL_PARTS}
     others = {what: next((each.path for each, key in zip(loaded, found) if key != found[0]), None) for what, found in keys.items()}
     return [f"different workloads: {loaded[0].path} and {path} differ in {what}" for what, path in others.items() if path is not None]
 
@@ -654,7 +652,7 @@ def _describe(workloads: Sequence[Workload], keys: Sequence[tuple], parts: Seque
             if differing and not (what == "test data" and differs[0]):  # it follows the training data
                 words.append(f"{what}: {shown(value)}")
             if value is not None:
-                data = _at(document, part.place.removesuffix("/content_hash")) if part.place.endswith("/content_hash") else None
+                data = value_at(document, part.place.removesuffix("/content_hash")) if part.place.endswith("/content_hash") else None
                 known = f"{shown(data['name'])}, {shown(data['rows'])} rows ({shown(value)})" if data else shown(value)
                 workload.facts.append((what, known))
         workload.about = "; ".join(words)
@@ -663,7 +661,7 @@ def _describe(workloads: Sequence[Workload], keys: Sequence[tuple], parts: Seque
 
 def split_workloads(loaded: Sequence[Loaded]) -> list[Workload]:
     """Results that are equal in all parts of a workload belong together, in the order of their first results."""
-    parts = [part for part in equal_parts() if part.workload]
+    parts = [part for part in EQUAL_PARTS if part.workload]
     keys = [tuple(hashable(value_of(part, each.document)) for part in parts) for each in loaded]
     places = _results.places_by_key(keys)
     workloads = [Workload(results=[loaded[i] for i in own]) for own in places]

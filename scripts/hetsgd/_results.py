@@ -244,14 +244,16 @@ SHAPE: Json = {
     "tuning?": (None, {"grid": ["a number"], "trials": COUNT, "goal": TEXT, "validation_rows": COUNT, "learning_rate": "a number",
                        "edge_of_grid": FLAG, "differs": [TEXT], "train_s": SECONDS})}
 
+LINE = {"id": TEXT, "status": TEXT, "stage": TEXT, "setup": TEXT, "case": TEXT, "file": (None, TEXT), "seed": COUNT,
+        "parameters?": "an object", "tuning?": TEXT, "summary?": "an object"}  # of a sweep's index
+
 
 def _mistake(value: Json, shape: Json, place: str) -> str:
     """The first place at which a value has not its shape, with what was found; "" if there is none."""
     if isinstance(shape, tuple):
         return "" if value is None else _mistake(value, shape[1], place)
-    kind = shape if isinstance(shape, str) else "an object" if isinstance(shape, dict) else "a list"
-    if not KINDS[kind](value):
-        return f"{place or '/'}: found {dump(value)[:60]}, expected {kind}"
+    if not KINDS[_kind_of(shape)](value):
+        return f"{place or '/'}: found {dump(value)[:60]}, expected {_kind_of(shape)}"
     if isinstance(shape, list):
         return next(filter(None, (_mistake(each, shape[0], f"{place}/{i}") for i, each in enumerate(value))), "")
     if isinstance(shape, dict) and "*" in shape:
@@ -351,13 +353,6 @@ def _indexes_in(folder: str) -> list[str]:
         return []
 
 
-def _is_line(line: Json) -> bool:
-    return (isinstance(line, dict) and all(isinstance(line.get(key), str) for key in ("id", "status", "stage", "setup", "case"))
-            and "file" in line and isinstance(line["file"], (str, type(None))) and KINDS[COUNT](line.get("seed"))
-            and isinstance(line.get("parameters", {}), dict) and isinstance(line.get("tuning", ""), str)
-            and isinstance(line.get("summary", {}), dict))
-
-
 def index_lines(path: str) -> list[dict]:
     """The lines of a sweep's index, with `file` as a path from here, without a last one that a kill has cut off. A run has several if
     cases share it or if it was repeated. Raises Error for a line that is no run."""
@@ -367,7 +362,7 @@ def index_lines(path: str) -> list[dict]:
             line = parse_json(text, path)
         except Error:
             line = None
-        if not _is_line(line):
+        if _mistake(line, LINE, ""):
             raise refusal(f"{path}:{number}", quote(text), "a run as a JSON object", "remove the index: it is made again from the results",
                           DATA)
         lines.append({**line, "file": os.path.join(os.path.dirname(path), line["file"] or f"runs/{line['id']}.json")})

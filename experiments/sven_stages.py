@@ -41,34 +41,12 @@ def stages_ms(result):
     return {stage: sum(1e3 * worker["stages"][f"{stage}_s"] for worker in workers) / len(workers) / updates for stage in STAGES}
 
 
-# A library that is loaded before the others and gives the processor time of the process for the host's clock. What waits for a
-# moment of that clock, which stands still meanwhile, looks again every 20 ms.
-PROCESSOR_CLOCK = """
-#define _GNU_SOURCE
-#include <pthread.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-int clock_gettime(clockid_t clock, struct timespec* time) {
-  return (int)syscall(SYS_clock_gettime, clock == CLOCK_MONOTONIC ? CLOCK_PROCESS_CPUTIME_ID : clock, time);
-}
-int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const struct timespec* until) {
-  struct timespec soon;
-  (void)clock, (void)until;
-  clock_gettime(CLOCK_REALTIME, &soon);
-  soon.tv_nsec += 20000000;
-  if (soon.tv_nsec >= 1000000000) soon.tv_nsec -= 1000000000, ++soon.tv_sec;
-  return pthread_cond_timedwait(condition, mutex, &soon);
-}
-"""
-
-
 def clocked(clock, runs):
     """The command that starts hetsgd under a clock."""
     if clock == "wall":
         return [common.HETSGD]
     library = runs / "processor_clock.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(library)], input=PROCESSOR_CLOCK, text=True, check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", common.ROOT / "experiments" / "processor_clock.c", "-o", library], check=True)
     return ["env", f"LD_PRELOAD={library}", common.HETSGD]
 
 

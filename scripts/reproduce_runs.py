@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tomllib
 
-from hetsgd import _compare, _results
+from hetsgd import _compare, _results, _score
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXPERIMENTS = ROOT / "experiments"
@@ -283,11 +283,7 @@ class Figure:
     @property
     def seeds(self):
         """How many there are to be of each case."""
-        seeds = self.spec.get("seeds", [1])
-        if isinstance(seeds, str):
-            first, last = map(int, seeds.split(":"))
-            return last - first + 1
-        return len(seeds)
+        return len(_score.seeds_of(self.spec, str(self.path)))
 
     @property
     def specification(self):

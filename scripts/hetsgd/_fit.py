@@ -386,14 +386,9 @@ def periodic(begins: np.ndarray, ends: np.ndarray, levels: Levels) -> list[Param
 
 def likelihood_ratio(slow: np.ndarray) -> float:
     """Twice the logarithm of the likelihood ratio of a Markov chain of two states to independent draws."""
-    moves = np.zeros((2, 2))
-    np.add.at(moves, (slow[:-1].astype(int), slow[1:].astype(int)), 1)
-
-    def term(counts: np.ndarray, of: np.ndarray) -> float:
-        some = counts > 0
-        return float((counts[some] * np.log(counts[some] / np.broadcast_to(of, counts.shape)[some])).sum())
-
-    return 2 * (term(moves, moves.sum(axis=1, keepdims=True)) - term(moves.sum(axis=0), moves.sum()))
+    from scipy import stats
+    moves = stats.contingency.crosstab(slow[:-1], slow[1:])[1]
+    return stats.chi2_contingency(moves, correction=False, lambda_="log-likelihood")[0]
 
 
 def mean_length(key: str, total: float, ended: int) -> Parameter:

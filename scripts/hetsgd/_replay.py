@@ -4,8 +4,6 @@ The ideal run has no stragglers. A computation takes the mean seconds per unit o
 work. Another call takes the median of its kind, bytes and number of members. Source of the idea: Lin et al. 2025, "Understanding
 Stragglers in Large Model Training Using What-if Analysis"."""
 
-import difflib
-
 import numpy as np
 
 from . import _errors, _results, _text, _timeline
@@ -74,11 +72,11 @@ class WhatIf:
         elif name == "kind" and "=" in what:
             if value != "compute" and value not in self.kinds:
                 known = " or ".join(filter(None, (", ".join(self.kinds[:-1]), self.kinds[-1])))
-                raise _errors.refusal("--without", _errors.quote(what), f"kind= and one of {known}", did_you_mean(value, self.kinds))
+                raise _errors.refusal("--without", _errors.quote(what), f"kind= and one of {known}", _errors.did_you_mean(value, self.kinds))
             times[:] = np.where(self.of_kind(value), self.ideal, times)
         else:
             raise _errors.refusal("--without", _errors.quote(what), "injected, stragglers, worker=N or kind=K",
-                                  did_you_mean(what, ["injected", "stragglers"]))
+                                  _errors.did_you_mean(what, ["injected", "stragglers"]))
 
     def change_speed(self, speed: list[float], times: np.ndarray) -> None:
         """Divides the computations of each worker by its speed, relative to the record; the last one repeats. Delays stay."""
@@ -94,12 +92,6 @@ class WhatIf:
         costs, free = before > 0, before == 0
         times[costs] *= after[costs] / before[costs]
         times[free] = after[free]
-
-
-def did_you_mean(word: str, known: list[str]) -> str:
-    """A hint with the nearest known word, or ""."""
-    near = difflib.get_close_matches(word, known, 1)
-    return f'did you mean "{near[0]}"?' if near else ""
 
 
 def attribute(what_if: WhatIf) -> dict:

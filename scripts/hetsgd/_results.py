@@ -20,7 +20,6 @@ NaN, so that a median over seeds counts it; NaN is what was not measured.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import itertools
 import json
@@ -36,7 +35,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import _text
-from ._errors import DATA, Error, quote, refusal, usage_error
+from ._errors import DATA, Error, did_you_mean, quote, refusal, usage_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -504,9 +503,7 @@ def parse_target(text: str, place: str) -> Target:
         raise refusal(place, quote(number), "a number")
     target = make_target(metric, match[2] == ">", float(number))
     if metric not in METRICS:
-        near = difflib.get_close_matches(metric, METRICS, 1)
-        hint = f"did you mean {quote(near[0])}?" if near else ""
-        raise refusal(place, f"the metric {quote(metric)}", f"one of {', '.join(METRICS)}", hint)
+        raise refusal(place, f"the metric {quote(metric)}", f"one of {', '.join(METRICS)}", did_you_mean(metric, METRICS))
     if metric in HIGHER_IS_BETTER and not 0 <= target.value <= 1:
         hint = f"shares, not percent: {target.value / 100:.6g}?" if 1 < target.value <= 100 else ""
         raise refusal(place, quote(target.text), f"{metric} from 0 to 1", hint)

@@ -173,16 +173,9 @@ def arguments(text, **places):
         value = [words.pop(0)] if words and not words[0].startswith("--") else []
         if name == "--straggler":
             repeated += [name, *value]
-        elif name.startswith("--no-"):
-            values.pop("--" + name[5:], None)
-            if name != "--no-record-steps":
-                values["--" + name[5:]] = ["=false"]
         else:
             values[name] = value
-    flat = []
-    for name, value in values.items():
-        flat += [name + "=false"] if value == ["=false"] else [name, *value]
-    return flat + repeated
+    return [word for name, value in values.items() for word in (name, *value)] + repeated
 
 
 def profile_of(text):

@@ -768,25 +768,22 @@ def _run_cells(comparison: Comparison, run: RunRow) -> list[Cell]:
     return [*cells, ("samples_per_s", run.samples_per_s, _time_text), (f"final_{comparison.metric}", run.final_value, _metric_text)]
 
 
-def _table(rows: Sequence[Sequence[Cell]]) -> _text.Table:
-    table = _text.Table([heading for heading, _, _ in rows[0]])
-    for row in rows:
-        table.add([show(value) for _, value, show in row])
-    return table
+def _table(rows: Sequence[Sequence[Cell]], kind: str) -> str:
+    return _text.table([heading for heading, _, _ in rows[0]], [[show(value) for _, value, show in row] for row in rows], kind)
 
 
 def _rows_of_groups(comparison: Comparison) -> list[list[Cell]]:
     return [_group_cells(comparison, group, t) for group in comparison.groups for t in range(max(1, len(group.targets)))]
 
 
-def runs_table(comparison: Comparison) -> _text.Table:
-    """A row per run. Times are seconds, a missed target is inf."""
-    return _table([_run_cells(comparison, run) for run in comparison.runs])
+def runs_table(comparison: Comparison, kind: str) -> str:
+    """A row per run. Times are seconds, a missed target is inf. `kind`: as of _text.table()."""
+    return _table([_run_cells(comparison, run) for run in comparison.runs], kind)
 
 
-def groups_table(comparison: Comparison) -> _text.Table:
+def groups_table(comparison: Comparison, kind: str) -> str:
     """A row per group and target."""
-    return _table(_rows_of_groups(comparison))
+    return _table(_rows_of_groups(comparison), kind)
 
 
 def groups_frame(comparison: Comparison) -> pd.DataFrame:
@@ -901,7 +898,7 @@ class _Report:
             if self.tuned:
                 cells.append(("tuning_s", _short_number(group.tuning["train_s"] if group.tuning else math.nan)))
             rows.append([(heading, cell, str) for heading, cell in cells])
-        return _table(rows).format(self.kind)
+        return _table(rows, self.kind)
 
     def cells_of_target(self, group: GroupRow, t: int) -> list[tuple[str, str]]:
         target, n = group.targets[t], len(group.runs)
@@ -980,8 +977,8 @@ def _print(workloads: Sequence[Workload], options: argparse.Namespace) -> None:
         if len(workloads) > 1:
             end = "\n\n" if options.format == "markdown" else "\n"
             _text.say(("" if workload is workloads[0] else "\n") + HEADINGS[options.format] + workload.name + end)
-        _text.say(runs_table(workload.comparison).format(options.format) if options.runs else
-                  groups_table(workload.comparison).format("csv") if options.format == "csv" else
+        _text.say(runs_table(workload.comparison, options.format) if options.runs else
+                  groups_table(workload.comparison, "csv") if options.format == "csv" else
                   groups_report(workload.comparison, options.format))
     return None
 

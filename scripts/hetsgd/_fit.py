@@ -516,16 +516,16 @@ def json_of(fits: list[WorkerFit]) -> list[dict]:
 
 def text_of(fits: list[WorkerFit]) -> str:
     """The fits as a table for people."""
-    table = _text.Table(["worker", "steps", "step", "factor", "kind", "parameters [95 % interval]", "p of the kind"])
+    rows = []
     for fit in fits:
         parts = []
         for each in fit.parameters:
             value, low, high = (_text.format_seconds(number) if each.is_time else f"{number:.4g}"
                                 for number in (each.value, each.low, each.high))
             parts.append(f"{each.key} {value} [{low}, {high}]")
-        table.add([str(fit.rank), str(fit.steps), _text.format_seconds(fit.step_s), f"{fit.factor:.4f}", fit.kind, ", ".join(parts) or "-",
+        rows.append([str(fit.rank), str(fit.steps), _text.format_seconds(fit.step_s), f"{fit.factor:.4f}", fit.kind, ", ".join(parts) or "-",
                    "-" if fit.p_value is None else f"{fit.p_value:.3g}"])
-    return table.format("text")
+    return _text.table(["worker", "steps", "step", "factor", "kind", "parameters [95 % interval]", "p of the kind"], rows, "text")
 
 
 def command(options: object, operands: list[str]) -> int:

@@ -160,19 +160,14 @@ def warnings_of(result: dict, facts: dict) -> list[str]:
 
 def text_of(result: dict) -> str:
     """A replay as tables for people."""
-    facts = _text.Table(["property", "value"])
-    for heading, key in (("time", "time_s"), ("time with the changes", "changed_time_s"), ("time without stragglers", "ideal_time_s")):
-        if key in result:
-            facts.add([heading, _text.format_seconds(result[key])])
-    facts.add(["slowdown S", f"{result['slowdown']:.4f}"])
-    facts.add(["gaps on the longest path", f"{100 * result['gap_share']:.1f} %"])
-    tables = [facts]
+    times = (("time", "time_s"), ("time with the changes", "changed_time_s"), ("time without stragglers", "ideal_time_s"))
+    facts = [[heading, _text.format_seconds(result[key])] for heading, key in times if key in result]
+    facts += [["slowdown S", f"{result['slowdown']:.4f}"], ["gaps on the longest path", f"{100 * result['gap_share']:.1f} %"]]
+    tables = [_text.table(["property", "value"], facts, "text")]
     for heading, key, parts in (("worker", "rank", result["workers"]), ("kind", "kind", result["kinds"])):
-        table = _text.Table([heading, "slowdown alone", "share of the lost time"])
-        for each in parts:
-            table.add([str(each[key]), f"{each['slowdown']:.4f}", f"{100 * each['share']:.1f} %"])
-        tables += [table] if parts else []
-    return "\n".join(table.format("text") for table in tables)
+        rows = [[str(each[key]), f"{each['slowdown']:.4f}", f"{100 * each['share']:.1f} %"] for each in parts]
+        tables += [_text.table([heading, "slowdown alone", "share of the lost time"], rows, "text")] if rows else []
+    return "\n".join(tables)
 
 
 def command(options: object, operands: list[str]) -> int:

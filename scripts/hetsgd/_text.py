@@ -4,6 +4,7 @@ import math
 import os
 import re
 import sys
+from collections.abc import Iterable, Sequence
 
 # How a terminal is shown what it would obey: control characters, and lone surrogates, which are bytes that are not UTF-8.
 ESCAPES = {**{code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}, **{code: f"\\u{code:04x}" for code in range(0x80, 0xA0)},
@@ -68,42 +69,31 @@ def is_numeric(cell: str) -> bool:
     return cell in ("", "inf", "nan") or cell.startswith("inf [") or cell[0] in "0123456789-<>~("
 
 
-class Table:
-    """Rows of texts below a header. Columns of numbers are right-aligned, but the first."""
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], kind: str) -> str:
+    """Rows of texts below a header as "text", "markdown", "latex" (booktabs) or "csv" (RFC 4180, bare newlines; "-" is empty). Columns of
+    numbers are right-aligned, but the first. Ends with a newline."""
+    rows = [[printable(cell) for cell in row] for row in rows]
+    if kind == "csv":
+        return "".join(",".join(map(_csv_cell, row)) + "\n" for row in [header, *rows])
+    numeric = [place > 0 and all(is_numeric(row[place]) for row in rows) for place in range(len(header))]
+    return _latex([header, *rows], numeric) if kind == "latex" else _aligned([header, *rows], numeric, kind == "markdown")
 
-    def __init__(self, header: list[str]):
-        self.header: list[str] = header
-        self.rows: list[list[str]] = []
 
-    def add(self, row: list[str]) -> None:
-        """A row with as many cells as the header."""
-        assert len(row) == len(self.header)
-        self.rows.append([printable(cell) for cell in row])
+def _latex(rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+    head, *rest = (" & ".join(map(_latex_cell, row)) + " \\\\\n" for row in rows)
+    columns = "".join("r" if each else "l" for each in numeric)
+    return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{head}\\midrule\n{''.join(rest)}\\bottomrule\n\\end{{tabular}}\n"
 
-    def format(self, kind: str) -> str:
-        """The table as "text", "markdown", "latex" (booktabs) or "csv" (RFC 4180, bare newlines; "-" is empty). Ends with a newline."""
-        if kind == "csv":
-            return "".join(",".join(map(_csv_cell, row)) + "\n" for row in [self.header, *self.rows])
-        numeric = [place > 0 and all(is_numeric(row[place]) for row in self.rows) for place in range(len(self.header))]
-        return self._latex(numeric) if kind == "latex" else self._aligned(numeric, kind == "markdown")
 
-    def _latex(self, numeric: list[bool]) -> str:
-        head, *rows = (" & ".join(map(_latex_cell, row)) + " \\\\\n" for row in [self.header, *self.rows])
-        columns = "".join("r" if each else "l" for each in numeric)
-        return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{head}\\midrule\n{''.join(rows)}\\bottomrule\n\\end{{tabular}}\n"
+def _aligned(rows: Sequence[Sequence[str]], right: Sequence[bool], markdown: bool) -> str:
+    width = [max(3 if markdown else 1, *map(len, column)) for column in zip(*rows)]
 
-    def _aligned(self, right: list[bool], markdown: bool) -> str:
-        width = [max(3 if markdown else 1, *(len(row[place]) for row in [self.header, *self.rows]))
-                 for place in range(len(self.header))]
+    def line(cells: Iterable[str]) -> str:
+        return "".join(f"| {cell} " for cell in cells) + "|\n" if markdown else "  ".join(cells).rstrip(" ") + "\n"
 
-        def line(row: list[str]) -> str:
-            cells = [cell.rjust(size) if each else cell.ljust(size) for cell, size, each in zip(row, width, right)]
-            return "".join(f"| {cell} " for cell in cells) + "|\n" if markdown else "  ".join(cells).rstrip(" ") + "\n"
-
-        rules = ["-" * (size - (markdown and each)) + ":" * (markdown and each) for size, each in zip(width, right)]
-        rule = "".join(f"| {each} " for each in rules) + "|\n" if markdown else "  ".join(rules) + "\n"
-        head, *rows = (line(row) for row in [self.header, *self.rows])
-        return head + rule + "".join(rows)
+    rule = line("-" * (size - (markdown and each)) + ":" * (markdown and each) for size, each in zip(width, right))
+    head, *rest = (line(cell.rjust(size) if each else cell.ljust(size) for cell, size, each in zip(row, width, right)) for row in rows)
+    return head + rule + "".join(rest)
 
 
 def _csv_cell(cell: str) -> str:

@@ -735,7 +735,8 @@ def _interval_cells(heading: str, interval: Interval, show: Callable[[float], st
     return [(heading + end, value, show) for end, value in zip(("", "_low", "_high"), interval)]
 
 
-def _test_of(group: GroupRow) -> str:
+def test_of(group: GroupRow) -> str:
+    """The name of the test against the reference; "" of the reference."""
     return "" if group.reference else "signed_rank" if group.paired else "mann_whitney"
 
 
@@ -749,7 +750,7 @@ def _group_cells(comparison: Comparison, group: GroupRow, t: int) -> list[Cell]:
                   *_interval_cells("speedup", target.speedup, _metric_text),
                   ("statistical_efficiency_ratio", target.statistical, _metric_text),
                   ("hardware_efficiency_ratio", target.hardware, _metric_text), ("p_value", target.p_value, _p_text),
-                  ("p_value_holm", target.p_holm, _p_text), ("test", _test_of(group), _or_dash),
+                  ("p_value_holm", target.p_holm, _p_text), ("test", test_of(group), _or_dash),
                   ("least_effect", target.least_effect, _p_text), ("evaluation", target.evaluation, _time_text),
                   ("resolution_s", target.resolution_s, _time_text)]
     tuned = group.tuning or {"trials": math.nan, "train_s": math.nan}
@@ -814,7 +815,7 @@ def _group_json(comparison: Comparison, group: GroupRow) -> dict:
     targets = [{"target": wanted.text, "times_s": [run.targets[t].time_s for run in runs], **_plain(target),
                 **({} if target.exact else {"p_value_approximate": True})}
                for t, (wanted, target) in enumerate(zip(comparison.targets, group.targets))]
-    return {**_plain(group), "test": _test_of(group) or None, "n": len(runs), "options": _options_json(comparison, runs[0]),
+    return {**_plain(group), "test": test_of(group) or None, "n": len(runs), "options": _options_json(comparison, runs[0]),
             "targets": targets}
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 RESAMPLES = 10000
 TAIL = RESAMPLES // 40  # 2.5 % on each side
+SEED = 1
 CHUNK = 1_000_000  # numbers that a bootstrap draws at once
 # The largest sizes with exact tests: of the smaller side, of both together, and of the pairs.
 EXACT_SIDE, EXACT_SIDES, EXACT_PAIRS = 8, 50, 50
@@ -53,7 +54,7 @@ def median(values: Sequence[float]) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _drawn(count: int, stream: tuple[int, ...], first: int, rows: int) -> np.ndarray:
-    return np.random.default_rng([*stream, first]).integers(count, size=(rows, count))
+    return np.random.default_rng([SEED, *stream, first]).integers(count, size=(rows, count))
 
 
 def _draws(count: int, *stream: int) -> Iterator[np.ndarray]:
@@ -83,11 +84,11 @@ def upper_end(values: np.ndarray) -> float:
     return float(np.partition(values, len(values) - 1 - TAIL)[len(values) - 1 - TAIL])
 
 
-def bootstrap_median(values: Sequence[float], seed: int = 1) -> Interval:
+def bootstrap_median(values: Sequence[float]) -> Interval:
     """The median with its interval; all NaN if a value is."""
     if any(map(math.isnan, values)):
         return NOTHING
-    medians = _resampled(values, seed, 0)
+    medians = _resampled(values, 0)
     return Interval(median(values), lower_end(medians), upper_end(medians))
 
 
@@ -100,7 +101,7 @@ def ratio_of_times(a: float, b: float) -> float:
     return a / b if b != 0 else math.copysign(math.inf, a)
 
 
-def bootstrap_ratio(above: Sequence[float], below: Sequence[float], paired: bool = False, seed: int = 1) -> Interval:
+def bootstrap_ratio(above: Sequence[float], below: Sequence[float], paired: bool = False) -> Interval:
     """The ratio of the two medians with its interval; both sides are resampled independently. A resample in which both medians are
     infinite counts as 0 for the lower end and as infinity for the upper one. All NaN if the ratio itself is.
 
@@ -109,7 +110,7 @@ def bootstrap_ratio(above: Sequence[float], below: Sequence[float], paired: bool
     ratio = ratio_of_times(median(above), median(below))
     if math.isnan(ratio):
         return NOTHING
-    a, b = (_resampled(side, seed, stream) for side, stream in ((above, 0), (below, 0 if paired else 1)))
+    a, b = (_resampled(side, stream) for side, stream in ((above, 0), (below, 0 if paired else 1)))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where((a == b) & np.isfinite(a), 1.0, a / b)
     none = np.isnan(ratios)  # both medians are infinite
@@ -251,7 +252,7 @@ def profile_area(ratios: Sequence[float] | np.ndarray) -> np.ndarray:
     return np.maximum(0.0, (PROFILE_END - np.asarray(ratios, float)) / (PROFILE_END - 1)).mean(axis=-1)
 
 
-def score_methods(times_s: Sequence[Sequence[Sequence[float]]], seed: int = 1) -> list[MethodScore]:
+def score_methods(times_s: Sequence[Sequence[Sequence[float]]]) -> list[MethodScore]:
     """The scores of methods by times_s[method][problem][seed], infinity where missed. All methods have the same problems and seeds,
     in one order. A resample draws seeds anew for each problem, and the same for all methods."""
     if not times_s:
@@ -261,7 +262,7 @@ def score_methods(times_s: Sequence[Sequence[Sequence[float]]], seed: int = 1) -
     resampled = np.empty((RESAMPLES, methods, problems))
     for p in range(problems):
         for m in range(methods):
-            resampled[:, m, p] = _resampled(times_s[m][p], seed, 2, p)
+            resampled[:, m, p] = _resampled(times_s[m][p], 2, p)
 
     def standings(of: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         ratios = _ratios_to_best(of)

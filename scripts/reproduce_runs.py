@@ -192,7 +192,6 @@ def final(result):
 # Values with a unit, one number a run: at the first target of the run, or over the whole run.
 VALUES = {
     "time_s": lambda result: of_target(result, "time_s"),
-    "first_crossing_s": lambda result: of_target(result, "first_crossing_s"),
     "samples": lambda result: of_target(result, "samples_count"),
     "updates": lambda result: of_target(result, "updates"),
     "epochs": lambda result: of_target(result, "samples_count") / result["dataset"]["train"]["rows"],

@@ -65,8 +65,8 @@ def train(options, output, launch=(HETSGD,)):
 
 
 class Run(NamedTuple):
-    """What a run of hetsgd train wrote, and what it took: elapsed seconds, those of the processor in its own code and in all, and the
-    largest resident set."""
+    """The result of a run of hetsgd train, and what the run took: elapsed seconds, those of the processor in its own code and in all, and
+    the largest resident set."""
     result: dict
     host_s: float
     user_s: float

@@ -30,7 +30,7 @@ class Plan:
 
 
 def kind_of(path):
-    """What `hetsgd memory` has written there: "plans" (-o) or "trace" (--trace); "" for another file, or one that cannot be read."""
+    """The kind of a file of `hetsgd memory`: "plans" (-o) or "trace" (--trace); "" for another file, or one that cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)

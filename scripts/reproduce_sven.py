@@ -66,7 +66,7 @@ def causes(pairs):
 
 
 def page(figures, stored):
-    """What stands between the markers. stored: of a figure's id its records, or None."""
+    """The text between the markers. stored: of a figure's id its records, or None."""
     ours = [figure for figure in figures if figure.spec["paper"] == PAPER and stored(figure.id) is not None]
     pairs = [(figure, record) for figure in ours for record in stored(figure.id)]
     text = [*(f"- {line}{tally(kind, pairs)}" for kind, line in KINDS.items()), "", "## Rows", "",

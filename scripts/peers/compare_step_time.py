@@ -92,7 +92,7 @@ def hetsgd_steps(options, words, batch_size):
 
 
 def pytorch_figures(options, script, batch_size, words):
-    """What a script of this folder measures of PyTorch, with `command`; without figures `problem` and a `step_s` of None."""
+    """The figures of PyTorch that a script of this folder measures, with its `command`. If it fails: `problem` and a `step_s` of None."""
     device, _, cores = options.device.partition(":")
     where = ["--device", "cpu", "--threads", cores or "1"] if device == "cpu" else ["--device", options.device, "--threads", "4"]
     command = [options.python, os.path.join(HERE, script), *where, "--batch-size", str(batch_size), "--seconds", str(options.seconds), *words]

@@ -57,7 +57,7 @@ def curve_of(command, cores):
 
 
 def pytorch(python, script, cores, seconds, *words, **variables):
-    """What a script of this folder measures of PyTorch on cores in so many seconds."""
+    """The figures of PyTorch that a script of this folder measures on cores in so many seconds."""
     command = [python, os.path.join(HERE, script), "--threads", str(cores), "--seconds", str(seconds), *words]
     return json.loads(run_on_cores(command, cores, **variables))
 

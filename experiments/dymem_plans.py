@@ -21,12 +21,17 @@ HEADLINES = ("memory in MiB, Inception-v4 without batch normalisation, batch 128
 RESNETS = ("resnet-50", "resnet-101", "resnet-152")
 
 
-def plans(networks, batch, policies, *options):
-    """{(network, policy): entry} of `hetsgd memory`, and the networks' parts by name."""
+def written(networks, batch, policies, *options, option="-o"):
+    """The document that `hetsgd memory` writes to the file of this option."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m.json"
-        common.hetsgd("memory", [*networks, "--batch", batch, "--policy", policies, "--no-largest-batch", "-o", path, *options])
-        document = json.loads(path.read_text())
+        common.hetsgd("memory", [*networks, "--batch", batch, "--policy", policies, "--no-largest-batch", option, path, *options])
+        return json.loads(path.read_text())
+
+
+def plans(networks, batch, policies, *options):
+    """{(network, policy): entry} of `hetsgd memory`, and the networks' parts by name."""
+    document = written(networks, batch, policies, *options)
     entries = {(name, entry["policy"]): entry
                for name, one in zip(networks, document["networks"]) for entry in one["policies"]}
     return entries, {name: one["network"] for name, one in zip(networks, document["networks"])}
@@ -86,9 +91,8 @@ class Page:
         return [each | {"fitted": FITTED[each["figure"]], "verdict": f"fitted ({each['verdict']})"} if each["figure"] in FITTED else each
                 for each in records]
 
-    def text(self):
+    def lines(self):
         lines = ["| id | what | the paper | found | agreement | verdict |", "|---|---|---|---|---|---|"]
         lines += [f"| {' | '.join(row[:6])} |" for row in self.rows]
-        notes = [f"- **{row[0]}, {row[1]}**: {row[6]}" for row in self.rows if row[6]]
-        return "\n".join(lines) + "\n\n## Causes\n\n" + "\n".join(notes) + "\n"
+        return [*lines, "", "## Causes", "", *(f"- **{row[0]}, {row[1]}**: {row[6]}" for row in self.rows if row[6])]
 

@@ -1,10 +1,8 @@
 """Rows of dymem.py about times, failures and shares: tables 4.1 and 4.2, figures 2.1, 2.5, 2.8, 4.4b, 4.5, 4.6, chapter 1."""
 import json
-import tempfile
-from pathlib import Path
 
 import common
-from dymem_plans import GIB, INCEPTION, MIB, RESNET32, RESNETS, between, percent, plan, plans, verdict
+from dymem_plans import GIB, INCEPTION, MIB, RESNET32, RESNETS, between, percent, plan, plans, verdict, written
 
 import plot_memory
 
@@ -61,11 +59,7 @@ def throughput(page):
              "VGG-16 and AlexNet gain too: the model has vDNN wait after every step, also where a relu or a pool could hide a transfer.")
     drawn = []
     for network in (RESNETS[0], INCEPTION, "vgg-16"):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "m.json"
-            common.hetsgd("memory", [network, "--batch", batches, "--policy", "dymem,vdnn-all,superneurons,liveness",
-                                     "--no-largest-batch", "-o", path, *page.dymem(), *DEVICE])
-            these = plot_memory.plans_of(json.loads(path.read_text()))
+        these = plot_memory.plans_of(written([network], batches, "dymem,vdnn-all,superneurons,liveness", *page.dymem(), *DEVICE))
         drawn += these
         fails[network] = min((each.batch for each in these if each.label == "superneurons" and not each.fits), default=None)
     page.add("m-45", "SuperNeurons fails at large batches", "fails", ", ".join(f"{name} from {batch}" for name, batch in fails.items()),
@@ -110,10 +104,8 @@ def failures(page):
 
 def layer_times(page):
     """Computing of a forward step beside the transfer of what it offloads, with vDNN's barrier."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "t.json"
-        common.hetsgd("memory", [INCEPTION, "--batch", 128, "--policy", "vdnn-all", "--no-largest-batch", "--memory", "64G", "--trace", path])
-        events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+    trace = written([INCEPTION], 128, "vdnn-all", "--memory", "64G", option="--trace")
+    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     graph = json.loads(common.hetsgd("memory", [INCEPTION, "--print-network"]))["nodes"]
     kind = {node["name"]: node for node in graph}
     computing = {}

@@ -14,11 +14,7 @@ run and one half as long, which removes the cost of set-up. It also makes a run 
 Each part writes the table of its section of results/many_workers.md.
 """
 import argparse
-import json
-import os
-import subprocess
 import sys
-import time
 
 import common
 
@@ -53,35 +49,19 @@ TINY = ["--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "4", 
 ROUNDS = 10
 
 
-class Run:
-    """A training run: peak_bytes, host_s (elapsed), processor_s, and result, what it wrote."""
+def steps(run):
+    return sum(worker["steps"] for worker in run.result["workers"])
 
-    def __init__(self, options):
-        OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-        command = [str(word) for word in [common.HETSGD, "train", "--quiet", "--overwrite", "-o", OUTPUT, *options]]
-        start = time.monotonic()
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        talk = process.stderr.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        if status != 0:
-            sys.exit(f"{' '.join(command)}\nended with exit code {os.waitstatus_to_exitcode(status)}:\n{talk}")
-        self.host_s = time.monotonic() - start
-        self.processor_s = usage.ru_utime + usage.ru_stime
-        self.peak_bytes = 1024 * usage.ru_maxrss
-        self.result = json.loads(OUTPUT.read_text())
 
-    def steps(self):
-        return sum(worker["steps"] for worker in self.result["workers"])
-
-    def rounds(self):
-        """Merges, rounds of the partial methods, or steps of every worker."""
-        merges = sum(event["type"] == "merge" for event in self.result["events"])
-        if merges:
-            return merges
-        partial = self.result["config"]["algorithm"] in ("rna", "eager-solo", "eager-majority")
-        if partial:
-            return sum(self.result["histograms"]["contributors"].values())
-        return self.steps() / len(self.result["workers"])
+def rounds(run):
+    """Merges, rounds of the partial methods, or steps of every worker."""
+    merges = sum(event["type"] == "merge" for event in run.result["events"])
+    if merges:
+        return merges
+    partial = run.result["config"]["algorithm"] in ("rna", "eager-solo", "eager-majority")
+    if partial:
+        return sum(run.result["histograms"]["contributors"].values())
+    return steps(run) / len(run.result["workers"])
 
 
 def delicious(arguments):
@@ -89,26 +69,26 @@ def delicious(arguments):
     lines = ["| algorithm | steps | simulated s | host s | host s per simulated s | host us per step | peak memory, MiB |",
              "|---|---|---|---|---|---|---|"]
     for name, options in ALGORITHMS.items():
-        run = Run([*common.delicious(), *SERVER, "--workers", arguments.workers, "--max-samples", samples,
-                   "--evaluate-every", samples, "--algorithm", *options])
+        run = common.measured([*common.delicious(), *SERVER, "--workers", arguments.workers, "--max-samples", samples,
+                               "--evaluate-every", samples, "--algorithm", *options], OUTPUT)
         train = run.result["wall"]["train_s"]
         elapsed = run.result["summary"]["elapsed_s"]
-        lines.append(f"| {name} | {run.steps()} | {elapsed:.3g} | {train:.2f} | {train / elapsed:.2f} | "
-                     f"{1e6 * train / run.steps():.0f} | {run.peak_bytes / 2**20:.0f} |")
+        lines.append(f"| {name} | {steps(run)} | {elapsed:.3g} | {train:.2f} | {train / elapsed:.2f} | "
+                     f"{1e6 * train / steps(run):.0f} | {run.peak_bytes / 2**20:.0f} |")
         print(lines[-1], f"(whole program {run.host_s:.1f} s)", file=sys.stderr)
     common.write_section(RESULTS, "256 workers on Delicious", lines)
 
 
-def tiny(options, workers, rounds):
-    return Run([*TINY, "--workers", workers, "--mega-batch", workers, "--max-samples", workers * rounds, "--algorithm",
-                *options])
+def tiny(options, workers, count):
+    return common.measured([*TINY, "--workers", workers, "--mega-batch", workers, "--max-samples", workers * count, "--algorithm",
+                            *options], OUTPUT)
 
 
-def per_round(options, workers, rounds):
+def per_round(options, workers, count):
     """Processor seconds of one merge or round."""
     half, whole = (min((tiny(options, workers, n) for _ in range(3)), key=lambda run: run.processor_s)
-                   for n in (rounds, 2 * rounds))
-    return (whole.processor_s - half.processor_s) / (whole.rounds() - half.rounds())
+                   for n in (count, 2 * count))
+    return (whole.processor_s - half.processor_s) / (rounds(whole) - rounds(half))
 
 
 def growth(arguments):
@@ -121,7 +101,7 @@ def growth(arguments):
         small, large = per_round(options, few, 3 * many // few), per_round(options, many, 3)
         run = tiny(options, most, ROUNDS)
         lines.append(f"| {name} | {1e3 * small:.1f} | {1e3 * large:.0f} | {large / small:.1f} | {run.host_s:.1f} | "
-                     f"{run.rounds():.1f} | {run.peak_bytes / 2**20:.0f} |")
+                     f"{rounds(run):.1f} | {run.peak_bytes / 2**20:.0f} |")
         print(lines[-1], file=sys.stderr)
     if not arguments.algorithm:
         common.write_section(RESULTS, f"From {few} to {many} workers", lines)

@@ -89,26 +89,17 @@ def size(value):
 
 def percent(values):
     """Median with the range of the seeds."""
-    if not values:
-        return "not reached"
-    show = [f"{100 * value:+.1f}" if math.isfinite(value) else "one only" for value in (statistics.median(values), min(values), max(values))]
-    return f"{show[0]} ({show[1]}..{show[2]})"
-
-
-def apart(runs, scenario, time_of, first, second):
-    """Whether the real times of two methods lie apart over the seeds: their ranges do not overlap."""
-    a, b = ([time_of(runs.records[scenario, method, seed]) for seed in runs.seeds] for method in (first, second))
-    return max(a) < min(b) or max(b) < min(a)
+    return common.spread(values, lambda value: f"{100 * value:+.1f}" if math.isfinite(value) else "one only") if values else "not reached"
 
 
 def kendall(runs, scenario, recorded, time_of):
-    """Kendall's tau between predicted and real order by the medians over the seeds, without pairs that are ties in reality."""
-    pairs = [pair for pair in itertools.combinations(METHODS, 2) if apart(runs, scenario, time_of, *pair)]
-    real = {method: statistics.median([time_of(runs.records[scenario, method, seed]) for seed in runs.seeds]) for method in METHODS}
-    predicted = {method: statistics.median([time_of(runs.predictions[scenario, recorded, method, seed]) for seed in runs.seeds])
-                 for method in METHODS}
-    same = sum((real[a] < real[b]) == (predicted[a] < predicted[b]) for a, b in pairs)
-    return f"{(2 * same - len(pairs)) / len(pairs):.2f} ({len(pairs)} of 10 pairs)" if pairs else "all are ties"
+    """Kendall's tau between predicted and real order, without pairs that are ties in reality."""
+    ranking = []
+    for method in METHODS:
+        predicted = [time_of(runs.predictions[scenario, recorded, method, seed]) for seed in runs.seeds]
+        ranking.append((predicted, [time_of(runs.records[scenario, method, seed]) for seed in runs.seeds]))
+    tau, pairs = common.kendall([ranking])
+    return f"{tau:.2f} ({pairs} of 10 pairs)" if pairs else "all are ties"
 
 
 def summary(runs):
@@ -131,8 +122,7 @@ def matrix(runs, scenario, time_of):
     for recorded in METHODS:
         cells = [percent(errors(runs, scenario, [(recorded, method)], time_of)) for method in METHODS]
         lines.append(f"| {recorded} | " + " | ".join(cells) + f" | {kendall(runs, scenario, recorded, time_of)} |")
-    reals = [[time_of(runs.records[scenario, method, seed]) for seed in runs.seeds] for method in METHODS]
-    cells = [f"{common.show(statistics.median(times))} ({common.show(min(times))}..{common.show(max(times))})" for times in reals]
+    cells = [common.spread([time_of(runs.records[scenario, method, seed]) for seed in runs.seeds], common.show) for method in METHODS]
     return [*lines, "| real time in s | " + " | ".join(cells) + " | |"]
 
 

@@ -19,7 +19,6 @@ import itertools
 import json
 import math
 import statistics
-import subprocess
 import time
 
 import common
@@ -76,21 +75,13 @@ class Host:
     def __init__(self, cluster, runs):
         self.cluster, self.runs = cluster, runs
         self.launch = ["mpirun", "-n", "2", common.HETSGD] if cluster == "mpi" else [common.HETSGD]
-        self.network = self.calibrated([*self.launch, "calibrate", "network", "--cluster", cluster, "--sizes", "64,64K,768K"], "network")
-        dense = self.calibrated([common.HETSGD, "calibrate", "--device", "cpu:1"], "profile-ssgd")
-        clicks = self.calibrated([common.HETSGD, "calibrate", "--device", "cpu:1", "--model", "deepfm", "--hidden", "64,128", "--batch-size",
-                                  "128,256"], "profile-sven")
+        self.network = common.calibrated(["network", "--cluster", cluster, "--sizes", "64,64K,768K"], runs / "network.json", self.launch)
+        dense = common.calibrated(["--device", "cpu:1"], runs / "profile-ssgd.json")
+        clicks = common.calibrated(["--device", "cpu:1", "--model", "deepfm", "--hidden", "64,128", "--batch-size", "128,256"],
+                                   runs / "profile-sven.json")
         self.profiles = {"ssgd": dense, "sven": clicks}
         self.levels = {}  # {(method, seed): profile}
         self.factors = {}
-
-    def calibrated(self, call, name):
-        path = self.runs / f"{name}.json"
-        if not path.exists():
-            print(f"{' '.join(map(str, call[-4:]))}", flush=True)
-            subprocess.run([*map(str, call), "-o", str(path)], check=True, env=common.mpi_environment(), stdout=subprocess.DEVNULL,
-                           stderr=subprocess.DEVNULL)
-        return path
 
     def measured(self, options, name):
         return common.train([*options, "--cluster", self.cluster, "--devices", "cpu:1"], self.runs / f"real-{name}.json", launch=self.launch)
@@ -155,35 +146,12 @@ class Cell:
         return statistics.median([predicted / measured - 1 for predicted, measured in pairs])
 
     def row(self):
-        def shown(values, text):
-            return f"{text(statistics.median(values))} ({text(min(values))}..{text(max(values))})"
-
         def error(values):
             value = self.error(values)
             return "-" if value is None else f"{100 * value:+.1f} %"
         return (f"| {self.scenario} | {self.method}{'' if self.held_out else ' (calibration)'} | {statistics.median(self.times[0]):.2f} | "
-                f"{shown(self.times[1], lambda value: f'{value:.2f}')} | {error(self.times)} | {shown(self.targets[0], common.show)} | "
-                f"{shown(self.targets[1], common.show)} | {error(self.targets)} | {self.waits[0]:.1f} % | {self.waits[1]:.1f} % |")
-
-
-def apart(a, b):
-    """Whether the ranges of two sets of measurements do not overlap."""
-    return max(a) < min(b) or max(b) < min(a)
-
-
-def kendall(cells, values):
-    """Kendall's tau of predicted and measured ranking within each scenario, over the pairs whose measured ranges are apart, and the
-    number of these pairs. None: there is no such pair."""
-    concordant = pairs = 0
-    for scenario in SCENARIOS:
-        ranked = [cell for cell in cells if cell.scenario == scenario and cell.method != "sven"]
-        for one, other in itertools.combinations(ranked, 2):
-            if not apart(values(one)[1], values(other)[1]):
-                continue
-            pairs += 1
-            order = [statistics.median(values(one)[i]) < statistics.median(values(other)[i]) for i in (0, 1)]
-            concordant += 1 if order[0] == order[1] else -1
-    return (concordant / pairs if pairs else None), pairs
+                f"{common.spread(self.times[1], '{:.2f}'.format)} | {error(self.times)} | {common.spread(self.targets[0], common.show)} | "
+                f"{common.spread(self.targets[1], common.show)} | {error(self.targets)} | {self.waits[0]:.1f} % | {self.waits[1]:.1f} % |")
 
 
 def summary(cells):
@@ -199,7 +167,8 @@ def summary(cells):
     lines += [line(method, [cell for cell in held_out if cell.method == method]) for method in METHODS if
               any(cell.method == method for cell in held_out)]
     for what, values in (("time per sample", lambda c: c.times), ("time to the target", lambda c: c.targets)):
-        tau, pairs = kendall(cells, values)
+        tau, pairs = common.kendall([values(cell) for cell in cells if cell.scenario == scenario and cell.method != "sven"]
+                                    for scenario in SCENARIOS)
         found = "no two methods are apart" if tau is None else f"Kendall's tau {tau:.2f} over the {pairs} pairs whose measured ranges are apart"
         lines += ["", f"Ranking of the methods by {what}, within a scenario: {found}."]
     return lines
@@ -240,7 +209,6 @@ def main():
     parser.add_argument("--runs", default="runs", help="folder of the runs; another one than the default changes no page (default: runs)")
     arguments = parser.parse_args()
     runs = common.ROOT / arguments.runs / f"sim_against_{arguments.cluster}"
-    runs.mkdir(parents=True, exist_ok=True)
     host = Host(arguments.cluster, runs)
     cells = run_all(host, arguments)
     lines = [*summary(cells), "",

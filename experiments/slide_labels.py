@@ -21,10 +21,7 @@ memory     the largest resident set of a run of few batches with two rehashes at
 Each part writes its section of results/slide.md.
 """
 import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
 
 import common
@@ -60,16 +57,7 @@ def data(labels, rows, test, features=20000):
 
 
 def run(options):
-    """The result of a training run; the processor's seconds, without the system's; the largest resident set, in bytes."""
-    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    command = [str(word) for word in [common.HETSGD, "train", "--quiet", "--overwrite", "--cluster", "threads", "-o", OUTPUT,
-                                      *options]]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    talk = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    if status != 0:
-        sys.exit(f"{' '.join(command)}\nended with exit code {os.waitstatus_to_exitcode(status)}:\n{talk}")
-    return json.loads(OUTPUT.read_text()), usage.ru_utime, 1024 * usage.ru_maxrss
+    return common.measured(["--cluster", "threads", *options], OUTPUT)
 
 
 def speed(arguments):
@@ -82,9 +70,9 @@ def speed(arguments):
             samples = 128 * (200 if name == "slide" else max(4, min(50, 1_000_000 // labels)))
             runs = [run([*data(labels, 16384, 8), "--no-cache", "--devices", "cpu:1", "--host-threads", "1",
                          "--max-samples", n * samples, "--evaluate-every", n * samples, "--algorithm", *options]) for n in (1, 2)]
-            rates[name] = samples / (runs[1][1] - runs[0][1])
+            rates[name] = samples / (runs[1].user_s - runs[0].user_s)
             if name == "slide":
-                active = mean_of(runs[1][0]["histograms"]["active"])
+                active = mean_of(runs[1].result["histograms"]["active"])
         lines.append(f"| {labels:,} | {rates['slide']:,.0f} | {active:,.0f} | {rates['sgd']:,.0f} | "
                      f"{rates['slide'] / rates['sgd']:.2g} |")
         print(lines[-1], file=sys.stderr)
@@ -111,10 +99,10 @@ def goals(arguments):
         options = [*where, "--devices", arguments.devices, "--host-threads", "1", "--algorithm", "slide", "--probe", "8",
                    "--learning-rate", "1e-3", *(DELICIOUS[what] if what in DELICIOUS else [])]
         runs = [run([*options, "--max-samples", n * samples, "--evaluate-every", samples]) for n in (1, 2)]
-        curve = runs[1][0]["curve"]
+        curve = runs[1].result["curve"]
         clock = samples / (curve[-1]["time_s"] - curve[-2]["time_s"])
-        processor = samples * cores / (runs[1][1] - runs[0][1])
-        active = mean_of(runs[1][0]["histograms"]["active"])
+        processor = samples * cores / (runs[1].user_s - runs[0].user_s)
+        active = mean_of(runs[1].result["histograms"]["active"])
         lines.append(f"| {name} | {active:,.0f} | {least:,.0f} | {aim:,.0f} | {clock:,.0f} | {processor:,.0f} | "
                      f"{clock / aim:.2f} |")
         print(lines[-1], file=sys.stderr)
@@ -128,7 +116,7 @@ def p1_on_delicious(arguments):
         more = DELICIOUS[name]
         method = METHODS["sgd"] if more is None else [*METHODS["slide"], *more]
         options = [*on_delicious(), "--devices", arguments.devices, "--epochs", 8, "--evaluate-every", 13_000]
-        results = [run([*options, "--seed", seed, "--algorithm", *method])[0] for seed in arguments.seeds]
+        results = [run([*options, "--seed", seed, "--algorithm", *method]).result for seed in arguments.seeds]
         last = sorted(100 * result["curve"][-1]["p1"] for result in results)
         best = statistics.median(100 * max(point["p1"] for point in result["curve"]) for result in results)
         active = f"{mean_of(results[0]['histograms']['active']):,.0f}" if more else "983"
@@ -147,8 +135,8 @@ def accuracy(arguments):
         best = {}
         for name, options in METHODS.items():
             for rate in RATES[name]:
-                result, _, _ = run([*data(labels, 16384, 1000), "--devices", arguments.devices, "--max-samples", samples,
-                                 "--evaluate-every", samples, "--algorithm", *options, "--learning-rate", rate])
+                result = run([*data(labels, 16384, 1000), "--devices", arguments.devices, "--max-samples", samples,
+                              "--evaluate-every", samples, "--algorithm", *options, "--learning-rate", rate]).result
                 p1 = result["curve"][-1]["p1"]
                 if name not in best or p1 > best[name][0]:
                     best[name] = (p1, rate, result)
@@ -164,8 +152,8 @@ def accuracy(arguments):
 def memory(arguments):
     lines = ["| what | MB |", "|---|--:|"]
     for name, samples, more in (("slide", 1024, ["--probe", "16", "--rehash", "4"]), ("sgd", 256, [])):
-        _, _, peak = run([*data(670091, 4096, 16, features=135909), "--devices", arguments.devices, "--max-samples", samples,
-                            "--evaluate-every", samples, "--algorithm", *METHODS[name], *more])
+        peak = run([*data(670091, 4096, 16, features=135909), "--devices", arguments.devices, "--max-samples", samples,
+                    "--evaluate-every", samples, "--algorithm", *METHODS[name], *more]).peak_bytes
         lines.append(f"| {name}, {samples} samples | {peak / 1e6:,.0f} |")
         print(lines[-1], file=sys.stderr)
     common.write_section(RESULTS, "Memory at Amazon-670k's shape", lines)

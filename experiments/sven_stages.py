@@ -41,34 +41,12 @@ def stages_ms(result):
     return {stage: sum(1e3 * worker["stages"][f"{stage}_s"] for worker in workers) / len(workers) / updates for stage in STAGES}
 
 
-# A library that is loaded before the others and gives the processor time of the process for the host's clock. What waits for a
-# moment of that clock, which stands still meanwhile, looks again every 20 ms.
-PROCESSOR_CLOCK = """
-#define _GNU_SOURCE
-#include <pthread.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-int clock_gettime(clockid_t clock, struct timespec* time) {
-  return (int)syscall(SYS_clock_gettime, clock == CLOCK_MONOTONIC ? CLOCK_PROCESS_CPUTIME_ID : clock, time);
-}
-int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const struct timespec* until) {
-  struct timespec soon;
-  (void)clock, (void)until;
-  clock_gettime(CLOCK_REALTIME, &soon);
-  soon.tv_nsec += 20000000;
-  if (soon.tv_nsec >= 1000000000) soon.tv_nsec -= 1000000000, ++soon.tv_sec;
-  return pthread_cond_timedwait(condition, mutex, &soon);
-}
-"""
-
-
 def clocked(clock, runs):
     """The command that starts hetsgd under a clock."""
     if clock == "wall":
         return [common.HETSGD]
     library = runs / "processor_clock.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(library)], input=PROCESSOR_CLOCK, text=True, check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", common.ROOT / "experiments" / "processor_clock.c", "-o", library], check=True)
     return ["env", f"LD_PRELOAD={library}", common.HETSGD]
 
 
@@ -78,17 +56,10 @@ class Machine:
     def __init__(self, runs, clock, alone):
         runs.mkdir(parents=True, exist_ok=True)
         self.runs, self.clock, self.launch = runs, clock, clocked(clock, runs)
-        self.profile = self.calibrate(["--device", "cpu:1", "--model", "deepfm", "--hidden", "400,1024", "--batch-size", "256,1024",
-                                       "--point-time", "1s"], "profile.json")
+        self.profile = common.calibrated(["--device", "cpu:1", "--model", "deepfm", "--hidden", "400,1024", "--batch-size", "256,1024",
+                                          "--point-time", "1s"], runs / "profile.json")
         # One worker alone exchanges nothing.
-        self.network = None if alone else self.calibrate(["network", "--cluster", "threads", "--workers", 2], "network.json")
-
-    def calibrate(self, options, name):
-        path = self.runs / name
-        if not path.exists():
-            subprocess.run([common.HETSGD, "calibrate", *map(str, options), "-o", str(path)], check=True,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return path
+        self.network = None if alone else common.calibrated(["network", "--cluster", "threads", "--workers", 2], runs / "network.json")
 
     def predicted(self, options, name):
         network = ["--network", self.network] if self.network else []
@@ -110,7 +81,7 @@ def row(model, workers, stage, predicted, measured):
         return None, False, True
     error = ours / middle - 1 if middle else float("inf")
     matters, good = middle >= LEAST_SHARE * whole, abs(error) <= WITHIN
-    return (f"| {model} | {workers} | {stage} | {ours:.3f} | {middle:.3f} ({min(times):.3f}..{max(times):.3f}) | "
+    return (f"| {model} | {workers} | {stage} | {ours:.3f} | {common.spread(times, '{:.3f}'.format)} | "
             f"{100 * middle / whole:.1f} % | {100 * error:+.0f} % | {'yes' if good else 'no' if matters else '-'} |", matters, good)
 
 

@@ -10,7 +10,6 @@ Prints each run that does not, with its command. Exit code 0: all did; 1: one di
 """
 
 import argparse
-import concurrent.futures
 import json
 import math
 import os
@@ -63,21 +62,14 @@ def in_real_time(options, workers, cluster):
 
 
 def wrong_in(result):
-    """Returns a text on the first number of a finished run that is wrong, or None."""
+    """A text on the first number of a finished run that is wrong, or None; `hetsgd validate` has counted its samples."""
     if result["status"] != "completed":
         return f"{result['status']}: {result['status_reason']}"
-    last, config, failures = result["curve"][-1], result["config"], result.get("failures", [])
+    last, config = result["curve"][-1], result["config"]
     if not math.isfinite(last["test_loss"] or math.nan):
         return "has no finite loss"
     if last["samples_count"] < config["max_samples"]:
         return f"ends at {last['samples_count']} of {config['max_samples']} samples"
-    computed = sum(worker["samples"] for worker in result["workers"])
-    wasted = sum(failure["lost_samples"] + failure["redone_samples"] for failure in failures)
-    learners = config.get("learners_per_device")
-    learners = learners if isinstance(learners, int) else 8  # the most that a tuner takes
-    under_way = config["workers"] * config["batch_size"] * (1 + len(failures)) * learners
-    if abs(computed - wasted - last["samples_count"]) > under_way:
-        return f"has computed {computed} samples, of which {wasted} are wasted, and learnt from {last['samples_count']}"
     return None
 
 
@@ -118,24 +110,9 @@ def check(binary, number, seed, only, cluster):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("binary", nargs="?", default="build/release/apps/hetsgd/hetsgd")
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", default="")
     parser.add_argument("--cluster", choices=("sim", "threads", "mpi"), default="sim")
-    arguments = parser.parse_args()
-    failed = losses = 0
-    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        tasks = [pool.submit(check, arguments.binary, number, arguments.seed, arguments.only, arguments.cluster)
-                 for number in range(arguments.runs)]
-        for number, task in enumerate(tasks):
-            options, lost, wrong = task.result()
-            losses += lost
-            if wrong:
-                failed += 1
-                print(f"run {number}: {wrong}\n  hetsgd train {' '.join(options)}", flush=True)
-    print(f"{arguments.runs} runs with {losses} losses: {failed} failed")
+    runs, failed, losses = check_resume.make_runs(parser, check, "cluster")
+    print(f"{runs} runs with {sum(losses)} losses: {failed} failed")
     return 1 if failed else 0
 
 

@@ -182,27 +182,33 @@ def check(binary, number, seed, only, devices):
         return options, kills, None
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def make_runs(parser, check, *own_options):
+    """Makes --runs runs by `check(binary, number, seed, only, own options...)`, some at a time, and prints what is wrong with them.
+    check returns the options of a run, a count, and what is wrong or None. Returns (how many runs there are, how many are wrong, the counts)."""
     parser.add_argument("binary", nargs="?", default="build/release/apps/hetsgd/hetsgd")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="")
-    parser.add_argument("--devices", default="")
     arguments = parser.parse_args()
-    failed = kills = resumed = 0
+    own = [getattr(arguments, name) for name in own_options]
+    failed, counts = 0, []
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        tasks = [pool.submit(check, arguments.binary, number, arguments.seed, arguments.only, arguments.devices)
-                 for number in range(arguments.runs)]
+        tasks = [pool.submit(check, arguments.binary, number, arguments.seed, arguments.only, *own) for number in range(arguments.runs)]
         for number, task in enumerate(tasks):
-            options, killed, wrong = task.result()
-            kills += killed
-            resumed += killed > 0
+            options, count, wrong = task.result()
+            counts.append(count)
             if wrong:
                 failed += 1
                 print(f"run {number}: {wrong}\n  hetsgd train {' '.join(options)}", flush=True)
-    print(f"{arguments.runs} runs, {resumed} of them killed, {kills} kills in all: {failed} differ")
+    return arguments.runs, failed, counts
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--devices", default="")
+    runs, failed, kills = make_runs(parser, check, "devices")
+    print(f"{runs} runs, {sum(map(bool, kills))} of them killed, {sum(kills)} kills in all: {failed} differ")
     return 1 if failed else 0
 
 

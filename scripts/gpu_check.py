@@ -52,7 +52,7 @@ import time
 
 from gpu_check_measurements import run_ctr_step, run_network, run_placement, run_training
 from gpu_check_methods import run_adaptive, run_hogbatch, run_learners
-from gpu_check_runs import Profiles
+from gpu_check_runs import Profiles, read_json
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -145,6 +145,19 @@ class Check:
             reason = reason or f"no figures: {error}"
         return self.add(name, command, "failed" if reason else "passed", reason, code, seconds, found, output)
 
+    def run_json(self, name, command, figures=lambda document: document, option="--output", **more):
+        """One part whose command writes a JSON document to the file that `option` names; `figures` makes the figures of the document.
+        Returns the document, or None."""
+        documents = []
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "output.json")
+
+            def read(_):
+                documents.append(read_json(path))
+                return figures(documents[0])
+            self.run(name, [*command, f"{option}={path}"], read, **more)
+        return documents[0] if documents else None
+
 
 def find_programs(options):
     """(hetsgd, test programs, benchmarks by name) of the bundle or of the build tree around this script."""
@@ -206,45 +219,24 @@ def run_checkpoint(check, hetsgd, gpu, large):
 
 
 def run_lookup(check, hetsgd, gpu, large):
-    with tempfile.TemporaryDirectory() as folder:
-        output = os.path.join(folder, "lookup.json")
-        command = [hetsgd, "bench", "lookup", "--format", "json", "-o", output]
-        command += ["--gpu", "0"] if gpu else []
-        command += (["--rows", "32M", "--batch-size", "1024,8192,65536"] if large else
-                    ["--rows", "20K", "--iterations", "3", "--batch-size", "64"])
-
-        def figures(_):
-            with open(output, encoding="utf-8") as file:
-                return json.load(file)
-        check.run("lookup", command, figures)
+    command = [hetsgd, "bench", "lookup", "--format", "json"] + (["--gpu", "0"] if gpu else [])
+    command += (["--rows", "32M", "--batch-size", "1024,8192,65536"] if large else
+                ["--rows", "20K", "--iterations", "3", "--batch-size", "64"])
+    check.run_json("lookup", command)
 
 
 def run_step_time(check, hetsgd, device, large):
-    with tempfile.TemporaryDirectory() as folder:
-        output = os.path.join(folder, "step_time.json")
-        command = [sys.executable, "-B", os.path.join(HERE, "peers", "compare_step_time.py"), hetsgd, "--json", output]
-        command += ["--python", check.options.python or sys.executable]
-        command += ["--device", device]
-        command += (["--seconds", "2"] if large else
-                    ["--scale", "0.01", "--batch-size", "32", "--steps", "5", "--seconds", "0.3"])
-
-        def figures(_):
-            with open(output, encoding="utf-8") as file:
-                return json.load(file)
-        check.run("step_time", command, figures)
+    command = [sys.executable, "-B", os.path.join(HERE, "peers", "compare_step_time.py"), hetsgd, "--device", device]
+    command += ["--python", check.options.python or sys.executable]
+    command += (["--seconds", "2"] if large else
+                ["--scale", "0.01", "--batch-size", "32", "--steps", "5", "--seconds", "0.3"])
+    check.run_json("step_time", command, option="--json")
 
 
 def run_all_reduce(check, hetsgd, gpus, large):
     devices = "cpu:1,cpu:1" if gpus == 0 else "cuda:0,cuda:0" if gpus == 1 else "cuda:all"
-    with tempfile.TemporaryDirectory() as folder:
-        output = os.path.join(folder, "all_reduce.json")
-        command = [hetsgd, "bench", "all_reduce", "--devices", devices, "--format", "json", "-o", output, "-f", "4"]
-        command += ["--workers", str(max(2, gpus))] + (["-e", "256M"] if large else ["-e", "1M", "-n", "3", "-w", "1"])
-
-        def figures(_):
-            with open(output, encoding="utf-8") as file:
-                return json.load(file)
-        check.run("all_reduce", command, figures)
+    command = [hetsgd, "bench", "all_reduce", "--devices", devices, "--format", "json", "-f", "4", "--workers", str(max(2, gpus))]
+    check.run_json("all_reduce", command + (["-e", "256M"] if large else ["-e", "1M", "-n", "3", "-w", "1"]))
 
 
 def run_kernels(check, benchmarks, gpu, large):
@@ -252,17 +244,11 @@ def run_kernels(check, benchmarks, gpu, large):
     if name not in benchmarks:
         check.skip("kernels", f"found no {name}, expected that of HETSGD_BENCHMARKS=ON or of bundle.sh --tests")
         return
-    with tempfile.TemporaryDirectory() as folder:
-        output = os.path.join(folder, "kernels.json")
-        command = [benchmarks[name], f"--benchmark_out={output}", "--benchmark_out_format=json"]
-        if not large:
-            command += ["--benchmark_filter=^gemm/forward_64", "--benchmark_min_time=0.02"]
-
-        def figures(_):
-            with open(output, encoding="utf-8") as file:
-                return json.load(file)
-        check.run("kernels", command, figures,
-                  nothing_to_do=("error while loading shared libraries", "a CUDA library was not found"))
+    command = [benchmarks[name], "--benchmark_out_format=json"]
+    if not large:
+        command += ["--benchmark_filter=^gemm/forward_64", "--benchmark_min_time=0.02"]
+    check.run_json("kernels", command, option="--benchmark_out",
+                   nothing_to_do=("error while loading shared libraries", "a CUDA library was not found"))
 
 
 def main():

@@ -1,7 +1,6 @@
 """The measurements of gpu_check.py of embedding tables and networks on a GPU, each a command or a few (see there)."""
 
 import os
-import shutil
 import sys
 import tempfile
 
@@ -77,28 +76,24 @@ def run_placement(check, hetsgd, device, large, profiles):
 
 def run_ctr_step(check, hetsgd, device, large):
     """Time per step of the click-through models beside PyTorch in eager mode."""
-    with tempfile.TemporaryDirectory() as folder:
-        output = os.path.join(folder, "steps.json")
-        script = os.path.join(HERE, "peers", "compare_ctr_step_time.py")
-        command = [sys.executable, "-B", script, hetsgd, "--device", device, "--json", output]
-        command += ["--python", check.options.python or sys.executable]
-        if not large:
-            command += ["--model", "deepfm", "--batch-size", "64", "--data", "generate:ctr-tiny", "--hidden", "8",
-                        "--steps", "2", "--seconds", "0.1"]
-        check.run("ctr_step", command, lambda _: read_json(output))
+    command = [sys.executable, "-B", os.path.join(HERE, "peers", "compare_ctr_step_time.py"), hetsgd, "--device", device]
+    command += ["--python", check.options.python or sys.executable]
+    if not large:
+        command += ["--model", "deepfm", "--batch-size", "64", "--data", "generate:ctr-tiny", "--hidden", "8",
+                    "--steps", "2", "--seconds", "0.1"]
+    check.run_json("ctr_step", command, option="--json")
 
 
-def plan(check, hetsgd, name, network, profile, policy, memory, folder):
+def plan(check, hetsgd, name, network, profile, policy, memory):
     """The plan of a policy as a part of its own, or None."""
-    output, plans = os.path.join(folder, os.path.basename(name) + ".json"), []
+    def plan_in(document):
+        return document["networks"][0]["policies"][0]
 
-    def read(_):
-        plans.append(read_json(output)["networks"][0]["policies"][0])
-        return {key: value for key, value in plans[0].items() if not isinstance(value, (list, dict))}
     command = [hetsgd, "memory", network["network"], "--batch", str(network["batch"]), "--policy", policy,
-               "--backward-needs", "minimal", "--profile", profile, "--memory", memory, "-o", output]
-    check.run(name, command, read)
-    return plans[0] if plans else None
+               "--backward-needs", "minimal", "--profile", profile, "--memory", memory]
+    document = check.run_json(name, command, lambda document: {key: value for key, value in plan_in(document).items()
+                                                               if not isinstance(value, (list, dict))})
+    return plan_in(document) if document else None
 
 
 def run_network(check, hetsgd, device, large):
@@ -107,20 +102,19 @@ def run_network(check, hetsgd, device, large):
     if not check.wanted("network/plan"):
         return
     network = LARGE_NETWORK if large else SMALL_NETWORK
-    folder = tempfile.mkdtemp()
-    try:
+    with tempfile.TemporaryDirectory() as folder:
         profile = os.path.join(folder, "device.json")
         command = [hetsgd, "calibrate", "--device", device, "--name", "device", "-o", profile] + network["calibrate"]
         check.run("network/calibrate", command, lambda _: read_json(profile))
         if not os.path.exists(profile):
             return
-        liveness = plan(check, hetsgd, "network/liveness", network, profile, "liveness", "device", folder)
-        least = plan(check, hetsgd, "network/least", network, profile, "dymem", "minimum", folder)
+        liveness = plan(check, hetsgd, "network/liveness", network, profile, "liveness", "device")
+        least = plan(check, hetsgd, "network/least", network, profile, "dymem", "minimum")
         if not liveness or not least:
             return
         peak, minimum = liveness["peak_bytes"], least["minimum_bytes"]
         capacity = (peak + minimum) // 2
-        planned = plan(check, hetsgd, "network/plan", network, profile, "dymem", str(capacity), folder)
+        planned = plan(check, hetsgd, "network/plan", network, profile, "dymem", str(capacity))
         every = network["steps"] * network["batch"]
 
         def options(length):
@@ -142,5 +136,3 @@ def run_network(check, hetsgd, device, large):
         # A step of sim computes on a core what it charges for, so that a single one has to do.
         short = options(f"--max-samples {network['batch']} --evaluate-samples 1")
         simulate(check, "network/sim", hetsgd, short, [profile], run)
-    finally:
-        shutil.rmtree(folder)

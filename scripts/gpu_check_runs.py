@@ -7,7 +7,6 @@ simulated_over_measured_per_sample, that of the seconds of a sample, which diffe
 
 import json
 import os
-import tempfile
 
 # Steps that `calibrate` measures for the methods: the units and the batch sizes of their runs.
 LARGE_STEPS = ["--hidden", "128", "--batch-size", "1,16,64,256", "--point-time", "100ms"]
@@ -22,15 +21,7 @@ def read_json(path):
 
 def train(check, name, hetsgd, device, options, figures=lambda result: result["summary"], cluster=None):
     """A part that trains on devices of this machine, or on another cluster. Returns the result, or None."""
-    with tempfile.TemporaryDirectory() as folder:
-        output, results = os.path.join(folder, "run.json"), []
-
-        def read(_):
-            results.append(read_json(output))
-            return figures(results[0])
-        command = [hetsgd, "train"] + (cluster or ["--cluster", "threads", "--devices", device]) + ["-o", output]
-        check.run(name, command + options.split(), read)
-        return results[0] if results else None
+    return check.run_json(name, [hetsgd, "train", *(cluster or ["--cluster", "threads", "--devices", device]), *options.split()], figures)
 
 
 def steady(result, key="updates"):

@@ -143,9 +143,10 @@ def parser():
 def main(argv=None):
     options = parser().parse_args(argv)
     try:
-        if all(map(plot_memory.is_memory_file, options.results)):
+        kinds = set(map(plot_memory.kind_of, options.results))
+        if kinds == {"plans"}:
             paths, refused = plot_plans(options)
-        elif len(options.results) == 1 and plot_memory.is_memory_trace(options.results[0]):
+        elif len(options.results) == 1 and kinds == {"trace"}:
             make = partial(plot_memory.address_map, options.results[0], title=options.title, width_in=options.width)
             paths, refused = draw({"address_map": make}, options)
         else:

@@ -29,13 +29,17 @@ class Plan:
         return None if value is None else value / MIB
 
 
-def is_memory_file(path):
-    """Whether this file was written by `hetsgd memory`; what cannot be read is not."""
+def kind_of(path):
+    """The kind of a file of `hetsgd memory`: "plans" (-o) or "trace" (--trace); "" for another file, or one that cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
-            return json.load(file).get("tool") == "hetsgd memory"
-    except (OSError, ValueError, AttributeError):
-        return False
+            document = json.load(file)
+        if document.get("tool") == "hetsgd memory":
+            return "plans"
+        is_trace = any(event["ph"] == "i" and "offset_bytes" in event.get("args", {}) for event in document.get("traceEvents"))
+        return "trace" if is_trace else ""
+    except (OSError, ValueError, AttributeError, TypeError, KeyError):
+        return ""
 
 
 def plans_of(document):
@@ -56,16 +60,6 @@ def two_lines(name):
 
 
 GROUPS = {"movable": "#0072B2", "temporary": "#D55E00", "reclaimed": "#009E73", "workspace": "#DDDDDD"}
-
-
-def is_memory_trace(path):
-    """Whether this file was written by `hetsgd memory --trace`."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            events = json.load(file).get("traceEvents")
-        return any(event["ph"] == "i" and "offset_bytes" in event.get("args", {}) for event in events)
-    except (OSError, ValueError, AttributeError, TypeError, KeyError):
-        return False
 
 
 def address_map(path, title="", width_in=6.2):

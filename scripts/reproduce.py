@@ -3,8 +3,8 @@
 
     scripts/reproduce.py list                       # prints the IDs with their running times and titles
     scripts/reproduce.py show a6 r3 [--runs DIR]    # writes results/ID/ and the pages, and prints the verdicts
-    scripts/reproduce.py pages                      # writes the tables of results/fidelity.md and results/README.md, and
-                                                    # results/findings.md and results/sven.md
+    scripts/reproduce.py pages                      # writes the tables of results/fidelity.md, results/sven.md and
+                                                    # results/README.md, and results/findings.md
     scripts/reproduce.py bench d1                   # runs the benchmark of a specification that has one in place of runs
     scripts/reproduce.py smoke OUT                  # writes every specification with tiny data as OUT/ID.json
 
@@ -35,8 +35,8 @@ TINY_VIDEO = "generate:video?clips=128&clips_test=16&classes=3&size=2&median=6&s
 TINY_NETWORK = "lstm-video?size=2&units=4&dense=4&classes=3"
 TINY_IMAGES = "generate:images?size=28&channels=1&rows_train=128&rows_test=16"
 TINY_LANGUAGE = "generate:language?rows_train=128&rows_test=16&lengths=lognormal&median=5"
-INDEX, HEADLINES, COUNTS, CLAIMS = ((f"<!-- {name}: written by scripts/reproduce.py -->", f"<!-- end of {name} -->")
-                                    for name in ("figures", "headlines", "counts", "claims"))
+INDEX, HEADLINES, COUNTS, CLAIMS, ROWS = ((f"<!-- {name}: written by scripts/reproduce.py -->", f"<!-- end of {name} -->")
+                                          for name in ("figures", "headlines", "counts", "claims", "rows"))
 PLANS = "dymem"  # plans of memory, which experiments/dymem.py decides: they have no runs and no specification
 FIDELITY = "\n".join(["# The methods against their papers", "", *HEADLINES, "", *COUNTS, "", *CLAIMS, ""])
 FINDINGS = """# Findings of our own
@@ -362,8 +362,8 @@ def tables_by_paper(records):
 
 
 def write_pages(figures, results):
-    """results/findings.md and results/sven.md; what results/fidelity.md and results/README.md have between their markers; and the
-    claims of every page."""
+    """results/findings.md; what results/fidelity.md, results/sven.md and results/README.md have between their markers; and the claims of
+    every page."""
     records = [record for figure in figures for record in stored(results, figure.id) or reproduce_verdicts.decide_all(figure)]
     records += stored(results, PLANS) or []
     results.mkdir(parents=True, exist_ok=True)
@@ -378,12 +378,10 @@ def write_pages(figures, results):
     fill(fidelity, COUNTS, both_counts(of_papers(records), lambda record: reproduce_verdicts.is_earlier(record, by_id.get(record["id"]))))
     fill(fidelity, CLAIMS, tables_by_paper(of_papers(records)))
     (results / "findings.md").write_text(FINDINGS + tables_by_paper(own_findings(records)) + "\n")
-    sven = reproduce_sven.page(figures, lambda name: stored(results, name))
-    if sven is not None:
-        (results / "sven.md").write_text(sven)
-    readme = results / "README.md"
-    if readme.exists():
-        fill(readme, INDEX, index_table(figures, results))
+    if (results / "sven.md").exists():
+        fill(results / "sven.md", ROWS, reproduce_sven.page(figures, lambda name: stored(results, name)))
+    if (results / "README.md").exists():
+        fill(results / "README.md", INDEX, index_table(figures, results))
 
 
 def flags(settings):

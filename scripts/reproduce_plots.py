@@ -1,5 +1,5 @@
 """The plots of a figure ([[figure.plots]] of its specification), in the paper's own axes. All have `kind` and `name` (of the
-files), and may have setups, cases (all that have runs), title. Curves and bars have a panel per setup, or per case (panel = "case").
+files), and may have setups, cases (all that have runs). Curves and bars have a panel per setup, or per case (panel = "case").
 
   curves    y (a metric) over x: time_s, epoch_num, samples_count or mega_batches. Median over the seeds, with the middle half of
             them as a band.
@@ -28,7 +28,7 @@ from hetsgd._plot import style as plot_style
 
 NAMES = {
     "time_s": "time, s", "epoch_num": "epochs", "samples_count": "samples", "mega_batches": "mega-batches", "p1": "P@1",
-    "first_crossing_s": "first crossing of the target, s", "samples": "samples to the target", "samples_per_s": "samples/s",
+    "samples": "samples to the target", "samples_per_s": "samples/s",
     "updates": "iterations to the target", "updates_per_s": "iterations/s", "update_s": "time of a round, s",
     "epochs": "epochs to the target", "final": "final P@1", "speedup": "speed-up to the target",
     "updates_ratio": "iterations to the target, ratio",

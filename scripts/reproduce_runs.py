@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tomllib
 
-from hetsgd import _compare, _results
+from hetsgd import _compare, _results, _score
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXPERIMENTS = ROOT / "experiments"
@@ -192,7 +192,6 @@ def final(result):
 # Values with a unit, one number a run: at the first target of the run, or over the whole run.
 VALUES = {
     "time_s": lambda result: of_target(result, "time_s"),
-    "first_crossing_s": lambda result: of_target(result, "first_crossing_s"),
     "samples": lambda result: of_target(result, "samples_count"),
     "updates": lambda result: of_target(result, "updates"),
     "epochs": lambda result: of_target(result, "samples_count") / result["dataset"]["train"]["rows"],
@@ -260,7 +259,6 @@ class Figure:
         self.figure, self.claims = self.spec["figure"], self.spec.get("claims", [])
         self.labels = self.figure.get("labels", {})
         self.files = read_index(folder / f"{self.id}.index.jsonl")
-        self.compared = {}
 
     @functools.cached_property
     def loaded(self):
@@ -283,11 +281,7 @@ class Figure:
     @property
     def seeds(self):
         """How many there are to be of each case."""
-        seeds = self.spec.get("seeds", [1])
-        if isinstance(seeds, str):
-            first, last = map(int, seeds.split(":"))
-            return last - first + 1
-        return len(seeds)
+        return len(_score.seeds_of(self.spec, str(self.path)))
 
     @property
     def specification(self):
@@ -347,7 +341,7 @@ class Figure:
     def rows(self, setup, reference):
         """{case: its group of `hetsgd compare` against the reference}. Two cases of one configuration, as two rates that happen
         to be equal, are one group."""
-        pairs = [(setup, case) for case in self.there(setup)]
+        pairs = tuple((setup, case) for case in self.there(setup))
         return {case: row for (_, case), row in self.compare(pairs, (setup, reference)).items()}
 
     def row(self, own, base):
@@ -358,16 +352,11 @@ class Figure:
         first, second = (self.results[pair][0] for pair in (own, base))
         if first["config"]["target"][:1] != second["config"]["target"][:1] or configuration(first) == configuration(second):
             return None
-        return self.compare([own, base], base)[own]
+        return self.compare((own, base), base)[own]
 
+    @functools.cache
     def compare(self, pairs, reference):
         """{pair: its group against the reference, and its first target}, of pairs (setup, case)."""
-        key = (tuple(pairs), reference)
-        if key not in self.compared:
-            self.compared[key] = self.compare_results(pairs, reference)
-        return self.compared[key]
-
-    def compare_results(self, pairs, reference):
         first_with = {}
         same_as = {pair: first_with.setdefault(configuration(self.results[pair][0]), pair) for pair in pairs}
         first_run, results = {}, []  # pair -> place of its first result
@@ -384,6 +373,5 @@ class Figure:
 def row_of(group, target):
     """The group with its values at the only target, `n`, how many runs it has, and the `test` of its relations; None: of the
     reference."""
-    test = None if group.reference else "signed_rank" if group.paired else "mann_whitney"
     row = as_document({**vars(group), **vars(group.targets[0]), "final": group.final_value})
-    return {**row, "n": len(group.runs), "test": test, "target": target.text}
+    return {**row, "n": len(group.runs), "test": _compare.test_of(group) or None, "target": target.text}

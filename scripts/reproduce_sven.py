@@ -1,5 +1,5 @@
-"""results/sven.md: the rows of Sven (chapter 6 of Yang's dissertation) in one table, from the verdicts of its figures
-(results/ID/verdicts.json).
+"""The rows of Sven (chapter 6 of Yang's dissertation) in one table, with causes and pictures, from the verdicts of its figures
+(results/ID/verdicts.json), as they stand between the markers of results/sven.md.
 
 `kind` in [figure] of a specification says what its numbers are: one of KINDS; F also where a charge was fitted. A row of one
 kind stands beside no row of another.
@@ -18,46 +18,6 @@ KINDS = {
     "real": "**real**: what is learnt from generated Criteo, in real mathematics; `sim` orders what workers do. Of v-6r and v-7r the "
             "seconds are real as well: two ranks on two cores, where the paper has 64 and 128 GPUs.",
     "counts": "**counts**: of ids and lookups of generated Criteo; nothing is modelled."}
-
-HEAD = """# Sven (Yang 2022, chapter 6), row by row
-
-Sven (Yang 2022, chapter 6) does in simulations what the chapter says, and of what was measured in real learning or real time no row
-shows the opposite. A row that was fitted has the paper's numbers by construction and is no evidence.
-
-![Throughput with and without the pipeline, two hosts](v-7r/throughput.png)
-
-## How
-
-`scripts/reproduce.sh ID` runs a row's experiment and writes its page; this page is made of the pages' verdicts. Ratios are medians over
-the seeds [95 % bootstrap interval, of readings the smallest and the largest]. "Asked" is what the verdict wants; the words of the
-verdicts are those of [`fidelity.md`](fidelity.md).
-
-"""
-
-NOTES = """## What else the pages show
-
-- v-5: rates are tuned for the AUC alone, so that a case with a high AUC may end at a high test loss.
-- v-q: adaptive, esync and rna reach the AUC with fewer samples than they need with replicas: on served tables each worker's update of
-  a row counts in full, where replicas are averaged. Of the parameters, served tables let only rows travel.
-- v-e: where any row may go, the AUC stays the same whatever the room, though hits grow with it. Not explained.
-- v-e-tiers: hot rows that are chosen anew too often are worse than those of the first day, since counts are halved each time.
-- v-7d, v-t4d: nothing fitted, the pipeline and hot rows gain little: these models move too little for more.
-- v-t3d: no stage fitted but the servers' rate, 5 GB/s: Sven gains more over asynchronous servers than in the paper: its GPUs move few rows, and
-  the servers the whole dense part with every worker's step.
-- v-6r: small calls gain by not meeting, those of 4 MB lose; of two ranks only the one that comes last can gain.
-- v-7r: seeds of one case differ by up to a factor of two, since ranks, companions and the relay that delays the cable share two cores.
-- Stages of `sim` beside those of `threads`: [`sim_against_stages.md`](sim_against_stages.md).
-
-## Exceptions
-
-- Absolute rates: the fitted rows have the paper's by construction, the derived ones are not the paper's models.
-- Avazu and MovieLens (table 6.1): no generator of their shapes. Table 6.2 is the machine, figures 6.1 to 6.3 are designs.
-- Figure 6.4, its bars of TensorFlow: v-t3 has them on 128 GPUs alone.
-- A real machine for table 6.4, one GPU.
-- The size of the quality rows: Criteo at scale .005 (196,000 training rows; v-8: .02, 786,000), D 8, hidden 64,32, one epoch, where
-  scale .05, D 16 and hidden 256,128 were meant. A run of that size takes some 30 s of one core (14.5 s at scale .02, measured), and
-  v-5 and v-q have some 280 runs: 2.3 hours. `scale` and shapes in `experiments/v-*.toml` say it.
-"""
 
 
 def fitted(figure):
@@ -106,16 +66,14 @@ def causes(pairs):
 
 
 def page(figures, stored):
-    """stored: of a figure's id its records, or None. None: no figure of the chapter has been shown."""
+    """The text between the markers. stored: of a figure's id its records, or None."""
     ours = [figure for figure in figures if figure.spec["paper"] == PAPER and stored(figure.id) is not None]
-    if not ours:
-        return None
     pairs = [(figure, record) for figure in ours for record in stored(figure.id)]
-    text = [HEAD + "\n".join(f"- {line}{tally(kind, pairs)}" for kind, line in KINDS.items()), "", "## Rows", "",
+    text = [*(f"- {line}{tally(kind, pairs)}" for kind, line in KINDS.items()), "", "## Rows", "",
             "| id | kind | what | the paper | found | asked | verdict |", "|---" * 7 + "|",
             *(row(figure, record) for figure, record in pairs)]
     text += ["", "## Causes", "", *causes(pairs), "", "## Pictures"]
     for figure in ours:
         for plot in figure.figure.get("plots", []):
             text += ["", f"{figure.spec['about']}:", "", f"![{plot['name']}]({figure.id}/{plot['name']}.png)"]
-    return "\n".join([*text, "", NOTES])
+    return "\n".join(text)

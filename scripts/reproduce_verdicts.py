@@ -78,8 +78,7 @@ def check(figure):
             refuse(claim, f"found the side {claim['side']}, expected one of {', '.join(SIDES)}, and a bound with above or below alone")
         if "bench" in figure.spec:
             continue
-        for setup, case in ((claim["setup"], claim["case"]),
-                            (claim.get("reference_setup", claim["setup"]), claim.get("reference", claim["case"]))):
+        for setup, case in sides_of(claim):
             if case not in figure.pairs.get(setup, []):
                 refuse(claim, f"found no case {case} under a setup {setup}, expected one of the specification")
         if claim.get("measure", "final") not in MEASURES or claim.get("reading", "contributors") not in reproduce_runs.READINGS:

@@ -173,16 +173,9 @@ def arguments(text, **places):
         value = [words.pop(0)] if words and not words[0].startswith("--") else []
         if name == "--straggler":
             repeated += [name, *value]
-        elif name.startswith("--no-"):
-            values.pop("--" + name[5:], None)
-            if name != "--no-record-steps":
-                values["--" + name[5:]] = ["=false"]
         else:
             values[name] = value
-    flat = []
-    for name, value in values.items():
-        flat += [name + "=false"] if value == ["=false"] else [name, *value]
-    return flat + repeated
+    return [word for name, value in values.items() for word in (name, *value)] + repeated
 
 
 def profile_of(text):
@@ -257,13 +250,6 @@ def without(keys, new, old):
     return new
 
 
-def compare(arguments_):
-    number, name, options, more, new_keys, binaries, folder = arguments_
-    old, new = (run(binary, f"{options} {besides}", folder / f"{number}-{which}", folder)
-                for which, binary, besides in zip(("old", "new"), binaries, ("", more)))
-    return name, options, old, differences(old, without(new_keys, new, old))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", help="path of the old binary")
@@ -292,11 +278,16 @@ def main():
         folder = pathlib.Path(temporary)
         write_data(folder)
         new_keys = set(options.new_keys.split(","))
-        work = [(i, name, text, options.new_options.replace("{profile}", profile_of(text)), new_keys, binaries,
-                 folder)
-                for i, (name, text) in enumerate(chosen)]
+
+        def compare(number):
+            text = chosen[number][1]
+            more = options.new_options.replace("{profile}", profile_of(text))
+            old, new = (run(binary, f"{text} {besides}", folder / f"{number}-{which}", folder)
+                        for which, binary, besides in zip(("old", "new"), binaries, ("", more)))
+            return old, differences(old, without(new_keys, new, old))
+
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            for name, text, old, lines in pool.map(compare, work):
+            for (name, text), (old, lines) in zip(chosen, pool.map(compare, range(len(chosen)))):
                 if "stderr" in old:
                     refused += 1
                     print(f"{name}\n    the old binary refuses this configuration: {old['stderr'][:300]}")

@@ -295,10 +295,9 @@ def _relation(group: GroupRow, values: Sequence[float], base: Sequence[float]) -
         return Relation()
     if group.reference:
         return Relation(Interval(1.0, 1.0, 1.0))
-    ratio, test, effect = ((_stats.bootstrap_paired_ratio, _stats.signed_rank, _stats.least_paired_effect) if group.paired else
-                           (_stats.bootstrap_ratio, _stats.mann_whitney, _stats.least_effect))
-    _, p_value, exact = test(values, base)
-    return Relation(ratio(values, base), math.nan if len(values) == len(base) == 1 else p_value, effect(values, base), exact)
+    _, p_value, exact = (_stats.signed_rank if group.paired else _stats.mann_whitney)(values, base)
+    return Relation(_stats.bootstrap_ratio(values, base, group.paired), math.nan if len(values) == len(base) == 1 else p_value,
+                    _stats.least_effect(values, base, group.paired), exact)
 
 
 def _factor(a: float, b: float) -> float:
@@ -389,33 +388,31 @@ class EqualPart:
     workload: bool = True  # part of the data, model or machine; False: of the measurement
 
 
-def equal_parts() -> list[EqualPart]:
-    """All of them."""
-    return [EqualPart("the training data", "/dataset/train/content_hash"), EqualPart("the test data", "/dataset/test/content_hash"),
-            EqualPart("the model's layers", "/model/layer_sizes"), EqualPart("the cluster", "/cluster/name"),
-            EqualPart("the device profile", "/cluster/device_profile"), EqualPart("the server's profile", "/cluster/server_profile"),
-            EqualPart("the network", "/cluster/network"), EqualPart("the charged sizes", "/cluster/charge"),
-            EqualPart("the stragglers", "/stragglers"), EqualPart("the number of workers", "/config/workers"),
-            EqualPart("the speeds", "/config/speed"), EqualPart("the samples between evaluations", "/config/evaluate_every", False),
-            EqualPart("the evaluated test rows", "/config/evaluate_samples", False),
-            EqualPart("the mega-batch", "/config/mega_batch", False)]
+EQUAL_PARTS = (
+    EqualPart("the training data", "/dataset/train/content_hash"), EqualPart("the test data", "/dataset/test/content_hash"),
+    EqualPart("the model's layers", "/model/layer_sizes"), EqualPart("the cluster", "/cluster/name"),
+    EqualPart("the device profile", "/cluster/device_profile"), EqualPart("the server's profile", "/cluster/server_profile"),
+    EqualPart("the network", "/cluster/network"), EqualPart("the charged sizes", "/cluster/charge"),
+    EqualPart("the stragglers", "/stragglers"), EqualPart("the number of workers", "/config/workers"),
+    EqualPart("the speeds", "/config/speed"), EqualPart("the samples between evaluations", "/config/evaluate_every", False),
+    EqualPart("the evaluated test rows", "/config/evaluate_samples", False), EqualPart("the mega-batch", "/config/mega_batch", False))
 
 
-def _at(document: Json, place: str) -> Json:
+def value_at(document: Json, place: str) -> Json:
+    """The value at a JSON pointer; None: there is none."""
     for key in place.split("/")[1:]:
         document = document.get(key) if isinstance(document, dict) else None
     return document
 
 
-def _without_source(values: list) -> list:
-    return [{key: each for key, each in value.items() if key != "source"} if isinstance(value, dict) else value for value in values]
-
-
 def value_of(part: EqualPart, document: dict) -> Json:
     """The value of a part in a result; None: it is absent. `source` explains the numbers of a profile, and makes no difference."""
-    found = _at(document, part.place)
+    def without_source(value: Json) -> Json:
+        return {key: each for key, each in value.items() if key != "source"} if isinstance(value, dict) else value
+
+    found = value_at(document, part.place)
     if isinstance(found, (dict, list)):
-        return _without_source([found])[0] if isinstance(found, dict) else _without_source(found)
+        return without_source(found) if isinstance(found, dict) else list(map(without_source, found))
     return "auto" if found == 0 and not isinstance(found, bool) else found  # 0 is the spelling of earlier versions
 
 
@@ -452,7 +449,7 @@ def warnings_of(loaded: Sequence[Loaded], comparison: Comparison, names: dict[st
 
 
 def _different_workloads(loaded: Sequence[Loaded]) -> list[str]:
-    keys = {part.what: [hashable(value_of(part, each.document)) for each in loaded] for part in equal_parts()}
+    keys = {part.what: [hashable(value_of(part, each.document)) for each in loaded] for part in EQUAL_PARTS}
     others = {what: next((each.path for each, key in zip(loaded, found) if key != found[0]), None) for what, found in keys.items()}
     return [f"different workloads: {loaded[0].path} and {path} differ in {what}" for what, path in others.items() if path is not None]
 
@@ -655,7 +652,7 @@ def _describe(workloads: Sequence[Workload], keys: Sequence[tuple], parts: Seque
             if differing and not (what == "test data" and differs[0]):  # it follows the training data
                 words.append(f"{what}: {shown(value)}")
             if value is not None:
-                data = _at(document, part.place.removesuffix("/content_hash")) if part.place.endswith("/content_hash") else None
+                data = value_at(document, part.place.removesuffix("/content_hash")) if part.place.endswith("/content_hash") else None
                 known = f"{shown(data['name'])}, {shown(data['rows'])} rows ({shown(value)})" if data else shown(value)
                 workload.facts.append((what, known))
         workload.about = "; ".join(words)
@@ -664,7 +661,7 @@ def _describe(workloads: Sequence[Workload], keys: Sequence[tuple], parts: Seque
 
 def split_workloads(loaded: Sequence[Loaded]) -> list[Workload]:
     """Results that are equal in all parts of a workload belong together, in the order of their first results."""
-    parts = [part for part in equal_parts() if part.workload]
+    parts = [part for part in EQUAL_PARTS if part.workload]
     keys = [tuple(hashable(value_of(part, each.document)) for part in parts) for each in loaded]
     places = _results.places_by_key(keys)
     workloads = [Workload(results=[loaded[i] for i in own]) for own in places]
@@ -738,7 +735,8 @@ def _interval_cells(heading: str, interval: Interval, show: Callable[[float], st
     return [(heading + end, value, show) for end, value in zip(("", "_low", "_high"), interval)]
 
 
-def _test_of(group: GroupRow) -> str:
+def test_of(group: GroupRow) -> str:
+    """The name of the test against the reference; "" of the reference."""
     return "" if group.reference else "signed_rank" if group.paired else "mann_whitney"
 
 
@@ -752,7 +750,7 @@ def _group_cells(comparison: Comparison, group: GroupRow, t: int) -> list[Cell]:
                   *_interval_cells("speedup", target.speedup, _metric_text),
                   ("statistical_efficiency_ratio", target.statistical, _metric_text),
                   ("hardware_efficiency_ratio", target.hardware, _metric_text), ("p_value", target.p_value, _p_text),
-                  ("p_value_holm", target.p_holm, _p_text), ("test", _test_of(group), _or_dash),
+                  ("p_value_holm", target.p_holm, _p_text), ("test", test_of(group), _or_dash),
                   ("least_effect", target.least_effect, _p_text), ("evaluation", target.evaluation, _time_text),
                   ("resolution_s", target.resolution_s, _time_text)]
     tuned = group.tuning or {"trials": math.nan, "train_s": math.nan}
@@ -771,25 +769,22 @@ def _run_cells(comparison: Comparison, run: RunRow) -> list[Cell]:
     return [*cells, ("samples_per_s", run.samples_per_s, _time_text), (f"final_{comparison.metric}", run.final_value, _metric_text)]
 
 
-def _table(rows: Sequence[Sequence[Cell]]) -> _text.Table:
-    table = _text.Table([heading for heading, _, _ in rows[0]])
-    for row in rows:
-        table.add([show(value) for _, value, show in row])
-    return table
+def _table(rows: Sequence[Sequence[Cell]], kind: str) -> str:
+    return _text.table([heading for heading, _, _ in rows[0]], [[show(value) for _, value, show in row] for row in rows], kind)
 
 
 def _rows_of_groups(comparison: Comparison) -> list[list[Cell]]:
     return [_group_cells(comparison, group, t) for group in comparison.groups for t in range(max(1, len(group.targets)))]
 
 
-def runs_table(comparison: Comparison) -> _text.Table:
-    """A row per run. Times are seconds, a missed target is inf."""
-    return _table([_run_cells(comparison, run) for run in comparison.runs])
+def runs_table(comparison: Comparison, kind: str) -> str:
+    """A row per run. Times are seconds, a missed target is inf. `kind`: as of _text.table()."""
+    return _table([_run_cells(comparison, run) for run in comparison.runs], kind)
 
 
-def groups_table(comparison: Comparison) -> _text.Table:
+def groups_table(comparison: Comparison, kind: str) -> str:
     """A row per group and target."""
-    return _table(_rows_of_groups(comparison))
+    return _table(_rows_of_groups(comparison), kind)
 
 
 def groups_frame(comparison: Comparison) -> pd.DataFrame:
@@ -820,7 +815,7 @@ def _group_json(comparison: Comparison, group: GroupRow) -> dict:
     targets = [{"target": wanted.text, "times_s": [run.targets[t].time_s for run in runs], **_plain(target),
                 **({} if target.exact else {"p_value_approximate": True})}
                for t, (wanted, target) in enumerate(zip(comparison.targets, group.targets))]
-    return {**_plain(group), "test": _test_of(group) or None, "n": len(runs), "options": _options_json(comparison, runs[0]),
+    return {**_plain(group), "test": test_of(group) or None, "n": len(runs), "options": _options_json(comparison, runs[0]),
             "targets": targets}
 
 
@@ -904,7 +899,7 @@ class _Report:
             if self.tuned:
                 cells.append(("tuning_s", _short_number(group.tuning["train_s"] if group.tuning else math.nan)))
             rows.append([(heading, cell, str) for heading, cell in cells])
-        return _table(rows).format(self.kind)
+        return _table(rows, self.kind)
 
     def cells_of_target(self, group: GroupRow, t: int) -> list[tuple[str, str]]:
         target, n = group.targets[t], len(group.runs)
@@ -983,8 +978,8 @@ def _print(workloads: Sequence[Workload], options: argparse.Namespace) -> None:
         if len(workloads) > 1:
             end = "\n\n" if options.format == "markdown" else "\n"
             _text.say(("" if workload is workloads[0] else "\n") + HEADINGS[options.format] + workload.name + end)
-        _text.say(runs_table(workload.comparison).format(options.format) if options.runs else
-                  groups_table(workload.comparison).format("csv") if options.format == "csv" else
+        _text.say(runs_table(workload.comparison, options.format) if options.runs else
+                  groups_table(workload.comparison, "csv") if options.format == "csv" else
                   groups_report(workload.comparison, options.format))
     return None
 

@@ -1,5 +1,8 @@
 """Errors that the world caused, with the exit codes of the program (lib/core/error.hpp)."""
 
+import difflib
+from collections.abc import Iterable
+
 RUNTIME, USAGE, TARGET_MISSED, DATA, REGRESSION, DIVERGED = 1, 2, 3, 4, 7, 8
 
 
@@ -24,3 +27,9 @@ def refusal(place: str, found: str, expected: str, hint: str = "", code: int = U
 def quote(text: str) -> str:
     """The text in quotes, as messages show what somebody wrote."""
     return f'"{text}"'
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint with the nearest known word, or ""."""
+    near = difflib.get_close_matches(word, known, 1)
+    return f"did you mean {quote(near[0])}?" if near else ""

@@ -158,17 +158,19 @@ def uniform_p(values: np.ndarray) -> float:
     return float(special.kolmogorov((root + 0.12 + 0.11 / root) * distance(inner)))
 
 
+# By kind of a law: how it is fitted, and the statistic of its test, of rows and the parameters.
+TESTS = {"lognormal": (lognormal_fit, lambda rows, parameters: distance(lognormal_cdf(rows, *parameters))),
+         "shifted": (shifted_lognormal_fit, shifted_statistic),
+         "pareto": (pareto_fit, lambda rows, parameters: distance(pareto_cdf(rows, *parameters)))}
+
+
 @functools.lru_cache(maxsize=256)
-def drawn_distances(kind: str, count: int, shape: float) -> np.ndarray:
-    """Distances of laws that were fitted to data drawn from a law of this kind. `shape`: the parameter on which they depend."""
-    random = np.random.default_rng(1)
-    if kind == "pareto":
-        rows = np.sort(np.expm1(-np.log1p(-random.random((DRAWN_SETS, count))) / shape))
-        return distance(pareto_cdf(rows, *pareto_fit(rows)))
-    rows = np.sort(np.exp(shape * random.standard_normal((DRAWN_SETS, count))))
-    if kind == "lognormal":
-        return distance(lognormal_cdf(rows, *lognormal_fit(rows)))
-    found = shifted_statistic(rows, shifted_lognormal_fit(rows))
+def drawn_statistics(kind: str, count: int, shape: float) -> np.ndarray:
+    """The statistics of laws that were fitted to data drawn from a law of this kind. `shape`: the parameter on which they depend."""
+    random, (fit, statistic) = np.random.default_rng(1), TESTS[kind]
+    rows = np.sort(np.expm1(-np.log1p(-random.random((DRAWN_SETS, count))) / shape) if kind == "pareto" else
+                   np.exp(shape * random.standard_normal((DRAWN_SETS, count))))
+    found = statistic(rows, fit(rows))
     return found[~np.isnan(found)]
 
 
@@ -176,37 +178,10 @@ def p_value_of(kind: str, values: np.ndarray) -> float:
     """p-value of the law of this kind (uniform, lognormal, shifted or pareto) that is fitted to the ascending values."""
     if kind == "uniform":
         return uniform_p(values)
-    fit, statistic = {"lognormal": (lognormal_fit, lambda rows, parameters: distance(lognormal_cdf(rows, *parameters))),
-                      "shifted": (shifted_lognormal_fit, shifted_statistic),
-                      "pareto": (pareto_fit, lambda rows, parameters: distance(pareto_cdf(rows, *parameters)))}[kind]
+    fit, statistic = TESTS[kind]
     parameters = fit(values)
-    shape = 1.0 if kind == "lognormal" else float(f"{parameters[1]:.2g}")
-    drawn = drawn_distances(kind, len(values), shape)
+    drawn = drawn_statistics(kind, len(values), 1.0 if kind == "lognormal" else float(f"{parameters[1]:.2g}"))
     return float((1 + np.count_nonzero(drawn >= statistic(values, parameters))) / (1 + len(drawn)))
-
-
-def uniform_parameters(values: np.ndarray) -> list[Parameter]:
-    """The bounds lie outside of the extremes by at most t times their distance, with (1 + t)^-(n - 1) = 5 %."""
-    count, low, high = len(values), float(values[0]), float(values[-1])
-    beyond, shift = (high - low) * (0.05 ** (-1 / (count - 1)) - 1), (high - low) / (count - 1)
-    return [Parameter("min", max(0.0, low - shift), max(0.0, low - beyond), low), Parameter("max", high + shift, high, high + beyond)]
-
-
-def lognormal_parameters(count: int, mean: float, deviation: float) -> list[Parameter]:
-    """Median and sigma from the mean and the deviation of the logarithms."""
-    from scipy import special
-    squares, s = count * deviation ** 2, deviation * math.sqrt(count / (count - 1))
-    error = (NORMAL_95 + 2.4 / count) * s / math.sqrt(count)
-    bounds = [math.sqrt(squares / special.chdtri(count - 1, share)) for share in (0.025, 0.975)]
-    return [Parameter("median", math.exp(mean), math.exp(mean - error), math.exp(mean + error)), Parameter("sigma", s, *bounds, False)]
-
-
-def pareto_parameters(count: int, scale: float, shape: float) -> list[Parameter]:
-    """With standard errors of the logarithms by the information matrix."""
-    shape_error = NORMAL_95 * (shape + 1) / math.sqrt(count)
-    scale_error = shape_error * math.sqrt((shape + 2) / shape)
-    return [Parameter("scale", scale, scale * math.exp(-scale_error), scale * math.exp(scale_error)),
-            Parameter("shape", shape, shape * math.exp(-shape_error), shape * math.exp(shape_error), False)]
 
 
 @dataclasses.dataclass
@@ -223,25 +198,37 @@ class Law:
 
 
 def pareto_law(delays: np.ndarray, base: float, free: int) -> Law:
-    """The Pareto law of delays above a base; `free` is the number of its parameters."""
-    values = np.sort(delays)
+    """The Pareto law of delays above a base, with standard errors of the logarithms of its parameters by the information matrix. `free`:
+    the number of parameters."""
+    values, count = np.sort(delays), len(delays)
     scale, shape = (float(each) for each in pareto_fit(values))
-    likelihood = len(values) * math.log(shape / scale) - (shape + 1) * np.log1p(values / scale).sum()
-    return Law("pareto", 2 * free - 2 * likelihood, base, pareto_parameters(len(values), scale, shape), "pareto", delays)
+    likelihood = count * math.log(shape / scale) - (shape + 1) * np.log1p(values / scale).sum()
+    shape_error = NORMAL_95 * (shape + 1) / math.sqrt(count)
+    scale_error = shape_error * math.sqrt((shape + 2) / shape)
+    parameters = [Parameter("scale", scale, scale * math.exp(-scale_error), scale * math.exp(scale_error)),
+                  Parameter("shape", shape, shape * math.exp(-shape_error), shape * math.exp(shape_error), False)]
+    return Law("pareto", 2 * free - 2 * likelihood, base, parameters, "pareto", delays)
 
 
 def lognormal_law(delays: np.ndarray, base: float, free: int) -> Law:
-    """The lognormal law of delays above a base; `free` is the number of its parameters."""
-    mean, deviation = (float(each) for each in lognormal_fit(delays))
-    count = len(delays)
+    """The lognormal law of delays above a base, with median and sigma. `free`: the number of parameters."""
+    from scipy import special
+    count, (mean, deviation) = len(delays), (float(each) for each in lognormal_fit(delays))
     likelihood = -count * (math.log(deviation) + 0.5 * math.log(2 * math.pi) + 0.5 + mean)
-    return Law("lognormal", 2 * free - 2 * likelihood, base, lognormal_parameters(count, mean, deviation), "lognormal", delays)
+    squares, s = count * deviation ** 2, deviation * math.sqrt(count / (count - 1))
+    error = (NORMAL_95 + 2.4 / count) * s / math.sqrt(count)
+    bounds = [math.sqrt(squares / special.chdtri(count - 1, share)) for share in (0.025, 0.975)]
+    parameters = [Parameter("median", math.exp(mean), math.exp(mean - error), math.exp(mean + error)), Parameter("sigma", s, *bounds, False)]
+    return Law("lognormal", 2 * free - 2 * likelihood, base, parameters, "lognormal", delays)
 
 
 def uniform_law(delays: np.ndarray, base: float) -> Law:
-    """The uniform law of delays above a base."""
-    width = max(float(delays.max() - delays.min()), 1e-300)
-    return Law("uniform", 4 + 2 * len(delays) * math.log(width), base, uniform_parameters(np.sort(delays)), "uniform", delays)
+    """The uniform law of delays above a base. Its bounds lie outside of the extremes by at most t times their distance, with
+    (1 + t)^-(n - 1) = 5 %."""
+    count, low, high = len(delays), float(delays.min()), float(delays.max())
+    beyond, shift = (high - low) * (0.05 ** (-1 / (count - 1)) - 1), (high - low) / (count - 1)
+    parameters = [Parameter("min", max(0.0, low - shift), max(0.0, low - beyond), low), Parameter("max", high + shift, high, high + beyond)]
+    return Law("uniform", 4 + 2 * count * math.log(max(high - low, 1e-300)), base, parameters, "uniform", delays)
 
 
 def laws_above(delays: np.ndarray) -> list[Law]:
@@ -399,14 +386,9 @@ def periodic(begins: np.ndarray, ends: np.ndarray, levels: Levels) -> list[Param
 
 def likelihood_ratio(slow: np.ndarray) -> float:
     """Twice the logarithm of the likelihood ratio of a Markov chain of two states to independent draws."""
-    moves = np.zeros((2, 2))
-    np.add.at(moves, (slow[:-1].astype(int), slow[1:].astype(int)), 1)
-
-    def term(counts: np.ndarray, of: np.ndarray) -> float:
-        some = counts > 0
-        return float((counts[some] * np.log(counts[some] / np.broadcast_to(of, counts.shape)[some])).sum())
-
-    return 2 * (term(moves, moves.sum(axis=1, keepdims=True)) - term(moves.sum(axis=0), moves.sum()))
+    from scipy import stats
+    moves = stats.contingency.crosstab(slow[:-1], slow[1:])[1]
+    return stats.chi2_contingency(moves, correction=False, lambda_="log-likelihood")[0]
 
 
 def mean_length(key: str, total: float, ended: int) -> Parameter:
@@ -534,16 +516,16 @@ def json_of(fits: list[WorkerFit]) -> list[dict]:
 
 def text_of(fits: list[WorkerFit]) -> str:
     """The fits as a table for people."""
-    table = _text.Table(["worker", "steps", "step", "factor", "kind", "parameters [95 % interval]", "p of the kind"])
+    rows = []
     for fit in fits:
         parts = []
         for each in fit.parameters:
-            value, low, high = (_text.format_seconds(number) if each.is_time else _text.significant(number, 4)
+            value, low, high = (_text.format_seconds(number) if each.is_time else f"{number:.4g}"
                                 for number in (each.value, each.low, each.high))
             parts.append(f"{each.key} {value} [{low}, {high}]")
-        table.add([str(fit.rank), str(fit.steps), _text.format_seconds(fit.step_s), f"{fit.factor:.4f}", fit.kind, ", ".join(parts) or "-",
-                   "-" if fit.p_value is None else _text.significant(fit.p_value, 3)])
-    return table.format("text")
+        rows.append([str(fit.rank), str(fit.steps), _text.format_seconds(fit.step_s), f"{fit.factor:.4f}", fit.kind, ", ".join(parts) or "-",
+                   "-" if fit.p_value is None else f"{fit.p_value:.3g}"])
+    return _text.table(["worker", "steps", "step", "factor", "kind", "parameters [95 % interval]", "p of the kind"], rows, "text")
 
 
 def command(options: object, operands: list[str]) -> int:

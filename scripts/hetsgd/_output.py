@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import stat
 import sys
 import time
 from collections.abc import Mapping
@@ -40,13 +39,6 @@ def _descriptor_of(path: str) -> int | None:
     return None
 
 
-def _is_regular(path: str) -> bool:
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode)
-    except OSError:
-        return False
-
-
 def _failure(path: str, what: str, error: OSError, code: int) -> _errors.Error:
     name = "stdout" if path == "-" else path
     return _errors.Error(f"{name}: cannot write {what}: {error.strerror}", code, HINTS.get(error.errno or 0, ""))
@@ -58,12 +50,12 @@ class Output:
     def __init__(self, option: str, path: str, what: str):
         self.option, self.path, self.what = option, path, what
         self.descriptor = _descriptor_of(path)
-        self.stream = self.descriptor is not None or os.path.exists(path) and not _is_regular(path) and not os.path.isdir(path)
+        self.stream = self.descriptor is not None or os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
     def check(self, overwrite: bool, inputs: Mapping[str, str]) -> None:
         """Checks before any work that the file may be written. `inputs`: paths that are read, with what reads them. Raises usage
         errors: a file that is read, one that exists without `overwrite`, a place where nothing can be written."""
-        regular = _is_regular(self.path) and self.descriptor is None
+        regular = os.path.isfile(self.path) and self.descriptor is None
         for path, reader in inputs.items():
             if regular and os.path.exists(path) and os.path.samefile(path, self.path):
                 raise _errors.refusal(self.option, f"{self.path}, which {reader} reads as {path}", "another file",

@@ -3,9 +3,11 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 
 from . import _errors
 
@@ -26,26 +28,28 @@ def program() -> str:
     return found
 
 
-def call(arguments: list[str], **options) -> subprocess.CompletedProcess:
+def environment() -> dict[str, str]:
+    """The variables that a call of the program inherits."""
+    return {key: value for key, value in os.environ.items() if key not in OWN_VARIABLES}
+
+
+def call(arguments: Sequence[str]) -> subprocess.CompletedProcess:
     """Runs the program and returns what subprocess.run() returns; stdout and stderr are texts."""
-    environment = {key: value for key, value in os.environ.items() if key not in OWN_VARIABLES}
-    return subprocess.run([program(), *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
-                          **options)
+    return subprocess.run([program(), *arguments], env=environment(), capture_output=True, text=True, check=False)
 
 
 def ask(*arguments: str) -> str:
     """The text that a command of the program prints to stdout. Raises Error with the program's own message and exit code."""
-    done = call(list(arguments))
+    done = call(arguments)
     if done.returncode != 0:
-        raise _error_of(done)
+        raise error_of(done.stderr, done.returncode)
     return done.stdout
 
 
-def _error_of(done: subprocess.CompletedProcess) -> _errors.Error:
-    lines = [line for line in done.stderr.splitlines() if line.startswith(("error: ", "hint: "))]
-    message = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), f"hetsgd ended with {done.returncode}")
-    hint = next((line.removeprefix("hint: ") for line in lines if line.startswith("hint: ")), "")
-    return _errors.Error(message, done.returncode, hint)
+def error_of(log: str, code: int) -> _errors.Error:
+    """The error that the program has written to stderr."""
+    found = re.search("^error: (.*)(?:\nhint: (.*))?", log, re.MULTILINE)
+    return _errors.Error(found[1] if found else f"hetsgd ended with {code}", code, found[2] or "" if found else "")
 
 
 def _flags(options: dict) -> list[str]:
@@ -76,7 +80,7 @@ def run(output: str | None = None, **options) -> dict:
         path = output or os.path.join(folder, "result.json")
         done = call(["train", *_flags(options), "--quiet", "--overwrite", f"--output={path}"])
         if done.returncode not in (0, _errors.TARGET_MISSED, _errors.DIVERGED):
-            raise _error_of(done)
+            raise error_of(done.stderr, done.returncode)
         with open(path, encoding="utf-8") as file:
             return json.load(file)
 

@@ -4,9 +4,6 @@ The ideal run has no stragglers. A computation takes the mean seconds per unit o
 work. Another call takes the median of its kind, bytes and number of members. Source of the idea: Lin et al. 2025, "Understanding
 Stragglers in Large Model Training Using What-if Analysis"."""
 
-import difflib
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from . import _errors, _results, _text, _timeline
@@ -56,10 +53,6 @@ class WhatIf:
         for calls in np.split(others[order], borders) if others.size else ():
             self.ideal[calls] = np.median(self.recorded[calls])
 
-    def of_worker(self, rank: int) -> np.ndarray:
-        """Whether each call is one of this worker."""
-        return self.rank == rank
-
     def of_kind(self, kind: str) -> np.ndarray:
         """Whether each call is of this kind; "compute" are all computations."""
         return (self.kind == kind) | (self.computes if kind == "compute" else False)
@@ -75,15 +68,15 @@ class WhatIf:
             last = self.record.facts["workers"] - 1
             if not value.isdecimal() or int(value) > last:
                 raise _errors.refusal("--without worker", _errors.quote(value), f"a whole number from 0 to {last}")
-            times[:] = np.where(self.of_worker(int(value)), self.ideal, times)
+            times[:] = np.where(self.rank == int(value), self.ideal, times)
         elif name == "kind" and "=" in what:
             if value != "compute" and value not in self.kinds:
                 known = " or ".join(filter(None, (", ".join(self.kinds[:-1]), self.kinds[-1])))
-                raise _errors.refusal("--without", _errors.quote(what), f"kind= and one of {known}", did_you_mean(value, self.kinds))
+                raise _errors.refusal("--without", _errors.quote(what), f"kind= and one of {known}", _errors.did_you_mean(value, self.kinds))
             times[:] = np.where(self.of_kind(value), self.ideal, times)
         else:
             raise _errors.refusal("--without", _errors.quote(what), "injected, stragglers, worker=N or kind=K",
-                                  did_you_mean(what, ["injected", "stragglers"]))
+                                  _errors.did_you_mean(what, ["injected", "stragglers"]))
 
     def change_speed(self, speed: list[float], times: np.ndarray) -> None:
         """Divides the computations of each worker by its speed, relative to the record; the last one repeats. Delays stay."""
@@ -101,60 +94,34 @@ class WhatIf:
         times[free] = after[free]
 
 
-def did_you_mean(word: str, known: list[str]) -> str:
-    """A hint with the nearest known word, or ""."""
-    near = difflib.get_close_matches(word, known, 1)
-    return f'did you mean "{near[0]}"?' if near else ""
-
-
-@dataclass
-class Part:
-    """A worker or a kind of calls. slowdown: the time of the ideal run with this part as recorded, over the ideal time. share: how
-    much of the lost time comes back if only this part becomes ideal; 0 if no time is lost."""
-
-    name: str | int
-    slowdown: float
-    share: float = 0.0
-
-
-@dataclass
-class Attribution:
-    """Where the time of a run went, compared with the run without stragglers. Times in seconds; the parts with the largest slowdown
-    come first."""
-
-    total_s: float
-    ideal_s: float
-    gap_share: float
-    workers: list[Part] = field(default_factory=list)
-    kinds: list[Part] = field(default_factory=list)
-
-    @property
-    def slowdown(self) -> float:
-        """total_s / ideal_s; 1 if there is no time at all."""
-        return self.total_s / self.ideal_s if self.ideal_s > 0 else 1.0
-
-
-def attribute(what_if: WhatIf) -> Attribution:
-    """Blames workers and kinds of calls for the time that the run has lost."""
+def attribute(what_if: WhatIf) -> dict:
+    """Blames workers and kinds of calls for the time that the run has lost, compared with the run without stragglers. Returns this part
+    of the document: time_s, ideal_time_s, their ratio `slowdown` (1 if there is no time at all), gap_share, `workers` and `kinds`, those
+    with the largest slowdown first. slowdown of one of them: the time of the ideal run with this part as recorded, over the ideal time.
+    share: how much of the lost time comes back if only this part becomes ideal; 0 if no time is lost."""
     record = what_if.record
     run = record.run()
+    total = run["total_s"]
     ideal = record.run(calls=list(range(len(what_if.ideal))), own_s=what_if.ideal.tolist(), name="ideal")["total_s"]
-    result = Attribution(run["total_s"], ideal, run["gap_share"])
-    lost = result.total_s - ideal
+    workers = [{"rank": rank, "slowdown": 1.0, "share": 0.0} for rank in range(record.facts["workers"])]
+    kinds = [{"kind": kind, "slowdown": 1.0, "share": 0.0} for kind in what_if.kinds]
+    calls = [{"rank": each["rank"]} for each in workers]
+    calls += [{"signatures": [number for number, each in enumerate(record.signatures) if kind_of(each) == kind]} for kind in what_if.kinds]
 
-    parts = [(Part(rank, 1.0), {"rank": rank}) for rank in range(record.facts["workers"])]
-    parts += [(Part(kind, 1.0), {"signatures": [number for number, each in enumerate(record.signatures) if kind_of(each) == kind]})
-              for kind in what_if.kinds]
+    def totals(base: str, other: str) -> list[float]:
+        return [each["total_s"] for each in record.runs([{"base": base, "from": other, **which} for which in calls])]
+
+    parts, lost = [*workers, *kinds], total - ideal
     if ideal > 0:
-        for (part, _), run in zip(parts, record.runs([{"base": "ideal", "from": "recorded", **calls} for _, calls in parts])):
-            part.slowdown = run["total_s"] / ideal
-    if lost > 1e-9 * result.total_s:  # less than rounding is no loss
-        for (part, _), run in zip(parts, record.runs([{"base": "recorded", "from": "ideal", **calls} for _, calls in parts])):
-            part.share = (result.total_s - run["total_s"]) / lost
-    result.workers, result.kinds = ([part for part, calls in parts if key in calls] for key in ("rank", "signatures"))
-    for parts in (result.workers, result.kinds):
-        parts.sort(key=lambda each: -each.slowdown)
-    return result
+        for part, alone in zip(parts, totals("ideal", "recorded")):
+            part["slowdown"] = alone / ideal
+    if lost > 1e-9 * total:  # less than rounding is no loss
+        for part, without in zip(parts, totals("recorded", "ideal")):
+            part["share"] = (total - without) / lost
+    for some in (workers, kinds):
+        some.sort(key=lambda each: -each["slowdown"])
+    return {"time_s": total, "ideal_time_s": ideal, "slowdown": total / ideal if ideal > 0 else 1.0, "gap_share": run["gap_share"],
+            "workers": workers, "kinds": kinds}
 
 
 def replay(path: str, without: list[str] = (), speed: list[float] = (), network: str = "", columns: str = "") -> dict:
@@ -168,13 +135,9 @@ def replay(path: str, without: list[str] = (), speed: list[float] = (), network:
         if network:
             what_if.change_network(times)
         what_if.change_speed(list(speed), times)
-        found, facts = attribute(what_if), record.facts
-        result = {"algorithm": facts["algorithm"], "time_s": found.total_s, "ideal_time_s": found.ideal_s, "slowdown": found.slowdown,
-                  "gap_share": found.gap_share, "workers": [{"rank": each.name, "slowdown": each.slowdown, "share": each.share}
-                                                            for each in found.workers],
-                  "kinds": [{"kind": each.name, "slowdown": each.slowdown, "share": each.share} for each in found.kinds],
-                  "decisions_frozen": facts["algorithm"] not in FIXED_DECISIONS, "negative_gaps": facts["negative_gaps"],
-                  "cut": facts["cut"]}
+        facts = record.facts
+        result = {**attribute(what_if), "algorithm": facts["algorithm"], "decisions_frozen": facts["algorithm"] not in FIXED_DECISIONS,
+                  "negative_gaps": facts["negative_gaps"], "cut": facts["cut"]}
         if without or len(speed) or network:
             changed = np.flatnonzero(times != what_if.recorded)
             result["changed_time_s"] = record.run(calls=changed.tolist(), own_s=times[changed].tolist())["total_s"]
@@ -197,19 +160,14 @@ def warnings_of(result: dict, facts: dict) -> list[str]:
 
 def text_of(result: dict) -> str:
     """A replay as tables for people."""
-    facts = _text.Table(["property", "value"])
-    for heading, key in (("time", "time_s"), ("time with the changes", "changed_time_s"), ("time without stragglers", "ideal_time_s")):
-        if key in result:
-            facts.add([heading, _text.format_seconds(result[key])])
-    facts.add(["slowdown S", f"{result['slowdown']:.4f}"])
-    facts.add(["gaps on the longest path", f"{100 * result['gap_share']:.1f} %"])
-    tables = [facts]
+    times = (("time", "time_s"), ("time with the changes", "changed_time_s"), ("time without stragglers", "ideal_time_s"))
+    facts = [[heading, _text.format_seconds(result[key])] for heading, key in times if key in result]
+    facts += [["slowdown S", f"{result['slowdown']:.4f}"], ["gaps on the longest path", f"{100 * result['gap_share']:.1f} %"]]
+    tables = [_text.table(["property", "value"], facts, "text")]
     for heading, key, parts in (("worker", "rank", result["workers"]), ("kind", "kind", result["kinds"])):
-        table = _text.Table([heading, "slowdown alone", "share of the lost time"])
-        for each in parts:
-            table.add([str(each[key]), f"{each['slowdown']:.4f}", f"{100 * each['share']:.1f} %"])
-        tables += [table] if parts else []
-    return "\n".join(table.format("text") for table in tables)
+        rows = [[str(each[key]), f"{each['slowdown']:.4f}", f"{100 * each['share']:.1f} %"] for each in parts]
+        tables += [_text.table([heading, "slowdown alone", "share of the lost time"], rows, "text")] if rows else []
+    return "\n".join(tables)
 
 
 def command(options: object, operands: list[str]) -> int:

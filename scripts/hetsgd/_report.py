@@ -5,7 +5,6 @@ only draws. lib/result/README.md describes the document."""
 
 import base64
 import collections
-import functools
 import hashlib
 import html
 import math
@@ -31,11 +30,11 @@ MOST_NAMED = 3  # operands in a heading
 FAILURES = ("kind=fail,", "kind=return,", "kind=churn,")
 FAILURE_OPTIONS = {"straggler", "detect", "on_loss", "restart_time", "checkpoint_at", "checkpoint_every", "checkpoint_time"}
 ENVIRONMENT = {
-    "host": "environment/hostname", "processor": "environment/cpu_model", "cores": "environment/cores",
-    "cores available": "environment/cores_available", "memory_bytes": "environment/memory_bytes", "system": "environment/os",
-    "kernel": "environment/kernel", "measured on": "environment/evaluation_device", "convolutions": "environment/convolution_library",
-    "MPI": "cluster/machine/mpi_library", "version": "tool/version", "revision": "tool/git_revision", "changed since": "tool/git_dirty",
-    "build": "environment/build/build_type", "compiler": "environment/build/compiler", "flags": "environment/build/compiler_flags"}
+    "host": "/environment/hostname", "processor": "/environment/cpu_model", "cores": "/environment/cores",
+    "cores available": "/environment/cores_available", "memory_bytes": "/environment/memory_bytes", "system": "/environment/os",
+    "kernel": "/environment/kernel", "measured on": "/environment/evaluation_device", "convolutions": "/environment/convolution_library",
+    "MPI": "/cluster/machine/mpi_library", "version": "/tool/version", "revision": "/tool/git_revision", "changed since": "/tool/git_dirty",
+    "build": "/environment/build/build_type", "compiler": "/environment/build/compiler", "flags": "/environment/build/compiler_flags"}
 
 
 def rounded(values: Sequence[float] | np.ndarray, digits: int) -> np.ndarray:
@@ -295,8 +294,7 @@ def performance_profile(workloads: list[Workload]) -> dict:
 
 def environment_of(result: dict) -> list[tuple[str, str]]:
     """Where a run took place, as rows of name and value."""
-    found = {name: functools.reduce(lambda value, key: value.get(key) if isinstance(value, dict) else None, path.split("/"), result)
-             for name, path in ENVIRONMENT.items()}
+    found = {name: _compare.value_at(result, place) for name, place in ENVIRONMENT.items()}
     rows = [(name, value) for name, value in found.items() if value is not None] + sorted(result["environment"]["variables"].items())
     return [(name, _compare.shown(value)) for name, value in rows]
 

@@ -20,7 +20,6 @@ NaN, so that a median over seeds counts it; NaN is what was not measured.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import itertools
 import json
@@ -36,7 +35,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import _text
-from ._errors import DATA, Error, quote, refusal, usage_error
+from ._errors import DATA, Error, did_you_mean, quote, refusal, usage_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -244,14 +243,16 @@ SHAPE: Json = {
     "tuning?": (None, {"grid": ["a number"], "trials": COUNT, "goal": TEXT, "validation_rows": COUNT, "learning_rate": "a number",
                        "edge_of_grid": FLAG, "differs": [TEXT], "train_s": SECONDS})}
 
+LINE = {"id": TEXT, "status": TEXT, "stage": TEXT, "setup": TEXT, "case": TEXT, "file": (None, TEXT), "seed": COUNT,
+        "parameters?": "an object", "tuning?": TEXT, "summary?": "an object"}  # of a sweep's index
+
 
 def _mistake(value: Json, shape: Json, place: str) -> str:
     """The first place at which a value has not its shape, with what was found; "" if there is none."""
     if isinstance(shape, tuple):
         return "" if value is None else _mistake(value, shape[1], place)
-    kind = shape if isinstance(shape, str) else "an object" if isinstance(shape, dict) else "a list"
-    if not KINDS[kind](value):
-        return f"{place or '/'}: found {dump(value)[:60]}, expected {kind}"
+    if not KINDS[_kind_of(shape)](value):
+        return f"{place or '/'}: found {dump(value)[:60]}, expected {_kind_of(shape)}"
     if isinstance(shape, list):
         return next(filter(None, (_mistake(each, shape[0], f"{place}/{i}") for i, each in enumerate(value))), "")
     if isinstance(shape, dict) and "*" in shape:
@@ -351,13 +352,6 @@ def _indexes_in(folder: str) -> list[str]:
         return []
 
 
-def _is_line(line: Json) -> bool:
-    return (isinstance(line, dict) and all(isinstance(line.get(key), str) for key in ("id", "status", "stage", "setup", "case"))
-            and "file" in line and isinstance(line["file"], (str, type(None))) and KINDS[COUNT](line.get("seed"))
-            and isinstance(line.get("parameters", {}), dict) and isinstance(line.get("tuning", ""), str)
-            and isinstance(line.get("summary", {}), dict))
-
-
 def index_lines(path: str) -> list[dict]:
     """The lines of a sweep's index, with `file` as a path from here, without a last one that a kill has cut off. A run has several if
     cases share it or if it was repeated. Raises Error for a line that is no run."""
@@ -367,7 +361,7 @@ def index_lines(path: str) -> list[dict]:
             line = parse_json(text, path)
         except Error:
             line = None
-        if not _is_line(line):
+        if _mistake(line, LINE, ""):
             raise refusal(f"{path}:{number}", quote(text), "a run as a JSON object", "remove the index: it is made again from the results",
                           DATA)
         lines.append({**line, "file": os.path.join(os.path.dirname(path), line["file"] or f"runs/{line['id']}.json")})
@@ -509,9 +503,7 @@ def parse_target(text: str, place: str) -> Target:
         raise refusal(place, quote(number), "a number")
     target = make_target(metric, match[2] == ">", float(number))
     if metric not in METRICS:
-        near = difflib.get_close_matches(metric, METRICS, 1)
-        hint = f"did you mean {quote(near[0])}?" if near else ""
-        raise refusal(place, f"the metric {quote(metric)}", f"one of {', '.join(METRICS)}", hint)
+        raise refusal(place, f"the metric {quote(metric)}", f"one of {', '.join(METRICS)}", did_you_mean(metric, METRICS))
     if metric in HIGHER_IS_BETTER and not 0 <= target.value <= 1:
         hint = f"shares, not percent: {target.value / 100:.6g}?" if 1 < target.value <= 100 else ""
         raise refusal(place, quote(target.text), f"{metric} from 0 to 1", hint)

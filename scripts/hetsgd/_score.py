@@ -306,23 +306,23 @@ def standing_json(benchmark: Benchmark, tool: dict) -> dict:
             "methods": methods, "notes": benchmark.notes}
 
 
-def standing_table(benchmark: Benchmark) -> _text.Table:
-    """A row per method: rank, score, scores at relaxed targets, problems solved, ratio to the best on each problem, edges."""
-    problems = range(len(benchmark.rules.problems))
-    table = _text.Table(["method", "rank", "score", *(f"-{100 * by:g} %" for by in RELAXED), "solved", *(f"({p + 1})" for p in problems),
-                         "edges"])
+def standing_table(benchmark: Benchmark, kind: str) -> str:
+    """A row per method: rank, score, scores at relaxed targets, problems solved, ratio to the best on each problem, edges. `kind`: as of
+    _text.table()."""
+    problems, rows = range(len(benchmark.rules.problems)), []
     for method in benchmark.methods:
         score = method.score
-        table.add([method.name + " *" * method.is_entry, f"{score.rank} [{score.rank_low}, {score.rank_high}]",
-                   f"{score.score:.3f} [{score.low:.3f}, {score.high:.3f}]", *(f"{each.score:.3f}" for each in method.scores[1:]),
-                   f"{score.solved}/{len(problems)}", *(f"{ratio:.2f}" for ratio in score.ratios), str(method.tuning["edges_of_grid"])])
-    return table
+        rows.append([method.name + " *" * method.is_entry, f"{score.rank} [{score.rank_low}, {score.rank_high}]",
+                     f"{score.score:.3f} [{score.low:.3f}, {score.high:.3f}]", *(f"{each.score:.3f}" for each in method.scores[1:]),
+                     f"{score.solved}/{len(problems)}", *(f"{ratio:.2f}" for ratio in score.ratios), str(method.tuning["edges_of_grid"])])
+    header = ["method", "rank", "score", *(f"-{100 * by:g} %" for by in RELAXED), "solved", *(f"({p + 1})" for p in problems), "edges"]
+    return _text.table(header, rows, kind)
 
 
 def standing_report(benchmark: Benchmark, kind: str) -> str:
     """The table with an explanation of its columns. `kind`: text or markdown."""
     rules, mark = benchmark.rules, "- " if kind == "markdown" else ""
-    text = standing_table(benchmark).format(kind) + "\n" + NOTES.format(
+    text = standing_table(benchmark, kind) + "\n" + NOTES.format(
         end=_stats.PROFILE_END, seeds=len(rules.seeds), problems=len(rules.problems)) + ("\n" if mark else "")
     for p, (name, target) in enumerate(rules.problems):
         best = [method.name for method in benchmark.methods if method.score.ratios[p] == 1]
@@ -350,7 +350,7 @@ def command(options, operands: list[str]) -> int:
     if options.format == "json":
         _results.print_json(standing_json(benchmark, _output.tool()))
     else:
-        _text.say(standing_table(benchmark).format("csv") if options.format == "csv" else standing_report(benchmark, options.format))
+        _text.say(standing_table(benchmark, "csv") if options.format == "csv" else standing_report(benchmark, options.format))
     for note in benchmark.notes:
         _text.warn(note)
     return 0

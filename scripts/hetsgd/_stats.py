@@ -20,6 +20,7 @@ import numpy as np
 
 RESAMPLES = 10000
 TAIL = RESAMPLES // 40  # 2.5 % on each side
+SEED = 1
 CHUNK = 1_000_000  # numbers that a bootstrap draws at once
 # The largest sizes with exact tests: of the smaller side, of both together, and of the pairs.
 EXACT_SIDE, EXACT_SIDES, EXACT_PAIRS = 8, 50, 50
@@ -53,7 +54,7 @@ def median(values: Sequence[float]) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _drawn(count: int, stream: tuple[int, ...], first: int, rows: int) -> np.ndarray:
-    return np.random.default_rng([*stream, first]).integers(count, size=(rows, count))
+    return np.random.default_rng([SEED, *stream, first]).integers(count, size=(rows, count))
 
 
 def _draws(count: int, *stream: int) -> Iterator[np.ndarray]:
@@ -83,11 +84,11 @@ def upper_end(values: np.ndarray) -> float:
     return float(np.partition(values, len(values) - 1 - TAIL)[len(values) - 1 - TAIL])
 
 
-def bootstrap_median(values: Sequence[float], seed: int = 1) -> Interval:
+def bootstrap_median(values: Sequence[float]) -> Interval:
     """The median with its interval; all NaN if a value is."""
     if any(map(math.isnan, values)):
         return NOTHING
-    medians = _resampled(values, seed, 0)
+    medians = _resampled(values, 0)
     return Interval(median(values), lower_end(medians), upper_end(medians))
 
 
@@ -100,28 +101,20 @@ def ratio_of_times(a: float, b: float) -> float:
     return a / b if b != 0 else math.copysign(math.inf, a)
 
 
-def _bootstrap_ratio(above: Sequence[float], below: Sequence[float], streams: tuple[int, int], seed: int) -> Interval:
+def bootstrap_ratio(above: Sequence[float], below: Sequence[float], paired: bool = False) -> Interval:
+    """The ratio of the two medians with its interval; both sides are resampled independently. A resample in which both medians are
+    infinite counts as 0 for the lower end and as infinity for the upper one. All NaN if the ratio itself is.
+
+    paired: above[i] and below[i] belong to one seed, and a resample draws seeds, so that what a seed does to both sides does not widen
+    the interval. It is the ratio of the medians, which stand beside it, and known while most seeds reach the target."""
     ratio = ratio_of_times(median(above), median(below))
     if math.isnan(ratio):
         return NOTHING
-    a, b = (_resampled(side, seed, stream) for side, stream in zip((above, below), streams))
+    a, b = (_resampled(side, stream) for side, stream in ((above, 0), (below, 0 if paired else 1)))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where((a == b) & np.isfinite(a), 1.0, a / b)
     none = np.isnan(ratios)  # both medians are infinite
     return Interval(ratio, lower_end(np.where(none, 0.0, ratios)), upper_end(np.where(none, np.inf, ratios)))
-
-
-def bootstrap_ratio(above: Sequence[float], below: Sequence[float], seed: int = 1) -> Interval:
-    """The ratio of the two medians with its interval; both sides are resampled independently. A resample in which both medians are
-    infinite counts as 0 for the lower end and as infinity for the upper one. All NaN if the ratio itself is."""
-    return _bootstrap_ratio(above, below, (0, 1), seed)
-
-
-def bootstrap_paired_ratio(above: Sequence[float], below: Sequence[float], seed: int = 1) -> Interval:
-    """The same of pairs: above[i] and below[i] belong to one seed, and a resample draws seeds, so that what a seed does to both sides
-    does not widen the interval. It is the ratio of the medians, which stand beside it, and known while most seeds reach the target."""
-    assert len(above) == len(below)
-    return _bootstrap_ratio(above, below, (0, 0), seed)
 
 
 def _double_ranks(values: Sequence[float]) -> np.ndarray:
@@ -208,29 +201,20 @@ def can_show(x: int, y: int | None = None) -> bool:
     return 2 * 0.5**x <= LEVEL if y is None else mann_whitney([0] * x, [1] * y).p_value <= LEVEL
 
 
-def _effect(variance: float, shows: bool) -> float:
-    return math.exp(POWER_QUANTILE * math.sqrt(variance)) if shows else math.inf
-
-
-def _has_logs(*sides: Sequence[float]) -> bool:
-    return all(0 < value < math.inf for side in sides for value in side)
-
-
 def _variance_of_mean(values: Sequence[float]) -> float:
     return float(np.var(values, ddof=1)) / len(values) if len(values) > 1 else math.nan
 
 
-def least_paired_effect(x: Sequence[float], y: Sequence[float]) -> float:
-    """The least true ratio that a normal mean of so many log ratios would have shown with a probability of 80 % at a level of 5 %:
-    exp(2.8 e), e the standard error of the mean. NaN if a value is not positive or not finite, infinity for too few pairs."""
-    return _effect(_variance_of_mean(np.log(x) - np.log(y)), can_show(len(x))) if _has_logs(x, y) else math.nan
-
-
-def least_effect(x: Sequence[float], y: Sequence[float]) -> float:
-    """The same of two independent sides."""
-    if not _has_logs(x, y):
+def least_effect(x: Sequence[float], y: Sequence[float], paired: bool = False) -> float:
+    """The least true ratio that a normal mean of so many log ratios of pairs, or of two independent sides, would have shown with a
+    probability of 80 % at a level of 5 %: exp(2.8 e), e the standard error of the mean. NaN if a value is not positive or not finite,
+    infinity for too few values."""
+    if not all(0 < value < math.inf for value in [*x, *y]):
         return math.nan
-    return _effect(_variance_of_mean(np.log(x)) + _variance_of_mean(np.log(y)), can_show(len(x), len(y)))
+    logs = np.log(x), np.log(y)
+    variance = _variance_of_mean(logs[0] - logs[1]) if paired else sum(map(_variance_of_mean, logs))
+    shows = can_show(len(x)) if paired else can_show(len(x), len(y))
+    return math.exp(POWER_QUANTILE * math.sqrt(variance)) if shows else math.inf
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -268,7 +252,7 @@ def profile_area(ratios: Sequence[float] | np.ndarray) -> np.ndarray:
     return np.maximum(0.0, (PROFILE_END - np.asarray(ratios, float)) / (PROFILE_END - 1)).mean(axis=-1)
 
 
-def score_methods(times_s: Sequence[Sequence[Sequence[float]]], seed: int = 1) -> list[MethodScore]:
+def score_methods(times_s: Sequence[Sequence[Sequence[float]]]) -> list[MethodScore]:
     """The scores of methods by times_s[method][problem][seed], infinity where missed. All methods have the same problems and seeds,
     in one order. A resample draws seeds anew for each problem, and the same for all methods."""
     if not times_s:
@@ -278,7 +262,7 @@ def score_methods(times_s: Sequence[Sequence[Sequence[float]]], seed: int = 1) -
     resampled = np.empty((RESAMPLES, methods, problems))
     for p in range(problems):
         for m in range(methods):
-            resampled[:, m, p] = _resampled(times_s[m][p], seed, 2, p)
+            resampled[:, m, p] = _resampled(times_s[m][p], 2, p)
 
     def standings(of: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         ratios = _ratios_to_best(of)

@@ -2,9 +2,13 @@
 
 import math
 import os
+import re
 import sys
+from collections.abc import Iterable, Sequence
 
-FORMATS = ("text", "markdown", "latex", "csv")
+# How a terminal is shown what it would obey: control characters, and lone surrogates, which are bytes that are not UTF-8.
+ESCAPES = {**{code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}, **{code: f"\\u{code:04x}" for code in range(0x80, 0xA0)},
+           **{0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}, **str.maketrans({"\n": "\\n", "\t": "\\t", "\r": "\\r"})}
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", ">=": r"$\geq$", "<=": r"$\leq$", "<": "$<$",
          ">": "$>$", **{mark: "\\" + mark for mark in "&%$#_{}"}}
 
@@ -14,21 +18,7 @@ def printable(text: str, keep_lines: bool = False) -> str:
     UTF-8) as \\n, \\t, \\r, \\x1b, \\xe9 or \\u009b. `keep_lines` keeps newlines and tabs."""
     if text.isprintable():
         return text
-    known = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
-
-    def shown(character: str) -> str:
-        code = ord(character)
-        if keep_lines and character in "\n\t":
-            return character
-        if character in known:
-            return known[character]
-        if code < 0x20 or code == 0x7F:
-            return f"\\x{code:02x}"
-        if 0x80 <= code < 0xA0:
-            return f"\\u{code:04x}"
-        return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else character
-
-    return "".join(map(shown, text))
+    return text.translate({**ESCAPES, **str.maketrans("\n\t", "\n\t")} if keep_lines else ESCAPES)
 
 
 def say(text: str) -> None:
@@ -60,9 +50,9 @@ def format_seconds(seconds: float) -> str:
         return "0 s"
     for bound, factor, unit in ((0.9995e-6, 1e9, "ns"), (0.9995e-3, 1e6, "us"), (0.9995, 1e3, "ms"), (99.95, 1, "s")):
         if size < bound:
-            return f"{significant(seconds * factor, 3)} {unit}"
+            return f"{seconds * factor:.3g} {unit}"
     if size >= 1e15:
-        return f"{significant(seconds, 3)} s"
+        return f"{seconds:.3g} s"
     sign, whole = "-" if seconds < 0 else "", _rounded(size)
     if whole < 3600:
         return f"{sign}{whole // 60}m {whole % 60:02}s"
@@ -74,53 +64,36 @@ def _rounded(value: float) -> int:
     return math.floor(value + 0.5)
 
 
-def significant(value: float, digits: int) -> str:
-    """The number with so many significant digits and without trailing zeros, as %g writes it."""
-    return f"{value:.{digits}g}"
-
-
 def is_numeric(cell: str) -> bool:
     """Whether a cell counts as a number: also "-", "inf", "inf [1, inf]" and an empty one do."""
     return cell in ("", "inf", "nan") or cell.startswith("inf [") or cell[0] in "0123456789-<>~("
 
 
-class Table:
-    """Rows of texts below a header. Columns of numbers are right-aligned, but the first."""
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], kind: str) -> str:
+    """Rows of texts below a header as "text", "markdown", "latex" (booktabs) or "csv" (RFC 4180, bare newlines; "-" is empty). Columns of
+    numbers are right-aligned, but the first. Ends with a newline."""
+    rows = [[printable(cell) for cell in row] for row in rows]
+    if kind == "csv":
+        return "".join(",".join(map(_csv_cell, row)) + "\n" for row in [header, *rows])
+    numeric = [place > 0 and all(is_numeric(row[place]) for row in rows) for place in range(len(header))]
+    return _latex([header, *rows], numeric) if kind == "latex" else _aligned([header, *rows], numeric, kind == "markdown")
 
-    def __init__(self, header: list[str]):
-        self.header: list[str] = header
-        self.rows: list[list[str]] = []
 
-    def add(self, row: list[str]) -> None:
-        """A row with as many cells as the header."""
-        assert len(row) == len(self.header)
-        self.rows.append([printable(cell) for cell in row])
+def _latex(rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+    head, *rest = (" & ".join(map(_latex_cell, row)) + " \\\\\n" for row in rows)
+    columns = "".join("r" if each else "l" for each in numeric)
+    return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{head}\\midrule\n{''.join(rest)}\\bottomrule\n\\end{{tabular}}\n"
 
-    def format(self, kind: str) -> str:
-        """The table as "text", "markdown", "latex" (booktabs) or "csv" (RFC 4180, bare newlines; "-" is empty). Ends with a newline."""
-        if kind == "csv":
-            return "".join(",".join(map(_csv_cell, row)) + "\n" for row in [self.header, *self.rows])
-        numeric = [place > 0 and all(is_numeric(row[place]) for row in self.rows) for place in range(len(self.header))]
-        return self._latex(numeric) if kind == "latex" else self._aligned(numeric, kind == "markdown")
 
-    def _latex(self, numeric: list[bool]) -> str:
-        head, *rows = (" & ".join(map(_latex_cell, row)) + " \\\\\n" for row in [self.header, *self.rows])
-        columns = "".join("r" if each else "l" for each in numeric)
-        return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{head}\\midrule\n{''.join(rows)}\\bottomrule\n\\end{{tabular}}\n"
+def _aligned(rows: Sequence[Sequence[str]], right: Sequence[bool], markdown: bool) -> str:
+    width = [max(3 if markdown else 1, *map(len, column)) for column in zip(*rows)]
 
-    def _aligned(self, right: list[bool], markdown: bool) -> str:
-        width = [max(3 if markdown else 1, *(len(row[place]) for row in [self.header, *self.rows]))
-                 for place in range(len(self.header))]
+    def line(cells: Iterable[str]) -> str:
+        return "".join(f"| {cell} " for cell in cells) + "|\n" if markdown else "  ".join(cells).rstrip(" ") + "\n"
 
-        def line(row: list[str]) -> str:
-            cells = [" " * (size - len(cell)) * each + cell + " " * (size - len(cell)) * (not each)
-                     for cell, size, each in zip(row, width, right)]
-            return "".join(f"| {cell} " for cell in cells) + "|\n" if markdown else "  ".join(cells).rstrip(" ") + "\n"
-
-        rules = ["-" * (size - (markdown and each)) + ":" * (markdown and each) for size, each in zip(width, right)]
-        rule = "".join(f"| {each} " for each in rules) + "|\n" if markdown else "  ".join(rules) + "\n"
-        head, *rows = (line(row) for row in [self.header, *self.rows])
-        return head + rule + "".join(rows)
+    rule = line("-" * (size - (markdown and each)) + ":" * (markdown and each) for size, each in zip(width, right))
+    head, *rest = (line(cell.rjust(size) if each else cell.ljust(size) for cell, size, each in zip(row, width, right)) for row in rows)
+    return head + rule + "".join(rest)
 
 
 def _csv_cell(cell: str) -> str:
@@ -130,9 +103,5 @@ def _csv_cell(cell: str) -> str:
 
 
 def _latex_cell(cell: str) -> str:
-    text, place = "", 0
-    while place < len(cell):
-        mark = cell[place:place + 2] if cell[place:place + 2] in (">=", "<=") else cell[place]
-        text += LATEX.get(mark, mark)
-        place += len(mark)
+    text = re.sub(">=|<=|.", lambda mark: LATEX.get(mark[0], mark[0]), cell)
     return text.replace("inf", r"$\infty$") if is_numeric(cell) else text

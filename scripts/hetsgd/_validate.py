@@ -148,12 +148,10 @@ def check_merges(result: dict) -> Iterator[Finding]:
 
 def clocks_of(point: dict, result: dict) -> dict:
     """The times of an evaluation on the clocks of public benchmarks, as a result has them."""
-    virtual = result["cluster"]["virtual_time"]
-    reason = "simulated: its time is not the host's" if virtual else "written before results had this clock"
     clocks = {}
     for clock in _results.CLOCKS[1:]:
         clocks[f"{clock}_s"] = time = _results.time_on(clock, point, result)
-        clocks |= {f"{clock}_s_reason": reason} if time is None else {}
+        clocks |= {f"{clock}_s_reason": _results.no_time_reason(result)} if time is None else {}
     return clocks
 
 

@@ -15,14 +15,12 @@ the CPU takes generic ones); the trial's rates with OpenBLAS left alone are in t
 code 7 if a ratio (CPU time) is below its goal and --require is given.
 """
 
-import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+import peer_rates
 
 # benchmark, batch size, PyTorch's synthetic shape, goal
 SHAPES = [
@@ -36,20 +34,16 @@ SHAPES = [
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model_bench", help="benchmark program model_bench, in tests/bench of the build folder")
+    parser = peer_rates.parser_of(__doc__, "model_bench", "run only shapes whose name/batch contains this text (default: all)")
     parser.add_argument("--data-dir", default=os.environ.get("HETSGD_DATA_DIR"),
                         help="folder with delicious_train.txt (default: HETSGD_DATA_DIR; without it, synthetic rows of the same shape)")
-    parser.add_argument("--python", default="/usr/bin/python3",
-                        help="Python interpreter that can import torch (default: /usr/bin/python3)")
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)),
                         help="number of the core that both programs run on (default: the last one)")
-    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default: 5)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of each measurement (default: 3)")
-    parser.add_argument("--only", help="run only shapes whose name/batch contains this text (default: all)")
-    parser.add_argument("--json", help="JSON file for all measurements; - is standard output (default: none)")
-    parser.add_argument("--require", action="store_true", help="exit with code 7 if a ratio is below its goal")
     return parser.parse_args()
+
+
+def name_of(shape):
+    return f"{shape['name']}/{shape['batch_size']}"
 
 
 def openblas_kernels():
@@ -64,26 +58,11 @@ def openblas_kernels():
     return kernels
 
 
-def run_pinned(command, options, openblas_coretype=""):
-    environment = dict(os.environ, OMP_NUM_THREADS="1")
-    # An empty variable is not the same to OpenBLAS as none.
-    environment.pop("OPENBLAS_CORETYPE", None)
-    if openblas_coretype:
-        environment["OPENBLAS_CORETYPE"] = openblas_coretype
-    if options.data_dir:
-        environment["HETSGD_DATA_DIR"] = options.data_dir
-    result = subprocess.run(["taskset", "-c", str(options.core)] + command, env=environment,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    if result.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit code {result.returncode}\n{result.stderr}")
-    return json.loads(result.stdout)
-
-
 def run_hetsgd(shape, options):
-    name = f"step/{shape['name']}/{shape['batch_size']}"
-    output = run_pinned([options.model_bench, f"--benchmark_filter=^{name}$", "--benchmark_format=json",
-                         f"--benchmark_min_time={options.seconds}"], options)
-    row = output["benchmarks"][0]
+    name = f"step/{name_of(shape)}"
+    output = peer_rates.run_on_cores([options.model_bench, f"--benchmark_filter=^{name}$", "--benchmark_format=json",
+                                      f"--benchmark_min_time={options.seconds}"], 1, HETSGD_DATA_DIR=options.data_dir)
+    row = json.loads(output)["benchmarks"][0]
     if row["time_unit"] != "ns" or row.get("error_occurred"):
         sys.exit(f"{name}: unexpected output: {row}")
     return {"samples_per_s": shape["batch_size"] / row["real_time"] * 1e9,
@@ -92,14 +71,14 @@ def run_hetsgd(shape, options):
 
 
 def run_pytorch(shape, loss, coretype, options):
-    command = [options.python, os.path.join(HERE, "pytorch_mlp.py"), "--json", "--loss", loss,
-               "--seconds", str(options.seconds), "--batch-size", str(shape["batch_size"]),
-               "--features", str(shape["features"]), "--labels", str(shape["labels"]),
-               "--nonzeros", str(shape["nonzeros"]), "--labels-per-row", str(shape["labels_per_row"])]
+    words = [word for key in ("batch_size", "features", "labels", "nonzeros", "labels_per_row")
+             for word in (f"--{key.replace('_', '-')}", str(shape[key]))]
     path = os.path.join(options.data_dir or "", "delicious_train.txt")
     if shape["name"] == "delicious" and options.data_dir and os.path.exists(path):
-        command += ["--data", path]
-    return run_pinned(command, options, coretype)
+        words += ["--data", path]
+    # An empty variable is not the same to OpenBLAS as none.
+    return peer_rates.pytorch(options.python, "pytorch_mlp.py", 1, options.seconds, "--json", "--loss", loss, *words,
+                              OPENBLAS_CORETYPE=coretype or None)
 
 
 def best_pytorch(shape, options):
@@ -144,19 +123,15 @@ def table(rows):
 
 def main():
     options = parse_arguments()
-    shapes = [s for s in SHAPES
-              if not options.only or options.only in f"{s['name']}/{s['batch_size']}"]
-    if not shapes:
-        sys.exit(f"--only: found {options.only}, expected a part of one of "
-                 + ", ".join(f"{s['name']}/{s['batch_size']}" for s in SHAPES))
-    best = [best_pytorch(shape, options) for shape in shapes]
-    runs = [([], []) for _ in shapes]
-    for number in range(options.rounds):
-        for shape, choice, (hetsgd, pytorch) in zip(shapes, best, runs):
-            hetsgd.append(run_hetsgd(shape, options))
-            pytorch.append(run_pytorch(shape, choice["loss"], choice["coretype"], options))
-        print(f"round {number + 1} of {options.rounds} done", file=sys.stderr)
-    rows = [summarise(shape, choice, *both) for shape, choice, both in zip(shapes, best, runs)]
+    os.sched_setaffinity(0, [options.core])
+    shapes = peer_rates.chosen(SHAPES, options.only, name_of)
+    best = {name_of(shape): best_pytorch(shape, options) for shape in shapes}
+
+    def run_best(shape):
+        return run_pytorch(shape, best[name_of(shape)]["loss"], best[name_of(shape)]["coretype"], options)
+
+    runs = peer_rates.alternate(shapes, options.rounds, lambda shape: run_hetsgd(shape, options), run_best)
+    rows = [summarise(shape, best[name_of(shape)], *both) for shape, both in zip(shapes, runs)]
     print(table(rows), file=sys.stderr if options.json == "-" else sys.stdout)
     if options.json:
         text = json.dumps({"core": options.core, "seconds": options.seconds,

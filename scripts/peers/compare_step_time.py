@@ -37,21 +37,18 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SPEC = "generate:amazon670k?rows_train={rows}&rows_test=64"
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parser_of(text, batch_sizes, steps):
+    """The parser of a comparison. text: what it does; batch_sizes, steps: defaults."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
     parser.add_argument("hetsgd", help="path of the program hetsgd")
     parser.add_argument("--device", default="cuda:0", help="cuda:N, or cpu:N for N cores (default: cuda:0)")
-    parser.add_argument("--batch-size", type=int, nargs="+", default=[256, 1024], help="batch sizes (default: 256 1024)")
-    parser.add_argument("--precision", nargs="+", choices=["fp32", "tf32", "bf16"],
-                        help="input precisions of matrix products (default: fp32 and, on GPUs, tf32 and bf16)")
-    parser.add_argument("--scale", type=float, default=1.0, help="factor on the numbers of features and labels (default: 1)")
-    parser.add_argument("--steps", type=int, default=60, help="steps of hetsgd between two evaluations (default: 60)")
+    parser.add_argument("--batch-size", type=int, nargs="+", default=batch_sizes,
+                        help=f"batch sizes (default: {' '.join(map(str, batch_sizes))})")
+    parser.add_argument("--steps", type=int, default=steps, help=f"steps of hetsgd between two evaluations (default: {steps})")
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds of each measurement of PyTorch (default: 5)")
-    parser.add_argument("--hidden", type=int, default=128, help="units of the hidden layer (default: 128)")
     parser.add_argument("--python", default=sys.executable, help="Python interpreter that can import torch (default: this one)")
-    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--json", help="JSON file for all measurements (default: none)")
-    return parser.parse_args()
+    return parser
 
 
 def run(command):
@@ -73,6 +70,35 @@ def missing_gpu(options):
         return problem
     cuda = json.loads(text).get("cuda") or {}
     return "" if cuda.get("gpus") else cuda.get("problem") or "hetsgd devices lists no GPU"
+
+
+def hetsgd_steps(options, words, batch_size):
+    """Figures of a run of hetsgd train: seconds of its steps between evaluations, but for the first stretch, which warms up; and the
+    last point of its curve. words: options that differ."""
+    every = options.steps * batch_size
+    command = [options.hetsgd, "train", "--evaluate-samples", "64", "--quiet", "--cluster", "threads", "--devices", options.device,
+               "--algorithm", "sgd", "--batch-size", str(batch_size), "--evaluate-every", str(every), "--max-samples", str(4 * every), *words]
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "result.json")
+        with GpuMemory(options.device) as memory:
+            _, problem = run([*command, "-o", output])
+        found = {"step_s": None, "gpu_memory": memory.figures(), "command": " ".join(command)}
+        if problem:
+            return {**found, "problem": problem}, None
+        with open(output, encoding="utf-8") as file:
+            curve = json.load(file)["curve"]
+    times = [(b["time_s"] - a["time_s"]) / (b["updates"] - a["updates"]) for a, b in zip(curve[1:], curve[2:])]
+    return {**found, "step_s": statistics.median(times), "step_times_s": times}, curve[-1]
+
+
+def pytorch_figures(options, script, batch_size, words):
+    """The figures of PyTorch that a script of this folder measures, with its `command`. If it fails: `problem` and a `step_s` of None."""
+    device, _, cores = options.device.partition(":")
+    where = ["--device", "cpu", "--threads", cores or "1"] if device == "cpu" else ["--device", options.device, "--threads", "4"]
+    command = [options.python, os.path.join(HERE, script), *where, "--batch-size", str(batch_size), "--seconds", str(options.seconds), *words]
+    text, problem = run(command)
+    found = {"step_s": None, "problem": problem} if text is None else json.loads(text)
+    return {**found, "command": " ".join(command)}
 
 
 def write_rows(options, folder):
@@ -102,52 +128,27 @@ def shape_of(path, batch_size):
             "distinct_features_per_batch": distinct / batches}
 
 
-def context_bytes(options, folder):
+def context_bytes(options):
     """The GPU's memory that a run on small data uses: that of CUDA and its libraries. None: not known."""
-    command = [options.hetsgd, "train", "--train", "generate:tiny", "--test", "generate:tiny", "--quiet", "--max-samples", "64",
-               "--batch-size", "32", "--cluster", "threads", "--devices", options.device, "-o", os.path.join(folder, "tiny.json")]
-    with GpuMemory(options.device) as memory:
-        _, problem = run(command)
-    return None if problem else memory.figures()["used_bytes"]
+    tiny = argparse.Namespace(hetsgd=options.hetsgd, device=options.device, steps=1)
+    figures, _ = hetsgd_steps(tiny, ["--train", "generate:tiny", "--test", "generate:tiny"], 32)
+    return None if "problem" in figures else figures["gpu_memory"]["used_bytes"]
 
 
-def hetsgd_step(options, path, batch_size, precision, folder):
-    every = options.steps * batch_size
-    output = os.path.join(folder, "result.json")
-    command = [options.hetsgd, "train", "--train", path, "--test", path, "--evaluate-samples", "64", "--quiet",
-               "--cluster", "threads", "--devices", options.device, "--algorithm", "sgd", "--hidden", str(options.hidden),
-               "--batch-size", str(batch_size), "--learning-rate", "0.1", "--evaluate-every", str(every),
-               "--max-samples", str(4 * every), "--overwrite", "-o", output]
-    if precision != "fp32":
-        command += ["--precision", precision]
-    with GpuMemory(options.device) as memory:
-        _, problem = run(command)
-    if problem:
-        return {"step_s": None, "problem": problem, "gpu_memory": memory.figures(), "command": " ".join(command)}
-    with open(output, encoding="utf-8") as file:
-        curve = json.load(file)["curve"]
-    # The first stretch, after the initial model's point, warms up.
-    times = [(b["time_s"] - a["time_s"]) / (b["updates"] - a["updates"]) for a, b in zip(curve[1:], curve[2:])]
-    return {"step_s": statistics.median(times), "step_times_s": times, "train_loss": curve[-1]["train_loss"],
-            "gpu_memory": memory.figures(), "command": " ".join(command)}
+def hetsgd_step(options, path, batch_size, precision):
+    words = ["--train", path, "--test", path, "--hidden", str(options.hidden), "--learning-rate", "0.1"]
+    figures, last = hetsgd_steps(options, words + (["--precision", precision] if precision != "fp32" else []), batch_size)
+    return figures | ({"train_loss": last["train_loss"]} if last else {})
 
 
 def pytorch_step(options, path, batch_size, precision, peaks):
     """PyTorch's figures. peaks: those of an earlier run in this precision, or None to measure them."""
-    on_cpu = options.device.startswith("cpu")
-    threads = options.device.partition(":")[2] or "1"
-    command = [options.python, os.path.join(HERE, "pytorch_mlp.py"), "--json", "--data", path,
-               "--device", "cpu" if on_cpu else options.device, "--threads", threads if on_cpu else "4",
-               "--precision", precision, "--batch-size", str(batch_size), "--hidden", str(options.hidden),
-               "--seconds", str(options.seconds), "--batches", "16"]
-    command += ([] if peaks else ["--peaks"]) + ([] if options.no_compile else ["--compile"])
-    text, problem = run(command)
-    if text is None:
-        return {"step_s": None, "problem": problem, "command": " ".join(command)}
-    result = json.loads(text)
+    words = ["--json", "--data", path, "--precision", precision, "--hidden", str(options.hidden), "--batches", "16"]
+    words += ([] if peaks else ["--peaks"]) + ([] if options.no_compile else ["--compile"])
+    result = pytorch_figures(options, "pytorch_mlp.py", batch_size, words)
     kept = ("step_s", "steps", "loss", "loss_trials_samples_per_s", "version", "compiled", "peak_memory_bytes",
-            "nonzeros_per_row")
-    return {**{key: result[key] for key in kept}, "peaks": peaks or result["peaks"], "command": " ".join(command)}
+            "nonzeros_per_row", "problem", "command")
+    return {**{key: result[key] for key in kept if key in result}, "peaks": peaks or result.get("peaks")}
 
 
 def floor_of(shape, hidden, batch_size, precision, peaks):
@@ -173,9 +174,9 @@ def ratio(a, b):
     return a / b if a and b else None
 
 
-def compare(options, path, batch_size, precision, context, peaks, folder):
+def compare(options, path, batch_size, precision, context, peaks):
     shape = shape_of(path, batch_size)
-    ours = hetsgd_step(options, path, batch_size, precision, folder)
+    ours = hetsgd_step(options, path, batch_size, precision)
     theirs = pytorch_step(options, path, batch_size, precision, peaks)
     compiled = theirs.get("compiled") or {"step_s": None}
     floor = floor_of(shape, options.hidden, batch_size, precision, theirs.get("peaks"))
@@ -211,8 +212,23 @@ def show(row, first):
             print(f"       {who}: {run_of['problem']}", flush=True)
 
 
+def finish(rows, options, **facts):
+    """Writes the JSON file that was asked for; the exit code."""
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"device": options.device, **facts, "comparisons": rows}, file, indent=1)
+            file.write("\n")
+    return 0 if all(row["hetsgd_step_s"] for row in rows) else 1
+
+
 def main():
-    options = parse_arguments()
+    parser = parser_of(__doc__, [256, 1024], 60)
+    parser.add_argument("--precision", nargs="+", choices=["fp32", "tf32", "bf16"],
+                        help="input precisions of matrix products (default: fp32 and, on GPUs, tf32 and bf16)")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the numbers of features and labels (default: 1)")
+    parser.add_argument("--hidden", type=int, default=128, help="units of the hidden layer (default: 128)")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    options = parser.parse_args()
     problem = missing_gpu(options)
     if problem:
         print(f"skipped: {problem}")
@@ -221,19 +237,14 @@ def main():
     rows, peaks = [], {}
     with tempfile.TemporaryDirectory() as folder:
         path = write_rows(options, folder)
-        context = context_bytes(options, folder)
+        context = context_bytes(options)
         for batch_size in options.batch_size:
             for precision in precisions:
-                row = compare(options, path, batch_size, precision, context, peaks.get(precision), folder)
+                row = compare(options, path, batch_size, precision, context, peaks.get(precision))
                 peaks[precision] = row["pytorch"].get("peaks")
                 rows.append(row)
                 show(row, first=len(rows) == 1)
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"device": options.device, "scale": options.scale, "context_bytes": context, "comparisons": rows},
-                      file, indent=1)
-            file.write("\n")
-    return 0 if all(row["hetsgd_step_s"] for row in rows) else 1
+    return finish(rows, options, scale=options.scale, context_bytes=context)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,9 @@ means in operations of a step (`hetsgd memory` has them), `MiB` are the peaks of
 Exit code 7 if a ratio is below its goal and --require is given.
 """
 
-import argparse
-import json
-import os
 import sys
-import tempfile
 
 import peer_rates
-from peer_rates import HERE, run_on_cores
 
 # Positions of a row, tokens, operations per row (forward and backward), least seconds of a measurement.
 NETWORKS = {"gpt-tiny": (64, 62, 0.320e9, 1), "nanogpt-char": (256, 65, 17.4e9, 15), "gpt-micro": (64, 32, 0.0423e9, 1)}
@@ -31,11 +26,8 @@ PEAK = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=Tr
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("hetsgd", help="path of the program hetsgd")
-    peer_rates.add_options(parser, "run only the cases of this model (default: all)")
-    return parser.parse_args()
+def name_of(case):
+    return f"{case['model']} {case['rows']} rows/{case['cores']}"
 
 
 def seconds(case, options):
@@ -43,47 +35,35 @@ def seconds(case, options):
 
 
 def run_hetsgd(case, options):
-    """Tokens per second of the training clock, which stands still while the model is measured, and the peak of memory."""
+    """Tokens per second of the training clock, and the peak of memory."""
     warm_up = 3 * case["rows"]
     steps, vocabulary, _, _ = NETWORKS[case["model"]]
     text = f"generate:language?vocabulary={vocabulary}&steps={steps}&rows_train=2000&rows_test=12"
-    with tempfile.TemporaryDirectory() as folder:
-        output = os.path.join(folder, "out.json")
-        peak = run_on_cores([sys.executable, "-c", PEAK, options.hetsgd, "train", "--model", case["model"], "--train", text,
-                             "--test", text, "--cluster", "threads", "--devices", f"cpu:{case['cores']}", "--algorithm", "sgd",
-                             "--optimizer", "adam", "--decoupled-weight-decay", "--weight-decay", "0.1", "--beta2", "0.99",
-                             "--clip-norm", "1", "--learning-rate", "0.001", "--batch-size", str(case["rows"]),
-                             "--max-time", f"{seconds(case, options)}s", "--evaluate-every", str(warm_up),
-                             "--evaluate-samples", "12", "--quiet", "-o", output], case["cores"])
-        with open(output, encoding="utf-8") as file:
-            curve = json.load(file)["curve"]
+    command = [sys.executable, "-c", PEAK, options.hetsgd, "train", "--model", case["model"], "--train", text, "--test", text,
+               "--algorithm", "sgd", "--optimizer", "adam", "--decoupled-weight-decay", "--weight-decay", "0.1", "--beta2", "0.99",
+               "--clip-norm", "1", "--learning-rate", "0.001", "--batch-size", str(case["rows"]),
+               "--max-time", f"{seconds(case, options)}s", "--evaluate-every", str(warm_up), "--evaluate-samples", "12"]
+    curve, peak = peer_rates.curve_of(command, case["cores"])
     first = next(point for point in curve if point["samples_count"] >= warm_up)
     samples, time_s = (curve[-1][key] - first[key] for key in ("samples_count", "time_s"))
     return {"tokens_per_s": samples * steps / time_s, "peak_resident_bytes": 1024 * int(peak)}
 
 
-def run_pytorch(case, options, compiled):
-    return json.loads(run_on_cores([options.python, os.path.join(HERE, "pytorch_transformer.py"), "--model", case["model"],
-                                    "--rows", str(case["rows"]), "--threads", str(case["cores"]),
-                                    "--seconds", str(seconds(case, options))] + ["--compile"] * compiled, case["cores"]))
+def run_pytorch(case, options, *words):
+    return peer_rates.pytorch(options.python, "pytorch_transformer.py", case["cores"], seconds(case, options), "--model", case["model"],
+                              "--rows", str(case["rows"]), *words)
 
 
 def main():
-    options = parse_arguments()
-    cases = [case for case in CASES if options.only in (None, case["model"])]
-    runs = [([], [], []) for _ in cases]
-    for number in range(options.rounds):
-        for case, (ours, eager, compiled) in zip(cases, runs):
-            ours.append(run_hetsgd(case, options))
-            eager.append(run_pytorch(case, options, False))
-            compiled.append(run_pytorch(case, options, True))
-        print(f"round {number + 1} of {options.rounds} done", file=sys.stderr)
+    options = peer_rates.parser_of(__doc__, "hetsgd", "run only the cases of this model (default: all)").parse_args()
+    cases = peer_rates.chosen(CASES, options.only, name_of)
+    runs = peer_rates.alternate(cases, options.rounds, lambda case: run_hetsgd(case, options), lambda case: run_pytorch(case, options),
+                                lambda case: run_pytorch(case, options, "--compile"))
     rows = []
     print(peer_rates.head(f"{'eager':>8} {'GFLOP/s':>8} {'MiB':>12}", "tokens/s"))
     for case, (ours, eager, compiled) in zip(cases, runs):
         best = [max(a["tokens_per_s"], b["tokens_per_s"]) for a, b in zip(eager, compiled)]
-        rates = peer_rates.rates_of(f"{case['model']} {case['rows']} rows/{case['cores']}", GOAL,
-                                    [run["tokens_per_s"] for run in ours], best, "tokens_per_s")
+        rates = peer_rates.rates_of(name_of(case), GOAL, [run["tokens_per_s"] for run in ours], best, "tokens_per_s")
         rows.append({**case, **rates, "hetsgd": ours, "eager": eager, "compiled": compiled})
         steps, _, operations, _ = NETWORKS[case["model"]]
         memory = [min(run["peak_resident_bytes"] for run in some) >> 20 for some in (ours, eager)]

@@ -1,16 +1,21 @@
-"""Shared by the comparisons of hetsgd's rates (samples or tokens per second) with PyTorch's: options, runs on some cores, the
-table and the JSON file. A ratio is hetsgd over PyTorch, the median of the ratios of the rounds."""
+"""Shared by the comparisons of hetsgd's rates (samples or tokens per second) with PyTorch's: options, runs on some cores in turn,
+the table and the JSON file. A ratio is hetsgd over PyTorch, the median of the ratios of the rounds."""
 
+import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def add_options(parser, only):
+def parser_of(text, program, only):
+    """The parser of a comparison. text: what it does; program: the name of hetsgd's; only: the help of --only."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    parser.add_argument(program, help=f"path of the program {program}")
     parser.add_argument("--python", default="/usr/bin/python3",
                         help="Python interpreter that can import torch (default: /usr/bin/python3)")
     parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default: 5)")
@@ -18,10 +23,19 @@ def add_options(parser, only):
     parser.add_argument("--only", help=only)
     parser.add_argument("--json", help="JSON file for all measurements (default: none)")
     parser.add_argument("--require", action="store_true", help="exit with code 7 if a ratio is below its goal")
+    return parser
+
+
+def chosen(cases, only, name_of):
+    """The cases whose name contains the text of --only; ends the script if there is none."""
+    found = [case for case in cases if not only or only in name_of(case)]
+    if not found:
+        sys.exit(f"--only: found {only}, expected a part of one of " + ", ".join(map(name_of, cases)))
+    return found
 
 
 def run_on_cores(command, cores, **variables):
-    """The command's standard output. Variables that are None are not set."""
+    """The command's standard output on the last of the cores. Variables that are None are not set."""
     environment = dict(os.environ, OMP_NUM_THREADS=str(cores), **variables)
     environment = {name: value for name, value in environment.items() if value is not None}
     mask = ",".join(map(str, sorted(os.sched_getaffinity(0))[-cores:]))
@@ -30,6 +44,34 @@ def run_on_cores(command, cores, **variables):
     if result.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {result.returncode}\n{result.stderr}")
     return result.stdout
+
+
+def curve_of(command, cores):
+    """The curve of a run of hetsgd train on cores, of which all options are given but --cluster, --devices and --output; and what
+    the command printed. The training clock stands still while the model is measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "out.json")
+        printed = run_on_cores([*command, "--cluster", "threads", "--devices", f"cpu:{cores}", "--quiet", "-o", output], cores)
+        with open(output, encoding="utf-8") as file:
+            return json.load(file)["curve"], printed
+
+
+def pytorch(python, script, cores, seconds, *words, **variables):
+    """The figures of PyTorch that a script of this folder measures on cores in so many seconds."""
+    command = [python, os.path.join(HERE, script), "--threads", str(cores), "--seconds", str(seconds), *words]
+    return json.loads(run_on_cores(command, cores, **variables))
+
+
+def alternate(cases, rounds, *measures):
+    """[a list for each of `measures`] of every case: what measure(case) returned in each round. All measure one after the other,
+    so that a change of the machine's load hits all."""
+    runs = [[[] for _ in measures] for _ in cases]
+    for number in range(rounds):
+        for case, of_case in zip(cases, runs):
+            for measure, found in zip(measures, of_case):
+                found.append(measure(case))
+        print(f"round {number + 1} of {rounds} done", file=sys.stderr)
+    return runs
 
 
 def rates_of(name, goal, hetsgd, pytorch, unit="samples_per_s"):

@@ -120,7 +120,7 @@ class Ctr(torch.nn.Module):
 
 def build_batches(options):
     torch.manual_seed(1)
-    rows, batches = CATEGORIES // FIELDS, []
+    rows, batches = -(-CATEGORIES // FIELDS), []  # of a field, as Table has them
     for _ in range(min(64, (1 << 17) // options.batch_size)):
         shape = (options.batch_size, FIELDS)
         rank = torch.exp(torch.rand(shape, dtype=torch.float64) * torch.log(torch.tensor(float(rows)))).long() - 1

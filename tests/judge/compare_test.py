@@ -352,13 +352,13 @@ class Outputs(unittest.TestCase):
 
     def test_tables_and_json_agree(self):
         comparison = _compare.compare([result("a", "ssgd", 1, 4), result("b", "adaptive", 1, 0)])
-        self.assertEqual(_compare.runs_table(comparison).format("csv"),
+        self.assertEqual(_compare.runs_table(comparison, "csv"),
                          "group,algorithm,file,seed,status,p1>=0.5 time_s,p1>=0.5 first_crossing_s,p1>=0.5 samples,p1>=0.5 updates,"
                          "p1>=0.5 evaluation,p1>=0.5 resolution_s,samples_per_s,final_p1\n"
                          "ssgd,ssgd,a,1,completed,4,4,400,40,4,1,100,0.6000\n"
                          "adaptive,adaptive,b,1,completed,inf,inf,inf,inf,inf,,100,0.1000\n")
         self.assertIn("\nadaptive,adaptive,1,0,p1>=0.5,0,inf,inf,inf,inf,inf,inf,inf,0.0000,0.0000,0.0000,,,,,signed_rank,,inf,,100,100,"
-                      "100,0.1000,0.1000,0.1000,,\n", _compare.groups_table(comparison).format("csv"))
+                      "100,0.1000,0.1000,0.1000,,\n", _compare.groups_table(comparison, "csv"))
         first, second = _compare.comparison_json(comparison)["groups"]
         target = second["targets"][0]
         self.assertEqual((first["test"], second["test"], second["paired"]), (None, "signed_rank", True))
@@ -371,7 +371,7 @@ class Outputs(unittest.TestCase):
             each.document["config"].update(change)
         comparison = _compare.compare(loaded)
         self.assertEqual(comparison.varying, ["learning_rate", "staleness"])
-        runs = _compare.runs_table(comparison).format("csv")
+        runs = _compare.runs_table(comparison, "csv")
         self.assertIn("\nssp (staleness=16),ssp,0.5,16,b,1,completed,", runs)
         self.assertIn("\nasgd,asgd,1.0,,c,1,completed,", runs)
         self.assertEqual(_compare.comparison_json(comparison)["groups"][2]["options"], {"learning_rate": "1.0"})

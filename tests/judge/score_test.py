@@ -173,7 +173,7 @@ class Standing(Folder):
         self.assertIn("\n(1) even, p1>=0.5: best 2 s, ssgd\n(2) uneven, p1>=0.9: no method reached it\n", report)
         self.assertTrue(all(len(line) <= 120 for line in report.splitlines()))
         self.assertIn("\n- (1) even, p1>=0.5: best 2 s, ssgd\n", _score.standing_report(benchmark, "markdown"))
-        self.assertEqual(_score.standing_table(benchmark).format("csv").splitlines()[0], "method,rank,score,-1 %,-2 %,solved,(1),(2),edges")
+        self.assertEqual(_score.standing_table(benchmark, "csv").splitlines()[0], "method,rank,score,-1 %,-2 %,solved,(1),(2),edges")
 
     def test_what_is_left_out_and_unequal_is_said(self):
         self.sweep("taken", changed("cases", [{"name": "ssgd", "settings": {"algorithm": "ssgd"}}]), {})

@@ -44,14 +44,14 @@ class Intervals(unittest.TestCase):
     def test_ratios_of_two_and_two(self):
         # The extreme ratios have probability 1/16 of independent draws, 1/4 of pairs.
         self.assertEqual(_stats.bootstrap_ratio([6, 10], [1, 4]), (3.2, 1.5, 10))
-        self.assertEqual(_stats.bootstrap_paired_ratio([2, 30], [1, 10]), (16 / 5.5, 2, 3))
-        self.assertEqual(_stats.bootstrap_paired_ratio([2, 20, 200, 2000], [1, 10, 100, 1000])[1:], (2, 2))
+        self.assertEqual(_stats.bootstrap_ratio([2, 30], [1, 10], paired=True), (16 / 5.5, 2, 3))
+        self.assertEqual(_stats.bootstrap_ratio([2, 20, 200, 2000], [1, 10, 100, 1000], paired=True)[1:], (2, 2))
 
     def test_missed_targets_widen_ratios(self):
-        for ratio in (_stats.bootstrap_ratio, _stats.bootstrap_paired_ratio):
-            self.assertEqual(ratio([2, 2, 2], [1, 1, INF]), (2, 0, 2))
-            self.assertEqual(ratio([2, 2, INF], [1, 1, INF])[1:], (0, INF))  # both infinite at once says nothing
-            self.assertTrue(all(map(math.isnan, ratio([INF], [INF]))))
+        for paired in (False, True):
+            self.assertEqual(_stats.bootstrap_ratio([2, 2, 2], [1, 1, INF], paired), (2, 0, 2))
+            self.assertEqual(_stats.bootstrap_ratio([2, 2, INF], [1, 1, INF], paired)[1:], (0, INF))  # both infinite at once says nothing
+            self.assertTrue(all(map(math.isnan, _stats.bootstrap_ratio([INF], [INF], paired))))
 
 
 class Tests(unittest.TestCase):
@@ -125,11 +125,11 @@ class Tests(unittest.TestCase):
         # Log ratios of 1 and 3, three times each: a standard deviation of sqrt(6/5), and of the mean sqrt(1/5).
         y = np.exp(10.0 * np.arange(6))
         x = y * np.exp([1, 3, 1, 3, 1, 3])
-        self.assertAlmostEqual(_stats.least_paired_effect(x, y), math.exp(2.8 * math.sqrt(0.2)), delta=1e-9)
+        self.assertAlmostEqual(_stats.least_effect(x, y, paired=True), math.exp(2.8 * math.sqrt(0.2)), delta=1e-9)
         self.assertGreater(_stats.least_effect(x, y), 1e6)  # the seeds are far apart
         self.assertAlmostEqual(_stats.least_effect([1, math.e**2] * 2, [1] * 4), math.exp(2.8 * math.sqrt(1 / 3)), delta=1e-9)
-        self.assertTrue(math.isnan(_stats.least_paired_effect([INF] * 6, [1] * 6)))
-        self.assertEqual((_stats.least_paired_effect([2] * 5, [1] * 5), _stats.least_effect([2] * 3, [1] * 3)), (INF, INF))
+        self.assertTrue(math.isnan(_stats.least_effect([INF] * 6, [1] * 6, paired=True)))
+        self.assertEqual((_stats.least_effect([2] * 5, [1] * 5, paired=True), _stats.least_effect([2] * 3, [1] * 3)), (INF, INF))
 
     def test_holm(self):
         np.testing.assert_allclose(_stats.holm([0.04, 0.01, 0.03, 0.02]), [0.06, 0.04, 0.06, 0.06], rtol=1e-12)

@@ -83,7 +83,7 @@ class Pictures(unittest.TestCase):
                 json.dump({"traceEvents": [event("allocate a", 1, 0, 4, "movable"), event("allocate b", 2, 4, 2, "temporary"),
                                            event("release a", 3, 0, 4, "movable"), event("allocate c", 3, 0, 3, "movable"),
                                            event("release b", 4, 4, 2, "temporary"), event("release c", 4, 0, 3, "movable")]}, file)
-            self.assertTrue(plot_memory.is_memory_trace(path))
+            self.assertEqual(plot_memory.kind_of(path), "trace")
             bars = plot_memory.address_map(path).axes[0].patches
             self.assertEqual([(bar.get_x(), bar.get_y(), bar.get_width(), bar.get_height()) for bar in bars],
                              [(0.5, 0, 3, 4), (1.5, 4, 3, 2), (2.5, 0, 2, 3)])

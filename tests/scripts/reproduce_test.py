@@ -148,7 +148,6 @@ class Sven(unittest.TestCase):
         self.assertIn(f"- **v-7, {records[0]['claim']}**: not tested: the reason", page)
         self.assertNotIn(": none", page)
         self.assertIn("[v-7](v-7/README.md) | F |", page)
-        self.assertIsNone(reproduce_sven.page(list(FIGURES.values()), lambda name: None))
 
 
 class Scripts(unittest.TestCase):

@@ -89,6 +89,14 @@ TEST_F(Files, TwoOutputsNeedTwoFiles) {
   EXPECT_EQ(two_outputs("/dev/null", "/dev/null"), "");
 }
 
+// A checkpoint gets its second name before the next one takes its first.
+TEST_F(Files, OneFileMayHaveTwoNamesOfOneOption) {
+  FileRegistry files;
+  files.add_output("--checkpoint", at("in.txt"), "the checkpoint");
+  files.add_output("--checkpoint", at("hard"), "the checkpoint");
+  EXPECT_EQ(refusal(files, {.overwrite = true}), "");
+}
+
 TEST_F(Files, WhatExistsIsReplacedOnDemandOnly) {
   FileRegistry files;
   files.add_output("--trace", at("old.json"), "the trace");

@@ -61,7 +61,7 @@ struct TriedPoint {
   double learning_rate() const { return parameters["learning_rate"]; }  // if it is tuned
 };
 
-// A method's tuning, of which all trials have ended.
+// A method's tuning; all its trials have ended.
 struct Tuning {
   std::size_t cell = 0;  // index into SweepSpec::cells
   std::string setup = {}, case_name = {}, algorithm;

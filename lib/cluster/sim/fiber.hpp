@@ -20,7 +20,7 @@
 //               that have not started, and those that have ended, hold none.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <vector>
@@ -85,9 +85,11 @@ class Fiber : NonCopyable {
   // context of a suspended fiber is its stack pointer. A hint only: harmless for a fresh fiber,
   // whose context is null, as a prefetch never faults.
   void prefetch() const {
-    constexpr std::ptrdiff_t kLines = 8;
-    const auto* stack = static_cast<const std::byte*>(context_);
-    for (std::ptrdiff_t line = 0; line < kLines; ++line) __builtin_prefetch(stack + 64 * line);
+    constexpr std::uintptr_t kLines = 8;
+    const auto stack = reinterpret_cast<std::uintptr_t>(context_);  // a null has no offsets
+    for (std::uintptr_t line = 0; line < kLines; ++line) {
+      __builtin_prefetch(reinterpret_cast<const void*>(stack + 64 * line));
+    }
   }
 
   bool ended() const { return state_ == State::ended; }

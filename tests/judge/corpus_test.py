@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The commands that judge say of a stored corpus what the reference program said of it (make_corpus.py).
+"""The commands that judge say of a stored corpus what the C++ judges said of it.
 
   corpus_test.py [-k NAME]            NAME: a case, or a part of its name, e.g. -k held/compare-json or -k report
   corpus_test.py --program PROGRAM    all cases through that program, a process each; without it they run in this process, and where

@@ -1,8 +1,6 @@
 // Events per second of the `sim` cluster: the cost of a simulated worker without its mathematics.
 #include <benchmark/benchmark.h>
 
-#include <memory>
-
 #include "cluster/cluster.hpp"
 #include "cluster/sim/engine.hpp"
 

@@ -1,5 +1,4 @@
 // When messages arrive, in closed form.
-#include <array>
 
 #include "cluster/sim_support.hpp"
 

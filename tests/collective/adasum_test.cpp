@@ -6,10 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <numeric>
-#include <string>
 #include <vector>
 
 #include "cluster/conformance.hpp"

@@ -2,10 +2,8 @@
 // the network model's analytic costs.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 #include <functional>
-#include <tuple>
 #include <vector>
 
 #include "cluster/conformance.hpp"

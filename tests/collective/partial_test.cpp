@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
-#include <string>
-#include <tuple>
 #include <vector>
 
 #include "cluster/conformance.hpp"

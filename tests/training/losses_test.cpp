@@ -2,7 +2,6 @@
 // In sim, which runs on one thread; threads_losses_test.cpp has real ones.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>

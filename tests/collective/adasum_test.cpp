@@ -12,7 +12,7 @@
 #include "cluster/conformance.hpp"
 #include "collective/combine.hpp"
 #include "collective/gradients.hpp"
-#include "collective/plain_cluster.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {

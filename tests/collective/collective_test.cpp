@@ -8,7 +8,7 @@
 
 #include "cluster/conformance.hpp"
 #include "collective/message_collectives.hpp"
-#include "collective/plain_cluster.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {

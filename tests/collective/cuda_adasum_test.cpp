@@ -3,8 +3,8 @@
 
 #include "collective/adasum.hpp"
 #include "collective/gradients.hpp"
-#include "collective/plain_cluster.hpp"
 #include "support/gpu.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {

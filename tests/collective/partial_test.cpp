@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cluster/conformance.hpp"
-#include "collective/plain_cluster.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {

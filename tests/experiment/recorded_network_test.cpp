@@ -3,9 +3,9 @@
 
 #include "cluster/cluster.hpp"
 #include "cluster/trace/traced_endpoint.hpp"
+#include "support/plain_cluster.hpp"
 #include "support/recorded.hpp"
 #include "training/replay/replay_profile.hpp"
-#include "support/plain_cluster.hpp"
 
 namespace hetsgd::test {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "collective/plain_cluster.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "bench/collective_bench.hpp"
 #include "bench/lookup_bench.hpp"
-#include "collective/plain_cluster.hpp"
 #include "support/gpu.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {

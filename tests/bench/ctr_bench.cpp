@@ -12,7 +12,6 @@
 //
 // scripts/peers/compare_ctr.py runs it beside PyTorch.
 #include <cmath>
-#include <memory>
 #include <set>
 
 #include "linalg/embedding_kernels.hpp"

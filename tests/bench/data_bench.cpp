@@ -2,10 +2,8 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "core/random.hpp"
 #include "data/clicks.hpp"

@@ -10,9 +10,6 @@
 // Pin it: taskset -c 0 kernels_bench.
 #include <cblas.h>
 
-#include <memory>
-#include <vector>
-
 #include "linalg/device.hpp"
 #include "support.hpp"
 

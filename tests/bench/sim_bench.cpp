@@ -1,24 +1,16 @@
 // Events per second of the `sim` cluster: the cost of a simulated worker without its mathematics.
 #include <benchmark/benchmark.h>
 
-#include <memory>
-
 #include "cluster/cluster.hpp"
 #include "cluster/sim/engine.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {
 
 ClusterOptions options(int workers) {
-  ClusterOptions options;
-  options.workers = workers;
+  ClusterOptions options = plain_cluster(workers, 1e12, 1e11, 1e10);
   options.host_threads = 1;
-  options.profiles[0].operations_per_s = 1e12;
-  options.profiles[0].bytes_per_s = 1e11;
-  options.network.latency = Seconds(1e-5);
-  options.network.bytes_per_s = 1e10;
-  options.network.server_latency = Seconds(1e-5);
-  options.network.server_bytes_per_s = 1e10;
   return options;
 }
 

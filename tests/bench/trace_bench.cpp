@@ -13,6 +13,7 @@
 
 #include "cluster/cluster.hpp"
 #include "cluster/trace/traced_endpoint.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {
@@ -21,15 +22,8 @@ namespace {
 enum Recording { kPlain, kRecorded, kToFile };
 
 ClusterOptions options(int workers) {
-  ClusterOptions options;
-  options.workers = workers;
+  ClusterOptions options = plain_cluster(workers, 1e12, 1e11, 1e10);
   options.host_threads = 1;
-  options.profiles[0].operations_per_s = 1e12;
-  options.profiles[0].bytes_per_s = 1e11;
-  options.network.latency = Seconds(1e-5);
-  options.network.bytes_per_s = 1e10;
-  options.network.server_latency = Seconds(1e-5);
-  options.network.server_bytes_per_s = 1e10;
   return options;
 }
 

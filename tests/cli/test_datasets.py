@@ -134,13 +134,6 @@ class Datasets(ProgramTest):
         self.manifest("http://127.0.0.1:1")
         self.refused(["data", "fetch", "mine.json"], "", "--from", code=1)
 
-    def test_names_that_commands_misread(self):
-        for name in (" ", "-rf", "~", "...", " mine", "mine ", "$HOME", "*", "../mine", "a/b", "a\nb"):
-            self.manifest(name=name)
-            self.refuse("--from", "source", code=4, names=("mine.json", "name"))
-            self.manifest(train_name=name)
-            self.refuse("--from", "source", code=4, names=("mine.json", "train.name"))
-
     def test_what_a_file_may_be(self):
         whole = (self.source / "train.txt").read_bytes()
         self.manifest()
@@ -175,7 +168,8 @@ class Datasets(ProgramTest):
         (self.home / "other").mkdir(parents=True)
         (self.home.parent / "precious").write_text("precious")
         before = sorted(os.listdir(self.folder))
-        for name in ("..", ".", "", "../x", "a/b", "..\0x", "a\x1b[31mb", "a\x7f"):
+        for name in ("..", ".", "", "../x", "a/b", "..\0x", "a\x1b[31mb", "a\x7f", "a\nb",
+                     " ", "-rf", "~", "...", " mine", "mine ", "$HOME", "*"):  # which commands misread
             for key in ("name", "train_name", "test_name"):
                 self.manifest(**{key: name})
                 for more in ([], ["--overwrite"]):

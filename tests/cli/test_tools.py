@@ -1,7 +1,5 @@
 """validate, compare, data, algorithms, models, devices, calibrate, doctor, --version."""
 
-import csv
-import io
 import json
 import os
 import subprocess
@@ -12,24 +10,14 @@ from program import TINY, ProgramTest
 
 
 class Validate(ProgramTest):
-    def test_good_and_damaged_files(self):
-        self.train("r.json")
-        self.assertEqual(self.run_program("validate", "r.json").stdout, "r.json: valid\n")
-        text = (self.folder / "r.json").read_text()
-        self.refused(["validate", self.write("cut.json", text[: len(text) // 2])], "cut.json", code=4)
-        result = json.loads(text)
-        result["curve"][-1]["time_s"] = -1
-        done = self.run_program("validate", "r.json", self.write("bad.json", result), code=4)
-        self.assertIn("r.json: valid\n", done.stdout)
-        self.assertRegex(done.stdout, r"bad\.json: /curve/\d+/time_s: ")
-        self.check_refusal(done.stderr, "1 of 2 files")
-
     def test_the_schema_is_published(self):
         self.train("r.json", "--algorithm", "adaptive", "--workers", "2")
         self.check_schema(self.json_of("validate", "--schema"), self.result("r.json"))
 
 
 class Compare(ProgramTest):
+    """Files that the program has just made; judge/ has the rest."""
+
     def setUp(self):
         super().setUp()
         for seed in "12":
@@ -37,40 +25,20 @@ class Compare(ProgramTest):
             self.train(f"b{seed}.json", "--epochs", "4", "--mega-batch", "5", "--seed", seed, "--algorithm", "ssgd", "--workers", "2")
         self.files = [f"{name}{seed}.json" for name in "ab" for seed in "12"]
 
-    def compare(self, *arguments, code=0):
-        return self.run_program("compare", *self.files, "--target", "p1>=0.2", *arguments, code=code)
+    def compare(self, *arguments):
+        return self.run_program("compare", *self.files, "--target", "p1>=0.2", *arguments)
 
-    def test_formats(self):
-        done = self.compare()
-        self.assertRegex(done.stdout, r"\nspeedup over sgd = ")
-        self.assertRegex(done.stderr, r"warning: fewer than 6 seeds \((sgd 2, ssgd 2|ssgd 2, sgd 2)\)")
-        self.assertIn("warning: different workloads: a1.json and b1.json", done.stderr)
+    def test_times_are_those_of_the_curves(self):
+        """The first of three evaluations in five that reach the target."""
         comparison = json.loads(self.compare("--format", "json", "--reference", "ssgd").stdout)
         self.assertEqual([(each["algorithm"], each["n"], each["reference"]) for each in comparison["groups"]],
                          [("sgd", 2, False), ("ssgd", 2, True)])
-        # The times are those of the curves: the first of three evaluations in five that reach the target.
         times = []
         for file in self.files[:2]:
             values = [(p["time_s"], p["p1"] >= 0.2) for p in self.result(file)["curve"]]
             times.append(next(time_s for i, (time_s, reaches) in enumerate(values)
                               if reaches and sum(each for _, each in values[i:i + 5]) >= 3))
         self.assertEqual(comparison["groups"][0]["targets"][0]["times_s"], times)
-        rows = list(csv.DictReader(io.StringIO(self.compare("--format", "csv").stdout)))
-        self.assertEqual({row["algorithm"] for row in rows}, {"sgd", "ssgd"})
-        self.assertEqual(len(self.compare("--runs", "--format", "csv").stdout.splitlines()), 5)
-        self.assertTrue(self.compare("--format", "markdown").stdout.startswith("| algorithm"))
-        lines = self.compare("--format", "latex").stdout.splitlines()
-        self.assertEqual(lines[:2], [r"\begin{tabular}{lrrrrrrrrr}", r"\toprule"])
-        self.assertTrue(all(line.startswith("% ") for line in lines[lines.index(r"\end{tabular}") + 2:]), lines)
-
-    def test_validate_says_what_a_file_is_that_is_no_result(self):
-        network = self.json_of("memory", "lenet-5", "--print-network")
-        self.write("net.json", network)
-        self.assertEqual(self.run_program("validate", "net.json").stdout, f"net.json: valid network of {len(network['nodes'])} nodes\n")
-        self.write("bad.json", {**network, "nodes": [{"type": "conv", "chanels": 8}]})
-        self.refused(["validate", "bad.json"], ("bad.json", "chanels"), code=4)
-        self.write("profile.json", {"launch_overhead_s": 0})
-        self.assertIn("found a device profile", self.run_program("validate", "profile.json", code=4).stdout)
 
     def test_other_files_of_ours_are_skipped(self):
         self.run_program("tune", "--train", "generate:tiny", "--grid", "1", "--epochs", "1", "-o", "choice.json")
@@ -86,61 +54,6 @@ class Compare(ProgramTest):
             self.assertRegex(together.stderr, f"{path}: .*{kind}")
         self.refused(["rerun", "choice.json"], ("choice.json", "tuning"), code=4)
         self.refused(["compare", *others], "compare")
-        self.refused(["compare", *self.files, self.write("broken.json", '{"curve": [], "kind": "tuning"}')], "broken.json", code=4)
-
-    def test_fail_if_slower(self):
-        self.compare("--fail-if-slower", "1e9")
-        slow = self.result("b1.json")
-        for point in slow["curve"]:
-            point["time_s"] *= 1000
-        slow["summary"]["elapsed_s"] *= 1000
-        gate = ["compare", "b2.json", self.write("slow.json", slow), "--target", "p1>=0.2", "--fail-if-slower", "1.05"]
-        self.run_program(*gate)  # one group with its own seed: no regression
-        slow["config"]["learning_rate"] = 0.5
-        self.write("slow.json", slow)
-        self.assertIn("--fail-if-slower", self.run_program(*gate, code=7).stderr)
-
-    def test_errors(self):
-        odd = self.result("a1.json")
-        odd["config"]["stop_at_target"] = 3
-        self.write("odd.json", odd)
-        self.refuse_all(["compare"], (
-            ("", "compare"), ([*self.files, "--reference", "x"], ("--reference", '"x"'), '"ssgd"'),
-            ("a1.json b1.json --target auc>=0.5", ("a1.json", "auc>=0.5", "p1, p3, p5, test_loss"), "--target")))
-        self.refuse_all(["compare"], (("none.json", "none.json"), ([self.write("empty.json", "{}")], "empty.json"),
-                                      ("odd.json", ("odd.json", "/config/stop_at_target"))), code=4)
-        self.run_program("validate", "odd.json", code=4)
-
-
-class CompareSweep(ProgramTest):
-    """Two machines, three cases, of which two have the same algorithm; one has a parameter."""
-    SPECIFICATION = """
-        name = "cases"
-        seeds = [1]
-        settings = {train = "generate:tiny", epochs = 1, workers = 2, target = ["p1>=0.1"]}
-        setups = [{name = "heavy", settings = {straggler = "kind=constant,worker=0,factor=3"}}, {name = "calm", settings = {}}]
-        cases = [{name = "mean", settings = {algorithm = "ssgd"}},
-                 {name = "central", settings = {algorithm = "ssgd", storage = "central"}},
-                 {name = "local", settings = {algorithm = "local-sgd"}}]
-        parameters.local_steps.values = [4, 16]
-    """
-
-    def test_a_folder_an_index_and_its_files_are_the_same(self):
-        self.run_program("sweep", self.write("s.toml", self.SPECIFICATION), "-o", "out", "--quiet")
-        files = sorted(str(path) for path in (self.folder / "out" / "runs").glob("*.json"))
-        labels = ["central", "local (local_steps=16)", "local (local_steps=4)", "mean"]
-        for operands in (["out"], ["out/cases.index.jsonl"], files):
-            compared = self.json_of("compare", *operands, "--format", "json")["comparisons"]
-            self.assertEqual([(each["workload"], each["reference"], sorted(group["label"] for group in each["groups"]))
-                              for each in compared], [("heavy", "mean", labels), ("calm", "mean", labels)])
-        compared = self.json_of("compare", "out", "--reference", labels[2], "--format", "json")["comparisons"]
-        self.assertEqual([each["reference"] for each in compared], 2 * [labels[2]])
-        self.refused(["compare", "out", "--reference", "ssgd"], ("--reference", '"ssgd"', '"mean", "central"'))
-        # No number relates two machines.
-        done = self.run_program("compare", "out")
-        self.assertNotIn("different workloads", done.stderr)
-        self.assertEqual(done.stdout.count("speedup over mean"), 2)
-        self.assertRegex(done.stdout, r"^heavy\n(.*\n)+\ncalm\n")
 
 
 class Data(ProgramTest):

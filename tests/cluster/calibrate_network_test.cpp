@@ -1,7 +1,6 @@
 #include "cluster/calibrate_network.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "support/failure.hpp"
 

@@ -3,7 +3,6 @@
 #include "cluster/trace/call_log.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 

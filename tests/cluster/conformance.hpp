@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <deque>
 #include <functional>
@@ -12,23 +11,16 @@
 
 #include "cluster/cluster.hpp"
 #include "core/error.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd::conformance {
 
 // 1 Gop/s, 1 GB/s, 1 us per launch; links of 1 GB/s and 10 us.
 inline ClusterOptions options_for(int workers) {
-  ClusterOptions options;
-  options.workers = workers;
-  options.profiles[0].name = "test";
+  ClusterOptions options = plain_cluster(workers);
+  options.profiles[0].name = options.network.name = "test";
   options.profiles[0].launch_overhead_s = 1e-6;
-  options.profiles[0].operations_per_s = 1e9;
-  options.profiles[0].bytes_per_s = 1e9;
   options.profiles[0].memory_bytes = 1e9;
-  options.network.name = "test";
-  options.network.latency = Seconds(1e-5);
-  options.network.bytes_per_s = 1e9;
-  options.network.server_latency = Seconds(1e-5);
-  options.network.server_bytes_per_s = 1e9;
   return options;
 }
 

@@ -1,5 +1,4 @@
 // Services, background tasks, monitors and pauses: the same on every cluster.
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>

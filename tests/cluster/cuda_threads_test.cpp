@@ -2,8 +2,6 @@
 // same calls of workers on cores. Workers share GPUs, so one is enough.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "cluster/conformance.hpp"
 #include "cluster/cuda/gpu_group.hpp"
 #include "cluster/cuda_support.hpp"

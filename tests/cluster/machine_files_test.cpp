@@ -1,6 +1,5 @@
 // Several device profiles in one run, and networks of nodes, as options and files say them.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <string>
 

@@ -1,12 +1,9 @@
 #include "cluster/profile.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 
 #include "core/error.hpp"
 #include "support/failure.hpp"

@@ -1,7 +1,5 @@
 // Cost of collectives, in closed form, and the data that they move.
 #include <array>
-#include <cmath>
-#include <numeric>
 
 #include "cluster/sim_support.hpp"
 

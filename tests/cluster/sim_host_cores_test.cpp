@@ -1,7 +1,6 @@
 // The shared cores of a host in virtual time, by closed forms.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,5 +1,4 @@
 // When messages arrive, in closed form.
-#include <array>
 
 #include "cluster/sim_support.hpp"
 
@@ -200,17 +199,6 @@ TEST(SimMessage, PollingWithoutEndIsACheckFailure) {
                                      }),
             "worker 0 calls poll for the 1000000th time in vain without letting time pass: "
             "receive, or sleep");
-}
-
-TEST(SimMessage, OfAnotherSizeThanExpected) {
-  EXPECT_EQ(failure_of<CheckFailure>(slow_machine(3),
-                                     [](Endpoint& endpoint) {
-                                       if (endpoint.rank() == 1)
-                                         send(endpoint, 2, 80, Traffic::control, 7);
-                                       if (endpoint.rank() == 2)
-                                         receive(endpoint, kAnySource, 40, 7);
-                                     }),
-            "rank 2 receives 40 bytes from 1, tag 7: the message has 80 bytes");
 }
 
 }  // namespace

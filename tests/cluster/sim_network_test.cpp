@@ -1,5 +1,4 @@
 // Workers that differ: nodes of several, nodes whose links are slower, devices; in closed form.
-#include <algorithm>
 
 #include "cluster/sim_support.hpp"
 

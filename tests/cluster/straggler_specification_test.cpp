@@ -1,6 +1,5 @@
 // Straggler specifications: traces, what comes back of them, errors, and promises about all kinds.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>

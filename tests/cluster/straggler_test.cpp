@@ -1,7 +1,6 @@
 // Effects of each kind of straggler on the time of a step.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 

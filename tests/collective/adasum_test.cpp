@@ -6,16 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <numeric>
-#include <string>
 #include <vector>
 
 #include "cluster/conformance.hpp"
 #include "collective/combine.hpp"
 #include "collective/gradients.hpp"
-#include "collective/plain_cluster.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "cluster/conformance.hpp"
 #include "collective/operation_queue.hpp"
-#include "collective/plain_cluster.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {

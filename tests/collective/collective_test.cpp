@@ -2,15 +2,13 @@
 // the network model's analytic costs.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 #include <functional>
-#include <tuple>
 #include <vector>
 
 #include "cluster/conformance.hpp"
 #include "collective/message_collectives.hpp"
-#include "collective/plain_cluster.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {

@@ -1,13 +1,10 @@
 // Adasum with vectors in the memory of GPUs. Workers share GPUs, so one is enough.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <mutex>
-
 #include "collective/adasum.hpp"
 #include "collective/gradients.hpp"
-#include "collective/plain_cluster.hpp"
 #include "support/gpu.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {

@@ -7,12 +7,10 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
-#include <string>
-#include <tuple>
 #include <vector>
 
 #include "cluster/conformance.hpp"
-#include "collective/plain_cluster.hpp"
+#include "support/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {

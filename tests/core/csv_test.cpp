@@ -2,7 +2,6 @@
 #include "core/csv.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "support/failure.hpp"
 

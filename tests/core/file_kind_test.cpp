@@ -2,7 +2,6 @@
 #include "core/file_kind.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/input_file.hpp"
 #include "support/failure.hpp"

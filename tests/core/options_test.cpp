@@ -1,7 +1,6 @@
 #include "core/options.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>

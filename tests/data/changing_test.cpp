@@ -82,18 +82,6 @@ TEST(ChangingFile, ATextIsBelievedOnlyAsItWasHashed) {
               HasSubstr("the data file shrank from 12 to 6 bytes while it was read"));
 }
 
-TEST(ChangingFile, WhatIsNoFileIsRefusedAtOnce) {
-  const TemporaryFolder folder;
-  const std::string pipe = folder / "pipe";
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(error_of([&] { load_dataset(pipe, {}); }),
-            pipe +
-                ": found a pipe to which nobody writes, expected a data file | start the program "
-                "that writes to it first");
-  EXPECT_EQ(error_of([] { load_dataset("/dev/zero", {}); }),
-            "/dev/zero: found a device, expected a data file");
-}
-
 TEST(ChangingFile, WhatCannotFitIsRefusedWithTheEstimate) {
   const TemporaryFolder folder;
   const std::string path = folder / "sparse.txt";

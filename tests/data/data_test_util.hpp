@@ -6,11 +6,8 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <span>
-#include <sstream>
 #include <string>
 #include <vector>
 

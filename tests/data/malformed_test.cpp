@@ -1,7 +1,6 @@
 // Every malformed file has its own message: where, what was found, what was expected, what to do.
 #include <gmock/gmock.h>
 
-#include <fstream>
 #include <set>
 
 #include "data_test_util.hpp"

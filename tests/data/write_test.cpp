@@ -1,8 +1,6 @@
 // Written data reads back as the same bits, in every format and for every task.
 #include "data/write.hpp"
 
-#include <gmock/gmock.h>
-
 #include "data_test_util.hpp"
 
 namespace hetsgd {

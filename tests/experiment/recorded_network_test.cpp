@@ -3,6 +3,7 @@
 
 #include "cluster/cluster.hpp"
 #include "cluster/trace/traced_endpoint.hpp"
+#include "support/plain_cluster.hpp"
 #include "support/recorded.hpp"
 #include "training/replay/replay_profile.hpp"
 
@@ -11,13 +12,9 @@ namespace {
 
 // 100 us and 1 GB/s between workers; 200 us and 500 MB/s each way to and from a service.
 ClusterOptions known_network(int workers) {
-  ClusterOptions options;
-  options.workers = workers;
+  ClusterOptions options = plain_cluster(workers, 1e12, 1e11);
   options.host_threads = 1;
-  options.profiles[0].operations_per_s = 1e12;
-  options.profiles[0].bytes_per_s = 1e11;
   options.network.latency = Seconds(1e-4);
-  options.network.bytes_per_s = 1e9;
   options.network.server_latency = Seconds(2e-4);
   options.network.server_bytes_per_s = 5e8;
   return options;

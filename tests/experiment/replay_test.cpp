@@ -1,7 +1,6 @@
 // A replay of records of runs gives their own times. Timelines that can be checked by hand are in
 // tests/judge/replay_test.py.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/error.hpp"
 #include "experiment/replay/retiming.hpp"

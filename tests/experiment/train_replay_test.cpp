@@ -1,6 +1,5 @@
 // train --replay: the recorded conditions under the recorded algorithm, and under another one.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/error.hpp"
 #include "result/result.hpp"

@@ -2,8 +2,6 @@
 // and what nodes refuse.
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "graph/graph_file.hpp"
 #include "graph/needs.hpp"
 #include "graph/networks.hpp"

@@ -98,15 +98,6 @@ class ReplayTest(unittest.TestCase):
         self.assertEqual(found["gap_share"], 0.5)
         self.assertRegex(self.warnings[0], "50.0 % of the longest path")
 
-    def test_an_unmodified_record_gives_its_own_times(self):
-        for algorithm in ("ssgd", "asgd", "adpsgd", "elastic"):
-            path, _ = self.recorded("--algorithm", algorithm, "--straggler", "kind=uniform,min=0ms,max=5ms", "--straggler",
-                                    "kind=constant,worker=2,factor=3")
-            found = _replay.replay(path)
-            with _timeline.Record(path) as record:
-                self.assertAlmostEqual(found["time_s"], record.facts["elapsed_s"], delta=1e-9)
-            self.assertEqual((found["negative_gaps"], found["decisions_frozen"]), (0, algorithm in ("asgd", "adpsgd")))
-
     def test_without_injected_delays_it_is_the_run_without_them(self):
         path, _ = self.recorded("--algorithm", "ssgd", "--straggler", "kind=constant,worker=2,factor=3")
         _, plain = self.recorded("--algorithm", "ssgd", name="plain.jsonl.zst")
@@ -122,10 +113,6 @@ class ReplayTest(unittest.TestCase):
     def test_columns_of_other_tools(self):
         path = self.csv([[1000, 2000], [3000, 1000]], header="rank,iteration,step_ms")
         self.assertEqual(_replay.replay(path, columns="rank,iteration,step_ms")["time_s"], 5)
-        for columns, said in (("rank,iteration,step", "expected a name that ends with its unit"), ("rank,step_ms", "expected three names"),
-                              ("rank,iteration,step_us", 'expected a header with one column "step_us"'), ("", "expected the header")):
-            with self.assertRaisesRegex(_errors.Error, said):
-                _replay.replay(path, columns=columns)
 
     def test_errors_name_the_option(self):
         path = self.csv([[1]])
@@ -136,13 +123,8 @@ class ReplayTest(unittest.TestCase):
             with self.assertRaisesRegex(_errors.Error, said) as caught:
                 _replay.replay(path, **options)
             self.assertEqual(caught.exception.code, _errors.USAGE)
-        calls = [{"p": p, "c": "communicate", "n": kind, "e": end, "k": kind, "r": p, "o": 1 - p}
-                 for kind, end in (("receive", 1), ("send", 2)) for p in (0, 1)]
-        for path, said in ((self.timeline(*calls), "in a circle, among them receive of worker 0"),
-                           (self.timeline(name="lost.jsonl", lost_workers=1), "has lost workers 1 times"),
-                           (str(self.folder / "none"), "cannot open")):
-            with self.assertRaisesRegex(_errors.Error, said):
-                _replay.replay(path)
+        with self.assertRaisesRegex(_errors.Error, "cannot open"):
+            _replay.replay(str(self.folder / "none"))
 
     def test_sets_of_durations(self):
         with _timeline.Record(self.csv([[1, 2], [3, 1]])) as record:

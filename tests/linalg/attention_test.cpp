@@ -1,4 +1,6 @@
 // Attention by blocks against plain attention with all scores in memory.
+#include <numeric>
+
 #include "linalg/attention_kernels.hpp"
 #include "linalg/devices.hpp"
 #include "linalg/token_rows.hpp"

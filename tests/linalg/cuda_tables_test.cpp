@@ -1,6 +1,5 @@
 // Sharded embedding tables on a GPU have the bits of a CPU's kernels, row rules included, since
 // every sum has one order.
-#include <algorithm>
 #include <numeric>
 
 #include "linalg/devices.hpp"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <limits>
 #include <set>
-#include <vector>
 
 #include "linalg/cuda/fused_plan.hpp"
 #include "linalg/cuda/index.hpp"

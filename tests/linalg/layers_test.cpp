@@ -1,6 +1,5 @@
 // Dense layers, losses and rankings.
 #include <numeric>
-#include <string>
 
 #include "linalg/devices.hpp"
 

@@ -1,125 +1,14 @@
-// Small plans beside the best of all possible ones.
-#include <fmt/format.h>
+// The order of execution beside the best of all possible ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 
 #include "core/random.hpp"
-#include "graph/graph_file.hpp"
 #include "memory/training_step.hpp"
-#include "support/memory_fixtures.hpp"
 
 namespace hetsgd {
 namespace {
-
-// A block of memory for as long as it is allocated: instructions begin .. end.
-struct Placed {
-  std::size_t begin = 0, end = 0;
-  std::uint64_t bytes = 0;
-};
-
-std::vector<Placed> blocks_of(const MemoryPlan& plan) {
-  std::vector<Placed> blocks;
-  std::vector<std::pair<std::uint64_t, std::size_t>> open;  // offset, block
-  for (std::size_t i = 0; i < plan.instructions.size(); ++i) {
-    const Instruction& one = plan.instructions[i];
-    if (one.kind == InstructionKind::allocate) {
-      open.emplace_back(one.offset, blocks.size());
-      blocks.push_back({i, plan.instructions.size(), rounded(one.bytes, kPoolUnit)});
-    } else if (one.kind == InstructionKind::release) {
-      const auto at =
-          std::ranges::find(open, one.offset, [](const auto& each) { return each.first; });
-      blocks[at->second].end = i;
-      open.erase(at);
-    }
-  }
-  return blocks;
-}
-
-// The smallest arena that holds all blocks: over all orders, each block goes to the lowest place at
-// which it fits beside those before it. Every packing can be pushed down to one of these: take its
-// blocks by address, and none of them moves up.
-std::uint64_t best_arena(const std::vector<Placed>& blocks) {
-  std::vector<std::size_t> order(blocks.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::uint64_t best = ~std::uint64_t{0};
-  do {
-    std::vector<std::uint64_t> place(blocks.size());
-    std::uint64_t height = 0;
-    for (std::size_t i = 0; i < order.size() && height < best; ++i) {
-      const Placed& block = blocks[order[i]];
-      std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;  // by address
-      for (std::size_t j = 0; j < i; ++j) {
-        const Placed& other = blocks[order[j]];
-        if (other.begin < block.end && block.begin < other.end) {
-          taken.emplace_back(place[order[j]], place[order[j]] + other.bytes);
-        }
-      }
-      std::ranges::sort(taken);
-      std::uint64_t low = 0;
-      for (const auto& [first, end] : taken) {
-        if (first >= low + block.bytes) break;
-        low = std::max(low, end);
-      }
-      place[order[i]] = low;
-      height = std::max(height, low + block.bytes);
-    }
-    best = std::min(best, height);
-  } while (std::ranges::next_permutation(order).found);
-  return best;
-}
-
-std::uint64_t most_at_once(const std::vector<Placed>& blocks) {
-  std::uint64_t most = 0;
-  for (const Placed& moment : blocks) {
-    std::uint64_t sum = 0;
-    for (const Placed& block : blocks) {
-      if (block.begin <= moment.begin && moment.begin < block.end) sum += block.bytes;
-    }
-    most = std::max(most, sum);
-  }
-  return most;
-}
-
-Graph small_chain(std::uint64_t seed) {
-  RandomStream random(seed, Purpose::test);
-  std::string nodes;
-  for (std::uint64_t i = 1 + random.below(2); i > 0; --i) {
-    nodes += fmt::format(R"({{"type": "conv", "channels": {}, "kernel": 3, "padding": 1}},)",
-                         1 + random.below(12));
-  }
-  return parse_graph("chain", R"({"name": "chain", "input": [3,16,16], "nodes": [)" + nodes +
-                                  R"({"type": "fc", "units": 300}, {"type": "softmax"}]})");
-}
-
-// Whatever a pool does online, the best arena of its own blocks is not larger, and no arena is
-// smaller than what is live at once. The gap is what a planner with more time could win.
-TEST(BestArena, IsNeverBeatenByAPool) {
-  int compared = 0, optimal = 0;
-  double gap = 0;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    const Planned net(small_chain(seed), {.batch = 4}, test_rates(1e30));
-    for (const Policy* policy : {&liveness_policy(), &vdnn_all_policy(), &superneurons_policy()}) {
-      const MemoryPlan plan = net.plan(*policy);
-      const std::vector<Placed> blocks = blocks_of(plan);
-      if (blocks.size() > 8) continue;
-      const std::uint64_t best = best_arena(blocks);
-      ASSERT_LE(most_at_once(blocks), best) << policy->name() << seed;
-      ASSERT_LE(best, plan.peak_bytes) << policy->name() << seed;
-      ++compared;
-      optimal += best == plan.peak_bytes;
-      gap += static_cast<double>(plan.peak_bytes) / static_cast<double>(best) - 1;
-    }
-  }
-  EXPECT_GE(compared, 30);
-  RecordProperty("plans", compared);
-  RecordProperty("optimal", optimal);
-  RecordProperty("mean_gap_percent", static_cast<int>(100 * gap / compared));
-}
-
-// --- orders --------------------------------------------------------------------------------------
 
 // Bytes of maps at once in the forward pass, where each is freed after its last consumer.
 std::int64_t forward_peak(const Graph& graph, const std::vector<int>& order) {

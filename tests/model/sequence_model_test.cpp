@@ -1,6 +1,5 @@
 // Networks of lstm nodes on sequences of unequal lengths: padding, packing, work.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 

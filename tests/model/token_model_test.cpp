@@ -108,14 +108,6 @@ TEST(TextModel, LossAndGradientAreMeansOverTargets) {
   for (std::size_t i = 0; i < g.size(); ++i) EXPECT_NEAR(all[i], sum[i], 1e-13) << i;
 }
 
-TEST(TextModel, AStepIsThatOfItsGradient) {
-  TextModel<double> t(kSmallGpt);
-  std::vector<double> g, before = t.w;
-  const double loss = t.gradient(t.batch({0, 5}), g);
-  EXPECT_EQ(t.model->step(*t.context, t.batch({0, 5}), 0.5, t.w.data()), loss);
-  for (std::size_t i = 0; i < g.size(); ++i) EXPECT_NEAR(t.w[i], before[i] - 0.5 * g[i], 1e-14);
-}
-
 TEST(TextModel, LearnsARowByHeart) {
   TextModel<float> t(kSmallGpt);
   const Batch batch = t.batch({5});
@@ -170,17 +162,6 @@ TEST(TextModel, RanksTheTokensOfEveryTarget) {
   EXPECT_EQ(t.model->targets(batch).size(), 47U);
   EXPECT_EQ(t.model->targets(batch)[40], t.data->tokens.token[t.data->tokens.begin[2] + 1]);
   EXPECT_FALSE(t.model->ranks_in_memory());
-}
-
-TEST(TextModel, EveryPolicyHasTheSameBits) {
-  TextModel<float> plain(kSmallGpt, {.memory_policy = "none"});
-  std::vector<float> expected, g;
-  const double loss = plain.gradient(plain.batch({0, 1, 2, 3}), expected);
-  for (const std::string& policy : policy_names()) {
-    TextModel<float> t(kSmallGpt, {.memory_policy = policy}, 2);
-    EXPECT_EQ(t.gradient(t.batch({0, 1, 2, 3}), g), loss) << policy;
-    EXPECT_EQ(g, expected) << policy;
-  }
 }
 
 // All that is allocated, in the heap or mapped.

@@ -1,7 +1,6 @@
 // A network of tokens on one batch: loss, gradient, step and the map before the softmax.
 #pragma once
 
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -5,6 +5,7 @@
 """
 import numpy as np
 
+from numpy_optimizers import Adam, Momentum, Sgd
 from reference_support import Reference, axpy, main
 
 
@@ -31,31 +32,9 @@ def linear(g):
     return result
 
 
-class Momentum:
-    def __init__(self, w, lr, mu=0.0, decay=0.0):
-        self.v, self.lr, self.mu, self.decay = [np.zeros_like(p) for p in w], lr, mu, decay
-
-    def delta(self, w, g):
-        self.v = [self.mu * v + gi + self.decay * wi for v, gi, wi in zip(self.v, g, w)]
-        return [-self.lr * v for v in self.v]
-
-
-class Adam:
-    def __init__(self, w, lr):
-        self.m, self.v = ([np.zeros_like(p) for p in w] for _ in range(2))
-        self.lr, self.t = lr, 0
-
-    def delta(self, w, g):
-        self.t += 1
-        self.m = [0.9 * m + 0.1 * gi for m, gi in zip(self.m, g)]
-        self.v = [0.999 * v + 0.001 * gi ** 2 for v, gi in zip(self.v, g)]
-        first, second = 1 - 0.9 ** self.t, 1 - 0.999 ** self.t
-        return [-self.lr * (m / first) / (np.sqrt(v / second) + 1e-8) for m, v in zip(self.m, self.v)]
-
-
 class Adasum(Reference):
     def check(self, workers, options, *, lr=0.5, node=1, full=False, shape=tree, whole=False,
-              optimizer=Momentum, iterations=25, **hyper):
+              optimizer=Sgd, iterations=25, **hyper):
         batch = 16 if full else 33
         total = batch * workers if full else batch
         mlp, events = self.run_events(
@@ -66,8 +45,7 @@ class Adasum(Reference):
         parts = [total // workers + (i < total % workers) for i in range(workers)]
         nodes = range(0, workers, node)
         node_batch = [sum(parts[k:k + node]) for k in nodes]
-        optimizers = [optimizer(mlp.w0, lr if full else lr * b / batch, **hyper)
-                      for b in node_batch]
+        optimizers = [optimizer(**hyper) for _ in nodes]
         w, losses, orthogonality = mlp.w0, [], []
         for k in range(iterations):
             begin, deltas = k * total, []
@@ -78,7 +56,7 @@ class Adasum(Reference):
                     begin += part
                     losses.append(loss)
                     mean = axpy(part / b, g, mean)
-                deltas.append(own.delta(w, mean))
+                deltas.append(axpy(-1, w, own.step(lr if full else lr * b / batch, w, mean)))
             if whole:
                 flat = [np.concatenate([p.ravel() for p in d]) for d in deltas]
                 step = mlp.unpack(shape(flat))
@@ -101,11 +79,11 @@ class Adasum(Reference):
         momentum, adam = ["--optimizer", "momentum"], ["--optimizer", "adam"]
         partitioned = ["--optimizer-state", "partitioned"]
         for workers, options, rules in (
-                (2, [], {}), (3, momentum, {"mu": 0.9, "lr": 0.2}),
-                (6, [*momentum, "--weight-decay", "1e-3"], {"mu": 0.9, "decay": 1e-3}),
+                (2, [], {}), (3, momentum, {"optimizer": Momentum, "lr": 0.2}),
+                (6, [*momentum, "--weight-decay", "1e-3"], {"optimizer": Momentum, "decay": 1e-3}),
                 (4, ["--adasum-shape", "linear"], {"shape": linear}), (3, ["--adasum-scope", "model"], {"whole": True}),
                 (4, adam, {"optimizer": Adam, "lr": 0.02}),
-                (6, momentum, {"mu": 0.9, "node": 2, "lr": 0.2}), (6, momentum + partitioned, {"mu": 0.9, "node": 3, "lr": 0.2}),
+                (6, momentum, {"optimizer": Momentum, "node": 2, "lr": 0.2}), (6, momentum + partitioned, {"optimizer": Momentum, "node": 3, "lr": 0.2}),
                 (4, adam + partitioned, {"optimizer": Adam, "node": 2, "full": True, "lr": 0.02})):
             with self.subTest(workers=workers, options=options, rules=rules):
                 self.check(workers, options, **rules)

@@ -7,16 +7,13 @@ Rows in Criteo's format are written here and their vocabulary is made here, by i
 have the loss that the same updates have in PyTorch. Nothing here shares code with hetsgd. Skipped without PyTorch.
 """
 import collections
-import json
 import pathlib
-import subprocess
-import sys
 import tempfile
 import unittest
 
 import numpy as np
 
-from reference_support import TOLERANCE
+from reference_support import TOLERANCE, main, recorded
 
 try:
     import torch
@@ -25,7 +22,6 @@ except ImportError:
 
 DENSE, FIELDS, MIN_FREQUENCY, ROWS = 13, 26, 10, 400
 EMBEDDING, LAYERS = 5, 3
-hetsgd = "hetsgd"  # the program under test
 
 
 def write_rows(path):
@@ -164,23 +160,20 @@ class ClickModels(unittest.TestCase):
 
     def check(self, kind, hidden, rule, lr, *options):
         """30 updates of 32 samples each; the losses of PyTorch's from the same parameters."""
-        out, initial, data = self.path / "out.json", self.path / "initial.bin", str(self.path / "clicks.tsv")
+        data = str(self.path / "clicks.tsv")
         settings = ["--hidden", ",".join(map(str, hidden)) or "none", "--embedding-dim", str(EMBEDDING),
                     "--embedding-init-std", "0.2"] + (["--cross-layers", str(LAYERS)] if kind == "dcn" else [])
-        subprocess.run([hetsgd, "train", "--train", data, "--test", data, "--cache=false", "--model", kind, *settings, "--algorithm", "sgd",
-                        "--order", "sequential", "--batch-size", "32", "--max-samples", "960", "--learning-rate", str(lr),
-                        "--record-steps", "--overwrite", "--quiet", "--dump-initial-parameters", str(initial), "-o",
-                        str(out), *options], check=True)
-        losses = [e["loss"] for e in json.loads(out.read_text())["events"] if e["type"] == "step"]
+        initial, events = recorded(self.path, "--train", data, "--test", data, "--cache=false", "--model", kind, *settings, "--algorithm",
+                                   "sgd", "--batch-size", "32", "--max-samples", "960", "--learning-rate", str(lr), *options)
         model = Model(kind, hidden, self.table_rows)
-        parameters, expected = model.unpack(np.fromfile(initial, dtype="<f4")), []
+        parameters, expected = model.unpack(initial), []
         for k in range(30):
             rows = np.arange(32 * k, 32 * (k + 1)) % ROWS
             loss = model.loss(parameters, self.dense[rows], self.categories[rows], self.labels[rows])
             loss.backward()
             expected.append(float(loss))
             rule.step(parameters, lr)
-        np.testing.assert_allclose(losses, expected, rtol=TOLERANCE)
+        np.testing.assert_allclose([step["loss"] for step in events["step"]], expected, rtol=TOLERANCE)
         self.assertGreater(abs(expected[-1] - expected[0]), 0.01, "the run must have learnt something")
 
     def test_models(self):
@@ -203,5 +196,4 @@ class ClickModels(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    hetsgd = sys.argv.pop(1)
-    unittest.main(verbosity=2)
+    main()

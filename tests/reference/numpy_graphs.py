@@ -10,13 +10,13 @@ PyTorch.
 import json
 import pathlib
 import subprocess
-import sys
 import tempfile
 import unittest
 
 import numpy as np
 
-from reference_support import TOLERANCE
+import reference_support
+from reference_support import TOLERANCE, main, recorded
 
 try:
     import torch
@@ -25,7 +25,6 @@ except ImportError:
     torch = None
 
 ROWS, CLASSES, BATCH, STEPS = 96, 5, 16, 18
-hetsgd = "hetsgd"  # the program under test
 
 # One small network with every node of the built-in networks, and their attributes.
 EVERYTHING = [
@@ -168,19 +167,16 @@ class Graphs(unittest.TestCase):
                 (path / "net.json").write_text(json.dumps(document))
                 model = str(path / "net.json")
             else:
-                text = subprocess.run([hetsgd, "memory", model, "--print-network"], check=True, capture_output=True,
+                text = subprocess.run([reference_support.hetsgd, "memory", model, "--print-network"], check=True, capture_output=True,
                                       text=True).stdout
                 document = json.loads(text)
             images, labels = write_images(path / "images.txt", shape)
-            out, initial, data = path / "out.json", path / "initial.bin", str(path / "images.txt")
-            subprocess.run([hetsgd, "train", "--model", model, "--train", data, "--test", data, "--cache=false", "--format",
-                            "libsvm", "--image", "x".join(map(str, shape)), "--algorithm", "sgd", "--order", "sequential",
-                            "--batch-size", str(BATCH), "--max-samples", str(BATCH * STEPS), "--learning-rate", str(lr),
-                            "--record-steps", "--quiet", "--dump-initial-parameters", str(initial), "-o", str(out)],
-                           check=True)
-            losses = [e["loss"] for e in json.loads(out.read_text())["events"] if e["type"] == "step"]
+            data = str(path / "images.txt")
+            initial, events = recorded(path, "--model", model, "--train", data, "--test", data, "--cache=false", "--format", "libsvm", "--image",
+                                       "x".join(map(str, shape)), "--algorithm", "sgd", "--batch-size", str(BATCH), "--max-samples",
+                                       str(BATCH * STEPS), "--learning-rate", str(lr))
             network = Network(document)
-            parameters, expected = network.unpack(np.fromfile(initial, dtype="<f4")), []
+            parameters, expected = network.unpack(initial), []
         for k in range(STEPS):
             rows = np.arange(BATCH * k, BATCH * (k + 1)) % ROWS
             loss = F.cross_entropy(network.run(images[rows], parameters), labels[rows])
@@ -191,7 +187,7 @@ class Graphs(unittest.TestCase):
                     with torch.no_grad():
                         w -= lr * w.grad
                     w.grad = None
-        np.testing.assert_allclose(losses, expected, rtol=tolerance)
+        np.testing.assert_allclose([step["loss"] for step in events["step"]], expected, rtol=tolerance)
         self.assertGreater(abs(expected[-1] - expected[0]), 0.01, "the run must have learnt something")
 
     def test_every_node(self):
@@ -211,5 +207,4 @@ class Graphs(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    hetsgd = sys.argv.pop(1)
-    unittest.main(verbosity=2)
+    main()

@@ -75,6 +75,19 @@ def weighted_sum(weights, models):
     return [sum(a * m[i] for a, m in zip(weights, models)) for i in range(len(models[0]))]
 
 
+def recorded(folder, *options):
+    """The initial parameters of a run in the simulator, and its events by type."""
+    out, initial = pathlib.Path(folder) / "out.json", pathlib.Path(folder) / "initial.bin"
+    subprocess.run([hetsgd, "train", "--order", "sequential", "--record-steps", "--overwrite", "--quiet", "--dump-initial-parameters",
+                    str(initial), "-o", str(out), *options], check=True)
+    result = json.loads(out.read_text())
+    assert result["status"] == "completed", result["status"]
+    events = collections.defaultdict(list)
+    for event in result["events"]:
+        events[event["type"]].append(event)
+    return np.fromfile(initial, dtype="<f4"), events
+
+
 class Reference(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -91,16 +104,9 @@ class Reference(unittest.TestCase):
 
     def run_events(self, *options):
         """The model at its initial parameters, and the run's events by type."""
-        out, initial = self.path / "out.json", self.path / "initial.bin"
-        subprocess.run([hetsgd, "train", "--train", self.train, "--cluster", "sim", "--profile", "v100", "--network",
-                        "pcie3", "--hidden", str(HIDDEN), "--order", "sequential", "--record-steps", "--overwrite",
-                        "--quiet", "--dump-initial-parameters", str(initial), "-o", str(out), *options], check=True)
-        result = json.loads(out.read_text())
-        self.assertEqual(result["status"], "completed")
-        events = collections.defaultdict(list)
-        for event in result["events"]:
-            events[event["type"]].append(event)
-        return Mlp(self.x, self.t, np.fromfile(initial, dtype="<f4")), events
+        initial, events = recorded(self.path, "--train", self.train, "--cluster", "sim", "--profile", "v100", "--network", "pcie3",
+                                   "--hidden", str(HIDDEN), *options)
+        return Mlp(self.x, self.t, initial), events
 
     def run_hetsgd(self, *options):
         mlp, events = self.run_events(*options)

@@ -1,12 +1,7 @@
 #include "result/output.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -67,28 +62,6 @@ TEST_F(OutputTest, AFullDiskIsReported) {
           ExitCode::runtime),
       "/dev/full: cannot write the result: No space left on device | free some space or choose "
       "another place");
-}
-
-// A limit on the size of files stands in for a full disk: write() fails in the middle.
-TEST_F(OutputTest, AFailedWriteKeepsTheEarlierFile) {
-  write_result(path("r.json"), {{"a", 1}});
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{1000, 1000};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-    try {
-      write_result(path("r.json"), {{"a", std::string(5000, 'x')}});
-    } catch (const Error&) {
-      ::_exit(7);
-    }
-    ::_exit(0);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(WEXITSTATUS(status), 7);
-  EXPECT_EQ(read_json(path("r.json")), nlohmann::json({{"a", 1}}));
-  EXPECT_EQ(files(), 1);
 }
 
 TEST_F(OutputTest, ALinkStaysALink) {

@@ -1,9 +1,6 @@
 #include "result/result.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 
 #include "result/records.hpp"
 

@@ -59,12 +59,6 @@ class Benchmark(unittest.TestCase):
                 self.assertIn(f"| {setup['name']} | ", page)
                 self.assertRegex(page, rf"\| {setup['name']} \|.*\| {metric['name']} {metric['target']:.2f} \|")
 
-    def test_version_2_has_the_problems_of_version_1(self):
-        old, new = specification("v1"), specification("v2")
-        self.assertEqual(new["setups"][:len(old["setups"])], old["setups"])
-        for key in set(old) - {"name", "about", "setups"}:
-            self.assertEqual(new[key], old[key], key)
-
     def test_an_entry_differs_in_its_case_alone(self):
         self.entry("--plugin", "libmine.so", "mine", "--keep", "0.25", "--nesterov", "--mode=a b", "--late", "false")
         entry = self.written()

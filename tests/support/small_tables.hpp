@@ -1,7 +1,6 @@
 // Click data with few categories and the plans of their tables, for the stages of sharded tables.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <array>
-#include <string>
 
 #include "support/failure.hpp"
 #include "support/gpu.hpp"

@@ -2,7 +2,6 @@
 #include "table/placement.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <set>
 

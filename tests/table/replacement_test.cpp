@@ -3,9 +3,7 @@
 #include "table/replacement.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
 

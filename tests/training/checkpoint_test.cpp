@@ -3,7 +3,6 @@
 #include "training/checkpoint.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include <array>

@@ -1,7 +1,6 @@
 #include "training/oversubscription.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>

@@ -1,6 +1,5 @@
 // Refusals of a run before it begins, and their messages.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "support/failure.hpp"
 #include "support/run.hpp"

@@ -1,6 +1,5 @@
 // A timeline is read as it was written, and a broken one is refused by its line.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <memory>
 #include <mutex>

@@ -2,7 +2,6 @@
 // point before, one for each sample or for each target of rows of tokens.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <functional>
 
 #include "support/run.hpp"

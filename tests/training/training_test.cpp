@@ -2,7 +2,6 @@
 
 #include "training/training.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>

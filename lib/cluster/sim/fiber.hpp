@@ -20,6 +20,7 @@
 //               that have not started, and those that have ended, hold none.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>

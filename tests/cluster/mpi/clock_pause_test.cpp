@@ -1,7 +1,6 @@
 // The clock's pause between the ranks of the mpi cluster (cluster/mpi/protocol/clock_pause.hpp).
 #include "cluster/mpi/protocol/clock_pause.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>

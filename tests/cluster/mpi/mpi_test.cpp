@@ -4,7 +4,6 @@
 #include <cstring>
 #include <mutex>
 #include <numeric>
-#include <thread>
 
 #include "cluster/conformance.hpp"
 #include "support/failure.hpp"

@@ -2,13 +2,11 @@
 // seldom has (clock_pause_test.cpp has that of the clock's pause). What they do in a run, the
 // conformance suite and mpi_errors_test.cpp show.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <deque>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "cluster/mpi/message_network.hpp"

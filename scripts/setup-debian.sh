@@ -17,7 +17,7 @@ set -euo pipefail
 declare -A group=(
   [program]="g++ cmake ninja-build ccache git ca-certificates pkg-config
     libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libspdlog-dev libboost-context-dev
-    libboost-dev libtbb-dev librandom123-dev libxxhash-dev libzstd-dev zlib1g-dev libbz2-dev libssl-dev
+    libboost-dev libxxhash-dev libzstd-dev zlib1g-dev libbz2-dev libssl-dev
     libopenmpi-dev openmpi-bin"
   [plots]="python3 python3-matplotlib python3-numpy python3-scipy python3-pandas python3-jsonschema"
   [bundle]="patchelf file"

@@ -53,7 +53,7 @@ void write_noted(const std::string& output, std::string_view text, std::string_v
 }
 
 void Printer::declare_format(OptionSet& set, const std::vector<PrintFormat>& formats) {
-  static constexpr const char* kNames[] = {"text", "markdown", "latex", "csv", "json"};
+  static constexpr const char* kNames[] = {"text", "markdown", "csv", "json"};
   std::vector<std::pair<std::string, PrintFormat>> choices;
   for (const PrintFormat each : formats) {
     choices.emplace_back(kNames[static_cast<std::size_t>(each)], each);
@@ -73,8 +73,6 @@ TableFormat Printer::table_format() const {
       return TableFormat::text;
     case PrintFormat::markdown:
       return TableFormat::markdown;
-    case PrintFormat::latex:
-      return TableFormat::latex;
     case PrintFormat::csv:
       return TableFormat::csv;
     case PrintFormat::json:

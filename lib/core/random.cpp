@@ -1,7 +1,5 @@
 #include "core/random.hpp"
 
-#include <Random123/philox.h>
-
 #include <bit>
 #include <cmath>
 #include <numbers>
@@ -12,11 +10,8 @@ namespace hetsgd {
 
 RandomBlock random_block(std::uint64_t seed, Purpose purpose, std::uint32_t a, std::uint32_t b,
                          std::uint32_t index) {
-  const r123::Philox4x32::key_type key = {
-      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}};
-  const r123::Philox4x32::ctr_type counter = {{index, a, b, static_cast<std::uint32_t>(purpose)}};
-  const auto r = r123::Philox4x32{}(counter, key);
-  return {r[0], r[1], r[2], r[3]};
+  const PhiloxWords words = philox_words(seed, purpose, a, b, index);
+  return std::to_array(words.at);
 }
 
 std::uint32_t RandomStream::next_u32() {

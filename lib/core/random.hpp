@@ -2,33 +2,16 @@
 //
 // Purpose : the same seed gives the same data order, initial parameters, stragglers and peers on
 //           every cluster, in any order of evaluation and from any thread, with no state to share.
-// Source  : Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC'11) from Debian's Random123. The
-//           distributions are our own: those of <random> differ between standard libraries.
+// Source  : Philox4x32-10 (core/philox.hpp). The distributions are our own: those of <random>
+//           differ between standard libraries.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-namespace hetsgd {
+#include "core/philox.hpp"
 
-// The purpose of a stream. Two purposes never share a draw.
-enum class Purpose : std::uint32_t {
-  initial_parameters = 1,
-  data_order = 2,
-  straggler = 3,
-  peer_choice = 4,
-  generator = 5,
-  partition = 6,
-  bootstrap = 7,
-  test = 8,
-  search = 9,
-  hashing = 10,
-  label_fill = 11,
-  initial_rows = 12,
-  dropout = 13,
-  augmentation = 16,
-  sequence_length = 17,
-};
+namespace hetsgd {
 
 // Four independent 32-bit words at one counter.
 using RandomBlock = std::array<std::uint32_t, 4>;

@@ -16,7 +16,7 @@
 #include <utility>
 #include <variant>
 
-#include "linalg/host_device.hpp"
+#include "core/host_device.hpp"
 
 namespace hetsgd {
 

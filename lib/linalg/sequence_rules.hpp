@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "linalg/host_device.hpp"
+#include "core/host_device.hpp"
 #include "linalg/sequence_kernels.hpp"
 
 namespace hetsgd::rule {

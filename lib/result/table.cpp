@@ -30,55 +30,10 @@ std::string csv_line(const std::vector<std::string>& row) {
   return line + "\n";
 }
 
-// Whether a cell counts as a number. "-", "inf" and "inf [1, inf]" do.
+// Whether a cell counts as a number. "-" and "inf" do.
 bool is_numeric(const std::string& cell) {
-  return cell.empty() || cell == "inf" || cell.starts_with("inf [") || cell == "nan" ||
+  return cell.empty() || cell == "inf" || cell == "nan" ||
          cell.find_first_of("0123456789-<>~(") == 0;
-}
-
-std::string replaced(std::string text, std::string_view what, std::string_view by) {
-  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
-    text.replace(at, what.size(), by);
-  }
-  return text;
-}
-
-// Escapes a cell such as "inf [1, inf]", "p1>=0.6" or "a_b (c=1)" for LaTeX.
-std::string latex_cell(const std::string& cell) {
-  std::string text;
-  for (const char c : cell) {
-    switch (c) {
-      case '\\':
-        text += "\\textbackslash{}";
-        break;
-      case '~':
-        text += "\\textasciitilde{}";
-        break;
-      case '^':
-        text += "\\textasciicircum{}";
-        break;
-      case '&':
-      case '%':
-      case '$':
-      case '#':
-      case '_':
-      case '{':
-      case '}':
-        text += std::string("\\") + c;
-        break;
-      default:
-        text += c;
-    }
-  }
-  text = replaced(replaced(std::move(text), ">=", "$\\geq$"), "<=", "$\\leq$");
-  text = replaced(replaced(std::move(text), "<", "$<$"), ">", "$>$");
-  return is_numeric(cell) ? replaced(std::move(text), "inf", "$\\infty$") : text;
-}
-
-std::string latex_line(const std::vector<std::string>& row) {
-  std::string line;
-  for (std::size_t i = 0; i < row.size(); ++i) line += (i > 0 ? " & " : "") + latex_cell(row[i]);
-  return line + " \\\\\n";
 }
 
 }  // namespace
@@ -90,7 +45,6 @@ void Table::add(std::vector<std::string> row) {
 }
 
 std::string Table::format(TableFormat format) const {
-  if (format == TableFormat::latex) return latex();
   if (format != TableFormat::csv) return aligned(format);
   std::string text = csv_line(header_);
   for (const auto& row : rows_) text += csv_line(row);
@@ -104,15 +58,6 @@ std::vector<bool> Table::numeric_columns() const {
     for (std::size_t i = 1; i < row.size(); ++i) numeric[i] = numeric[i] && is_numeric(row[i]);
   }
   return numeric;
-}
-
-std::string Table::latex() const {
-  std::string columns;
-  for (const bool numeric : numeric_columns()) columns += numeric ? 'r' : 'l';
-  std::string text = "\\begin{tabular}{" + columns + "}\n\\toprule\n" + latex_line(header_);
-  text += "\\midrule\n";
-  for (const auto& row : rows_) text += latex_line(row);
-  return text + "\\bottomrule\n\\end{tabular}\n";
 }
 
 std::string Table::aligned(TableFormat format) const {

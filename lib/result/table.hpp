@@ -1,4 +1,4 @@
-// A table of texts that is formatted as aligned text, Markdown, LaTeX or CSV.
+// A table of texts that is formatted as aligned text, Markdown or CSV.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace hetsgd {
 
-enum class TableFormat { text, markdown, latex, csv };
+enum class TableFormat { text, markdown, csv };
 
 class Table {
  public:
@@ -15,12 +15,11 @@ class Table {
   void add(std::vector<std::string> row);  // as many cells as the header has
   bool empty() const { return rows_.empty(); }
   // Ends with a newline. CSV follows RFC 4180 with bare newlines, and a cell "-" (no value) is
-  // empty in it. LaTeX is a tabular with the rules of the package booktabs.
+  // empty in it.
   std::string format(TableFormat format) const;
 
  private:
   std::string aligned(TableFormat format) const;
-  std::string latex() const;
   std::vector<bool> numeric_columns() const;
 
   std::vector<std::string> header_;

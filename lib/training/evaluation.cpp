@@ -1,14 +1,12 @@
 #include "training/evaluation.hpp"
 
-#include <tbb/enumerable_thread_specific.h>
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
-
 #include <algorithm>
 #include <array>
+#include <mutex>
 
 #include "core/error.hpp"
 #include "data/load.hpp"
+#include "data/parallel.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 
 namespace hetsgd {
@@ -68,8 +66,7 @@ struct Evaluator::Impl {
         test(std::move(data)),
         options(std::move(o)),
         wanted(metrics_of(model.data())),
-        arena(options.threads > 0 ? options.threads : tbb::task_arena::automatic),
-        threads([this] { return HostThread(model, options.check); }) {
+        threads(options.threads > 0 ? options.threads : thread_count(std::nullopt)) {
     const std::uint64_t n = test->rows();
     const std::uint64_t used = options.rows == 0 ? n : std::min(options.rows, n);
     for (std::uint64_t i = 0; i < used; ++i) rows.push_back(static_cast<Index>(i * n / used));
@@ -169,18 +166,35 @@ struct Evaluator::Impl {
     std::vector<std::vector<float>> each = room_for_statistics();
     const Chunks chunks = chunks_within(kHostLimits);
     std::vector<ChunkSums> sums(chunks.count());
-    arena.execute([&] {
-      tbb::parallel_for(std::size_t{0}, each.size(), [&](std::size_t b) {
-        estimate(threads.local().thread, b, each.size(), w, each[b].data());
-      });
-      set_statistics(each);
-      tbb::parallel_for(std::size_t{0}, sums.size(), [&](std::size_t c) {
-        EvaluationThread& thread = threads.local().thread;
-        thread.context->statistics = statistics;
-        sums[c] = measure_chunk(thread, chunks.at(c), w);
-      });
+    on_threads(each.size(), [&](EvaluationThread& thread, std::size_t b) {
+      estimate(thread, b, each.size(), w, each[b].data());
+    });
+    set_statistics(each);
+    on_threads(sums.size(), [&](EvaluationThread& thread, std::size_t c) {
+      thread.context->statistics = statistics;
+      sums[c] = measure_chunk(thread, chunks.at(c), w);
     });
     return sums;
+  }
+
+  // Calls task(thread, i) for every i below `count`. A thread's memory waits in `idle` for the next
+  // measurement.
+  template <class Task>
+  void on_threads(std::size_t count, const Task& task) {
+    parallel_tasks(threads, count, [&](std::size_t i) {
+      std::unique_ptr<HostThread> own = take_idle();
+      if (!own) own = std::make_unique<HostThread>(model, options.check);
+      task(own->thread, i);
+      const std::lock_guard lock(idle_mutex);
+      idle.push_back(std::move(own));
+    });
+  }
+  std::unique_ptr<HostThread> take_idle() {
+    const std::lock_guard lock(idle_mutex);
+    if (idle.empty()) return nullptr;
+    std::unique_ptr<HostThread> last = std::move(idle.back());
+    idle.pop_back();
+    return last;
   }
 
   std::vector<ChunkSums> measure_on_gpu(std::span<const float> parameters) {
@@ -239,8 +253,9 @@ struct Evaluator::Impl {
   const RowSource* table_rows = nullptr;  // of the current measurement
   const std::vector<const Metric*> wanted;
   std::size_t k = 0;  // number of top labels that the metrics need
-  tbb::task_arena arena;
-  tbb::enumerable_thread_specific<HostThread> threads;
+  const int threads;
+  std::mutex idle_mutex;
+  std::vector<std::unique_ptr<HostThread>> idle;
   std::unique_ptr<Device> gpu;  // made for the first measurement
   std::vector<float> scores;    // of all rows, if some metric needs them
   std::vector<std::uint8_t> truth;

@@ -12,9 +12,9 @@
 #include <cmath>
 #include <type_traits>
 
+#include "core/philox.hpp"
 #include "linalg/attention_kernels.hpp"
 #include "linalg/cuda/block.cuh"
-#include "linalg/cuda/philox.cuh"
 #include "linalg/cuda/token_places.hpp"
 
 namespace hetsgd::cuda {
@@ -188,7 +188,7 @@ struct Head {
       for (unsigned j = 0; j < kRows; ++j) {
         const std::uint64_t element = row + first_key + j;
         if (j == 0 || element % 4 == 0) {
-          words = philox_words(o.shape.drop.seed, kDropoutPurpose, o.shape.drop.a, o.shape.drop.b,
+          words = philox_words(o.shape.drop.seed, Purpose::dropout, o.shape.drop.a, o.shape.drop.b,
                                static_cast<std::uint32_t>(element / 4));
         }
         if (words.at[element % 4] >= o.limit) bits |= 1U << (kRows * i + j);

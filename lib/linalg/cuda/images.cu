@@ -2,9 +2,9 @@
 // thread, so that no two threads add to one place and every sum has one order.
 #include <cstdint>
 
+#include "core/philox.hpp"
 #include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/block.cuh"
-#include "linalg/cuda/philox.cuh"
 #include "linalg/image_kernels.hpp"
 
 namespace hetsgd::cuda {
@@ -177,7 +177,7 @@ struct Dropout {
   std::uint8_t* mask;
   __device__ void operator()(std::size_t, std::size_t block) const {
     const PhiloxWords words =
-        philox_words(key.seed, kDropoutPurpose, key.a, key.b, static_cast<std::uint32_t>(block));
+        philox_words(key.seed, Purpose::dropout, key.a, key.b, static_cast<std::uint32_t>(block));
     for (std::size_t i = block * 4; i < smaller(block * 4 + 4, count); ++i) {
       const bool kept = words.at[i % 4] >= limit;
       mask[i] = kept ? 1 : 0;

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "linalg/host_device.hpp"
+#include "core/host_device.hpp"
 
 namespace hetsgd::cuda {
 

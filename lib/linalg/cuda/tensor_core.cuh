@@ -21,7 +21,7 @@
 
 #include <cstdint>
 
-#include "linalg/host_device.hpp"
+#include "core/host_device.hpp"
 
 namespace hetsgd::cuda {
 

@@ -74,7 +74,7 @@ class Page:
         folder.mkdir(parents=True, exist_ok=True)
         with plt.rc_context(style(DEFAULT_WIDTH_IN)):
             picture = make(found)
-            save(picture, str(folder), name, ["png", "svg"])
+            save(picture, str(folder), name, ["svg"])
 
     def add(self, name, what, paper, found, agreement, holds, note=""):
         """holds: True, False, or "direction"."""

@@ -235,7 +235,7 @@ def renew_claims(figure, path, records):
 
 def page(figure, records, plots):
     spec = figure.spec
-    pictures = [text for name in plots for text in (f"[![{name.replace('_', ' ')}]({name}.png)]({name}.svg)", "")]
+    pictures = [text for name in plots for text in (f"![{name.replace('_', ' ')}]({name}.svg)", "")]
     text = [f"# {figure.id}: {spec['about']}", "", figure.figure["finding"].strip(), "", *pictures[:2],
             "## How", "", f"`scripts/reproduce.sh {figure.id}` runs [`experiments/{figure.id}.toml`](../../experiments/{figure.id}.toml)",
             "and writes this page.", "", f"- Subject: {subject(spec)}", f"- Expected: {spec['expectation']}",

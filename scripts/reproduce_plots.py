@@ -326,7 +326,7 @@ KINDS = {"curves": curves, "bars": bars, "lines": lines, "events": of_events, "w
 
 
 def draw(figure, folder):
-    """Writes NAME.svg and NAME.png of each plot that has runs; the names."""
+    """Writes NAME.svg of each plot that has runs; the names."""
     names = []
     for plot in figure.figure.get("plots", []):
         if not (any(figure.bench_file(setup).exists() for setup in figure.benches) or chosen(figure, plot)):
@@ -334,6 +334,6 @@ def draw(figure, folder):
         drawing = KINDS[plot["kind"]](figure, plot)
         if drawing is None:
             continue
-        plot_style.save(drawing, folder, plot["name"], ("svg", "png"))
+        plot_style.save(drawing, folder, plot["name"], ("svg",))
         names.append(plot["name"])
     return names

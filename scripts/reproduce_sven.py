@@ -75,5 +75,5 @@ def page(figures, stored):
     text += ["", "## Causes", "", *causes(pairs), "", "## Pictures"]
     for figure in ours:
         for plot in figure.figure.get("plots", []):
-            text += ["", f"{figure.spec['about']}:", "", f"![{plot['name']}]({figure.id}/{plot['name']}.png)"]
+            text += ["", f"{figure.spec['about']}:", "", f"![{plot['name']}]({figure.id}/{plot['name']}.svg)"]
     return "\n".join(text)

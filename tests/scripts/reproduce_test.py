@@ -484,8 +484,7 @@ class Pages(unittest.TestCase):
 
     def test_plots(self):
         for name in ("curve", "bar", "line"):
-            for ending in ("svg", "png"):
-                self.assertGreater((self.folder / "results" / "x1" / f"{name}.{ending}").stat().st_size, 1000)
+            self.assertGreater((self.folder / "results" / "x1" / f"{name}.svg").stat().st_size, 1000)
 
 
 BENCH = """

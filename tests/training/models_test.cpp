@@ -144,8 +144,7 @@ TEST_P(EveryModel, LearnsWithEveryAlgorithm) {
     if (!info.one_hidden_layer_only.empty() && model != "mlp") continue;
     const bool sharded = !info.sharded_tables_only.empty();
     if (sharded && !reads_fields(model)) continue;
-    // What threads share hangs on the method, which other tests have with one model, or on the
-    // model: one method of each kind has them all.
+    // Other tests race every method with one model, so here one method of each kind suffices.
     if (kSanitizer == Sanitizer::thread && !kOneOfEachKind.contains(info.name)) continue;
     for (const std::string& cluster : learning_clusters()) {
       // Other tests have those of sparse features.

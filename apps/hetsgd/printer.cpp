@@ -68,17 +68,8 @@ void Printer::declare_output(OptionSet& set, const std::string& what) {
 }
 
 TableFormat Printer::table_format() const {
-  switch (format_) {
-    case PrintFormat::text:
-      return TableFormat::text;
-    case PrintFormat::markdown:
-      return TableFormat::markdown;
-    case PrintFormat::csv:
-      return TableFormat::csv;
-    case PrintFormat::json:
-      break;
-  }
-  HETSGD_CHECK(false);
+  HETSGD_CHECK(format_ != PrintFormat::json);
+  return static_cast<TableFormat>(format_);
 }
 
 void Printer::print(const std::string& text, std::string_view name) const {

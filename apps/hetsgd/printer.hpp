@@ -70,7 +70,7 @@ void log_table(const Table& table);
 // Writes to `output` and, unless that is stdout, says so: "profile: here.json".
 void write_noted(const std::string& output, std::string_view text, std::string_view what);
 
-enum class PrintFormat { text, markdown, csv, json };
+enum class PrintFormat { text, markdown, csv, json };  // begins as TableFormat
 
 // The format and destination of a command's output, with their options.
 class Printer {

@@ -10,8 +10,7 @@ namespace hetsgd {
 
 RandomBlock random_block(std::uint64_t seed, Purpose purpose, std::uint32_t a, std::uint32_t b,
                          std::uint32_t index) {
-  const PhiloxWords words = philox_words(seed, purpose, a, b, index);
-  return std::to_array(words.at);
+  return std::to_array(philox_words(seed, purpose, a, b, index).at);
 }
 
 std::uint32_t RandomStream::next_u32() {

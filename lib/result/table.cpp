@@ -22,12 +22,9 @@ std::string csv_cell(const std::string& cell) {
 }
 
 std::string csv_line(const std::vector<std::string>& row) {
-  std::string line;
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    if (i > 0) line += ',';
-    line += csv_cell(row[i]);
-  }
-  return line + "\n";
+  std::vector<std::string> cells;
+  for (const std::string& cell : row) cells.push_back(csv_cell(cell));
+  return fmt::format("{}\n", fmt::join(cells, ","));
 }
 
 // Whether a cell counts as a number. "-" and "inf" do.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Finds comments that break four rules of how hetsgd speaks: lint_comments.py [FILE...]
 
-A comment names its subject: it does not open with "Of", "Who", "Whose", "Those" or "What" in place of one. In C++ and CUDA no later
-sentence does so either ("What" excepted), and a line with a comment has at most 100 columns. A header says "Throws Error(usage) if ...",
+A comment names its subject: it does not open with "Of", "Who", "Whose", "Those" or "What" in place of one. In C++ and CUDA this rule
+holds for every sentence (later ones may open with "What"), and a line with a comment has at most 100 columns. A header says "Throws Error(usage) if ...",
 not "Errors: usage". Without FILE it checks all sources, scripts and specifications. Exit code 1: it found a fault.
 """
 
@@ -20,7 +20,7 @@ WHOLE = re.compile(r"^\s*//+!?<?\s?(.*)$")  # a line that is a comment
 WHOLE_IN_SCRIPT = re.compile(r'^\s*(?:#+|""")\s?(.*)$')  # the same, or the first line of a docstring
 TRAILING = re.compile(r"[;,{})]\s+// (.*)$")  # one behind code
 OPENING = re.compile(r"(Of|Who|Whose|Whom|Those|What) ")
-LATER = re.compile(r"[.!?] (Of|Who|Whose|Whom|Those) ")  # the same of a sentence behind another one
+LATER = re.compile(r"[.!?] (Of|Who|Whose|Whom|Those) ")  # the opening of a later sentence
 ERRORS = re.compile(r"\bErrors *(\([a-z]+\))? *:")
 
 

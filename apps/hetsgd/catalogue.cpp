@@ -202,7 +202,7 @@ Json detail_json(const Described& one) {
 std::string text_table(const std::vector<Described>& all) {
   std::vector<Row> rows;
   for (const Described& one : all) rows.push_back(one.columns);
-  return table_of(rows).format(TableFormat::text);
+  return table_of(rows).format(OutputFormat::text);
 }
 
 // The tables of README.md and of stragglers.md, as scripts/update-readme.sh puts them there. Keys
@@ -255,7 +255,7 @@ class Catalogue final : public Command {
                           info_.name))
           .reads_file();
     }
-    printer_.declare_format(set, {PrintFormat::text, PrintFormat::markdown, PrintFormat::json});
+    printer_.declare_format(set, {OutputFormat::text, OutputFormat::markdown, OutputFormat::json});
   }
 
   int run(OptionSet&, const std::vector<std::string>& operands) override {

@@ -179,8 +179,8 @@ void print_summary(const DatasetSummary& s, const LoadReport& report, const Know
   if (limits.clicks) add_ceilings(*limits.clicks, facts);
   if (limits.language) add_bounds(*limits.language, s.token_kinds, facts);
   if (printer.json()) return printer.print(facts.kept());
-  std::string text = property_table(facts).format(TableFormat::text);
-  if (!s.fields.empty()) text += "\n" + table_of(field_rows(s)).format(TableFormat::text);
+  std::string text = property_table(facts).format(OutputFormat::text);
+  if (!s.fields.empty()) text += "\n" + table_of(field_rows(s)).format(OutputFormat::text);
   printer.print(text);
 }
 

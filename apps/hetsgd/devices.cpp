@@ -81,7 +81,7 @@ std::string peer_text(const CudaPlatform& platform, const std::vector<CudaGpuDet
                                                                                : "no");
     }
   }
-  return table_of(rows).format(TableFormat::text);
+  return table_of(rows).format(OutputFormat::text);
 }
 
 std::string cuda_text(const CudaPlatform& platform) {
@@ -158,8 +158,8 @@ std::string devices_text() {
     networks.add({name, number(n.bytes_per_s / 1e9), number(n.latency.count() * 1e6),
                   number(n.server_bytes_per_s / 1e9)});
   }
-  return text + "Simulated (--cluster sim):\n" + profiles.format(TableFormat::text) + "\n" +
-         networks.format(TableFormat::text);
+  return text + "Simulated (--cluster sim):\n" + profiles.format(OutputFormat::text) + "\n" +
+         networks.format(OutputFormat::text);
 }
 
 // A built-in profile or network, as JSON.

@@ -273,7 +273,7 @@ class Doctor final : public Command {
     if (printer_.json()) {
       printer_.print({{"checks", json_of(rows)}, {"environment", environment_json()}});
     } else {
-      printer_.print(version_text() + "\n" + table_of(rows).format(TableFormat::text));
+      printer_.print(version_text() + "\n" + table_of(rows).format(OutputFormat::text));
     }
   }
 

@@ -128,7 +128,7 @@ class Memory final : public Command {
             "Timeline of the plan of the first network and policy, for chrome://tracing.")
         .writes_file("the trace");
     set.add("overwrite", overwrite_, "Replace existing files.").not_in_config();
-    printer_.declare_format(set, {PrintFormat::text, PrintFormat::markdown, PrintFormat::csv});
+    printer_.declare_format(set, {OutputFormat::text, OutputFormat::markdown, OutputFormat::csv});
   }
 
   int run(OptionSet& set, const std::vector<std::string>& operands) override {
@@ -207,7 +207,7 @@ class Memory final : public Command {
       rows.push_back(
           plan_policy(training, times, find_policy("--policy", std::string(trim(part)))));
     }
-    if (output_ != "-") printer_.print(table_of(rows).format(printer_.table_format()));
+    if (output_ != "-") printer_.print(table_of(rows).format(printer_.format()));
     return {{"network", network_json(training, parameter_bytes(graph))},
             {"batch", lifetime_.batch},
             {"policies", json_of(rows)}};

@@ -42,7 +42,7 @@ Table property_table(const Row& row) {
 void print_json(nlohmann::json document) { fmt::print("{}", json_lines(std::move(document))); }
 
 void log_table(const Table& table) {
-  std::string text = table.format(TableFormat::text);
+  std::string text = table.format(OutputFormat::text);
   text.pop_back();
   log_info("{}", text);
 }
@@ -52,10 +52,10 @@ void write_noted(const std::string& output, std::string_view text, std::string_v
   if (output != "-") log_info("{}: {}", what, output);
 }
 
-void Printer::declare_format(OptionSet& set, const std::vector<PrintFormat>& formats) {
+void Printer::declare_format(OptionSet& set, const std::vector<OutputFormat>& formats) {
   static constexpr const char* kNames[] = {"text", "markdown", "csv", "json"};
-  std::vector<std::pair<std::string, PrintFormat>> choices;
-  for (const PrintFormat each : formats) {
+  std::vector<std::pair<std::string, OutputFormat>> choices;
+  for (const OutputFormat each : formats) {
     choices.emplace_back(kNames[static_cast<std::size_t>(each)], each);
   }
   format_ = formats.front();
@@ -65,11 +65,6 @@ void Printer::declare_format(OptionSet& set, const std::vector<PrintFormat>& for
 void Printer::declare_output(OptionSet& set, const std::string& what) {
   set.add("output", output_, "Output file; - is stdout.").writes_file(what);
   set.add("overwrite", overwrite_, "Replace an existing output file.");
-}
-
-TableFormat Printer::table_format() const {
-  HETSGD_CHECK(format_ != PrintFormat::json);
-  return static_cast<TableFormat>(format_);
 }
 
 void Printer::print(const std::string& text, std::string_view name) const {

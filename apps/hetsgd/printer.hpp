@@ -70,28 +70,26 @@ void log_table(const Table& table);
 // Writes to `output` and, unless that is stdout, says so: "profile: here.json".
 void write_noted(const std::string& output, std::string_view text, std::string_view what);
 
-enum class PrintFormat { text, markdown, csv, json };  // begins as TableFormat
-
 // The format and destination of a command's output, with their options.
 class Printer {
  public:
   // Declares --format with these choices. The first one is the default.
-  void declare_format(OptionSet& set, const std::vector<PrintFormat>& formats);
+  void declare_format(OptionSet& set, const std::vector<OutputFormat>& formats);
   // Declares --json instead of --format. The default is text.
   void declare_json(OptionSet& set) { set.add("json", json_, "Print JSON instead of text."); }
   // Declares --output and --overwrite. `what` names the file in messages: "the table". Without this
   // call the command prints to stdout.
   void declare_output(OptionSet& set, const std::string& what);
 
-  bool json() const { return json_ || format_ == PrintFormat::json; }
-  bool text() const { return !json_ && format_ == PrintFormat::text; }
-  TableFormat table_format() const;  // the format must not be JSON (checked)
+  bool json() const { return json_ || format_ == OutputFormat::json; }
+  bool text() const { return !json_ && format_ == OutputFormat::text; }
+  OutputFormat format() const { return format_; }
   // Prints to stdout or to the file of --output. `name` is used in the note about that file.
   void print(const std::string& text, std::string_view name = "") const;
   void print(nlohmann::json document, std::string_view name = "") const;
 
  private:
-  PrintFormat format_ = PrintFormat::text;
+  OutputFormat format_ = OutputFormat::text;
   bool json_ = false, overwrite_ = false;
   std::string output_ = "-";
 };

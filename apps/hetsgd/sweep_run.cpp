@@ -243,7 +243,7 @@ int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& fol
     host_s += cell_s;
     left += trial.runs - trial.done + last.runs - last.done;
   }
-  print_text(table_of(rows).format(TableFormat::text));
+  print_text(table_of(rows).format(OutputFormat::text));
   say("{} runs are left: about {} with {} job{}, and about {} of disk space in {}\n", left,
       std::isnan(host_s) ? "?" : format_seconds(Seconds(host_s / options.jobs)), options.jobs,
       options.jobs == 1 ? "" : "s",

@@ -154,7 +154,7 @@ void FileRegistry::check_apart(const Entry& output) const {
   }
   for (const Entry& other : outputs_) {
     if (&other == &output) return;  // every pair once
-    // A run that was killed while it kept a checkpoint leaves one file with two names of its own.
+    // A run that is killed while it keeps a checkpoint leaves one file under two names of its own.
     if (other.name == output.name && output.path != other.path) continue;
     const bool both_stdout = output.path == "-" && other.path == "-";
     if (!both_stdout && !output.identity.same_as(other.identity)) continue;

@@ -1,7 +1,7 @@
 // The files that one call of the program reads and writes. They are checked against each other
-// before anything is loaded. So no input is ever replaced, no two outputs share a file, and nothing
-// that exists is replaced without --overwrite. A path that cannot be written is found at once.
-// Temporary files that dead processes have left beside the outputs are removed.
+// before anything is loaded. So no input is ever replaced, no outputs of two options share a file,
+// and nothing that exists is replaced without --overwrite. A path that cannot be written is found
+// at once. Temporary files that dead processes have left beside the outputs are removed.
 //
 // Every subcommand declares its files with its options (OptionRefiner::reads_file, writes_file) and
 // operands (Command::add_operands). No other code decides whether a file may be written. A file

@@ -41,8 +41,9 @@ void Table::add(std::vector<std::string> row) {
   rows_.push_back(std::move(row));
 }
 
-std::string Table::format(TableFormat format) const {
-  if (format != TableFormat::csv) return aligned(format);
+std::string Table::format(OutputFormat format) const {
+  HETSGD_CHECK(format != OutputFormat::json);
+  if (format != OutputFormat::csv) return aligned(format);
   std::string text = csv_line(header_);
   for (const auto& row : rows_) text += csv_line(row);
   return text;
@@ -57,8 +58,8 @@ std::vector<bool> Table::numeric_columns() const {
   return numeric;
 }
 
-std::string Table::aligned(TableFormat format) const {
-  const bool markdown = format == TableFormat::markdown;
+std::string Table::aligned(OutputFormat format) const {
+  const bool markdown = format == OutputFormat::markdown;
   std::vector<std::size_t> width(header_.size());
   const std::vector<bool> right = numeric_columns();
   for (std::size_t i = 0; i < header_.size(); ++i) {

@@ -6,7 +6,7 @@
 
 namespace hetsgd {
 
-enum class TableFormat { text, markdown, csv };
+enum class OutputFormat { text, markdown, csv, json };
 
 class Table {
  public:
@@ -15,11 +15,11 @@ class Table {
   void add(std::vector<std::string> row);  // as many cells as the header has
   bool empty() const { return rows_.empty(); }
   // Ends with a newline. CSV follows RFC 4180 with bare newlines, and a cell "-" (no value) is
-  // empty in it.
-  std::string format(TableFormat format) const;
+  // empty in it. Throws CheckFailure for JSON, which is made of values and not of a table.
+  std::string format(OutputFormat format) const;
 
  private:
-  std::string aligned(TableFormat format) const;
+  std::string aligned(OutputFormat format) const;
   std::vector<bool> numeric_columns() const;
 
   std::vector<std::string> header_;

@@ -51,8 +51,8 @@ struct EvaluatorOptions {
   std::function<void()> check{};
 };
 
-// One per process that measures; its threads and scratch memory last as long as it does. Not
-// thread-safe: one measurement at a time.
+// One per process that measures; its scratch memory lasts as long as it does. Not thread-safe:
+// one measurement at a time, which starts and ends its own threads.
 class Evaluator {
  public:
   // The model must outlive the evaluator. The rows are chosen here, once, so that all points of a

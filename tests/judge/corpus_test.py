@@ -45,7 +45,6 @@ EXPECTED_DIFFERENCES = [
 ]
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 INTERVAL = re.compile(r"\[(-?[\d.]+(?:e[+-]?\d+)?), (-?[\d.]+(?:e[+-]?\d+)?)\]")
-SPLIT = "experiments/hogbatch/compare-json"  # compare takes its runs for one workload, the page for three
 FOLDER = None  # with results and expected
 PROGRAM = ""
 __unittest = True  # tracebacks do not show the frames of this file
@@ -382,8 +381,6 @@ def prepare(temporary):
                 archive.extractall(FOLDER)
     os.chdir(FOLDER / "results")
     for case in cases():
-        if fnmatch.fnmatchcase(case["name"], "experiments/*/compare-json") and case["name"] != SPLIT:
-            continue  # the report of these runs has the same groups, warnings and numbers
         setattr(Corpus, f"test {case['name']}", lambda self, case=case: self.run_case(case))
 
 

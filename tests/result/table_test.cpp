@@ -9,17 +9,17 @@ TEST(TableTest, AlignsNumbersAndEscapes) {
   Table table({"name", "value"});
   table.add({"a", "1.5"});
   table.add({"long, \"name\"", "-"});
-  EXPECT_EQ(table.format(TableFormat::text),
+  EXPECT_EQ(table.format(OutputFormat::text),
             "name          value\n"
             "------------  -----\n"
             "a               1.5\n"
             "long, \"name\"      -\n");
-  EXPECT_EQ(table.format(TableFormat::markdown),
+  EXPECT_EQ(table.format(OutputFormat::markdown),
             "| name         | value |\n"
             "| ------------ | ----: |\n"
             "| a            |   1.5 |\n"
             "| long, \"name\" |     - |\n");
-  EXPECT_EQ(table.format(TableFormat::csv), "name,value\na,1.5\n\"long, \"\"name\"\"\",\n");
+  EXPECT_EQ(table.format(OutputFormat::csv), "name,value\na,1.5\n\"long, \"\"name\"\"\",\n");
 }
 
 }  // namespace

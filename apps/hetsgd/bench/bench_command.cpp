@@ -12,7 +12,7 @@ void BenchCommand::declare(OptionSet& set) {
   set.add("iterations", iterations_, "Number of timed iterations for each row.").range(1, 1e6);
   set.add("warmup", warmup_, "Number of untimed warm-up iterations for each row.").range(0, 1e6);
   printer_.declare_format(
-      set, {PrintFormat::text, PrintFormat::markdown, PrintFormat::csv, PrintFormat::json});
+      set, {OutputFormat::text, OutputFormat::markdown, OutputFormat::csv, OutputFormat::json});
   printer_.declare_output(set, "the table");
 }
 
@@ -30,7 +30,7 @@ int BenchCommand::run(OptionSet&, const std::vector<std::string>&) {
       document.update(report.facts);
       printer_.print(std::move(document), name_);
     } else {
-      printer_.print(table_of(report.rows).format(printer_.table_format()), name_);
+      printer_.print(table_of(report.rows).format(printer_.format()), name_);
     }
     if (printer_.text()) {
       for (const std::string& note : report.notes) log_info("{}", note);

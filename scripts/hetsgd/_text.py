@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 
-# How a terminal is shown what it would obey: control characters, and lone surrogates, which are bytes that are not UTF-8.
+# Control characters and lone surrogates (bytes that are not UTF-8), with the text that a terminal shows in their place.
 ESCAPES = {**{code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}, **{code: f"\\u{code:04x}" for code in range(0x80, 0xA0)},
            **{0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}, **str.maketrans({"\n": "\\n", "\t": "\\t", "\r": "\\r"})}
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", ">=": r"$\geq$", "<=": r"$\leq$", "<": "$<$",

@@ -6,6 +6,9 @@ networks, profiles and options of its own; all short, on small synthetic data) w
 curve, events, histograms, workers, summary, time to accuracy, status, warnings and the final parameters, to
 the byte. Prints each configuration that differs, with the first difference of each part.
 
+Every method also runs with --trace and --record-timeline: whole, in segments with checkpoints, and with workers that
+are lost and return, whom the others go on without or wait for. There the lines of the record and the trace are compared, too.
+
 --new-options: options that only the new binary gets. They are for options that the old binary lacks, with values that
 restore the old results. {profile} stands for the configuration's device profile. For example,
 --new-options='--server-profile {profile}' lets services compute on the workers' devices.
@@ -74,6 +77,23 @@ CONDITIONS = {
     "target": "--target p1>=0.2 --stop-at-target",
     "host_threads": "--host-threads 2",
     "no_events": "--no-record-steps",
+}
+# Conditions with --trace and --record-timeline, for every method.
+FILES = "--trace {output}.trace.json --record-timeline {output}.record.jsonl"
+FAILURES = "--straggler kind=fail,worker=1,at=300us --straggler kind=return,worker=1,at=2ms --detect 100us"
+RECORDED = {
+    "recorded": "",
+    "recorded_uniform": "--straggler kind=uniform,min=0ms,max=5ms",
+    "checkpoints": "--checkpoint {output}.checkpoint --checkpoint-every 1",
+    "failures": FAILURES,
+    "restarts": f"{FAILURES} --on-loss restart --restart-time 1ms --checkpoint {{output}}.checkpoint --checkpoint-every 1",
+}
+# Methods that run under RECORDED alone, with options that they need.
+RECORDED_ONLY = {
+    "hogbatch": "",
+    "hogwild": "",
+    "slide": "--active-min 4",
+    "sven": "--model deepfm --tables sharded --train generate:ctr-tiny?scale=0.2 --test generate:ctr-tiny?scale=0.2",
 }
 PARTITIONED_POOLS = ("dirichlet", "label_sorted", "iid")
 
@@ -163,6 +183,19 @@ def configurations():
             yield f"{algorithm}/{name}", f"{base} {options} --straggler kind=uniform,min=0ms,max=1ms"
         for options in VARIANTS[algorithm]:
             yield f"{algorithm}/{options}", f"{base} {options}"
+        yield from recorded(algorithm, base)
+    for algorithm, options in RECORDED_ONLY.items():
+        yield from recorded(algorithm, f"{BASE} --algorithm {algorithm} --workers 4 {options}")
+
+
+def recorded(algorithm, base):
+    """(name, options) of a method's runs with a record and a trace."""
+    for name, options in RECORDED.items():
+        if algorithm == "sgd" and "kind=return" in options:
+            continue  # it has no worker 1
+        if algorithm == "sven" and name == "failures":
+            continue  # rows of a lost worker are lost with it
+        yield f"{algorithm}/{name}", f"{base} {FILES} {options}"
 
 
 def arguments(text, **places):
@@ -202,7 +235,7 @@ def write_data(folder):
 def run(binary, options, output, data):
     """The parts of the result that must not change."""
     result, parameters = output.with_suffix(".json"), output.with_suffix(".bin")
-    command = [binary, "train", *arguments(options, data=data), "--quiet", "-o", result,
+    command = [binary, "train", *arguments(options, data=data, output=output), "--quiet", "-o", result,
                "--dump-parameters", parameters, "--cache=false"]
     done = subprocess.run(command, capture_output=True, text=True)
     parts = {"exit": done.returncode}
@@ -211,8 +244,11 @@ def run(binary, options, output, data):
     written = json.loads(result.read_text())
     parts |= {part: written.get(part) for part in PARTS}
     parts["parameters"] = (hashlib.sha256(parameters.read_bytes()).hexdigest() if parameters.exists() else None)
-    result.unlink()
-    parameters.unlink(missing_ok=True)
+    for part, suffix in (("record", "record.jsonl"), ("trace", "trace.json")):
+        if (file := output.with_suffix(f".{suffix}")).exists():
+            parts[part] = file.read_text().splitlines()
+    for file in output.parent.glob(f"{output.name}.*"):
+        file.unlink()
     return parts
 
 
@@ -263,7 +299,7 @@ def main():
     chosen = [(name, text) for name, text in configurations() if re.search(options.only, name)]
     if options.list:
         for name, text in chosen:
-            print(name, "|", " ".join(arguments(text, data="DATA")))
+            print(name, "|", " ".join(arguments(text, data="DATA", output="OUTPUT")))
         return 0
     binaries = [pathlib.Path(path).resolve() for path in (options.old, options.new)]
     for binary in binaries:
@@ -295,7 +331,7 @@ def main():
                     continue
                 different += 1
                 print(name)
-                print("    " + " ".join(arguments(text, data="DATA")))
+                print("    " + " ".join(arguments(text, data="DATA", output="OUTPUT")))
                 for line in lines:
                     print("    " + line, flush=True)
     print(f"{len(chosen)} configurations: {len(chosen) - different} equal, {different} differ"

@@ -35,7 +35,6 @@ struct CallTime {
 
 // A call in flight, as a cluster implements it: a collective, or a request posted to a service.
 // Destroyed after wait() or settle().
-// Destroyed after wait() or settle().
 class PendingCall {
  public:
   virtual ~PendingCall() = default;

@@ -85,6 +85,14 @@ class SameResults(unittest.TestCase):
         algorithms = len(same_results.ALGORITHMS)
         self.assertEqual((code, said), (0, f"{algorithms} configurations: {algorithms} equal, 0 differ\n"))
 
+    def test_records_and_traces(self):
+        other = pathlib.Path(self.temporary.name) / "other"
+        other.write_text(f'#!/bin/sh\nexec {os.environ["HETSGD_BINARY"]} "$@" --speed 0.5\n')
+        other.chmod(0o755)
+        said = self.compare(os.environ["HETSGD_BINARY"], "^ssgd/failures$", str(other))[1]
+        self.assertIn("    record[0]: ", said)
+        self.assertIn("    trace[0]: ", said)
+
 
 if __name__ == "__main__":
     unittest.main()

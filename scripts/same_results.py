@@ -3,18 +3,20 @@
 
 Runs every configuration below (each algorithm with stragglers, optimizers, schedules, partitions, models,
 networks, profiles and options of its own; all short, on small synthetic data) with both binaries and compares
-curve, events, histograms, workers, summary, time to accuracy, status, warnings and the final parameters, to
-the byte. Prints each configuration that differs, with the first difference of each part.
+curve, events, histograms, workers, summary, time to accuracy, status, warnings, failures, segments and the final
+parameters, to the byte. Prints each configuration that differs, with the first difference of each part.
 
 Every method also runs with --trace and --record-timeline: whole, in segments with checkpoints, and with workers that
-are lost and return, whom the others go on without or wait for. There the lines of the record and the trace are compared, too.
+are lost and return. Then the others go on without them, or wait for them. The files of the record and of the trace
+must be equal to the byte, too.
 
 --new-options: options that only the new binary gets. They are for options that the old binary lacks, with values that
 restore the old results. {profile} stands for the configuration's device profile. For example,
 --new-options='--server-profile {profile}' lets services compute on the workers' devices.
 
 --new-keys: keys, separated by commas, that only results of the new binary have, such as bytes_sent at the points of
-the curve. They are not compared in places where the old results lack them.
+the curve. They are not compared in places where the old results lack them, and of records and traces the values alone
+are compared.
 
 Exit code 0: all are equal; 1: a configuration differs; 2: a binary is missing, or no configuration matches --only.
 """
@@ -31,7 +33,7 @@ import sys
 import tempfile
 
 PARTS = ("status", "curve", "events", "histograms", "workers", "summary", "time_to_accuracy", "warnings",
-         "stragglers")
+         "stragglers", "failures", "segments")
 
 ALGORITHMS = ["sgd", "ssgd", "elastic", "adaptive", "asgd", "dc-asgd", "ssp", "esync", "adpsgd", "eager-solo", "eager-majority", "rna", "sma", "easgd", "local-sgd"]
 
@@ -246,7 +248,9 @@ def run(binary, options, output, data):
     parts["parameters"] = (hashlib.sha256(parameters.read_bytes()).hexdigest() if parameters.exists() else None)
     for part, suffix in (("record", "record.jsonl"), ("trace", "trace.json")):
         if (file := output.with_suffix(f".{suffix}")).exists():
-            parts[part] = file.read_text().splitlines()
+            text = file.read_bytes()
+            parts[part] = [json.loads(line) for line in text.splitlines()]
+            parts[f"bytes of the {part}"] = hashlib.sha256(text).hexdigest()
     for file in output.parent.glob(f"{output.name}.*"):
         file.unlink()
     return parts
@@ -296,7 +300,13 @@ def main():
     parser.add_argument("--new-keys", default="", metavar="KEYS", help="keys that only results of the new binary have (see above)")
     parser.add_argument("--list", action="store_true", help="print the configurations and run nothing")
     options = parser.parse_args()
-    chosen = [(name, text) for name, text in configurations() if re.search(options.only, name)]
+    try:
+        chosen = [(name, text) for name, text in configurations() if re.search(options.only, name)]
+    except re.error:
+        chosen = []
+    if not chosen:
+        print(f"same_results.py: --only: found {options.only}, expected a regular expression for a name of --list", file=sys.stderr)
+        return 2
     if options.list:
         for name, text in chosen:
             print(name, "|", " ".join(arguments(text, data="DATA", output="OUTPUT")))
@@ -306,9 +316,6 @@ def main():
         if not binary.is_file():
             print(f"same_results.py: found no file {binary}, expected a hetsgd binary", file=sys.stderr)
             return 2
-    if not chosen:
-        print(f"same_results.py: --only: found {options.only}, expected a regular expression for a name of --list", file=sys.stderr)
-        return 2
     different = refused = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
@@ -320,6 +327,9 @@ def main():
             more = options.new_options.replace("{profile}", profile_of(text))
             old, new = (run(binary, f"{text} {besides}", folder / f"{number}-{which}", folder)
                         for which, binary, besides in zip(("old", "new"), binaries, ("", more)))
+            if options.new_keys:
+                old, new = ({part: value for part, value in each.items() if not part.startswith("bytes of")}
+                            for each in (old, new))
             return old, differences(old, without(new_keys, new, old))
 
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:

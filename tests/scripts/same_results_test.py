@@ -79,6 +79,12 @@ class SameResults(unittest.TestCase):
         self.assertIn("warnings: null -> [\"v100\"]", self.compare(new, more=more)[1])
         self.assertIn("warnings: null -> [\"cpu\"]", self.compare(new, "^sgd/cpu$", more=more)[1])
 
+    def test_no_configuration_has_the_name(self):
+        for only in ("^sgd/nothing$", "("):
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(self.compare(self.old, only)[0], 2)
+            self.assertIn(f"found {only}, expected a regular expression", said.getvalue())
+
     def test_program(self):
         binary = os.environ["HETSGD_BINARY"]
         code, said = self.compare(binary, "/base$", binary)
@@ -90,8 +96,9 @@ class SameResults(unittest.TestCase):
         other.write_text(f'#!/bin/sh\nexec {os.environ["HETSGD_BINARY"]} "$@" --speed 0.5\n')
         other.chmod(0o755)
         said = self.compare(os.environ["HETSGD_BINARY"], "^ssgd/failures$", str(other))[1]
-        self.assertIn("    record[0]: ", said)
-        self.assertIn("    trace[0]: ", said)
+        self.assertIn("    record[0].config.speed", said)
+        self.assertIn("    trace[0].traceEvents", said)
+        self.assertIn("    bytes of the trace: ", said)
 
 
 if __name__ == "__main__":

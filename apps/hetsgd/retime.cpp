@@ -122,7 +122,7 @@ class Answers {
         const TraceRange& range = line.ranges[r];
         const int members = retiming_.members()[l][r];
         const auto [found, is_new] = known.try_emplace(
-            {range.category, range.name, range.place.kind, range.bytes, members}, known.size());
+            {range.category, range.name, range.kind, range.bytes, members}, known.size());
         if (is_new) signatures.push_back(describe(range, members));
         signature_.push_back(found->second);
         rank_.push_back(line.rank);
@@ -221,10 +221,10 @@ class Answers {
   json describe(const TraceRange& range, int members) const {
     json result = {{"category", range.category},
                    {"name", range.name},
-                   {"relation", static_cast<int>(range.place.kind)},
+                   {"relation", static_cast<int>(range.kind)},
                    {"bytes", range.bytes},
                    {"members", members}};
-    if (after_ && range.category == "communicate" && range.place.kind != CallKind::none) {
+    if (after_ && range.category == "communicate" && range.kind != CallKind::none) {
       result["cost_s"] = cost_of(*before_, range, members);
       result["other_cost_s"] = cost_of(*after_, range, members);
     }

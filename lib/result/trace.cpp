@@ -54,7 +54,7 @@ void add_parts(json& events, std::size_t thread, const TraceRange& range, const 
   }
   const Seconds wait = std::clamp(whom != nullptr ? whom->wait : range.wait, Seconds(0), whole);
   if (wait <= Seconds(0) || range.category == "off_clock") return;
-  const bool in_the_middle = range.place.kind == CallKind::service;
+  const bool in_the_middle = range.kind == CallKind::service;
   events.push_back(
       complete_event(thread, "wait", whom != nullptr ? "wait for " + name_of(*whom) : "wait",
                      in_the_middle ? range.begin + (whole - wait) / 2 : range.begin, wait));

@@ -49,10 +49,10 @@ void expect_filled(const CallLog& log) {
     ASSERT_TRUE(reader.next(range));
     const bool is_step = i % 3 == 0;
     EXPECT_EQ(range.name, is_step ? "step" : "receive");
-    EXPECT_EQ(range.place.group, is_step ? "" : "/0:1");
-    EXPECT_EQ(range.place.rank, is_step ? 0 : 2);
+    EXPECT_EQ(range.group, is_step ? "" : "/0:1");
+    EXPECT_EQ(range.rank, is_step ? 0 : 2);
     EXPECT_EQ(range.bytes, i);
-    EXPECT_EQ(range.place.number, i / 2);
+    EXPECT_EQ(range.number, i / 2);
     EXPECT_EQ(range.begin, Seconds(static_cast<double>(i)));
     EXPECT_EQ(range.cause.calls, i);
     EXPECT_EQ(range.charged, Seconds(is_step ? 2 : 0));

@@ -43,10 +43,10 @@ void expect_equal(const TraceRange& a, const TraceRange& b) {
   EXPECT_EQ(a.work.operations, b.work.operations);
   EXPECT_EQ(a.work.bytes, b.work.bytes);
   EXPECT_EQ(a.work.launches, b.work.launches);
-  EXPECT_EQ(a.place.kind, b.place.kind);
-  EXPECT_EQ(a.place.group, b.place.group);
-  EXPECT_EQ(a.place.number, b.place.number);
-  EXPECT_EQ(a.place.peer, b.place.peer);
+  EXPECT_EQ(a.kind, b.kind);
+  EXPECT_EQ(a.group, b.group);
+  EXPECT_EQ(a.number, b.number);
+  EXPECT_EQ(a.peer, b.peer);
   EXPECT_EQ(a.cause.rank, b.cause.rank);
   EXPECT_EQ(a.cause.calls, b.cause.calls);
   EXPECT_EQ(a.cause.time, b.cause.time);

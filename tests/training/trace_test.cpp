@@ -189,13 +189,11 @@ TEST(WaitedFor, EntriesAddUpToTheWaitOfBlockingAlgorithms) {
   }
 }
 
-TraceRange at(double begin, double end, CallPlace place, double wait = 0) {
-  TraceRange range;
-  range.begin = Seconds(begin);
-  range.end = Seconds(end);
-  range.wait = Seconds(wait);
-  range.place = std::move(place);
-  return range;
+TraceRange at(double begin, double end, CallLabel label, CallCell cell = {},
+              const MoreOfCall& more = {}) {
+  cell.begin = Seconds(begin);
+  cell.end = Seconds(end);
+  return {std::move(label), cell, more};
 }
 
 // Workers 0, 1, 2, 3 are split into {0, 2} and {3, 1} (keys turn the order round). Worker 2 comes
@@ -208,22 +206,18 @@ TEST(WaitedFor, RanksOfAPartAreNamedAsWorkers) {
     const int rank = odd ? (worker == 3 ? 0 : 1) : worker / 2;
     const std::string part = odd ? "/0:1" : "/0:0";
     TraceLine& line = lines.emplace_back(TraceLine{{.rank = worker, .name = "worker"}});
-    line.ranges.push_back(at(0, 1,
-                             {.kind = CallKind::collective,
-                              .rank = worker,
-                              .is_split = true,
-                              .color = odd ? 1 : 0,
-                              .key = odd ? -worker : worker}));
+    line.ranges.push_back(at(0, 1, {.kind = CallKind::collective, .rank = worker}, {},
+                             {.is_split = 1, .color = odd ? 1 : 0, .key = odd ? -worker : worker}));
     const double arrival = worker == 2 ? 5 : worker == 1 ? 7 : 2;
     line.ranges.push_back(
-        at(arrival, 8, {.kind = CallKind::collective, .group = part, .rank = rank}));
+        at(arrival, 8, {.group = part, .kind = CallKind::collective, .rank = rank}));
     if (worker == 3) {
       line.ranges.push_back(
-          at(10, 11, {.kind = CallKind::send, .group = part, .rank = 0, .peer = 1, .tag = 9}));
+          at(10, 11, {.group = part, .kind = CallKind::send, .rank = 0}, {.peer = 1, .tag = 9}));
     }
     if (worker == 1) {
-      line.ranges.push_back(
-          at(8, 12, {.kind = CallKind::receive, .group = part, .rank = 1, .peer = 0, .tag = 9}, 2));
+      line.ranges.push_back(at(8, 12, {.group = part, .kind = CallKind::receive, .rank = 1},
+                               {.wait = Seconds(2), .peer = 0, .tag = 9}));
     }
   }
   std::vector<const TraceLine*> all;
@@ -247,8 +241,8 @@ TEST(WaitedFor, MessagesFindTheirReceivers) {
   const auto lines = run.trace.lines();
   for (const TraceLine* line : lines) {
     for (const TraceRange& range : line->ranges) {
-      sends += range.place.kind == CallKind::send;
-      receives += range.place.kind == CallKind::receive;
+      sends += range.kind == CallKind::send;
+      receives += range.kind == CallKind::receive;
     }
   }
   EXPECT_GT(receives, 0U);

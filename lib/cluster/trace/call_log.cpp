@@ -151,36 +151,10 @@ bool CallReader::next(TraceRange& range) {
   }
   const auto call = cell_at<CallCell>(rest_);
   rest_ = rest_.subspan(kCallCell);
-  const CallLabel& label = log_.label(call.label);
-  MoreOfCall more;
-  if (call.has_more != 0) {
-    more = cell_at<MoreOfCall>(rest_);
-    rest_ = rest_.subspan(kCallCell);
-  }
-  range = {.category = label.category,
-           .name = label.name,
-           .begin = call.begin,
-           .end = call.end,
-           .wait = call.wait,
-           .delay = call.delay,
-           .steps = call.steps,
-           .bytes = call.bytes,
-           .samples = call.samples,
-           .work = more.work,
-           .charged = more.charged,
-           .busy = more.busy,
-           .place = {.kind = label.kind,
-                     .group = label.group,
-                     .number = call.number,
-                     .rank = label.rank,
-                     .peer = call.peer,
-                     .tag = call.tag,
-                     .is_split = more.is_split != 0,
-                     .color = more.color,
-                     .key = more.key,
-                     .since = more.since,
-                     .until = more.until},
-           .cause = call.cause};
+  range = {log_.label(call.label), call, {}};
+  if (call.has_more == 0) return true;
+  static_cast<MoreOfCall&>(range) = cell_at<MoreOfCall>(rest_);
+  rest_ = rest_.subspan(kCallCell);
   return true;
 }
 

@@ -23,14 +23,45 @@
 #include <vector>
 
 #include "cluster/trace/call_memory.hpp"
-#include "cluster/trace/trace_range.hpp"
 #include "core/non_copyable.hpp"
+#include "core/units.hpp"
 
 namespace hetsgd {
 
-// The common part of all calls of one place.
+// The relation of a call to calls of other ranks.
+enum class CallKind : std::uint8_t {
+  none,
+  collective,  // blocking: the group's `number`-th of this rank, splits included
+  started,     // the same of those that are started; the call is the wait for it
+  send,
+  receive,
+  sendrecv,
+  service,
+  monitor,  // a wait in a Monitor, or for its lock
+  served,   // a request, as its service sees it
+};
+
+// A moment in the life of a process: after so many of its calls.
+struct CallPoint {
+  int rank = -1;            // of the process's worker; -1: no such moment
+  int line = 0;             // TracedName::number of the process
+  std::uint64_t calls = 0;  // calls of its line that had ended
+  Seconds time{0};
+
+  static constexpr auto members() {
+    using P = CallPoint;
+    return std::tuple(&P::rank, &P::line, &P::calls, &P::time);
+  }
+};
+
+// A recorded call is what the three structs below say of it.
+
+// The part that is the same for all calls of one kind that a process makes.
 struct CallLabel {
-  std::string category{}, name{}, group{};
+  std::string category{};  // compute, communicate, service, monitor, off_clock, served
+  std::string name{};      // "step", "all_reduce", "service server", ...
+  // "": all workers. A part has its group's name and "/NUMBER:COLOUR" of the split that made it.
+  std::string group{};
   CallKind kind = CallKind::none;
   int rank = 0;  // of the process in the group
 
@@ -41,21 +72,40 @@ struct CallLabel {
   }
 };
 
-// The rest of a call, as in TraceRange and CallPlace.
+// The part that every call has for itself. Times are on the training clock; begin <= end.
 struct CallCell {
-  std::uint32_t label = 0;
-  std::uint32_t has_more = 0;
-  Seconds begin{0}, end{0}, wait{0}, delay{0};
-  std::uint64_t steps = 0, bytes = 0, samples = 0, number = 0;
-  int peer = -1, tag = 0;
+  std::uint32_t label = 0;     // its number in the log
+  std::uint32_t has_more = 0;  // a MoreOfCall follows in the log
+  Seconds begin{0}, end{0};
+  Seconds wait{0};            // part blocked for others; the rest of a message is transfer
+  Seconds delay{0};           // delay of a computation at its end: stragglers and --speed
+  std::uint64_t steps = 0;    // steps that the process had begun by its end
+  std::uint64_t bytes = 0;    // bytes of the caller's data, both ways
+  std::uint64_t samples = 0;  // batch size of a step
+  std::uint64_t number = 0;   // collectives; requests: of this rank to the service
+  int peer = -1;              // messages: rank in the group
+  int tag = 0;
+  // The moment that the end of the call depends on beside its begin. A wait for a started or posted
+  // call: where that was started. A wait in a monitor: the notification that ended it. A served
+  // request: `time` is that of its answer, and `calls` the place, in the service's line, of the
+  // request that answered it.
   CallPoint cause{};
 };
+
 // The part that few calls have. It follows the cell of the call.
 struct MoreOfCall {
-  Work work{};
-  Seconds charged{0}, busy{0}, since{0}, until{0};
-  int is_split = 0, color = 0, key = 0;
+  Work work{};  // of a computation, as stated to the endpoint
+  // sim: its exact time and how long it had the device; 0 in real time.
+  Seconds charged{0}, busy{0};
+  // Started and posted calls, in the wait for them: when this rank's part could begin, and when it
+  // was complete.
+  Seconds since{0}, until{0};
+  int is_split = 0, color = 0, key = 0;  // arguments of a split
 };
+
+// A call with all of its parts.
+struct TraceRange : CallLabel, CallCell, MoreOfCall {};
+
 inline constexpr std::size_t kCallCell = 112;  // bytes
 static_assert(sizeof(CallCell) <= kCallCell && sizeof(MoreOfCall) <= kCallCell);
 static_assert(std::is_trivially_copyable_v<CallCell> && std::is_trivially_copyable_v<MoreOfCall>);

@@ -144,11 +144,11 @@ class Matcher : Lines {
 
   // A part's ranks are ordered by key, then by the rank in the group that was split.
   void note_member(RangeIndex i) {
-    const CallPlace& place = at(i).place;
-    if (!place.is_split || place.color < 0) return;
+    const TraceRange& call = at(i);
+    if (call.is_split == 0 || call.color < 0) return;
     const std::string part =
-        place.group + "/" + std::to_string(place.number) + ":" + std::to_string(place.color);
-    members_[part].emplace_back(place.key, place.rank, worker_of_line(i));
+        call.group + "/" + std::to_string(call.number) + ":" + std::to_string(call.color);
+    members_[part].emplace_back(call.key, call.rank, worker_of_line(i));
   }
 
   // -1: not known.
@@ -162,24 +162,23 @@ class Matcher : Lines {
 
   void note(RangeIndex i) {
     const TraceRange& range = at(i);
-    const CallPlace& place = range.place;
-    switch (place.kind) {
+    switch (range.kind) {
       case CallKind::collective:
       case CallKind::started:
-        collectives_[{place.group, place.kind == CallKind::started, place.number}].push_back(i);
+        collectives_[{range.group, range.kind == CallKind::started, range.number}].push_back(i);
         break;
       case CallKind::send:
-        messages_[{place.group, place.rank, place.peer, place.tag}].sent.push_back(i);
+        messages_[{range.group, range.rank, range.peer, range.tag}].sent.push_back(i);
         break;
       case CallKind::receive:
-        messages_[{place.group, place.peer, place.rank, place.tag}].received.push_back(i);
-        if (const int sender = worker(place.group, place.peer); sender != worker_of_line(i)) {
+        messages_[{range.group, range.peer, range.rank, range.tag}].received.push_back(i);
+        if (const int sender = worker(range.group, range.peer); sender != worker_of_line(i)) {
           waited(i, sender, range.wait);
         }
         break;
       case CallKind::sendrecv:
-        waited(i, worker(place.group, place.peer), range.wait);
-        exchanges_[{place.group, place.rank, place.peer, place.tag}].push_back(i);
+        waited(i, worker(range.group, range.peer), range.wait);
+        exchanges_[{range.group, range.rank, range.peer, range.tag}].push_back(i);
         break;
       case CallKind::service:
         if (range.wait > Seconds(0)) {
@@ -203,7 +202,7 @@ class Matcher : Lines {
   // When this rank came to the call.
   Seconds arrival(RangeIndex i) const {
     const TraceRange& range = at(i);
-    return range.place.kind == CallKind::started ? range.place.since : range.begin;
+    return range.kind == CallKind::started ? range.since : range.begin;
   }
 
   void match_collective(const std::vector<RangeIndex>& ranges) {

@@ -7,9 +7,9 @@
 // work of its process, in a second line, "started calls". The line is made when the first such call
 // is complete. The process's own line has the wait for it alone.
 //
-// Calls of several ranks belong together by what they say of themselves (CallPlace): which call of
-// which group it is, or which message. From that match() finds out which worker each worker waited
-// for. The training clocks of all ranks tell the same time, so it needs no cluster's help.
+// Calls of several ranks belong together by what they say of themselves (call_log.hpp): which call
+// of which group it is, or which message. From that match() finds out which worker each worker
+// waited for. The training clocks of all ranks tell the same time, so it needs no cluster's help.
 //
 // While the run goes on its calls lie in compact form (call_log.hpp), so that noting one costs a
 // worker little and the memory of a long run has a bound. lines() has them as ranges.
@@ -36,7 +36,6 @@
 #include <vector>
 
 #include "cluster/trace/call_log.hpp"
-#include "cluster/trace/trace_range.hpp"
 
 namespace hetsgd {
 

@@ -99,16 +99,16 @@ class Retiming::Build {
 
   // A started call could go on since it was started and the one before it was complete.
   NodeIndex arrival(RangeIndex i) {
-    const CallPlace& place = at(i).place;
-    if (place.kind != CallKind::started) return node(i).begin;
-    const NodeIndex since = add(place.since);
+    const TraceRange& call = at(i);
+    if (call.kind != CallKind::started) return node(i).begin;
+    const NodeIndex since = add(call.since);
     depend(since, point(at(i).cause));
-    const std::tuple key(lines_[i.line]->rank, place.group, place.number);
-    if (place.number > 0) {
-      const auto before = complete_.find({std::get<0>(key), place.group, place.number - 1});
+    const std::tuple key(lines_[i.line]->rank, call.group, call.number);
+    if (call.number > 0) {
+      const auto before = complete_.find({std::get<0>(key), call.group, call.number - 1});
       if (before != complete_.end()) depend(since, before->second);
     }
-    node(i).own = complete_[key] = add(place.until);
+    node(i).own = complete_[key] = add(call.until);
     depend(node(i).end, node(i).own);
     return since;
   }
@@ -141,12 +141,12 @@ class Retiming::Build {
     for (std::size_t l = 0; l < lines_.size(); ++l) {
       for (std::size_t r = 0; r < lines_[l]->ranges.size(); ++r) {
         const TraceRange& range = lines_[l]->ranges[r];
-        if (range.place.kind != CallKind::service || service_of(range) != name) continue;
-        Request& request = requests[{lines_[l]->rank, range.place.number}];
+        if (range.kind != CallKind::service || service_of(range) != name) continue;
+        Request& request = requests[{lines_[l]->rank, range.number}];
         request = {{l, r}, node({l, r}).begin};
         if (range.cause.rank < 0) continue;
         request.sent = point(range.cause);
-        node({l, r}).own = add(range.place.until);
+        node({l, r}).own = add(range.until);
         depend(node({l, r}).end, node({l, r}).own);
       }
     }
@@ -164,10 +164,10 @@ class Retiming::Build {
       const TraceRange& range = line.ranges[n];
       const double before = n == 0 ? 0 : line.ranges[n - 1].end.count();
       double arrived = range.begin.count();
-      const auto request = requests.find({range.place.peer, range.place.number});
+      const auto request = requests.find({range.peer, range.number});
       if (request != requests.end() && arrived <= before) {
         const double sent = result_.nodes_[request->second.sent].time;
-        arrived = std::min(arrived, sent + ways.at(range.place.peer));
+        arrived = std::min(arrived, sent + ways.at(range.peer));
       }
       arrived = latest_arrival = std::max(arrived, latest_arrival);  // the order of service
       const NodeIndex arrival = add(Seconds(arrived));
@@ -193,11 +193,11 @@ class Retiming::Build {
     std::map<int, double> ways, queued;
     Seconds before{0};
     for (const TraceRange& range : line.ranges) {
-      const auto request = requests.find({range.place.peer, range.place.number});
+      const auto request = requests.find({range.peer, range.number});
       if (request != requests.end()) {
         const double way = range.begin.count() - result_.nodes_[request->second.sent].time;
         auto& those = range.begin > before ? ways : queued;
-        const auto [known, is_new] = those.emplace(range.place.peer, way);
+        const auto [known, is_new] = those.emplace(range.peer, way);
         if (!is_new) known->second = std::min(known->second, way);
       }
       before = range.end;
@@ -212,7 +212,7 @@ class Retiming::Build {
     for (std::size_t l = 0; l < lines_.size(); ++l) {
       for (std::size_t r = 0; r < lines_[l]->ranges.size(); ++r) {
         const TraceRange& range = lines_[l]->ranges[r];
-        if (range.place.kind == CallKind::monitor) depend(node({l, r}).end, point(range.cause));
+        if (range.kind == CallKind::monitor) depend(node({l, r}).end, point(range.cause));
       }
     }
   }

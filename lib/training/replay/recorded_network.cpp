@@ -61,7 +61,7 @@ std::optional<NetworkModel> fit_recorded_network(const Timeline& timeline) {
       end = std::max(end, range(i).end);
     }
     const TraceRange& first = range(members.front());
-    if (first.place.kind != CallKind::collective || members.size() < 2) continue;
+    if (first.kind != CallKind::collective || members.size() < 2) continue;
     const int count = static_cast<int>(members.size());
     const double bytes = static_cast<double>(first.bytes);
     const auto latencies = collective_cost(latency_only, first.name, count, 0);
@@ -75,7 +75,7 @@ std::optional<NetworkModel> fit_recorded_network(const Timeline& timeline) {
   }
   for (const TraceLine* line : lines) {
     for (const TraceRange& call : line->ranges) {
-      if (call.place.kind != CallKind::service || call.cause.rank >= 0) continue;
+      if (call.kind != CallKind::service || call.cause.rank >= 0) continue;
       server.add(2, static_cast<double>(call.bytes), (call.end - call.begin - call.wait).count());
     }
   }

@@ -100,15 +100,19 @@ Timeline read_step_times(const std::string& path, std::string_view text,
       const Seconds end = begin + Seconds(of_worker.at(step));
       zeros += of_worker.at(step) == 0 ? 1 : 0;
       std::deque<TraceRange>& ranges = result.processes[at(worker)].ranges;
-      ranges.push_back(
-          {.category = "compute", .name = "step", .begin = begin, .end = end, .steps = step + 1});
-      ranges.push_back({.category = "communicate",
-                        .name = "barrier",
-                        .begin = end,
-                        .end = result.elapsed,
-                        .wait = result.elapsed - end,
-                        .steps = step + 1,
-                        .place = {.kind = CallKind::collective, .number = step, .rank = worker}});
+      ranges.push_back({{.category = "compute", .name = "step"},
+                        {.begin = begin, .end = end, .steps = step + 1},
+                        {}});
+      ranges.push_back({{.category = "communicate",
+                         .name = "barrier",
+                         .kind = CallKind::collective,
+                         .rank = worker},
+                        {.begin = end,
+                         .end = result.elapsed,
+                         .wait = result.elapsed - end,
+                         .steps = step + 1,
+                         .number = step},
+                        {}});
     }
   }
   constexpr std::string_view kHint = "was their clock too coarse, or the unit another one?";

@@ -31,7 +31,7 @@
 //   g  group, "" for all workers; i  number of the collective or request; r  rank in the group;
 //   o  peer; t  tag; x  [color, key] of a split
 //   f, u  in a wait for a started or posted call: since when it could go on, and until when it did
-//   a  [rank, line, calls, time]: what else its end depended on (TraceRange::cause)
+//   a  [rank, line, calls, time]: what else its end depended on (CallCell::cause)
 #pragma once
 
 #include <nlohmann/json.hpp>

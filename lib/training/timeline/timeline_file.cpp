@@ -150,7 +150,7 @@ class TimelineWriter {
         fmt::format_to(std::back_inserter(text_), ",\"v\":{}", all ? 0 : range.busy.count());
       }
     }
-    if (range.place.kind != CallKind::none) add_place(range.place);
+    if (range.kind != CallKind::none) add_place(range);
     if (const CallPoint& a = range.cause; a.rank >= 0) {
       fmt::format_to(std::back_inserter(text_), ",\"a\":[{},{},{},{}]", a.rank, a.line, a.calls,
                      rounded(a.time.count()));
@@ -171,18 +171,18 @@ class TimelineWriter {
     text_ += ']';
   }
 
-  void add_place(const CallPlace& place) {
-    text_field("k", kKinds[static_cast<std::size_t>(place.kind)]);
-    text_field("g", place.group);
-    number("i", static_cast<double>(place.number));
-    number("r", place.rank);
-    if (place.peer >= 0) fmt::format_to(std::back_inserter(text_), ",\"o\":{}", place.peer);
-    number("t", place.tag);
-    if (place.is_split) {
-      fmt::format_to(std::back_inserter(text_), ",\"x\":[{},{}]", place.color, place.key);
+  void add_place(const TraceRange& call) {
+    text_field("k", kKinds[static_cast<std::size_t>(call.kind)]);
+    text_field("g", call.group);
+    number("i", static_cast<double>(call.number));
+    number("r", call.rank);
+    if (call.peer >= 0) fmt::format_to(std::back_inserter(text_), ",\"o\":{}", call.peer);
+    number("t", call.tag);
+    if (call.is_split != 0) {
+      fmt::format_to(std::back_inserter(text_), ",\"x\":[{},{}]", call.color, call.key);
     }
-    time("f", place.since);
-    time("u", place.until);
+    time("f", call.since);
+    time("u", call.until);
   }
 
   std::deque<Process> processes_;  // the services last
@@ -319,7 +319,7 @@ class TimelineReader {
     if (number > most) fields.refuse("p", fmt::format("a process of the header, 0 to {}", most));
     const auto p = static_cast<std::size_t>(number);
     TraceRange& before = before_[p];
-    TraceRange range{.category = fields.text("c"), .name = fields.text("n", "")};
+    TraceRange range{{.category = fields.text("c"), .name = fields.text("n", "")}, {}, {}};
     const auto seconds = [&](const char* key, double missing) {
       return Seconds(fields.has(key) ? fields.number(key, kTimes) : missing);
     };
@@ -334,7 +334,7 @@ class TimelineReader {
     range.bytes = fields.count("y", 0, 0);
     range.samples = fields.count("m", 0, 0);
     read_work(fields, range.work);
-    if (fields.has("k")) read_place(fields, range.place);
+    if (fields.has("k")) read_place(fields, range);
     range.cause = read_point(fields, "a");
     if (range.end < range.begin) {
       fields.refuse("e",
@@ -383,26 +383,26 @@ class TimelineReader {
     }
   }
 
-  static void read_place(const JsonFields& fields, CallPlace& place) {
-    place.kind = static_cast<CallKind>(fields.choice("k", kKinds, 0));
-    place.group = fields.text("g", "");
-    place.number = fields.count("i", 0, 0);
+  static void read_place(const JsonFields& fields, TraceRange& call) {
+    call.kind = static_cast<CallKind>(fields.choice("k", kKinds, 0));
+    call.group = fields.text("g", "");
+    call.number = fields.count("i", 0, 0);
     const auto whole = [&](const char* key, double least, int missing) {
       return fields.has(key) ? static_cast<int>(fields.number(key, {least, 2147483647, ""}))
                              : missing;
     };
-    place.rank = whole("r", 0, 0);
-    place.peer = whole("o", 0, -1);
-    place.tag = whole("t", -2147483648.0, 0);
+    call.rank = whole("r", 0, 0);
+    call.peer = whole("o", 0, -1);
+    call.tag = whole("t", -2147483648.0, 0);
     if (fields.has("x")) {
       const std::vector<double> split = fields.numbers("x", {-2147483648.0, 2147483647, ""}, {});
       if (split.size() != 2) fields.refuse("x", "[color, key]");
-      place.is_split = true;
-      place.color = static_cast<int>(split[0]);
-      place.key = static_cast<int>(split[1]);
+      call.is_split = 1;
+      call.color = static_cast<int>(split[0]);
+      call.key = static_cast<int>(split[1]);
     }
-    place.since = Seconds(fields.number("f", 0.0));
-    place.until = Seconds(fields.number("u", 0.0));
+    call.since = Seconds(fields.number("f", 0.0));
+    call.until = Seconds(fields.number("u", 0.0));
   }
 
   void read_end(const JsonFields& fields, std::size_t lines) {
@@ -449,8 +449,8 @@ class TimelineReader {
       if (line.main) steps.emplace_back();
       for (const TraceRange& range : line.ranges) {
         if (line.main && range.name == "step") steps.back().push_back(range.end);
-        if (range.place.kind != CallKind::collective || !range.place.group.empty()) continue;
-        auto& [members, end] = rounds[range.place.number];
+        if (range.kind != CallKind::collective || !range.group.empty()) continue;
+        auto& [members, end] = rounds[range.number];
         ++members;
         end = std::max(end, range.end);
       }

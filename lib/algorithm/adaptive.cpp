@@ -37,8 +37,6 @@
 //             merges alone have doubled the model, and when the scaling of batches overshoots
 //             (parts/adaptive_warnings.hpp).
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -48,6 +46,7 @@
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parts/adaptive_warnings.hpp"
+#include "algorithm/parts/batch_scheduler.hpp"
 #include "algorithm/parts/merge.hpp"
 #include "core/error.hpp"
 #include "core/limits.hpp"
@@ -57,45 +56,6 @@ namespace {
 
 enum class Bounds { skip, clamp };
 enum class PertNorm { rms, l2_over_n };
-
-struct AskBatch {
-  std::uint64_t batch_size;  // b_i
-  std::uint64_t mega_batch;  // samples until the merge
-};
-struct Grant {
-  SampleRange range;  // empty: the mega-batch is over, merge now
-};
-
-// Dynamic scheduling: batches go to the first idle worker while dispatched < mega_batch; the merge
-// begins when all workers have come back.
-class Scheduler final : public Service<AskBatch, Grant> {
- public:
-  explicit Scheduler(int workers) : workers_(static_cast<std::size_t>(workers)) {}
-
-  void handle(int, const AskBatch& ask, std::span<const float>, Responder<Grant> reply) override {
-    if (dispatched_ < ask.mega_batch) {
-      reply({.range = {position_, ask.batch_size}});
-      position_ += ask.batch_size;
-      dispatched_ += ask.batch_size;
-      return;
-    }
-    idle_.push_back(std::move(reply));
-    if (idle_.size() < workers_) return;
-    for (auto& answer : idle_) answer({});
-    idle_.clear();
-    dispatched_ = 0;
-  }
-  void fields(Archive& fields) override {
-    fields("position", position_);
-    fields("dispatched", dispatched_);
-  }
-
- private:
-  std::size_t workers_;
-  std::uint64_t position_ = 0;    // in the pool of samples
-  std::uint64_t dispatched_ = 0;  // in this mega-batch
-  std::vector<Responder<Grant>> idle_;
-};
 
 struct AdaptiveOptions {
   std::optional<std::uint64_t> batch_min;    // b_min; none: b_max / 8
@@ -126,9 +86,19 @@ struct Scaling {
     return {b_min, b_max, o.beta.value_or(b_min / 2), o.bounds};
   }
 
-  // Algorithm 1. Returns the new b_i of one worker; lr_i follows by linear scaling.
-  std::uint64_t operator()(std::uint64_t b, std::uint64_t u, std::uint64_t sum_u,
-                           std::uint64_t p) const {
+  // Algorithm 1. Returns the new b_i of all workers; lr_i follow by linear scaling.
+  std::vector<std::uint64_t> operator()(const Merge& merge) const {
+    const auto &b = merge.batch_size, &u = merge.updates;
+    const auto sum_u = std::accumulate(u.begin(), u.end(), std::uint64_t{0});
+    std::vector<std::uint64_t> next;
+    for (std::size_t i = 0; i < b.size(); ++i) next.push_back(scaled(b[i], u[i], sum_u, b.size()));
+    return next;
+  }
+
+ private:
+  // The new b_i of one worker.
+  std::uint64_t scaled(std::uint64_t b, std::uint64_t u, std::uint64_t sum_u,
+                       std::uint64_t p) const {
     if (p * u == sum_u) return b;  // u_i == mu, compared exactly
     const double mu = static_cast<double>(sum_u) / static_cast<double>(p);        // line 1
     double next = static_cast<double>(b) + beta * (static_cast<double>(u) - mu);  // lines 5, 8
@@ -225,14 +195,8 @@ class Adaptive final : public Algorithm {
     if (plan.partition != Partition::shared) {
       refuse("--partition", "shards", "shared: adaptive dispatches batches from one pool");
     }
-    if (o_.batch_min.value_or(0) > plan.batch_size) {
-      throw usage_error("--batch-min: found {}, expected at most --batch-size {}", *o_.batch_min,
-                        plan.batch_size);
-    }
-    if (o_.batch_start.value_or(plan.batch_size) > plan.batch_size) {
-      throw usage_error("--batch-start: found {}, expected at most --batch-size {}",
-                        *o_.batch_start, plan.batch_size);
-    }
+    check_at_most("--batch-min", o_.batch_min.value_or(0), "--batch-size", plan.batch_size);
+    check_at_most("--batch-start", o_.batch_start.value_or(0), "--batch-size", plan.batch_size);
   }
 
   std::vector<std::string> warnings(const Plan& plan, const Layout&) const override {
@@ -252,7 +216,7 @@ class Adaptive final : public Algorithm {
     });
     std::shared_ptr<const Agreed>& last = state.agreed;
     Buffer& w_i = state.replica.w;
-    auto scheduler = self.serve<Scheduler>("scheduler", self.size());
+    auto scheduler = self.serve<BatchScheduler>("scheduler", self.size());
     while (self.running()) {
       if (!state.in_round) state.warm_up = self.epoch() < o_.warmup_epochs.value_or(0);
       state.in_round = true;
@@ -276,7 +240,7 @@ class Adaptive final : public Algorithm {
                     .norm = {norms.begin(), norms.end()}};
         weigh(merge, o_, warm_up);
         const std::uint64_t learnt = merge.samples();
-        auto next = scales ? scaled(merge, scaling) : b;
+        auto next = scales ? scaling(merge) : b;
         return Agreed{.merge = std::move(merge), .b = std::move(next), .samples = learnt};
       });
       state.global.merge(self, w_i, agreed->merge.weight[i], o_.gamma);
@@ -333,17 +297,6 @@ class Adaptive final : public Algorithm {
     if (!o_.whole_rounds) return samples;
     const std::uint64_t round = static_cast<std::uint64_t>(plan.workers) * plan.batch_size;
     return whole_rounds(samples, round) * round;
-  }
-
-  // Algorithm 1 for all workers.
-  static std::vector<std::uint64_t> scaled(const Merge& merge, const Scaling& scaling) {
-    const auto &b = merge.batch_size, &u = merge.updates;
-    const auto sum_u = std::accumulate(u.begin(), u.end(), std::uint64_t{0});
-    std::vector<std::uint64_t> next;
-    for (std::size_t i = 0; i < b.size(); ++i) {
-      next.push_back(scaling(b[i], u[i], sum_u, b.size()));
-    }
-    return next;
   }
 
   AdaptiveOptions o_;

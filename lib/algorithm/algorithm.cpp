@@ -1,5 +1,6 @@
 #include "algorithm/algorithm.hpp"
 
+#include "core/error.hpp"
 #include "core/registry.hpp"
 
 namespace hetsgd {
@@ -18,6 +19,12 @@ bool register_algorithm_raw(RegisteredAlgorithm algorithm) {
 }
 
 const std::vector<RegisteredAlgorithm>& algorithms() { return algorithm_registry().all(); }
+
+void check_at_most(std::string_view option, std::uint64_t value, std::string_view other,
+                   std::uint64_t most) {
+  if (value <= most) return;
+  throw usage_error("{}: found {}, expected at most {} {}", option, value, other, most);
+}
 
 void declare_options(Algorithm& algorithm, const AlgorithmInfo& info, OptionSet& set) {
   algorithm.declare(set);

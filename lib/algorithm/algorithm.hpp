@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "algorithm/worker.hpp"
@@ -120,6 +121,10 @@ class Algorithm {
   // objects with destructors, and nothing is caught.
   virtual void worker(Worker& self) const = 0;
 };
+
+// For check(): throws Error(usage) naming both options if `value` is above `most`, the other's.
+void check_at_most(std::string_view option, std::uint64_t value, std::string_view other,
+                   std::uint64_t most);
 
 // Declares the options of an algorithm in a set that has those of every run, and gives the latter
 // the algorithm's own defaults.

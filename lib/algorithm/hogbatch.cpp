@@ -28,7 +28,6 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "algorithm/algorithm.hpp"
@@ -83,16 +82,6 @@ struct HogbatchOptions {
   std::optional<std::uint64_t> gpu_batch_min;  // none: b_max / 2
 };
 
-namespace {
-
-void check_bounds(std::string_view low, std::uint64_t min, std::string_view high,
-                  std::uint64_t max) {
-  if (min <= max) return;
-  throw usage_error("{}: found {}, expected at most {} {}", low, min, high, max);
-}
-
-}  // namespace
-
 void HogbatchOptions::declare(OptionSet& set) {
   set.add_choice("adapt", adapt, {{"updates", Adapt::updates}, {"fixed", Adapt::fixed}},
                  "How batch sizes change. updates adapts them until CPUs and GPUs make equally "
@@ -128,9 +117,9 @@ void HogbatchOptions::check(const Plan& plan) const {
     refuse("--partition", "shards", "shared: hogbatch deals batches from one pool");
   }
   const BatchRules bounds = rules(plan, {});
-  check_bounds("--cpu-batch-max", bounds.of[kCpu].max, "--batch-size", plan.batch_size);
-  check_bounds("--cpu-batch-min", bounds.of[kCpu].min, "--cpu-batch-max", bounds.of[kCpu].max);
-  check_bounds("--gpu-batch-min", bounds.of[kGpu].min, "--batch-size", plan.batch_size);
+  check_at_most("--cpu-batch-max", bounds.of[kCpu].max, "--batch-size", plan.batch_size);
+  check_at_most("--cpu-batch-min", bounds.of[kCpu].min, "--cpu-batch-max", bounds.of[kCpu].max);
+  check_at_most("--gpu-batch-min", bounds.of[kGpu].min, "--batch-size", plan.batch_size);
 }
 
 BatchRules HogbatchOptions::rules(const Plan& plan,

@@ -99,14 +99,6 @@ struct RnaOptions {
 // Section 5.1.3: weight of a gradient computed at round t's model, with t_0 the oldest one's.
 double linear_weight(std::int64_t t, std::int64_t t_0) { return static_cast<double>(t - t_0 + 1); }
 
-// A worker's excerpt of a Grouping, whose size is the number of workers.
-struct GroupPlace {
-  int number = 0;          // index of its group
-  std::vector<int> sizes;  // of all groups; empty: there are none yet
-
-  static constexpr auto members() { return std::tuple(&GroupPlace::number, &GroupPlace::sizes); }
-};
-
 // A worker's state, which its processes share.
 struct RnaState {
   RnaState(Worker& self, const LocalRules& rules) : replica(self, rules) {}
@@ -139,7 +131,7 @@ class Reducer {
     if (state_.place.sizes.empty() && !o_.groups.empty()) {
       state_.place = place_in(Grouping(parse_groups(o_.groups, workers)), self_.id());
     }
-    if (self_.goes_on() || self_.size() < workers) count_members();
+    if (self_.goes_on() || self_.size() < workers) state_.place.count_members(self_.comm());
     if (state_.place.sizes.size() > 1) {
       form();
     } else {
@@ -204,24 +196,6 @@ class Reducer {
     if (state_.place.sizes.size() == 1) return;
     form();
     state_.unpushed = 0;
-  }
-
-  // The sizes of known groups, of the workers that there are now. A worker that has joined groups
-  // made by iteration time comes to the first one; a group may have lost all its workers.
-  void count_members() {
-    GroupPlace& place = state_.place;
-    struct Known {
-      int groups, number;
-    };
-    place.sizes = *self_.comm().agree(
-        Known{static_cast<int>(place.sizes.size()), place.number}, [](std::span<const Known> all) {
-          std::vector<int> sizes(
-              static_cast<std::size_t>(std::ranges::max(all, {}, &Known::groups).groups));
-          for (const Known& each : all) {
-            if (!sizes.empty()) ++sizes[static_cast<std::size_t>(each.number)];
-          }
-          return sizes;
-        });
   }
 
   // member: the worker's rank, or its number in the run, whichever the grouping counts by.

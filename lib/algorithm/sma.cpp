@@ -51,7 +51,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parts/learner_tuner.hpp"
@@ -68,39 +67,31 @@ class Learners {
         o_(options),
         z_(self.initial_parameters()),
         sum_(self.vector()),
-        tuner_(options.tuner) {
+        learners_(self, options) {
     if (o_.mu != 0) z_prev_ = self.initial_parameters();  // z_prev = z: no momentum at first
-    const int m = o_.first_learners();
-    resize(m);
-    set_share({.mine = m, .before = m * self.rank(), .all = m * self.size()});
-    if (self.rank() == 0 && !self.goes_on())
-      record(std::vector(static_cast<std::size_t>(self.size()), m), {});
-    measured_since_ = self.now();
+    resize();
+    learners_.begin(z_.size());
   }
 
   // Between two rounds.
   void fields(Archive& fields) {
-    fields("share", share_);
-    resize(share_.mine);
+    learners_.fields(fields);
+    resize();
     for (std::size_t j = 0; j < w_.size(); ++j) {
       fields(fmt::format("replica{}", j), w_[j]);
       if (fields.joins()) fields.common("z", w_[j].w);
     }
     fields.common("z", z_);
     fields.common("z_prev", z_prev_);
-    fields("tuner", tuner_);
-    fields.or_first("measured_since", measured_since_);
-    fields.common("measured", measured_);  // all must tune in the same iteration
     fields.common("samples", samples_);
     fields.common("samples_before", samples_before_);
     fields.common("rate_steps", rate_steps_);
     fields.common("rate_step_at", rate_step_at_);
-    if (fields.is_loading()) set_share(share_);
   }
 
   // The worker's whole life.
   void train() {
-    if (self_.goes_on()) count_learners();
+    if (self_.goes_on()) learners_.count();
     while (self_.running()) {
       restart_if_due();
       samples_before_ = samples_;
@@ -111,20 +102,11 @@ class Learners {
   }
 
  private:
-  // Counts the learners of all workers, which may be others than before.
-  void count_learners() {
-    const auto learners = self_.comm().agree(
-        share_.mine, [](std::span<const int> all) { return std::vector(all.begin(), all.end()); });
-    const auto mine = learners->begin() + self_.rank();
-    set_share({.mine = share_.mine,
-               .before = std::accumulate(learners->begin(), mine, 0),
-               .all = std::accumulate(learners->begin(), learners->end(), 0)});
-  }
-
   // --- algorithm 1, lines 4 to 13 ---------------------------------------------------------------
   void iterate(bool average) {
     const std::uint64_t b = self_.plan().batch_size;
-    const std::span<const Batch> batches = self_.batches().next(b, share_);  // lines 6, 7
+    const std::span<const Batch> batches =
+        self_.batches().next(b, learners_.share());  // lines 6, 7
     Pending sum;
     if (average) {
       corrections();  // line 9
@@ -134,10 +116,10 @@ class Learners {
     if (average) {
       finish_sum(sum);
       correct();  // lines 10, 12, 13
-      if (self_.rank() == 0) self_.observe("contributors", share_.all);
+      if (self_.rank() == 0) self_.observe("contributors", learners_.share().all);
     }
-    samples_ += static_cast<std::uint64_t>(share_.all) * b;
-    ++measured_;
+    samples_ += learners_.global_batch();
+    learners_.iterated();
   }
 
   // d_j <- w_j - z, or w_j - reference (learner 0's replica), in one pass per learner with this
@@ -145,15 +127,15 @@ class Learners {
   // streams w, z, d and the sum, which all but the first of these learners read as well.
   void corrections() {
     const auto m = static_cast<double>(w_.size());
-    const double passes = hierarchical() ? 3 + 1 / m : 5 - 1 / m;
+    const double passes = o_.hierarchical() ? 3 + 1 / m : 5 - 1 / m;
     each_learner(passes, [&](std::size_t j) {
       Device& device = self_.device();
       const float* const w = w_[j].w.data();
-      if (hierarchical() && j > 0) {
+      if (o_.hierarchical() && j > 0) {
         return device.apply(z_.size(), rule::Combine<float>{1, -1}, w, w_.front().w.data(),
                             d_[j].data());
       }
-      const auto alpha = static_cast<float>(alpha_);
+      const auto alpha = static_cast<float>(learners_.alpha());
       device.apply(z_.size(), rule::Correction<float>{alpha, j == 0 ? 0.0F : 1.0F}, w, z_.data(),
                    sum_.data(), d_[j].data());
     });
@@ -165,9 +147,9 @@ class Learners {
   void correct() {
     const auto m = static_cast<double>(w_.size());
     each_learner(3 + (o_.mu == 0 ? 3 : 5) / m, [&](std::size_t j) {
-      if (j > 0) return add(-rate(j), d_[j], w_[j].w);
+      if (j > 0) return add(-further_alpha(), d_[j], w_[j].w);
       Device& device = self_.device();
-      const auto alpha = static_cast<float>(alpha_);
+      const auto alpha = static_cast<float>(learners_.alpha());
       if (o_.mu == 0) {
         return device.apply(z_.size(), rule::Averaging<float>{alpha}, d_[0].data(), sum_.data(),
                             w_[0].w.data(), z_.data());
@@ -175,9 +157,9 @@ class Learners {
       device.apply(z_.size(), rule::MomentumAveraging<float>{alpha, static_cast<float>(o_.mu)},
                    d_[0].data(), sum_.data(), w_[0].w.data(), z_.data(), z_prev_.data());
     });
-    if (!hierarchical() || w_.size() == 1) return;
+    if (!o_.hierarchical() || w_.size() == 1) return;
     self_.compute_vectors(3 * (m - 1), [&] {
-      for (std::size_t j = 1; j < w_.size(); ++j) add(local_alpha_, d_[j], w_.front().w);
+      for (std::size_t j = 1; j < w_.size(); ++j) add(further_alpha(), d_[j], w_.front().w);
     });
   }
 
@@ -199,8 +181,9 @@ class Learners {
                  time.end);
   }
 
-  double rate(std::size_t j) const { return hierarchical() && j > 0 ? local_alpha_ : alpha_; }
-  bool hierarchical() const { return o_.averaging == SmaAveraging::hierarchical; }
+  double further_alpha() const {  // of a device's learners but the first
+    return o_.hierarchical() ? learners_.local_alpha() : learners_.alpha();
+  }
 
   // y <- y + a x, inside a computation.
   void add(double a, const Buffer& x, Buffer& y) {
@@ -221,8 +204,7 @@ class Learners {
   std::uint64_t iterations_until_average() const {
     const std::uint64_t budget = self_.plan().max_samples;
     if (budget <= samples_) return o_.tau;
-    const std::uint64_t global_batch =
-        static_cast<std::uint64_t>(share_.all) * self_.plan().batch_size;
+    const std::uint64_t global_batch = learners_.global_batch();
     return std::min(o_.tau, (budget - samples_ + global_batch - 1) / global_batch);
   }
 
@@ -257,85 +239,23 @@ class Learners {
   }
 
   // --- algorithm 2, lines 4 to 8 ----------------------------------------------------------------
-  // Every device decides for itself and sends its decision to the others.
   void tune() {
-    if (!o_.tunes() || measured_ < o_.tuner_every) return;
-    struct Decision {
-      int learners;
-      double throughput;  // batches per second
-    };
-    struct Decisions {
-      std::vector<int> learners, before{0};  // before: on devices of lower ranks, and on all
-      std::vector<double> throughput;
-    };
-    const double batches = static_cast<double>(measured_) * share_.mine;
-    const double throughput = batches / (self_.now() - measured_since_).count();
-    const auto decided =
-        self_.comm().agree(Decision{tuner_.decide(throughput, share_.mine), throughput},
-                           [](std::span<const Decision> decisions) {
-                             Decisions all;
-                             for (const Decision& decision : decisions) {
-                               all.learners.push_back(decision.learners);
-                               all.before.push_back(all.before.back() + decision.learners);
-                               all.throughput.push_back(decision.throughput);
-                             }
-                             return all;
-                           });
-    const auto r = static_cast<std::size_t>(self_.rank());
-    set_share({.mine = decided->learners[r],
-               .before = decided->before[r],
-               .all = decided->before.back()});
+    if (!learners_.decide()) return;
     const std::size_t known = w_.size();
-    resize(share_.mine);
+    resize();
     for (std::size_t j = known; j < w_.size(); ++j) self_.copy(z_, w_[j].w);
-    if (self_.rank() == 0) record(decided->learners, decided->throughput);
-    measured_since_ = self_.now();
-    measured_ = 0;
+    learners_.begin(z_.size());
   }
 
-  // A removed learner leaves what it has learnt in z.
-  void resize(int learners) {
-    const auto m = static_cast<std::size_t>(learners);
+  // To this device's number of learners. A removed learner leaves what it has learnt in z.
+  void resize() {
+    const auto m = static_cast<std::size_t>(learners_.share().mine);
     if (w_.size() > m) w_.resize(m);
     d_.resize(w_.size());
     while (w_.size() < m) {
       w_.push_back(self_.replica());
       d_.push_back(self_.vector());
     }
-  }
-
-  void set_share(const LearnerShare& share) {
-    share_ = share;
-    const int averaged = hierarchical() ? self_.size() : share_.all;
-    const std::optional<double> fixed = o_.alpha;
-    alpha_ = fixed.value_or(1.0 / std::max(2, averaged));
-    local_alpha_ = fixed.value_or(1.0 / (share_.mine + 1));
-    warn_if_unstable(alpha_, averaged, o_.mu);
-    if (hierarchical() && share_.mine > 1) warn_if_unstable(local_alpha_, share_.mine - 1, 0);
-  }
-
-  // An average and k replicas without gradients swing with growing amplitude unless
-  // alpha < 2 (1 + mu) / (1 + k + mu).
-  void warn_if_unstable(double alpha, int k, double mu) {
-    const double bound = 2 * (1 + mu) / (1 + k + mu);
-    if (self_.rank() != 0 || warned_ || alpha < bound) return;
-    warned_ = true;
-    self_.warn(
-        fmt::format("--alpha: {:.6g} is unstable for {} replicas; choose a value below {:.6g}",
-                    alpha, k, bound));
-  }
-
-  // Rank 0 records for all.
-  void record(const std::vector<int>& learners, const std::vector<double>& throughput) {
-    std::vector<double> bytes;
-    for (const int m : learners) {
-      bytes.push_back(o_.vectors(m) * static_cast<double>(z_.size() * sizeof(float)));
-    }
-    self_.record({{"type", "learners"},
-                  {"learners", learners},
-                  {"alpha", alpha_},
-                  {"vector_bytes", bytes},
-                  {"throughput_per_s", throughput}});
   }
 
   Worker& self_;
@@ -345,20 +265,13 @@ class Learners {
   Buffer z_, z_prev_;       // z_prev only with momentum
   Buffer sum_;              // of c_j
 
-  LearnerShare share_;  // this device's of all learners
-  double alpha_ = 0;
-  double local_alpha_ = 0;  // hierarchical: of the further learners of a device
-  bool warned_ = self_.goes_on();
+  LearnerCounts learners_;
 
   std::uint64_t samples_ = 0;  // of all learners, at the current iteration
   // the round before: all workers know the measurements up to then
   std::uint64_t samples_before_ = 0;
   std::size_t rate_steps_ = 0;      // steps of the learning rate so far
   std::uint64_t rate_step_at_ = 0;  // the last one, in samples
-
-  LearnerTuner tuner_;
-  Seconds measured_since_{0};
-  std::uint64_t measured_ = 0;  // iterations
 };
 
 class Easgd : public Algorithm {

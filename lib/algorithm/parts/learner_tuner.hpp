@@ -34,9 +34,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "algorithm/worker.hpp"
 #include "core/archive.hpp"
 #include "core/options.hpp"
 
@@ -119,10 +121,66 @@ struct SmaOptions {
   // An auto-tuned device begins with one learner: the tuner needs a throughput to compare with.
   bool tunes() const { return !learners_per_device; }
   int first_learners() const { return learners_per_device.value_or(1); }  // per device
+  bool hierarchical() const { return averaging == SmaAveraging::hierarchical; }
   // Model-sized vectors on a device of m learners, without an optimizer's: a replica and a
   // difference for each, z, the sum that travels, and z_prev with momentum. The gradient of an
   // optimizer other than plain SGD is not among them.
   double vectors(int m) const { return 2 * m + 2 + (mu != 0 ? 1 : 0); }
+};
+
+// How many learners each device has, as all devices have agreed, and the alphas that follow.
+// Algorithm 2, lines 4 to 8: every device measures, decides for itself, and sends its decision to
+// the others. The worker's side: it trains share().mine learners.
+//
+//   begin -> iterated ... iterated -> decide() -> false, or true: the worker makes or drops
+//     ^                                              |            replicas
+//     '----------------------------------------------'
+class LearnerCounts {
+ public:
+  // With the first numbers of learners. Both outlive the object.
+  LearnerCounts(Worker& self, const SmaOptions& options);
+  void fields(Archive& fields);
+
+  // Collective, once in a run that goes on: counts the learners of all workers, which may be others
+  // than before.
+  void count();
+  // An interval of measuring begins, with replicas of n parameters. Rank 0 records the numbers of
+  // learners of all devices, except where a run goes on.
+  void begin(std::size_t n);
+  void iterated() { ++measured_; }  // every learner has learnt from a batch
+  // Whether the numbers of learners were decided anew, after --tuner-every iterations. Then it is
+  // collective.
+  bool decide();
+
+  const LearnerShare& share() const { return share_; }
+  std::uint64_t global_batch() const;                  // samples of one iteration of all learners
+  double alpha() const { return alpha_; }              // of the learners that are averaged with z
+  double local_alpha() const { return local_alpha_; }  // hierarchical: of a device's further ones
+
+ private:
+  struct Decision {
+    int learners;
+    double throughput;  // batches per second
+  };
+  struct Decisions {  // by rank
+    std::vector<int> learners;
+    std::vector<double> throughput;
+  };
+
+  void set_share(const LearnerShare& share);
+  // This device's share of the learners of all.
+  void set_share(const std::vector<int>& learners);
+  void warn_if_unstable(double alpha, int k, double mu);
+
+  Worker& self_;
+  const SmaOptions& o_;
+  LearnerTuner tuner_;
+  LearnerShare share_;
+  double alpha_ = 0, local_alpha_ = 0;
+  bool warned_ = self_.goes_on();
+  std::shared_ptr<const Decisions> decided_;  // not recorded yet
+  Seconds measured_since_{0};
+  std::uint64_t measured_ = 0;  // iterations
 };
 
 }  // namespace hetsgd

@@ -20,13 +20,41 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "algorithm/worker.hpp"
 
 namespace hetsgd {
+
+// A worker's excerpt of a Grouping, whose size is the number of workers.
+struct GroupPlace {
+  int number = 0;          // index of its group
+  std::vector<int> sizes;  // of all groups; empty: there are none yet
+
+  static constexpr auto members() { return std::tuple(&GroupPlace::number, &GroupPlace::sizes); }
+
+  // Collective. Counts the members of known groups among the workers that there are now. A worker
+  // that has joined groups made by iteration time comes to the first one; a group may have lost all
+  // its workers.
+  void count_members(Comm& all_workers) {
+    struct Known {
+      int groups, number;
+    };
+    sizes = *all_workers.agree(
+        Known{static_cast<int>(sizes.size()), number}, [](std::span<const Known> all) {
+          std::vector<int> counts(
+              static_cast<std::size_t>(std::ranges::max(all, {}, &Known::groups).groups));
+          for (const Known& each : all) {
+            if (!counts.empty()) ++counts[static_cast<std::size_t>(each.number)];
+          }
+          return counts;
+        });
+  }
+};
 
 enum class GroupRule { increment, last };
 

@@ -143,4 +143,59 @@ class Cores : NonCopyable {
   std::vector<std::thread> helpers_;
 };
 
+// Calls rules (*_rules.hpp), for which an element of the result depends on no other one.
+// cuda/block.cuh has the same for GPUs. `cost` says how long an element takes, relative to a pass
+// over memory.
+class ParallelFor {
+ public:
+  using Owner = const Cores;
+  explicit ParallelFor(const Cores& cores) : cores_(cores) {}
+
+  // Calls rule(row, j) for the elements of `count` rows of n. GPUs need the name, for errors.
+  template <class Rule>
+  void rows(std::size_t count, std::size_t n, const Rule& rule, const char* /*name*/,
+            std::size_t cost = 1) const {
+    if (count == 1) {
+      cores_.split(n, 64, kWorthACore / cost, [&](Range columns) {
+        for_rows({0, 1}, columns, rule);
+      });
+    } else if (n > 0) {
+      cores_.split(count, 1, kWorthACore / cost / n + 1, [&](Range range) {
+        for_rows(range, {0, n}, rule);
+      });
+    }
+  }
+
+  // Calls rule(map, h, w) for the pixels of `maps` maps.
+  template <class Rule>
+  void pixels(std::size_t maps, std::size_t height, std::size_t width, const Rule& rule,
+              const char* /*name*/, std::size_t cost = 1) const {
+    if (height == 0 || width == 0) return;
+    cores_.split(maps, 1, kWorthACore / cost / (height * width) + 1,
+                 [&](Range range) { for_pixels(range, height, width, rule); });
+  }
+
+ private:
+  // The rules are values, so that their members are no memory that a store could change.
+  template <class Rule>
+  [[gnu::flatten]] static void for_rows(Range rows, Range columns, const Rule rule) {
+    for (std::size_t row = rows.begin; row < rows.end; ++row) {
+#pragma GCC ivdep
+      for (std::size_t j = columns.begin; j < columns.end; ++j) rule(row, j);
+    }
+  }
+  template <class Rule>
+  [[gnu::flatten]] static void for_pixels(Range maps, std::size_t height, std::size_t width,
+                                          const Rule rule) {
+    for (std::size_t map = maps.begin; map < maps.end; ++map) {
+      for (std::size_t h = 0; h < height; ++h) {
+#pragma GCC ivdep
+        for (std::size_t w = 0; w < width; ++w) rule(map, h, w);
+      }
+    }
+  }
+
+  const Cores& cores_;
+};
+
 }  // namespace hetsgd::cpu

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/check.hpp"
 #include "linalg/cuda/index.hpp"
 
@@ -77,6 +78,38 @@ void launch_rowwise(cudaStream_t stream, std::size_t count, std::size_t n, const
   rowwise<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(count, n, f);
   check_launch(name);
 }
+
+// A rule for pixels (map, h, w) as one for rows.
+template <class Rule>
+struct OnPixels {
+  std::size_t width;
+  Rule rule;
+  __device__ void operator()(std::size_t map, std::size_t at) const {
+    rule(map, at / width, at % width);
+  }
+};
+
+// Calls rules (*_rules.hpp), as cpu/cores.hpp does, with a thread for each element. `name` is the
+// kernel's in errors; what an element costs does not matter.
+class ParallelFor {
+ public:
+  using Owner = Backend;
+  explicit ParallelFor(Backend& backend) : backend_(backend) {}
+
+  template <class Rule>
+  void rows(std::size_t count, std::size_t n, const Rule& rule, const char* name,
+            std::size_t /*cost*/ = 1) const {
+    launch_rowwise(backend_.use(), count, n, rule, name);
+  }
+  template <class Rule>
+  void pixels(std::size_t maps, std::size_t height, std::size_t width, const Rule& rule,
+              const char* name, std::size_t /*cost*/ = 1) const {
+    rows(maps, height * width, OnPixels<Rule>{width, rule}, name);
+  }
+
+ private:
+  Backend& backend_;
+};
 
 // 16 bytes of an array at once: a thread's widest access to memory.
 

@@ -120,7 +120,7 @@ else()
   set(HETSGD_TEST_OPTIMISATION $<$<CONFIG:Release>:-O1>)
 endif()
 
-# The headers that nearly every test includes, parsed once for all of them.
+# The headers that every test has, parsed once for all of them.
 if(HETSGD_TESTS)
   file(WRITE ${CMAKE_BINARY_DIR}/test_prefix.cpp "")
   add_library(hetsgd_test_prefix OBJECT ${CMAKE_BINARY_DIR}/test_prefix.cpp)
@@ -129,8 +129,7 @@ if(HETSGD_TESTS)
   # Compiled as the tests are: of an executable, not of a library.
   set_target_properties(hetsgd_test_prefix PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(hetsgd_test_prefix PRIVATE -fPIE ${HETSGD_TEST_OPTIMISATION})
-  target_precompile_headers(hetsgd_test_prefix PRIVATE <gmock/gmock.h> <gtest/gtest.h>
-    <fmt/format.h> <nlohmann/json.hpp> <algorithm> <functional> <map> <memory> <string> <vector>)
+  target_precompile_headers(hetsgd_test_prefix PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/prefix.hpp)
 endif()
 
 # The settings of every GoogleTest program.

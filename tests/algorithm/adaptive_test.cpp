@@ -1,8 +1,6 @@
 // adaptive and elastic: warnings about rare merges before a run, whole rounds, the period of
 // scaling, the warm-up. tests/reference/numpy_reference.py checks algorithms 1 and 2 themselves.
 
-#include <gmock/gmock.h>
-
 #include "runs.hpp"
 
 namespace hetsgd::test {

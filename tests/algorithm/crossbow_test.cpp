@@ -1,6 +1,5 @@
 // CROSSBOW's tuner and restarts, inside runs of sma.
 
-#include <numeric>
 #include <ranges>
 
 #include "algorithm/parts/learner_tuner.hpp"

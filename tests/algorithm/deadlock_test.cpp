@@ -3,10 +3,6 @@
 // reads like a bug report. HETSGD_DEADLOCK_SEEDS=FIRST-LAST runs other seeds, e.g. the one that
 // failed, or 1-1000 after a change of how workers wait.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 #include "core/error.hpp"

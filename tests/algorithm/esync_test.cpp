@@ -1,13 +1,7 @@
 // esync: the state server's rules, identities, golden timelines with both kinds of answers.
 
-#include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <fstream>
-#include <limits>
-#include <map>
-#include <string>
-#include <thread>
 
 #include "algorithm/parts/state_server.hpp"
 #include "runs.hpp"

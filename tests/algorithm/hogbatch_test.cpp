@@ -1,7 +1,5 @@
 // hogbatch: identities, the cost of a GPU's step, batch sizes of CPUs beside GPUs, refusals.
 
-#include <map>
-
 #include "runs.hpp"
 
 namespace hetsgd::test::hogbatch {

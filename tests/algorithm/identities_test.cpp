@@ -1,6 +1,5 @@
 // The identities that must hold between algorithms, clusters and numbers of workers.
 
-#include <cmath>
 #include <cstring>
 
 #include "runs.hpp"

@@ -3,12 +3,6 @@
 
 #include "algorithm/parts/learner_tuner.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <vector>
-
 #include "core/random.hpp"
 
 namespace hetsgd::test {

@@ -1,8 +1,6 @@
 // local-sgd: identities, records, timeline, and learning everywhere. Its losses with outer momentum
 // are checked against tests/reference/numpy_local_sgd.py.
 
-#include <map>
-
 #include "runs.hpp"
 
 namespace hetsgd::test {

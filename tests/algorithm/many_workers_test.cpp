@@ -1,9 +1,6 @@
 // Thousands of simulated workers: shared knowledge is in memory once, not once per worker.
 
-#include <gtest/gtest.h>
 #include <malloc.h>
-
-#include <set>
 
 #include "cluster/trace/trace.hpp"
 #include "support/effort.hpp"

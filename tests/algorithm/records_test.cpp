@@ -1,10 +1,6 @@
 // The contents that every algorithm must leave in its record: histograms, events, and bytes by
 // kind. An algorithm without a row here fails.
 
-#include <gmock/gmock.h>
-
-#include <set>
-
 #include "support/clicks.hpp"
 
 namespace hetsgd::test {

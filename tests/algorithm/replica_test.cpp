@@ -1,6 +1,5 @@
 // Replicas keep their state to themselves. Replicas that learn at once learn as they do alone.
 // Samples come in the order that BatchSource promises.
-#include <gmock/gmock.h>
 
 #include <mutex>
 

@@ -1,8 +1,6 @@
 // Every algorithm x every schedule x every optimizer, in sim: the schedule acts, and in time; the
 // optimizer acts; no sample is lost. An algorithm joins by its registration alone.
 
-#include <map>
-
 #include "support/compare.hpp"
 
 namespace hetsgd::test::schedule_table {

@@ -5,8 +5,6 @@
 namespace hetsgd::test {
 namespace {
 
-using testing::HasSubstr;
-
 // One worker looks up what its replica would have read, and both fuse the step of the dense part.
 TEST(ShardedTables, OneWorkerIsSgdOnReplicatedTables) {
   for (const char* model : {"deepfm", "wide_deep", "dcn"}) {

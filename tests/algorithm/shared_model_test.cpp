@@ -2,10 +2,6 @@
 
 #include "algorithm/shared_model.hpp"
 
-#include <gtest/gtest.h>
-
-#include <thread>
-
 #include "algorithm/run.hpp"
 #include "core/random.hpp"
 #include "linalg/sparse_kernels.hpp"

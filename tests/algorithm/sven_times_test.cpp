@@ -1,6 +1,5 @@
 // The time of one of Sven's intervals in virtual time, in closed form: stages are given their
 // seconds by a fitted charge, exchanges follow from the network.
-#include <gtest/gtest.h>
 
 #include "support/clicks.hpp"
 #include "support/temporary_file.hpp"

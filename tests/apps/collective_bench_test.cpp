@@ -2,10 +2,6 @@
 // results, and correct results of every collective and operator on every cluster.
 #include "bench/collective_bench.hpp"
 
-#include <gtest/gtest.h>
-
-#include <limits>
-
 #include "support/plain_cluster.hpp"
 
 namespace hetsgd {

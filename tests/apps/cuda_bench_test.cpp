@@ -1,8 +1,5 @@
 // hetsgd bench on GPUs: every operator of all_reduce is right; a lookup has the same rows as on a
 // core, and rates that are numbers. Workers share GPUs, so one is enough.
-#include <gtest/gtest.h>
-
-#include <string>
 
 #include "bench/collective_bench.hpp"
 #include "bench/lookup_bench.hpp"

@@ -1,13 +1,9 @@
 #include "cluster/calibrate_network.hpp"
 
-#include <gmock/gmock.h>
-
 #include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr std::size_t kNetworkSizes[] = {64, 4096, 65'536, 1 << 20, 16 << 20};
 

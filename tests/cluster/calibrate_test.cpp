@@ -1,11 +1,5 @@
 #include "cluster/calibrate.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <vector>
-
 #include "core/random.hpp"
 #include "support/failure.hpp"
 

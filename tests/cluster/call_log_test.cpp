@@ -2,18 +2,12 @@
 // of a full memory and from another process.
 #include "cluster/trace/call_log.hpp"
 
-#include <gmock/gmock.h>
-
-#include <filesystem>
-
 #include "core/error.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_file.hpp"
 
 namespace hetsgd::test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr std::uint64_t kCalls = 5000;
 

@@ -1,13 +1,9 @@
 // Comm::all_to_all, the same on every cluster: sizes x lengths x elements.
-#include <functional>
-#include <map>
 
 #include "cluster/conformance.hpp"
 
 namespace hetsgd::conformance {
 namespace {
-
-using testing::HasSubstr;
 
 // How many elements rank `from` of p sends to rank `to`.
 using Lengths = std::function<std::size_t(int from, int to, int p)>;

@@ -1,5 +1,4 @@
 // Computations that are cut short, and the clock of services: the same on every cluster.
-#include <memory>
 
 #include "cluster/conformance.hpp"
 

@@ -1,9 +1,4 @@
 // How runs fail: exceptions, aborts, broken promises and deadlocks, the same on every cluster.
-#include <algorithm>
-#include <atomic>
-#include <memory>
-#include <thread>
-#include <vector>
 
 #include "cluster/conformance.hpp"
 #include "support/failure.hpp"
@@ -12,7 +7,6 @@ namespace hetsgd::conformance {
 namespace {
 
 using test::Failure;
-using testing::HasSubstr;
 
 class ProcessErrorsOf : public ErrorsOnEveryCluster {};
 HETSGD_ON_EVERY_CLUSTER(ProcessErrorsOf);

@@ -6,8 +6,6 @@
 namespace hetsgd::conformance {
 namespace {
 
-using testing::HasSubstr;
-
 class PostOn : public OnEverySize {};
 HETSGD_ON_EVERY_SIZE(PostOn);
 

@@ -1,11 +1,4 @@
 // Services, background tasks, monitors and pauses: the same on every cluster.
-#include <atomic>
-#include <chrono>
-#include <cmath>
-#include <map>
-#include <memory>
-#include <thread>
-#include <vector>
 
 #include "cluster/conformance.hpp"
 

@@ -1,6 +1,4 @@
 // Every call of the vocabulary at random on every cluster: nothing hangs, and no sum is wrong.
-#include <memory>
-#include <vector>
 
 #include "cluster/conformance.hpp"
 #include "core/random.hpp"

@@ -1,12 +1,9 @@
 // Comm::sendrecv, the same on every cluster.
-#include <numeric>
 
 #include "cluster/conformance.hpp"
 
 namespace hetsgd::conformance {
 namespace {
-
-using testing::HasSubstr;
 
 class SendrecvOn : public OnEveryCluster {};
 HETSGD_ON_EVERY_CLUSTER(SendrecvOn);

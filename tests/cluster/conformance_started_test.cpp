@@ -1,5 +1,4 @@
 // Calls that run while their caller computes (pending.hpp), the same on every cluster.
-#include <cmath>
 #include <deque>
 
 #include "cluster/conformance.hpp"
@@ -7,8 +6,6 @@
 
 namespace hetsgd::conformance {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr std::size_t kLengths[] = {0, 1, 100, 30'000};
 

@@ -2,18 +2,12 @@
 // closed form: rank r holds x_r[i] = 3 i + r.
 #include "cluster/conformance.hpp"
 
-#include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <numeric>
-#include <vector>
 
 #include "core/random.hpp"
 
 namespace hetsgd::conformance {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr std::size_t kCounts[] = {0, 1, 100, 10000};
 

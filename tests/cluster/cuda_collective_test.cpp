@@ -1,11 +1,7 @@
 // Collectives between GPUs of one process against the reduction on the host: by group, and through
 // the threads cluster. A GPU may have several ranks, so one is enough; an emulated run has eight.
-#include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
-#include <set>
-#include <thread>
 
 #include "cluster/conformance.hpp"
 #include "cluster/cuda/gpu_group.hpp"

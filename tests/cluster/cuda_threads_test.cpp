@@ -1,6 +1,5 @@
 // The threads cluster with workers on GPUs: collectives and exchanges of device memory against the
 // same calls of workers on cores. Workers share GPUs, so one is enough.
-#include <gtest/gtest.h>
 
 #include "cluster/conformance.hpp"
 #include "cluster/cuda/gpu_group.hpp"
@@ -9,8 +8,6 @@
 
 namespace hetsgd::conformance {
 namespace {
-
-using testing::HasSubstr;
 
 int gpu_count() {
   static const int count = static_cast<int>(cuda_platform().gpus.size());

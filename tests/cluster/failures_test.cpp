@@ -1,9 +1,5 @@
 // Failures and returns of workers in a scenario (cluster/straggler.hpp): when who is lost.
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
 #include <string_view>
 
 #include "cluster/straggler.hpp"

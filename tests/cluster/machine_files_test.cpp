@@ -1,7 +1,4 @@
 // Several device profiles in one run, and networks of nodes, as options and files say them.
-#include <gmock/gmock.h>
-
-#include <string>
 
 #include "cluster/profile.hpp"
 #include "core/error.hpp"
@@ -13,8 +10,6 @@ namespace {
 
 using test::failure_of;
 using test::TemporaryFile;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::vector<std::string> names_of_profiles(const std::string& list, int workers) {
   std::vector<std::string> names;

@@ -1,10 +1,5 @@
 #include "cluster/profile.hpp"
 
-#include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
-#include <string>
-
 #include "core/error.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_file.hpp"
@@ -14,7 +9,6 @@ namespace {
 
 using test::Failure;
 using test::failure_of;
-using testing::Contains;
 
 struct File : test::TemporaryFile {
   explicit File(const std::string& text) : TemporaryFile("profile", text) {}

@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include "cluster/process_group.hpp"
 
 namespace hetsgd {

@@ -1,5 +1,4 @@
 // Cost of collectives, in closed form, and the data that they move.
-#include <array>
 
 #include "cluster/sim_support.hpp"
 

@@ -1,11 +1,5 @@
 // Computation and the time breakdown in virtual time.
-#include <atomic>
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "cluster/sim_support.hpp"
 

@@ -1,9 +1,6 @@
 // The same program gives the same virtual times and the same bits, whatever the host does.
-#include <atomic>
 #include <bit>
-#include <chrono>
 #include <random>
-#include <thread>
 #include <tuple>
 
 #include "cluster/sim_support.hpp"

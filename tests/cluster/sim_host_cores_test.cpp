@@ -1,9 +1,4 @@
 // The shared cores of a host in virtual time, by closed forms.
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "cluster/sim_support.hpp"
 

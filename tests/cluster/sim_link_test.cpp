@@ -1,7 +1,6 @@
 // Effects of messages and collectives on each other while they share a link, in closed form. The
 // network has no latency here unless a test says so: an all_reduce of n bytes on two workers takes
 // 2 (p-1)/p n/64 = n/64 s, a message of n bytes n/64 s.
-#include <algorithm>
 #include <optional>
 
 #include "cluster/sim_support.hpp"

@@ -1,7 +1,5 @@
 // Monitors, pauses, failures and numbers of processes in virtual time.
-#include <memory>
 #include <mutex>
-#include <thread>
 
 #include "cluster/sim_support.hpp"
 #include "support/effort.hpp"

@@ -1,11 +1,4 @@
 // Straggler specifications: traces, what comes back of them, errors, and promises about all kinds.
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <chrono>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "cluster/straggler_kinds.hpp"
 #include "core/error.hpp"
@@ -20,7 +13,6 @@ using test::factor_at;
 using test::Failure;
 using test::scenario;
 using test::TraceFile;
-using testing::ElementsAre;
 
 Failure failure_of(const std::vector<std::string>& specifications) {
   return test::failure_of([&] { scenario(specifications); });

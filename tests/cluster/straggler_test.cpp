@@ -1,8 +1,4 @@
 // Effects of each kind of straggler on the time of a step.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
 
 #include "straggler_support.hpp"
 

@@ -1,7 +1,4 @@
 // Promises of the threads cluster alone: devices and cores, precise delays, and who may call.
-#include <chrono>
-#include <thread>
-#include <vector>
 
 #include "cluster/conformance.hpp"
 #include "cluster/devices.hpp"
@@ -13,7 +10,6 @@ namespace {
 using conformance::failure_of;
 using conformance::Gather;
 using conformance::options_for;
-using testing::HasSubstr;
 
 // --- devices -----------------------------------------------------------------------------------
 

@@ -3,12 +3,6 @@
 // costs that the header states.
 #include "collective/adasum.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <vector>
-
 #include "cluster/conformance.hpp"
 #include "collective/combine.hpp"
 #include "collective/gradients.hpp"

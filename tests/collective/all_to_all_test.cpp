@@ -2,8 +2,6 @@
 // of the meeting; the queue of operations that makes it beside computations.
 #include "collective/all_to_all.hpp"
 
-#include <gtest/gtest.h>
-
 #include "cluster/conformance.hpp"
 #include "collective/operation_queue.hpp"
 #include "support/plain_cluster.hpp"

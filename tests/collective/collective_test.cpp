@@ -1,10 +1,7 @@
 // Collectives over messages: results on every cluster against closed forms, times on `sim` against
 // the network model's analytic costs.
-#include <gtest/gtest.h>
 
 #include <bit>
-#include <functional>
-#include <vector>
 
 #include "cluster/conformance.hpp"
 #include "collective/message_collectives.hpp"

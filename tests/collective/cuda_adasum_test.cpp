@@ -1,5 +1,4 @@
 // Adasum with vectors in the memory of GPUs. Workers share GPUs, so one is enough.
-#include <gtest/gtest.h>
 
 #include "collective/adasum.hpp"
 #include "collective/gradients.hpp"

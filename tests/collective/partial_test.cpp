@@ -2,12 +2,7 @@
 // cost of an all_reduce over all ranks whatever the number of contributors.
 #include "collective/partial.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <bit>
-#include <functional>
-#include <vector>
 
 #include "cluster/conformance.hpp"
 #include "support/plain_cluster.hpp"

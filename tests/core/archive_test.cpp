@@ -2,10 +2,6 @@
 
 #include "core/archive.hpp"
 
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
 #include "core/error.hpp"
 #include "core/units.hpp"
 

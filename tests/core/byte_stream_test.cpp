@@ -1,9 +1,5 @@
 #include "core/byte_stream.hpp"
 
-#include <gmock/gmock.h>
-
-#include <limits>
-
 #include "core/units.hpp"
 #include "support/failure.hpp"
 
@@ -11,7 +7,6 @@ namespace hetsgd {
 namespace {
 
 using test::error_of;
-using testing::HasSubstr;
 
 enum class Colour { red, green };
 

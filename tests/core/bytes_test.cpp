@@ -1,10 +1,5 @@
 #include "core/bytes.hpp"
 
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-#include <string>
-
 namespace hetsgd {
 namespace {
 

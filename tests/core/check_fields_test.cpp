@@ -1,7 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
 #include "core/json_fields.hpp"
 #include "support/failure.hpp"
 

@@ -1,14 +1,10 @@
 // Rows of CSV and their header, whose names say the units.
 #include "core/csv.hpp"
 
-#include <gmock/gmock.h>
-
 #include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
-
-using testing::HasSubstr;
 
 std::string first_fields(const std::string& text) {
   std::string all;

@@ -1,8 +1,6 @@
 // Each kind of file is told by its bytes, and text of any kind is none of them.
 #include "core/file_kind.hpp"
 
-#include <gmock/gmock.h>
-
 #include "core/input_file.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_file.hpp"
@@ -11,8 +9,6 @@ namespace hetsgd {
 namespace {
 
 using std::string_literals::operator""s;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 std::string refusal_of_kind(const std::string& text, TextUse use = TextUse::any) {
   return test::failure_of([&] { refuse_other_kinds(text, "f", "text", use); }).message;

@@ -1,17 +1,10 @@
 #include "core/file_registry.hpp"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <string>
-#include <thread>
 
 #include "core/input_file.hpp"
 #include "core/options.hpp"

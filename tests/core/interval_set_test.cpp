@@ -1,9 +1,6 @@
 #include "core/interval_set.hpp"
 
-#include <gtest/gtest.h>
-
 #include <utility>
-#include <vector>
 
 namespace hetsgd {
 namespace {

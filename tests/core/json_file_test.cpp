@@ -1,11 +1,8 @@
 #include "core/json_file.hpp"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "core/input_file.hpp"
 #include "support/failure.hpp"

@@ -1,7 +1,5 @@
 #include "core/key_values.hpp"
 
-#include <gtest/gtest.h>
-
 #include "support/failure.hpp"
 
 namespace hetsgd {

@@ -1,9 +1,5 @@
 #include "core/logging.hpp"
 
-#include <gtest/gtest.h>
-
-#include <functional>
-
 namespace hetsgd {
 namespace {
 

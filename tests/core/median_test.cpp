@@ -1,10 +1,5 @@
 #include "core/median.hpp"
 
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <vector>
-
 namespace hetsgd {
 namespace {
 

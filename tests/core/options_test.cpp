@@ -1,18 +1,12 @@
 #include "core/options.hpp"
 
-#include <gmock/gmock.h>
-
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 enum class Bounds { skip, clamp };
 

@@ -1,12 +1,8 @@
 // Ownership of temporary files: a sweep removes only files that no process is still writing.
 #include "core/output_file.hpp"
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <filesystem>
-#include <string>
 
 #include "support/temporary_file.hpp"
 

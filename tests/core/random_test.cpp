@@ -1,13 +1,5 @@
 #include "core/random.hpp"
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cmath>
-#include <functional>
-#include <set>
-#include <vector>
-
 #include "core/error.hpp"
 
 namespace hetsgd {

@@ -1,7 +1,5 @@
 #include "core/sha256.hpp"
 
-#include <gtest/gtest.h>
-
 namespace hetsgd {
 namespace {
 

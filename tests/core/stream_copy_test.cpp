@@ -1,9 +1,6 @@
 #include "core/stream_copy.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cstddef>
-#include <vector>
 
 namespace hetsgd {
 namespace {

@@ -1,18 +1,11 @@
 #include "core/text.hpp"
 
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
 
 using test::usage_error_of;
-using testing::ElementsAre;
 
 TEST(ParseSeconds, TakesEveryUnit) {
   const auto s = [](const char* text) { return parse_seconds("--t", text).count(); };

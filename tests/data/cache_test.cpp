@@ -1,18 +1,12 @@
 // The cache is trusted only as far as its checksums go.
 #include "data/cache.hpp"
 
-#include <gmock/gmock.h>
-
 #include "data/binary.hpp"
 #include "data/write.hpp"
 #include "data_test_util.hpp"
 
 namespace hetsgd {
 namespace {
-
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
 
 bool is_mapped(const std::string& path) {
   return read_file("/proc/self/maps").find(path) != std::string::npos;

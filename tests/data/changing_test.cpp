@@ -1,5 +1,4 @@
 // Files that change, shrink or are no files: an error in words, never unchecked bytes.
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include "data/binary.hpp"
@@ -10,7 +9,6 @@
 namespace hetsgd {
 namespace {
 
-using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 // Somebody writes into the file between any two reads, and cuts it off at last.

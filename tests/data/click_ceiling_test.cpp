@@ -1,7 +1,5 @@
 // The ceiling of generated clicks: the best that a model can learn of them.
-#include <gmock/gmock.h>
 
-#include <cmath>
 #include <optional>
 
 #include "data/clicks.hpp"
@@ -12,8 +10,6 @@
 
 namespace hetsgd {
 namespace {
-
-using testing::IsEmpty;
 
 // AUC as a double loop over pairs, logloss as the sum of its definition.
 TEST(Ceiling, IsThatOfAllPairs) {

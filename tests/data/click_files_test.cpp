@@ -1,7 +1,4 @@
 // Click data in the binary form, in the cache, in shards and split by time.
-#include <gmock/gmock.h>
-
-#include <cmath>
 
 #include "data/binary_format.hpp"
 #include "data/clicks.hpp"
@@ -13,9 +10,6 @@
 
 namespace hetsgd {
 namespace {
-
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 constexpr const char* kTinyClicks = "generate:ctr-tiny?scale=0.05";
 

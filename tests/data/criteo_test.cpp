@@ -1,10 +1,5 @@
 #include "data/criteo.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-
-#include <map>
-
 #include "data/clicks.hpp"
 #include "data/select.hpp"
 #include "data/summary.hpp"
@@ -12,10 +7,6 @@
 
 namespace hetsgd {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 // A line with these cells, the others empty: "label" 0, I from 1, C from 14.
 std::string criteo_line(const std::map<int, std::string>& cells, const char* label = "0") {

@@ -1,10 +1,5 @@
 #include "data/dirichlet.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-
 #include "data_test_util.hpp"
 
 namespace hetsgd {

@@ -1,19 +1,11 @@
 #include "data/generate_ctr.hpp"
 
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <map>
-#include <set>
-
 #include "data/clicks.hpp"
 #include "data/summary.hpp"
 #include "data_test_util.hpp"
 
 namespace hetsgd {
 namespace {
-
-using testing::HasSubstr;
 
 ClickGenerator generator_of(const std::string& spec) {
   return ClickGenerator(parse_click_spec("generate:" + spec));

@@ -1,22 +1,12 @@
 // generate:language: its law, its entropy, and what its specification refuses.
 #include "data/generate_language.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <cmath>
-#include <set>
-
 #include "data/summary.hpp"
 #include "data_test_util.hpp"
 #include "support/effort.hpp"
 
 namespace hetsgd {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 LanguageOptions language(const std::string& settings) {
   return parse_language_spec("generate:language?" + settings);

@@ -1,19 +1,11 @@
 #include "data/generate.hpp"
 
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <map>
-
 #include "data/summary.hpp"
 #include "data/zipf.hpp"
 #include "data_test_util.hpp"
 
 namespace hetsgd {
 namespace {
-
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 // Every slot of an alias table is hit equally often, so its probabilities can be added up exactly.
 TEST(Zipf, HasTheLawsProbabilities) {

@@ -1,12 +1,6 @@
 // Images: readers, normal form, changes, and every way in which they travel.
 #include "data/images.hpp"
 
-#include <gmock/gmock.h>
-
-#include <array>
-#include <cmath>
-#include <map>
-
 #include "data/binary.hpp"
 #include "data/generate_images.hpp"
 #include "data/image_files.hpp"
@@ -19,11 +13,7 @@
 namespace hetsgd {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
 using testing::Ge;
-using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Le;
 
 std::string big_endian(std::uint32_t number) {

@@ -1,5 +1,4 @@
 // A test file read with what its training file demands.
-#include <gmock/gmock.h>
 
 #include "data/summary.hpp"
 #include "data/write.hpp"
@@ -7,12 +6,6 @@
 
 namespace hetsgd {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 LoadedData parse_for(const LoadedData& train, const std::string& text) {
   return parse_text(text, "test", options_for_test({}, train));

@@ -2,12 +2,10 @@
 #include "data/load.hpp"
 
 #include <bzlib.h>
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <zstd.h>
 
 #include <cstdlib>
-#include <thread>
 
 #include "data/generate.hpp"
 #include "data/source.hpp"
@@ -17,8 +15,6 @@
 
 namespace hetsgd {
 namespace {
-
-using testing::HasSubstr;
 
 std::string bzip2(std::string text) {
   auto size = static_cast<unsigned>(text.size() + text.size() / 100 + 700);

@@ -1,15 +1,9 @@
 // Every malformed file has its own message: where, what was found, what was expected, what to do.
-#include <gmock/gmock.h>
-
-#include <set>
 
 #include "data_test_util.hpp"
 
 namespace hetsgd {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 struct Malformed {
   const char* file;

@@ -1,12 +1,8 @@
 // Every float that the fast path gives must be the one that std::from_chars gives.
 #include "data/number.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include <charconv>
 #include <sstream>
-#include <string>
 
 #include "core/random.hpp"
 

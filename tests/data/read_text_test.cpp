@@ -1,13 +1,7 @@
 // --format text: characters, bytes and words; blocks and lines; what is refused and what is said.
 #include "data/text/read_text.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <map>
-#include <numeric>
 
 #include "data/sampler.hpp"
 #include "data/select.hpp"
@@ -19,12 +13,6 @@
 
 namespace hetsgd {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 LoadOptions text_options(const TextRules& rules) {
   LoadOptions options;

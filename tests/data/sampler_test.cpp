@@ -1,11 +1,5 @@
 #include "data/sampler.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <numeric>
-#include <set>
-
 #include "data/generate.hpp"
 #include "data_test_util.hpp"
 

@@ -1,10 +1,5 @@
 #include "data/select.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <set>
-
 #include "data/data_test_util.hpp"
 #include "data/summary.hpp"
 

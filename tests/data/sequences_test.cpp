@@ -1,12 +1,6 @@
 // Sequences of unequal lengths: how they travel, their padded form, generate:video, bucketed order.
 #include "data/sequences.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <cmath>
-#include <set>
-
 #include "data/generate_video.hpp"
 #include "data/sampler.hpp"
 #include "data/select.hpp"
@@ -16,11 +10,6 @@
 
 namespace hetsgd {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 const std::string kSmallVideo =
     "generate:video?clips=300&clips_test=20&classes=4&size=3&median=12&shortest=2&longest=60";

@@ -1,9 +1,5 @@
 // A process that loads only its worker's shard: the same batches, less memory, the same care.
 #include <fmt/ranges.h>
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <thread>
 
 #include "data/binary_format.hpp"
 #include "data/sampler.hpp"
@@ -12,9 +8,6 @@
 
 namespace hetsgd {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 constexpr int kShardWorkers = 3;
 

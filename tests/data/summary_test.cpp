@@ -1,17 +1,11 @@
 #include "data/summary.hpp"
 
-#include <gmock/gmock.h>
-
 #include <initializer_list>
-#include <limits>
 
 #include "data_test_util.hpp"
 
 namespace hetsgd {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 TEST(Summary, CountsAndMeasures) {
   const LoadedData loaded = parse("3 5 4\n0,3 0:1 4:-0.5\n 2:8 4:2 1:1\n1\n");

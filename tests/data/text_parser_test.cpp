@@ -1,16 +1,11 @@
 // The meaning of both text formats, trap by trap.
 #include "data/text_parser.hpp"
 
-#include <gmock/gmock.h>
-
 #include "data/summary.hpp"
 #include "data_test_util.hpp"
 
 namespace hetsgd {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 std::vector<Index> features(const LoadedData& loaded, std::uint64_t row) {
   const auto span = loaded.data->features(row);

@@ -1,11 +1,6 @@
 // Rows of tokens: how they travel, what verify() finds, the shift of --augment.
 #include "data/tokens.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <set>
-
 #include "data/labels.hpp"
 #include "data/select.hpp"
 #include "data/summary.hpp"
@@ -14,10 +9,6 @@
 
 namespace hetsgd {
 namespace {
-
-using testing::Contains;
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 // The text 0 1 2 3 4 0 1 2 3 4 0 1 as rows of 2, 3 and 1 inputs, each of which may move by one.
 DatasetBuilder three_stretches() {

@@ -1,13 +1,10 @@
 #include "experiment/claim.hpp"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <filesystem>
 #include <fstream>
 
 #include "core/host.hpp"

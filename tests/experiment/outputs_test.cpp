@@ -1,10 +1,5 @@
 // Whatever a run may write is an output in the registry of files, by the declarations of its
 // options alone: no list of names stands here.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <set>
 
 #include "core/file_registry.hpp"
 #include "experiment/run.hpp"

@@ -1,5 +1,4 @@
 // The network of a record: latency and bandwidth come back from calls whose costs are known.
-#include <gtest/gtest.h>
 
 #include "cluster/cluster.hpp"
 #include "cluster/trace/traced_endpoint.hpp"

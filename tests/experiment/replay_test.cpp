@@ -1,6 +1,5 @@
 // A replay of records of runs gives their own times. Timelines that can be checked by hand are in
 // tests/judge/replay_test.py.
-#include <gmock/gmock.h>
 
 #include "core/error.hpp"
 #include "experiment/replay/retiming.hpp"
@@ -9,8 +8,6 @@
 
 namespace hetsgd::test {
 namespace {
-
-using testing::HasSubstr;
 
 Timeline timeline_in(const std::string& text) {
   const TemporaryFolder folder;

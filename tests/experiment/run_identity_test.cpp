@@ -1,10 +1,5 @@
 #include "experiment/run_identity.hpp"
 
-#include <gtest/gtest.h>
-
-#include <map>
-#include <set>
-
 #include "data/source.hpp"
 #include "training/run_data.hpp"
 

@@ -1,10 +1,5 @@
 #include "experiment/run.hpp"
 
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-#include <thread>
-
 #include "result/validate.hpp"
 #include "support/failure.hpp"
 #include "support/run.hpp"

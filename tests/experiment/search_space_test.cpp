@@ -1,18 +1,9 @@
 #include "experiment/search_space.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <set>
-
 #include "experiment/spec_settings.hpp"
 
 namespace hetsgd {
 namespace {
-
-using ::testing::ElementsAre;
 
 SearchAxis range_of(const std::string& name, double min, double max, Distribution distribution) {
   return {.names = {name},

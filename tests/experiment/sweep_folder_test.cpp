@@ -1,13 +1,7 @@
 #include "experiment/sweep_folder.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <filesystem>
-#include <set>
 
 #include "core/output_file.hpp"
 #include "support/failure.hpp"
@@ -20,7 +14,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using test::Failure;
 using test::failure_of;
-using ::testing::HasSubstr;
 
 class SweepFolderTest : public ::testing::Test {
  protected:

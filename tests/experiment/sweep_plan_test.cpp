@@ -1,12 +1,6 @@
 #include "experiment/sweep_plan.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cmath>
 #include <cstring>
-#include <set>
 
 #include "experiment/spec_settings.hpp"
 #include "support/failure.hpp"
@@ -18,8 +12,6 @@ namespace {
 using nlohmann::json;
 using test::Failure;
 using test::failure_of;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr const char* kHead = R"(
 name = "t"

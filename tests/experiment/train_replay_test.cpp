@@ -1,5 +1,4 @@
 // train --replay: the recorded conditions under the recorded algorithm, and under another one.
-#include <gmock/gmock.h>
 
 #include "core/error.hpp"
 #include "result/result.hpp"
@@ -8,8 +7,6 @@
 
 namespace hetsgd::test {
 namespace {
-
-using testing::HasSubstr;
 
 // Everything of a result that follows from the options but `config` itself.
 nlohmann::json outcome_of(const Record& record) {

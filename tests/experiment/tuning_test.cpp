@@ -1,11 +1,5 @@
 #include "experiment/tuning.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-
 #include "support/failure.hpp"
 #include "support/temporary_file.hpp"
 
@@ -14,8 +8,6 @@ namespace {
 
 using nlohmann::json;
 using test::usage_error_of;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 TEST(ParseGrid, ListsAndRanges) {
   EXPECT_THAT(parse_grid("0.3,0.1,1", "--grid"), ElementsAre(0.1, 0.3, 1));

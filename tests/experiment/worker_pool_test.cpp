@@ -1,11 +1,9 @@
 #include "experiment/worker_pool.hpp"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
-#include <map>
 
 #include "core/error.hpp"
 #include "support/temporary_file.hpp"

@@ -1,8 +1,5 @@
 #include "graph/graph_file.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include "graph/needs.hpp"
 #include "graph/work.hpp"
 #include "support/failure.hpp"

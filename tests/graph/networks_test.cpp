@@ -1,7 +1,5 @@
 #include "graph/networks.hpp"
 
-#include <gtest/gtest.h>
-
 #include "graph/graph_file.hpp"
 #include "graph/variants.hpp"
 #include "graph/work.hpp"

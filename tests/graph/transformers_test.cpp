@@ -1,6 +1,5 @@
 // Networks of tokens: counts that were published or worked out by hand, the work of their nodes,
 // and what nodes refuse.
-#include <gtest/gtest.h>
 
 #include "graph/graph_file.hpp"
 #include "graph/needs.hpp"

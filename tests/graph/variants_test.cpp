@@ -1,8 +1,6 @@
 // The networks that read sequences of any length, and their form at another number of steps.
 #include "graph/variants.hpp"
 
-#include <gtest/gtest.h>
-
 #include "graph/graph_file.hpp"
 #include "graph/networks.hpp"
 

@@ -1,8 +1,4 @@
 // The order of execution beside the best of all possible ones.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
 
 #include "core/random.hpp"
 #include "memory/training_step.hpp"

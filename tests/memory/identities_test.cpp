@@ -1,5 +1,4 @@
 // Relations between plans: limits of times, sizes that do not depend on times, scaling.
-#include <gtest/gtest.h>
 
 #include "graph/graph_file.hpp"
 #include "memory/minimum.hpp"

@@ -1,8 +1,4 @@
 // Invariants of every plan, over random series-parallel networks.
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
 
 #include "core/random.hpp"
 #include "memory/minimum.hpp"

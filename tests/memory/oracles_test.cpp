@@ -1,5 +1,4 @@
 // Published sums, a net worked out by hand, and closed forms.
-#include <gtest/gtest.h>
 
 #include "graph/graph_file.hpp"
 #include "memory/groups.hpp"

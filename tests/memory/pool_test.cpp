@@ -1,7 +1,5 @@
 #include "memory/pool.hpp"
 
-#include <gtest/gtest.h>
-
 namespace hetsgd {
 namespace {
 

@@ -1,5 +1,4 @@
 // Plans of transformers: sums that an independent script has worked out from the rules.
-#include <gtest/gtest.h>
 
 #include "support/memory_fixtures.hpp"
 #include "support/plan_problem.hpp"

@@ -1,7 +1,5 @@
 // Click-through models against their definitions: scores by loops over pairs and layers, counts of
 // parameters, and the special cases that --hidden none makes of them.
-#include <cmath>
-#include <numeric>
 
 #include "model/problems.hpp"
 

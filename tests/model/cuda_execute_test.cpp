@@ -1,8 +1,5 @@
 // Plans carried out on a GPU: the bits are those of unlimited memory, and close to a core's.
 // Offloads and fetches run beside the kernels.
-#include <gtest/gtest.h>
-
-#include <algorithm>
 
 #include "carried_out.hpp"
 #include "linalg/cuda/cuda_device.hpp"

@@ -1,5 +1,4 @@
 // Models on a GPU: against the CPU, the next batch taken ahead, and memory that does not suffice.
-#include <gtest/gtest.h>
 
 #include <charconv>
 

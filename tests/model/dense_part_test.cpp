@@ -1,5 +1,4 @@
 // Models whose table lies elsewhere have the same values as with a table of their own.
-#include <algorithm>
 
 #include "linalg/embedding_kernels.hpp"
 #include "model/problems.hpp"

@@ -2,10 +2,6 @@
 // caught; gradients are right.
 #include "model/network/execute.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "carried_out.hpp"
 #include "memory/forward_plan.hpp"
 #include "memory/minimum.hpp"

@@ -1,7 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
 #include <tuple>
 
 #include "model/problems.hpp"

@@ -1,12 +1,6 @@
 // Networks as models: blocks, gradients, steps, scores, plans, statistics.
 #include "model/network/graph_model.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <map>
-#include <nlohmann/json.hpp>
-
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "graph/graph_file.hpp"

@@ -1,7 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "core/error.hpp"
 #include "model/mlp.hpp"
 

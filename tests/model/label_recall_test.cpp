@@ -1,11 +1,5 @@
 // How often hash tables retrieve random rows (slide).
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cmath>
-#include <numeric>
-
 #include "linalg/device.hpp"
 #include "model/labels/label_tables.hpp"
 #include "support/random_numbers.hpp"

@@ -2,15 +2,6 @@
 
 #include "model/labels/label_tables.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <map>
-#include <numeric>
-#include <set>
-
 #include "core/random.hpp"
 #include "linalg/device.hpp"
 #include "support/random_numbers.hpp"

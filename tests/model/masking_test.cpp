@@ -1,11 +1,6 @@
 // How many tokens are masked, which, and as what.
 #include "model/network/masking.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-
 namespace hetsgd::test {
 namespace {
 

@@ -1,7 +1,4 @@
 // Maps that are dropped and computed again: published peaks, counts, the bits of kept ones.
-#include <gtest/gtest.h>
-
-#include <algorithm>
 
 #include "carried_out.hpp"
 #include "memory/minimum.hpp"

@@ -1,10 +1,6 @@
 // mlp --objective sampled and hashed: the whole softmax when all labels are chosen, few rows when
 // few are. With hashed also the choice of labels, and the age of the tables.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "core/random.hpp"
 #include "model/mlp.hpp"
 

@@ -2,12 +2,6 @@
 
 #include "model/labels/sampled_softmax.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-
 #include "core/random.hpp"
 #include "linalg/device.hpp"
 #include "support/random_numbers.hpp"

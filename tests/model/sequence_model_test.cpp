@@ -1,7 +1,4 @@
 // Networks of lstm nodes on sequences of unequal lengths: padding, packing, work.
-#include <gmock/gmock.h>
-
-#include <cmath>
 
 #include "core/random.hpp"
 #include "graph/graph_file.hpp"
@@ -14,9 +11,6 @@
 
 namespace hetsgd::test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 constexpr Index kNumbers = 4, kKinds = 3;
 

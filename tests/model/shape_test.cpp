@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include "model/mlp.hpp"
 
 namespace hetsgd {

@@ -1,7 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <numeric>
-
 #include "model/problems.hpp"
 
 namespace hetsgd::test {

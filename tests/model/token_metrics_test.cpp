@@ -1,15 +1,9 @@
 // Metrics of rows of tokens, by their definitions.
-#include <gmock/gmock.h>
-
-#include <cmath>
 
 #include "model/metric.hpp"
 
 namespace hetsgd {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 // Three rows of 2, 1 and 1 targets, which cover 5, 1 and 4 bytes.
 Dataset three_rows(std::vector<std::uint32_t> bytes) {

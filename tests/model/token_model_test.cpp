@@ -1,9 +1,5 @@
 // Networks of tokens as models: blocks, initial law, batches of data, refusals.
-#include <fmt/format.h>
-#include <gtest/gtest.h>
 #include <malloc.h>
-
-#include <cmath>
 
 #include "graph/networks.hpp"
 #include "graph/variants.hpp"

@@ -2,11 +2,7 @@
 // exactly.
 #include "token_network.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "carried_out.hpp"
 

@@ -1,10 +1,5 @@
 #include "model/touched_rows.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <set>
-
 #include "core/random.hpp"
 
 namespace hetsgd {

@@ -2,10 +2,6 @@
 // in tests/reference/numpy_optimizers.py.
 #include "optimizer/optimizer.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "support/failure.hpp"
 
 namespace hetsgd {

@@ -2,11 +2,6 @@
 
 #include "optimizer/row_adam.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
-
 #include "core/random.hpp"
 
 namespace hetsgd::test {

@@ -1,10 +1,6 @@
 // Row rules of embedding tables: two rows of two numbers, then two dense parameters.
 #include "optimizer/row_rules.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "support/failure.hpp"
 
 namespace hetsgd {

@@ -1,14 +1,10 @@
 #include "optimizer/schedule.hpp"
 
-#include <gmock/gmock.h>
-
 #include "core/error.hpp"
 #include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
-
-using testing::HasSubstr;
 
 // The factor at some epochs, by the formulas of schedule.hpp.
 TEST(Schedule, FactorsByHand) {

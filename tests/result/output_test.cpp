@@ -1,10 +1,6 @@
 #include "result/output.hpp"
 
-#include <gmock/gmock.h>
-
-#include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/json_file.hpp"
@@ -18,7 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::error_of;
-using ::testing::HasSubstr;
 
 struct OutputTest : ::testing::Test {
   const TemporaryFolder folder;

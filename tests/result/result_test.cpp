@@ -1,7 +1,5 @@
 #include "result/result.hpp"
 
-#include <gmock/gmock.h>
-
 #include "result/records.hpp"
 
 namespace hetsgd {
@@ -10,7 +8,6 @@ namespace {
 using nlohmann::json;
 using test::json_of;
 using test::record_of;
-using ::testing::HasSubstr;
 
 TEST(ResultJson, IsValidAtEveryStatus) {
   for (const Status status :

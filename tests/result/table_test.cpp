@@ -1,7 +1,5 @@
 #include "result/table.hpp"
 
-#include <gtest/gtest.h>
-
 namespace hetsgd {
 namespace {
 

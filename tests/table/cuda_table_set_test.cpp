@@ -1,7 +1,4 @@
 // Sharded tables whose rows fit into no GPU.
-#include <gmock/gmock.h>
-
-#include <array>
 
 #include "support/failure.hpp"
 #include "support/gpu.hpp"

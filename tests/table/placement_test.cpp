@@ -1,17 +1,10 @@
 // Placement of rows: every row is in one place, none twice, by every layout.
 #include "table/placement.hpp"
 
-#include <gmock/gmock.h>
-
-#include <set>
-
 #include "support/failure.hpp"
 
 namespace hetsgd::test {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 // Fields of 1, 50, 7, 0 and 30 rows.
 const std::vector<Index> kFirst = {0, 1, 51, 58, 58, 88};

@@ -2,11 +2,6 @@
 // rules.
 #include "table/replacement.hpp"
 
-#include <gmock/gmock.h>
-
-#include <map>
-#include <set>
-
 #include "core/random.hpp"
 #include "support/failure.hpp"
 

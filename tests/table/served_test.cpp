@@ -2,11 +2,6 @@
 // once.
 #include "table/served.hpp"
 
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <numeric>
-
 #include "cluster/cluster.hpp"
 #include "support/small_tables.hpp"
 

@@ -1,9 +1,5 @@
 // The stages of a batch on several ranks, exchanges made by hand, against loops over one whole
 // table.
-#include <gmock/gmock.h>
-
-#include <memory>
-#include <numeric>
 
 #include "core/random.hpp"
 #include "support/failure.hpp"

@@ -1,11 +1,6 @@
 // The choice of the rows that lie on the device.
 #include "table/tiers.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <numeric>
-
 namespace hetsgd::test {
 namespace {
 

@@ -1,8 +1,6 @@
 // AdamW on a network of tokens in float, against PyTorch.
-#include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "graph/networks.hpp"
 #include "model/network/graph_model.hpp"

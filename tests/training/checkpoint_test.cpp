@@ -2,17 +2,11 @@
 
 #include "training/checkpoint.hpp"
 
-#include <gmock/gmock.h>
 #include <sys/resource.h>
 
-#include <array>
-#include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "core/error.hpp"
 #include "support/effort.hpp"
@@ -22,8 +16,6 @@
 
 namespace hetsgd::test {
 namespace {
-
-using testing::HasSubstr;
 
 struct Outcome {
   Record record;

@@ -1,9 +1,5 @@
 // The ledger of wall-clock time, and the contents of a run's clocks. The tests check only
 // properties of any machine under any load: sums, and which of two times is the larger.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <thread>
 
 #include "cluster/profile.hpp"
 #include "support/run.hpp"

@@ -1,10 +1,6 @@
 // The constant guess, and the warnings of runs that end no better.
 #include "training/constant_guess.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "support/run.hpp"
 
 namespace hetsgd::test {

@@ -1,6 +1,5 @@
 // While a GPU computes on a batch its worker gathers the next one. To see it, the test changes the
 // data behind the worker's back: a batch that is on the GPU already stays as it was.
-#include <gtest/gtest.h>
 
 #include "support/gpu.hpp"
 #include "support/run.hpp"

@@ -1,5 +1,4 @@
 // Measuring on a GPU against measuring on the host.
-#include <gtest/gtest.h>
 
 #include "core/random.hpp"
 #include "data/generate.hpp"

@@ -1,6 +1,5 @@
 // Networks of images on a GPU against a core: the same mathematics, other rounding. Under several
 // plans of memory the bits are the same. By cuDNN.
-#include <gtest/gtest.h>
 
 #include "support/compare.hpp"
 #include "support/cudnn.hpp"

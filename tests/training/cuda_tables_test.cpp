@@ -1,6 +1,5 @@
 // Sharded embedding tables whose rows lie on GPUs: runs against runs on cores, which differ by the
 // rounding of the dense part, and against each other, to the bit.
-#include <gtest/gtest.h>
 
 #include "core/error.hpp"
 #include "support/compare.hpp"

@@ -1,5 +1,4 @@
 // Training on a GPU against training on a core: the same mathematics, other rounding.
-#include <gtest/gtest.h>
 
 #include "support/compare.hpp"
 #include "support/gpu.hpp"

@@ -1,5 +1,4 @@
 // Defaults of every model: its own learning rate and initial law make it learn.
-#include <gtest/gtest.h>
 
 #include "support/effort.hpp"
 #include "support/run.hpp"

@@ -1,10 +1,6 @@
 // Predictions of --dry-run against the run itself, on the simulated clock.
 #include "training/simulation/estimate.hpp"
 
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
 #include "support/run.hpp"
 
 namespace hetsgd::test {

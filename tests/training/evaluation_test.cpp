@@ -1,9 +1,5 @@
 #include "training/evaluation.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "cluster/cluster.hpp"
 #include "core/random.hpp"
 #include "data/generate.hpp"

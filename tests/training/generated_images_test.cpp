@@ -1,5 +1,4 @@
 // Synthetic images: how hard they are for a model.
-#include <gmock/gmock.h>
 
 #include "data/generate_images.hpp"
 #include "data/images.hpp"
@@ -8,7 +7,6 @@
 namespace hetsgd::test {
 namespace {
 
-using testing::AllOf;
 using testing::Gt;
 using testing::Lt;
 

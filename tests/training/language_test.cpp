@@ -1,5 +1,4 @@
 // A network of tokens learns a language of known entropy. Label `slow`: the release run alone.
-#include <gtest/gtest.h>
 
 #include "data/generate_language.hpp"
 #include "support/run.hpp"

@@ -1,20 +1,12 @@
 // Workers that are lost and return (training/segmented_run.hpp): every method goes on without them.
 // In sim, which runs on one thread; threads_losses_test.cpp has real ones.
 
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <map>
-#include <string>
-
 #include "core/error.hpp"
 #include "support/effort.hpp"
 #include "support/run.hpp"
 
 namespace hetsgd::test {
 namespace {
-
-using testing::HasSubstr;
 
 std::string failure_of(const Settings& settings) {
   try {

@@ -1,5 +1,4 @@
 // Algorithms that break the rules of Worker: each is stopped, and the text names the broken rule.
-#include <gmock/gmock.h>
 
 #include "cluster/trace/trace.hpp"
 #include "core/error.hpp"

@@ -1,7 +1,4 @@
 // Every model with every algorithm.
-#include <gtest/gtest.h>
-
-#include <set>
 
 #include "support/effort.hpp"
 #include "support/failure.hpp"

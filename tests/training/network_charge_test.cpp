@@ -1,8 +1,5 @@
 // --charge NETWORK: the simulated clock charges the work and the parameters of a network. A network
 // that learns itself is charged by the plan of its memory.
-#include <gtest/gtest.h>
-
-#include <numeric>
 
 #include "graph/networks.hpp"
 #include "memory/policy.hpp"

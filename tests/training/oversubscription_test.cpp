@@ -1,10 +1,5 @@
 #include "training/oversubscription.hpp"
 
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <filesystem>
-
 #include "cluster/devices.hpp"
 #include "support/temporary_file.hpp"
 
@@ -12,7 +7,6 @@ namespace hetsgd {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
 
 TEST(Oversubscription, SaysHowManyCoresAreMissing) {
   EXPECT_EQ(oversubscription_of({.host = "", .workers = 2, .wanted = 4, .available = 4}), "");

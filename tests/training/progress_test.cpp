@@ -1,5 +1,4 @@
 // The arithmetic of the progress line.
-#include <gtest/gtest.h>
 
 #include "training/training.hpp"
 

@@ -1,13 +1,10 @@
 // Refusals of a run before it begins, and their messages.
-#include <gmock/gmock.h>
 
 #include "support/failure.hpp"
 #include "support/run.hpp"
 
 namespace hetsgd::test {
 namespace {
-
-using testing::HasSubstr;
 
 const Settings kTwoWorkers = tiny("ssgd", {{"workers", "2"}});
 const Settings kOneEpoch = with(kTwoWorkers, {{"epochs", "1"}});

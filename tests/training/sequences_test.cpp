@@ -1,6 +1,5 @@
 // Sequences of unequal lengths in runs: the charges of the simulated clock. models_test.cpp has all
 // algorithms.
-#include <gtest/gtest.h>
 
 #include "data/generate_video.hpp"
 #include "data/sampler.hpp"

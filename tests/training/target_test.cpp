@@ -1,14 +1,9 @@
 // When a target counts as reached: held, not merely crossed.
 #include "training/target.hpp"
 
-#include <gmock/gmock.h>
-
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "support/failure.hpp"
 

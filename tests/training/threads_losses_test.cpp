@@ -1,9 +1,5 @@
 // Workers on threads that are lost and return (cluster/segment.hpp).
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <string>
 #include <string_view>
 
 #include "support/effort.hpp"

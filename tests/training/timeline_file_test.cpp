@@ -1,7 +1,5 @@
 // A timeline is read as it was written, and a broken one is refused by its line.
-#include <gmock/gmock.h>
 
-#include <memory>
 #include <mutex>
 
 #include "core/error.hpp"
@@ -15,8 +13,6 @@ namespace hetsgd::test {
 namespace {
 
 using std::string_literals::operator""s;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 struct Recorded {
   explicit Recorded(const Settings& settings) {

@@ -1,10 +1,6 @@
 // A trace says where a worker's time went: its ranges agree with the time breakdown of the cluster.
 #include "cluster/trace/trace.hpp"
 
-#include <gtest/gtest.h>
-
-#include <set>
-
 #include "support/clicks.hpp"
 
 namespace hetsgd::test {

@@ -1,8 +1,5 @@
 // The training loss of a point of the curve: the mean over the losses of all batches since the
 // point before, one for each sample or for each target of rows of tokens.
-#include <gtest/gtest.h>
-
-#include <functional>
 
 #include "support/run.hpp"
 #include "support/temporary_file.hpp"

@@ -2,12 +2,6 @@
 
 #include "training/training.hpp"
 
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cmath>
-#include <thread>
-
 #include "core/error.hpp"
 #include "support/run.hpp"
 

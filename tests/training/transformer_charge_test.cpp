@@ -1,8 +1,4 @@
 // --charge transformer-wmt and bert-large: the clocks of transformers.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 
 #include "cluster/profile.hpp"
 #include "support/failure.hpp"

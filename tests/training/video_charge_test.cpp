@@ -1,8 +1,4 @@
 // --charge lstm-video: batches of videos of unequal lengths on the simulated clock.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 
 #include "support/run.hpp"
 #include "training/simulation/charge.hpp"

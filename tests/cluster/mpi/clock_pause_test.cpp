@@ -1,11 +1,7 @@
 // The clock's pause between the ranks of the mpi cluster (cluster/mpi/protocol/clock_pause.hpp).
 #include "cluster/mpi/protocol/clock_pause.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
-#include <memory>
-#include <vector>
 
 #include "cluster/mpi/message_network.hpp"
 

@@ -1,6 +1,5 @@
 // The mpi cluster with ranks on GPUs, under mpirun: each way of device buffers between processes
 // against the same calls of workers on cores, and how runs end in which a rank fails.
-#include <chrono>
 
 #include "cluster/conformance.hpp"
 #include "cluster/cuda/rank_gpu.hpp"
@@ -13,7 +12,6 @@ namespace {
 using conformance::options_for;
 using conformance::Vector;
 using test::uniform_numbers;
-using testing::HasSubstr;
 
 constexpr std::size_t kLarge = 100'000;
 

@@ -1,11 +1,6 @@
 // Which calls go on when workers are lost (cluster/mpi/protocol/loss_vote.hpp, check_ins.hpp).
 #include "cluster/mpi/protocol/loss_vote.hpp"
 
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <vector>
-
 #include "cluster/mpi/check_ins.hpp"
 #include "cluster/mpi/message_network.hpp"
 

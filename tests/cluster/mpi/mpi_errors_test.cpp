@@ -1,10 +1,6 @@
 // Failures that only runs of several processes have, and agreements between the processes. The
 // conformance suite tests the failures that are the same on every cluster.
-#include <array>
-#include <chrono>
 #include <csignal>
-#include <functional>
-#include <thread>
 
 #include "cluster/conformance.hpp"
 #include "cluster/mpi/environment.hpp"
@@ -15,7 +11,6 @@ namespace {
 
 using conformance::options_for;
 using test::Failure;
-using testing::HasSubstr;
 
 bool stands_still = false;  // this rank stops before it duplicates a communicator
 

@@ -1,7 +1,4 @@
 // The rank that runs services, and the devices on which ranks compute.
-#include <atomic>
-#include <numeric>
-#include <set>
 
 #include "cluster/conformance.hpp"
 #include "cluster/devices.hpp"

@@ -1,9 +1,7 @@
 // Promises of the mpi cluster beyond the conformance suite. Every rank runs every test.
-#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <numeric>
 
 #include "cluster/conformance.hpp"
 #include "support/failure.hpp"

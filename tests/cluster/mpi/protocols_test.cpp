@@ -1,13 +1,8 @@
 // The protocols between the ranks of the mpi cluster, each alone, in orders of messages that a run
 // seldom has (clock_pause_test.cpp has that of the clock's pause). What they do in a run, the
 // conformance suite and mpi_errors_test.cpp show.
-#include <gmock/gmock.h>
 
-#include <algorithm>
-#include <array>
 #include <deque>
-#include <memory>
-#include <vector>
 
 #include "cluster/mpi/message_network.hpp"
 #include "cluster/mpi/protocol/agreement.hpp"
@@ -19,8 +14,6 @@
 
 namespace hetsgd::mpi {
 namespace {
-
-using testing::HasSubstr;
 
 std::string text_of(const std::exception_ptr& error) {
   try {

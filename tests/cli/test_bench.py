@@ -2,7 +2,6 @@
 
 import csv
 import io
-import unittest
 
 from program import ProgramTest
 
@@ -105,7 +104,3 @@ class BenchLookup(ProgramTest):
     def test_errors(self):
         self.refuse_all(["bench", "lookup"], (("--rows 10", "--rows"), ("--batch-size 9223372036854775807", "--batch-size")))
         self.run_program("bench", "lookup", "--rows", "20K", "--batch-size", "4M", "--fields", "4096", "--embedding-dim", "512", code=4)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,6 +1,5 @@
 """Click data from outside: generate, look at, convert, verify, split by time."""
 
-import unittest
 
 from program import ProgramTest
 
@@ -63,7 +62,3 @@ class Clicks(ProgramTest):
                              "--hidden", "4", *model, "-o", "r.json", "--overwrite")
             dataset = self.result("r.json")["dataset"]
             self.assertEqual((dataset["train"]["rows"], dataset["test"]["rows"]), (rows - round(rows / share), round(rows / share)))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,6 @@
 """The meaning of time: the ledger of host time, and the clocks of other benchmarks."""
 
 import time
-import unittest
 
 from program import ProgramTest
 
@@ -24,7 +23,3 @@ class Clocks(ProgramTest):
             compared = self.json_of("compare", "r.json", "--clock", clock, "--format", "json")
             self.assertEqual(compared["clock"], clock)
             self.assertEqual(compared["runs"][0]["targets"][0]["time_s"], time_s)
-
-
-if __name__ == "__main__":
-    unittest.main()

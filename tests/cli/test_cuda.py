@@ -123,7 +123,3 @@ class EmulatedGpus(ProgramTest):
         self.assertGreater(profile["host_link_bytes_per_s"], 1e6)
         self.assertGreater(profile["host_link_latency_s"], 0)
         self.train("r.json", "--cluster", "sim", "--profile", "gpu.json")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -118,7 +118,3 @@ class GpusOfRanks(MpiTest):
     def test_a_gpu_that_is_missing_ends_all_ranks_with_one_message(self):
         run = [*RUN, "--algorithm", "ssgd", "--epochs", "1", "--devices", "cuda:0,cuda:2"]
         self.check_refusal(self.finished(self.mpirun(2, *run, env=gpus(2)), 5), ("", "cuda:2"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,6 @@
 """Whatever the options, a run writes a result that validates, or says in words why it does not run."""
 
 import random
-import unittest
 
 from program import ProgramTest
 
@@ -69,7 +68,3 @@ class Extremes(ProgramTest):
             self.assertTrue(self.validated([
                 "train", "--train", "one.txt", "--epochs", "10", "--algorithm", "asgd", "--cluster", "threads",
                 "--workers", "4", "--batch-size", "1", "--mega-batch", "1"]))
-
-
-if __name__ == "__main__":
-    unittest.main()

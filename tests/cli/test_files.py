@@ -6,7 +6,6 @@ import re
 import resource
 import struct
 import subprocess
-import unittest
 
 from program import LIMIT_S, TINY, ProgramTest, without_host
 
@@ -394,7 +393,3 @@ class Names(FilesTest):
             self.assertRegex(said, r"\\x1b")
             self.assertNotRegex(said, "[\x00-\x09\x0b-\x1f\x7f-\x9f]")
         self.refused(["train", "--config", self.write("c.json", {"\x1b]0;x\x07\x9b": 1})], r"c.json: \x1b]0;x\x07\u009b")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 
 import gzip
 import struct
-import unittest
 
 from program import ProgramTest
 
@@ -78,7 +77,3 @@ class Images(ProgramTest):
         data = self.result("r.json")["dataset"]["train"]
         self.assertEqual(data["frame_numbers"], 4)
         self.assertGreater(data["frames"], 100)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@
 import json
 import math
 import struct
-import unittest
 
 from program import ProgramTest
 
@@ -150,7 +149,3 @@ class MlLogs(ProgramTest):
     def test_a_missed_target_is_no_success(self):
         self.train("r.json", *RUN, "--mllog", "r.log", "--target", "p1>=1")
         self.assertEqual(self.log("r.log")[-1]["metadata"]["status"], "aborted")
-
-
-if __name__ == "__main__":
-    unittest.main()

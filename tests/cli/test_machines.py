@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import unittest
 
 from program import TINY, ProgramTest, without_host
 
@@ -70,7 +69,3 @@ class Machines(ProgramTest):
         self.assertEqual(self.result("r.json")["cluster"]["network"]["nodes"], [{"times": 1, "workers": 4, "inside": inside}])
         self.write("broken.json", network | {"nodes": [{"workers": 2}]})
         self.refused(["train", *TINY, "--epochs", "1", "--network", "broken.json"], "broken.json: nodes[0].inside", code=4)
-
-
-if __name__ == "__main__":
-    unittest.main()

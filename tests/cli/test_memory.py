@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import unittest
 
 from program import ProgramTest
 
@@ -79,7 +78,3 @@ class Memory(ProgramTest):
         plan = ["--batch", "2", "--policy", "none"]
         self.assertEqual(self.policies("lstm-video?size=16&units=8&classes=5", "--steps", "40", *plan),
                          self.policies("lstm-video?size=16&units=8&classes=5&steps=40", *plan))
-
-
-if __name__ == "__main__":
-    unittest.main()

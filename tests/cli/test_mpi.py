@@ -202,7 +202,3 @@ class Mpi(MpiTest):
         self.finished(self.mpirun(2, *run), 2)
         self.finished(self.mpirun(2, *run, "--resume"), 0)
         self.assertEqual((self.folder / "kept.json").read_bytes(), before)
-
-
-if __name__ == "__main__":
-    unittest.main()

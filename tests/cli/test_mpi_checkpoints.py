@@ -103,7 +103,3 @@ class MpiCheckpoints(MpiTest):
         process = self.mpirun(2, *SHORT, "--algorithm", "ssgd", "--overwrite", "-o", "again.json", "--resume-from",
                               "run.checkpoint")
         self.assertIn("run.checkpoint.rank-1", self.finished(process, 4))
-
-
-if __name__ == "__main__":
-    unittest.main()

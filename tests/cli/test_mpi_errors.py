@@ -84,7 +84,3 @@ class MpiErrors(MpiTest):
         self.assertNotEqual(process.returncode, 0)
         # The launcher sees the end and sends rank 0 a signal.
         self.check_cut("killed.json", "aborted")
-
-
-if __name__ == "__main__":
-    unittest.main()

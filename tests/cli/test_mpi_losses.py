@@ -90,7 +90,3 @@ class MpiLosses(MpiTest):
         self.train(2, [*run, "--checkpoint", "run.checkpoint"])
         result, _ = self.train(2, [*run, "--resume-from", "run.checkpoint"])
         self.expect_learnt(result)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -109,7 +109,3 @@ class Start(MpiTest):
         process.communicate(timeout=LIMIT_S)
         self.ranks_end(ranks)
         self.run_program("validate", "pipe.json")
-
-
-if __name__ == "__main__":
-    unittest.main()

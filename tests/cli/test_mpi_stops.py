@@ -1,6 +1,5 @@
 """A run ends by the same rule on every cluster (lib/training/referee.hpp)."""
 
-import unittest
 
 from mpi_program import MpiTest, has_mpi
 from program import TINY
@@ -85,7 +84,3 @@ class StopRules(MpiTest):
         for _, _, result in self.results(["ssgd"], "--time-limit", "300ms", "--max-samples", "1G", code=6):
             self.assertEqual(result["status"], "time_limit")
             self.run_program("validate", self.write("limited.json", result))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -89,7 +89,3 @@ class ShardedTables(MpiTest):
             with self.subTest(algorithm=algorithm):
                 self.assertNotEqual(process.returncode, 0)
                 self.run_program("validate", f"{algorithm}.json")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -232,7 +232,3 @@ class Rerun(ProgramTest):
     def test_needs_a_result_first(self):
         self.train("r.json")
         self.refuse_all(["rerun"], (("", "rerun"), ("--seed 2 r.json", "rerun")))
-
-
-if __name__ == "__main__":
-    unittest.main()

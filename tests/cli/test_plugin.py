@@ -202,7 +202,3 @@ class Plugin(MpiTest):
         self.copy("same.so")
         self.train("r.json", *RUN, "--plugin", str(self.plugin), "--plugin", "same.so")
         self.assertEqual(len(self.result("r.json")["plugins"]), 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,7 +5,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import unittest
 
 from program import BINARY, ProgramTest
 
@@ -78,7 +77,3 @@ class Readme(ProgramTest):
                 row = next(line for line in page.splitlines() if line.startswith(f"| `{option['flag']}` |"))
                 for key in ("unit", "symbol", "help", "range"):
                     self.assertIn(option[key].replace("|", "\\|"), row)
-
-
-if __name__ == "__main__":
-    unittest.main()

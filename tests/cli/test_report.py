@@ -1,6 +1,5 @@
 """hetsgd report: where its page goes, and whose numbers it has. judge/ has the files that it reads, test_report_page.py opens the page."""
 
-import unittest
 
 from program import ProgramTest
 
@@ -34,7 +33,3 @@ class Report(ProgramTest):
         self.assertEqual(page.read_text(), first)  # the same results make the same page
         self.run_program("report", "missing", "-o", "r.html", code=4)
         self.assertFalse((self.folder / "r.html").exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

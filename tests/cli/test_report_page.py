@@ -6,7 +6,6 @@ import re
 import sys
 import tempfile
 import time
-import unittest
 import xml.dom.minidom
 
 from browser import Browser, find_browser
@@ -243,7 +242,3 @@ class Page(ProgramTest):
         self.browser.view(390)
         self.assertLessEqual(self.js("document.documentElement.scrollWidth"), 390)
         self.check_silent()
-
-
-if __name__ == "__main__":
-    unittest.main()

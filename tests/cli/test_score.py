@@ -3,7 +3,6 @@
 import json
 import math
 import statistics
-import unittest
 
 from program import ProgramTest
 
@@ -82,7 +81,3 @@ class Score(ProgramTest):
             self.assertEqual((method["ratio"][1], method["solved"], method["reached"]), (None, 1, [3, 0]))
             self.assertAlmostEqual(method["score"], max(0, (4 - ratio) / 3) / 2)
             self.assertEqual(method["tuning"]["trials"], 4)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -7,7 +7,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import unittest
 
@@ -409,7 +408,3 @@ class Sweep(ProgramTest):
         self.assertEqual(self.run_program("validate", "s.toml").stdout, "s.toml: valid\n")
         schema = self.json_of("sweep", "--schema")
         self.assertEqual(schema["title"], "Specification of hetsgd sweep")
-
-
-if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[1:]])

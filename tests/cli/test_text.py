@@ -1,7 +1,6 @@
 """Text and generate:language: what `data` says about them, and which options `train` refuses for them."""
 
 import json
-import unittest
 
 from program import ProgramTest
 
@@ -108,7 +107,3 @@ class Text(ProgramTest):
                      "--tokens bytes", code=4)
         self.run_program("data", "info", *TEXT, "--block", "2", "--tokens", "bytes", "latin.txt")
         self.refused(["data", "info", *TEXT, "book.txt", "--block", "4000"], "book.txt", True, code=4)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import unittest
 
 from program import TINY, ProgramTest
 
@@ -171,7 +170,3 @@ class Calibrate(ProgramTest):
         self.assertEqual(self.result("r.json")["cluster"]["network"]["name"], "threads 2 workers")
         self.refuse_all(["calibrate", "network"], ((measure[2:], "network.json"), ("--sizes 64", ("--sizes", '"64"')),
                                                    ("--workers 1", "--workers")))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -62,7 +62,3 @@ class Trace(ProgramTest):
                                        if event["ph"] == "X" and event["cat"] not in ("wait", "delay"))
         self.assertEqual(counts.pop("ended"), expected.total())
         self.assertEqual(counts, expected)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import unittest
 
 from program import ProgramTest, without_host
 from test_files import WRITTEN
@@ -200,7 +199,3 @@ class Validation(ProgramTest):
         self.run_program("rerun", "a.json", "-o", "again.json")
         self.assertEqual(without_host(self.result("again.json")), without_host(self.result("a.json")))
         self.refused(["train", *flags, "--test", "generate:tiny"], ("--validation", "--test generate:tiny"))
-
-
-if __name__ == "__main__":
-    unittest.main()

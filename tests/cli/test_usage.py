@@ -4,7 +4,6 @@ import json
 import pathlib
 import re
 import subprocess
-import unittest
 
 from program import ProgramTest, TINY
 
@@ -239,7 +238,3 @@ class Help(ProgramTest):
         self.assertEqual(lines[1:], ["--pert-threshold", "verify", "all_gather all_reduce all_to_all"])
         self.assertIn("bashcompinit", self.run_program("completion", "zsh").stdout)
         self.run_program("completion", "fish", code=2)
-
-
-if __name__ == "__main__":
-    unittest.main()

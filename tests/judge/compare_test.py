@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Tests of hetsgd._compare: groups, relations, warnings, workloads and outputs of results made by hand."""
 
 import contextlib
@@ -437,7 +436,3 @@ class Commands(unittest.TestCase):
             self.assertIn(text, self.run_command(*arguments, code=code)[1])
         pathlib.Path("empty").mkdir()
         self.assertIn("no result files", self.run_command("empty", code=2)[1])
-
-
-if __name__ == "__main__":
-    unittest.main()

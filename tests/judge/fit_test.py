@@ -177,7 +177,3 @@ class Runs(unittest.TestCase):
         self.train("--config", str(self.folder / "scenario.json"), "--max-samples", "9600")
         result = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
         self.assertAlmostEqual(result["curve"][-1]["time_s"] / (200 * 0.18), 1, delta=0.01)
-
-
-if __name__ == "__main__":
-    unittest.main()

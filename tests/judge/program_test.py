@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The program starts the package that judges results: from a build tree, an install and a hostile folder, and says what is missing."""
 
 import json
@@ -98,7 +97,3 @@ class Program(unittest.TestCase):
         done = subprocess.run(f"{BINARY} compare {'r.json ' * 200} --runs | head -n 1", shell=True, cwd=self.folder, env=environment,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         self.assertNotIn("Traceback", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -133,7 +133,3 @@ class ReplayTest(unittest.TestCase):
             self.assertEqual(record.run("slow", signatures=[0], from_set="recorded")["total_s"], 5)
             with self.assertRaisesRegex(_errors.Error, "stdin:4: calls: found .*expected 0 to 7"):
                 record.run(calls=[8], own_s=[1])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Tests of hetsgd._report and _output: numbers of the page by hand, and a page that nothing in the data can break."""
 
 import base64
@@ -309,7 +308,3 @@ class Files(unittest.TestCase):
     def test_headings_name_few_operands(self):
         self.assertEqual([_report.heading_of(each) for each in (["runs"], ["a", "b", "c"], ["a", "b", "c", "d"])],
                          ["runs", "a, b, c", "a and 3 others"])
-
-
-if __name__ == "__main__":
-    unittest.main()

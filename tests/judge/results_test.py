@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Tests of hetsgd._results: files and sweeps that are found and refused, targets, and the frames."""
 
 import json
@@ -263,7 +262,3 @@ class Frames(Folder):
         done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(HERE.parents[1] / "scripts")},
                               capture_output=True, text=True, check=True)
         self.assertTrue(done.stdout.endswith("\n[]\n"), done.stdout)
-
-
-if __name__ == "__main__":
-    unittest.main()

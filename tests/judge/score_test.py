@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Tests of hetsgd._score: what is a benchmark, what is an entry, and the standing by hand."""
 
 import copy
@@ -206,7 +205,3 @@ class Standing(Folder):
         self.write("runs/ssgd-even-1.json", broken)
         with self.assertRaisesRegex(Error, "ssgd-even-1.json: not a valid result: /curve/0/time_s"):
             _score.read_benchmark(self.rules(), str(self.folder))
-
-
-if __name__ == "__main__":
-    unittest.main()

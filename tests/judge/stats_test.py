@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Tests of hetsgd._stats: identities, closed forms, and scipy.stats where it enumerates."""
 
 import itertools
@@ -173,7 +172,3 @@ class Scores(unittest.TestCase):
         draw = np.random.default_rng(5)
         for each in _stats.score_methods(draw.integers(1, 14, size=(12, 3, 5)).tolist()):
             self.assertTrue(each.low <= each.score <= each.high and each.rank_low <= each.rank <= each.rank_high)
-
-
-if __name__ == "__main__":
-    unittest.main()

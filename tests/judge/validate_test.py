@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Tests of hetsgd._validate: each damage of a valid file is found at its place."""
 
 import copy
@@ -208,7 +207,3 @@ class Specifications(unittest.TestCase):
     def test_every_schema_is_one(self):
         for name in ("result", "tuning", "sweep", "standing"):
             jsonschema.Draft7Validator.check_schema(json.loads(_validate.schema(name)))
-
-
-if __name__ == "__main__":
-    unittest.main()

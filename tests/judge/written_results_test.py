@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Every result that the tests of lib/result make from records by hand is valid."""
 
 import json
@@ -24,7 +23,3 @@ class WrittenResults(unittest.TestCase):
             documents = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         self.assertGreater(len(documents), 20)
         self.assertEqual([finding.line() for document in documents for finding in _validate.validate_result(document)], [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """experiments/benchmark and scripts/benchmark.{sh,py}: versions stay as they are, entries are made from them by their rules."""
 import hashlib
 import json
@@ -97,7 +96,3 @@ class Benchmark(unittest.TestCase):
         self.assertIn("mine *", (results / "table.md").read_text())
         picture = results / "profiles.svg"
         self.assertTrue(picture.exists() and picture.stat().st_size > 5000)
-
-
-if __name__ == "__main__":
-    unittest.main()

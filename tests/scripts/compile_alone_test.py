@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """compile_alone.py finds the sources that the includes of others hide, though it parses what many include but once."""
 
 import contextlib
@@ -59,7 +58,3 @@ class CompileAlone(unittest.TestCase):
         for name in ("lacks_ours.cpp", "lacks_map.cpp", "warns.cpp"):
             (compile_alone.ROOT / "lib/a" / name).unlink()
         self.assertEqual(self.failing(), set())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """scripts/Dockerfile where no container engine is: its instructions are carried out in a folder for each stage.
 
 setup-debian.sh, quickstart.sh and bundle.sh are those of the tree. Stand-ins take the place of what changes the machine
@@ -180,7 +179,3 @@ class Dockerfile(unittest.TestCase):
             image.run([*image.entrypoint, *shlex.split(example)])
             self.assertEqual(json.loads(image.inside("first.json").read_text())["status"], "completed")
             self.assertIn("first.json: valid", image.run([*image.entrypoint, "validate", "first.json"]))  # the image's own package
-
-
-if __name__ == "__main__":
-    unittest.main()

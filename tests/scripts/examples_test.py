@@ -110,7 +110,3 @@ exec mpirun "${args[@]}"
 """)
             srun.chmod(0o755)
             self.run_example("slurm-two-kinds.sbatch", 3, "asgd", PATH=f"{folder}:{os.environ['PATH']}", USER="tester", SLURM_SUBMIT_DIR=folder)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Texts about results: an interval in a finding is that of a number on its page, and one in the pages that sum up is on a page that its
 paragraph links, or on some page if it links none.
 
@@ -78,7 +77,3 @@ class Findings(unittest.TestCase):
         self.assertEqual(strangers("0.69 (95 % interval 0.51 to 0.92, p = 0.08), 16 % (10 to 20 %), falls by 0.12 (0.07 to 0.14), (1.53 to "
                                    "never; the paper: 2), 1.44 times as slow (1.09 to 1.96)", known), [])
         self.assertEqual(strangers("0.61 (0.50 to 0.80; r3) and [0.51, 0.93]", known), ["(0.50 to 0.80;", "[0.51, 0.93]"])
-
-
-if __name__ == "__main__":
-    unittest.main()

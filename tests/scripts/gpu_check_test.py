@@ -217,7 +217,3 @@ class GpuCheck(unittest.TestCase):
         self.assertIsNone(report)
         self.assertEqual(output.count("\n"), 1)
         self.assertTrue(output.startswith("skipped: "))
-
-
-if __name__ == "__main__":
-    unittest.main()

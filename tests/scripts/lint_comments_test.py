@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The faults that lint_comments.py finds, and the lines that it leaves alone."""
 
 import pathlib
@@ -40,7 +39,3 @@ class Comments(unittest.TestCase):
     def test_a_message_names_the_line(self):
         self.assertEqual(lint_comments.problems("a.cpp", "int a;\n// Who asks.\n"),
                          ['a.cpp:2: found a sentence that opens with "Who", expected its subject'])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Tests of scripts/plot.py on small synthetic results: which runs make a line, and figures as bars or over an option."""
 
 import unittest
@@ -139,7 +138,3 @@ class Figures(unittest.TestCase):
         run["time_to_accuracy"] = []
         with self.assertRaisesRegex(PlotError, "time_to_target: found no target in the runs"):
             self.bars(run)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Tests of the pictures of plans (scripts/plot_memory.py)."""
 
 import json
@@ -98,7 +97,3 @@ class Pictures(unittest.TestCase):
             self.assertEqual(plot.main([path, "-o", folder, "--format", "svg"]), 0)
             self.assertTrue(os.path.exists(os.path.join(folder, "used_over_steps.svg")))
             self.assertFalse(os.path.exists(os.path.join(folder, "iteration_over_capacity.svg")))
-
-
-if __name__ == "__main__":
-    unittest.main()

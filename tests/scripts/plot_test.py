@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Tests of scripts/plot.py on small synthetic results."""
 
 import contextlib
@@ -339,7 +338,3 @@ class Program(unittest.TestCase):
         code, _, err = self.call(path, "--metric", "auc")
         self.assertEqual(code, 4)
         self.assertIn("found no auc in the curve", err)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """experiments/*.toml and scripts/reproduce.py: claims name what there is, runs are shared, verdicts follow their rules, pages and
 plots come from an index of runs."""
 import contextlib
@@ -605,7 +604,3 @@ class Tiny(unittest.TestCase):
         settings = reproduce.tiny(FIGURES["r8"])["settings"]
         self.assertIn("generate:language", settings["train"])
         self.assertEqual(settings["model"], "gpt-micro")
-
-
-if __name__ == "__main__":
-    unittest.main()

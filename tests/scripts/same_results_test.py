@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """scripts/same_results.py finds a difference in each part of a result, and none between equal runs.
 
 The binaries are stand-ins that write a result of their own; one real configuration of each algorithm shows that
@@ -99,7 +98,3 @@ class SameResults(unittest.TestCase):
         self.assertIn("    record[0].config.speed", said)
         self.assertIn("    trace[0].traceEvents", said)
         self.assertIn("    bytes of the trace: ", said)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,5 +1,6 @@
-// What every test has: the build includes it before each source of a test program, parsed once for
-// all (hetsgd_test_program of cmake/HetsgdTargets.cmake). A test includes what is not here.
+// The headers and matchers that every test has. The build includes this file before each source of a
+// test program, parsed once for all (hetsgd_test_program of cmake/HetsgdTargets.cmake); a test
+// includes only what is missing here.
 #pragma once
 
 #include <fmt/format.h>

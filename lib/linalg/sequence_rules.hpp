@@ -1,6 +1,5 @@
-// The work of the sequence kernels on one element of one sample, on the host and on GPUs alike
-// (sequence_kernels.hpp has the shapes): rule(sample, j) for j below the elements, or units, of a
-// step.
+// The sequence kernels of all backends (sequence_kernels.hpp has the shapes). Each is a rule for
+// one element, or unit, of one sample, on the host and on GPUs alike.
 //
 // Free of fmt and of C++20: CUDA sources include this.
 #pragma once
@@ -11,7 +10,9 @@
 #include "core/host_device.hpp"
 #include "linalg/sequence_kernels.hpp"
 
-namespace hetsgd::rule {
+namespace hetsgd {
+
+namespace rule {
 
 template <class Real>
 struct ReadStep {
@@ -95,4 +96,39 @@ struct GatesBack {
   }
 };
 
-}  // namespace hetsgd::rule
+}  // namespace rule
+
+// ParallelFor is that of one backend.
+template <class Real, class ParallelFor>
+class SequenceKernels final : public BasicSequenceKernels<Real> {
+ public:
+  explicit SequenceKernels(typename ParallelFor::Owner& owner) : parallel_for_(owner) {}
+
+  void read_step(const SequenceStep& step, std::size_t n, const Real* X, Real* rows,
+                 std::size_t stride) override {
+    parallel_for_.rows(n, step.numbers, rule::ReadStep<Real>{step, X, rows, stride},
+                       "kernel read_step", kCost);
+  }
+  void write_step(const SequenceStep& step, std::size_t n, const Real* rows, std::size_t stride,
+                  Real beta, Real* X) override {
+    parallel_for_.rows(n, step.numbers, rule::WriteStep<Real>{step, rows, stride, beta, X},
+                       "kernel write_step", kCost);
+  }
+  void gates(std::size_t n, std::size_t units, const Real* Z, const Real* before, Real* kept,
+             Real* h, std::size_t stride) override {
+    parallel_for_.rows(n, units, rule::Gates<Real>{units, Z, before, kept, h, stride},
+                       "kernel gates", kCost);
+  }
+  void gates_gradient(std::size_t n, std::size_t units, const Real* kept, const Real* before,
+                      const Real* dh, Real* dc, Real* dZ) override {
+    parallel_for_.rows(n, units, rule::GatesBack<Real>{units, kept, before, dh, dc, dZ},
+                       "kernel gates_gradient", kCost);
+  }
+
+ private:
+  static constexpr std::size_t kCost = 8;
+
+  ParallelFor parallel_for_;
+};
+
+}  // namespace hetsgd

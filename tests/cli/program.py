@@ -25,13 +25,9 @@ HOST_KEYS = ("environment", "wall", "started_at", "finished_at")
 
 class ProgramTest(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="hetsgd-cli-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="hetsgd-cli-")))
         # Open MPI has its sessions there (own_sessions() of mpi_program.py).
-        sessions = tempfile.TemporaryDirectory(prefix="hetsgd-mpi-", ignore_cleanup_errors=True)
-        self.addCleanup(sessions.cleanup)
-        self.sessions = sessions.name
+        self.sessions = self.enterContext(tempfile.TemporaryDirectory(prefix="hetsgd-mpi-", ignore_cleanup_errors=True))
 
     def environment(self, extra=None):
         kept = {k: v for k, v in os.environ.items() if not k.startswith("HETSGD_")}

@@ -27,10 +27,8 @@ def blocks(language, folder="algorithm"):
 class Plugin(MpiTest):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="hetsgd-plugin-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.prefix = pathlib.Path(folder.name) / "prefix"
-        source, build = pathlib.Path(folder.name) / "source", pathlib.Path(folder.name) / "build"
+        folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="hetsgd-plugin-")))
+        cls.prefix, source, build = (folder / name for name in ("prefix", "source", "build"))
         source.mkdir()
         scaled, = [block for block in blocks("cpp", "model") if "scaled-mlp" in block]
         files = {"scaled_mlp": scaled, "unregistered": "", "remembering": blocks("cpp")[1], "leaving": "#include <cstdlib>\nconst int value = (std::exit(0), 1);\n",

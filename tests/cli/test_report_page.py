@@ -23,9 +23,7 @@ def setUpModule():
 class Page(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        profile = tempfile.TemporaryDirectory(prefix="hetsgd-chromium-", ignore_cleanup_errors=True)
-        cls.addClassCleanup(profile.cleanup)
-        cls.browser = Browser(profile.name)
+        cls.browser = Browser(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="hetsgd-chromium-", ignore_cleanup_errors=True)))
         cls.addClassCleanup(cls.browser.close)
 
     def setUp(self):

@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import math
-import os
 import pathlib
 import tempfile
 import unittest
@@ -403,10 +402,7 @@ class Outputs(unittest.TestCase):
 
 class Commands(unittest.TestCase):
     def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.addCleanup(os.chdir, os.getcwd())
-        os.chdir(holder.name)
+        self.enterContext(contextlib.chdir(self.enterContext(tempfile.TemporaryDirectory())))
         for each in results(("ssgd", 4), ("asgd", 8)):
             pathlib.Path(f"{each.path}.json").write_text(json.dumps(each.document))
 

@@ -145,9 +145,7 @@ class Runs(unittest.TestCase):
     """Records of the program."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="hetsgd-fit-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="hetsgd-fit-")))
 
     def train(self, *options):
         path = self.folder / "run.jsonl.zst"

@@ -17,9 +17,7 @@ COMMANDS = json.loads((ROOT / "scripts/hetsgd/commands.json").read_text(encoding
 
 class Program(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="hetsgd-judge-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="hetsgd-judge-")))
 
     def run_program(self, *arguments, binary=BINARY, **variables):
         environment = {key: value for key, value in os.environ.items() if not key.startswith("HETSGD_")}

@@ -18,9 +18,7 @@ TINY = ["--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "8", 
 
 class ReplayTest(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="hetsgd-replay-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="hetsgd-replay-")))
         self.warnings = []
         warn, _text.warn = _text.warn, self.warnings.append
         self.addCleanup(setattr, _text, "warn", warn)

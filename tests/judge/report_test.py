@@ -251,9 +251,7 @@ class Pages(unittest.TestCase):
 
 class Files(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="hetsgd-report-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="hetsgd-report-")))
 
     def refused(self, path, words, overwrite=True, code=2, inputs=()):
         with self.assertRaises(Error) as caught:

@@ -1,5 +1,6 @@
 """Tests of hetsgd._results: files and sweeps that are found and refused, targets, and the frames."""
 
+import contextlib
 import json
 import math
 import os
@@ -30,10 +31,7 @@ def result(seed=1, reached=4, **config):
 
 class Folder(unittest.TestCase):
     def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.addCleanup(os.chdir, os.getcwd())
-        os.chdir(holder.name)
+        self.enterContext(contextlib.chdir(self.enterContext(tempfile.TemporaryDirectory())))
 
     def write(self, name, content):
         path = pathlib.Path(name)

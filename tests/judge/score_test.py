@@ -43,12 +43,8 @@ class Folder(unittest.TestCase):
     """Works in a temporary folder; the program is not asked."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="hetsgd-score-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        patch = mock.patch.object(_score, "fixed_options", lambda: FIXED)
-        patch.start()
-        self.addCleanup(patch.stop)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="hetsgd-score-")))
+        self.enterContext(mock.patch.object(_score, "fixed_options", lambda: FIXED))
 
     def write(self, name, content):
         (self.folder / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")

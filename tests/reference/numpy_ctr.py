@@ -145,18 +145,13 @@ class Rule:
 class ClickModels(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.path = pathlib.Path(cls.folder.name)
+        cls.path = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         labels, integers, categories = write_rows(cls.path / "clicks.tsv")
         cls.labels = torch.tensor(labels, dtype=torch.float64)
         dense = [[np.log1p(max(n or 0, 0)) for n in row] for row in integers]
         cls.dense = torch.tensor(np.array(dense, dtype=np.float32).astype(np.float64))
         rows, cls.table_rows = rows_of_table(categories)
         cls.categories = torch.tensor(rows)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
 
     def check(self, kind, hidden, rule, lr, *options):
         """30 updates of 32 samples each; the losses of PyTorch's from the same parameters."""

@@ -91,16 +91,11 @@ def recorded(folder, *options):
 class Reference(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.path = pathlib.Path(cls.folder.name)
+        cls.path = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         subprocess.run([hetsgd, "data", "generate", "tiny", "--seed", "3", str(cls.path / "tiny")], check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         cls.train = str(next(cls.path.glob("tiny*train*")))
         cls.x, cls.t = read_xc(cls.train)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
 
     def run_events(self, *options):
         """The model at its initial parameters, and the run's events by type."""

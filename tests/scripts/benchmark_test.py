@@ -23,9 +23,7 @@ def specification(name):
 
 class Benchmark(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="hetsgd-benchmark-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="hetsgd-benchmark-")))
         self.environment = {**os.environ, "HETSGD": HETSGD, "HETSGD_DATA_DIR": str(self.folder)}
         self.v1 = specification("v1")
 

@@ -26,9 +26,7 @@ SOURCES = {
 
 class CompileAlone(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="hetsgd-alone-")
-        self.addCleanup(folder.cleanup)
-        root = pathlib.Path(folder.name).resolve()
+        root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="hetsgd-alone-"))).resolve()
         self.addCleanup(setattr, compile_alone, "ROOT", compile_alone.ROOT)
         compile_alone.ROOT = root
         (root / "lib/a").mkdir(parents=True)

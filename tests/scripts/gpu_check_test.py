@@ -22,9 +22,7 @@ KEYS = {"name", "command", "status", "reason", "exit_code", "seconds", "figures"
 
 class GpuCheck(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.build = pathlib.Path(folder.name)
+        self.build = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (self.build / "apps" / "hetsgd").mkdir(parents=True)
         (self.build / "tests" / "some").mkdir(parents=True)
         (self.build / "apps" / "hetsgd" / "hetsgd").symlink_to(HETSGD)

@@ -1,10 +1,7 @@
 """Tests of scripts/plot.py on small synthetic results: which runs make a line, and figures as bars or over an option."""
 
-import unittest
+from plot_support import PictureTest, configured, drawn, labels, of_sweep, result, results  # first: it finds the modules
 
-from plot_support import configured, drawn, labels, of_sweep, result, results  # first: it finds the modules
-
-import matplotlib.pyplot as plt
 import numpy as np
 from hetsgd._plot import curves as plot_curves
 from hetsgd._plot import figures as plot_figures
@@ -13,7 +10,7 @@ from hetsgd._plot.lines import lines_of, panels_of
 from hetsgd._plot.style import PlotError
 
 
-class Lines(unittest.TestCase):
+class Lines(PictureTest):
     def test_lines_are_the_groups_of_compare_in_the_order_of_their_numbers(self):
         runs = [configured({"learning_rate": rate, "staleness": s}, algorithm="ssp", seed=seed)
                 for rate in (1.0, 0.3) for s in (16, 2, 4) for seed in (1, 2)]
@@ -53,7 +50,6 @@ class Lines(unittest.TestCase):
         self.assertEqual(list(panels), ["learning_rate=0.1", "learning_rate=0.3", "learning_rate=1"])
         self.assertEqual(without, ("learning_rate",))
         figure = plot_curves.plot_curves(data, lines, "time", "p1")
-        self.addCleanup(plt.close, "all")
         self.assertEqual(len(figure.axes), 3)
         for axes in figure.axes:
             self.assertEqual([(name, line.get_color()) for name, line in drawn(axes).items()],
@@ -70,10 +66,7 @@ class Lines(unittest.TestCase):
             panels_of(lines_of(results(*runs))[0], "gamma")
 
 
-class Figures(unittest.TestCase):
-    def tearDown(self):
-        plt.close("all")
-
+class Figures(PictureTest):
     def bars(self, *runs, figure="time_to_target", **options):
         data = results(*runs)
         return plot_figures.plot_bars(data, lines_of(data)[0], figure, **options).axes

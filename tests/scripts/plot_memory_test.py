@@ -3,11 +3,9 @@
 import json
 import os
 import tempfile
-import unittest
 
-from plot_support import drawn  # first: it finds the modules
+from plot_support import PictureTest, drawn  # first: it finds the modules
 
-import matplotlib.pyplot as plt
 import plot
 import plot_memory
 from plot_memory import MIB
@@ -29,10 +27,7 @@ def document(*cases):
             "networks": [{"network": {"name": name}, "batch": batch, "policies": entries} for name, batch, entries in cases]}
 
 
-class Pictures(unittest.TestCase):
-    def tearDown(self):
-        plt.close("all")
-
+class Pictures(PictureTest):
     def test_used_bytes_over_steps(self):
         plans = plot_memory.plans_of(document(("net", 8, [entry("dymem", 16), entry("none", 64), entry("shared", 9, fits=False)])))
         axes = plot_memory.used_over_steps(plans).axes[0]

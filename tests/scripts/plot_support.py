@@ -2,6 +2,7 @@
 
 import pathlib
 import sys
+import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "scripts")]
@@ -17,6 +18,11 @@ except ImportError as error:
 from synthetic_result import result  # noqa: E402
 
 plt.rcParams.update(plot_style.style(plot_style.DEFAULT_WIDTH_IN))
+
+
+class PictureTest(unittest.TestCase):
+    def tearDown(self):
+        plt.close("all")
 
 
 def results(*runs):

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
 
-from plot_support import configured, drawn, points, result, results  # first: it finds the modules
+from plot_support import PictureTest, configured, drawn, points, result, results  # first: it finds the modules
 
 import hetsgd
 import matplotlib.colors
@@ -26,10 +26,7 @@ from hetsgd._plot.lines import lines_of
 from hetsgd._plot.style import PlotError
 
 
-class Curves(unittest.TestCase):
-    def tearDown(self):
-        plt.close("all")
-
+class Curves(PictureTest):
     def axes(self, *runs, x="time", **options):
         data = results(*runs)
         return plot_curves.plot_curves(data, lines_of(data)[0], x, "p1", **options).axes[0]
@@ -119,10 +116,7 @@ class Curves(unittest.TestCase):
                 self.assertGreater(np.linalg.norm(seen[i] - seen[j]), 10, (plot_style.COLORS[i], plot_style.COLORS[j]))
 
 
-class BatchSizes(unittest.TestCase):
-    def tearDown(self):
-        plt.close("all")
-
+class BatchSizes(PictureTest):
     def draw(self, *runs):
         data = results(*runs)
         return plot_workers.plot_batch_sizes(data, lines_of(data)[0])
@@ -150,10 +144,7 @@ class BatchSizes(unittest.TestCase):
         self.assertIsNone(self.draw(run))
 
 
-class Utilisation(unittest.TestCase):
-    def tearDown(self):
-        plt.close("all")
-
+class Utilisation(PictureTest):
     def draw(self, *runs):
         data = results(*runs)
         return plot_workers.plot_utilisation(data, lines_of(data)[0]).axes[0]
@@ -179,10 +170,7 @@ class Utilisation(unittest.TestCase):
         self.assertAlmostEqual(axes.containers[0][0].get_width(), expected)
 
 
-class Losses(unittest.TestCase):
-    def tearDown(self):
-        plt.close("all")
-
+class Losses(PictureTest):
     def lossy(self, failures):
         run = result(workers=3)
         run.update(failures=failures, survival={"availability": 0.9, "participation": 0.8, "goodput": 0.7})
@@ -207,10 +195,7 @@ class Losses(unittest.TestCase):
         self.assertIsNone(plot_losses.plot_losses(data, lines_of(data)[0]))
 
 
-class OfResults(unittest.TestCase):
-    def tearDown(self):
-        plt.close("all")
-
+class OfResults(PictureTest):
     def test_pictures_are_figures_and_with_a_folder_files(self):
         data = results(*(result(algorithm, seed) for algorithm in ("adaptive", "ssgd") for seed in (1, 2)))
         names = ["accuracy_over_epochs", "time_to_target", "batch_size", "utilisation"]
@@ -233,11 +218,10 @@ class OfResults(unittest.TestCase):
 
 class Program(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
 
     def write(self, name, content):
-        path = os.path.join(self.folder.name, name)
+        path = os.path.join(self.folder, name)
         with open(path, "w", encoding="utf-8") as file:
             file.write(content if isinstance(content, str) else json.dumps(content))
         return path
@@ -254,7 +238,7 @@ class Program(unittest.TestCase):
     def test_writes_all_plots(self):
         paths = [self.write(f"{algorithm}-{seed}.json", result(algorithm, seed))
                  for algorithm in ("adaptive", "ssgd") for seed in (1, 2, 3)]
-        output = os.path.join(self.folder.name, "plots")
+        output = os.path.join(self.folder, "plots")
         code, out, err = self.call(*paths, "-o", output, "--format", "png,svg,pdf", "--title", "Test")
         self.assertEqual((code, err), (0, ""))
         names = ["accuracy_over_time", "accuracy_over_samples", "time_to_target", "batch_size", "utilisation"]
@@ -272,7 +256,7 @@ class Program(unittest.TestCase):
     def test_the_width_is_exact(self):
         path = self.write("a.json", result())
         for width, inches in (("3.3in", 3.3), ("84mm", 84 / 25.4)):
-            output = os.path.join(self.folder.name, width)
+            output = os.path.join(self.folder, width)
             code, out, err = self.call(path, "-o", output, "--format", "png", "--width", width, "--x", "epochs")
             self.assertEqual((code, err), (0, ""))
             for file in out.split():
@@ -281,19 +265,19 @@ class Program(unittest.TestCase):
     def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(self):
         runs = [configured({"a": a, "b": b}, points=2, workers=2, batch_sizes=False) for a in range(13) for b in range(13)]
         paths = [self.write(f"{i}.json", run) for i, run in enumerate(runs)]
-        code, out, err = self.call(*paths, "-o", self.folder.name, "--format", "svg", "--x", "time")
+        code, out, err = self.call(*paths, "-o", self.folder, "--format", "svg", "--x", "time")
         self.assertEqual((code, os.path.basename(out.strip())), (2, "utilisation.svg"))
         self.assertIn("found 169 lines, expected at most 8 in a panel", err)
 
     def test_a_sweep_folder_is_drawn_without_its_tuning(self):
-        os.mkdir(os.path.join(self.folder.name, "runs"))
+        os.mkdir(os.path.join(self.folder, "runs"))
         lines = []
         for number, stage in enumerate(["tuning", "final", "final"]):
             self.write(f"runs/{number}.json", configured({"learning_rate": number}, seed=number))
             lines.append({"id": str(number), "setup": "s", "case": f"case {number}", "parameters": {"learning_rate": number},
                           "seed": number, "stage": stage, "status": "completed", "file": f"runs/{number}.json"})
         self.write("s.index.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-        code, out, err = self.call(self.folder.name, "-o", self.folder.name, "--format", "svg", "--over", "learning_rate",
+        code, out, err = self.call(self.folder, "-o", self.folder, "--format", "svg", "--over", "learning_rate",
                                    "--figures", "time_to_target,final_p1")
         self.assertIn("1 runs of the tuning stage left out", err)
         self.assertEqual([os.path.basename(path) for path in out.split()], ["time_to_target_over_learning_rate.svg"])
@@ -303,10 +287,10 @@ class Program(unittest.TestCase):
     def test_equal_data_give_equal_files(self):
         path = self.write("a.json", result())
         for folder in ("one", "two"):
-            self.call(path, "-o", os.path.join(self.folder.name, folder), "--format", "svg")
+            self.call(path, "-o", os.path.join(self.folder, folder), "--format", "svg")
         contents = []
         for folder in ("one", "two"):
-            with open(os.path.join(self.folder.name, folder, "batch_size.svg"), "rb") as file:
+            with open(os.path.join(self.folder, folder, "batch_size.svg"), "rb") as file:
                 contents.append(file.read())
         self.assertEqual(*contents)
 
@@ -316,10 +300,10 @@ class Program(unittest.TestCase):
                                ({"config": {}}, "/status: found nothing"), ({**good, "config": {}}, "/config/algorithm: found nothing"),
                                ({**good, "curve": []}, "found no evaluations")):
             path = self.write("bad.json", content)
-            code, out, err = self.call(path, "-o", os.path.join(self.folder.name, "plots"))
+            code, out, err = self.call(path, "-o", os.path.join(self.folder, "plots"))
             self.assertEqual((code, out), (4, ""))
             self.assertTrue(err.startswith(f"plot.py: {path}:") and found in err, err)
-        code, _, err = self.call(os.path.join(self.folder.name, "none.json"))
+        code, _, err = self.call(os.path.join(self.folder, "none.json"))
         self.assertEqual(code, 4)
         self.assertIn("No such file", err)
 

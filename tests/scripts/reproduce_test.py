@@ -371,8 +371,7 @@ class Pages(unittest.TestCase):
     def setUpClass(cls):
         """ssgd waits for the slow worker, asgd does not; four workers and `one` have not run. The index has the cases in another
         order than the specification: pages go by names."""
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         (cls.folder / "runs").mkdir()
         (cls.folder / "experiments").mkdir()
         (cls.folder / "experiments" / "x1.toml").write_text(SPEC)
@@ -392,10 +391,6 @@ class Pages(unittest.TestCase):
         with contextlib.redirect_stdout(cls.talk):
             reproduce.main()
         cls.records = json.loads((cls.folder / "results" / "x1" / "verdicts.json").read_text())
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
 
     def test_pages_take_their_verdicts_from_those_that_are_stored(self):
         path = self.folder / "results" / "x1" / "README.md"
@@ -547,9 +542,7 @@ class Benchmarks(unittest.TestCase):
     """A figure whose numbers are those of `hetsgd bench`, by setup."""
 
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (self.folder / "x2.toml").write_text(BENCH)
         self.figure = reproduce_runs.Figure(self.folder / "x2.toml", self.folder)
         rows = [{"redop": name, "size_bytes": size, "time_s": {"median": 1.0}, "in_call_s": seconds}

@@ -29,12 +29,11 @@ open(value("--dump-parameters"), "wb").write(%(parameters)s)
 
 class SameResults(unittest.TestCase):
     def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(self.temporary.cleanup)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.old = self.stand_in("old")
 
     def stand_in(self, name, changes="{}", parameters="b'1234'"):
-        path = pathlib.Path(self.temporary.name) / name
+        path = self.folder / name
         path.write_text(STAND_IN % {"started": name, "changes": changes, "parameters": parameters})
         path.chmod(0o755)
         return str(path)
@@ -91,7 +90,7 @@ class SameResults(unittest.TestCase):
         self.assertEqual((code, said), (0, f"{algorithms} configurations: {algorithms} equal, 0 differ\n"))
 
     def test_records_and_traces(self):
-        other = pathlib.Path(self.temporary.name) / "other"
+        other = self.folder / "other"
         other.write_text(f'#!/bin/sh\nexec {os.environ["HETSGD_BINARY"]} "$@" --speed 0.5\n')
         other.chmod(0o755)
         said = self.compare(os.environ["HETSGD_BINARY"], "^ssgd/failures$", str(other))[1]

@@ -1,6 +1,6 @@
-// The headers and matchers that every test has. The build includes this file before each source of a
-// test program, parsed once for all (hetsgd_test_program of cmake/HetsgdTargets.cmake); a test
-// includes only what is missing here.
+// The headers and matchers that every test has. The build includes this file before each source
+// of a test program, parsed once for all (hetsgd_test_program of cmake/HetsgdTargets.cmake); a
+// test includes only what is missing here.
 #pragma once
 
 #include <fmt/format.h>

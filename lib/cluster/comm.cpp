@@ -12,8 +12,8 @@ void check_rank(int rank, int size) {
   throw CheckFailure(fmt::format("rank {} is named in a group of {}", rank, size));
 }
 
-void Comm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
-                          std::span<std::byte> in, Traffic kind) {
+void Comm::sendrecv_raw(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
+                        Traffic kind) {
   const auto count = [](std::size_t bytes) {
     return (bytes + kSendrecvPiece - 1) / kSendrecvPiece;
   };
@@ -25,45 +25,17 @@ void Comm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
   std::size_t sent = 0;
   for (std::size_t received = 0; received < receives; ++received) {
     for (; sent < sends && sent < received + kSendrecvAhead; ++sent) {
-      send_bytes(peer, tag, piece(out, sent), kind);
+      send_raw(peer, tag, piece(out, sent), kind, false);
     }
-    receive_bytes(peer, tag, piece(in, received));
+    receive_raw(peer, tag, piece(in, received));
   }
-  for (; sent < sends; ++sent) send_bytes(peer, tag, piece(out, sent), kind);
+  for (; sent < sends; ++sent) send_raw(peer, tag, piece(out, sent), kind, false);
 }
 
-namespace {
-
-// Checks what a rank can know of its own request.
-void check_request(const CollectiveRequest& request, const Comm& comm) {
+void Comm::check_request(const CollectiveRequest& request) const {
   const Collective collective = request.call.collective;
-  if (collective == Collective::broadcast) check_rank(request.call.root, comm.size());
-  if (collective == Collective::all_to_all) check_parts(request.parts, comm.rank(), comm.size());
-}
-
-}  // namespace
-
-void Comm::make(const CollectiveRequest& request) {
-  check_request(request, *this);
-  make_raw(request);
-}
-
-Pending Comm::start(const CollectiveRequest& request) {
-  const Collective collective = request.call.collective;
-  if (collective == Collective::barrier || collective == Collective::split ||
-      collective == Collective::agree) {
-    throw CheckFailure(fmt::format("{} cannot be started", collective_name(collective)));
-  }
-  check_request(request, *this);
-  if (size() > 1) return Pending(start_raw(request));
-  make_raw(request);
-  return {};
-}
-
-std::unique_ptr<Comm> Comm::split(int color, int key) {
-  SplitPart part{.choice = {color, key}, .comm = nullptr};
-  make({.call = {.collective = Collective::split}, .out = &part});
-  return std::move(part.comm);
+  if (collective == Collective::broadcast) check_rank(request.call.root, size());
+  if (collective == Collective::all_to_all) check_parts(request.parts, rank(), size());
 }
 
 void Comm::agree_by_gathering(const CollectiveRequest& request) {

@@ -57,6 +57,8 @@ struct AgreePart {
   std::shared_ptr<const void> made;
 };
 
+class CommNotes;
+
 class Comm {
  public:
   virtual ~Comm() = default;
@@ -70,14 +72,14 @@ class Comm {
   // >= 0 and the caller's own to choose.
   template <std::ranges::contiguous_range Data>
   void send(int to, int tag, const Data& data, Traffic kind = Traffic::control) {
-    send_bytes(to, tag, std::as_bytes(std::span(data)), kind);
+    send_bytes(to, tag, std::as_bytes(std::span(data)), kind, false);
   }
   // The same without waiting for anything: copies `data` and returns at once. The message takes its
   // turn on this rank's link while the caller goes on; with those of send() it keeps the order of
   // the calls. It suits a rank that sends to many before it receives.
   template <std::ranges::contiguous_range Data>
   void post(int to, int tag, const Data& data, Traffic kind = Traffic::control) {
-    post_bytes(to, tag, std::as_bytes(std::span(data)), kind);
+    send_bytes(to, tag, std::as_bytes(std::span(data)), kind, true);
   }
   // Blocks until a message with this tag from `from` (or kAnySource: the earliest arrival, ties
   // lowest rank) is here. It must have exactly data.size() elements (checked).
@@ -170,16 +172,17 @@ class Comm {
   Block block_of(int rank, std::size_t n) const { return hetsgd::block_of(rank, size(), n); }
 
   // --- what a cluster implements -----------------------------------------------------------------
-  // Lengths of messages are in bytes. The rank's own request has been checked (make, start);
-  // agreement between ranks is checked below, as only the cluster sees the others.
-  virtual void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) = 0;
-  virtual void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) = 0;
-  virtual Envelope receive_bytes(int from, int tag, std::span<std::byte> data) = 0;
+  // The calls of above, which note them (trace/noted_calls.cpp). Lengths of messages are in bytes.
+  // The rank's own request has been checked (make, start); agreement between ranks is checked
+  // below, as only the cluster sees the others. posts: it is post().
+  virtual void send_raw(int to, int tag, std::span<const std::byte> data, Traffic kind,
+                        bool posts) = 0;
+  virtual Envelope receive_raw(int from, int tag, std::span<std::byte> data) = 0;
   // This implementation sends messages of kSendrecvPiece bytes, with kSendrecvAhead of them in
   // flight at a time. Where messages travel, their latencies overlap: the time is that of one
   // message as long as kSendrecvAhead pieces take longer than a latency.
-  virtual void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
-                              std::span<std::byte> in, Traffic kind);
+  virtual void sendrecv_raw(int peer, int tag, std::span<const std::byte> out,
+                            std::span<std::byte> in, Traffic kind);
   virtual void make_raw(const CollectiveRequest& request) = 0;
   // Called only in a group of several ranks.
   virtual std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) = 0;
@@ -188,6 +191,17 @@ class Comm {
   // Implements agree where ranks share no memory: every rank gathers all values and makes its own
   // result.
   void agree_by_gathering(const CollectiveRequest& request);
+
+ private:
+  friend class Endpoint;
+  void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind, bool posts);
+  Envelope receive_bytes(int from, int tag, std::span<std::byte> data);
+  void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
+                      Traffic kind);
+  // Checks what a rank can know of its own request.
+  void check_request(const CollectiveRequest& request) const;
+
+  std::shared_ptr<CommNotes> notes_;  // null: calls are not noted
 };
 
 // A rank's argument to split, and its result.

@@ -16,6 +16,7 @@
 // way may unlock a Monitor and end a Pending; another call would throw again in threads and mpi.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -69,19 +70,34 @@ struct InPlaceComputation {
   FunctionRef write;  // puts what it has changed into the shared memory
 };
 
+struct CallPoint;
+struct MonitorNotes;
+class ProcessNotes;
+
 // Lock and condition between a worker's processes, or between workers of one address space (sim,
 // threads). A call that blocks with the lock held is allowed, but keeps the others out. Not
 // recursive. Meets BasicLockable: std::lock_guard<Monitor> and std::unique_lock<Monitor> work.
 class Monitor {
  public:
   virtual ~Monitor() = default;
-  virtual void lock() = 0;
-  virtual void unlock() = 0;
+  void lock();
+  void unlock();
   // Called with the lock held; returns with it held and ready() true. ready() is evaluated under
   // the lock, at once and after each notify_all; it must not block. `what` names the wait in a
   // deadlock report, and outlives the call.
-  virtual void wait(const std::function<bool()>& ready, std::string_view what) = 0;
-  virtual void notify_all() = 0;
+  void wait(const std::function<bool()>& ready, std::string_view what);
+  void notify_all();
+
+ protected:
+  // A cluster implements the calls of above, which note them (trace/noted_calls.cpp).
+  virtual void lock_raw() = 0;
+  virtual void unlock_raw() = 0;
+  virtual void wait_raw(const std::function<bool()>& ready, std::string_view what) = 0;
+  virtual void notify_all_raw() = 0;
+
+ private:
+  friend class Endpoint;
+  std::shared_ptr<MonitorNotes> notes_;  // null: calls are not noted
 };
 
 // Cuts a computation of one process short from another process of the same worker: an answer that
@@ -117,53 +133,86 @@ class Endpoint {
   // profile (sim) or as long as it takes (threads, mpi), then the straggler scenario's delay. An
   // exception of fn comes out here. fn makes no call of this vocabulary but device(): in sim it
   // runs on another thread, at another time.
-  virtual void compute(const Work& work, ComputeKind kind, FunctionRef fn) = 0;
+  void compute(const Work& work, ComputeKind kind, FunctionRef fn) {
+    compute_unless(nullptr, work, kind, fn);
+  }
   // A computation on memory that others read and write meanwhile, which is no error here. In
   // threads and mpi it is compute() of in_place. In sim read() is called at its start and write()
   // at its end, in no time, and fn as the function of compute().
-  virtual void compute_in_place(const Work& work, ComputeKind kind, const InPlaceComputation& how) {
-    compute(work, kind, how.in_place);
-  }
+  void compute_in_place(const Work& work, ComputeKind kind, const InPlaceComputation& how);
   // The same as compute() until `token` is cancelled (also before): then it returns false at once,
   // and what fn wrote counts for nothing. A computation that ends at that very moment is complete.
   // In sim the cut is exact; in threads and mpi a kernel cannot be stopped: fn runs to its end, and
   // the delay is cut.
-  virtual bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
-                                   FunctionRef fn) = 0;
+  bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
+                           FunctionRef fn) {
+    return compute_unless(&token, work, kind, fn);
+  }
   virtual std::unique_ptr<CancellationToken> make_cancellation_token() = 0;
-  virtual void sleep(Seconds duration) = 0;
+  void sleep(Seconds duration);
 
   // Starts another process of this worker, with an Endpoint of its own (same rank, own time
   // breakdown; what it computes and sends is in the worker's account). The run ends when all
   // processes have returned, so the algorithm must tell it to. `fn` is copied and kept until it has
   // returned.
-  virtual void background_task(std::string name, std::function<void(Endpoint&)> fn) = 0;
-  virtual std::unique_ptr<Monitor> make_monitor() = 0;
+  void background_task(std::string name, std::function<void(Endpoint&)> fn);
+  std::unique_ptr<Monitor> make_monitor();
 
   // The port to the service `name`. The first call in the run makes the service with `factory` (one
   // per run, beside rank 0). Every rank that uses it calls open_service with the same name; its
   // factory is ignored if the service exists. The service lives as long as the run.
-  virtual std::shared_ptr<ServicePort> open_service(const std::string& name,
-                                                    const ServiceFactory& factory) = 0;
+  std::shared_ptr<ServicePort> open_service(const std::string& name, const ServiceFactory& factory);
 
   // A later segment of a run (segment.hpp): the set-up ends and the clock goes on. Every worker's
   // main process calls it once.
-  virtual void go_on() = 0;
+  void go_on();
 
   // --- off the clock -----------------------------------------------------------------------------
   // Stops the world, runs fn, and lets it go on; the clock does not see it. The others stop at
   // their next call of this vocabulary; a process that is blocked counts as stopped. In sim virtual
   // time simply does not move. No computation runs while fn runs, so it may read all memory of this
   // address space. It makes no call of the vocabulary that can block (sim refuses it).
-  virtual void while_paused(FunctionRef fn) = 0;
+  void while_paused(FunctionRef fn) { pause(false, fn); }
   // The same for algorithms whose workers all come to this point. Rank 0 runs fn when all are here
   // (sim: when rank 0 is here); the others wait off the clock. Collective.
-  virtual void while_paused_together(FunctionRef fn) = 0;
+  void while_paused_together(FunctionRef fn) { pause(true, fn); }
 
   // The times of this process.
   virtual TimeBreakdown& time_breakdown() = 0;
   // The times of the worker so far, with its background tasks. The main process asks for them.
   virtual TimeBreakdown account() { return time_breakdown(); }
+
+  // --- records -----------------------------------------------------------------------------------
+  // From now on the calls of this process are noted in a line of `trace`, and those of background
+  // tasks that it starts in lines of theirs (trace/noted_calls.cpp). The clock and the results are
+  // those of a run without a trace.
+  void note_calls(Trace& trace);
+  // The last step had so many samples, if calls are noted.
+  void note_batch(std::uint64_t samples);
+
+ protected:
+  // A cluster implements the calls of above, which note them. token: null for compute(), for
+  // which it returns true.
+  virtual bool compute_raw(CancellationToken* token, const Work& work, ComputeKind kind,
+                           FunctionRef fn) = 0;
+  virtual void compute_in_place_raw(const Work& work, ComputeKind kind,
+                                    const InPlaceComputation& how) {
+    compute_raw(nullptr, work, kind, how.in_place);
+  }
+  virtual void sleep_raw(Seconds duration) = 0;
+  virtual void background_task_raw(std::string name, std::function<void(Endpoint&)> fn) = 0;
+  virtual std::unique_ptr<Monitor> make_monitor_raw() = 0;
+  virtual std::shared_ptr<ServicePort> open_service_raw(const std::string& name,
+                                                        const ServiceFactory& factory) = 0;
+  virtual void go_on_raw() = 0;
+  virtual void pause_raw(bool together, FunctionRef fn) = 0;
+
+ private:
+  bool compute_unless(CancellationToken* token, const Work& work, ComputeKind kind, FunctionRef fn);
+  void pause(bool together, FunctionRef fn);
+  void note_calls(Trace& trace, const std::string& background_task, const CallPoint& parent);
+
+  std::shared_ptr<ProcessNotes> notes_;  // null: calls are not noted
 };
 
 // Opens service S; constructed once with args...: `auto server = serve<Server>(endpoint, "server",

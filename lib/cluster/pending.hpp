@@ -46,39 +46,35 @@ class PendingCall {
   virtual void settle(bool failing) noexcept = 0;
 };
 
+struct StartedNotes;
+
 // Owns a call in flight; movable. The destructor waits, so that the memory of a call may be freed
 // after it: declare a Pending behind the buffers that it uses. Whether the destructor runs because
 // of an exception is told by the number of exceptions in flight, compared with that at its making.
 class [[nodiscard]] Pending {
  public:
   Pending() = default;  // holds no call
-  explicit Pending(std::unique_ptr<PendingCall> call) : call_(std::move(call)) {}
+  explicit Pending(std::unique_ptr<PendingCall> call, std::shared_ptr<StartedNotes> notes = nullptr)
+      : call_(std::move(call)), notes_(std::move(notes)) {}
   Pending(Pending&&) = default;
   // Waits for its own call first. The count of exceptions stays that of this object's making.
   Pending& operator=(Pending&& other) noexcept {
     settle();
     call_ = std::move(other.call_);
+    notes_ = std::move(other.notes_);
     return *this;
   }
   ~Pending() { settle(); }
 
   // Returns when the call is complete. At once, with no time, if it was waited for before, if there
   // is none, and in a group of one rank.
-  CallTime wait() {
-    if (!call_) return {};
-    const CallTime time = call_->wait();
-    call_.reset();
-    return time;
-  }
+  CallTime wait();
 
  private:
-  void settle() noexcept {
-    if (!call_) return;
-    call_->settle(std::uncaught_exceptions() > exceptions_);
-    call_.reset();
-  }
+  void settle() noexcept;
 
   std::unique_ptr<PendingCall> call_;
+  std::shared_ptr<StartedNotes> notes_;          // null: the call is not noted
   int exceptions_ = std::uncaught_exceptions();  // in flight at its making
 };
 

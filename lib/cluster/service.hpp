@@ -28,8 +28,10 @@
 
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -43,15 +45,48 @@
 
 namespace hetsgd {
 
-// One pending answer. Must be given exactly once; dropping it unanswered is a check failure unless
-// the run is being torn down (clusters: OwedReply in service_host.hpp).
+class AnswerNotes;
+struct HandlerNotes;
+struct PortNotes;
+class Trace;
+
+// The answer that a handler owes to one request.
+//
+//   owed --answer(), of the right size--> answered
+//     |
+//     +--destroyed--> the run ends with the error that unanswered() returns, unless it is being
+//                     torn down
+//
+// A cluster derives from it: deliver() carries the answer, and its destructor ends the run.
 class ReplyToken {
  public:
   virtual ~ReplyToken() = default;
-  // Called by the handler. Copies both: they may change afterwards. Their sizes must be those that
-  // the caller has made room for (checked).
-  virtual void answer(std::span<const std::byte> reply, std::span<const float> payload,
-                      Traffic kind) = 0;
+  // Called by the handler, once. Copies both: they may change afterwards. Throws CheckFailure if
+  // the answer has another size than the caller has room for. The mistake is the handler's, so this
+  // exception ends the run.
+  void answer(std::span<const std::byte> reply, std::span<const float> payload, Traffic kind);
+
+ protected:
+  // service: its name, which outlives this object. from: the rank that asks. The sizes are those of
+  // the answer that it has room for: bytes, elements.
+  ReplyToken(const std::string& service, int from, std::size_t reply_bytes,
+             std::size_t payload_count)
+      : service_(service), from_(from), reply_bytes_(reply_bytes), payload_count_(payload_count) {}
+  // At most once.
+  virtual void deliver(std::span<const std::byte> reply, std::span<const float> payload,
+                       Traffic kind) = 0;
+  // For a destructor: the error that must end the run, because the caller would wait for ever. Null
+  // if the request was answered, or if the handler throws, because its exception is then the error
+  // to report.
+  std::exception_ptr unanswered() const;
+
+ private:
+  friend class ServiceHandler;
+  const std::string& service_;
+  const int from_;
+  const std::size_t reply_bytes_, payload_count_;
+  bool answered_ = false;
+  std::shared_ptr<AnswerNotes> notes_;  // null: the request is not noted
 };
 
 // The untyped form that clusters carry. All members but now() and set_clock() are called one at a
@@ -59,6 +94,12 @@ class ReplyToken {
 class ServiceHandler {
  public:
   virtual ~ServiceHandler() = default;
+  // Called by clusters for each request: handle_raw(), which is noted if the handler has notes.
+  // `turned`: when the service has turned to the request, if that was before.
+  void serve(int from, std::span<const std::byte> request, std::span<const float> payload,
+             std::unique_ptr<ReplyToken> reply, std::optional<Seconds> turned = {});
+  // Gives it notes in the line of this service; before the first request.
+  void note_requests(Trace& trace, const std::string& service);
   // request and payload are valid during the call only. An exception of it ends the run.
   virtual void handle_raw(int from, std::span<const std::byte> request,
                           std::span<const float> payload, std::unique_ptr<ReplyToken> reply) = 0;
@@ -79,6 +120,7 @@ class ServiceHandler {
 
  private:
   std::function<Seconds()> clock_;
+  std::shared_ptr<HandlerNotes> notes_;  // null: requests are not noted
 };
 
 // A request as bytes, and where its answer goes. Owns nothing.
@@ -98,10 +140,19 @@ class ServicePort {
  public:
   virtual ~ServicePort() = default;
   // Blocks until the answer is here.
-  virtual void call_raw(const ServiceCall& call) = 0;
+  void call(const ServiceCall& call);
   // The same without waiting for the answer. Copies the request; the other memory is the call's
   // until it is complete.
+  Pending post(const ServiceCall& call);
+
+ protected:
+  // A cluster implements the calls of above, which note them (trace/noted_calls.cpp).
+  virtual void call_raw(const ServiceCall& call) = 0;
   virtual std::unique_ptr<PendingCall> post_raw(const ServiceCall& call) = 0;
+
+ private:
+  friend class Endpoint;
+  std::shared_ptr<PortNotes> notes_;  // null: calls are not noted
 };
 
 // Answers one request, once. Movable, not copyable: a handler moves it into a member to defer the
@@ -192,7 +243,7 @@ class ServiceClient {
   Reply call(const Request& request, std::span<const float> payload = {},
              std::span<float> reply_payload = {}, Traffic kind = Traffic::gradients) {
     Reply reply;
-    port_->call_raw(raw(request, payload, kind, reply, reply_payload));
+    port_->call(raw(request, payload, kind, reply, reply_payload));
     return reply;
   }
   // Several may be in flight; their replies come in any order. Nobody may touch the payloads before
@@ -200,7 +251,7 @@ class ServiceClient {
   PendingReply<Reply> post(const Request& request, std::span<const float> payload = {},
                            std::span<float> reply_payload = {}, Traffic kind = Traffic::gradients) {
     auto reply = std::make_unique<Reply>();
-    Pending call(port_->post_raw(raw(request, payload, kind, *reply, reply_payload)));
+    Pending call = port_->post(raw(request, payload, kind, *reply, reply_payload));
     return {std::move(reply), std::move(call)};
   }
 

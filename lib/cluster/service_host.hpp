@@ -1,56 +1,16 @@
-// The part of services that all clusters share: the list of a run's services, and the check that a
-// handler gives the answers that it owes. The transport of requests and answers is each cluster's
-// own.
+// The list of a run's services, which all clusters share. The transport of requests and answers is
+// each cluster's own.
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "cluster/service.hpp"
-
 namespace hetsgd {
-
-// The answer that a handler owes to one request.
-//
-//   owed --answer(), of the right size--> answered
-//     |
-//     +--destroyed--> the run ends with the error that unanswered() returns
-//
-// A cluster derives from it: deliver() carries the answer, and its destructor ends the run.
-class OwedReply : public ReplyToken {
- public:
-  // Throws CheckFailure if the answer has another size than the caller has room for. The mistake is
-  // the handler's, so this exception ends the run.
-  void answer(std::span<const std::byte> reply, std::span<const float> payload, Traffic kind) final;
-
- protected:
-  // service: its name, which outlives this object. from: the rank that asks. The sizes are those of
-  // the answer that it has room for: bytes, elements.
-  OwedReply(const std::string& service, int from, std::size_t reply_bytes,
-            std::size_t payload_count)
-      : service_(service), from_(from), reply_bytes_(reply_bytes), payload_count_(payload_count) {}
-  // At most once.
-  virtual void deliver(std::span<const std::byte> reply, std::span<const float> payload,
-                       Traffic kind) = 0;
-  // For a destructor: the error that must end the run, because the caller would wait for ever. Null
-  // if the request was answered, or if the handler throws, because its exception is then the error
-  // to report.
-  std::exception_ptr unanswered() const;
-
- private:
-  const std::string& service_;
-  const int from_;
-  const std::size_t reply_bytes_, payload_count_;
-  bool answered_ = false;
-};
 
 // The services of a run in this process, by name, and the workers that have left them. Any thread.
 // S has a member left(rank).

@@ -32,8 +32,8 @@ void keep_own_part(Comm& comm, Device& device, int tag, std::span<const std::byt
                 reinterpret_cast<float*>(room.data()));
     return device.synchronize();  // another device of this GPU may read it next
   }
-  comm.post_bytes(comm.rank(), tag, part, kind);
-  comm.receive_bytes(comm.rank(), tag, room);
+  comm.post(comm.rank(), tag, part, kind);
+  comm.receive(comm.rank(), tag, room);
 }
 
 // Empty parts travel as well: a receiver that expects bytes of a rank that sends none finds out.
@@ -51,13 +51,13 @@ void scatter_all_to_all(Comm& comm, Device& device, int tag, const AllToAll& min
   };
   for (int d = 1; d < p; ++d) {
     const int to = (me + d) % p;
-    comm.post_bytes(to, tag, part(to), kind);
+    comm.post(to, tag, part(to), kind);
   }
   keep_own_part(comm, device, tag, part(me), room(me), kind);
   // In the order in which they come if all ranks begin at once.
   for (int d = 1; d < p; ++d) {
     const int from = (me - d + p) % p;
-    comm.receive_bytes(from, tag, room(from));
+    comm.receive(from, tag, room(from));
   }
 }
 

@@ -26,10 +26,10 @@ int activation_messages(int p) { return std::bit_width(static_cast<unsigned>(p -
 
 void pass_on_activation(Comm& comm, int tag) {
   for (int distance = 1; distance < comm.size(); distance <<= 1) {
-    comm.send_bytes((comm.rank() + distance) % comm.size(), tag, {}, Traffic::control);
+    comm.send((comm.rank() + distance) % comm.size(), tag, std::span<const std::byte>());
   }
 }
 
-void receive_activation(Comm& comm, int tag) { comm.receive_bytes(kAnySource, tag, {}); }
+void receive_activation(Comm& comm, int tag) { comm.receive<std::byte>(kAnySource, tag, {}); }
 
 }  // namespace hetsgd

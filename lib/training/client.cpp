@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cluster/trace/traced_endpoint.hpp"
 #include "core/host_clock.hpp"
 #include "core/rank_index.hpp"
 
@@ -76,7 +75,7 @@ Work Client::stage_work(Stage stage, const BatchShape& batch, const Work& tables
 }
 
 void Client::trace_batch(Worker& worker, std::uint64_t samples) const {
-  if (setup_.traced) note_batch(worker.endpoint(), samples);
+  if (setup_.traced) worker.endpoint().note_batch(samples);
 }
 
 void Client::measure(Worker& worker, const std::function<void()>& fn) {

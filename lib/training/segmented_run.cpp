@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "cluster/trace/traced_endpoint.hpp"
 #include "core/error.hpp"
 #include "core/host_clock.hpp"
 #include "core/rank_index.hpp"
@@ -146,7 +145,8 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
   };
   ended.report = of_.cluster.run_segment(
       [&](Endpoint& endpoint) {
-        trace != nullptr ? with_traced_endpoint(endpoint, *trace, work) : work(endpoint);
+        if (trace != nullptr) endpoint.note_calls(*trace);
+        work(endpoint);
       },
       segment);
   for (const auto& [worker, samples] : client->unsettled()) {

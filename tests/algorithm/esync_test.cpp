@@ -21,8 +21,10 @@ class Server {
   StateRule ask(double now, int from, const StateQuery& query) {
     class Token final : public ReplyToken {
      public:
-      explicit Token(StateAnswer& answer) : answer_(answer) {}
-      void answer(std::span<const std::byte> reply, std::span<const float>, Traffic kind) override {
+      Token(const std::string& service, StateAnswer& answer)
+          : ReplyToken(service, 0, sizeof answer, 0), answer_(answer) {}
+      void deliver(std::span<const std::byte> reply, std::span<const float>,
+                   Traffic kind) override {
         EXPECT_EQ(kind, Traffic::control);
         std::memcpy(&answer_, reply.data(), reply.size());
       }
@@ -32,7 +34,7 @@ class Server {
     };
     now_ = now;
     StateAnswer answer{};
-    server_.handle(from, query, {}, Responder<StateAnswer>(std::make_unique<Token>(answer)));
+    server_.handle(from, query, {}, Responder<StateAnswer>(std::make_unique<Token>(name_, answer)));
     slowest = answer.slowest;
     return answer.rule;
   }
@@ -40,6 +42,7 @@ class Server {
   int slowest = -1;
 
  private:
+  const std::string name_ = "server";
   double now_ = 0;
   StateServer server_;
 };

@@ -178,12 +178,12 @@ TEST(Slide, LearnsOnBothClusters) {
 // meanwhile.
 TEST(Slide, OneWorkerHasOneSetOfTables) {
   class FreeMonitor final : public Monitor {
-    void lock() override {}
-    void unlock() override {}
-    void wait(const std::function<bool()>& ready, std::string_view) override {
+    void lock_raw() override {}
+    void unlock_raw() override {}
+    void wait_raw(const std::function<bool()>& ready, std::string_view) override {
       EXPECT_TRUE(ready());
     }
-    void notify_all() override {}
+    void notify_all_raw() override {}
   };
   const auto device = make_cpu_device<float>(1);
   const HashedLabels every_batch{.rehash = 1};

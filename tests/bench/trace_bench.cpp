@@ -12,7 +12,7 @@
 #include <string>
 
 #include "cluster/cluster.hpp"
-#include "cluster/trace/traced_endpoint.hpp"
+#include "cluster/trace/trace.hpp"
 #include "support/plain_cluster.hpp"
 
 namespace hetsgd {
@@ -38,7 +38,8 @@ void measure(benchmark::State& state, const std::string& cluster_name, int worke
   for (auto _ : state) {
     std::optional<Trace> trace(std::in_place, TraceDetail::causes, memory);
     cluster->run([&](Endpoint& endpoint) {
-      recorded ? with_traced_endpoint(endpoint, *trace, work) : work(endpoint);
+      if (recorded) endpoint.note_calls(*trace);
+      work(endpoint);
     });
     state.PauseTiming();
     trace.reset();

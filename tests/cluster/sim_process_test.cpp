@@ -54,13 +54,13 @@ TEST(SimMonitor, WorkOfABackgroundTaskIsInItsWorkersAccount) {
   const auto report = run(slow_machine(2), [](Endpoint& endpoint) {
     std::vector<std::byte> data(128);
     if (endpoint.rank() == 1) {
-      endpoint.comm().receive_bytes(0, 7, data);
+      endpoint.comm().receive(0, 7, std::span(data));
       return;
     }
     auto channel = std::make_shared<Channel>(endpoint);
     endpoint.background_task("works", [channel](Endpoint& self) {
       self.compute(work_of(4), ComputeKind::part, nothing);
-      self.comm().send_bytes(1, 7, std::vector<std::byte>(128), Traffic::control);
+      self.comm().send(1, 7, std::vector<std::byte>(128));
       self.sleep(Seconds(12 - now(self)));
       {
         const std::lock_guard lock(*channel->monitor);

@@ -1,7 +1,7 @@
 // The network of a record: latency and bandwidth come back from calls whose costs are known.
 
 #include "cluster/cluster.hpp"
-#include "cluster/trace/traced_endpoint.hpp"
+#include "cluster/trace/trace.hpp"
 #include "support/plain_cluster.hpp"
 #include "support/recorded.hpp"
 #include "training/replay/replay_profile.hpp"
@@ -22,7 +22,8 @@ ClusterOptions known_network(int workers) {
 NetworkModel fitted(int workers, const std::function<void(Endpoint&)>& work) {
   Trace trace(TraceDetail::causes);
   make_cluster("sim", known_network(workers))->run([&](Endpoint& endpoint) {
-    with_traced_endpoint(endpoint, trace, work);
+    endpoint.note_calls(trace);
+    work(endpoint);
   });
   Timeline timeline{.path = "traced", .workers = workers};
   for (const TraceLine* line : trace.lines()) timeline.processes.push_back(*line);

@@ -40,16 +40,7 @@ bool MpiComm::poll(int from, int tag) {
                          transport_.tags().message(group_->number, tag));
 }
 
-void MpiComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
-  send_message(to, tag, data, kind, Transport::Sending::straight);
-}
-
-void MpiComm::post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
-  send_message(to, tag, data, kind, Transport::Sending::copied);
-}
-
-void MpiComm::send_message(int to, int tag, std::span<const std::byte> data, Traffic kind,
-                           Transport::Sending how) {
+void MpiComm::send_raw(int to, int tag, std::span<const std::byte> data, Traffic kind, bool posts) {
   check_rank(to, size());
   check_tag(tag);
   begin_message(world());
@@ -63,12 +54,12 @@ void MpiComm::send_message(int to, int tag, std::span<const std::byte> data, Tra
   const bool timed = data.size() > kHeadData;
   const Seconds begin = timed ? world().now() : Seconds(0);
   transport_.send(world_rank(to), transport_.tags().message(group_->number, tag), {&part, 1}, kind,
-                  gpu, how);
+                  gpu, posts ? Transport::Sending::copied : Transport::Sending::straight);
   if (timed) World::current().spend(&TimeBreakdown::communicate, world().now() - begin);
   world().safepoint();
 }
 
-Envelope MpiComm::receive_bytes(int from, int tag, std::span<std::byte> data) {
+Envelope MpiComm::receive_raw(int from, int tag, std::span<std::byte> data) {
   if (from != kAnySource) check_rank(from, size());
   check_tag(tag);
   begin_message(world());

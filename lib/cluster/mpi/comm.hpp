@@ -117,15 +117,15 @@ class MpiComm final : public Comm {
   // A safepoint; asks the library, and does not wait.
   bool poll(int from, int tag) override;
   // Returns when `data` may be reused. Long data that nobody waits for are copied (transport.hpp).
-  void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
-  // All of it is copied, also where the receiver waits.
-  void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
+  // posts: all of it is copied, also where the receiver waits.
+  void send_raw(int to, int tag, std::span<const std::byte> data, Traffic kind,
+                bool posts) override;
   // Throws CheckFailure if the message has another length.
-  Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override;
+  Envelope receive_raw(int from, int tag, std::span<std::byte> data) override;
   // Both sides say their lengths first, in a message that holds short data, too. Long data go
   // straight from memory to memory, because both sides are there then.
-  void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
-                      Traffic kind) override;
+  void sendrecv_raw(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
+                    Traffic kind) override;
   // Data may lie in host memory or in that of the process's GPU, on each rank as it likes.
   void make_raw(const CollectiveRequest& request) override;
   // The first call starts a background process, which makes all started calls of this communicator.
@@ -155,8 +155,6 @@ class MpiComm final : public Comm {
   // Counts payload bytes in the caller's time breakdown. The bytes of collectives are traffic_of(),
   // so they do not depend on the threshold of small data or on the way through NCCL.
   void count(Traffic kind, std::size_t sent, std::size_t received);
-  void send_message(int to, int tag, std::span<const std::byte> data, Traffic kind,
-                    Transport::Sending how);
 
   // --- small messages: the call, and data of at most a head's size behind it
   void send_small(int to, const CollectiveCall& call, std::span<const std::byte> data);

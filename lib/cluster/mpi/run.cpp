@@ -497,8 +497,8 @@ void MpiEndpoint::lose() {
       [] { return "is lost, and waits until all know"; });
 }
 
-std::shared_ptr<ServicePort> MpiEndpoint::open_service(const std::string& name,
-                                                       const ServiceFactory& factory) {
+std::shared_ptr<ServicePort> MpiEndpoint::open_service_raw(const std::string& name,
+                                                           const ServiceFactory& factory) {
   world_.safepoint();
   run_.open_service(name, factory);
   return std::make_shared<MpiPort>(*run_.transport_, name, run_.callers_, run_.host_);

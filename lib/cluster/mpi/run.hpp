@@ -204,10 +204,11 @@ class MpiEndpoint final : public ProcessEndpoint {
   Comm& comm() override { return comm_; }
   // A service is made by the worker of its rank, or by the serialised factory of the first other
   // rank that opens it: whichever comes first.
-  std::shared_ptr<ServicePort> open_service(const std::string& name,
-                                            const ServiceFactory& factory) override;
-  void while_paused(FunctionRef fn) override { run_.while_paused(fn); }
-  void while_paused_together(FunctionRef fn) override { run_.while_paused_together(comm_, fn); }
+  std::shared_ptr<ServicePort> open_service_raw(const std::string& name,
+                                                const ServiceFactory& factory) override;
+  void pause_raw(bool together, FunctionRef fn) override {
+    together ? run_.while_paused_together(comm_, fn) : run_.while_paused(fn);
+  }
 
  private:
   void lose() override;

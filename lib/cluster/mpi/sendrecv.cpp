@@ -21,8 +21,8 @@ bool is_long(std::size_t bytes) { return bytes > kShort; }
 //    [lengths | short data] to the peer, which is not awaited
 //    [lengths | short data] from the peer: it has come to the same call; lengths are compared
 //    long data both ways at once, straight from memory to memory
-void MpiComm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
-                             std::span<std::byte> in, Traffic kind) {
+void MpiComm::sendrecv_raw(int peer, int tag, std::span<const std::byte> out,
+                           std::span<std::byte> in, Traffic kind) {
   check_rank(peer, size());
   HETSGD_CHECK(peer != rank_);
   check_tag(tag);

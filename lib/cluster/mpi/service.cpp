@@ -20,11 +20,11 @@ std::size_t padding(std::size_t bytes) { return (kAlignment - bytes % kAlignment
 
 // The answer that a handler owes. It lives as long as the handler keeps it, and is used on the
 // service's process; the transport and the service's name outlive it.
-class Token final : public OwedReply {
+class Token final : public ReplyToken {
  public:
   Token(Transport& transport, const std::string& service, int from, const RequestInfo& request)
-      : OwedReply(service, from, static_cast<std::size_t>(request.reply_bytes),
-                  request.reply_payload_count),
+      : ReplyToken(service, from, static_cast<std::size_t>(request.reply_bytes),
+                   request.reply_payload_count),
         transport_(transport),
         from_(from),
         caller_(request.caller) {}
@@ -137,9 +137,9 @@ void MpiService::handle(HeadReceive& head) {
   std::memcpy(&info, message, sizeof info);
   const auto request_bytes = static_cast<std::size_t>(info.request_bytes);
   const std::size_t before = sizeof info + request_bytes, payload = before + padding(before);
-  handler_->handle_raw(rank_of_(head.source()), {message + sizeof info, request_bytes},
-                       {reinterpret_cast<const float*>(message + payload), info.payload_count},
-                       std::make_unique<Token>(transport_, name_, head.source(), info));
+  handler_->serve(rank_of_(head.source()), {message + sizeof info, request_bytes},
+                  {reinterpret_cast<const float*>(message + payload), info.payload_count},
+                  std::make_unique<Token>(transport_, name_, head.source(), info));
 }
 
 // --- the caller

@@ -55,14 +55,14 @@ class ThreadsMonitor final : public Monitor {
 
   // Throws CheckFailure if the calling process holds it already. Waiting is `wait` in its
   // breakdown, here and in wait().
-  void lock() override;
-  void unlock() override;
+  void lock_raw() override;
+  void unlock_raw() override;
   // ready() is called by the waiting process itself, with the monitor held and without the world's
   // mutex: a slow one holds up the processes that want the monitor, and no others. It is called
   // again after each notify_all().
-  void wait(const std::function<bool()>& ready, std::string_view what) override;
+  void wait_raw(const std::function<bool()>& ready, std::string_view what) override;
   // With or without the monitor held, from any process of the run.
-  void notify_all() override;
+  void notify_all_raw() override;
 
  private:
   // Remembers the notification. The wake-up alone would not do: the end of a pause wakes everybody,
@@ -83,7 +83,7 @@ class ThreadsMonitor final : public Monitor {
 
 // world_.enter() would refuse the function of a pause and park everybody else until the pause is
 // over; so what runs in a pause takes the plain mutex.
-void ThreadsMonitor::lock() {
+void ThreadsMonitor::lock_raw() {
   Process& me = World::current();
   if (me.in_pause) {  // it may not wait: the holder of the monitor is stopped
     const auto guard = world_.lock();
@@ -112,7 +112,7 @@ void ThreadsMonitor::acquire(World::Lock& guard) {
 }
 
 // Not a safepoint: it is called by destructors of guards, also while an exception passes through.
-void ThreadsMonitor::unlock() {
+void ThreadsMonitor::unlock_raw() {
   const auto guard = world_.lock();
   // wait() has thrown, and the guard of the caller unlocks what it no longer holds.
   if (holder_ != &World::current()) {
@@ -132,7 +132,7 @@ void ThreadsMonitor::release() {
 
 // The lock is given back and the waiter is listed in one critical section: a process that makes
 // ready() true needs the lock for it, so its notify_all() finds the waiter in the list.
-void ThreadsMonitor::wait(const std::function<bool()>& ready, std::string_view what) {
+void ThreadsMonitor::wait_raw(const std::function<bool()>& ready, std::string_view what) {
   Process& me = World::current();
   while (!ready()) {
     // lock(), not enter(): a process that parked for a pause here would hold the monitor, which the
@@ -152,7 +152,7 @@ void ThreadsMonitor::wait(const std::function<bool()>& ready, std::string_view w
 }
 
 // Waiters stay in the list until they have run. A second notification is no harm.
-void ThreadsMonitor::notify_all() {
+void ThreadsMonitor::notify_all_raw() {
   const auto guard = world_.lock();
   for (Waiter* waiter : waiters_) {
     waiter->notified = true;
@@ -216,8 +216,10 @@ void ProcessEndpoint::run_to_the_end(FunctionRef fn) {
 // worker that computes slowly, not one that waits for others. Safepoints stand outside of the
 // measured time. The token is looked at before fn, after it and in every slice of the delay. The
 // step is counted even if it was cut, since the scenario has been asked for its delay.
-bool ProcessEndpoint::compute_unless(const std::atomic<bool>* cancelled, ComputeKind kind,
-                                     FunctionRef fn) {
+bool ProcessEndpoint::compute_raw(CancellationToken* token, const Work&, ComputeKind kind,
+                                  FunctionRef fn) {
+  const std::atomic<bool>* const cancelled =
+      token ? &static_cast<ThreadsCancellationToken*>(token)->cancelled() : nullptr;
   world_.safepoint();
   lose_if_due();
   if (cancelled && *cancelled) return false;
@@ -232,15 +234,6 @@ bool ProcessEndpoint::compute_unless(const std::atomic<bool>* cancelled, Compute
       now() - start);
   world_.safepoint();
   return complete;
-}
-
-void ProcessEndpoint::compute(const Work&, ComputeKind kind, FunctionRef fn) {
-  compute_unless(nullptr, kind, fn);
-}
-
-bool ProcessEndpoint::compute_cancellable(CancellationToken& token, const Work&, ComputeKind kind,
-                                          FunctionRef fn) {
-  return compute_unless(&static_cast<ThreadsCancellationToken&>(token).cancelled(), kind, fn);
 }
 
 std::unique_ptr<CancellationToken> ProcessEndpoint::make_cancellation_token() {
@@ -281,7 +274,7 @@ bool ProcessEndpoint::delay(Seconds from, Seconds requested, const std::atomic<b
 }
 
 // A sleep that an algorithm asks for is no straggler delay: it counts as `wait`.
-void ProcessEndpoint::sleep(Seconds duration) {
+void ProcessEndpoint::sleep_raw(Seconds duration) {
   world_.safepoint();
   const Seconds start = now();
   sleep_until(world_, start + duration);
@@ -289,31 +282,31 @@ void ProcessEndpoint::sleep(Seconds duration) {
   world_.safepoint();
 }
 
-void ProcessEndpoint::background_task(std::string name, std::function<void(Endpoint&)> fn) {
+void ProcessEndpoint::background_task_raw(std::string name, std::function<void(Endpoint&)> fn) {
   if (!is_set_up_) return held_.hold(std::move(name), std::move(fn));
   world_.safepoint();
   process_.device->synchronize();  // the background task's device may go on where this one stands
   tasks_.start_background_task(process_, name, std::move(fn), ProcessKind::background_task);
 }
 
-void ProcessEndpoint::go_on() {
+void ProcessEndpoint::go_on_raw() {
   HETSGD_CHECK(!is_set_up_);
   const WorkerStart& start = segment_.start[at(process_.rank)];
   double latest_s = start.clock.count();
-  if (size() > 1) comm().all_reduce(std::span(&latest_s, 1), ReduceOp::max);
+  if (size() > 1) comm().make_raw(all_reduce(std::span(&latest_s, 1), ReduceOp::max));
   const Seconds clock(latest_s);
   world_.set_time_after_pause(clock);
-  while_paused_together([] {});
+  pause_raw(true, [] {});
   process_.breakdown = start.spent;
   process_.breakdown.wait += clock - start.clock;
   is_set_up_ = true;
   await_loss();
   held_.start_all([this](std::string name, HeldTasks::Body body) {
-    background_task(std::move(name), std::move(body));
+    background_task_raw(std::move(name), std::move(body));
   });
 }
 
-std::unique_ptr<Monitor> ProcessEndpoint::make_monitor() {
+std::unique_ptr<Monitor> ProcessEndpoint::make_monitor_raw() {
   return std::make_unique<ThreadsMonitor>(world_);
 }
 

@@ -47,19 +47,18 @@ class ProcessEndpoint : public Endpoint {
 
   // Runs fn on the calling thread; `work` is ignored. Returns when the device has the results.
   // Delays are made precise in the sum: by what one delay takes too long, the next is shorter.
-  void compute(const Work& work, ComputeKind kind, FunctionRef fn) override;
   // Returns false and counts no step if the token was cancelled before. If it was cancelled
   // meanwhile, fn has run to its end, and the rest of the delay was dropped.
-  bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
-                           FunctionRef fn) override;
+  bool compute_raw(CancellationToken* token, const Work& work, ComputeKind kind,
+                   FunctionRef fn) override;
   std::unique_ptr<CancellationToken> make_cancellation_token() override;
-  void sleep(Seconds duration) override;
+  void sleep_raw(Seconds duration) override;
   // On abort a worker is unwound after its background tasks. Where a worker itself throws, its
   // stack goes first: what a background task uses should be its own or shared.
-  void background_task(std::string name, std::function<void(Endpoint&)> fn) override;
-  std::unique_ptr<Monitor> make_monitor() override;
+  void background_task_raw(std::string name, std::function<void(Endpoint&)> fn) override;
+  std::unique_ptr<Monitor> make_monitor_raw() override;
   // All workers go on at the latest of the clocks at their ends.
-  void go_on() override;
+  void go_on_raw() override;
 
  protected:
   // This worker is lost, and the others may know: ends the segment for all.
@@ -69,8 +68,6 @@ class ProcessEndpoint : public Endpoint {
   Process& process_;
 
  private:
-  // compute() and compute_cancellable(); null: nobody cancels it.
-  bool compute_unless(const std::atomic<bool>* cancelled, ComputeKind kind, FunctionRef fn);
   void run_to_the_end(FunctionRef fn);
   // The delay to add. Counts a step of kind `step`, so it is called once for each computation.
   Seconds straggle(ComputeKind kind, Seconds start, Seconds duration);

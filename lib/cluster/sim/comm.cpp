@@ -9,7 +9,9 @@ bool SimComm::poll(int from, int tag) {
   return false;
 }
 
-void SimComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
+// Posting takes nobody's time: the link carries the message while the caller does something else.
+void SimComm::send_raw(int to, int tag, std::span<const std::byte> data, Traffic kind, bool posts) {
+  if (posts) return void(send_message(group_, rank_, to, tag, data, kind));
   Process& self = group_->world.engine.begin_communication("send");
   Engine& engine = group_->world.engine;
   const double called = engine.now(), left = send_message(group_, rank_, to, tag, data, kind);
@@ -18,12 +20,7 @@ void SimComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traff
   self.communicated(called, left);
 }
 
-// Nobody's time is counted: the link carries the message while the caller does something else.
-void SimComm::post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
-  send_message(group_, rank_, to, tag, data, kind);
-}
-
-Envelope SimComm::receive_bytes(int from, int tag, std::span<std::byte> data) {
+Envelope SimComm::receive_raw(int from, int tag, std::span<std::byte> data) {
   return receive_message(*group_, rank_, from, tag, data);
 }
 

@@ -94,9 +94,9 @@ class SimComm final : public Comm {
   // A loop that only polls would stop virtual time: after a million misses without a call that
   // blocks it is ended by a check failure.
   bool poll(int from, int tag) override;
-  void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
-  void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
-  Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override;
+  void send_raw(int to, int tag, std::span<const std::byte> data, Traffic kind,
+                bool posts) override;
+  Envelope receive_raw(int from, int tag, std::span<std::byte> data) override;
   void make_raw(const CollectiveRequest& request) override {
     group_->rendezvous.attend(rank_, request);
   }

@@ -215,7 +215,18 @@ struct Computing : NonCopyable {
 
 }  // namespace
 
-void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
+bool SimEndpoint::compute_raw(CancellationToken* token, const Work& work, ComputeKind kind,
+                              FunctionRef fn) {
+  const bool shares = on_cores(kind);
+  if (token != nullptr) {
+    return shares ? compute_on_cores(*token, work, kind, fn)
+                  : compute_alone(*token, work, kind, fn);
+  }
+  shares ? compute_on_cores(work, kind, fn) : compute_alone(work, kind, fn);
+  return true;
+}
+
+void SimEndpoint::compute_alone(const Work& work, ComputeKind kind, FunctionRef fn) {
   // The computation lies on the fiber's stack, and the event refers to it. That is safe: the fiber
   // cannot leave this function before the event, except by being unwound, and then no event is
   // handled any more. The task's destructor waits for a thread that still runs fn.
@@ -234,7 +245,6 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
       self.engine.resume(self.process);
     }
   };
-  if (on_cores(kind)) return compute_on_cores(work, kind, fn);
   Engine& engine = run_.engine;
   Computation computation{engine, engine.enter("compute"), HostTask(fn)};
   if (!engine.tearing_down()) {
@@ -304,20 +314,19 @@ void SimEndpoint::note_computed(ComputeKind kind, Seconds start, Seconds busy, S
 }
 
 // The running process reads and writes, and nobody else runs meanwhile.
-void SimEndpoint::compute_in_place(const Work& work, ComputeKind kind,
-                                   const InPlaceComputation& how) {
+void SimEndpoint::compute_in_place_raw(const Work& work, ComputeKind kind,
+                                       const InPlaceComputation& how) {
   run_.engine.enter("compute_in_place");
   how.read();
-  compute(work, kind, how.fn);
+  compute_raw(nullptr, work, kind, how.fn);
   run_.engine.enter("compute_in_place");  // a lost worker does not write
   how.write();
 }
 
-bool SimEndpoint::compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
-                                      FunctionRef fn) {
+bool SimEndpoint::compute_alone(CancellationToken& token, const Work& work, ComputeKind kind,
+                                FunctionRef fn) {
   // fn is handed to the pool although it may be cut short: the host works ahead, and whether the
   // token will be cancelled is known only when virtual time comes to it.
-  if (on_cores(kind)) return compute_on_cores(token, work, kind, fn);
   auto& stop = static_cast<SimCancellationToken&>(token);
   Engine& engine = run_.engine;
   Process& self = engine.enter("compute_cancellable");
@@ -376,7 +385,7 @@ std::unique_ptr<CancellationToken> SimEndpoint::make_cancellation_token() {
 }
 
 // An event even for a duration of 0: others that are due now run first, as after a yield.
-void SimEndpoint::sleep(Seconds duration) {
+void SimEndpoint::sleep_raw(Seconds duration) {
   HETSGD_CHECK_GE(duration.count(), 0.0);
   Engine& engine = run_.engine;
   engine.enter("sleep");  // before the clock is read: in a computation that is another thread's
@@ -385,7 +394,7 @@ void SimEndpoint::sleep(Seconds duration) {
   breakdown_.wait += Seconds(engine.now() - called);
 }
 
-void SimEndpoint::background_task(std::string name, std::function<void(Endpoint&)> fn) {
+void SimEndpoint::background_task_raw(std::string name, std::function<void(Endpoint&)> fn) {
   HETSGD_CHECK(!name.empty());
   run_.engine.current("background_task");
   if (run_.engine.tearing_down()) return;
@@ -401,12 +410,12 @@ void SimEndpoint::background_task(std::string name, std::function<void(Endpoint&
                     [endpoint = std::move(endpoint), fn = std::move(fn)] { fn(*endpoint); });
 }
 
-std::unique_ptr<Monitor> SimEndpoint::make_monitor() {
+std::unique_ptr<Monitor> SimEndpoint::make_monitor_raw() {
   return std::make_unique<SimMonitor>(run_.engine);
 }
 
-std::shared_ptr<ServicePort> SimEndpoint::open_service(const std::string& name,
-                                                       const ServiceFactory& factory) {
+std::shared_ptr<ServicePort> SimEndpoint::open_service_raw(const std::string& name,
+                                                           const ServiceFactory& factory) {
   return run_.services.open(rank_, id_, name, factory);
 }
 
@@ -485,30 +494,26 @@ void SimRun::detect(void* object) {
   if (self.segment.losing) self.segment.losing();
 }
 
-void SimEndpoint::go_on() {
+void SimEndpoint::go_on_raw() {
   HETSGD_CHECK(!is_set_up_);
   Engine& engine = run_.engine;
   run_.set_up[at(rank_)] = &engine.current("go_on");
   engine.block([] { return "waits for the set-up of all workers"; });
   is_set_up_ = true;
   held_.start_all([this](std::string name, HeldTasks::Body body) {
-    background_task(std::move(name), std::move(body));
+    background_task_raw(std::move(name), std::move(body));
   });
 }
 
 // The only host clock of this cluster. It measures what the pause cost the user, computations of
 // others that were finished first included, and goes into the report alone: never into virtual
-// time.
-void SimEndpoint::while_paused(FunctionRef fn) {
+// time. In a pause of all the others need not wait: virtual time stands while rank 0 runs fn, so
+// nobody can tell whether they were "here". They go on at their own next event.
+void SimEndpoint::pause_raw(bool together, FunctionRef fn) {
+  if (together && rank_ != 0) return;
   const auto start = std::chrono::steady_clock::now();
   run_.engine.off_the_clock(fn);
   run_.paused_s += Seconds(std::chrono::steady_clock::now() - start).count();
-}
-
-// The others need not wait: virtual time stands while rank 0 runs fn, so nobody can tell whether
-// they were "here". They go on at their own next event.
-void SimEndpoint::while_paused_together(FunctionRef fn) {
-  if (rank_ == 0) while_paused(fn);
 }
 
 }  // namespace hetsgd::sim

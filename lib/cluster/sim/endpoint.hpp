@@ -176,19 +176,18 @@ class SimEndpoint final : public Endpoint {
   // The profile decides: the mathematics runs on a core of the host all the same.
   bool in_host_memory() override { return run_.options.profile_of(id_).in_host_memory(); }
   Comm& comm() override { return comm_; }
-  void compute(const Work& work, ComputeKind kind, FunctionRef fn) override;
-  void compute_in_place(const Work& work, ComputeKind kind, const InPlaceComputation& how) override;
-  bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
-                           FunctionRef fn) override;
+  bool compute_raw(CancellationToken* token, const Work& work, ComputeKind kind,
+                   FunctionRef fn) override;
+  void compute_in_place_raw(const Work& work, ComputeKind kind,
+                            const InPlaceComputation& how) override;
   std::unique_ptr<CancellationToken> make_cancellation_token() override;
-  void sleep(Seconds duration) override;
-  void background_task(std::string name, std::function<void(Endpoint&)> fn) override;
-  std::unique_ptr<Monitor> make_monitor() override;
-  std::shared_ptr<ServicePort> open_service(const std::string& name,
-                                            const ServiceFactory& factory) override;
-  void go_on() override;
-  void while_paused(FunctionRef fn) override;
-  void while_paused_together(FunctionRef fn) override;
+  void sleep_raw(Seconds duration) override;
+  void background_task_raw(std::string name, std::function<void(Endpoint&)> fn) override;
+  std::unique_ptr<Monitor> make_monitor_raw() override;
+  std::shared_ptr<ServicePort> open_service_raw(const std::string& name,
+                                                const ServiceFactory& factory) override;
+  void go_on_raw() override;
+  void pause_raw(bool together, FunctionRef fn) override;
   TimeBreakdown& time_breakdown() override { return breakdown_; }
   TimeBreakdown account() override { return account_ ? account_->of(breakdown_) : breakdown_; }
   // The main process has returned.
@@ -218,6 +217,8 @@ class SimEndpoint final : public Endpoint {
   // has begun at `start` and taken `elapsed`.
   double core_seconds(const Work& work, ComputeKind kind);
   Seconds delay_after(ComputeKind kind, Seconds start, Seconds elapsed);
+  void compute_alone(const Work& work, ComputeKind kind, FunctionRef fn);
+  bool compute_alone(CancellationToken& token, const Work& work, ComputeKind kind, FunctionRef fn);
   void compute_on_cores(const Work& work, ComputeKind kind, FunctionRef fn);
   bool compute_on_cores(CancellationToken& token, const Work& work, ComputeKind kind,
                         FunctionRef fn);

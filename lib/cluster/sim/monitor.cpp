@@ -25,7 +25,7 @@ void SimMonitor::release() {
 
 // While a run is torn down nobody else runs, and locks are taken and given back by destructors,
 // which must not throw: then both do nothing.
-void SimMonitor::lock() {
+void SimMonitor::lock_raw() {
   Process& self = engine_.current("Monitor::lock");
   if (engine_.tearing_down()) return;
   HETSGD_CHECK(owner_ != &self);  // not recursive
@@ -34,7 +34,7 @@ void SimMonitor::lock() {
   self.breakdown->wait += Seconds(engine_.now() - called);
 }
 
-void SimMonitor::unlock() {
+void SimMonitor::unlock_raw() {
   if (engine_.tearing_down()) return;
   HETSGD_CHECK(owner_ == &engine_.current("Monitor::unlock"));
   release();
@@ -43,7 +43,7 @@ void SimMonitor::unlock() {
 // The waiter enters the list before the lock is given up, so a notification that follows is not
 // lost. When the run is torn down, block() throws, or, in a destructor, returns; then wait() does
 // too, although ready() may be false. The caller of notify_all() need not hold the lock.
-void SimMonitor::wait(const std::function<bool()>& ready, std::string_view what) {
+void SimMonitor::wait_raw(const std::function<bool()>& ready, std::string_view what) {
   Process& self = engine_.current("Monitor::wait");
   HETSGD_CHECK(owner_ == &self || engine_.tearing_down());
   const double called = engine_.now();
@@ -57,7 +57,7 @@ void SimMonitor::wait(const std::function<bool()>& ready, std::string_view what)
 }
 
 // All of them, as they may wait for different conditions; each asks its own under the lock.
-void SimMonitor::notify_all() {
+void SimMonitor::notify_all_raw() {
   for (Process* process : waiting_) engine_.wake(*process);
   waiting_.clear();
 }

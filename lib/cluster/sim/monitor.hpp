@@ -32,10 +32,10 @@ class SimMonitor final : public Monitor {
  public:
   explicit SimMonitor(Engine& engine) : engine_(engine) {}
 
-  void lock() override;
-  void unlock() override;
-  void wait(const std::function<bool()>& ready, std::string_view what) override;
-  void notify_all() override;
+  void lock_raw() override;
+  void unlock_raw() override;
+  void wait_raw(const std::function<bool()>& ready, std::string_view what) override;
+  void notify_all_raw() override;
 
  private:
   // Returns when `self`, the running process, is the owner.

@@ -86,6 +86,7 @@ class SimService {
   std::string name_;
   std::deque<Call*> queue_;  // the first is being served
   double idle_since_ = 0;
+  double turned_ = 0;  // to the request that is being served
   HostCores::Task work_;
   // The last member, so that it is destroyed first: tokens that it has kept refer to the rest.
   std::unique_ptr<ServiceHandler> handler_;
@@ -95,10 +96,10 @@ namespace {
 
 // The right and duty to answer one call, which the handler may keep for a later request. A lost one
 // fails the run before its next event. The call is gone if the run is being torn down.
-class SimReply final : public OwedReply {
+class SimReply final : public ReplyToken {
  public:
   SimReply(SimService& service, Call& call)
-      : OwedReply(service.name(), call.rank, call.reply.size(), call.reply_numbers.size()),
+      : ReplyToken(service.name(), call.rank, call.reply.size(), call.reply_numbers.size()),
         service_(service),
         call_(call) {}
   ~SimReply() override {
@@ -237,6 +238,7 @@ void SimService::serve_next() {
     return world_.cores.add_polling(1);
   }
   Call& call = *queue_.front();
+  turned_ = world_.engine.now();
   const Work work = handler_->work_raw(call.request.bytes(), call.numbers.size() / sizeof(float));
   const double seconds = profile_.seconds(work.scaled(work_scale_)).count();
   if (world_.cores.shared()) return work_.start(world_.cores, seconds, serve, &call);
@@ -247,8 +249,8 @@ void SimService::serve(void* object) {
   Call& call = *static_cast<Call*>(object);
   SimService& self = *call.service;
   // The reply can only be delivered by a later event, so the call outlives the handler.
-  self.handler_->handle_raw(call.rank, call.request.bytes(), call.request_numbers(),
-                            std::make_unique<SimReply>(self, call));
+  self.handler_->serve(call.rank, call.request.bytes(), call.request_numbers(),
+                       std::make_unique<SimReply>(self, call), Seconds(self.turned_));
   self.queue_.pop_front();
   self.serve_next();
 }

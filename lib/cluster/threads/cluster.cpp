@@ -71,10 +71,11 @@ class ThreadsEndpoint final : public ProcessEndpoint {
   int size() const override { return comm_.size(); }
   Comm& comm() override { return comm_; }
 
-  std::shared_ptr<ServicePort> open_service(const std::string& name,
-                                            const ServiceFactory& factory) override;
-  void while_paused(FunctionRef fn) override { world_.while_paused(fn); }
-  void while_paused_together(FunctionRef fn) override { comm_.while_paused_together(fn); }
+  std::shared_ptr<ServicePort> open_service_raw(const std::string& name,
+                                                const ServiceFactory& factory) override;
+  void pause_raw(bool together, FunctionRef fn) override {
+    together ? comm_.while_paused_together(fn) : world_.while_paused(fn);
+  }
 
  private:
   void lose() override { run_.lose(now()); }
@@ -90,8 +91,8 @@ ThreadsEndpoint::ThreadsEndpoint(Run& run, Process& process)
 // The service's thread starts while the list's mutex is held. It may use a plain pointer: the list
 // keeps the service until every thread is joined. The safepoint comes before that mutex, with which
 // nobody may stop for a pause.
-std::shared_ptr<ServicePort> ThreadsEndpoint::open_service(const std::string& name,
-                                                           const ServiceFactory& factory) {
+std::shared_ptr<ServicePort> ThreadsEndpoint::open_service_raw(const std::string& name,
+                                                               const ServiceFactory& factory) {
   world_.safepoint();
   const auto make = [&](const auto&) {
     std::unique_ptr<ServiceHandler> handler = factory.make();

@@ -78,7 +78,7 @@ bool ThreadsComm::poll(int from, int tag) {
 // Sends straight into a receive that waits, else by way of a message of the pool. The message
 // belongs to this process while it is filled, so the mutex is given up for it; no sender waits for
 // a receiver, and so a send is never a blocking point of a deadlock.
-void ThreadsComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
+void ThreadsComm::send_raw(int to, int tag, std::span<const std::byte> data, Traffic kind, bool) {
   check_rank(to, size());
   HETSGD_CHECK_GE(tag, 0);
   World& world = group_->world;
@@ -137,7 +137,7 @@ bool ThreadsComm::deliver(World::Lock& lock, int to, int tag, std::span<const st
 
 // The look into the mailbox and the posting of the receive are one critical section, so that no
 // message can come between the two unseen.
-Envelope ThreadsComm::receive_bytes(int from, int tag, std::span<std::byte> data) {
+Envelope ThreadsComm::receive_raw(int from, int tag, std::span<std::byte> data) {
   if (from != kAnySource) check_rank(from, size());
   HETSGD_CHECK_GE(tag, 0);
   World& world = group_->world;

@@ -120,15 +120,13 @@ class ThreadsComm final : public Comm {
   int rank() const override { return rank_; }
   int size() const override { return group_->size; }
   bool poll(int from, int tag) override;
-  void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
-  // send() waits for nobody, too.
-  void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override {
-    send_bytes(to, tag, data, kind);
-  }
-  Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override;
+  // Waits for nobody, whether it posts or not.
+  void send_raw(int to, int tag, std::span<const std::byte> data, Traffic kind,
+                bool posts) override;
+  Envelope receive_raw(int from, int tag, std::span<std::byte> data) override;
   // Each copies straight from the other's memory, once both are here. peer: another rank.
-  void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
-                      Traffic kind) override;
+  void sendrecv_raw(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
+                    Traffic kind) override;
   void make_raw(const CollectiveRequest& request) override;
   std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override;
 

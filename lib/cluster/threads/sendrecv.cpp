@@ -38,8 +38,8 @@ PostedSendrecv* find(const PostedSendrecvs& list, int peer, int tag) {
 // needs no entry of its own. Between GPUs the device memory itself is read by the partner's device,
 // hence the synchronize(); else both go through views on the host, which are made before the mutex
 // is taken and stored after it was given up.
-void ThreadsComm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
-                                 std::span<std::byte> in, Traffic kind) {
+void ThreadsComm::sendrecv_raw(int peer, int tag, std::span<const std::byte> out,
+                               std::span<std::byte> in, Traffic kind) {
   check_rank(peer, size());
   HETSGD_CHECK(peer != rank_);
   HETSGD_CHECK_GE(tag, 0);

@@ -35,11 +35,11 @@ void count_received(const QueueEntry& entry) {
 //     +--destroyed--> the run ends with an error, unless it ends anyway
 //
 // Whichever thread has it may answer or destroy it; entry_ is guarded by the world's mutex.
-class Token final : public OwedReply {
+class Token final : public ReplyToken {
  public:
   // Mutex held, as wherever entry_ is used.
   Token(ThreadsService& service, const std::string& name, QueueEntry& entry)
-      : OwedReply(name, entry.from, entry.call.reply.size(), entry.call.reply_payload.size()),
+      : ReplyToken(name, entry.from, entry.call.reply.size(), entry.call.reply_payload.size()),
         service_(service),
         entry_(&entry) {
     entry.token = this;
@@ -178,7 +178,7 @@ void ThreadsService::serve(Process& me) {
     if (entry.is_notice) {
       handler_->left(entry.from);
     } else {
-      handler_->handle_raw(entry.from, entry.call.request, entry.call.payload, std::move(token));
+      handler_->serve(entry.from, entry.call.request, entry.call.payload, std::move(token));
     }
   }
 }

@@ -68,9 +68,9 @@ RecordedLine& Trace::add(TracedName name) {
   return lines_.emplace_back(std::move(name), memory_);
 }
 
-GroupCalls& Trace::world_calls(int rank) {
+GroupCalls& Trace::group_calls(int rank, const std::string& group) {
   const std::lock_guard lock(mutex_);
-  return world_calls_[rank];
+  return group_calls_[{rank, group}];
 }
 
 std::vector<const RecordedLine*> Trace::recorded() const {

@@ -1,7 +1,7 @@
 // --trace: what each worker did when, as ranges on the run's clock, and the same ranges for
 // NVIDIA's profilers where this binary knows NVTX.
 //
-// The ranges are made by a TracedEndpoint (traced_endpoint.hpp).
+// The ranges are calls, which are noted where they are made (noted_calls.cpp).
 //
 // A call that goes on while its caller computes (Comm::start, ServiceClient::post) lies beside the
 // work of its process, in a second line, "started calls". The line is made when the first such call
@@ -114,9 +114,9 @@ class Trace {
   std::map<int, std::uint64_t>& handled(const std::string& service);
   // A new line for the calls of another process. It stays where it is.
   RecordedLine& add(TracedName name);
-  // The counts of a worker on the group of all workers, which its processes share. From any thread;
-  // they stay where they are.
-  GroupCalls& world_calls(int rank);
+  // The counts of a worker on a group (CallLabel::group), which its processes share. From any
+  // thread; they stay where they are.
+  GroupCalls& group_calls(int rank, const std::string& group);
   // After the run: by rank, the worker itself before its background tasks.
   std::vector<const RecordedLine*> recorded() const;
   // The services that ran in this process, by name.
@@ -138,7 +138,7 @@ class Trace {
   mutable std::deque<TraceLine> decoded_, decoded_services_;
   std::map<std::pair<int, std::string>, std::atomic<std::uint64_t>> requests_;
   std::map<std::string, std::map<int, std::uint64_t>> handled_;
-  std::map<int, GroupCalls> world_calls_;
+  std::map<std::pair<int, std::string>, GroupCalls> group_calls_;
 };
 
 // Which ranges of a trace belong together. This says which worker each worker waited for.

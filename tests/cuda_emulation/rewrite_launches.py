@@ -59,7 +59,7 @@ def rewrite(text):
         arguments, end = split_arguments(text, open_at + 1, ")")
         newlines = "\n" * text.count("\n", begin, end)  # compilers' lines stay those of the .cu file
         call = (f'::hetsgd_emulation::launch_with({", ".join(config)}, '
-                f"[](auto... its) {{ {kernel}(its...); }}, {', '.join(arguments)})")
+                f"[=](auto... its) {{ {kernel}(its...); }}, {', '.join(arguments)})")
         text = text[:begin] + " ".join(call.split()) + newlines + text[end:]
     return text
 

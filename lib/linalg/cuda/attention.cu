@@ -362,9 +362,8 @@ class CudaAttentionKernels final : public BasicAttentionKernels<Real> {
     o.Y = Y;
     clear_padding(o.map, shape.width, Y);
     for_depth(o, [&](auto groups) {
-      forward_kernel<Real, decltype(groups)::value>
-          <<<blocks(o), kThreads, 0, backend_.stream.get()>>>(o);
-      check_launch("kernel attention");
+      launch(backend_.stream.get(), tasks(o), 1, "kernel attention",
+             forward_kernel<Real, decltype(groups)::value>, o);
     });
   }
 
@@ -381,10 +380,10 @@ class CudaAttentionKernels final : public BasicAttentionKernels<Real> {
     if (beta == Real(0)) clear_padding(o.map, 3 * shape.width, dX);
     for_depth(o, [&](auto groups) {
       const cudaStream_t stream = backend_.stream.get();
-      queries_back_kernel<Real, decltype(groups)::value><<<blocks(o), kThreads, 0, stream>>>(o);
-      check_launch("kernel attention_queries_back");
-      keys_back_kernel<Real, decltype(groups)::value><<<blocks(o), kThreads, 0, stream>>>(o);
-      check_launch("kernel attention_keys_back");
+      launch(stream, tasks(o), 1, "kernel attention_queries_back",
+             queries_back_kernel<Real, decltype(groups)::value>, o);
+      launch(stream, tasks(o), 1, "kernel attention_keys_back",
+             keys_back_kernel<Real, decltype(groups)::value>, o);
     });
   }
 
@@ -406,9 +405,7 @@ class CudaAttentionKernels final : public BasicAttentionKernels<Real> {
     return o;
   }
 
-  static unsigned blocks(const Operands<Real>& o) {
-    return static_cast<unsigned>(blocks_for(o.map.pieces * o.shape.heads, 1));
-  }
+  static std::size_t tasks(const Operands<Real>& o) { return o.map.pieces * o.shape.heads; }
 
   // f(G): 16 G is the least width of the sums that holds a head.
   template <class F>

@@ -51,6 +51,17 @@ __device__ T reduce_block(T x, Op op, T* scratch) {
   return x;
 }
 
+// Launches a kernel for `tasks` tasks, unless there are none: blocks of kThreads threads do
+// `per_block` of them side by side. `name` is the kernel's in errors.
+template <class... Parameters, class... Arguments>
+void launch(cudaStream_t stream, std::size_t tasks, std::size_t per_block, const char* name,
+            void (*kernel)(Parameters...), const Arguments&... arguments) {
+  if (tasks == 0) return;
+  const auto blocks = static_cast<unsigned>(blocks_for(tasks, per_block));
+  kernel<<<blocks, kThreads, 0, stream>>>(arguments...);
+  check_launch(name);
+}
+
 // Element by element over rows: a warp works on a piece of a row. So a few long rows keep as many
 // threads busy as many short ones, and no element needs a division.
 
@@ -73,10 +84,7 @@ __global__ void __launch_bounds__(kThreads) rowwise(std::size_t count, std::size
 template <class F>
 void launch_rowwise(cudaStream_t stream, std::size_t count, std::size_t n, const F& f,
                     const char* name) {
-  if (count == 0 || n == 0) return;
-  const std::size_t blocks = blocks_for(count * ceil_divide(n, kWarp * 16), kWarps);
-  rowwise<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(count, n, f);
-  check_launch(name);
+  launch(stream, count * ceil_divide(n, kWarp * 16), kWarps, name, rowwise<F>, count, n, f);
 }
 
 // A rule for pixels (map, h, w) as one for rows.

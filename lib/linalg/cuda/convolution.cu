@@ -182,10 +182,8 @@ class CudaConvolutionKernels final : public BasicConvolutionKernels<Real> {
       backend_.blas.gemm(Transpose::no, Transpose::yes, g.filters(), g.depth(), g.columns(), alpha,
                          sums, g.columns(), windows, g.columns(), here, weights(g, G), g.depth());
       if (g_bias == nullptr) return;
-      const auto blocks = static_cast<unsigned>(blocks_for(g.filters(), 1));
-      add_up_rows_kernel<<<blocks, kThreads, 0, backend_.use()>>>(
-          g.filters(), g.columns(), sums, alpha, here, g_bias + g.group * g.filters());
-      check_launch("kernel add_up_rows");
+      launch(backend_.use(), g.filters(), 1, "kernel add_up_rows", add_up_rows_kernel<Real>,
+             g.filters(), g.columns(), sums, alpha, here, g_bias + g.group * g.filters());
     });
   }
 

@@ -1,6 +1,7 @@
+// The factorisation kernels of a GPU.
 #include "linalg/cuda/backend.hpp"
-#include "linalg/cuda/resources.hpp"
 #include "linalg/cuda/block.cuh"
+#include "linalg/cuda/resources.hpp"
 #include "linalg/cuda/sparse.hpp"
 #include "linalg/factorization_kernels.hpp"
 

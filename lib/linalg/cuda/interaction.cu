@@ -96,11 +96,8 @@ class CudaInteractionKernels final : public BasicInteractionKernels<Real> {
 
   void fm_forward(std::size_t rows, const FieldVectors& shape, const Real* Y, Real* S,
                   Real* z) override {
-    if (rows == 0) return;
-    const auto blocks = static_cast<unsigned>(blocks_for(rows, kWarps));
-    const cudaStream_t stream = backend_.use();
-    fm_forward_kernel<Real><<<blocks, kThreads, 0, stream>>>(rows, shape, Y, S, z);
-    check_launch("kernel fm_forward");
+    launch(backend_.use(), rows, kWarps, "kernel fm_forward", fm_forward_kernel<Real>, rows, shape,
+           Y, S, z);
   }
 
   void fm_backward(std::size_t rows, const FieldVectors& shape, const Real* Y, const Real* S,
@@ -111,20 +108,14 @@ class CudaInteractionKernels final : public BasicInteractionKernels<Real> {
 
   void cross_forward(std::size_t rows, std::size_t n, const Real* x0, const Real* x, const Real* w,
                      const Real* b, Real* s, Real* y) override {
-    if (rows == 0) return;
-    const auto blocks = static_cast<unsigned>(blocks_for(rows, kWarps));
-    const cudaStream_t stream = backend_.use();
-    cross_forward_kernel<Real><<<blocks, kThreads, 0, stream>>>(rows, n, x0, x, w, b, s, y);
-    check_launch("kernel cross_forward");
+    launch(backend_.use(), rows, kWarps, "kernel cross_forward", cross_forward_kernel<Real>, rows,
+           n, x0, x, w, b, s, y);
   }
 
   void cross_backward(std::size_t rows, std::size_t n, const Real* x0, const Real* w, const Real* s,
                       Real* t, Real* g, Real* dx0) override {
-    if (rows == 0) return;
-    const auto blocks = static_cast<unsigned>(blocks_for(rows, kWarps));
-    const cudaStream_t stream = backend_.use();
-    cross_backward_kernel<Real><<<blocks, kThreads, 0, stream>>>(rows, n, x0, w, s, t, g, dx0);
-    check_launch("kernel cross_backward");
+    launch(backend_.use(), rows, kWarps, "kernel cross_backward", cross_backward_kernel<Real>, rows,
+           n, x0, w, s, t, g, dx0);
   }
 
  private:

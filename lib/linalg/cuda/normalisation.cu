@@ -237,10 +237,8 @@ class CudaNormalisationKernels final : public BasicNormalisationKernels<Real> {
 
   void channel_statistics(std::size_t n, std::size_t channels, std::size_t pixels, const Real* X,
                           Real* statistics) override {
-    const cudaStream_t stream = backend_.use();
-    const Maps maps{n, channels, pixels};
-    channel_statistics_kernel<<<blocks(channels), kThreads, 0, stream>>>(maps, X, statistics);
-    check_launch("kernel channel_statistics");
+    launch(backend_.use(), channels, 1, "kernel channel_statistics",
+           channel_statistics_kernel<Real>, Maps{n, channels, pixels}, X, statistics);
   }
   void normalise(std::size_t n, std::size_t channels, std::size_t pixels, const Real* X,
                  const Real* statistics, Real epsilon, const Real* scale, const Real* shift,
@@ -257,19 +255,14 @@ class CudaNormalisationKernels final : public BasicNormalisationKernels<Real> {
     const Maps maps{n, channels, pixels};
     auto* const lines = lines_.reserve<NormaliseLine<Real>>(channels, "the sums of channels");
     const NormaliseTarget<Real> target{alpha, parameter_beta, G, g};
-    normalise_sums_kernel<<<blocks(channels), kThreads, 0, stream>>>(maps, X, statistics, epsilon,
-                                                                     scale, dY, lines, target);
-    check_launch("kernel normalise_sums");
+    launch(stream, channels, 1, "kernel normalise_sums", normalise_sums_kernel<Real>, maps, X,
+           statistics, epsilon, scale, dY, lines, target);
     if (dX == nullptr) return;
     launch_rowwise(stream, n * channels, pixels, NormaliseBack<Real>{maps, lines, X, dY, beta, dX},
                    "kernel normalise_gradient");
   }
 
  private:
-  static unsigned blocks(std::size_t channels) {
-    return static_cast<unsigned>(blocks_for(channels, 1));
-  }
-
   Backend& backend_;
   DeviceMemory ratios_, lines_;
 };

@@ -1,5 +1,6 @@
+#include <type_traits>
+
 #include "linalg/cuda/block.cuh"
-#include "linalg/cuda/check.hpp"
 #include "linalg/cuda/ranking.hpp"
 
 namespace hetsgd::cuda {
@@ -137,61 +138,17 @@ __global__ void __launch_bounds__(kThreads)
 // The smallest compiled width that holds k <= 16.
 std::size_t top_width(std::size_t k) { return k <= 1 ? 1 : k <= 5 ? 5 : 16; }
 
-// Calls launch.run<K>() for a width K that top_width() returns.
-template <class Launch>
-void with_width(std::size_t width, const Launch& launch) {
+// Calls f(K) for a width K that top_width() returns, as a constant.
+template <class F>
+void with_width(std::size_t width, const F& f) {
   if (width == 1) {
-    launch.template run<1>();
+    f(std::integral_constant<int, 1>());
   } else if (width == 5) {
-    launch.template run<5>();
+    f(std::integral_constant<int, 5>());
   } else {
-    launch.template run<16>();
+    f(std::integral_constant<int, 16>());
   }
 }
-
-template <class Real>
-struct LaunchPieces {
-  cudaStream_t stream;
-  std::size_t rows;
-  LogitBlock<const Real> block;
-  std::size_t first_list;
-  Candidates<Real> candidates;
-  template <int K>
-  void run() const {
-    const auto blocks = static_cast<unsigned>(blocks_for(rows * top_parts(block.columns), 1));
-    top_of_pieces<Real, K><<<blocks, kThreads, 0, stream>>>(rows, block, first_list, candidates);
-  }
-};
-
-template <class Real>
-struct LaunchParts {
-  cudaStream_t stream;
-  std::size_t rows;
-  LogitBlock<const Real> block;
-  SoftmaxRows<Real> statistics;
-  std::size_t list;
-  Candidates<Real> candidates;
-  template <int K>
-  void run() const {
-    const auto blocks = static_cast<unsigned>(blocks_for(rows, 1));
-    top_of_parts_kernel<Real, K>
-        <<<blocks, kThreads, 0, stream>>>(rows, block, statistics, list, candidates);
-  }
-};
-
-template <class Real>
-struct LaunchRows {
-  cudaStream_t stream;
-  std::size_t rows;
-  Candidates<Real> candidates;
-  std::size_t k;
-  std::uint32_t* top;
-  template <int K>
-  void run() const {
-    const auto blocks = static_cast<unsigned>(blocks_for(rows, 1));
-    top_of_rows<Real, K><<<blocks, kThreads, 0, stream>>>(rows, candidates, k, top);
-  }
-};
 
 }  // namespace
 
@@ -208,27 +165,31 @@ Candidates<Real> Ranking<Real>::reserve(std::size_t rows, std::size_t lists, std
 template <class Real>
 void top_of_block(cudaStream_t stream, std::size_t rows, const LogitBlock<const Real>& block,
                   std::size_t first_list, const Candidates<Real>& candidates) {
-  if (rows == 0 || block.columns == 0) return;
-  with_width(candidates.width, LaunchPieces<Real>{stream, rows, block, first_list, candidates});
-  check_launch("kernel top_of_pieces");
+  with_width(candidates.width, [&](auto width) {
+    launch(stream, rows * top_parts(block.columns), 1, "kernel top_of_pieces",
+           top_of_pieces<Real, decltype(width)::value>, rows, block, first_list, candidates);
+  });
 }
 
 template <class Real>
 void top_of_parts(cudaStream_t stream, std::size_t rows, const LogitBlock<const Real>& block,
                   const SoftmaxRows<Real>& statistics, std::size_t list,
                   const Candidates<Real>& candidates) {
-  if (rows == 0 || block.columns == 0) return;
-  with_width(candidates.width,
-             LaunchParts<Real>{stream, rows, block, statistics, list, candidates});
-  check_launch("kernel top_of_parts");
+  if (block.columns == 0) return;
+  with_width(candidates.width, [&](auto width) {
+    launch(stream, rows, 1, "kernel top_of_parts",
+           top_of_parts_kernel<Real, decltype(width)::value>, rows, block, statistics, list,
+           candidates);
+  });
 }
 
 template <class Real>
 void top_of_all(cudaStream_t stream, std::size_t rows, const Candidates<Real>& candidates,
                 std::size_t k, std::uint32_t* top) {
-  if (rows == 0) return;
-  with_width(candidates.width, LaunchRows<Real>{stream, rows, candidates, k, top});
-  check_launch("kernel top_of_rows");
+  with_width(candidates.width, [&](auto width) {
+    launch(stream, rows, 1, "kernel top_of_rows", top_of_rows<Real, decltype(width)::value>, rows,
+           candidates, k, top);
+  });
 }
 
 #define HETSGD_INSTANTIATE(Real)                                                                  \

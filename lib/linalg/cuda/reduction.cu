@@ -1,7 +1,6 @@
 #include <cstdint>
 
-#include "linalg/cuda/check.hpp"
-#include "linalg/cuda/index.hpp"
+#include "linalg/cuda/block.cuh"
 #include "linalg/cuda/reduction.hpp"
 
 namespace hetsgd::cuda {
@@ -60,31 +59,26 @@ __global__ void __launch_bounds__(kThreads) reduce_kernel(std::size_t n, Vectors
   }
 }
 
-template <Reduction op, class T>
-void launch(cudaStream_t stream, std::size_t n, const Vectors<T>& vectors) {
-  const auto blocks = static_cast<unsigned>(blocks_for(n, kBlockElements));
-  reduce_kernel<op, T><<<blocks, kThreads, 0, stream>>>(n, vectors);
-  check_launch("kernel reduce");
-}
-
 }  // namespace
 
 template <class T>
 void reduce_vectors(cudaStream_t stream, std::size_t n, Reduction op, const T* const* in,
                     std::size_t inputs, T* const* out, std::size_t outputs) {
-  if (n == 0) return;
   Vectors<T> vectors = {};
   for (std::size_t r = 0; r < inputs; ++r) vectors.in[r] = in[r];
   for (std::size_t j = 0; j < outputs; ++j) vectors.out[j] = out[j];
   vectors.inputs = static_cast<unsigned>(inputs);
   vectors.outputs = static_cast<unsigned>(outputs);
+  const auto run = [&](auto kernel) {
+    launch(stream, n, kBlockElements, "kernel reduce", kernel, n, vectors);
+  };
   switch (op) {
     case Reduction::sum:
-      return launch<Reduction::sum, T>(stream, n, vectors);
+      return run(reduce_kernel<Reduction::sum, T>);
     case Reduction::max:
-      return launch<Reduction::max, T>(stream, n, vectors);
+      return run(reduce_kernel<Reduction::max, T>);
     case Reduction::min:
-      return launch<Reduction::min, T>(stream, n, vectors);
+      return run(reduce_kernel<Reduction::min, T>);
   }
 }
 

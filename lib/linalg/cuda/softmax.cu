@@ -379,31 +379,22 @@ void softmax_statistics(cudaStream_t stream, const SparseRows<Real>& labels,
                         const LogitBlock<Real>& block, bool keep_bias,
                         const SoftmaxRows<Real>& rows) {
   if (labels.rows == 0 || block.columns == 0) return;
-  true_logits_kernel<<<static_cast<unsigned>(blocks_for(labels.rows, kWarps)), kThreads, 0,
-                       stream>>>(labels, block, rows.true_logit);
-  check_launch("kernel softmax_true_logits");
+  launch(stream, labels.rows, kWarps, "kernel softmax_true_logits", true_logits_kernel<Real>,
+         labels, block, rows.true_logit);
   const std::size_t at_once = statistics_rows(labels.rows, block.columns);
   const std::size_t tasks =
       ceil_divide(labels.rows, at_once) * ceil_divide(block.columns, kSegment);
-  const auto blocks = static_cast<unsigned>(blocks_for(tasks, 1));
   const bool keep = keep_bias && block.bias != nullptr;
-  if (packs_fit(block)) {
-    statistics_kernel<Real, kPackOf<Real>>
-        <<<blocks, kThreads, 0, stream>>>(labels.rows, block, keep, at_once, rows);
-  } else {
-    statistics_kernel<Real, 1>
-        <<<blocks, kThreads, 0, stream>>>(labels.rows, block, keep, at_once, rows);
-  }
-  check_launch("kernel softmax_statistics");
+  launch(stream, tasks, 1, "kernel softmax_statistics",
+         packs_fit(block) ? statistics_kernel<Real, kPackOf<Real>> : statistics_kernel<Real, 1>,
+         labels.rows, block, keep, at_once, rows);
 }
 
 template <class Real>
 void softmax_combine(cudaStream_t stream, const SparseRows<Real>& labels, Real scale,
                      const SoftmaxRows<Real>& rows) {
-  if (labels.rows == 0) return;
-  const auto blocks = static_cast<unsigned>(blocks_for(labels.rows, 1));
-  combine_kernel<<<blocks, kThreads, 0, stream>>>(labels, scale, rows);
-  check_launch("kernel softmax_combine");
+  launch(stream, labels.rows, 1, "kernel softmax_combine", combine_kernel<Real>, labels, scale,
+         rows);
 }
 
 template <class Real>
@@ -413,22 +404,20 @@ void softmax_gradient(cudaStream_t stream, const SparseRows<Real>& labels,
                       const SplitGradient& halves) {
   const std::size_t width = kThreads * (packs_fit(block) ? kPackOf<Real> : 1);
   const std::size_t tasks = ceil_divide(block.columns, width) * groups;
-  if (tasks == 0) return;
-  const auto blocks = static_cast<unsigned>(blocks_for(tasks, 1));
-  const InPlace<Real> in_place{block};
+  const auto launch_on = [&](auto kernel, const auto& out) {
+    launch(stream, tasks, 1, "kernel softmax_gradient", kernel, labels, block, scale, rows, groups,
+           stride, partials, out);
+  };
   if (halves.halves != nullptr) {
     if constexpr (std::is_same_v<Real, float>) {
-      gradient_kernel<float, 4><<<blocks, kThreads, 0, stream>>>(
-          labels, block, scale, rows, groups, stride, partials, AsHalves{halves});
+      launch_on(gradient_kernel<float, 4, AsHalves>, AsHalves{halves});
     }
-  } else if (packs_fit(block)) {
-    gradient_kernel<Real, kPackOf<Real>><<<blocks, kThreads, 0, stream>>>(
-        labels, block, scale, rows, groups, stride, partials, in_place);
   } else {
-    gradient_kernel<Real, 1><<<blocks, kThreads, 0, stream>>>(labels, block, scale, rows, groups,
-                                                              stride, partials, in_place);
+    using To = InPlace<Real>;
+    launch_on(
+        packs_fit(block) ? gradient_kernel<Real, kPackOf<Real>, To> : gradient_kernel<Real, 1, To>,
+        To{block});
   }
-  check_launch("kernel softmax_gradient");
 }
 
 template <class Real>
@@ -440,10 +429,8 @@ void copy_rows(cudaStream_t stream, CopyRows which, std::size_t count, const std
 template <class Real>
 void sigmoid_rows(cudaStream_t stream, const SparseRows<Real>& labels, std::size_t n,
                   const Real* bias, bool gradient, Real scale, Real* Z, double* losses) {
-  if (labels.rows == 0) return;
-  const auto blocks = static_cast<unsigned>(blocks_for(labels.rows, kWarps));
-  sigmoid_kernel<<<blocks, kThreads, 0, stream>>>(labels, n, bias, gradient, scale, Z, losses);
-  check_launch("kernel sigmoid_rows");
+  launch(stream, labels.rows, kWarps, "kernel sigmoid_rows", sigmoid_kernel<Real>, labels, n, bias,
+         gradient, scale, Z, losses);
 }
 
 #define HETSGD_INSTANTIATE(Real)                                                                   \

@@ -318,15 +318,10 @@ class CudaSparseKernels final : public BasicSparseKernels<Real> {
   void forward(const SparseRows<Real>& X, std::size_t n, const Real* W, const Real* bias, bool relu,
                Real* Y) override {
     backend_.batches.check(X);
-    if (X.rows == 0 || n == 0) return;
-    const cudaStream_t stream = backend_.use();
-    const auto blocks = static_cast<unsigned>(blocks_for(X.rows * ceil_divide(n, kPiece), 1));
-    if (n % kPerLane == 0 && is_aligned(W)) {
-      sparse_forward_kernel<Real, true><<<blocks, kThreads, 0, stream>>>(X, n, W, bias, relu, Y);
-    } else {
-      sparse_forward_kernel<Real, false><<<blocks, kThreads, 0, stream>>>(X, n, W, bias, relu, Y);
-    }
-    check_launch("kernel sparse_forward");
+    const bool packed = n % kPerLane == 0 && is_aligned(W);
+    launch(backend_.use(), X.rows * ceil_divide(n, kPiece), 1, "kernel sparse_forward",
+           packed ? sparse_forward_kernel<Real, true> : sparse_forward_kernel<Real, false>, X, n, W,
+           bias, relu, Y);
   }
 
   // The order of additions is fixed. Atomic additions would be simpler, but arrive in another order
@@ -372,9 +367,7 @@ ByColumn sort_by_column(cudaStream_t stream, const SparseRows<Real>& X, std::siz
                         const SortMemory& memory) {
   const ByColumn sorted{nonzeros, memory.columns, memory.entries};
   if (nonzeros == 0) return sorted;
-  const auto rows = static_cast<unsigned>(blocks_for(X.rows, kWarps));
-  list_entries<<<rows, kThreads, 0, stream>>>(X, memory.unsorted);
-  check_launch("kernel list_entries");
+  launch(stream, X.rows, kWarps, "kernel list_entries", list_entries<Real>, X, memory.unsorted);
   std::size_t bytes = memory.work_bytes;
   check(sort(memory.work, bytes, nonzeros, X.columns, X.index, memory, stream),
         "the sort of nonzeros by column");
@@ -385,9 +378,7 @@ ByColumn sort_list(cudaStream_t stream, std::size_t n, const std::uint32_t* colu
                    std::size_t columns, const SortMemory& memory) {
   const ByColumn sorted{n, memory.columns, memory.entries};
   if (n == 0) return sorted;
-  const auto blocks = static_cast<unsigned>(blocks_for(n, kThreads));
-  list_numbers<<<blocks, kThreads, 0, stream>>>(n, memory.unsorted);
-  check_launch("kernel list_numbers");
+  launch(stream, n, kThreads, "kernel list_numbers", list_numbers, n, memory.unsorted);
   std::size_t bytes = memory.work_bytes;
   check(sort(memory.work, bytes, n, columns, column, memory, stream),
         "the sort of a list of numbers");

@@ -131,30 +131,25 @@ struct Clear {
   }
 };
 
-unsigned blocks_of(std::size_t items) { return static_cast<unsigned>(blocks_for(items, kThreads)); }
-
 }  // namespace
 
 void measure_split(cudaStream_t stream, const SplitSource& A, const SplitSource& W,
                    float gradient_scale, float alpha, float beta, float* parts, SplitFacts* facts) {
-  largest_kernel<<<kSplitParts, kThreads, 0, stream>>>(A, W, parts);
-  check_launch("kernel split_largest");
-  facts_kernel<<<1, kThreads, 0, stream>>>(parts, gradient_scale, alpha, beta, facts);
-  check_launch("kernel split_facts");
+  launch(stream, kSplitParts, 1, "kernel split_largest", largest_kernel, A, W, parts);
+  launch(stream, 1, 1, "kernel split_facts", facts_kernel, parts, gradient_scale, alpha, beta,
+         facts);
 }
 
 void split_input(cudaStream_t stream, const SplitSource& A, const SplitFacts* facts,
                  HalfBits* beside, HalfBits* below) {
-  split_input_kernel<<<blocks_of(A.rows * A.columns / 8), kThreads, 0, stream>>>(A, facts, beside,
-                                                                                 below);
-  check_launch("kernel split_input");
+  launch(stream, A.rows * A.columns / 8, kThreads, "kernel split_input", split_input_kernel, A,
+         facts, beside, below);
 }
 
 void split_weight(cudaStream_t stream, const SplitSource& W, std::size_t padded,
                   const SplitFacts* facts, HalfBits* beside) {
-  split_weight_kernel<<<blocks_of(padded * W.columns / 8), kThreads, 0, stream>>>(W, padded, facts,
-                                                                                  beside);
-  check_launch("kernel split_weight");
+  launch(stream, padded * W.columns / 8, kThreads, "kernel split_weight", split_weight_kernel, W,
+         padded, facts, beside);
 }
 
 void clear_gap(cudaStream_t stream, const SplitGradient& gradient, std::size_t columns) {
@@ -164,8 +159,7 @@ void clear_gap(cudaStream_t stream, const SplitGradient& gradient, std::size_t c
 
 void add_split_parts(cudaStream_t stream, std::size_t count, std::size_t n, const float* parts,
                      float* to) {
-  add_parts_kernel<<<blocks_of(n), kThreads, 0, stream>>>(count, n, parts, to);
-  check_launch("kernel split_add_parts");
+  launch(stream, n, kThreads, "kernel split_add_parts", add_parts_kernel, count, n, parts, to);
 }
 
 }  // namespace hetsgd::cuda

@@ -38,15 +38,12 @@ void launch_flat(cudaStream_t stream, std::size_t count, std::size_t n, const F&
                  const char* name) {
   // The limit leaves room for a last step beyond the elements.
   constexpr std::size_t kMost32 = (std::size_t{1} << 32) - kMostBlocks * kThreads;
-  if (count == 0 || n == 0) return;
-  const auto blocks = static_cast<unsigned>(blocks_for(count * n, kThreads));
   if (count * n < kMost32) {
-    flat<std::uint32_t><<<blocks, kThreads, 0, stream>>>(static_cast<std::uint32_t>(count),
-                                                         static_cast<std::uint32_t>(n), f);
+    launch(stream, count * n, kThreads, name, flat<std::uint32_t, F>,
+           static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(n), f);
   } else {
-    flat<std::uint64_t><<<blocks, kThreads, 0, stream>>>(std::uint64_t{count}, std::uint64_t{n}, f);
+    launch(stream, count * n, kThreads, name, flat<std::uint64_t, F>, count, n, f);
   }
-  check_launch(name);
 }
 
 namespace {

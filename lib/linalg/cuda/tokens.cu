@@ -233,11 +233,8 @@ class CudaTokenKernels final : public BasicTokenKernels<Real> {
 
   void norm(std::size_t tokens, std::size_t width, const Real* X, Real epsilon, const Real* scale,
             const Real* shift, Real* statistics, Real* Y) override {
-    if (tokens == 0) return;
-    const cudaStream_t stream = backend_.use();
-    norm_kernel<<<token_blocks(tokens), kThreads, 0, stream>>>(tokens, width, X, epsilon, scale,
-                                                               shift, statistics, Y);
-    check_launch("kernel norm");
+    launch(backend_.use(), tokens, kWarps, "kernel norm", norm_kernel<Real>, tokens, width, X,
+           epsilon, scale, shift, statistics, Y);
   }
 
   void norm_gradient(std::size_t tokens, std::size_t width, const Real* X, const Real* statistics,
@@ -246,18 +243,11 @@ class CudaTokenKernels final : public BasicTokenKernels<Real> {
     const cudaStream_t stream = backend_.use();
     const std::size_t groups = row_groups(tokens, width);
     auto* const sums = sums_.reserve<Real>(2 * groups * width, "the sums of a norm");
-    if (groups > 0) {
-      const std::size_t blocks = blocks_for(ceil_divide(width, kThreads) * groups, 1);
-      norm_sums_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-          tokens, width, groups, X, statistics, dY, sums);
-      check_launch("kernel norm_sums");
-    }
+    launch(stream, ceil_divide(width, kThreads) * groups, 1, "kernel norm_sums",
+           norm_sums_kernel<Real>, tokens, width, groups, X, statistics, dY, sums);
     // dX after the sums, since it may be dY, and before the parameters move.
-    if (dX != nullptr && tokens > 0) {
-      norm_gradient_kernel<<<token_blocks(tokens), kThreads, 0, stream>>>(
-          tokens, width, X, statistics, scale, dY, beta, dX);
-      check_launch("kernel norm_gradient");
-    }
+    launch(stream, dX != nullptr ? tokens : 0, kWarps, "kernel norm_gradient",
+           norm_gradient_kernel<Real>, tokens, width, X, statistics, scale, dY, beta, dX);
     add_groups(stream, groups, width, alpha, sums, parameter_beta, G);
     if (g == nullptr) return;
     add_groups(stream, groups, width, alpha, sums + groups * width, parameter_beta, g);
@@ -276,9 +266,6 @@ class CudaTokenKernels final : public BasicTokenKernels<Real> {
  private:
   static std::size_t longest(const TokenSpans& rows) {
     return rows.rows == 0 ? 0 : *std::max_element(rows.length, rows.length + rows.rows);
-  }
-  static unsigned token_blocks(std::size_t tokens) {
-    return static_cast<unsigned>(blocks_for(tokens, kWarps));
   }
 
   // E <- beta E + alpha (the sums of dY over the tokens of each kind): a table whose rows tokens

@@ -43,10 +43,7 @@ template <class F>
 void launch_reduce(cudaStream_t stream, std::size_t n, const F& f, double* partials, double* sum,
                    const char* name) {
   const std::size_t blocks = partial_sums(n);
-  if (blocks > 0) {
-    reduce<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(n, f, partials);
-    check_launch(name);
-  }
+  launch(stream, blocks, 1, name, reduce<F>, n, f, partials);
   add_up(stream, blocks, partials, sum);
 }
 
@@ -162,11 +159,8 @@ void launch_column_sums(cudaStream_t stream, std::size_t rows, std::size_t n, Re
                         const Element& element, Real* b, const ColumnScratch<Real>& scratch,
                         const char* name) {
   const std::size_t groups = row_groups(rows, n);
-  if (groups == 0 || n == 0) return;
-  const std::size_t blocks = blocks_for(ceil_divide(n, kThreads) * groups, 1);
-  column_sums_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-      rows, n, groups, element, alpha, b, scratch);
-  check_launch(name);
+  launch(stream, ceil_divide(n, kThreads) * groups, 1, name, column_sums_kernel<Real, Element>,
+         rows, n, groups, element, alpha, b, scratch);
 }
 
 template <class Real>
@@ -228,9 +222,7 @@ struct SquareOf {
 
 template <class Call>
 void launch_elementwise(cudaStream_t stream, std::size_t n, const Call& call) {
-  const auto blocks = static_cast<unsigned>(blocks_for(n, kBlockElements));
-  elementwise<<<blocks, kThreads, 0, stream>>>(n, call);
-  check_launch("kernel elementwise");
+  launch(stream, n, kBlockElements, "kernel elementwise", elementwise<Call>, n, call);
 }
 
 template <class Call>
@@ -248,8 +240,7 @@ void launch_norm(cudaStream_t stream, std::size_t n, const Call& call, double* p
 }  // namespace
 
 void add_up(cudaStream_t stream, std::size_t n, const double* x, double* sum) {
-  add_up_kernel<<<1, kThreads, 0, stream>>>(n, x, sum);
-  check_launch("kernel add_up");
+  launch(stream, 1, 1, "kernel add_up", add_up_kernel, n, x, sum);
 }
 
 template <class Real>
@@ -262,12 +253,8 @@ template <class Real>
 void products(cudaStream_t stream, std::size_t n, const Real* x, const Real* y, double* partials,
               double* sums) {
   const std::size_t blocks = partial_sums(n);
-  if (blocks > 0) {
-    products_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(n, x, y, partials);
-    check_launch("kernel products");
-  }
-  add_up_kernel<<<3, kThreads, 0, stream>>>(blocks, partials, sums);
-  check_launch("kernel add_up");
+  launch(stream, blocks, 1, "kernel products", products_kernel<Real>, n, x, y, partials);
+  launch(stream, 3, 1, "kernel add_up", add_up_kernel, blocks, partials, sums);
 }
 
 template <class Real>
@@ -315,10 +302,8 @@ void relu_gradient_sums(cudaStream_t stream, std::size_t rows, std::size_t n, Re
 template <class Real>
 void add_groups(cudaStream_t stream, std::size_t groups, std::size_t n, Real alpha,
                 const Real* partials, Real beta, Real* b) {
-  if (n == 0) return;
-  const auto blocks = static_cast<unsigned>(blocks_for(n, kThreads));
-  add_groups_kernel<<<blocks, kThreads, 0, stream>>>(groups, n, alpha, partials, beta, b);
-  check_launch("kernel add_groups");
+  launch(stream, n, kThreads, "kernel add_groups", add_groups_kernel<Real>, groups, n, alpha,
+         partials, beta, b);
 }
 
 void check_kernels() {

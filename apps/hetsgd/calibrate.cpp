@@ -25,7 +25,7 @@
 #include "linalg/table_kernels.hpp"
 #include "model/mlp.hpp"
 #include "printer.hpp"
-#include "result/environment.hpp"
+#include "result/result.hpp"
 
 namespace hetsgd {
 namespace {

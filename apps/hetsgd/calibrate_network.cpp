@@ -16,7 +16,7 @@
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "printer.hpp"
-#include "result/environment.hpp"
+#include "result/result.hpp"
 #include "training/oversubscription.hpp"
 
 namespace hetsgd {

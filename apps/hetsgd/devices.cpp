@@ -15,7 +15,7 @@
 #include "linalg/cuda/cuda_details.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "printer.hpp"
-#include "result/environment.hpp"
+#include "result/result.hpp"
 
 namespace hetsgd {
 namespace {

@@ -25,7 +25,7 @@
 #include "linalg/device.hpp"
 #include "printer.hpp"
 #include "ranks.hpp"
-#include "result/environment.hpp"
+#include "result/result.hpp"
 
 namespace hetsgd {
 namespace {

@@ -5,10 +5,10 @@
 //     ^                      │
 //     └─ widen: trials beyond the best value of an option that is the smallest or largest tried
 //
-// A run is claimed (claim.hpp), then carried out by a process of its own (worker_pool.hpp) that
-// writes its result. Then a line is appended to the index. Runs that were done before are skipped,
-// and failed ones run again. Simulated runs go side by side; a run in real time has the host to
-// itself.
+// A run is claimed (sweep_folder.hpp), then carried out by a process of its own (worker_pool.hpp)
+// that writes its result. Then a line is appended to the index. Runs that were done before are
+// skipped, and failed ones run again. Simulated runs go side by side; a run in real time has the
+// host to itself.
 #pragma once
 
 #include <algorithm>

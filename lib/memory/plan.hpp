@@ -5,7 +5,7 @@
 //     TrainingStep, StepTimes, a capacity = PlanRequest --Policy::plan()--> MemoryPlan
 //       MemoryPlan --PlanExecutor (model/network/execute.hpp)--> a gradient
 //
-// Policy::plan() runs the timeline (timeline.hpp) once or several times. The policy says what moves
+// Policy::plan() runs the timeline (policy.hpp) once or several times. The policy says what moves
 // and when, the timeline keeps both clocks, and its ledger the addresses in a pool.
 //
 // Execution : `instructions`, in the planner's order, are all that a device needs: offsets,
@@ -15,9 +15,11 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
+#include "core/units.hpp"
 #include "graph/work.hpp"
 #include "memory/pool.hpp"
 #include "memory/training_step.hpp"
@@ -128,5 +130,23 @@ struct MemoryPlan {
   bool fits() const { return !shortage.has_value(); }
   double idle_s() const { return iteration_s - compute_s - transfer_s + overlap_s; }
 };
+
+// How fast a device and its link are.
+struct DeviceRates {
+  std::function<Seconds(const Work&)> seconds;  // additive in the parts of Work
+  // A convolution with few filters or short sums uses only a part of the device. Its operations
+  // count (1 + half_channels / Cout)(1 + half_depth / K) times.
+  double half_channels = 0, half_depth = 0;
+  double link_latency_s = 0, link_bytes_per_s = 1;
+};
+
+// How many times the operations of this node count; 1 for every node but a convolution.
+double convolution_factor(const Graph& graph, int node, const DeviceRates& rates);
+
+StepTimes step_times(const TrainingStep& training, const DeviceRates& rates);
+
+// A tensor has memory from its first to its last use in the forward pass, best fit, and nothing
+// moves. The statistics of bn stay until the end. Only instructions and the peak are set.
+MemoryPlan forward_plan(const TrainingStep& training);
 
 }  // namespace hetsgd

@@ -14,7 +14,6 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
-#include "memory/timeline.hpp"
 
 namespace hetsgd {
 

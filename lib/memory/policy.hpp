@@ -1,4 +1,4 @@
-// The decisions of a policy; the timeline (timeline.hpp) does the rest. Each policy has a file.
+// The decisions of a policy; the timeline (run_timeline) does the rest. Each policy has a file.
 #pragma once
 
 #include <optional>
@@ -76,6 +76,16 @@ class Policy : NonCopyable {
  private:
   PolicyTraits traits_;
 };
+
+// One training step on two servers, computing and transfers, within a pool of a given capacity.
+//
+//   forward k    waits for its predecessor and for memory (releases by offloads in flight); queues
+//                the offloads that it triggers; its dead tensors are released when it and their
+//                offloads have ended
+//   turn         both servers are idle
+//   backward k   first fetches the maps that it lacks; starts prefetches while it computes, as long
+//                as the head of the queue has room; releases tensors after their last use
+MemoryPlan run_timeline(const Policy& policy, const PlanRequest& request);  // timeline.cpp
 
 // All policies, in the order of the documentation. They live as long as the program.
 const std::vector<const Policy*>& all_policies();

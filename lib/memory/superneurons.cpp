@@ -4,7 +4,6 @@
 
 #include "core/rank_index.hpp"
 #include "memory/policy.hpp"
-#include "memory/timeline.hpp"
 
 namespace hetsgd {
 

@@ -1,4 +1,4 @@
-#include "memory/timeline.hpp"
+#include "memory/policy.hpp"
 
 #include <algorithm>
 #include <cmath>

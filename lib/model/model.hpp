@@ -69,7 +69,7 @@ struct DataShape {
 };
 
 struct HashedLabels;  // model/labels/hashed_labels.hpp
-struct DeviceRates;   // memory/step_times.hpp
+struct DeviceRates;   // memory/plan.hpp
 using RatesOfGpu = std::function<DeviceRates(const std::string& gpu)>;
 
 // A gradient as a flat vector in the model's layout. A row-sparse block is zero outside its touched

@@ -1,5 +1,3 @@
-#include "result/environment.hpp"
-
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -14,6 +12,7 @@
 #include "cluster/devices.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
+#include "result/result.hpp"
 
 namespace hetsgd {
 namespace {

@@ -1,11 +1,10 @@
-#include "result/event_file.hpp"
-
 #include <bit>
 #include <boost/crc.hpp>
 #include <cerrno>
 #include <concepts>
 
 #include "core/output_file.hpp"
+#include "result/formats.hpp"
 
 namespace hetsgd {
 namespace {

@@ -1,10 +1,9 @@
-#include "result/mllog.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/bytes.hpp"
+#include "result/formats.hpp"
 #include "result/summary.hpp"
 
 namespace hetsgd {

@@ -8,7 +8,6 @@
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/version.hpp"
-#include "result/environment.hpp"
 #include "result/summary.hpp"
 
 namespace hetsgd {

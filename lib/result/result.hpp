@@ -28,6 +28,14 @@ struct ResultOptions {
 // and `args` these can be read back.
 nlohmann::json result_json(const Record& record, const ResultOptions& options);
 
+// The machine that a result was made on:
+// {hostname, os, kernel, cpu_model, cores, cores_available, memory_bytes, build, variables}.
+// `build` is version_json(). `variables` are the environment variables that change results or
+// speed: HETSGD_*, OMP_*, and listed ones of CUDA, NCCL, Open MPI, UCX and Slurm. There are no
+// others, so that a result contains no secrets and no addresses of a launcher. `cores_available` is
+// the number of cores in the affinity mask of this process.
+nlohmann::json environment_json();
+
 // Whether a result's status means that the run is over and need not be repeated.
 bool is_done(const std::string& status);
 

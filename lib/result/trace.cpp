@@ -1,9 +1,9 @@
-#include "result/trace.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "result/formats.hpp"
 
 namespace hetsgd {
 namespace {

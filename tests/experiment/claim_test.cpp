@@ -1,5 +1,3 @@
-#include "experiment/claim.hpp"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -8,6 +6,7 @@
 #include <fstream>
 
 #include "core/host.hpp"
+#include "experiment/sweep_folder.hpp"
 #include "support/temporary_file.hpp"
 
 namespace hetsgd {

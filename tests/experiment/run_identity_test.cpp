@@ -1,6 +1,5 @@
-#include "experiment/run_identity.hpp"
-
 #include "data/source.hpp"
+#include "experiment/sweep_plan.hpp"
 #include "training/run_data.hpp"
 
 namespace hetsgd {

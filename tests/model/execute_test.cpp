@@ -3,8 +3,8 @@
 #include "model/network/execute.hpp"
 
 #include "carried_out.hpp"
-#include "memory/forward_plan.hpp"
 #include "memory/minimum.hpp"
+#include "memory/plan.hpp"
 #include "support/plan_problem.hpp"
 
 namespace hetsgd {

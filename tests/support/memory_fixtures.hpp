@@ -9,7 +9,6 @@
 #include "memory/plan.hpp"
 #include "memory/policy.hpp"
 #include "memory/pool.hpp"
-#include "memory/step_times.hpp"
 
 namespace hetsgd {
 

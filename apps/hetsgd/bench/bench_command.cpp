@@ -3,7 +3,7 @@
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/version.hpp"
-#include "result/environment.hpp"
+#include "result/result.hpp"
 
 namespace hetsgd {
 

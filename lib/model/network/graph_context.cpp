@@ -4,8 +4,8 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
-#include "memory/forward_plan.hpp"
 #include "memory/minimum.hpp"
+#include "memory/plan.hpp"
 
 namespace hetsgd {
 namespace {

@@ -47,7 +47,7 @@
 #include <vector>
 
 #include "graph/graph.hpp"
-#include "memory/step_times.hpp"
+#include "memory/plan.hpp"
 #include "model/mlp.hpp"
 #include "model/registry.hpp"
 

@@ -46,7 +46,7 @@
 #include "cluster/cluster.hpp"
 #include "cluster/profile.hpp"
 #include "data/dataset.hpp"
-#include "memory/step_times.hpp"
+#include "memory/plan.hpp"
 #include "model/registry.hpp"
 #include "training/simulation/transformer_wmt.hpp"
 #include "training/train_options.hpp"

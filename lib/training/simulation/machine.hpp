@@ -10,7 +10,7 @@
 
 #include "cluster/cluster.hpp"
 #include "core/rank_index.hpp"
-#include "memory/step_times.hpp"
+#include "memory/plan.hpp"
 #include "training/record.hpp"
 #include "training/train_options.hpp"
 

@@ -1,4 +1,4 @@
-#include "memory/forward_plan.hpp"
+#include "memory/plan.hpp"
 
 #include <algorithm>
 
@@ -6,6 +6,34 @@
 #include "memory/pool.hpp"
 
 namespace hetsgd {
+
+double convolution_factor(const Graph& graph, int node, const DeviceRates& rates) {
+  if (graph.node(node).type != NodeType::conv) return 1;
+  const auto channels = static_cast<double>(graph.node(node).channels);
+  const auto depth = static_cast<double>(filter_size(graph, node));
+  return (1 + rates.half_channels / channels) * (1 + rates.half_depth / depth);
+}
+
+StepTimes step_times(const TrainingStep& training, const DeviceRates& rates) {
+  const Graph& graph = *training.graph;
+  StepTimes times{.steps = {{}},
+                  .link_latency_s = rates.link_latency_s,
+                  .link_bytes_per_s = rates.link_bytes_per_s};
+  for (int k = 1; k <= training.total_steps(); ++k) {
+    const Step& step = training.step(k);
+    Work work = node_work(graph, step.node, step.pass, training.options.batch,
+                          training.gives_input_gradient(step.node));
+    StepTime time;
+    if (graph.node(step.node).type == NodeType::conv) {
+      const double factor = convolution_factor(graph, step.node, rates);
+      time.convolution_s = rates.seconds(Work{.operations = work.operations * factor}).count();
+      work.operations = 0;
+    }
+    time.other_s = rates.seconds(work).count();
+    times.steps.push_back(time);
+  }
+  return times;
+}
 
 MemoryPlan forward_plan(const TrainingStep& training) {
   MemoryPlan plan;

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "calibration.hpp"
-#include "core/host_clock.hpp"
+#include "core/host.hpp"
 #include "core/median.hpp"
 #include "core/random.hpp"
 #include "data/batch.hpp"

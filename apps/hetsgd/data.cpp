@@ -10,8 +10,8 @@
 
 #include "command.hpp"
 #include "core/error.hpp"
-#include "core/limits.hpp"
 #include "core/logging.hpp"
+#include "core/options.hpp"
 #include "core/text.hpp"
 #include "data/fetch.hpp"
 #include "data/generate.hpp"

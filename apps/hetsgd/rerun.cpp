@@ -1,6 +1,6 @@
 // hetsgd rerun repeats the run of a result file.
-#include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 #include "experiment/configured_run.hpp"
 #include "result/validate.hpp"
 #include "train_session.hpp"

@@ -30,7 +30,6 @@
 
 #include "cluster/profile.hpp"
 #include "command.hpp"
-#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
 #include "core/logging.hpp"

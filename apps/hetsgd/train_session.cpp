@@ -5,10 +5,9 @@
 
 #include <algorithm>
 
-#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/input_file.hpp"
-#include "core/json_file.hpp"
+#include "core/json_fields.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"

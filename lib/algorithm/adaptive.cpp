@@ -49,7 +49,7 @@
 #include "algorithm/parts/batch_scheduler.hpp"
 #include "algorithm/parts/merge.hpp"
 #include "core/error.hpp"
-#include "core/limits.hpp"
+#include "core/options.hpp"
 
 namespace hetsgd {
 namespace {

@@ -34,7 +34,7 @@
 
 #include "collective/combine.hpp"
 #include "core/error.hpp"
-#include "core/limits.hpp"
+#include "core/options.hpp"
 
 namespace hetsgd {
 

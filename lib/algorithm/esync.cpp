@@ -45,7 +45,7 @@
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parts/state_server.hpp"
-#include "core/limits.hpp"
+#include "core/options.hpp"
 
 namespace hetsgd {
 namespace {

@@ -19,7 +19,7 @@
 #include <algorithm>
 
 #include "algorithm/algorithm.hpp"
-#include "core/limits.hpp"
+#include "core/options.hpp"
 
 namespace hetsgd {
 namespace {

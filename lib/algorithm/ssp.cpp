@@ -23,7 +23,7 @@
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parts/parameter_server.hpp"
-#include "core/limits.hpp"
+#include "core/options.hpp"
 
 namespace hetsgd {
 namespace {

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster/profile.hpp"
-#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
 #include "core/text.hpp"

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "core/file_kind.hpp"
+#include "core/input_file.hpp"
 
 namespace hetsgd {
 

@@ -70,8 +70,12 @@ inline Error with_hint(const Error& error, std::string hint) {
 //   refuse("--hidden", "no layer", "at least one for --model mlp", "--model linear has none")
 //   --hidden: found no layer, expected at least one for --model mlp
 // `place` names the option or the key. A hint is worth its line only if it adds to `expected`.
-[[noreturn]] void refuse(std::string_view place, std::string_view found, std::string_view expected,
-                         std::string hint = "", ExitCode code = ExitCode::usage);
+[[noreturn]] inline void refuse(std::string_view place, std::string_view found,
+                                std::string_view expected, std::string hint = "",
+                                ExitCode code = ExitCode::usage) {
+  throw Error(code, fmt::format("{}: found {}, expected {}", place, found, expected),
+              std::move(hint));
+}
 
 // A broken promise of our own code. Never compiled out; the message carries both values.
 class CheckFailure : public std::logic_error {
@@ -80,8 +84,11 @@ class CheckFailure : public std::logic_error {
 };
 
 namespace detail {
-[[noreturn]] void fail_check(const char* file, int line, std::string_view expression,
-                             std::string_view values);
+[[noreturn]] inline void fail_check(const char* file, int line, std::string_view expression,
+                                    std::string_view values) {
+  throw CheckFailure(fmt::format("{}:{}: check failed: {}{}{}", file, line, expression,
+                                 values.empty() ? "" : ": ", values));
+}
 
 template <class T>
 std::string describe(const T& value) {

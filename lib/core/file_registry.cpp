@@ -10,10 +10,10 @@
 #include <optional>
 #include <utility>
 
-#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/input_file.hpp"
 #include "core/output_file.hpp"
+#include "core/text.hpp"
 
 namespace hetsgd {
 namespace {

@@ -1,6 +1,7 @@
 // The machine that this process runs on.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -38,5 +39,14 @@ struct MachineMemory {
 
 // The system's present values; infinite where it reports none.
 MachineMemory machine_memory();
+
+// The host's clock, for everything off the training clock: loading, measuring, recording, limits.
+// It never enters a simulated result.
+using HostClock = std::chrono::steady_clock;
+
+// Wall-clock seconds of this host from `start` to now.
+inline double seconds_since(HostClock::time_point start) {
+  return std::chrono::duration<double>(HostClock::now() - start).count();
+}
 
 }  // namespace hetsgd

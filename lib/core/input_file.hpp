@@ -73,7 +73,29 @@ std::vector<FileRead> files_read();
 // refused, too.
 std::string read_file(const std::string& path, const InputKind& kind, std::uint64_t most);
 // The same for text that a person may have written: without its byte order mark. Error(data) for
-// what is no text, too (core/file_kind.hpp).
+// what is no text, too (refuse_other_kinds).
 std::string read_text_file(const std::string& path, const InputKind& kind, std::uint64_t most);
+
+// --- the kind of a file by its first bytes, whatever its name ------------------------------------
+// The first bytes of foreign formats stand in input_file.cpp alone, apart from those of the images
+// that are read.
+
+enum class Compression { none, gzip, bzip2, zstd };
+
+// A zstd file may begin with skippable frames (RFC 8878, 3.1.2), as pzstd writes them.
+Compression detect_compression(std::string_view bytes);
+
+// UTF-8 text without the byte order mark at its beginning, if it has one.
+std::string_view behind_mark(std::string_view text);
+
+// rows: a line for each row, so neither control bytes, HTML, XML and JSON nor lines that end in a
+// carriage return alone.
+enum class TextUse { any, rows };
+
+// Refuses bytes that are no such text: archives, compressed streams, binary files of other tools,
+// UTF-16. Error(data) says what they are, what was expected, and what to do. `text` is the whole
+// content, decompressed.
+void refuse_other_kinds(std::string_view text, const std::string& path, std::string_view expected,
+                        TextUse use);
 
 }  // namespace hetsgd

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 

@@ -11,8 +11,8 @@
 #include <memory>
 #include <mutex>
 
-#include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 namespace hetsgd {
 namespace {

@@ -2,7 +2,7 @@
 // which is for data.
 //
 // It has messages ("warning: ...") and one status line (progress), which stays below them on a
-// terminal. It is thread-safe. All text passes printable() (core/bytes.hpp), so that no name and no
+// terminal. It is thread-safe. All text passes printable() (core/text.hpp), so that no name and no
 // key can command the terminal.
 #pragma once
 

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/options.hpp"
 #include "core/text.hpp"

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/option_traits.hpp"
 #include "core/text.hpp"

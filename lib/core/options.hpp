@@ -34,6 +34,20 @@
 
 namespace hetsgd {
 
+// --- limits ------------------------------------------------------------------------------------
+// Bounds of counts that several options share. They exclude values that nobody means and runs that
+// would not end.
+
+// Upper bound of a count of steps, rounds or batches between two events. Its product with the
+// samples of a batch still fits 64 bits.
+inline constexpr double kLargestRound = 1e12;
+// Upper bound of the samples of a batch. A step of a larger one takes minutes, and cannot be
+// interrupted.
+inline constexpr double kLargestBatch = 1 << 22;
+// Upper bound of the threads of this process that a user asks for by number.
+inline constexpr double kMostHostThreads = 4096;
+
+// --- options -----------------------------------------------------------------------------------
 // Where a value came from, weakest first.
 enum class OptionSource { default_value, config_file, environment, flag };
 std::string_view to_string(OptionSource source);
@@ -293,7 +307,7 @@ class OptionSet {
   std::vector<std::string> read_environment();
 
   // {key: value} of all options that are part of the configuration. Times are texts ("0.05s"), so
-  // that the unit stands with the number. Texts are bytes: see json_text (core/bytes.hpp).
+  // that the unit stands with the number. Texts are bytes: see json_text (core/text.hpp).
   nlohmann::json to_json() const;
   // One line per option: key, value, where it came from.
   std::string describe() const;

@@ -22,7 +22,7 @@ struct BatchShape {
 };
 
 // How training rows change each time they are drawn: images (data/images.hpp) and rows of tokens
-// (data/tokens.hpp).
+// (data/sequences.hpp).
 enum class Augmentation {
   none,
   crop,  // shifted by up to kCropPadding pixels; pixels from outside have the mean

@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 #include "data/binary_format.hpp"
-#include "data/tokens.hpp"
+#include "data/sequences.hpp"
 
 namespace hetsgd {
 

@@ -14,7 +14,6 @@
 #include "data/number.hpp"
 #include "data/parallel.hpp"
 #include "data/source.hpp"
-#include "data/text_lines.hpp"
 
 namespace hetsgd {
 

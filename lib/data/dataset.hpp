@@ -158,7 +158,7 @@ inline constexpr std::size_t kMostTokenKinds = std::size_t{1} << 16;  // a numbe
 // Rows of tokens, the numbers of characters, bytes or words of a text. A row is a stretch of the
 // text: length[r] inputs from begin[r] on. Position t of a row predicts the token behind it, so
 // that the place begin + length is in the text as well. Rows may share tokens. The names of the
-// tokens are LoadReport::label_names. tokens_of() of data/tokens.hpp reads the rows of a batch.
+// tokens are LoadReport::label_names. tokens_of() of data/sequences.hpp reads the rows of a batch.
 template <template <class> class Array>
 struct TokenRows {
   Index vocabulary = 0;         // kinds of tokens, at most kMostTokenKinds; 0: there are no tokens
@@ -238,14 +238,6 @@ struct Dataset : DatasetHeader, DataArrays<View> {
 
 using DatasetPtr = std::shared_ptr<const Dataset>;
 
-// A data set under construction: its header and arrays grow here by value.
-struct DatasetBuilder : DatasetHeader, DataArrays<Owned> {
-  std::shared_ptr<const FrameSource> drawn;
-  // The finished data set, which owns the arrays. It is not checked; verify() finds what is wrong.
-  Dataset build() &&;
-  DatasetPtr share() && { return std::make_shared<const Dataset>(std::move(*this).build()); }
-};
-
 // Views of owned arrays.
 inline CsrRows<View> view_of(const CsrRows<Owned>& rows) {
   return {rows.begin, rows.index, rows.value};
@@ -274,5 +266,27 @@ const T& keep(Dataset& data, T owned) {
 inline void set_targets(Dataset& data, CsrRows<Owned> targets) {
   data.targets = view_of(keep(data, std::move(targets)));
 }
+
+// A data set under construction: its header and arrays grow here by value.
+struct DatasetBuilder : DatasetHeader, DataArrays<Owned> {
+  std::shared_ptr<const FrameSource> drawn;
+  // The finished data set, which owns the arrays. It is not checked; verify() finds what is wrong.
+  Dataset build() && {
+    const auto arrays = std::make_shared<const DataArrays<Owned>>(std::move(*this));
+    Dataset data;
+    static_cast<DatasetHeader&>(data) = std::move(*this);
+    data.sparse = view_of(arrays->sparse);
+    data.dense = {arrays->dense.columns, arrays->dense.value};
+    data.fields = view_of(arrays->fields);
+    data.images = view_of(arrays->images);
+    data.sequences = {arrays->sequences.numbers, arrays->sequences.begin, arrays->sequences.value};
+    data.tokens = view_of(arrays->tokens);
+    data.targets = view_of(arrays->targets);
+    data.owner = arrays;
+    data.drawn = std::move(drawn);
+    return data;
+  }
+  DatasetPtr share() && { return std::make_shared<const Dataset>(std::move(*this).build()); }
+};
 
 }  // namespace hetsgd

@@ -1,11 +1,14 @@
 #include "data/fetch.hpp"
 
+#include <fmt/ranges.h>
+#include <openssl/evp.h>
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -16,11 +19,24 @@
 #include "core/input_file.hpp"
 #include "core/non_copyable.hpp"
 #include "core/output_file.hpp"
-#include "core/sha256.hpp"
 
 extern "C" char** environ;  // NOLINT: posix_spawn takes it
 
 namespace hetsgd {
+
+Sha256::Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+  HETSGD_CHECK(context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
+}
+
+void Sha256::add(std::string_view bytes) {
+  HETSGD_CHECK_EQ(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()), 1);
+}
+
+std::string Sha256::value() {
+  std::array<unsigned char, 32> digest{};
+  HETSGD_CHECK_EQ(EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr), 1);
+  return fmt::format("{:02x}", fmt::join(digest, ""));
+}
 
 namespace {
 

@@ -6,13 +6,30 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/manifest.hpp"
 
+struct evp_md_ctx_st;
+
 namespace hetsgd {
+
+// SHA-256 (FIPS 180-4) of bytes that come in pieces, by libcrypto. Call add() for each piece, then
+// value() once.
+class Sha256 {
+ public:
+  Sha256();
+  void add(std::string_view bytes);
+  // The hash of all so far, as 64 hexadecimal digits; the object is used up.
+  std::string value();
+
+ private:
+  std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
+};
 
 struct FetchOptions {
   // Files, or folders that hold files of the names in the manifest. Empty: download from the

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/file_kind.hpp"
+#include "core/input_file.hpp"
 #include "data/images.hpp"
 #include "data/labels.hpp"
 #include "data/source.hpp"

@@ -8,7 +8,6 @@
 
 #include "core/error.hpp"
 #include "core/host.hpp"
-#include "core/host_clock.hpp"
 #include "data/binary.hpp"
 #include "data/cache.hpp"
 #include "data/criteo.hpp"

@@ -11,8 +11,8 @@
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "data/images.hpp"
+#include "data/sequences.hpp"
 #include "data/source.hpp"
-#include "data/tokens.hpp"
 
 namespace hetsgd {
 

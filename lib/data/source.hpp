@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/file_kind.hpp"
 #include "core/input_file.hpp"
 
 struct XXH3_state_s;

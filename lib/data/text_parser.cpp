@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "core/file_kind.hpp"
+#include "core/input_file.hpp"
 #include "data/clicks.hpp"
 #include "data/criteo.hpp"
 #include "data/huge_pages.hpp"
@@ -20,7 +20,6 @@
 #include "data/parallel.hpp"
 #include "data/source.hpp"
 #include "data/text/read_text.hpp"
-#include "data/text_lines.hpp"
 
 namespace hetsgd {
 

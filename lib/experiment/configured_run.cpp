@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "algorithm/algorithm.hpp"
-#include "core/json_file.hpp"
+#include "core/json_fields.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "model/registry.hpp"

@@ -8,7 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/input_file.hpp"
-#include "core/json_file.hpp"
+#include "core/json_fields.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {

@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/host_clock.hpp"
+#include "core/host.hpp"
 #include "experiment/sweep_folder.hpp"
 #include "experiment/sweep_plan.hpp"
 #include "experiment/tuning.hpp"

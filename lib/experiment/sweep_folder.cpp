@@ -16,7 +16,7 @@
 #include "core/error.hpp"
 #include "core/host.hpp"
 #include "core/input_file.hpp"
-#include "core/json_file.hpp"
+#include "core/json_fields.hpp"
 #include "core/logging.hpp"
 #include "core/non_copyable.hpp"
 #include "core/output_file.hpp"

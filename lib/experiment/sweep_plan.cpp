@@ -12,9 +12,9 @@
 #include <string_view>
 #include <utility>
 
-#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
+#include "core/text.hpp"
 #include "data/source.hpp"
 #include "experiment/spec_settings.hpp"
 #include "training/plan.hpp"

@@ -9,10 +9,8 @@
 #include <set>
 #include <vector>
 
-#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
-#include "core/json_file.hpp"
 #include "core/median.hpp"
 #include "core/text.hpp"
 #include "data/source.hpp"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "core/host_clock.hpp"
+#include "core/host.hpp"
 #include "core/non_copyable.hpp"
 #include "core/units.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "memory/groups.hpp"
+#include "memory/dymem.hpp"
 
 namespace hetsgd {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "memory/groups.hpp"
+#include "memory/dymem.hpp"
 
 namespace hetsgd {
 

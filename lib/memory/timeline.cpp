@@ -1,5 +1,3 @@
-#include "memory/policy.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -8,8 +6,9 @@
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "core/rank_index.hpp"
-#include "memory/groups.hpp"
+#include "memory/dymem.hpp"
 #include "memory/ledger.hpp"
+#include "memory/policy.hpp"
 
 namespace hetsgd {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/error.hpp"
-#include "data/tokens.hpp"
+#include "data/sequences.hpp"
 
 namespace hetsgd {
 

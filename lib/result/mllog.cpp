@@ -2,7 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/bytes.hpp"
+#include "core/text.hpp"
 #include "result/formats.hpp"
 #include "result/summary.hpp"
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/bytes.hpp"
 #include "core/output_file.hpp"
+#include "core/text.hpp"
 #include "core/version.hpp"
 
 namespace hetsgd {

@@ -17,7 +17,7 @@ nlohmann::json tool_json();
 void explain_nonfinite(nlohmann::json& value);
 
 // Replaces each text in `value` that is not UTF-8, including keys, by its json_text
-// (core/bytes.hpp).
+// (core/text.hpp).
 void escape_bytes(nlohmann::json& value);
 
 // Removes the folders of all paths in all texts of `value`: "--train=/data/a.txt" becomes

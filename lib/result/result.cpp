@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 #include "core/version.hpp"
 #include "result/summary.hpp"
 

@@ -24,7 +24,7 @@ struct ResultOptions {
 // virtual-time cluster all the rest is a function of the options and the seed, except
 // workers[].waited_for, which only a run with --trace has. Numbers that are not finite become null,
 // with the reason beside them: {"test_loss": null, "test_loss_reason": "nan"}. File names and other
-// external texts that are not UTF-8 become "bytes:data/caf%E9.txt" (core/bytes.hpp). In `config`
+// external texts that are not UTF-8 become "bytes:data/caf%E9.txt" (core/text.hpp). In `config`
 // and `args` these can be read back.
 nlohmann::json result_json(const Record& record, const ResultOptions& options);
 

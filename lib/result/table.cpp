@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 namespace hetsgd {
 namespace {

@@ -4,7 +4,6 @@
 
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
-#include "core/json_file.hpp"
 
 namespace hetsgd {
 

@@ -15,8 +15,8 @@ std::string_view file_kinds();
 // The kind of a hetsgd document that is no result: "tuning", "trace", "device profile", ...; "" if
 // it is a result, valid or not, or unknown.
 std::string other_kind(const nlohmann::json& document);
-// Reads a result file (core/json_file.hpp). Throws Error(data) for another kind of file, and for a
-// result that lacks a field that --resume, rerun, a sweep or a tuning takes.
+// Reads a result file (core/json_fields.hpp). Throws Error(data) for another kind of file, and for
+// a result that lacks a field that --resume, rerun, a sweep or a tuning takes.
 nlohmann::json read_result(const std::string& path);
 
 }  // namespace hetsgd

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/host_clock.hpp"
+#include "core/host.hpp"
 #include "core/rank_index.hpp"
 
 namespace hetsgd {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "data/tokens.hpp"
+#include "data/sequences.hpp"
 
 namespace hetsgd {
 namespace {

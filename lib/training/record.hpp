@@ -19,7 +19,7 @@
 #include "algorithm/algorithm.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/trace/trace.hpp"
-#include "core/host_clock.hpp"
+#include "core/host.hpp"
 #include "core/units.hpp"
 #include "data/load.hpp"
 #include "model/metric.hpp"

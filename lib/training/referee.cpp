@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/host_clock.hpp"
+#include "core/host.hpp"
 #include "core/rank_index.hpp"
 
 namespace hetsgd {

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/bytes.hpp"
-#include "core/host_clock.hpp"
+#include "core/host.hpp"
+#include "core/text.hpp"
 #include "data/images.hpp"
 #include "data/select.hpp"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/host_clock.hpp"
+#include "core/host.hpp"
 #include "core/rank_index.hpp"
 #include "training/rank_client.hpp"
 

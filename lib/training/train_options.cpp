@@ -6,7 +6,7 @@
 #include "cluster/straggler.hpp"
 #include "core/error.hpp"
 #include "core/file_registry.hpp"
-#include "core/limits.hpp"
+#include "core/options.hpp"
 #include "core/text.hpp"
 #include "data/select.hpp"
 #include "data/source.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/host_clock.hpp"
+#include "core/host.hpp"
 #include "core/text.hpp"
 #include "core/threads.hpp"
 #include "training/training.hpp"

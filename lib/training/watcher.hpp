@@ -21,7 +21,7 @@
 #include <thread>
 
 #include "cluster/cluster.hpp"
-#include "core/host_clock.hpp"
+#include "core/host.hpp"
 #include "core/non_copyable.hpp"
 #include "training/referee.hpp"
 #include "training/train_options.hpp"

@@ -1,4 +1,4 @@
-#include "core/bytes.hpp"
+#include "core/text.hpp"
 
 namespace hetsgd {
 namespace {

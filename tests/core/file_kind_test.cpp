@@ -1,5 +1,4 @@
 // Each kind of file is told by its bytes, and text of any kind is none of them.
-#include "core/file_kind.hpp"
 
 #include "core/input_file.hpp"
 #include "support/failure.hpp"

@@ -1,10 +1,9 @@
-#include "core/json_file.hpp"
-
 #include <sys/stat.h>
 
 #include <fstream>
 
 #include "core/input_file.hpp"
+#include "core/json_fields.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_file.hpp"
 

@@ -5,9 +5,9 @@
 
 #include "data/sampler.hpp"
 #include "data/select.hpp"
+#include "data/sequences.hpp"
 #include "data/summary.hpp"
 #include "data/text/characters.hpp"
-#include "data/tokens.hpp"
 #include "data/write.hpp"
 #include "data_test_util.hpp"
 

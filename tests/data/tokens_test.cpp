@@ -1,8 +1,7 @@
 // Rows of tokens: how they travel, what verify() finds, the shift of --augment.
-#include "data/tokens.hpp"
-
 #include "data/labels.hpp"
 #include "data/select.hpp"
+#include "data/sequences.hpp"
 #include "data/summary.hpp"
 #include "data/write.hpp"
 #include "data_test_util.hpp"

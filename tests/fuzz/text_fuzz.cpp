@@ -15,7 +15,7 @@
 #include "cluster/profile.hpp"
 #include "cluster/straggler.hpp"
 #include "core/error.hpp"
-#include "core/json_file.hpp"
+#include "core/json_fields.hpp"
 #include "core/non_copyable.hpp"
 #include "core/options.hpp"
 #include "core/text.hpp"

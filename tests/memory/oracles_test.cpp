@@ -1,7 +1,7 @@
 // Published sums, a net worked out by hand, and closed forms.
 
 #include "graph/graph_file.hpp"
-#include "memory/groups.hpp"
+#include "memory/dymem.hpp"
 #include "memory/training_step.hpp"
 #include "support/memory_fixtures.hpp"
 #include "support/plan_problem.hpp"

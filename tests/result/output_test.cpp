@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "core/error.hpp"
-#include "core/json_file.hpp"
+#include "core/json_fields.hpp"
 #include "core/output_file.hpp"
 #include "result/validate.hpp"
 #include "support/failure.hpp"

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "bench_command.hpp"
-#include "core/limits.hpp"
 #include "core/median.hpp"
+#include "core/options.hpp"
 #include "core/text.hpp"
 #include "lookup_bench.hpp"
 

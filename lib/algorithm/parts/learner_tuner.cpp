@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/limits.hpp"
 #include "core/median.hpp"
+#include "core/options.hpp"
 
 namespace hetsgd {
 

@@ -12,12 +12,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "algorithm/worker.hpp"
-#include "core/at_unwinding.hpp"
+#include "core/non_copyable.hpp"
 
 namespace hetsgd {
 
@@ -78,6 +80,20 @@ inline void record(Worker& self, const Merge& merge) {
   if (self.size() < self.plan().workers) event["workers"] = self.view();  // whose entries they are
   self.record(std::move(event));
 }
+
+// Calls a function at the end of a scope that an exception leaves.
+template <class Fn>
+class AtUnwinding : NonCopyable {
+ public:
+  explicit AtUnwinding(Fn fn) : fn_(std::move(fn)) {}
+  ~AtUnwinding() {
+    if (std::uncaught_exceptions() > exceptions_) fn_();
+  }
+
+ private:
+  Fn fn_;
+  const int exceptions_ = std::uncaught_exceptions();
+};
 
 // The global model and the one before it, a copy of both on every worker. The copies need no
 // message to stay alike: they begin with the same bits, and all_reduce gives the same bits

@@ -5,14 +5,9 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 namespace hetsgd {
-
-namespace {
-
-constexpr char32_t kLastCharacter = 0x10FFFF;
-
-}  // namespace
 
 void CharacterReader::fail(std::size_t place, const std::string& found, const std::string& expected,
                            const std::string& hint) const {
@@ -22,22 +17,14 @@ void CharacterReader::fail(std::size_t place, const std::string& found, const st
 }
 
 char32_t CharacterReader::next_of_several() {
-  const auto byte = [](char c) { return static_cast<unsigned char>(c); };
-  const unsigned char first = byte(*at_);
-  const std::ptrdiff_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  char32_t character = first & (0x7FU >> size);
-  bool valid = first >= 0xC2 && first <= 0xF4 && end_ - at_ >= size;
-  for (std::ptrdiff_t i = 1; valid && i < size; ++i) {
-    valid = (byte(at_[i]) & 0xC0U) == 0x80;
-    character = character << 6 | (byte(at_[i]) & 0x3FU);
-  }
-  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  valid = valid && character >= kLeast[size] && character <= kLastCharacter &&
-          (character < 0xD800 || character > 0xDFFF);
-  if (!valid) {
-    fail(place(), fmt::format("the byte 0x{:02X}", first), "text in UTF-8",
+  const auto byte = [this](std::size_t i) { return static_cast<unsigned char>(at_[i]); };
+  const std::size_t size = utf8_length({at_, end_});
+  if (size == 0) {
+    fail(place(), fmt::format("the byte 0x{:02X}", byte(0)), "text in UTF-8",
          "--tokens bytes reads any file");
   }
+  char32_t character = byte(0) & (0x7FU >> size);
+  for (std::size_t i = 1; i < size; ++i) character = character << 6 | (byte(i) & 0x3FU);
   at_ += size;
   return character;
 }

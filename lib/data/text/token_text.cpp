@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/file_kind.hpp"
+#include "core/input_file.hpp"
 #include "core/text.hpp"
 #include "data/huge_pages.hpp"
 #include "data/labels.hpp"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/tokens.hpp"
+#include "data/sequences.hpp"
 #include "linalg/operands.hpp"
 #include "model/network/masking.hpp"
 

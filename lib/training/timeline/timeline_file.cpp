@@ -11,7 +11,6 @@
 #include <tuple>
 
 #include "core/error.hpp"
-#include "core/file_kind.hpp"
 #include "core/input_file.hpp"
 #include "core/json_fields.hpp"
 #include "core/output_file.hpp"

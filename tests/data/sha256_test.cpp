@@ -1,4 +1,4 @@
-#include "core/sha256.hpp"
+#include "data/fetch.hpp"
 
 namespace hetsgd {
 namespace {

@@ -75,7 +75,7 @@ Work Client::stage_work(Stage stage, const BatchShape& batch, const Work& tables
 }
 
 void Client::trace_batch(Worker& worker, std::uint64_t samples) const {
-  if (setup_.traced) worker.endpoint().note_batch(samples);
+  worker.endpoint().note_batch(samples);
 }
 
 void Client::measure(Worker& worker, const std::function<void()>& fn) {

@@ -34,7 +34,6 @@ struct RunSetup {
   const Charge* charge = nullptr;  // null: the real model's work
   // Rates of the workers' devices in virtual time, by rank; further workers have the last ones.
   std::span<const DeviceRates> rates;
-  bool traced = false;         // all endpoints belong to a Trace
   TableSet* tables = nullptr;  // null: the tables are part of the model
   bool virtual_time = false;
   // The workers of this process ask a service for samples of the shared pool, as under mpi.

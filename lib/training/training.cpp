@@ -74,7 +74,7 @@ struct Training::Impl : RunSpec {
     std::optional<SavedRun> saved;  // a resumed run's state
   };
   EvaluatorOptions evaluation(Parts& parts) const;
-  RunSetup setup(const Parts& parts, bool traced) const;
+  RunSetup setup(const Parts& parts) const;
   void prepare(const TrainHooks& hooks, Parts& parts);
   void drive(const TrainHooks& hooks, Parts& parts);
   void run_algorithm(Worker& worker);
@@ -218,14 +218,13 @@ EvaluatorOptions Training::Impl::evaluation(Parts& parts) const {
           .check = [&parts] { parts.interruption.check(); }};
 }
 
-RunSetup Training::Impl::setup(const Parts& parts, bool traced) const {
+RunSetup Training::Impl::setup(const Parts& parts) const {
   RunSetup result{.model = *model,
                   .sampler = *sampler,
                   .initial = initial_parameters<float>(model->layout(), options.seed),
                   .test = record.test,
                   .charge = charge.get(),
                   .rates = machine.rates,
-                  .traced = traced,
                   .tables = parts.tables.get(),
                   .virtual_time = options.is_virtual(),
                   .pool_is_service = options.host_cores && machine.network.poll > Seconds(0),
@@ -382,7 +381,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
     record.warnings.push_back(fmt::format("evaluated on {} of {} test rows (--evaluate-samples)",
                                           parts.evaluator->rows(), record.test->rows()));
   }
-  parts.setup.emplace(setup(parts, hooks.trace != nullptr));
+  parts.setup.emplace(setup(parts));
   parts.interruption.check();
   std::optional<InitialRows> rows;
   if (table_plan) rows.emplace(*table_plan);

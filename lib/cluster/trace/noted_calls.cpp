@@ -1,7 +1,7 @@
 // The calls of Endpoint, Monitor, Comm, ServicePort and Pending. Each is noted here, if the run is
 // recorded, and then made by the cluster.
 //
-//   Comm::send_bytes() -- Noted: [begin, end] --> RecordedLine of the process --> Trace --> file
+//   Comm::send_bytes() -- NotedCall: [begin, end] --> RecordedLine of the process --> Trace
 //        |
 //        v
 //   send_raw() of the cluster
@@ -65,7 +65,7 @@ const std::array<CallLabel, 9> kProcessLabels = {{{"compute", "step"},
                                                   {"monitor", "lock", "", CallKind::monitor},
                                                   {"monitor", "wait", "", CallKind::monitor}}};
 
-constexpr std::string_view kWaitFor = "wait for ";
+const std::string kWaitFor = "wait for ";
 
 enum Message : std::uint8_t { kSend, kPost, kReceive, kSendrecv };
 
@@ -119,7 +119,8 @@ class CommNotes {
   CommNotes(std::shared_ptr<ProcessNotes> its_process, std::string its_group, int its_rank)
       : process(std::move(its_process)),
         group(std::move(its_group)),
-        calls(process->trace.group_calls(process->endpoint.rank(), group)),
+        collectives(process->trace.made(process->endpoint.rank(), "group " + group)),
+        started_(process->trace.made(process->endpoint.rank(), "started " + group)),
         rank_(its_rank) {}
 
   CallCell message(Message message, int peer, int tag, std::size_t bytes) {
@@ -138,12 +139,12 @@ class CommNotes {
     return {.label = starts ? label(which + kCollectives, kWaitFor, name, CallKind::started)
                             : label(which, "", name, CallKind::collective),
             .bytes = request.bytes(),
-            .number = starts ? calls.started++ : calls.collectives++};
+            .number = starts ? started_++ : collectives++};
   }
 
   const std::shared_ptr<ProcessNotes> process;
   const std::string group;
-  GroupCalls& calls;
+  std::atomic<std::uint64_t>& collectives;  // of this rank so far
 
  private:
   static constexpr std::size_t kMessages = 4, kCollectives = 9;
@@ -158,6 +159,7 @@ class CommNotes {
     return known - 1;
   }
 
+  std::atomic<std::uint64_t>& started_;
   const int rank_;
   // One more than their numbers; 0: not made.
   std::array<std::uint32_t, kMessages + 2 * kCollectives> labels_{};
@@ -346,12 +348,12 @@ std::shared_ptr<ServicePort> Endpoint::open_service(const std::string& name,
     };
   }
   auto port = open_service_raw(name, noted);
-  const auto label = [&](std::string_view before) {
-    return notes_->line.calls.label(
-        {"service", fmt::format("{}service {}", before, name), "", CallKind::service, 0});
+  const std::string what = "service " + name;
+  const auto label = [&](const std::string& call) {
+    return notes_->line.calls.label({"service", call, "", CallKind::service, 0});
   };
   port->notes_ = std::make_shared<PortNotes>(
-      PortNotes{notes_, label(""), label(kWaitFor), notes_->trace.requests(rank(), name)});
+      PortNotes{notes_, label(what), label(kWaitFor + what), notes_->trace.made(rank(), what)});
   return port;
 }
 
@@ -484,7 +486,7 @@ std::unique_ptr<Comm> Comm::split(int color, int key) {
   std::string group;
   std::optional<NotedCall> noted;
   if (notes_) {
-    group = fmt::format("{}/{}:{}", notes_->group, notes_->calls.collectives, color);
+    group = fmt::format("{}/{}:{}", notes_->group, notes_->collectives.load(), color);
     noted.emplace(*notes_->process, notes_->collective(request, false),
                   MoreOfCall{.is_split = 1, .color = color, .key = key});
   }

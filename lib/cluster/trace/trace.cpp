@@ -53,9 +53,9 @@ RecordedLine& Trace::service(const std::string& name) {
   return services_.try_emplace(name, TracedName{.rank = -1, .name = name}, memory_).first->second;
 }
 
-std::atomic<std::uint64_t>& Trace::requests(int rank, const std::string& service) {
+std::atomic<std::uint64_t>& Trace::made(int rank, const std::string& kind) {
   const std::lock_guard lock(mutex_);
-  return requests_[{rank, service}];
+  return made_[{rank, kind}];
 }
 
 std::map<int, std::uint64_t>& Trace::handled(const std::string& service) {
@@ -66,11 +66,6 @@ std::map<int, std::uint64_t>& Trace::handled(const std::string& service) {
 RecordedLine& Trace::add(TracedName name) {
   const std::lock_guard lock(mutex_);
   return lines_.emplace_back(std::move(name), memory_);
-}
-
-GroupCalls& Trace::group_calls(int rank, const std::string& group) {
-  const std::lock_guard lock(mutex_);
-  return group_calls_[{rank, group}];
 }
 
 std::vector<const RecordedLine*> Trace::recorded() const {

@@ -76,11 +76,6 @@ struct WaitedFor {
   Seconds wait{0};
 };
 
-// How many calls a rank has made on a group.
-struct GroupCalls {
-  std::uint64_t collectives = 0, started = 0;
-};
-
 // How much a trace notes.
 enum class TraceDetail {
   calls,   // what processes do, for people
@@ -106,17 +101,15 @@ class Trace {
   // The line of the requests that the service has handled, in that order. From any thread; it stays
   // where it is. The service alone fills it, one request after the other.
   RecordedLine& service(const std::string& name);
-  // The number of requests that a rank has sent to a service so far. From any thread; it stays
-  // where it is.
-  std::atomic<std::uint64_t>& requests(int rank, const std::string& service);
-  // The same for those that a service has handled, by rank. The service alone uses it; it stays
+  // How many calls of a kind the processes of a rank have made so far: requests to "service NAME",
+  // collectives of a "group NAME", those that were "started GROUP". From any thread; it stays where
+  // it is.
+  std::atomic<std::uint64_t>& made(int rank, const std::string& kind);
+  // The requests that a service has handled so far, by rank. The service alone uses it; it stays
   // where it is.
   std::map<int, std::uint64_t>& handled(const std::string& service);
   // A new line for the calls of another process. It stays where it is.
   RecordedLine& add(TracedName name);
-  // The counts of a worker on a group (CallLabel::group), which its processes share. From any
-  // thread; they stay where they are.
-  GroupCalls& group_calls(int rank, const std::string& group);
   // After the run: by rank, the worker itself before its background tasks.
   std::vector<const RecordedLine*> recorded() const;
   // The services that ran in this process, by name.
@@ -136,9 +129,8 @@ class Trace {
   std::deque<RecordedLine> lines_;
   std::map<std::string, RecordedLine> services_;
   mutable std::deque<TraceLine> decoded_, decoded_services_;
-  std::map<std::pair<int, std::string>, std::atomic<std::uint64_t>> requests_;
+  std::map<std::pair<int, std::string>, std::atomic<std::uint64_t>> made_;
   std::map<std::string, std::map<int, std::uint64_t>> handled_;
-  std::map<std::pair<int, std::string>, GroupCalls> group_calls_;
 };
 
 // Which ranges of a trace belong together. This says which worker each worker waited for.

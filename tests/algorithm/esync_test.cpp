@@ -113,7 +113,6 @@ TEST(Esync, RoundsEndTheRunWithAMeasuredModel) {
   for (const char* cluster : {"sim", "threads"}) {
     const Record run =
         run_with(kEsync, "--cluster {} --workers 3 --rounds 7 --max-samples 999999", cluster);
-    EXPECT_EQ(run.status, Status::completed);
     EXPECT_EQ(observations(run, "local_steps"), 7U * 3U);  // exactly T
     EXPECT_EQ(run.curve.back().samples_count, 32U * step_losses(run).size());
   }

@@ -117,7 +117,6 @@ TEST(Hogwild, LearnsOnBothClusters) {
       SCOPED_TRACE(fmt::format("{}, {} workers, {}", cluster, workers, models));
       const Record run =
           run_with(base, "--cluster {} --workers {} --models {}", cluster, workers, models);
-      EXPECT_EQ(run.status, Status::completed);
       if (kSanitized) continue;
       EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
     }

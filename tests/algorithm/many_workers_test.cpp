@@ -41,9 +41,7 @@ TEST(ManyWorkers, NobodyGathersWhatAllKnow) {
   for (const Settings& way : every_way()) {
     SCOPED_TRACE(describe_settings(way));
     Trace trace;
-    TrainHooks hooks;
-    hooks.trace = &trace;
-    run_training(with(with(kSmall, rounds_of(4, 8)), way), hooks);
+    run_training(with(with(kSmall, rounds_of(4, 8)), way), {.trace = &trace});
     std::set<std::string> calls;
     for (const TraceLine* line : trace.lines()) {
       for (const TraceRange& range : line->ranges) calls.insert(range.name);

@@ -36,8 +36,7 @@ void run_workers(const Settings& more, std::function<void(Worker&)> fn) {
   info.name = "one-function";
   Training training({options, set, std::make_shared<OneFunction>(std::move(fn)), info});
   training.load();
-  training.run({});
-  if (training.failure()) std::rethrow_exception(training.failure());
+  run_loaded(training);
 }
 
 std::vector<float> weights(Worker& self, const Replica& replica) {

@@ -1,8 +1,6 @@
 // Helpers that check runs of algorithms.
 #pragma once
 
-#include <gmock/gmock.h>
-
 #include "support/compare.hpp"
 #include "support/failure.hpp"
 

@@ -45,7 +45,6 @@ TEST(ServedAlgorithms, EveryOneLearnsWhateverTheCluster) {
             run_clicks(served(fmt::format("--algorithm {} --cluster {} --workers 4 --sharding {} "
                                           "--max-samples 3840 --batch-size 32 --mega-batch 8",
                                           info.name, cluster, sharding)));
-        EXPECT_EQ(run.record.status, Status::completed);
         EXPECT_TRUE(learnt(run.record));
         EXPECT_TRUE(run.record.histograms.contains("row_staleness"));
       }

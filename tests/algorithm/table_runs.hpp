@@ -1,10 +1,7 @@
 // Runs of a click-through model whose tables may be sharded, and how two of them compare.
 #pragma once
 
-#include <filesystem>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "runs.hpp"
 #include "support/temporary_file.hpp"
@@ -29,9 +26,7 @@ inline TableOutcome run_clicks(const Settings& more) {
   const Configuration configuration(with(with(kClicks, {{"dump_parameters", path}}), more));
   Training training(configuration.spec());
   training.load(&cache);
-  training.run({});
-  if (training.failure()) std::rethrow_exception(training.failure());
-  TableOutcome outcome{training.record(), {}};
+  TableOutcome outcome{run_loaded(training), {}};
   std::ifstream file(path, std::ios::binary);
   outcome.parameters.resize(std::filesystem::file_size(path) / sizeof(float));
   file.read(reinterpret_cast<char*>(outcome.parameters.data()),
@@ -43,9 +38,8 @@ inline Settings sharded(const Settings& more) { return with("--tables sharded", 
 
 inline void expect_same_run(const TableOutcome& a, const TableOutcome& b) {
   EXPECT_EQ(step_losses(a.record), step_losses(b.record));
-  ASSERT_EQ(a.record.curve.size(), b.record.curve.size());
+  ASSERT_EQ(test_losses(a.record), test_losses(b.record));
   for (std::size_t i = 0; i < a.record.curve.size(); ++i) {
-    EXPECT_EQ(a.record.curve[i].test_loss(), b.record.curve[i].test_loss()) << "point " << i;
     EXPECT_EQ(metric_of(a.record.curve[i], "auc"), metric_of(b.record.curve[i], "auc"));
   }
   EXPECT_TRUE(a.parameters == b.parameters);

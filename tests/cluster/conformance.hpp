@@ -1,13 +1,7 @@
 // Helpers that the conformance tests share: a run on any registered cluster with simple numbers.
 #pragma once
 
-#include <gmock/gmock.h>
-
 #include <deque>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "cluster/cluster.hpp"
 #include "core/error.hpp"

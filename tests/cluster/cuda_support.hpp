@@ -1,11 +1,6 @@
 // Collectives of vectors in the memory of devices, for the tests of clusters with GPUs.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <vector>
-
 #include "cluster/conformance.hpp"
 #include "support/random_numbers.hpp"
 

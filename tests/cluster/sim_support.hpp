@@ -2,14 +2,6 @@
 // are exact and can be compared with ==.
 #pragma once
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "cluster/conformance.hpp"
 
 namespace hetsgd::sim {

@@ -1,9 +1,6 @@
 // Scenarios of injected delays, for their tests.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "cluster/straggler.hpp"
 #include "support/temporary_file.hpp"
 

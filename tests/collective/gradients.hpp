@@ -1,8 +1,6 @@
 // Vectors to combine by Adasum.
 #pragma once
 
-#include <vector>
-
 #include "support/random_numbers.hpp"
 
 namespace hetsgd {

@@ -1,21 +1,16 @@
 // Helpers that the tests of lib/data share.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 #include <zlib.h>
 
-#include <algorithm>
-#include <numeric>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "core/random.hpp"
 #include "data/binary.hpp"
-#include "data/dataset.hpp"
 #include "data/load.hpp"
 #include "data/text_parser.hpp"
+#include "support/dataset.hpp"
 #include "support/failure.hpp"
 #include "support/temporary_file.hpp"
 
@@ -100,20 +95,14 @@ inline LoadedData parse(const std::string& text, const LoadOptions& options = {}
 // Random rows of every kind: empty, without labels, negative and tiny values.
 inline DatasetBuilder random_builder(Task task, std::uint64_t seed, std::uint64_t rows) {
   RandomStream random(seed, Purpose::test);
-  DatasetBuilder data;
-  data.task = task;
-  data.feature_count = 50;
-  data.label_count = task == Task::binary ? 1 : 7;
+  DatasetBuilder data = test::dataset_of(task, task == Task::binary ? 1 : 7, 50);
   for (std::uint64_t row = 0; row < rows; ++row) {
     for (Index f = 0; f < data.feature_count; ++f) {
       // The last column always occurs once, so that text without a header shows all columns.
       if (random.uniform() < 0.1 || (row == 0 && f + 1 == data.feature_count)) {
-        data.sparse.index.push_back(f);
-        data.sparse.value.push_back(
-            static_cast<float>(random.normal() * std::exp(20 * random.normal())));
+        test::add(data, f, random.normal() * std::exp(20 * random.normal()));
       }
     }
-    data.sparse.begin.push_back(data.sparse.index.size());
     const std::uint64_t first =
         task == Task::binary ? random.below(2) : random.below(data.label_count);
     if (task == Task::binary) {
@@ -125,7 +114,7 @@ inline DatasetBuilder random_builder(Task task, std::uint64_t seed, std::uint64_
         if (random.uniform() < 0.2 || row == 0) data.targets.index.push_back(l);
       }
     }
-    data.targets.begin.push_back(data.targets.index.size());
+    test::end_row(data);
   }
   return data;
 }

@@ -9,16 +9,9 @@ using Counts = std::vector<std::uint64_t>;
 
 // Rows of each class in turn; class c is the label c.
 Dataset classes(const Counts& sizes) {
-  DatasetBuilder data;
-  data.task = Task::multiclass;
-  data.feature_count = 1;
-  data.label_count = static_cast<Index>(sizes.size());
+  DatasetBuilder data = test::dataset_of(Task::multiclass, static_cast<Index>(sizes.size()), 1);
   for (Index c = 0; c < data.label_count; ++c) {
-    for (std::uint64_t i = 0; i < sizes[c]; ++i) {
-      data.targets.index.push_back(c);
-      data.targets.begin.push_back(data.targets.index.size());
-      data.sparse.begin.push_back(0);
-    }
+    for (std::uint64_t i = 0; i < sizes[c]; ++i) test::end_row(data, {c});
   }
   return std::move(data).build();
 }

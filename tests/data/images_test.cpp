@@ -259,8 +259,7 @@ TEST_F(ImagesTest, RowsThatAreNoImagesAreErrors) {
 
 // Pixel (y, x) has the byte 16 y + x + 1, so that a value tells where it comes from.
 DatasetPtr map_of_places(Index rows, Index side) {
-  DatasetBuilder data;
-  data.label_count = 1;
+  DatasetBuilder data = test::dataset_of(Task::multilabel, 1);
   data.images.channels = 1;
   data.images.height = data.images.width = side;
   for (Index row = 0; row < rows; ++row) {
@@ -269,7 +268,7 @@ DatasetPtr map_of_places(Index rows, Index side) {
         data.images.pixel.push_back(static_cast<std::uint8_t>(16 * y + x + 1));
       }
     }
-    data.targets.begin.push_back(0);
+    test::end_row(data);
   }
   data.images.mean = {0};
   data.images.deviation = {1};
@@ -277,8 +276,7 @@ DatasetPtr map_of_places(Index rows, Index side) {
 }
 
 TEST(ImageBatch, NormalFormIsByChannel) {
-  DatasetBuilder builder;
-  builder.label_count = 1;
+  DatasetBuilder builder = test::dataset_of(Task::multilabel, 1);
   builder.images = {2, 1, 2, {10, 20, 30, 40, 50, 60, 70, 80}, {15, 5}, {2, 0.5F}};
   builder.targets.begin = {0, 0, 0};
   const Dataset data = std::move(builder).build();

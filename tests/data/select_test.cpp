@@ -35,9 +35,7 @@ TEST(SelectRows, CopiesTheRowsInTheGivenOrder) {
 }
 
 TEST(SelectRows, KeepsEveryGroup) {
-  DatasetBuilder all;
-  all.task = Task::binary;
-  all.label_count = 1;
+  DatasetBuilder all = test::dataset_of(Task::binary, 1);
   all.dense = {2, {1, 2, 3, 4, 5, 6}};
   all.fields = {{0, 3, 5}, {0, 3, 2, 4, 1, 3}};
   all.images = {1, 1, 2, {0, 9, 255, 1, 7, 8}, {0.5F}, {0.1F}};

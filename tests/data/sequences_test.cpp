@@ -21,9 +21,7 @@ DatasetPtr small_video() {
 
 // Rows of 1, 3 and 2 frames of two numbers: 1 2 | 3 4, 5 6, 7 8 | 9 10, 11 12.
 DatasetBuilder three_rows() {
-  DatasetBuilder data;
-  data.task = Task::multiclass;
-  data.label_count = 2;
+  DatasetBuilder data = test::dataset_of(Task::multiclass, 2);
   data.sequences.numbers = 2;
   data.sequences.begin = {0, 1, 4, 6};
   for (int i = 1; i <= 12; ++i) data.sequences.value.push_back(static_cast<float>(i));

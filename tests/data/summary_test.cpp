@@ -47,9 +47,7 @@ void expect_found(const DatasetBuilder& good, std::initializer_list<Broken> case
 
 TEST(Verify, FindsEveryBrokenPromise) {
   // "3 5 4", "0,3 0:1 4:-0.5", " 1:1 2:8 4:2", "1".
-  DatasetBuilder good;
-  good.feature_count = 5;
-  good.label_count = 4;
+  DatasetBuilder good = test::dataset_of(Task::multilabel, 4, 5);
   good.sparse = {{0, 2, 5, 5}, {0, 4, 1, 2, 4}, {1, -0.5F, 1, 8, 2}};
   good.targets = {{0, 2, 2, 3}, {0, 3, 1}, {}};
   using Data = DatasetBuilder;

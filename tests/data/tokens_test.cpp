@@ -11,9 +11,7 @@ namespace {
 
 // The text 0 1 2 3 4 0 1 2 3 4 0 1 as rows of 2, 3 and 1 inputs, each of which may move by one.
 DatasetBuilder three_stretches() {
-  DatasetBuilder data;
-  data.task = Task::tokens;
-  data.label_count = 5;
+  DatasetBuilder data = test::dataset_of(Task::tokens, 5);
   data.tokens = {.vocabulary = 5,
                  .room = 1,
                  .token = {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1},

@@ -53,8 +53,7 @@ TEST_F(WriteTest, XcShowsBinaryDataAsTwoLabels) {
 
 TEST_F(WriteTest, ARowOfNothingStaysARow) {
   DatasetBuilder builder = random_builder(Task::multilabel, 1, 3);
-  builder.sparse.begin.push_back(builder.sparse.index.size());
-  builder.targets.begin.push_back(builder.targets.index.size());
+  test::end_row(builder);
   const Dataset data = std::move(builder).build();
   write_xc(path_, data);
   expect_same_data(data, *load_dataset(path_, options_).data);

@@ -21,9 +21,7 @@ nlohmann::json outcome_of(const Record& record) {
 struct Recording {
   explicit Recording(const Settings& settings) {
     Trace trace(TraceDetail::causes);
-    TrainHooks hooks;
-    hooks.trace = &trace;
-    const Record traced = run_training(settings, hooks);
+    const Record traced = run_training(settings, {.trace = &trace});
     write_timeline(path, trace, traced);
     record = run_training(settings);
   }

@@ -1,12 +1,6 @@
 // Networks of all types of nodes, and one pass over them by a plan on a device.
 #pragma once
 
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <string>
-#include <vector>
-
 #include "core/random.hpp"
 #include "graph/graph_file.hpp"
 #include "linalg/device.hpp"

@@ -7,14 +7,13 @@
 #include "graph/networks.hpp"
 #include "graph/work.hpp"
 #include "model/network/graph_context.hpp"
+#include "support/dataset.hpp"
 
 namespace hetsgd::test {
 namespace {
 
 DatasetPtr random_images(const ImageShape& shape, Index classes, std::size_t rows) {
-  DatasetBuilder data;
-  data.task = Task::multiclass;
-  data.label_count = classes;
+  DatasetBuilder data = dataset_of(Task::multiclass, classes);
   data.images.channels = shape.channels;
   data.images.height = shape.height;
   data.images.width = shape.width;
@@ -25,8 +24,7 @@ DatasetPtr random_images(const ImageShape& shape, Index classes, std::size_t row
     for (std::size_t i = 0; i < shape.size(); ++i) {
       data.images.pixel.push_back(static_cast<std::uint8_t>(random.below(256)));
     }
-    data.targets.index.push_back(static_cast<Index>(random.below(classes)));
-    data.targets.begin.push_back(data.targets.index.size());
+    end_row(data, {static_cast<Index>(random.below(classes))});
   }
   return std::move(data).share();
 }

@@ -1,28 +1,19 @@
 // Small random problems of every model kind.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "core/random.hpp"
 #include "core/text.hpp"
 #include "data/batch.hpp"
 #include "model/mlp.hpp"
 #include "model/registry.hpp"
+#include "support/dataset.hpp"
 
 namespace hetsgd::test {
 
 // Rows with few features and labels, among them rows without features and rows without labels.
 inline DatasetPtr random_data(Task task, Index features, Index labels, std::size_t rows,
                               std::uint64_t seed) {
-  DatasetBuilder data;
-  data.task = task;
-  data.feature_count = features;
-  data.label_count = task == Task::binary ? 1 : labels;
+  DatasetBuilder data = dataset_of(task, task == Task::binary ? 1 : labels, features);
   RandomStream random(seed, Purpose::test, 99);
   const auto draw = [&](std::size_t count, Index below, std::vector<Index>& to) {
     std::vector<Index> all(below);
@@ -39,8 +30,7 @@ inline DatasetPtr random_data(Task task, Index features, Index labels, std::size
     if (task == Task::multilabel)
       count = r % 5 == 2 ? 0 : 1 + random.below(std::min<Index>(labels, 4));
     draw(count, data.label_count, data.targets.index);
-    data.sparse.begin.push_back(data.sparse.index.size());
-    data.targets.begin.push_back(data.targets.index.size());
+    end_row(data);
   }
   for (std::size_t i = 0; i < data.sparse.index.size(); ++i) {
     data.sparse.value.push_back(static_cast<float>(random.uniform(-1, 2)));
@@ -50,9 +40,7 @@ inline DatasetPtr random_data(Task task, Index features, Index labels, std::size
 
 // Rows of two dense columns and three fields, which share the categories unevenly.
 inline DatasetPtr random_fields(Index categories, std::size_t rows, std::uint64_t seed) {
-  DatasetBuilder data;
-  data.task = Task::binary;
-  data.label_count = 1;
+  DatasetBuilder data = dataset_of(Task::binary, 1);
   data.dense.columns = 2;
   data.fields.first = {0, 2, 2 + (categories - 2) / 3, categories};
   RandomStream random(seed, Purpose::test, 98);
@@ -65,7 +53,7 @@ inline DatasetPtr random_fields(Index categories, std::size_t rows, std::uint64_
           first + static_cast<Index>(random.below(data.fields.first[f + 1] - first)));
     }
     if (random.below(2) == 1) data.targets.index.push_back(0);
-    data.targets.begin.push_back(data.targets.index.size());
+    end_row(data);
   }
   return std::move(data).share();
 }

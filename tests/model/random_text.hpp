@@ -1,18 +1,14 @@
 // A text of random tokens for tests.
 #pragma once
 
-#include <vector>
-
 #include "core/random.hpp"
-#include "data/dataset.hpp"
+#include "support/dataset.hpp"
 
 namespace hetsgd::test {
 
 // Rows of these lengths, one after the other in a text of random tokens.
 inline DatasetPtr random_text(Index kinds, const std::vector<std::uint32_t>& lengths) {
-  DatasetBuilder data;
-  data.task = Task::tokens;
-  data.label_count = kinds;
+  DatasetBuilder data = dataset_of(Task::tokens, kinds);
   data.tokens.vocabulary = kinds;
   RandomStream random(3, Purpose::test);
   std::uint64_t begin = 0;
@@ -20,7 +16,7 @@ inline DatasetPtr random_text(Index kinds, const std::vector<std::uint32_t>& len
     data.tokens.begin.push_back(begin);
     data.tokens.length.push_back(length);
     data.tokens.bytes.push_back(length);
-    data.targets.begin.push_back(0);
+    end_row(data);
     begin += length;
   }
   for (std::uint64_t i = 0; i <= begin; ++i) {

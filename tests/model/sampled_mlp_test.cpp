@@ -3,6 +3,7 @@
 
 #include "core/random.hpp"
 #include "model/mlp.hpp"
+#include "support/dataset.hpp"
 
 namespace hetsgd::test::sampled_mlp {
 namespace {
@@ -10,22 +11,17 @@ namespace {
 constexpr Index kFeatures = 50, kLabels = 120;
 
 DatasetPtr data() {
-  DatasetBuilder data;
-  data.task = Task::multilabel;
-  data.feature_count = kFeatures;
-  data.label_count = kLabels;
+  DatasetBuilder data = dataset_of(Task::multilabel, kLabels, kFeatures);
   RandomStream random(3, Purpose::test);
   for (std::size_t row = 0; row < 40; ++row) {
     for (Index f = 0; f < kFeatures; ++f) {
       if (random.below(6) != 0) continue;
-      data.sparse.index.push_back(f);
-      data.sparse.value.push_back(static_cast<float>(random.uniform(-1, 2)));
+      add(data, f, random.uniform(-1, 2));
     }
-    data.sparse.begin.push_back(data.sparse.index.size());
     for (Index l = 0; l < kLabels; ++l) {
       if (row % 9 != 4 && random.below(40) == 0) data.targets.index.push_back(l);
     }
-    data.targets.begin.push_back(data.targets.index.size());
+    end_row(data);
   }
   return std::move(data).share();
 }

@@ -7,6 +7,7 @@
 #include "graph/work.hpp"
 #include "model/network/graph_context.hpp"
 #include "model/network/graph_model.hpp"
+#include "support/dataset.hpp"
 #include "support/failure.hpp"
 
 namespace hetsgd::test {
@@ -16,9 +17,7 @@ constexpr Index kNumbers = 4, kKinds = 3;
 
 // Rows of these lengths.
 DatasetPtr sequences_of(const std::vector<std::uint64_t>& lengths) {
-  DatasetBuilder data;
-  data.task = Task::multiclass;
-  data.label_count = kKinds;
+  DatasetBuilder data = dataset_of(Task::multiclass, kKinds);
   data.sequences.numbers = kNumbers;
   data.sequences.begin.push_back(0);
   RandomStream random(5, Purpose::test);
@@ -27,27 +26,21 @@ DatasetPtr sequences_of(const std::vector<std::uint64_t>& lengths) {
       data.sequences.value.push_back(static_cast<float>(random.normal()));
     }
     data.sequences.begin.push_back(data.sequences.begin.back() + length);
-    data.targets.index.push_back(static_cast<Index>(random.below(kKinds)));
-    data.targets.begin.push_back(data.targets.index.size());
+    end_row(data, {static_cast<Index>(random.below(kKinds))});
   }
   return std::move(data).share();
 }
 
 // The same rows, all of one length, as images [numbers, steps, 1] whose normal form they are.
 DatasetPtr images_of(const std::vector<std::uint8_t>& bytes, std::size_t rows, Index steps) {
-  DatasetBuilder data;
-  data.task = Task::multiclass;
-  data.label_count = kKinds;
+  DatasetBuilder data = dataset_of(Task::multiclass, kKinds);
   data.images = {kNumbers,
                  steps,
                  1,
                  bytes,
                  std::vector<float>(kNumbers, 100.0F),
                  std::vector<float>(kNumbers, 64.0F)};
-  for (std::size_t row = 0; row < rows; ++row) {
-    data.targets.index.push_back(static_cast<Index>(row % kKinds));
-    data.targets.begin.push_back(row + 1);
-  }
+  for (std::size_t row = 0; row < rows; ++row) end_row(data, {static_cast<Index>(row % kKinds)});
   return std::move(data).share();
 }
 
@@ -120,9 +113,7 @@ TEST(SequenceModel, EqualLengthsAreTheLstmOfOneShape) {
     std::vector<std::uint8_t> bytes(kRows * kNumbers * steps);
     for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random.below(200));
     const DatasetPtr images = images_of(bytes, kRows, steps);
-    DatasetBuilder rows;
-    rows.task = Task::multiclass;
-    rows.label_count = kKinds;
+    DatasetBuilder rows = dataset_of(Task::multiclass, kKinds);
     rows.sequences.numbers = kNumbers;
     rows.sequences.begin.push_back(0);
     for (std::size_t row = 0; row < kRows; ++row) {
@@ -133,8 +124,7 @@ TEST(SequenceModel, EqualLengthsAreTheLstmOfOneShape) {
         }
       }
       rows.sequences.begin.push_back((row + 1) * steps);
-      rows.targets.index.push_back(images->labels(row)[0]);
-      rows.targets.begin.push_back(row + 1);
+      end_row(rows, {images->labels(row)[0]});
     }
     const DatasetPtr sequences = std::move(rows).share();
     const std::vector<Index> batch = {4, 0, 3, 5, 1};

@@ -1,15 +1,14 @@
 // Metrics of rows of tokens, by their definitions.
 
 #include "model/metric.hpp"
+#include "support/dataset.hpp"
 
 namespace hetsgd {
 namespace {
 
 // Three rows of 2, 1 and 1 targets, which cover 5, 1 and 4 bytes.
 Dataset three_rows(std::vector<std::uint32_t> bytes) {
-  DatasetBuilder data;
-  data.task = Task::tokens;
-  data.label_count = 4;
+  DatasetBuilder data = test::dataset_of(Task::tokens, 4);
   data.tokens = {.vocabulary = 4,
                  .token = {0, 1, 2, 3, 0, 1},
                  .begin = {0, 3, 4},

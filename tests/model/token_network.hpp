@@ -2,7 +2,6 @@
 #pragma once
 
 #include <utility>
-#include <vector>
 
 #include "graph/variants.hpp"
 #include "memory/minimum.hpp"

@@ -1,14 +1,11 @@
 // Records made by hand, for the tests of result/.
 #pragma once
 
-#include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <limits>
-#include <string>
-#include <vector>
 
 #include "result/result.hpp"
+#include "support/dataset.hpp"
 #include "training/record.hpp"
 
 namespace hetsgd::test {
@@ -39,16 +36,11 @@ inline Record record_of(const std::vector<double>& p1, std::uint64_t seed = 1) {
   record.config = {{"algorithm", "adaptive"},  {"seed", seed}, {"train", "/data/train.txt"},
                    {"test", "/data/test.txt"}, {"workers", 2}, {"cluster", "sim"},
                    {"learning_rate", 0.5}};
-  DatasetBuilder data;
+  DatasetBuilder data = dataset_of(Task::multilabel, 2, 3);
   data.name = "hand";
   data.content_hash = 0x1234;
-  data.feature_count = 3;
-  data.label_count = 2;
-  data.sparse.begin = {0, 1};
-  data.sparse.index = {2};
-  data.sparse.value = {1.0F};
-  data.targets.begin = {0, 1};
-  data.targets.index = {1};
+  add(data, 2, 1);
+  end_row(data, {1});
   record.train = record.test = std::move(data).share();
   record.train_report.path = "/data/train.txt";
   record.test_report.path = "/data/test.txt";

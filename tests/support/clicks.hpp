@@ -2,7 +2,6 @@
 #pragma once
 
 #include <fstream>
-#include <string>
 
 #include "support/run.hpp"
 #include "support/temporary_file.hpp"

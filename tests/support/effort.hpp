@@ -3,10 +3,7 @@
 // (tests/README.md).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <string>
-#include <vector>
 
 namespace hetsgd::test {
 

@@ -1,10 +1,6 @@
 // Captures the failure of a call, for tests of error messages.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "core/error.hpp"
 
 namespace hetsgd::test {

@@ -1,9 +1,6 @@
 // A GPU whose memory is nearly used up.
 #pragma once
 
-#include <algorithm>
-#include <vector>
-
 #include "core/non_copyable.hpp"
 #include "linalg/device.hpp"
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
 #include "linalg/convolution_kernels.hpp"
 #include "linalg/image_kernels.hpp"

@@ -1,9 +1,6 @@
 // Graphs and rates of the tests of memory/.
 #pragma once
 
-#include <memory>
-#include <string>
-
 #include "core/units.hpp"
 #include "graph/networks.hpp"
 #include "memory/plan.hpp"

@@ -1,13 +1,6 @@
 // Checks a recorded plan without trusting the planner.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <map>
-#include <string>
-#include <vector>
-
 #include "memory/plan.hpp"
 
 namespace hetsgd {

@@ -9,9 +9,7 @@ namespace hetsgd::test {
 
 inline Timeline recorded_timeline(const Settings& settings) {
   Trace trace(TraceDetail::causes);
-  TrainHooks hooks;
-  hooks.trace = &trace;
-  const Record record = run_training(settings, hooks);
+  const Record record = run_training(settings, {.trace = &trace});
   const TemporaryFolder folder;
   write_timeline(folder / "run.jsonl.zst", trace, record);
   return read_timeline(folder / "run.jsonl.zst");

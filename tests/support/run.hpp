@@ -1,13 +1,9 @@
 // Runs hetsgd's training inside a test, from options as on the command line.
 #pragma once
 
-#include <algorithm>
-#include <memory>
 #include <regex>
 #include <sstream>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "algorithm/algorithm.hpp"
 #include "cluster/trace/trace.hpp"
@@ -124,16 +120,49 @@ class Configuration : NonCopyable {
   std::shared_ptr<Algorithm> algorithm_;
 };
 
+// The record of a run that is loaded, which is to end so. An error that ends it is thrown.
+inline Record run_loaded(Training& training, const TrainHooks& hooks = {},
+                         Status ends = Status::completed) {
+  training.run(hooks);
+  if (training.failure()) std::rethrow_exception(training.failure());
+  EXPECT_EQ(to_string(training.record().status), to_string(ends))
+      << training.record().status_reason;
+  return training.record();
+}
+
 // ThreadSanitizer sees every run with a trace, too: its lines are written by all threads.
-inline Record run_training(const Settings& settings, TrainHooks hooks = {}) {
+inline Record run_training(const Settings& settings, TrainHooks hooks = {},
+                           Status ends = Status::completed) {
   Trace trace;
   if (kSanitizer == Sanitizer::thread && hooks.trace == nullptr) hooks.trace = &trace;
   const Configuration configuration(settings);
   Training training(configuration.spec());
   training.load();
-  training.run(hooks);
-  if (training.failure()) std::rethrow_exception(training.failure());
-  return training.record();
+  return run_loaded(training, hooks, ends);
+}
+
+// The run as `settings` say it, with an algorithm in the place of theirs that is not registered:
+// other tests run every algorithm that is.
+inline Record run_algorithm(std::shared_ptr<Algorithm> algorithm, const Settings& settings,
+                            const TrainHooks& hooks = {},
+                            const std::string& name = "unregistered") {
+  const Configuration configuration(settings);
+  RunSpec spec = configuration.spec();
+  spec.algorithm = std::move(algorithm);
+  spec.info.name = name;
+  Training training(spec);
+  training.load();
+  return run_loaded(training, hooks);
+}
+
+// The message of the error with which a run ends; "no error" if it does not.
+inline std::string failure_of_run(const Settings& settings) {
+  try {
+    run_training(settings);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
 // Samples that workers have computed, less those that the record calls lost or redone. With every
@@ -172,6 +201,25 @@ inline void end_run(Worker& self) {
     self.end_budget();
     self.evaluate_here(w);
   }
+}
+
+// Losses of the test data at all points of the curve.
+inline std::vector<double> test_losses(const Record& run) {
+  std::vector<double> losses;
+  for (const CurvePoint& point : run.curve) losses.push_back(point.test_loss());
+  return losses;
+}
+
+// When they were measured.
+inline std::vector<Seconds> times(const Record& run) {
+  std::vector<Seconds> times;
+  for (const CurvePoint& point : run.curve) times.push_back(point.time);
+  return times;
+}
+
+// Seconds for which a worker has computed.
+inline double compute_s(const Record& run, std::size_t rank = 0) {
+  return run.workers[rank].report.breakdown.compute.count();
 }
 
 // The losses of all recorded steps, ordered by (iteration, rank).

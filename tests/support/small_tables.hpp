@@ -1,11 +1,10 @@
 // Click data with few categories and the plans of their tables, for the stages of sharded tables.
 #pragma once
 
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "core/random.hpp"
+#include "support/dataset.hpp"
 #include "table/stages.hpp"
 
 namespace hetsgd::test {
@@ -17,9 +16,7 @@ inline const std::vector<double> kTableLoad = {5, 20, 40};
 
 // Few categories, so that samples share them; the ranks' batches have unequal sizes.
 inline DatasetPtr clicks() {
-  DatasetBuilder data;
-  data.task = Task::binary;
-  data.label_count = 1;
+  DatasetBuilder data = dataset_of(Task::binary, 1);
   data.dense.columns = kDense;
   data.fields.first = kTableFirst;
   RandomStream random(7, Purpose::test);
@@ -31,7 +28,7 @@ inline DatasetPtr clicks() {
       const Index rows = kTableFirst[f + 1] - kTableFirst[f];
       data.fields.category.push_back(kTableFirst[f] + static_cast<Index>(random.below(rows)));
     }
-    data.targets.begin.push_back(0);
+    end_row(data);
   }
   return std::move(data).share();
 }

@@ -3,10 +3,8 @@
 
 #include <stdlib.h>
 
-#include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <string>
 
 #include "core/non_copyable.hpp"
 

@@ -8,8 +8,6 @@
 // HETSGD_UPDATE_GOLDEN=1 rewrites the files; read the difference before you commit it.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <fstream>
 #include <sstream>

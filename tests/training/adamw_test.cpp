@@ -5,21 +5,20 @@
 #include "graph/networks.hpp"
 #include "model/network/graph_model.hpp"
 #include "optimizer/optimizer.hpp"
+#include "support/dataset.hpp"
 
 namespace hetsgd::test {
 namespace {
 
 // Rows of a causal network: their ids, and the last target.
 DatasetPtr text_of(const nlohmann::json& rows, Index kinds) {
-  DatasetBuilder data;
-  data.task = Task::tokens;
-  data.label_count = kinds;
+  DatasetBuilder data = dataset_of(Task::tokens, kinds);
   data.tokens.vocabulary = kinds;
   for (const nlohmann::json& row : rows) {
     data.tokens.begin.push_back(data.tokens.token.size());
     data.tokens.length.push_back(static_cast<std::uint32_t>(row["ids"].size()));
     data.tokens.bytes.push_back(data.tokens.length.back());
-    data.targets.begin.push_back(0);
+    end_row(data);
     for (const std::uint16_t id : row["ids"]) data.tokens.token.push_back(id);
     data.tokens.token.push_back(row["target"].back());
   }

@@ -207,10 +207,7 @@ TEST_P(Synchronous, ACheckpointTakesItsTime) {
                                  "--workers 4 --max-samples 3200 --evaluate-every 640 --mega-batch "
                                  "8 --checkpoint-at 640,1920");
   const Outcome free = run(settings), paid = run(with(settings, "--checkpoint-time 2s"));
-  ASSERT_EQ(free.record.curve.size(), paid.record.curve.size());
-  for (std::size_t i = 0; i < free.record.curve.size(); ++i) {
-    EXPECT_EQ(free.record.curve[i].test_loss(), paid.record.curve[i].test_loss());
-  }
+  EXPECT_EQ(test_losses(free.record), test_losses(paid.record));
   EXPECT_NEAR(paid.record.elapsed.count() - free.record.elapsed.count(), 4, 1e-9);
 }
 
@@ -233,12 +230,9 @@ TEST_P(OnThreads, LossesGoOnToTheBit) {
   EXPECT_EQ(cut.segments.size(), 2U);
   for (const Record* const other : {&cut, &resumed}) {
     EXPECT_EQ(step_losses(whole), step_losses(*other));
-    ASSERT_EQ(whole.curve.size(), other->curve.size());
-    for (std::size_t i = 0; i < whole.curve.size(); ++i) {
-      EXPECT_EQ(whole.curve[i].test_loss(), other->curve[i].test_loss());
-      if (i > 0) {
-        EXPECT_GT(other->curve[i].time, other->curve[i - 1].time);
-      }
+    EXPECT_EQ(test_losses(whole), test_losses(*other));
+    for (std::size_t i = 1; i < other->curve.size(); ++i) {
+      EXPECT_GT(other->curve[i].time, other->curve[i - 1].time);
     }
   }
 }
@@ -261,10 +255,8 @@ TEST(Checkpoint, AnAsynchronousRunOnThreadsGoesOn) {
              "--checkpoint-every 2 " +
                  budget);
     const Record cut = run_with(settings, "--checkpoint {}", file);
-    EXPECT_EQ(cut.status, Status::completed);
     EXPECT_GE(cut.segments.size(), 1U);
     const Record resumed = run_with(settings, "--resume-from {}", file);
-    EXPECT_EQ(resumed.status, Status::completed);
     EXPECT_GE(resumed.curve.back().samples_count, 12800U);
     EXPECT_LT(resumed.curve.back().test_loss(), resumed.curve.front().test_loss());
   }
@@ -275,15 +267,6 @@ TEST(Checkpoint, AnAsynchronousRunOnThreadsGoesOn) {
 class CheckpointFiles : public testing::Test {
  protected:
   CheckpointFiles() { run_with(settings_, "--checkpoint {}", file_); }
-
-  std::string failure_of(const Settings& settings) const {
-    try {
-      run_training(settings);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
 
   const TemporaryFolder folder_;
   const std::string file_ = folder_ / "run.checkpoint";
@@ -311,10 +294,10 @@ TEST_F(CheckpointFiles, DamageIsFound) {
 
 TEST_F(CheckpointFiles, AnotherConfigurationIsRefused) {
   const Settings resumed = with(settings_, "--resume-from {}", file_);
-  EXPECT_THAT(failure_of(with(resumed, "--batch-size 16")), HasSubstr("--batch-size"));
-  EXPECT_THAT(failure_of(with(resumed, "--seed 7")), HasSubstr("--seed"));
-  EXPECT_THAT(failure_of(with(resumed, "--workers 3")), HasSubstr("workers"));
-  EXPECT_THAT(failure_of(with(settings_, "--resume-from {}", folder_ / "none")),
+  EXPECT_THAT(failure_of_run(with(resumed, "--batch-size 16")), HasSubstr("--batch-size"));
+  EXPECT_THAT(failure_of_run(with(resumed, "--seed 7")), HasSubstr("--seed"));
+  EXPECT_THAT(failure_of_run(with(resumed, "--workers 3")), HasSubstr("workers"));
+  EXPECT_THAT(failure_of_run(with(settings_, "--resume-from {}", folder_ / "none")),
               HasSubstr("cannot open the checkpoint"));
 }
 
@@ -398,10 +381,8 @@ TEST_F(CheckpointFiles, AFreeSlotIsThatOfNoneThatIsKept) {
 
 TEST_F(CheckpointFiles, ATraceSaysThatItBeginsAtTheResume) {
   Trace trace;
-  TrainHooks hooks;
-  hooks.trace = &trace;
   const auto warnings = [&](const Settings& settings) {
-    return run_training(settings, hooks).warnings;
+    return run_training(settings, {.trace = &trace}).warnings;
   };
   const auto said = testing::Contains(HasSubstr("after the resume alone"));
   EXPECT_THAT(warnings(with(settings_, "--resume-from {}", file_)), said);
@@ -426,7 +407,6 @@ TEST_F(CheckpointFiles, ARunGoesOnWithoutOneThatCannotBeWritten) {
   TrainHooks hooks;
   hooks.on_record = [&](const Record&) { std::filesystem::remove_all(folder_ / "gone"); };
   const Record record = run_training(with(settings_, {{"checkpoint", lost}}), hooks);
-  EXPECT_EQ(record.status, Status::completed);
   EXPECT_THAT(record.warnings, testing::Contains(HasSubstr("no checkpoint after")));
 }
 

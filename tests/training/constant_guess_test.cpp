@@ -1,6 +1,7 @@
 // The constant guess, and the warnings of runs that end no better.
 #include "training/constant_guess.hpp"
 
+#include "support/dataset.hpp"
 #include "support/run.hpp"
 
 namespace hetsgd::test {
@@ -8,16 +9,10 @@ namespace {
 
 // Rows with these labels and one feature each.
 DatasetPtr labelled(Task task, const std::vector<std::vector<Index>>& rows, Index labels) {
-  DatasetBuilder data;
-  data.task = task;
-  data.label_count = labels;
-  data.feature_count = 1;
+  DatasetBuilder data = dataset_of(task, labels, 1);
   for (const std::vector<Index>& row : rows) {
-    data.sparse.index.push_back(0);
-    data.sparse.value.push_back(1);
-    data.sparse.begin.push_back(data.sparse.index.size());
-    data.targets.index.insert(data.targets.index.end(), row.begin(), row.end());
-    data.targets.begin.push_back(data.targets.index.size());
+    add(data, 0, 1);
+    end_row(data, row);
   }
   return std::move(data).share();
 }
@@ -59,9 +54,7 @@ TEST(ConstantGuess, KnowsSeveralLabelsOfARow) {
 
 // Targets of the rows 0 1 0 0 and 1 0: 1, 0, 0 and 0.
 TEST(ConstantGuess, IsTheMostFrequentTarget) {
-  DatasetBuilder rows;
-  rows.task = Task::tokens;
-  rows.label_count = 2;
+  DatasetBuilder rows = dataset_of(Task::tokens, 2);
   rows.tokens = {.vocabulary = 2,
                  .token = {0, 1, 0, 0, 1, 0},
                  .begin = {0, 4},

@@ -50,8 +50,7 @@ std::vector<double> losses_of(const std::function<ThreeRounds::Round(Worker&)>& 
   info.name = "three-rounds";
   Training training({run.options, run.spec().set, algorithm, info});
   training.load(data);
-  training.run({});
-  if (training.failure()) std::rethrow_exception(training.failure());
+  run_loaded(training);
   return algorithm->losses;
 }
 

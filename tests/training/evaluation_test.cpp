@@ -7,6 +7,7 @@
 #include "graph/networks.hpp"
 #include "model/mlp.hpp"
 #include "model/network/graph_model.hpp"
+#include "support/dataset.hpp"
 #include "training/record.hpp"
 
 namespace hetsgd {
@@ -59,21 +60,15 @@ struct Measured {
 
 // A linear model whose score of label l is feature l: the ranking is known, so is P@k.
 DatasetPtr identity_data() {
-  DatasetBuilder data;
-  data.feature_count = data.label_count = 6;
+  DatasetBuilder data = test::dataset_of(Task::multilabel, 6, 6);
   // Row 0 prefers labels 5, 4, 3, ...; true {5, 3}. Row 1: 0, 1, 2, ...; true {2}. Row 2 has no
   // label.
   const std::vector<std::vector<float>> rows = {
       {1, 2, 3, 4, 5, 6}, {6, 5, 4, 3, 2, 1}, {1, 1, 1, 1, 1, 1}};
   const std::vector<std::vector<Index>> labels = {{3, 5}, {2}, {}};
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    for (Index f = 0; f < 6; ++f) {
-      data.sparse.index.push_back(f);
-      data.sparse.value.push_back(rows[r][f]);
-    }
-    data.sparse.begin.push_back(data.sparse.index.size());
-    data.targets.index.insert(data.targets.index.end(), labels[r].begin(), labels[r].end());
-    data.targets.begin.push_back(data.targets.index.size());
+    for (Index f = 0; f < 6; ++f) test::add(data, f, rows[r][f]);
+    test::end_row(data, labels[r]);
   }
   return std::move(data).share();
 }

@@ -26,19 +26,13 @@ class Misused final : public Algorithm {
   }
 };
 
-// Not registered: other tests run every algorithm that is.
 template <Misuse misuse>
 std::string failure_of(const std::string& cluster) {
-  const Configuration configuration(
-      tiny("ssgd", fmt::format("--workers 2 --cluster {} --max-samples 100000", cluster)));
-  RunSpec spec = configuration.spec();
-  spec.algorithm = std::make_shared<Misused<misuse>>();
-  spec.info.name = "misused";
-  Training training(spec);
-  training.load();
   try {
-    training.run({});
-    if (training.failure()) std::rethrow_exception(training.failure());
+    run_algorithm(
+        std::make_shared<Misused<misuse>>(),
+        tiny("ssgd", fmt::format("--workers 2 --cluster {} --max-samples 100000", cluster)), {},
+        "misused");
   } catch (const CheckFailure& error) {
     return error.what();
   }
@@ -66,16 +60,9 @@ class SharesAPort final : public Algorithm {
 
 TEST(Misuse, APortBelongsToTheProcessThatHasOpenedIt) {
   Trace trace;
-  TrainHooks hooks;
-  hooks.trace = &trace;
-  const Configuration configuration(tiny("ssgd", "--cluster threads --epochs 1"));
-  RunSpec spec = configuration.spec();
-  spec.algorithm = std::make_shared<SharesAPort>();
-  Training training(spec);
-  training.load();
-  training.run(hooks);
-  ASSERT_TRUE(training.failure());
-  EXPECT_THROW(std::rethrow_exception(training.failure()), CheckFailure);
+  EXPECT_THROW(run_algorithm(std::make_shared<SharesAPort>(),
+                             tiny("ssgd", "--cluster threads --epochs 1"), {.trace = &trace}),
+               CheckFailure);
 }
 
 // The slowest worker of each iteration is a backup worker: its gradient is in no update.
@@ -100,16 +87,10 @@ class Spare final : public Algorithm {
 
 TEST(Discarded, SamplesDoNotCount) {
   for (const char* cluster : {"sim", "threads"}) {
-    const Configuration configuration(tiny(
-        "ssgd",
-        fmt::format("--workers 3 --cluster {} --max-samples 640 --evaluate-every 128", cluster)));
-    RunSpec spec = configuration.spec();
-    spec.algorithm = std::make_shared<Spare>();
-    Training training(spec);
-    training.load();
-    training.run({});
-    const Record& record = training.record();
-    ASSERT_EQ(record.status, Status::completed) << record.status_reason;
+    const Record record = run_algorithm(
+        std::make_shared<Spare>(),
+        tiny("ssgd", fmt::format("--workers 3 --cluster {} --max-samples 640 --evaluate-every 128",
+                                 cluster)));
     EXPECT_EQ(record.curve.back().samples_count, 640U);
     EXPECT_EQ(record.workers[0].samples, 0U);
     EXPECT_EQ(record.workers[1].samples + record.workers[2].samples, 640U);

@@ -13,11 +13,9 @@
 namespace hetsgd::test {
 namespace {
 
-double compute_of(const Record& run) { return run.workers[0].report.breakdown.compute.count(); }
-
 // Charged time of a step; an update of plain SGD is part of it.
 double step_of(const Record& run) {
-  return compute_of(run) / static_cast<double>(run.workers[0].report.breakdown.steps);
+  return compute_s(run) / static_cast<double>(run.workers[0].report.breakdown.steps);
 }
 
 Settings charged(const std::string& algorithm, const std::string& charge,
@@ -75,10 +73,7 @@ TEST(NetworkCharge, CountsConvolutionsAsTheProfileSays) {
   const Record mixed = run_training(charged(
       "ssgd", "resnet-20",
       "--profile titan-x-maxwell,v100 --workers 2 --per-worker-batch full --batch-size 64"));
-  const auto compute = [&](std::size_t rank) {
-    return mixed.workers[rank].report.breakdown.compute.count();
-  };
-  EXPECT_GT(compute(0) - compute(1),
+  EXPECT_GT(compute_s(mixed, 0) - compute_s(mixed, 1),
             0.99 * 5 * (sum_of_steps("titan-x-maxwell") - sum_of_steps("v100")));
 }
 
@@ -105,7 +100,7 @@ TEST(NetworkCharge, PartsAddUpToTheStep) {
                               R"({"name": "p", "launch_overhead_s": 0, "operations_per_s": 1e9,)"
                               R"( "bytes_per_s": 1e8, "memory_bytes": 1e9})");
   const auto compute = [&](const char* overlap) {
-    return compute_of(run_training(charged(
+    return compute_s(run_training(charged(
         "ssgd", "lenet-5",
         fmt::format("--workers 2 --profile {} --overlap {} --bucket 1", profile.path(), overlap))));
   };

@@ -30,11 +30,6 @@ TEST(SequenceRuns, OneWorkerLearnsTheSameOnBothClusters) {
   EXPECT_EQ(loss("sim"), loss("threads"));
 }
 
-double compute_time(const Settings& more) {
-  const Record run = run_training(of_clips("sgd", "sim", more));
-  return run.workers[0].report.breakdown.compute.count();
-}
-
 // On a device that counts launches alone a batch of T steps takes a + 6 T launches: the run's time
 // tells the sum of T, which the order of samples gives.
 TEST(SequenceRuns, TheClockChargesTheLongestRowOfEachBatchOrTheMean) {
@@ -54,8 +49,10 @@ TEST(SequenceRuns, TheClockChargesTheLongestRowOfEachBatchOrTheMean) {
       mean += batch.shape().frames / 8;
     }
     const auto time = [&](const std::string& lengths) {
-      return compute_time(fmt::format("--profile {} --order {} --lengths {}", profile.path(),
-                                      order == Order::shuffled ? "shuffled" : "bucketed", lengths));
+      return compute_s(run_training(
+          of_clips("sgd", "sim",
+                   fmt::format("--profile {} --order {} --lengths {}", profile.path(),
+                               order == Order::shuffled ? "shuffled" : "bucketed", lengths))));
     };
     EXPECT_NEAR(time("padded") - time("packed"), 6e-3 * (longest - mean), 1e-6);
   }
@@ -81,12 +78,12 @@ TEST(SequenceRuns, AreChargedForLstmVideoByTheirOwnSteps) {
       batches += count;
     }
     EXPECT_EQ(batches, 30U);
-    const double compute_s = record.workers[0].report.breakdown.compute.count();
-    EXPECT_NEAR(compute_s, 4.5e-3 * per_real * steps, 1e-6 * compute_s) << order;
+    const double charged_s = 4.5e-3 * per_real * steps;
+    EXPECT_NEAR(compute_s(record), charged_s, 1e-6 * charged_s) << order;
     EXPECT_EQ(record.charge["steps_per_real"], per_real);
     EXPECT_EQ(record.charge["parameters"], 34'663'525);
     // An epoch of whole batches, each at the mean of its rows.
-    const double packed_s = run(order, "packed").workers[0].report.breakdown.compute.count();
+    const double packed_s = compute_s(run(order, "packed"));
     EXPECT_NEAR(packed_s, 4.5e-3 * 186 * 30, 1e-6 * packed_s) << order;
   }
 }

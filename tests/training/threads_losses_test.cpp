@@ -17,7 +17,6 @@ TEST(ThreadsLosses, RunsOnThreadsGoOn) {
              "--cluster threads --devices cpu:1 --workers 3 --max-samples 96000 --evaluate-every "
              "9600 --mega-batch 8 --detect 5ms --straggler kind=fail,worker=1,at=10ms --straggler "
              "kind=return,worker=1,at=20ms --learning-rate 0.1"));
-    EXPECT_EQ(run.status, Status::completed);
     EXPECT_EQ(run.failures.size(), 1U);
     EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
   }
@@ -38,7 +37,6 @@ TEST(ThreadsLosses, TearNoMergeApart) {
       SCOPED_TRACE(fmt::format("{}, seed {}", algorithm, seed));
       const Record run =
           run_with(tiny("ssgd", settings), "--algorithm {} --seed {}", algorithm, seed);
-      EXPECT_EQ(run.status, Status::completed);
       EXPECT_GE(run.curve.back().samples_count, 19200U);
       const double under_way = 4.0 * 32 * static_cast<double>(1 + run.failures.size());
       EXPECT_NEAR(static_cast<double>(kept_samples(run)),
@@ -57,7 +55,6 @@ TEST(ThreadsLosses, ThreadsWaitForAShortAbsence) {
                "--evaluate-every 3200 --detect 5s --straggler kind=return,worker=1,at=30ms "
                "--learning-rate 0.1"),
           "--straggler kind=fail,worker=1,at=10ms,mode={}", mode);
-      EXPECT_EQ(run.status, Status::completed);
       EXPECT_TRUE(run.failures.empty());
       // The others of an asynchronous method may be through before it is back.
       if (std::string_view(algorithm) == "ssgd") {

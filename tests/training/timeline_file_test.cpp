@@ -16,9 +16,7 @@ using std::string_literals::operator""s;
 
 struct Recorded {
   explicit Recorded(const Settings& settings) {
-    TrainHooks hooks;
-    hooks.trace = &trace;
-    record = run_training(settings, hooks);
+    record = run_training(settings, {.trace = &trace});
   }
   Trace trace{TraceDetail::causes};
   Record record;
@@ -157,10 +155,8 @@ TEST(TimelineFile, ARecordBeyondMemoryIsTheSame) {
   const TemporaryFolder folder;
   const auto text_of = [&](std::uint64_t most_bytes) {
     Trace trace(TraceDetail::causes, {.most_bytes = most_bytes, .folder = folder.string()});
-    TrainHooks hooks;
-    hooks.trace = &trace;
     const Record record =
-        run_training(with(kRecorded, "--algorithm asgd --max-samples 64000"), hooks);
+        run_training(with(kRecorded, "--algorithm asgd --max-samples 64000"), {.trace = &trace});
     EXPECT_EQ(trace.is_in_memory(), most_bytes > 0);
     EXPECT_EQ(record.workers[0].waited_for.has_value(), most_bytes > 0);
     write_timeline(folder / "run.jsonl", trace, record);

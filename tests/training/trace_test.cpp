@@ -10,9 +10,7 @@ const Settings kTraced = tiny("ssgd", "--workers 2 --max-samples 1280 --evaluate
 
 struct Traced {
   explicit Traced(const Settings& more) {
-    TrainHooks hooks;
-    hooks.trace = &trace;
-    record = run_training(with(kTraced, more), hooks);
+    record = run_training(with(kTraced, more), {.trace = &trace});
   }
   Trace trace;
   Record record;

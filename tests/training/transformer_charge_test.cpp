@@ -49,10 +49,6 @@ TEST(SentenceCharge, HasTheParametersOfTheDissertation) {
   EXPECT_EQ(TransformerWmt("transformer-wmt").graph().parameters(), 61'362'176);
 }
 
-double computing_s(const Record& run, std::size_t rank) {
-  return run.workers[rank].report.breakdown.compute.count();
-}
-
 // A worker's computing is the sum of its draws on its own device, whatever the algorithm.
 TEST(SentenceCharge, ReplacesTheTimeOfSteps) {
   const TransformerWmt sentences("transformer-wmt");
@@ -69,8 +65,8 @@ TEST(SentenceCharge, ReplacesTheTimeOfSteps) {
       expected += gpu.seconds(sentences.drawn_work(5, 1, i)).count();
     }
     // Updates of vectors of 61 million elements come on top.
-    EXPECT_GE(computing_s(run, 1), expected) << algorithm;
-    EXPECT_NEAR(computing_s(run, 1), expected, 0.1 * expected) << algorithm;
+    EXPECT_GE(compute_s(run, 1), expected) << algorithm;
+    EXPECT_NEAR(compute_s(run, 1), expected, 0.1 * expected) << algorithm;
   }
 }
 
@@ -86,7 +82,7 @@ TEST(SentenceCharge, TakesTheLengthsOfTheDatasRows) {
   const double step = load_device_profile("v100")
                           .seconds(TransformerWmt("transformer-wmt").work({148, 30}))
                           .count();
-  EXPECT_NEAR(computing_s(run, 0), 8 * step, 0.02 * 8 * step);
+  EXPECT_NEAR(compute_s(run, 0), 8 * step, 0.02 * 8 * step);
   const auto drawn_lengths = [&] {
     run_training(with(of_tokens, "--charge transformer-wmt?batch=tokens"));
   };
@@ -121,7 +117,7 @@ TEST(BertCharge, IsWithinAFifthOfNvidiasRates) {
         "sgd", fmt::format("--charge bert-large?steps={}&scores=1 --charge-batch {} --profile {} "
                            "--max-samples 320",
                            rate.steps, rate.rows, rate.profile)));
-    const double rows_per_s = rate.rows * 10 / computing_s(run, 0);
+    const double rows_per_s = rate.rows * 10 / compute_s(run, 0);
     EXPECT_NEAR(rows_per_s, rate.by_formula, 0.02 * rate.by_formula) << rate.profile << rate.steps;
     EXPECT_NEAR(rows_per_s, rate.measured, 0.2 * rate.measured) << rate.profile << rate.steps;
   }

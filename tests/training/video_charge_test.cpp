@@ -26,10 +26,6 @@ TEST(VideoCharge, HasTheMomentsOfFigure29b) {
   EXPECT_LE(most, 1776 * 4.5e-3);
 }
 
-double compute_s(const Record& run, std::size_t rank) {
-  return run.workers[rank].report.breakdown.compute.count();
-}
-
 // A worker's computing is the sum of its draws, whatever the algorithm; stragglers come on top.
 TEST(VideoCharge, ReplacesTheTimeOfSteps) {
   // The draws of worker 1; ssgd's batches are those of both workers.

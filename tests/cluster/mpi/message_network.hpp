@@ -2,15 +2,9 @@
 // queue until they are delivered.
 #pragma once
 
-#include <algorithm>
-#include <atomic>
 #include <deque>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "cluster/process_group.hpp"
 

@@ -64,17 +64,18 @@ void FieldForm<nlohmann::json>::visit(Archive& archive, std::string_view name,
       [&](std::span<std::byte> to) { std::memcpy(to.data(), all.data(), all.size()); }, nullptr);
 }
 
-std::vector<SentField> list_of(const SavedFields& fields) {
-  std::vector<SentField> list;
-  for (const auto& [name, bytes] : fields) {
-    list.push_back({name, {bytes.span().begin(), bytes.span().end()}});
-  }
-  return list;
+void ByteForm<SavedFields>::write(ByteWriter& out, const SavedFields& fields) {
+  out.put(std::uint64_t{fields.size()});
+  for (const auto& [name, bytes] : fields) out.put(name).put(bytes.span());
 }
 
-SavedFields fields_in(const std::vector<SentField>& list) {
+SavedFields ByteForm<SavedFields>::read(ByteReader& in) {
   SavedFields fields;
-  for (const SentField& field : list) fields.emplace(field.name, FieldBytes(field.bytes));
+  for (std::size_t left = in.take_count(1); left > 0; --left) {
+    std::string name = in.get<std::string>();
+    const std::span<const std::byte> bytes = in.take(in.take_count(1));
+    fields.emplace(std::move(name), FieldBytes(bytes));
+  }
   return fields;
 }
 

@@ -57,15 +57,13 @@ class FieldBytes {
 // The fields of one owner, by name.
 using SavedFields = std::map<std::string, FieldBytes>;
 
-// One of them with a form in bytes, so that fields travel between workers.
-struct SentField {
-  std::string name{};
-  std::vector<std::byte> bytes{};
-
-  static constexpr auto members() { return std::tuple(&SentField::name, &SentField::bytes); }
+// Fields travel between workers: their number, then each name and its bytes.
+template <>
+struct ByteForm<SavedFields> {
+  using Stored = SavedFields;
+  static void write(ByteWriter& out, const SavedFields& fields);
+  static SavedFields read(ByteReader& in);
 };
-std::vector<SentField> list_of(const SavedFields& fields);
-SavedFields fields_in(const std::vector<SentField>& fields);
 
 class Archive;
 

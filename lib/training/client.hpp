@@ -1,8 +1,8 @@
 // Clients connect a run's workers to its referee and implement Run. Workers that share the
 // referee's memory call it directly. rank_client.hpp serves a worker that is a process of its own.
 //
-//   Worker ── Run ──┬─ SharedClient ───────────────────────── Referee    sim, threads
-//                   └─ RankClient ── control messages ──> rank 0's RankClient ── Referee    mpi
+//   Worker ── Run ──┬─ SharedClient ──────────────────────────────── Referee    sim, threads
+//                   └─ RankClient ── calls off the clock ── rank 0's Referee    mpi
 //
 // A client decides nothing about the rules of a run; those are RunRules, which every process has,
 // and the Referee, which is one per run. It lives from before the first worker to after the last.
@@ -45,10 +45,8 @@ struct RunSetup {
   std::vector<int> view = {};      // the workers of this segment
   bool clock_goes_on = false;      // an earlier segment came before
   bool may_lose = false;           // workers of the run are lost, in this segment or in another
-  // mpi, where workers may be lost: what rank 0 knew at the end of the segment before
-  // (Referee::known), and the samples that the model has learnt from.
-  const SavedFields* known = nullptr;
-  std::uint64_t samples = 0;
+  std::uint64_t samples = 0;       // that the model has learnt from, if workers may be lost
+  bool resumes = false;            // `from` is from another process, not the segment before
 };
 
 class Client : public Run, public CostModel {
@@ -74,12 +72,23 @@ class Client : public Run, public CostModel {
   virtual bool await_end(const std::map<int, Seconds>& lost) {
     return lost.empty() ? referee_.is_followed() : referee_.goes_on_after_loss();
   }
+  // --- after it, if workers are processes; nothing otherwise
+  // Adds to the saved run what other processes know of it.
+  virtual void complete(SavedRun&) const {}
+  // Collective, between two segments: the first worker that has a state sends it to the workers
+  // `to`, which have its common fields then, and its own beside theirs.
+  virtual void share_state(SavedRun&, const std::vector<int>& to) { static_cast<void>(to); }
+  // By every process after the run; then rank 0's trace has the lines of all workers.
+  virtual void gather(Trace&) {}
 
   const Plan& plan() const final { return rules_.plan; }
   const Model& model() const final { return setup_.model; }
   const Sampler& sampler() const final { return setup_.sampler; }
   std::span<const float> initial_parameters() const final { return setup_.initial; }
   bool synchronous() const final { return rules_.synchronous; }
+  std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const final {
+    return referee_.best_accuracy(from, to);
+  }
   bool clock_goes_on() const final { return setup_.clock_goes_on; }
   TableSet* tables() const final { return setup_.tables; }
   const CostModel& costs() const final { return *this; }
@@ -178,9 +187,6 @@ class SharedClient final : public Client {
   void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                      const std::function<std::span<const float>()>& model) override;
   bool evaluation_due(Worker& worker) const override { return referee_.due(worker.now()); }
-  std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const override {
-    return referee_.best_accuracy(from, to);
-  }
   void publish(int rank, Device& device, std::span<const float> replica) override;
   std::span<const float> mean_of_published() override;
   void record(Seconds time, nlohmann::json event) override;

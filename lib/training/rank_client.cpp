@@ -1,7 +1,6 @@
 #include "training/rank_client.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <utility>
 
@@ -15,79 +14,28 @@ using namespace rank_messages;  // NOLINT: the words of this file
 
 namespace {
 
-// The number of clients made so far. It gives each run its own kinds of messages. So a late message
-// of an earlier run, or an early one of the next, cannot be taken for another.
-std::atomic<int> clients_made{0};
-
 std::int32_t end_of(const Referee& referee) {
   if (referee.stopped()) return kRunEnds;
   return referee.is_followed() ? kSegmentEnds : 0;
 }
 
-// The longest time until a thread that waits for a message notices that the run has failed.
-constexpr std::chrono::milliseconds kLook{20};
+constexpr Seconds kNoLimit = Seconds::max();
 
 }  // namespace
-
-// Lets messages in while the client lives. The handlers themselves stay registered with the control
-// channel.
-class RankClient::HandlerGuard {
- public:
-  template <class Fn>
-  void enter(Fn fn) {
-    const std::lock_guard lock(mutex_);
-    if (open_) fn();
-  }
-  void close() {
-    const std::lock_guard lock(mutex_);
-    open_ = false;
-  }
-
- private:
-  std::mutex mutex_;
-  bool open_ = true;
-};
-
-template <class Message, class Handle>
-void RankClient::on(const Message& message, Handle handle) {
-  control_.on_message(first_kind_ + message.place,
-                      [handle, name = message.name, guard = handler_guard_](
-                          int from, std::span<const std::byte> bytes) {
-                        guard->enter([&] {
-                          handle(from, from_bytes<typename Message::Received>(
-                                           bytes, fmt::format("{} of rank {}", name, from)));
-                        });
-                      });
-}
-
-template <class Change>
-void RankClient::change(Change apply) {
-  const std::lock_guard lock(mutex_);
-  apply();
-  changed_.notify_all();
-}
 
 RankClient::RankClient(Control& control, Referee& referee, const RunSetup& setup, Cluster& cluster,
                        Seconds peer_timeout)
     : Client(referee, setup),
-      control_(control),
       cluster_(cluster),
-      peer_timeout_(peer_timeout),
       rank_(control.rank()),
+      ranks_(control.size()),
       view_(setup.view),
-      size_(static_cast<int>(view_.size())),
-      first_kind_(kMessages * clients_made++),
-      handler_guard_(std::make_shared<HandlerGuard>()),
-      budget_(rules_),
+      calls_(control, peer_timeout),
       reports_(at(rules_.plan.workers)),
       replica_{.replica = setup.initial, .copy = {}},
-      with_state_(view_),
-      gathered_(at(size_)) {
+      with_state_(view_) {
   load();
-  if (setup_.known) {
-    Archive fields = Archive::loading(*setup_.known, *setup_.known, "what rank 0 knows");
-    fields("budget", budget_);
-    fields("accuracies", accuracies_);
+  if (setup_.may_lose) {
     stated_samples_ = state_.samples = setup_.samples;
     state_.due = 0;
   }
@@ -99,57 +47,55 @@ RankClient::RankClient(Control& control, Referee& referee, const RunSetup& setup
 }
 
 void RankClient::receive_messages() {
-  on(kReport, [this](int from, const CountersAndExtra& report) { absorb(from, report); });
-  on(kState, [this](int, const State& state) {
-    const std::lock_guard lock(mutex_);
-    started_ = true;
-    take(state);
-  });
-  on(kHalt, [this](int, Nothing) {
-    std::unique_lock lock(mutex_);
-    halting_ = true;
-    const std::uint64_t points = points_;
-    lock.unlock();
-    send(0, kStand, points);
-  });
-  on(kStand, [this](int, std::uint64_t points) { on_stand(points); });
-  on(kStopPoint, [this](int, const StopPoint& point) { change([&] { stop_point_ = point; }); });
-  on(kModel, [this](int from, ReceivedModel model) { on_model(from, std::move(model)); });
-  on(kMeasured, [this](int, const State& state) {
-    change([&] {
-      state_ = state;
-      measured_ = true;
+  using Caller = RankCalls::Caller;
+  calls_.on(kReport,
+            [this](Caller from, const CountersAndExtra& report) { absorb(from.rank, report); });
+  calls_.on(kState, [this](Caller, const State& state) {
+    calls_.change([&] {
+      started_ = true;
+      take(state);
     });
   });
-  on(kAskReplica, [this](int from, Nothing) { send_replica(from); });
-  on(kReplica, [this](int from, std::vector<float> replica) {
-    change([&] {
-      gathered_[at(static_cast<int>(std::ranges::find(view_, from) - view_.begin()))] =
-          std::move(replica);
-      ++gathered_count_;
+  calls_.on(kHalt, [this](Caller from, Nothing) {
+    std::uint64_t points = 0;
+    calls_.change([&] {
+      halting_ = true;
+      points = points_;
+    });
+    calls_.answer(from, kHalt, points);
+  });
+  calls_.on(kStopPoint, [this](Caller, const StopPoint& point) {
+    calls_.change([&] { stop_point_ = point; });
+  });
+  calls_.on(kMeasure,
+            [this](Caller from, ReceivedModel model) { on_model(from, std::move(model)); });
+  // The next two come while the world is stopped: the replica is whole, and no row changes.
+  calls_.on(kReplica, [this](Caller from, Nothing) {
+    std::span<const float> replica;
+    calls_.change([&] { replica = replica_.on_host(); });
+    calls_.answer(from, kReplica, replica);
+  });
+  calls_.on(kRows, [this](Caller from, const std::vector<Index>& places) {
+    calls_.answer(from, kRows, setup_.tables->shard(rank_).read(places));
+  });
+  calls_.on(kJoin, [this](Caller, Nothing) { end_for_joiners(); });
+  calls_.on(kSettle, [this](Caller from, const std::optional<Settled>& worker) {
+    calls_.change([&] {
+      settling_.push_back(from);
+      if (worker) settled_.push_back(*worker);
     });
   });
-  on(kAskRows, [this](int from, const std::vector<Index>& places) { send_rows(from, places); });
-  on(kRows, [this](int from, const std::vector<float>& rows) {
-    change([&] {
-      rows_->take(from, rows);
-      ++rows_gathered_;
-    });
+  calls_.on(kFields, [this](Caller, WorkerFields fields) {
+    calls_.change([&] { got_ = std::move(fields); });
   });
-  on(kEnd, [this](int, std::uint8_t follows) { change([&] { is_followed_ = follows != 0; }); });
-  on(kJoin, [this](int, Nothing) { end_for_joiners(); });
-  on(kSettled, [this](int, const Settled& worker) { change([&] { settled_.push_back(worker); }); });
-  on(kOutcome, [this](int, Outcome outcome) { change([&] { outcome_ = std::move(outcome); }); });
-  on(kFields, [this](int, WorkerFields fields) { change([&] { got_ = std::move(fields); }); });
-  on(kAskTrace, [this](int, Nothing) { change([&] { ++traces_asked_; }); });
-  on(kTrace, [this](int from, TracePart part) {
-    change([&] { traces_.emplace_back(from, std::move(part)); });
-  });
+  calls_.on(kTrace, [this](Caller from, Nothing) { calls_.change([&] { trace_asked_ = from; }); });
+  calls_.listen();
 }
 
+// Rank 0's referee goes on from segment to segment, and so do those that follow it: they are behind
+// only in a process that resumes.
 void RankClient::fields(Archive& fields) {
-  fields("budget", budget_);
-  fields("accuracies", accuracies_);
+  if (!fields.is_loading() || (setup_.resumes && rank_ != 0)) referee_.known(fields);
   fields("stated_samples", stated_samples_);
   fields("own_samples", own_samples_);
   fields("own_steps", own_steps_);
@@ -158,28 +104,11 @@ void RankClient::fields(Archive& fields) {
   state_.stop = 0;
 }
 
-RankClient::~RankClient() { handler_guard_->close(); }
-
-void RankClient::await(std::unique_lock<std::mutex>& lock, const char* what, Seconds limit,
-                       const std::function<bool()>& ready) {
-  const auto begin = std::chrono::steady_clock::now();
-  while (!changed_.wait_for(lock, kLook, ready)) {
-    if (control_.failing()) {
-      throw runtime_failure("rank {}: the run failed while it waited for {}", rank_, what);
-    }
-    if (std::chrono::steady_clock::now() - begin > limit) {
-      throw with_hint(
-          runtime_failure("rank {}: waited {:.3g} s for {}", rank_, limit.count(), what),
-          "if a message can take so long, raise --peer-timeout");
-    }
-  }
-}
-
 void RankClient::begin(Worker& worker) {
   Client::begin(worker);
   {
-    std::unique_lock lock(mutex_);
-    await(lock, "rank 0 to begin", peer_timeout_, [&] { return started_; });
+    RankCalls::Lock lock = calls_.lock();
+    calls_.await(lock, "rank 0 to begin", [&] { return started_; });
     if (setup_.may_lose) own_samples_ = own_samples_at_state_ = begun_samples_ = worker.samples();
   }
   if (!synchronous()) pool_.emplace(worker.serve<SamplePool>("samples"));
@@ -190,10 +119,9 @@ std::uint64_t RankClient::draw(int, std::uint64_t count) {
 }
 
 // Begins a point of a synchronous algorithm. The answer is the same on all ranks.
-bool RankClient::stops_here(std::unique_lock<std::mutex>& lock, bool at_running) {
+bool RankClient::stops_here(RankCalls::Lock& lock, bool at_running) {
   if (halting_ && state_.stop == 0) {
-    await(lock, "rank 0 to say where all stop", peer_timeout_,
-          [&] { return stop_point_.has_value(); });
+    calls_.await(lock, "rank 0 to say where all stop", [&] { return stop_point_.has_value(); });
   }
   const std::uint64_t point = points_++;
   return state_.stop != 0 || (stop_point_ && point >= stop_point_->point &&
@@ -201,25 +129,17 @@ bool RankClient::stops_here(std::unique_lock<std::mutex>& lock, bool at_running)
 }
 
 void RankClient::halt() {
-  for (const int to : view_) send(to, kHalt);
-}
-
-// Runs on the control thread of rank 0.
-void RankClient::on_stand(std::uint64_t points) {
-  std::unique_lock lock(mutex_);
-  furthest_ = std::max(furthest_, points);
-  const bool all = ++stands_ == size_;
-  if (!all) return;
-  const StopPoint stop{furthest_, referee_.stopped() ? kRunEnds : kSegmentEnds};
-  stop_point_ = stop;  // also where this rank has no worker
-  lock.unlock();
-  for (const int to : view_) send(to, kStopPoint, stop);
+  calls_.ask(view_, kHalt, no_content, [this](const std::vector<std::uint64_t>& points) {
+    const StopPoint stop{std::ranges::max(points), referee_.stopped() ? kRunEnds : kSegmentEnds};
+    calls_.change([&] { stop_point_ = stop; });  // also where this rank has no worker
+    for (const int to : view_) calls_.tell(to, kStopPoint, stop);
+  });
 }
 
 LoopDecision RankClient::running(Worker& worker) {
   const bool joins = worker.running_calls() > 0 && worker.now() >= referee_.until();
-  if (joins && !std::exchange(join_told_, true)) send(0, kJoin);
-  std::unique_lock lock(mutex_);
+  if (joins && !std::exchange(join_told_, true)) calls_.tell(0, kJoin);
+  RankCalls::Lock lock = calls_.lock();
   if (synchronous()) {
     const bool yes = !stops_here(lock, true);
     const std::int32_t end = state_.stop == 0 && stop_point_ ? stop_point_->end : state_.stop;
@@ -227,70 +147,65 @@ LoopDecision RankClient::running(Worker& worker) {
   }
   const std::uint64_t since = worker.samples() - own_samples_at_state_;
   return {.yes = state_.stop == 0 && !losing_,
-          .samples = state_.samples + since * static_cast<std::uint64_t>(size_),
+          .samples = state_.samples + since * view_.size(),
           .is_followed = state_.stop == kSegmentEnds || losing_};
 }
 
 void RankClient::end_budget() {
-  const std::lock_guard lock(mutex_);
-  budget_.end();
+  referee_.end_budget();
+  const RankCalls::Lock lock = calls_.lock();
+  pending_.budget_ended = true;
 }
 
 void RankClient::completed(Worker& worker, const LearntBatch& batch) {
   trace_batch(worker, batch.samples);
   bool tell = !synchronous();
   {
-    const std::lock_guard lock(mutex_);
+    const RankCalls::Lock lock = calls_.lock();
     const Seconds now = worker.now();
     pending_.add_step(batch, now);
     own_samples_ = worker.samples();
     if (rules_.plan.record_steps) {
-      events_.push_back(step_event(worker, own_steps_, batch, now));
+      extra_["events"].push_back(step_event(worker, own_steps_, batch, now));
     }
     ++own_steps_;
     tell = tell || (!std::isfinite(batch.loss) && !std::exchange(diverged_, true));
   }
-  if (tell) report(worker, Report::step);
+  if (tell) report(worker);
 }
 
 // The next report carries the discarded samples as a negative difference. Rank 0 adds the
 // differences modulo 2^64.
 void RankClient::discarded(Worker& worker, std::uint64_t samples) {
-  const std::lock_guard lock(mutex_);
+  const RankCalls::Lock lock = calls_.lock();
   pending_.samples -= samples;
   own_samples_ = worker.samples();
 }
 
 void RankClient::updated() {
-  const std::lock_guard lock(mutex_);
+  const RankCalls::Lock lock = calls_.lock();
   ++pending_.updates;
 }
 
 // --- reports -----------------------------------------------------------------------------------
 
-void RankClient::report(Worker& worker, Report what) {
-  nlohmann::json extra = nlohmann::json::object();
+void RankClient::report(Worker& worker, bool is_evaluation) {
   CountersAndExtra sent;
   {
-    const std::lock_guard lock(mutex_);
+    const RankCalls::Lock lock = calls_.lock();
     Referee::Counters& counters = sent.counters;
     counters = std::exchange(pending_, {});
-    counters.last = what == Report::last;
-    last_reported_ = last_reported_ || counters.last;
-    counters.budget_ended = budget_.ended();
-    if (what == Report::evaluation) ++last_evaluation_;
+    if (is_evaluation) ++last_evaluation_;
     counters.evaluation = last_evaluation_;
     counters.running_calls = worker.running_calls();
     counters.worker = WorkerTotals::of(worker);
-    if (!events_.empty()) extra["events"] = std::exchange(events_, nlohmann::json::array());
-    if (!histograms_.empty()) extra["histograms"] = std::exchange(histograms_, {});
-    if (!warnings_.empty()) extra["warnings"] = std::exchange(warnings_, {});
+    const nlohmann::json extra = std::exchange(extra_, nullptr);
+    if (!extra.is_null()) sent.extra = nlohmann::json::to_cbor(extra);
   }
-  if (!extra.empty()) sent.extra = nlohmann::json::to_cbor(extra);
   if (rank_ == 0) {
     absorb(0, sent);
   } else {
-    send(0, kReport, sent);
+    calls_.tell(0, kReport, sent);
   }
 }
 
@@ -299,15 +214,12 @@ void RankClient::absorb(int from, const CountersAndExtra& report) {
   referee_.absorb(from, counters);
   if (!report.extra.empty()) referee_.absorb(nlohmann::json::from_cbor(report.extra));
   bool due = false, stop = false;
-  {
-    const std::lock_guard lock(mutex_);
+  calls_.change([&] {
     reports_[at(from)] = {counters.evaluation, counters.running_calls};
-    ended_ += counters.last;
     stop = referee_.stopped() && !std::exchange(stop_told_, true);
     due = !synchronous() && state_.due == 0 && referee_.due(Seconds(counters.time_s));
     if (due) state_.due = ++evaluations_;
-    changed_.notify_all();
-  }
+  });
   if (stop && synchronous()) halt();
   if (due || (stop && !synchronous())) announce();
 }
@@ -315,24 +227,21 @@ void RankClient::absorb(int from, const CountersAndExtra& report) {
 // Rank 0 sends its decisions to all others.
 void RankClient::announce() {
   State state;
-  {
-    const std::lock_guard lock(mutex_);
+  calls_.change([&] {
     state_.stop = end_of(referee_);
     state_.samples = referee_.progress().samples_count;
     state = state_;
     take(state);
-  }
+  });
   for (const int to : view_) {
-    if (to != 0) send(to, kState, state);
+    if (to != 0) calls_.tell(to, kState, state);
   }
 }
 
-// Mutex held.
-void RankClient::take(const State& state) {
+void RankClient::take(const State& state, Seconds now) {
   state_ = state;
   own_samples_at_state_ = own_samples_;
-  accuracies_.add(state.measured, state.accuracy);
-  changed_.notify_all();
+  if (rank_ != 0) referee_.follow(now, state.measured, state.accuracy);
 }
 
 // --- evaluations, by all ranks together or by one of them with the world stopped -----------------
@@ -341,57 +250,122 @@ void RankClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> samp
                                const std::function<std::span<const float>()>& model) {
   if (!synchronous()) return evaluate_alone(worker, model);
   {
-    std::unique_lock lock(mutex_);
+    RankCalls::Lock lock = calls_.lock();
     if (stops_here(lock, false)) return;
   }
   // A worker's own count has work of earlier segments that was for nothing.
   std::uint64_t n = samples.value_or(worker.samples() - begun_samples_);
-  if (!samples && size_ > 1) {
+  if (!samples && view_.size() > 1) {
     std::int64_t sum = static_cast<std::int64_t>(n);
     worker.comm().all_reduce(std::span(&sum, 1));
     n = static_cast<std::uint64_t>(sum);
   }
   if (!samples && setup_.may_lose) n += setup_.samples;
   double now_s = worker.now().count();
-  if (rules_.max_time.count() > 0 && size_ > 1) {
+  if (rules_.max_time.count() > 0 && view_.size() > 1) {
     worker.comm().all_reduce(std::span(&now_s, 1), ReduceOp::max);
   }
-  bool due = false;
-  {
-    const std::lock_guard lock(mutex_);
-    stated_samples_ = n;
-    due = budget_.take_due(Seconds(now_s), n);
-  }
-  if (due) evaluate_together(worker, Seconds(now_s), n, model);
+  calls_.change([&] { stated_samples_ = n; });
+  if (referee_.due_by_budget(Seconds(now_s), n))
+    evaluate_together(worker, Seconds(now_s), n, model);
 }
 
 void RankClient::evaluate_together(Worker& worker, Seconds now, std::uint64_t samples,
                                    const std::function<std::span<const float>()>& model) {
-  report(worker, Report::evaluation);
+  report(worker, true);
   if (setup_.tables) worker.device().synchronize();  // the control thread reads its rows
   const Together at{.evaluation = last_evaluation_,
                     .now_s = now.count(),
                     .samples = samples,
                     .running_calls = worker.running_calls()};
-  worker.endpoint().while_paused_together([&] {  // the first worker
-    if (rank_ != 0) return ask_to_measure(worker, prepare(model), 0, at);
-    measure_together(worker.now(), at, [&] { return prepare(model); });
-  });
+  worker.endpoint().while_paused_together([&] { have_measured(worker, 0, at, model); });
   State state;
-  {
-    const std::lock_guard lock(mutex_);
-    state = state_;
-  }
+  calls_.change([&] { state = state_; });
   worker.comm().broadcast(std::span(&state, 1), 0);
-  const std::lock_guard lock(mutex_);
-  take(state);
+  calls_.change([&] { take(state, now); });
 }
 
-// Runs on rank 0, with the world stopped.
-void RankClient::measure_together(Seconds time, const Together& at,
-                                  const std::function<PreparedModel()>& prepared) {
-  std::unique_lock lock(mutex_);
-  await(lock, "the reports of all ranks", peer_timeout_, [&] {
+void RankClient::evaluate_alone(Worker& worker,
+                                const std::function<std::span<const float>()>& model) {
+  if (due_number() == 0) return;
+  worker.endpoint().while_paused([&] {
+    const std::int32_t due = due_number();  // another rank may have been first
+    if (due != 0) have_measured(worker, due, {}, model);
+  });
+}
+
+std::int32_t RankClient::due_number() const {
+  const RankCalls::Lock lock = calls_.lock();
+  return state_.stop == 0 ? state_.due : 0;
+}
+
+bool RankClient::evaluation_due(Worker&) const { return due_number() != 0; }
+
+void RankClient::have_measured(Worker& worker, std::int32_t due, const Together& together,
+                               const std::function<std::span<const float>()>& model) {
+  if (rank_ == 0) return measure(worker.now(), together, [&] { return prepare(model); });
+  const PreparedModel prepared = prepare(model);
+  const SentModel sent{.time_s = worker.now().count(),
+                       .prepare_s = prepared.host_s,
+                       .due = due,
+                       .together = together,
+                       .parameters = prepared.parameters};
+  // There is no limit, because a measurement may take long and the loss of rank 0 fails the run.
+  const auto states = calls_.ask_and_wait(
+      kRoot, kMeasure, [&](int) { return sent; }, kNoLimit);
+  // Asynchronous ranks have got this decision, and perhaps a later one, as an announcement.
+  if (synchronous()) calls_.change([&] { state_ = states.front(); });
+}
+
+void RankClient::on_model(RankCalls::Caller from, ReceivedModel sent) {
+  bool current = false;
+  calls_.change([&] { current = state_.due == sent.due; });
+  if (evaluation_.joinable()) evaluation_.join();
+  // Measuring takes long, and the control thread sends the heartbeats.
+  evaluation_ = start_thread<std::jthread>(
+      "measuring a model", [this, from, current, model = std::move(sent)] {
+        try {
+          if (current) {
+            measure(Seconds(model.time_s), model.together, [&] {
+              return PreparedModel{.parameters = model.parameters, .host_s = model.prepare_s};
+            });
+          }
+        } catch (...) {
+          return cluster_.abort(std::current_exception());
+        }
+        State state;
+        calls_.change([&] { state = state_; });
+        calls_.answer(from, kMeasure, state);
+      });
+}
+
+void RankClient::measure(Seconds time, const Together& together,
+                         const std::function<PreparedModel()>& prepared) {
+  if (synchronous()) await_reports(together);
+  const Referee::Point point =
+      synchronous() ? referee_.evaluation_point(Seconds(together.now_s), together.samples)
+                    : referee_.evaluation_point(time, {});
+  std::optional<CurvePoint> measured;
+  if (point.due) {  // else the reports have ended the run
+    PreparedModel model = prepared();
+    model.rows = gather_rows();
+    measured = referee_.measure(time, point.samples, model);
+  }
+  calls_.change([&] {
+    state_.stop = end_of(referee_);
+    stop_told_ = stop_told_ || state_.stop != 0;
+    state_.due = 0;
+    state_.samples = point.samples;
+    if (!measured) return;
+    state_.measured = point.samples;
+    state_.accuracy = Accuracies::of(*measured);
+  });
+  if (!synchronous()) announce();
+}
+
+void RankClient::await_reports(const Together& at) {
+  RankCalls::Lock lock = calls_.lock();
+  calls_.await(lock, "the reports of all ranks", [&] {
     return std::ranges::all_of(view_, [&](int worker) {
       return reports_[hetsgd::at(worker)].evaluation >= at.evaluation;
     });
@@ -402,178 +376,190 @@ void RankClient::measure_together(Seconds time, const Together& at,
     throw unequal_calls(at.running_calls, rank.running_calls,
                         fmt::format("evaluation {}", at.evaluation));
   }
-  lock.unlock();
-  const Referee::Point point = referee_.evaluation_point(Seconds(at.now_s), at.samples);
-  PreparedModel result;
-  if (point.due) {
-    result = prepared();
-    result.rows = gather_rows();
-  }
-  measure_due(time, point, result);
-}
-
-// Runs on rank 0, with the world stopped. If the point is not due, the reports have ended the run.
-void RankClient::measure_due(Seconds time, const Referee::Point& point,
-                             const PreparedModel& model) {
-  std::optional<CurvePoint> measured;
-  if (point.due) measured = referee_.measure(time, point.samples, model);
-  const std::lock_guard lock(mutex_);
-  state_.stop = end_of(referee_);
-  stop_told_ = stop_told_ || state_.stop != 0;
-  state_.due = 0;
-  state_.samples = point.samples;
-  if (!measured) return;
-  state_.measured = point.samples;
-  state_.accuracy = Accuracies::of(*measured);
-}
-
-std::int32_t RankClient::due_number() const {
-  const std::lock_guard lock(mutex_);
-  return state_.stop == 0 ? state_.due : 0;
-}
-
-bool RankClient::evaluation_due(Worker&) const { return due_number() != 0; }
-
-void RankClient::evaluate_alone(Worker& worker,
-                                const std::function<std::span<const float>()>& model) {
-  if (due_number() == 0) return;
-  worker.endpoint().while_paused([&] {
-    const std::int32_t number = due_number();  // another rank may have been first
-    if (number == 0) return;
-    PreparedModel result = prepare(model);
-    if (rank_ == 0) {
-      result.rows = gather_rows();
-      measure_alone(worker.now(), result);
-      return;
-    }
-    ask_to_measure(worker, result, number, {});
-  });
-}
-
-void RankClient::ask_to_measure(Worker& worker, const PreparedModel& model, std::int32_t due,
-                                const Together& at) {
-  std::unique_lock lock(mutex_);
-  measured_ = false;
-  lock.unlock();
-  send(0, kModel,
-       {.time_s = worker.now().count(),
-        .prepare_s = model.host_s,
-        .due = due,
-        .together = at,
-        .parameters = model.parameters});
-  lock.lock();
-  // There is no limit, because a measurement may take long and the loss of rank 0 fails the run.
-  await(lock, "rank 0 to measure a model", Seconds::max(), [&] { return measured_; });
-}
-
-void RankClient::measure_alone(Seconds time, const PreparedModel& model) {
-  measure_due(time, referee_.evaluation_point(time, {}), model);
-  announce();
-}
-
-// Runs on the control thread of rank 0. Measuring takes long and that thread sends the heartbeats,
-// so the measurement gets a thread of its own.
-void RankClient::on_model(int from, ReceivedModel sent) {
-  bool current = false;
-  {
-    const std::lock_guard lock(mutex_);
-    current = state_.due == sent.due;
-  }
-  if (evaluation_.joinable()) evaluation_.join();
-  evaluation_ = start_thread<std::jthread>(
-      "measuring a model", [this, from, current, model = std::move(sent)] {
-        try {
-          PreparedModel prepared{.parameters = model.parameters, .host_s = model.prepare_s};
-          const Seconds time(model.time_s);
-          if (model.together.evaluation > 0) {
-            measure_together(time, model.together, [&] { return prepared; });
-          } else if (current) {
-            prepared.rows = gather_rows();
-            measure_alone(time, prepared);
-          }
-        } catch (...) {
-          return cluster_.abort(std::current_exception());
-        }
-        State state;
-        {
-          const std::lock_guard lock(mutex_);
-          state = state_;
-        }
-        send(from, kMeasured, state);
-      });
 }
 
 void RankClient::publish(int, Device& device, std::span<const float> replica) {
-  const std::lock_guard lock(mutex_);
+  const RankCalls::Lock lock = calls_.lock();
   replica_ = {.device = &device, .replica = replica, .copy = {}};
-}
-
-// Runs on the control thread. The world is stopped, so the replica is whole.
-void RankClient::send_replica(int to) {
-  std::span<const float> replica;
-  {
-    const std::lock_guard lock(mutex_);
-    replica = replica_.on_host();
-  }
-  send(to, kReplica, replica);
-}
-
-template <class Message, class Question>
-void RankClient::ask_all(const Message& message, Question question_for, int& answers,
-                         const char* what) {
-  std::unique_lock lock(mutex_);
-  answers = 0;
-  lock.unlock();
-  for (const int rank : view_) send(rank, message, question_for(rank));
-  lock.lock();
-  await(lock, what, peer_timeout_, [&] { return answers == size_; });
 }
 
 const RowSource* RankClient::gather_rows() {
   if (!setup_.tables) return nullptr;
   if (!rows_) rows_.emplace(setup_.tables->plan(), setup_.measured_rows);
-  ask_all(
-      kAskRows, [this](int rank) { return rows_->places(rank); }, rows_gathered_,
-      "the rows of all ranks");
+  const auto all =
+      calls_.ask_and_wait(view_, kRows, [this](int rank) { return rows_->places(rank); });
+  for (std::size_t i = 0; i < view_.size(); ++i) rows_->take(view_[i], all[i]);
   return &*rows_;
 }
 
-// Runs on the control thread. The world is stopped, so no row changes.
-void RankClient::send_rows(int to, std::span<const Index> places) {
-  const std::vector<float> rows = setup_.tables->shard(rank_).read(places);
-  send(to, kRows, rows);
-}
-
 std::span<const float> RankClient::mean_of_published() {
-  ask_all(
-      kAskReplica, [](int) { return Nothing{}; }, gathered_count_, "the replicas of all ranks");
+  const auto all = calls_.ask_and_wait(view_, kReplica, no_content);
   mean_.resize(model().parameters());
-  std::vector<std::span<const float>> replicas(gathered_.begin(), gathered_.end());
+  const std::vector<std::span<const float>> replicas(all.begin(), all.end());
   mean_of(replicas, mean_);
   return mean_;
-}
-
-std::optional<double> RankClient::best_accuracy(std::uint64_t from, std::uint64_t to) const {
-  const std::lock_guard lock(mutex_);
-  return accuracies_.best(from, to);
 }
 
 // --- what the result shows -----------------------------------------------------------------------
 
 void RankClient::record(Seconds time, nlohmann::json event) {
   event["time_s"] = time.count();
-  const std::lock_guard lock(mutex_);
-  events_.push_back(std::move(event));
+  const RankCalls::Lock lock = calls_.lock();
+  extra_["events"].push_back(std::move(event));
 }
 
 void RankClient::observe(const std::string& histogram, std::int64_t value) {
-  const std::lock_guard lock(mutex_);
-  ++histograms_[histogram][value];
+  const RankCalls::Lock lock = calls_.lock();
+  nlohmann::json& count = extra_["histograms"][histogram][std::to_string(value)];
+  count = count.is_null() ? 1 : count.get<std::uint64_t>() + 1;
 }
 
 void RankClient::warn(const std::string& text) {
-  const std::lock_guard lock(mutex_);
-  warnings_.push_back(text);
+  const RankCalls::Lock lock = calls_.lock();
+  extra_["warnings"].push_back(text);
+}
+
+// --- the end of a segment: all ranks report, agree and hand over ----------------------------------
+
+// Evaluations that synchronous workers come to before they stop are made.
+void RankClient::end_for_joiners() {
+  if (!synchronous()) {
+    referee_.end_segment();
+    return announce();
+  }
+  bool tell = false;
+  calls_.change([&] { tell = !std::exchange(stop_told_, true); });
+  if (tell) halt();
+}
+
+// Synchronous ones come no further than to their next call, on all ranks alike.
+void RankClient::losing() {
+  const RankCalls::Lock lock = calls_.lock();
+  losing_ = true;
+}
+
+void RankClient::end(Worker& worker) {
+  report(worker);
+  last_reported_ = true;
+  Client::end(worker);
+}
+
+void RankClient::leave(Worker& worker) noexcept {
+  if (setup_.may_lose && !last_reported_) report(worker);
+  Client::leave(worker);
+}
+
+bool RankClient::await_end(const std::map<int, Seconds>& lost) {
+  std::optional<Settled> mine;
+  if (std::ranges::find(view_, rank_) != view_.end()) {
+    mine = Settled{.worker = rank_, .has_state = state().has_kept(rank_)};
+    // Without an entry the worker was unwound before it began.
+    if (const auto found = unsettled_.find(rank_); found != unsettled_.end()) {
+      mine->samples = found->second;
+    }
+  }
+  Outcome outcome;
+  if (rank_ == 0) {
+    outcome = decide(lost, mine);
+  } else {
+    outcome = std::move(calls_.ask_and_wait(kRoot, kSettle, [&](int) { return mine; }).front());
+    Archive fields = Archive::loading(outcome.known, outcome.known, "what rank 0 knows");
+    referee_.known(fields);
+  }
+  if (setup_.may_lose) with_state_.clear();
+  for (const Settled& each : outcome.workers) {
+    unsettled_[each.worker] = each.samples;
+    if (!setup_.may_lose || each.has_state == 0 || lost.contains(each.worker)) continue;
+    with_state_.push_back(each.worker);
+  }
+  std::ranges::sort(with_state_);
+  return outcome.follows;
+}
+
+// A rank's last report comes before its question.
+Outcome RankClient::decide(const std::map<int, Seconds>& lost, const std::optional<Settled>& mine) {
+  RankCalls::Lock lock = calls_.lock();
+  calls_.await(lock, "the last reports of all ranks",
+               [&] { return settling_.size() + 1 == at(ranks_); });
+  if (mine) settled_.push_back(*mine);
+  referee_.sort_events();
+  if (stop_point_ && stop_point_->end == kSegmentEnds) referee_.end_segment();
+  Outcome outcome{.follows = lost.empty() ? referee_.is_followed() : referee_.goes_on_after_loss(),
+                  .workers = settled_};
+  Archive fields = Archive::saving(outcome.known, outcome.known);
+  referee_.known(fields);
+  lock.unlock();
+  for (const RankCalls::Caller& to : settling_) calls_.answer(to, kSettle, outcome);
+  return outcome;
+}
+
+void RankClient::complete(SavedRun& saved) const { saved.with_state = with_state_; }
+
+void RankClient::share_state(SavedRun& saved, const std::vector<int>& to) {
+  const int from = saved.with_state.front();
+  if (rank_ == from) {
+    SavedFields& own = saved.workers[from];
+    WorkerFields fields{std::move(saved.common), std::move(own)};  // lent to the messages
+    for (const int worker : to) {
+      if (worker != from) calls_.tell(worker, kFields, fields);
+    }
+    saved.common = std::move(fields.common);
+    own = std::move(fields.own);
+    return;
+  }
+  if (std::ranges::find(to, rank_) == to.end()) return;
+  RankCalls::Lock lock = calls_.lock();
+  calls_.await(lock, "the state of another worker", [&] { return got_.has_value(); });
+  saved.common = std::move(got_->common);
+  saved.workers[from] = std::move(got_->own);
+  got_.reset();
+}
+
+void RankClient::gather(Trace& trace) {
+  if (rank_ >= rules_.plan.workers) return;  // this rank runs services and no worker
+  rank_ == 0 ? take_traces(trace) : send_trace(trace);
+}
+
+// One part of each rank at a time, so that neither side holds the whole trace in memory.
+void RankClient::send_trace(const Trace& trace) {
+  const auto send_part = [this](const TracePart& part) {
+    RankCalls::Lock lock = calls_.lock();
+    calls_.await(lock, "rank 0 to ask for the trace", [&] { return trace_asked_.has_value(); });
+    const RankCalls::Caller asked = *std::exchange(trace_asked_, std::nullopt);
+    lock.unlock();
+    calls_.answer(asked, kTrace, part);
+  };
+  for (const RecordedLine* line : trace.recorded()) {
+    send_part({.begins = *line, .labels = line->calls.labels()});
+    for (std::size_t i = 0; i < line->calls.chunks(); ++i) {
+      send_part({.chunk = line->calls.chunk(i)});
+    }
+  }
+  send_part({.is_last = true});
+}
+
+void RankClient::take_traces(Trace& trace) {
+  std::vector<int> from;
+  for (int rank = 1; rank < rules_.plan.workers; ++rank) from.push_back(rank);
+  std::map<int, RecordedLine*> lines;  // by rank, the one that is being taken
+  while (!from.empty()) {
+    std::vector<TracePart> parts = calls_.ask_and_wait(from, kTrace, no_content);
+    std::vector<int> left;
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      TracePart& part = parts[i];
+      if (part.is_last) continue;
+      left.push_back(from[i]);
+      RecordedLine*& line = lines[from[i]];
+      if (part.begins) {
+        line = &trace.add(std::move(*part.begins));
+        for (const CallLabel& label : part.labels) line->calls.label(label);
+      }
+      const std::string what = fmt::format("{} of rank {}", kTrace.name, from[i]);
+      if (line == nullptr) throw data_error("{}: found calls, expected a line before them", what);
+      line->calls.append(part.chunk, what);
+    }
+    from = std::move(left);
+  }
 }
 
 }  // namespace hetsgd

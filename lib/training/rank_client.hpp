@@ -15,8 +15,8 @@
 // A rank whose loss is not finite reports it at once, and the referee finds the first point that no
 // rank has begun:
 //
-//   any rank ── report (diverged) ─> rank 0 ── halt ─> all: begin no further point
-//        all ── stand: points begun ─> rank 0 ── stop at the largest ─> all: go on, and stop there
+//   any rank ── report (diverged) ─> rank 0 ── halt? ─> all: begin no further point
+//        all ── points begun ─> rank 0 ── stop at the largest ─> all: go on, and stop there
 //
 //   a rank:  free ── halt ──> halting: a new point waits ── stop point p ──> points < p are begun
 //             └──────── State with stop (an evaluation came first) ────────> no further point
@@ -29,9 +29,8 @@
 // run stops.
 //
 // Where workers may be lost, the first worker of the view need not be on rank 0. It owns the pause
-// of an evaluation and sends its model. At the end of the segment, by a loss or not:
-//
-//   all ranks   last report, kSettled ──> rank 0 decides ── kOutcome ─> all: it goes on, or not
+// of an evaluation and sends its model. At the end of a segment, by a loss or not, all ranks ask
+// rank 0 whether the run goes on (kSettle), which answers when it has heard of all.
 //
 // Asynchronous algorithms. Every step is reported to rank 0 in one message, and no worker waits for
 // it. When rank 0 finds an evaluation due, it tells all ranks. The first rank to call
@@ -45,46 +44,38 @@
 // A rank that enters the pause second finds due = 0 and goes on. A model with an older number than
 // the due one is answered but not measured.
 //
-// Reports, models and announced decisions are control messages, which count in no time breakdown.
-// They arrive on the control thread, one at a time, which must not block: it also carries the
-// heartbeats. The broadcast of State and the all_reduces above are the workers' own messages, on
-// the training clock.
-//
-// Locks, in this order: the handlers' guard, mutex_, the referee's. No message is sent with mutex_
-// held.
+// Reports, models and announced decisions are calls off the clock (rank_calls.hpp). The broadcast
+// of State and the all_reduces above are the workers' own messages, on the training clock. The
+// mutex of the calls is taken before the referee's.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cluster/process_group.hpp"
 #include "cluster/trace/trace.hpp"
 #include "training/client.hpp"
+#include "training/rank_calls.hpp"
 #include "training/rank_messages.hpp"
 
 namespace hetsgd {
 
 class RankClient final : public Client {
  public:
-  // `referee`: on rank 0 that of the run, elsewhere one whose record nobody reads. All ranks make
-  // their clients in the same order. The n-th client of each rank talks to the n-th of the others,
-  // by their own kinds of messages. An error on one of the client's threads ends the cluster's run.
-  // All arguments outlive the client.
+  // `referee`: on rank 0 that of the run, elsewhere one that follows it. All ranks make their
+  // clients in the same order. An error on one of the client's threads ends the cluster's run. All
+  // arguments outlive the client.
   RankClient(Control& control, Referee& referee, const RunSetup& setup, Cluster& cluster,
              Seconds peer_timeout);
+  ~RankClient() override { calls_.close(); }
   void fields(Archive& fields) override;
-  // After this no handler touches the client; messages that still come are dropped.
-  ~RankClient() override;
 
   // begin() waits for rank 0's first state, so that every rank knows the accuracy of the initial
   // model. end() sends the last report and does not wait.
@@ -92,21 +83,15 @@ class RankClient final : public Client {
   void end(Worker& worker) override;
   // Where workers may be lost the last report is sent here, if the worker was unwound.
   void leave(Worker& worker) noexcept override;
-  // Returns when rank 0 has every worker's last report in the record, with the events sorted by
-  // time, and has told how the segment ends. Where workers may be lost unsettled() are then those
-  // of all ranks, and every rank has the outcome. Error(runtime) if a report does not come within
-  // the peer timeout.
   void losing() override;
+  // Returns when rank 0 has every worker's last report in the record, with the events sorted by
+  // time, and has told how the segment ends. unsettled() are then those of all ranks. Throws
+  // Error(runtime) if a report does not come within the peer timeout.
   bool await_end(const std::map<int, Seconds>& lost) override;
-  const std::vector<int>& with_state() const { return with_state_; }
-  SavedFields take_known() { return std::move(known_); }
-  // Collective, between two segments: the first worker that has a state sends it to the workers
-  // `to`, which have its common fields then, and its own beside theirs. Throws what await_end()
-  // throws.
-  void share_state(SavedRun& saved, const std::vector<int>& to);
-  // To be called by every rank after the run; then rank 0's trace has the lines of all workers.
-  // Throws what await_end() throws.
-  void gather(Trace& trace);
+  // The rest throws what await_end() throws.
+  void complete(SavedRun& saved) const override;
+  void share_state(SavedRun& saved, const std::vector<int>& to) override;
+  void gather(Trace& trace) override;
 
   LoopDecision running(Worker& worker) override;
   void end_budget() override;
@@ -117,7 +102,6 @@ class RankClient final : public Client {
   void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                      const std::function<std::span<const float>()>& model) override;
   bool evaluation_due(Worker& worker) const override;
-  std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const override;
   void publish(int rank, Device& device, std::span<const float> replica) override;
   std::span<const float> mean_of_published() override;
   void record(Seconds time, nlohmann::json event) override;
@@ -125,90 +109,55 @@ class RankClient final : public Client {
   void warn(const std::string& text) override;
 
  private:
-  // The reason of a report: a step (or a loss that is not finite), an evaluation that waits for it,
-  // or the end of the worker.
-  enum class Report { step, evaluation, last };
-
-  // Handlers stay registered with the control channel for good. They share this guard, which lets
-  // them in while the client lives. Closing it waits for the handler that is inside.
-  class HandlerGuard;
-  // Registers handle(from, content) for a message.
-  void send_trace(const Trace& trace);
-  void take_traces(Trace& trace);
-  template <class Message, class Handle>
-  void on(const Message& message, Handle handle);
   void receive_messages();  // registers all handlers
-  template <class Message>
-  void send(int to, const Message& message, const typename Message::Sent& content = {}) {
-    control_.send(to, first_kind_ + message.place, to_bytes(content));
-  }
-  // Sends question_for(rank) to every rank, and waits for all answers. Their handler counts them in
-  // `answers`.
-  template <class Message, class Question>
-  void ask_all(const Message& message, Question question_for, int& answers, const char* what);
-  // Changes state under the mutex, and wakes the threads that wait for a change.
-  template <class Change>
-  void change(Change apply);
-  // Sends the counts and texts since the last report, and clears them here.
-  void report(Worker& worker, Report kind);
+  // Sends the counts and texts since the last report, and clears them here. is_evaluation: an
+  // evaluation of all workers waits for it.
+  void report(Worker& worker, bool is_evaluation = false);
   // Rank 0: takes in a report, which may make an evaluation due or end the run. Runs on the control
   // thread, or on the worker's thread for rank 0's own reports.
   void absorb(int from, const rank_messages::CountersAndExtra& report);
   void announce();
-  void take(const rank_messages::State& state);
+  // Takes the decisions of rank 0. now: the latest clock at the evaluation of all workers that they
+  // come from. Mutex held.
+  void take(const rank_messages::State& state, Seconds now = Seconds(0));
   // Rank 0: a worker that was lost is back, so the segment ends.
   void end_for_joiners();
   void halt();
-  // await_end(), where workers may be lost.
-  bool settle(const std::map<int, Seconds>& lost);
-  rank_messages::Outcome decide(const std::map<int, Seconds>& lost);
+  // Rank 0: waits for all ranks, decides, and tells them. mine: of this rank's worker.
+  rank_messages::Outcome decide(const std::map<int, Seconds>& lost,
+                                const std::optional<rank_messages::Settled>& mine);
   // Begins a point of a synchronous algorithm, and returns whether the run stops there; see the
   // diagram of a rank above. Mutex held.
-  bool stops_here(std::unique_lock<std::mutex>& lock, bool at_running);
-  void on_stand(std::uint64_t points);
+  bool stops_here(RankCalls::Lock& lock, bool at_running);
   void evaluate_together(Worker& worker, Seconds now, std::uint64_t samples,
                          const std::function<std::span<const float>()>& model);
   void evaluate_alone(Worker& worker, const std::function<std::span<const float>()>& model);
   // The number of the evaluation that is due; 0 if none is, or if the run has ended.
   std::int32_t due_number() const;
-  // Rank 0, with the world stopped: measures `model` if the point is due, and puts the decision
-  // into State.
-  void measure_due(Seconds time, const Referee::Point& point, const PreparedModel& model);
-  void measure_alone(Seconds time, const PreparedModel& model);
-  void measure_together(Seconds time, const rank_messages::Together& at,
-                        const std::function<PreparedModel()>& prepared);
-  // Another rank than rank 0 owns the pause: sends its model to rank 0, and waits.
-  void ask_to_measure(Worker& worker, const PreparedModel& model, std::int32_t due,
-                      const rank_messages::Together& at);
+  // Rank 0, with the world stopped: measures the prepared model, if the point is still due, and
+  // decides how the run goes on. `together`: the evaluation is one of all workers.
+  void measure(Seconds time, const rank_messages::Together& together,
+               const std::function<PreparedModel()>& prepared);
+  void await_reports(const rank_messages::Together& at);
+  // With the world stopped, by the owner of the pause: rank 0 measures, wherever the model is.
+  void have_measured(Worker& worker, std::int32_t due, const rank_messages::Together& together,
+                     const std::function<std::span<const float>()>& model);
   // The rank that sent the model is the owner of the pause, and waits for the answer. One model is
   // in flight at a time, so the previous thread has finished its work.
-  void on_model(int from, rank_messages::ReceivedModel model);
-  void send_replica(int to);
+  void on_model(RankCalls::Caller from, rank_messages::ReceivedModel model);
   // Rank 0, with the world stopped: collects from all ranks the rows of sharded tables that a
   // measurement reads. Null if the tables are part of the model.
   const RowSource* gather_rows();
-  void send_rows(int to, std::span<const Index> places);
-  // Waits until ready(). The mutex is held, and released while it waits. Error(runtime), naming
-  // `what`, when the run fails or `limit` of wall-clock time has passed. It polls for a failure,
-  // because a failure wakes no waiting thread.
-  void await(std::unique_lock<std::mutex>& lock, const char* what, Seconds limit,
-             const std::function<bool()>& ready);
+  void send_trace(const Trace& trace);
+  void take_traces(Trace& trace);
 
-  Control& control_;
   Cluster& cluster_;
-  const Seconds peer_timeout_;
-  const int rank_;
+  const int rank_, ranks_;       // ranks_: processes, also those without a worker
   const std::vector<int> view_;  // the workers of the segment; worker r runs in process r
-  const int size_;               // of them
-  const int first_kind_;         // of this client's control messages
-  const std::shared_ptr<HandlerGuard> handler_guard_;
 
-  mutable std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
+  RankCalls calls_;            // its mutex guards all below
   Referee::Counters pending_;  // not reported yet
-  nlohmann::json events_ = nlohmann::json::array();
-  std::map<std::string, std::map<std::int64_t, std::uint64_t>> histograms_;
-  std::vector<std::string> warnings_;
+  nlohmann::json extra_;       // of the next report; null: there is none
   rank_messages::State state_;
   bool started_ = false;   // rank 0's first state has come
   bool diverged_ = false;  // this rank has reported it
@@ -223,36 +172,22 @@ class RankClient final : public Client {
   // number of workers.
   std::uint64_t own_samples_ = 0, own_steps_ = 0;
   std::uint64_t own_samples_at_state_ = 0;
-  Accuracies accuracies_;
-  Budget budget_;
   std::uint64_t stated_samples_ = 0;
   std::uint64_t last_evaluation_ = 0;  // number of the last one that this rank reached
   struct Reported {
     std::uint64_t evaluation = 0, running_calls = 0;
   };
-  std::vector<Reported> reports_;    // rank 0: from the last reports, by rank
-  int ended_ = 0;                    // rank 0: ranks whose last report has arrived
-  int evaluations_ = 0;              // rank 0: evaluations that were due so far
-  bool stop_told_ = false;           // rank 0: the stop is announced, or about to be
-  int stands_ = 0;                   // rank 0: ranks that have answered the halt
-  std::uint64_t furthest_ = 0;       // rank 0: the most points that any of them has begun
-  std::optional<bool> is_followed_;  // as rank 0 has told at the end
-  bool measured_ = false;            // rank 0 has answered the model that was sent to it
+  std::vector<Reported> reports_;  // rank 0: from the last reports, by rank
+  int evaluations_ = 0;            // rank 0: evaluations that were due so far
+  bool stop_told_ = false;         // rank 0: the stop is announced, or about to be
   Published replica_;
-  bool last_reported_ = false;                      // by this rank
+  std::vector<RankCalls::Caller> settling_;         // rank 0: ranks that wait for the outcome
   std::vector<rank_messages::Settled> settled_;     // rank 0: of all workers, as they come
-  std::optional<rank_messages::Outcome> outcome_;   // as rank 0 has told
-  std::vector<int> with_state_;                     // of it: the survivors that have a state
-  SavedFields known_;                               // of it
+  bool last_reported_ = false;                      // by this rank
+  std::vector<int> with_state_;                     // the survivors that have a state
   std::optional<rank_messages::WorkerFields> got_;  // share_state()
-  // mean_of_published(): the replicas by rank in the view, as they come.
-  std::vector<std::vector<float>> gathered_;
-  int gathered_count_ = 0;
-  std::optional<GatheredRows> rows_;  // rank 0: rows of sharded tables, kept once made
-  int rows_gathered_ = 0;             // rank 0: ranks whose rows have arrived
-  // Rank 0: parts of other ranks' traces that have arrived, with their ranks.
-  std::deque<std::pair<int, rank_messages::TracePart>> traces_;
-  int traces_asked_ = 0;  // other ranks: parts that rank 0 has asked for and not got
+  std::optional<GatheredRows> rows_;              // rank 0: rows of sharded tables, kept once made
+  std::optional<RankCalls::Caller> trace_asked_;  // for a part of this rank's trace
   std::vector<float> mean_;
 
   // Declared after all members that it uses, so that it is joined before they are destroyed.

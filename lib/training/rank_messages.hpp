@@ -1,32 +1,23 @@
-// The messages between the clients of the ranks, with one definition each that states the content.
-// Part of rank_client.
+// The messages between the clients of the ranks (rank_calls.hpp). Part of rank_client.
 //
-//   message      from -> to         handled by
-//   kReport      rank -> 0          absorb()
-//   kState       0 -> others        take()
-//   kHalt        0 -> all           halting; answers kStand
-//   kStand       all -> 0           on_stand()
-//   kStopPoint   0 -> all           stops_here() goes on
-//   kModel       rank -> 0          on_model(): measures
-//   kMeasured    0 -> that rank     evaluate_alone() goes on
-//   kAskReplica  rank -> all        answers kReplica
-//   kReplica     all -> that rank   mean_of_published() goes on
-//   kAskRows     0 -> all           answers kRows
-//   kRows        all -> 0           gather_rows() goes on
-//   kAskTrace    0 -> rank          gather() goes on: answers kTrace
-//   kTrace       rank -> 0          gather() goes on
-//   kEnd         0 -> all           await_end() returns
-//   kJoin        rank -> 0          end_for_joiners()
-//   kSettled     rank -> 0          settle() goes on, and rank 0 decides
-//   kOutcome     0 -> all           settle() returns
-//   kFields      rank -> others     share_state() returns
-//
-// Malformed bytes are an Error(data) that names the message and the rank. Both ends run the same
-// program, so it is a fault of the program or of the network.
+//   message     from -> to       answer
+//   kReport     rank -> 0        none; the referee may make an evaluation due, or end the run
+//   kState      0 -> others      none; the decisions of rank 0
+//   kHalt       0 -> all         points begun, while the rank begins no further one
+//   kStopPoint  0 -> all         none; a halting rank goes on
+//   kMeasure    rank -> 0        the decisions of rank 0, once it has measured the model
+//   kReplica    rank -> all      the replica that the rank has published
+//   kRows       0 -> all         rows of its shard of the tables
+//   kJoin       rank -> 0        none; a worker that was lost is back
+//   kSettle     rank -> 0        the outcome of the segment, once all ranks have asked
+//   kFields     rank -> others   none; the state that they go on from
+//   kTrace      0 -> rank        the next part of its trace, once it gathers
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +27,7 @@
 #include "cluster/trace/trace.hpp"
 #include "core/byte_stream.hpp"
 #include "training/client.hpp"
+#include "training/rank_calls.hpp"
 #include "training/referee.hpp"
 
 namespace hetsgd {
@@ -47,10 +39,6 @@ struct ByteForm<std::deque<CallLabel>> : detail::ByteSequence<CallLabel, std::de
 }  // namespace hetsgd
 
 namespace hetsgd::rank_messages {
-
-struct Nothing {
-  static constexpr auto members() { return std::tuple<>(); }
-};
 
 // The counters, and the optional parts of a report (events, histograms, warnings) as CBOR, empty if
 // there are none. Asynchronous algorithms send one report per step, and most consist of the
@@ -70,7 +58,8 @@ struct State {
   std::int32_t stop = 0;      // 0: the run goes on; else a RunEnd
   std::int32_t due = 0;       // number of the evaluation that is due; 0: none
   std::uint64_t samples = 0;  // learnt by all workers, as far as rank 0 knows
-  double accuracy = 0;        // of the point at `measured`; NaN: there is none
+  double accuracy =
+      std::numeric_limits<double>::quiet_NaN();  // of the point at `measured`; NaN: there is none
   std::uint64_t measured = 0;
 };
 
@@ -92,18 +81,18 @@ struct Together {
   std::uint64_t running_calls = 0;  // of the worker that sends the model
 };
 
-// A worker at the end of a segment, where workers may be lost. Plain bytes.
+// A worker at the end of a segment. Plain bytes.
 struct Settled {
   std::int32_t worker = 0;
   std::int32_t has_state = 0;  // it has kept the algorithm's state
   Client::Unsettled samples{};
 };
 
-// How such a segment has ended.
+// How a segment has ended.
 struct Outcome {
-  std::uint8_t follows = 0;
+  bool follows = false;
   std::vector<Settled> workers{};
-  std::vector<SentField> known{};  // Referee::known
+  SavedFields known{};  // Referee::known
 
   static constexpr auto members() {
     return std::tuple(&Outcome::follows, &Outcome::workers, &Outcome::known);
@@ -112,7 +101,7 @@ struct Outcome {
 
 // The fields that workers have in common, and the own ones of the worker that sends them.
 struct WorkerFields {
-  std::vector<SentField> common{}, own{};
+  SavedFields common{}, own{};
 
   static constexpr auto members() { return std::tuple(&WorkerFields::common, &WorkerFields::own); }
 };
@@ -149,36 +138,20 @@ struct TracePart {
   }
 };
 
-// The place of a message behind RankClient's first kind of control messages, and its name in
-// errors. A span is received as a vector.
-template <class Sent_, class Received_ = typename ByteForm<Sent_>::Stored>
-struct Message {
-  using Sent = Sent_;
-  using Received = Received_;
-  int place;
-  const char* name;
-};
+inline constexpr std::array kRoot{0};
+// The question of a message that has no content.
+inline Nothing no_content(int) { return {}; }
 
-inline constexpr Message<CountersAndExtra> kReport{0, "the report"};
-inline constexpr Message<State> kState{1, "the state of the run"};
-inline constexpr Message<Nothing> kHalt{2, "the halt"};
-inline constexpr Message<std::uint64_t> kStand{3, "the number of points begun"};
-inline constexpr Message<StopPoint> kStopPoint{4, "the stop point"};
-inline constexpr Message<SentModel, ReceivedModel> kModel{5, "the model"};
-inline constexpr Message<State> kMeasured{6, "the end of a measurement"};
-inline constexpr Message<Nothing> kAskReplica{7, "the question for a replica"};
-inline constexpr Message<std::span<const float>> kReplica{8, "the replica"};
-inline constexpr Message<std::vector<Index>> kAskRows{9, "the places of rows"};
-inline constexpr Message<std::span<const float>> kRows{10, "the rows"};
-inline constexpr Message<TracePart> kTrace{11, "a part of the trace"};
-inline constexpr Message<std::uint8_t> kEnd{12, "the end of a segment"};
-inline constexpr Message<Nothing> kJoin{13, "the return of a worker"};
-inline constexpr Message<Settled> kSettled{14, "what a worker leaves"};
-inline constexpr Message<Outcome> kOutcome{15, "the outcome of a segment"};
-inline constexpr Message<WorkerFields> kFields{16, "the state of a worker"};
-inline constexpr Message<Nothing> kAskTrace{17, "the question for a part of the trace"};
-// The next run of the process takes the kinds behind these, so that a late message of one run
-// cannot reach another.
-inline constexpr int kMessages = 18;
+inline constexpr RankMessage<CountersAndExtra> kReport{0, "the report"};
+inline constexpr RankMessage<State> kState{1, "the state of the run"};
+inline constexpr RankMessage<Nothing, std::uint64_t> kHalt{2, "the number of points begun"};
+inline constexpr RankMessage<StopPoint> kStopPoint{3, "the stop point"};
+inline constexpr RankMessage<SentModel, State, ReceivedModel> kMeasure{4, "a measurement"};
+inline constexpr RankMessage<Nothing, std::span<const float>> kReplica{5, "the replica"};
+inline constexpr RankMessage<std::vector<Index>, std::span<const float>> kRows{6, "the rows"};
+inline constexpr RankMessage<Nothing> kJoin{7, "the return of a worker"};
+inline constexpr RankMessage<std::optional<Settled>, Outcome> kSettle{8, "the end of a segment"};
+inline constexpr RankMessage<WorkerFields> kFields{9, "the state of a worker"};
+inline constexpr RankMessage<Nothing, TracePart> kTrace{10, "a part of the trace"};
 
 }  // namespace hetsgd::rank_messages

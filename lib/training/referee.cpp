@@ -223,10 +223,9 @@ void Referee::absorb(const nlohmann::json& extra) {
   for (const auto& event : extra.value("events", nlohmann::json::array())) {
     record_.events.push_back(event);
   }
-  if (extra.contains("histograms")) {
-    for (const auto& [name, counts] :
-         extra["histograms"].get<std::map<std::string, std::map<std::int64_t, std::uint64_t>>>()) {
-      for (const auto& [value, count] : counts) record_.histograms[name][value] += count;
+  for (const auto& [name, counts] : extra.value("histograms", nlohmann::json::object()).items()) {
+    for (const auto& [value, count] : counts.items()) {
+      record_.histograms[name][std::stoll(value)] += count.get<std::uint64_t>();
     }
   }
   for (const auto& text : extra.value("warnings", nlohmann::json::array())) {
@@ -266,6 +265,17 @@ std::uint64_t Referee::measured_samples() const {
 bool Referee::due(Seconds now) const {
   const std::lock_guard lock(mutex_);
   return !ends() && budget_.due(now, samples_);
+}
+
+bool Referee::due_by_budget(Seconds now, std::uint64_t samples) const {
+  const std::lock_guard lock(mutex_);
+  return budget_.due(now, samples);
+}
+
+void Referee::follow(Seconds now, std::uint64_t samples, double accuracy) {
+  const std::lock_guard lock(mutex_);
+  budget_.take_due(now, samples);
+  accuracies_.add(samples, accuracy);
 }
 
 bool Referee::is_followed() const {

@@ -69,9 +69,8 @@ struct RunRules {
   std::optional<Seconds> prepare_pass = {};
 };
 
-// Follows a run and decides where its model is measured and where its budget is used up. The
-// referee has one for the run. Under mpi every rank has one, too, for decisions that follow from
-// numbers known to all ranks. Not thread-safe.
+// Follows a run and decides where its model is measured and where its budget is used up. Not
+// thread-safe.
 class Budget {
  public:
   // The rules outlive the budget.
@@ -105,8 +104,7 @@ class Budget {
   bool ended_ = false;
 };
 
-// The measured accuracies by number of samples. Not thread-safe. Under mpi every rank has a copy,
-// which grows with each announcement of rank 0.
+// The measured accuracies by number of samples. Not thread-safe.
 class Accuracies {
  public:
   // Adds the accuracy of a point later than all before, or of the last one again; NaN: the task has
@@ -169,7 +167,8 @@ struct LossSum {
 CheckFailure unequal_calls(std::uint64_t one, std::uint64_t other, const std::string& place);
 
 // Thread-safe. Workers, the control thread (reports), a measuring thread and the watcher call it.
-// Under mpi every rank has one, and only that of rank 0 counts.
+// Under mpi every rank has one. That of rank 0 counts. The others follow it: they know the budget
+// and the accuracies, so that a rank decides from numbers known to all without a message.
 class Referee {
  public:
   // All arguments outlive the referee. From here on the record belongs to it until the run is over.
@@ -280,7 +279,6 @@ class Referee {
     std::uint64_t evaluation = 0;     // number of the last one that the rank has reported for
     std::uint64_t running_calls = 0;  // calls by the worker so far
     bool budget_ended = false;        // by the algorithm
-    bool last = false;                // the worker has ended
     WorkerTotals worker;
     void add_step(const LearntBatch& batch, Seconds now);
   };
@@ -293,6 +291,12 @@ class Referee {
   // Whether an evaluation is due according to the reports so far. For asynchronous algorithms;
   // decides nothing.
   bool due(Seconds now) const;
+  // Whether one is due by the budget, the same on all ranks. For synchronous algorithms; decides
+  // nothing.
+  bool due_by_budget(Seconds now, std::uint64_t samples) const;
+  // On a rank that follows: rank 0 has measured the model at `samples`, when the latest clock was
+  // `now`.
+  void follow(Seconds now, std::uint64_t samples, double accuracy);
 
  private:
   // The decision for all workers by the first one that makes a call. It is dropped when all have

@@ -59,6 +59,7 @@ SegmentedRun::SegmentedRun(const Of& of, std::optional<SavedRun> saved)
       saved_(std::move(saved)),
       computed_samples_(at(of.plan.workers)) {
   if (!saved_) return;
+  of.setup.resumes = true;
   Archive fields = Archive::loading(saved_->run, saved_->run, of.options.resume_from);
   fields("computed_samples", computed_samples_);
   starts_ = saved_->start;
@@ -97,13 +98,11 @@ ClusterReport SegmentedRun::run(Trace* trace) {
   }
 }
 
-std::pair<std::unique_ptr<Client>, RankClient*> SegmentedRun::make_client() {
+std::unique_ptr<Client> SegmentedRun::make_client() {
   Control* const control = of_.options.processes().control();
-  if (!control) return {std::make_unique<SharedClient>(of_.referee, of_.setup), nullptr};
-  auto ranks = std::make_unique<RankClient>(*control, of_.referee, of_.setup, of_.cluster,
-                                            of_.options.peer_timeout);
-  RankClient* const it = ranks.get();
-  return {std::move(ranks), it};
+  if (!control) return std::make_unique<SharedClient>(of_.referee, of_.setup);
+  return std::make_unique<RankClient>(*control, of_.referee, of_.setup, of_.cluster,
+                                      of_.options.peer_timeout);
 }
 
 template <class Ask>
@@ -122,9 +121,9 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
   of_.setup.from = saved_ ? &*saved_ : nullptr;
   of_.setup.view = segment.view;
   of_.setup.clock_goes_on = segment.goes_on();
-  of_.setup.known = known_ ? &*known_ : nullptr;
   of_.setup.samples = of_root([&] { return of_.referee.progress().samples_count; });
-  auto [client, ranks] = make_client();
+  std::unique_ptr<Client> client = make_client();
+  of_.setup.resumes = false;
   Client& its_client = *client;
   segment.other = its_client.state().other_workers();
   if (trace != nullptr) trace->begin_segment(segment.goes_on());
@@ -152,20 +151,19 @@ SegmentedRun::Ended SegmentedRun::run_segment(Trace* trace) {
   for (const auto& [worker, samples] : client->unsettled()) {
     computed_samples_[at(worker)] += samples.computed;
   }
-  if (trace != nullptr && ranks != nullptr && !is_followed) ranks->gather(*trace);
+  if (trace != nullptr && !is_followed) client->gather(*trace);
   ended.lost = segment.lost;
   ended.detected = segment.detected;
   ended.client = std::move(client);
-  if (is_followed) save(ended, segment, ranks);
+  if (is_followed) save(ended, segment);
   return ended;
 }
 
 // A process knows the end of its own worker; to the others the latest does no harm, since all go on
 // from there.
-void SegmentedRun::save(Ended& ended, Segment& segment, RankClient* ranks) {
+void SegmentedRun::save(Ended& ended, Segment& segment) {
   ended.state = saved_state(*ended.client, segment);
-  if (ranks) ended.state->with_state = ranks->with_state();
-  if (agrees_) known_ = ranks->take_known();
+  ended.client->complete(*ended.state);
   starts_.resize(at(of_.plan.workers));
   const Seconds tasks_ended = of_.options.is_virtual() ? Seconds(0) : ended.report.elapsed;
   for (const WorkerReport& worker : ended.report.workers) {
@@ -300,7 +298,7 @@ void SegmentedRun::share_state(Client& client, const std::vector<int>& to) {
     return std::ranges::find(saved_->with_state, worker) != saved_->with_state.end();
   };
   if (saved_->with_state.empty() || (to.size() == 1 && has_it(to.front()))) return;
-  static_cast<RankClient&>(client).share_state(*saved_, to);
+  client.share_state(*saved_, to);
 }
 
 void SegmentedRun::check_progress() {

@@ -29,7 +29,6 @@
 
 namespace hetsgd {
 
-class RankClient;
 class Trace;
 
 // Before the first segment of a resumed run: the record, the budget and the tables as they were.
@@ -72,15 +71,14 @@ class SegmentedRun {
     std::unique_ptr<Client> client = {};
   };
 
-  // The client of the next segment; the second is it, too, if workers are processes.
-  std::pair<std::unique_ptr<Client>, RankClient*> make_client();
+  std::unique_ptr<Client> make_client();  // of the next segment
   // Returns what ask() returns on rank 0. Collective where workers of several processes may be
   // lost.
   template <class Ask>
   auto of_root(Ask ask) const;
   Ended run_segment(Trace* trace);
   // The state and the clocks at its end, if the run goes on.
-  void save(Ended& ended, Segment& segment, RankClient* ranks);
+  void save(Ended& ended, Segment& segment);
   SavedRun saved_state(Client& client, Segment& segment);
   // Chooses the view and the state of the segment after `ended`.
   void go_on(Ended ended, Client& client);
@@ -110,7 +108,6 @@ class SegmentedRun {
   std::vector<std::uint64_t> computed_samples_;  // by worker, by whatever becomes of them
   std::vector<WorkerStart> starts_;              // by worker; empty: the next segment is the first
   bool view_changes_ = false;                    // after the segment before
-  std::optional<SavedFields> known_;             // agrees_: of the segment before
   std::uint64_t reached_samples_ = 0;            // the most at a loss
   int standstills_ = 0;                          // losses in a row that found no more
 };

@@ -65,7 +65,7 @@ void PartialReplica::catch_up(Comm& group) {
     SavedFields state;
     Archive fields = Archive::saving(state, state);
     describe(fields);
-    bytes = to_bytes(list_of(state));
+    bytes = to_bytes(state);
   }
   std::uint64_t size = bytes.size();
   group.broadcast(std::span(&size, 1), source.rank);
@@ -73,7 +73,7 @@ void PartialReplica::catch_up(Comm& group) {
   group.broadcast(std::span(bytes), source.rank, Traffic::parameters);
   if (!behind_) return;
   const std::string what = "the state of a group";
-  const SavedFields state = fields_in(from_bytes<std::vector<SentField>>(bytes, what));
+  const SavedFields state = from_bytes<SavedFields>(bytes, what);
   Archive fields = Archive::loading(state, state, what);
   const Guard guard(*monitor_);
   x_.optimizer.reset();

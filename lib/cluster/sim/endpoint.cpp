@@ -177,8 +177,8 @@ Seconds SimEndpoint::at_full_speed(const Work& work, ComputeKind kind) const {
 }
 
 // A speed above 1 is a faster core; one below is reached by sleeping.
-double SimEndpoint::core_seconds(const Work& work, ComputeKind kind) {
-  return (at_full_speed(work, kind) / std::max(1.0, run_.options.speed_of(id_))).count();
+Seconds SimEndpoint::core_seconds(const Work& work, ComputeKind kind) {
+  return at_full_speed(work, kind) / std::max(1.0, run_.options.speed_of(id_));
 }
 
 // For kind `step` it also begins the next iteration, like duration().
@@ -215,102 +215,59 @@ struct Computing : NonCopyable {
 
 }  // namespace
 
+// A computation that nobody cuts short has a token that nobody cancels. fn is handed to the pool
+// although it may be cut short: the host works ahead, and whether the token will be cancelled is
+// known only when virtual time comes to it.
 bool SimEndpoint::compute_raw(CancellationToken* token, const Work& work, ComputeKind kind,
                               FunctionRef fn) {
-  const bool shares = on_cores(kind);
-  if (token != nullptr) {
-    return shares ? compute_on_cores(*token, work, kind, fn)
-                  : compute_alone(*token, work, kind, fn);
-  }
-  shares ? compute_on_cores(work, kind, fn) : compute_alone(work, kind, fn);
-  return true;
+  SimCancellationToken nobodys(run_.world);
+  const bool is_whole = token == nullptr;
+  auto& stop = is_whole ? nobodys : static_cast<SimCancellationToken&>(*token);
+  Engine& engine = run_.engine;
+  const Computing computing(engine.enter(is_whole ? "compute" : "compute_cancellable"));
+  if (stop.cancelled() || engine.tearing_down()) return false;
+  HostTask task(fn);  // cut short: forgotten where it goes out of scope, or waited for if it runs
+  engine.pool().submit(task);
+  const bool complete = on_cores(kind) ? run_on_cores(stop, is_whole, work, kind, task)
+                                       : run_on_device(stop, is_whole, work, kind, task);
+  if (complete && task.error()) std::rethrow_exception(task.error());
+  return complete;
 }
 
-void SimEndpoint::compute_alone(const Work& work, ComputeKind kind, FunctionRef fn) {
-  // The computation lies on the fiber's stack, and the event refers to it. That is safe: the fiber
-  // cannot leave this function before the event, except by being unwound, and then no event is
-  // handled any more. The task's destructor waits for a thread that still runs fn.
-  struct Computation {
-    Engine& engine;
-    Process& process;
-    HostTask task;
-    std::optional<DeviceTimeline::Use> use = {};
-
-    // This is the event loop's stack: where no pool thread has begun it, fn runs here, and may need
-    // more stack than a fiber has.
-    static void due(void* object) {
-      auto& self = *static_cast<Computation*>(object);
-      if (self.use->end() > self.engine.now()) return self.engine.at(self.use->end(), due, object);
-      self.engine.pool().finish(self.task);
-      self.engine.resume(self.process);
-    }
-  };
-  Engine& engine = run_.engine;
-  Computation computation{engine, engine.enter("compute"), HostTask(fn)};
-  if (!engine.tearing_down()) {
-    // Accounted at the start: nothing can cut it short.
-    const Duration whole = duration(work, kind);
-    breakdown_.last_charged = whole.time;
-    breakdown_.last_busy = whole.busy;
-    charge(kind, whole.time, whole.delay);
-    engine.pool().submit(computation.task);
-    computation.use.emplace(timeline(), engine.now(), kind, whole.busy.count(), whole.time.count());
-    engine.at(computation.use->end(), Computation::due, &computation);
-  }
+bool SimEndpoint::run_on_device(SimCancellationToken& stop, bool is_whole, const Work& work,
+                                ComputeKind kind, HostTask& task) {
   const Seconds start = now();
-  {
-    const Computing computing(computation.process);
-    engine.block([] { return "computes"; });
-  }
+  const Duration whole = duration(work, kind);
+  breakdown_.last_charged = whole.time;
+  breakdown_.last_busy = whole.busy;
+  // Where nothing can cut it short it is accounted at the start.
+  if (is_whole) charge(kind, whole.time, whole.delay);
+  DeviceTimeline::Use use(timeline(), start.count(), kind, whole.busy.count(), whole.time.count());
+  bool complete = stop.sleep_until(use.end(), task);
+  while (complete && use.end() > run_.engine.now()) complete = stop.sleep_until(use.end(), task);
   note(kind, start);
-  if (computation.use) breakdown_.wait += Seconds(computation.use->waited());
-  if (computation.task.error()) std::rethrow_exception(computation.task.error());
+  if (!is_whole) {
+    // The delay comes after the computation: of a cut one, what had passed of it.
+    const Seconds time = complete ? whole.time : now() - start;
+    charge(kind, time, std::max(Seconds(0), time - (whole.time - whole.delay)));
+  }
+  if (complete) breakdown_.wait += Seconds(use.waited());
+  return complete;
 }
 
-// As above, on the stack of the fiber.
-void SimEndpoint::compute_on_cores(const Work& work, ComputeKind kind, FunctionRef fn) {
-  struct Computation {
-    SimEndpoint& endpoint;
-    Process& process;
-    ComputeKind kind;
-    HostTask task;
-    Seconds start{0}, delay{0};
-    HostCores::Task on_core{};
-
-    static void computed(void* object) {
-      auto& self = *static_cast<Computation*>(object);
-      const Seconds now = self.endpoint.now();
-      self.delay = self.endpoint.delay_after(self.kind, self.start, now - self.start);
-      if (self.delay <= Seconds(0)) return due(object);
-      self.endpoint.run_.engine.at((now + self.delay).count(), due, object);
-    }
-    static void due(void* object) {
-      auto& self = *static_cast<Computation*>(object);
-      self.endpoint.run_.engine.pool().finish(self.task);
-      self.endpoint.run_.engine.resume(self.process);
-    }
-  };
-  Engine& engine = run_.engine;
-  Computation computation{*this, engine.enter("compute"), kind, HostTask(fn), now()};
-  const double seconds = core_seconds(work, kind);
-  if (!engine.tearing_down()) {
-    engine.pool().submit(computation.task);
-    computation.on_core.start(run_.world.cores, seconds, Computation::computed, &computation);
+bool SimEndpoint::run_on_cores(SimCancellationToken& stop, bool is_whole, const Work& work,
+                               ComputeKind kind, HostTask& task) {
+  const Seconds start = now(), seconds = core_seconds(work, kind);
+  bool complete = stop.run_on(run_.world.cores, seconds.count(), task);
+  const Seconds computed = now(), delay = delay_after(kind, start, computed - start);
+  if (complete && delay > Seconds(0)) {
+    complete = stop.sleep_until((computed + delay).count(), task);
   }
-  {
-    const Computing computing(computation.process);
-    engine.block([] { return "computes"; });
-  }
-  note_computed(kind, computation.start, Seconds(seconds), computation.delay);
-  if (computation.task.error()) std::rethrow_exception(computation.task.error());
-}
-
-// Accounts for a computation on shared cores that began at `start` and is over now.
-void SimEndpoint::note_computed(ComputeKind kind, Seconds start, Seconds busy, Seconds delay) {
   breakdown_.last_charged = now() - start;
-  breakdown_.last_busy = busy;
+  breakdown_.last_busy = seconds;
   note(kind, start);
-  charge(kind, now() - start, delay);
+  charge(kind, now() - start, is_whole ? delay : now() - computed);
+  return complete;
 }
 
 // The running process reads and writes, and nobody else runs meanwhile.
@@ -321,63 +278,6 @@ void SimEndpoint::compute_in_place_raw(const Work& work, ComputeKind kind,
   compute_raw(nullptr, work, kind, how.fn);
   run_.engine.enter("compute_in_place");  // a lost worker does not write
   how.write();
-}
-
-bool SimEndpoint::compute_alone(CancellationToken& token, const Work& work, ComputeKind kind,
-                                FunctionRef fn) {
-  // fn is handed to the pool although it may be cut short: the host works ahead, and whether the
-  // token will be cancelled is known only when virtual time comes to it.
-  auto& stop = static_cast<SimCancellationToken&>(token);
-  Engine& engine = run_.engine;
-  Process& self = engine.enter("compute_cancellable");
-  if (stop.cancelled()) return false;
-  HostTask task(fn);  // cut short: forgotten where it goes out of scope, or waited for if it runs
-  const Seconds start = now();
-  const Duration whole = duration(work, kind);
-  breakdown_.last_charged = whole.time;
-  breakdown_.last_busy = whole.busy;
-  if (!engine.tearing_down()) engine.pool().submit(task);
-  DeviceTimeline::Use use(timeline(), start.count(), kind, whole.busy.count(), whole.time.count());
-  bool complete = true;
-  {
-    const Computing computing(self);
-    complete = stop.sleep_until(use.end(), task);
-    while (complete && use.end() > engine.now()) complete = stop.sleep_until(use.end(), task);
-  }
-  const Seconds time = complete ? whole.time : now() - start;
-  // The delay comes after the computation: of a cut one, what had passed of it.
-  note(kind, start);
-  charge(kind, time, std::max(Seconds(0), time - (whole.time - whole.delay)));
-  if (complete) breakdown_.wait += Seconds(use.waited());
-  if (!complete) return false;
-  if (task.error()) std::rethrow_exception(task.error());
-  return true;
-}
-
-bool SimEndpoint::compute_on_cores(CancellationToken& token, const Work& work, ComputeKind kind,
-                                   FunctionRef fn) {
-  auto& stop = static_cast<SimCancellationToken&>(token);
-  Engine& engine = run_.engine;
-  Process& self = engine.enter("compute_cancellable");
-  if (stop.cancelled()) return false;
-  HostTask task(fn);
-  const Seconds start = now();
-  const double seconds = core_seconds(work, kind);
-  if (!engine.tearing_down()) engine.pool().submit(task);
-  Seconds computed = start;
-  bool complete = true;
-  {
-    const Computing computing(self);
-    complete = stop.run_on(run_.world.cores, seconds, task);
-    computed = now();
-    const Seconds delay = delay_after(kind, start, computed - start);
-    if (complete && delay > Seconds(0)) {
-      complete = stop.sleep_until((computed + delay).count(), task);
-    }
-  }
-  note_computed(kind, start, Seconds(seconds), now() - computed);
-  if (complete && task.error()) std::rethrow_exception(task.error());
-  return complete;
 }
 
 std::unique_ptr<CancellationToken> SimEndpoint::make_cancellation_token() {

@@ -215,14 +215,14 @@ class SimEndpoint final : public Endpoint {
   }
   // The same where cores are shared: the seconds on a core, and the delay after a computation that
   // has begun at `start` and taken `elapsed`.
-  double core_seconds(const Work& work, ComputeKind kind);
+  Seconds core_seconds(const Work& work, ComputeKind kind);
   Seconds delay_after(ComputeKind kind, Seconds start, Seconds elapsed);
-  void compute_alone(const Work& work, ComputeKind kind, FunctionRef fn);
-  bool compute_alone(CancellationToken& token, const Work& work, ComputeKind kind, FunctionRef fn);
-  void compute_on_cores(const Work& work, ComputeKind kind, FunctionRef fn);
-  bool compute_on_cores(CancellationToken& token, const Work& work, ComputeKind kind,
-                        FunctionRef fn);
-  void note_computed(ComputeKind kind, Seconds start, Seconds busy, Seconds delay);
+  // compute_raw() on the worker's device, or on a core that it shares; returns whether it came to
+  // its end before `stop` was cancelled. is_whole: nobody cancels it.
+  bool run_on_device(SimCancellationToken& stop, bool is_whole, const Work& work, ComputeKind kind,
+                     HostTask& task);
+  bool run_on_cores(SimCancellationToken& stop, bool is_whole, const Work& work, ComputeKind kind,
+                    HostTask& task);
   void charge(ComputeKind kind, Seconds time, Seconds delay);
   // Notes in the worker's account, if there is one, that this process has computed from `start`
   // until now.

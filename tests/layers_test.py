@@ -16,6 +16,8 @@ ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)),
 LAYER = {"core": 0, "graph": 1, "linalg": 1, "data": 2, "memory": 2, "model": 3, "optimizer": 3, "cluster": 3, "collective": 4,
          "table": 5, "algorithm": 6, "training": 7, "result": 8, "experiment": 9}
 APPS = 10
+# Folders of lib/ whose modules (a header with its source) include each other in one direction.
+ONE_WAY = ("algorithm", "collective", "data", "graph", "optimizer", "result", "table")
 SOURCE = (".hpp", ".cpp", ".h", ".cu", ".cuh")
 MOST_LINES = 600  # a class that is one subject may be long; what is longer is two
 CLUSTERS = "sim|threads|mpi"  # the kinds, each with a folder of its own
@@ -62,8 +64,24 @@ def problem_of_include(root, path, target):
     return f'found "{target}" (layer {LAYER[first]}), expected below layer {layer} of {folder}/, or {folder}/ itself'
 
 
+def tangles(root):
+    """Modules of the folders ONE_WAY that include each other in a circle."""
+    includes = {}
+    for path in sources(root):
+        module = os.path.splitext(path.removeprefix("lib/"))[0]
+        if module.split("/")[0] in ONE_WAY:
+            with open(os.path.join(root, path), encoding="utf-8") as file:
+                targets = {os.path.splitext(match.group(1))[0] for match in map(INCLUDE.match, file) if match}
+            includes.setdefault(module, set()).update(targets - {module})
+    while True:  # a module that includes none of those left is in no circle
+        left = {module: targets & includes.keys() for module, targets in includes.items()}
+        includes = {module: targets for module, targets in left.items() if targets}
+        if len(includes) == len(left):
+            return sorted(includes)
+
+
 def problems(root):
-    found = []
+    found = [f"{module}: found in or above a circle of includes, expected one direction" for module in tangles(root)]
     for path in sources(root):
         with open(os.path.join(root, path), encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -107,10 +125,12 @@ class Layers(unittest.TestCase):
         # One cluster in another.
         *((f"lib/cluster/{folder}/a.cpp", f'#include "cluster/{target}/world.hpp"', count) for folder, target, count in
           (("mpi", "threads", 1), ("threads", "mpi", 1), ("realtime", "threads", 1), ("sim", "mpi", 1), ("mpi", "realtime", 0), ("mpi", "mpi", 0))),
+        # A circle of two modules, in which both are.
+        ("lib/data/batch.cpp", '#include "data/circle.hpp"', 2), ("lib/data/batch.cpp", '#include "data/way.hpp"', 0),
         ("lib/misc/a.cpp", "", 1), ("lib/core/long.cpp", "\n" * 599, 0), ("lib/core/long.cpp", "\n" * 600, 1))
 
     def test_what_breaks_them_is_found(self):
-        headers = ["lib/core/error.hpp", "lib/data/batch.hpp", "lib/model/model.hpp", "lib/cluster/comm.hpp", "apps/hetsgd/commands.hpp",
+        headers = ["lib/data/circle.hpp", "lib/data/way.hpp", "lib/core/error.hpp", "lib/data/batch.hpp", "lib/model/model.hpp", "lib/cluster/comm.hpp", "apps/hetsgd/commands.hpp",
                    *(f"lib/cluster/{folder}/world.hpp" for folder in ("mpi", "threads", "sim", "realtime"))]
         with tempfile.TemporaryDirectory() as root:
             def write(path, text):
@@ -120,7 +140,7 @@ class Layers(unittest.TestCase):
                     file.write(text + "\n")
 
             for header in headers:
-                write(header, "#pragma once")
+                write(header, '#include "data/batch.hpp"' if header.endswith("circle.hpp") else "#pragma once")
             for path, text, count in self.CASES:
                 write(path, text)
                 self.assertEqual(len(problems(root)), count, (path, text[:60]))

@@ -11,7 +11,6 @@
 
 #include "core/error.hpp"
 #include "core/non_copyable.hpp"
-#include "data/binary_format.hpp"
 #include "data/huge_pages.hpp"
 #include "data/images.hpp"
 #include "data/source.hpp"

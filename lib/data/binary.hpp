@@ -17,13 +17,9 @@
 #include <string_view>
 #include <vector>
 
-#include "data/load.hpp"
-#include "data/source.hpp"
+#include "data/binary_format.hpp"
 
 namespace hetsgd {
-
-inline constexpr std::string_view kBinaryMagic = "HSGDDATA";
-inline constexpr std::uint32_t kBinaryVersion = 3;
 
 // Tells by the first bytes.
 bool is_binary_dataset(const ByteSource& file);
@@ -32,12 +28,6 @@ bool is_binary_dataset(const ByteSource& file);
 // cache stores its own key).
 void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t key,
                    const std::function<void(std::string_view)>& write);
-
-// The content of a file in the binary form.
-struct DecodedBinary {
-  ParsedData parsed;  // report: format, index base, counts and label names
-  std::uint64_t key = 0;
-};
 
 // Reads what encode_binary() wrote. Throws Error(data) naming `path` for other versions, damage of
 // any kind (sizes, sums) and content that is no valid data set. Reads every byte once, and checks

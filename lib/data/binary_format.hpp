@@ -5,18 +5,28 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "core/byte_stream.hpp"
-#include "data/binary.hpp"
+#include "data/load_options.hpp"
+#include "data/source.hpp"
 
 namespace hetsgd {
 
+inline constexpr std::string_view kBinaryMagic = "HSGDDATA";
+inline constexpr std::uint32_t kBinaryVersion = 3;
 inline constexpr SealKind kBinaryKind = {.magic = kBinaryMagic,
                                          .version = kBinaryVersion,
                                          .noun = "converted data file",
                                          .old = "convert the source file again"};
+
+// The content of a file in the binary form.
+struct DecodedBinary {
+  ParsedData parsed;  // report: format, index base, counts and label names
+  std::uint64_t key = 0;
+};
 
 // The part of the header about dense columns and fields. If it is all 0, it is not in the file, and
 // the zeros that end the header are read in its place.

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/non_copyable.hpp"
-#include "data/load.hpp"
+#include "data/load_options.hpp"
 
 namespace hetsgd {
 

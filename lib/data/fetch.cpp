@@ -19,6 +19,7 @@
 #include "core/input_file.hpp"
 #include "core/non_copyable.hpp"
 #include "core/output_file.hpp"
+#include "data/load.hpp"
 
 extern "C" char** environ;  // NOLINT: posix_spawn takes it
 

@@ -63,4 +63,8 @@ struct DatasetPair {
 
 DatasetPair generate(const GeneratorOptions& options, std::optional<int> threads = {});
 
+// The part of `generate:PRESET?...` that `options` ask for. Throws Error(usage) for a preset that
+// no generator has.
+ParsedData load_generated(const std::string& spec, const LoadOptions& options);
+
 }  // namespace hetsgd

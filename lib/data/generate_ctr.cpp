@@ -290,4 +290,22 @@ std::uint64_t click_hash(const ClickOptions& o, DataPart part) {
                         o.signal, o.seed);
 }
 
+ParsedData generate_clicks(const std::string& spec, const LoadOptions& options) {
+  const ClickGenerator generator(parse_click_spec(spec), options.threads);
+  RawClicks clicks = generator.part(options.part, options.threads);
+  ParsedData parsed;
+  if (options.part == DataPart::train || options.vocabulary_of) {
+    parsed = with_vocabulary(std::move(clicks), spec, options);
+  } else {
+    Vocabulary vocabulary = make_vocabulary(generator.part(DataPart::train, options.threads), {},
+                                            options.vocabulary, options.threads, spec);
+    parsed = with_vocabulary(std::move(clicks), view_of(vocabulary.fields), options);
+    parsed.report.distinct_values = std::move(vocabulary.distinct);
+  }
+  parsed.data.name = generator.options().name;
+  parsed.data.content_hash = click_hash(generator.options(), options.part);
+  parsed.report.format = DataFormat::generated;
+  return parsed;
+}
+
 }  // namespace hetsgd

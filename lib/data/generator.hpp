@@ -21,7 +21,7 @@
 
 #include "core/options.hpp"
 #include "core/random.hpp"
-#include "data/load.hpp"
+#include "data/load_options.hpp"
 #include "data/source.hpp"
 
 namespace hetsgd {
@@ -85,9 +85,5 @@ std::uint64_t generated_hash(DataPart part, const Facts&... facts) {
   return content_hash(fmt::format("{} {}", fmt::join(std::tuple<const Facts&...>(facts...), " "),
                                   part == DataPart::train ? "train" : "test"));
 }
-
-// The part of `generate:PRESET?...` that `options` ask for. Throws Error(usage) for a preset that
-// no generator has.
-ParsedData load_generated(const std::string& spec, const LoadOptions& options);
 
 }  // namespace hetsgd

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/dataset.hpp"
-#include "data/load.hpp"
+#include "data/load_options.hpp"
 
 namespace hetsgd {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/load.hpp"
+#include "data/load_options.hpp"
 
 namespace hetsgd {
 

@@ -111,8 +111,4 @@ class ZstdWriter {
   std::string out_;
 };
 
-// The files that load_dataset(path) reads (data/load.hpp): the data, the labels beside images, the
-// manifest and both parts of a fetched data set. Empty for generated data.
-std::vector<std::string> files_of_dataset(const std::string& path);
-
 }  // namespace hetsgd

@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/load.hpp"
+#include "data/load_options.hpp"
 
 namespace hetsgd {
 

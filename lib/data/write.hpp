@@ -9,7 +9,7 @@
 #include <string>
 
 #include "data/generate_ctr.hpp"
-#include "data/load.hpp"
+#include "data/load_options.hpp"
 
 namespace hetsgd {
 

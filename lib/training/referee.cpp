@@ -223,7 +223,8 @@ void Referee::absorb(const nlohmann::json& extra) {
   for (const auto& event : extra.value("events", nlohmann::json::array())) {
     record_.events.push_back(event);
   }
-  for (const auto& [name, counts] : extra.value("histograms", nlohmann::json::object()).items()) {
+  const nlohmann::json histograms = extra.value("histograms", nlohmann::json::object());
+  for (const auto& [name, counts] : histograms.items()) {
     for (const auto& [value, count] : counts.items()) {
       record_.histograms[name][std::stoll(value)] += count.get<std::uint64_t>();
     }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/load.hpp"
+#include "data/load_options.hpp"
 #include "data/text/text_rules.hpp"
 
 namespace hetsgd {

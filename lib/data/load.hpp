@@ -34,8 +34,8 @@ LoadOptions options_for_test(const LoadOptions& options, const LoadedData& train
 LoadedPair load_pair(const std::string& train_path, const std::string& test_path,
                      const LoadOptions& options);
 
-// The files that load_dataset(path) reads: the data, the labels beside images, the manifest and both
-// parts of a fetched data set. Empty for generated data.
+// The files that load_dataset(path) reads: the data, the labels beside images, the manifest and
+// both parts of a fetched data set. Empty for generated data.
 std::vector<std::string> files_of_dataset(const std::string& path);
 
 }  // namespace hetsgd

@@ -419,7 +419,7 @@ void RankClient::warn(const std::string& text) {
   extra_["warnings"].push_back(text);
 }
 
-// --- the end of a segment: all ranks report, agree and hand over ----------------------------------
+// --- the end of a segment: all ranks report, agree and hand over ---------------------------------
 
 // Evaluations that synchronous workers come to before they stop are made.
 void RankClient::end_for_joiners() {

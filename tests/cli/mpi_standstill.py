@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""mpi_standstill.py [--runs N] [--seed S]: in N runs under mpirun, with checkpoints, a rank is stopped (SIGSTOP) at
-a random moment. The others must end, and leave a valid result or none. HETSGD_BINARY names the program."""
+"""mpi_standstill.py [--runs N] [--seed S]: in N runs under mpirun, with checkpoints, a rank is stopped (SIGSTOP) or
+killed (SIGKILL) at a random moment. The others must end, leave a valid result or none, and name that rank, unless the
+launcher has ended them and says so. HETSGD_BINARY names the program."""
 
 import concurrent.futures
 import contextlib
+import json
 import os
 import pathlib
 import random
@@ -57,42 +59,49 @@ def end_launcher(launcher):
 
 
 def random_run(draw):
-    """(ranks, arguments, the rank that is stopped, seconds from the start of the ranks to the stop)."""
+    """(ranks, arguments, the rank that gets the signal, seconds from the start of the ranks to it, the signal)."""
     ranks = draw.randint(2, 3)
     arguments = ["--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "16", "--batch-size", "16", "--mega-batch",
                  "8", "--checkpoint-every", "1", "--epochs", draw.choice(["5", "1000"]), "--peer-timeout", "2s", "--algorithm",
                  *draw.choice(METHODS).split()]
     if draw.random() < 0.2:
         arguments.append("--service-rank")
-    return ranks, arguments, draw.randrange(ranks), draw.uniform(0, 2.5)
+    return ranks, arguments, draw.randrange(ranks), draw.uniform(0, 2.5), draw.choice([signal.SIGSTOP, signal.SIGKILL])
+
+
+def is_over(output):
+    """The training was at its end when the signal came."""
+    return output.exists() and json.loads(output.read_bytes())["status"] != "running"
 
 
 def failure(binary, number, seed, folder):
     """The fault of a run; "" is none."""
-    ranks, arguments, stopped, moment = random_run(random.Random(f"{seed}/{number}"))
+    ranks, arguments, lost, moment, which = random_run(random.Random(f"{seed}/{number}"))
     output = folder / f"{number}.json"
     command = ["mpirun", "-n", str(ranks), binary, "train", *arguments, "--quiet", "--checkpoint", folder / f"{number}.ck",
                "-o", output]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HETSGD_")}
-    what = f"seed {seed}, run {number}: rank {stopped} of {ranks} stopped after {moment:.3f} s: {shlex.join(arguments)}"
+    what = f"seed {seed}, run {number}: rank {lost} of {ranks} got {which.name} after {moment:.3f} s: {shlex.join(arguments)}"
     with open(folder / f"{number}.log", "w+") as log:
         launcher = subprocess.Popen(command, env={**environment, **MPI, **own_sessions(folder), "HETSGD_CACHE_DIR": str(folder)}, stdout=log, stderr=log)
         if not wait_until(lambda: len(children(launcher.pid)) >= ranks or launcher.poll() is not None):
             return f"{what}\nthe ranks do not start"
         pids = children(launcher.pid)
         time.sleep(moment)
-        if launcher.poll() is None and len(pids) == ranks:
-            send(pids[stopped], signal.SIGSTOP)
-        others = [pid for pid in pids if pids.index(pid) != stopped]
+        others = [pid for pid in pids if pids.index(pid) != lost]
+        is_sent = launcher.poll() is None and len(pids) == ranks and all(map(runs_on, pids))
+        if is_sent:
+            send(pids[lost], which)
         ended = wait_until(lambda: launcher.poll() is not None or not any(map(runs_on, others)))
         for pid in pids if launcher.poll() is None else []:
             send(pid, signal.SIGKILL)
         end_launcher(launcher)
         log.seek(0)
         text = log.read()
-    if not ended:
+    if not ended or not wait_until(lambda: not any(map(runs_on, pids))):
         return f"{what}\nno end within {LIMIT_S} s\n{text}"
-    if "this is a bug" in text:
+    is_named = f"rank {lost}" in text or (which == signal.SIGKILL and "signal 9" in text)
+    if "this is a bug" in text or (is_sent and not is_named and not is_over(output)):
         return f"{what}\n{text}"
     valid = subprocess.run([binary, "validate", output], capture_output=True, text=True, check=False)
     return f"{what}\n{valid.stdout}{valid.stderr}" if output.exists() and valid.returncode != 0 else ""

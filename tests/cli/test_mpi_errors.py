@@ -6,6 +6,7 @@ import signal
 import time
 import unittest
 
+import mpi_cut
 import mpi_standstill
 from mpi_program import RUN, MpiTest, has_mpi
 from program import BINARY, LIMIT_S
@@ -46,6 +47,11 @@ class MpiErrors(MpiTest):
     def test_a_rank_that_stands_still_at_any_moment_hangs_nobody(self):
         """A few of the moments of mpi_standstill.py; a seed of its own each time."""
         failed = mpi_standstill.standstills(BINARY, 10, random.randrange(1 << 30))
+        self.assertEqual(failed, [], "\n".join(failed))
+
+    def test_a_cable_that_is_cut_ends_both_sides(self):
+        """A few of the moments of mpi_cut.py; none where network namespaces are not permitted."""
+        failed = mpi_cut.cuts(BINARY, 2, random.randrange(1 << 30))
         self.assertEqual(failed, [], "\n".join(failed))
 
     def start_endless(self, ranks, output, *more):

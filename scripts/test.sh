@@ -114,9 +114,9 @@ if $all; then
       -E '^(result|experiment)/|^cli/(files|tools|score|usage|report)|^training/(generated_images|defaults|models|estimate)$|^algorithm/schedule$' || true
   fi
   # ThreadSanitizer: what has threads; the rest runs on one, and would only make the run longer
-  # (training/estimate, defaults, generated_images and losses as well, which run in sim).
+  # (training/estimate, defaults, generated_images and failures as well, which run in sim).
   if part "tsan: build" build tsan test_{cluster,collective,algorithm,training}; then
-    part "tsan: tests" run_tests tsan "$cores" -R '^(cluster|collective|training)/|^algorithm/threads_' -E '^training/(estimate|defaults|generated_images|losses)$' || true
+    part "tsan: tests" run_tests tsan "$cores" -R '^(cluster|collective|training)/|^algorithm/threads_' -E '^training/(estimate|defaults|generated_images|failures)$' || true
   fi
   if part "fuzzers: build" build fuzz tests/fuzz/all; then
     part "fuzzers" fuzz || true

@@ -11,7 +11,7 @@
 //                                                                             buffer was written
 //
 // A call waits until all its members have come before it writes to a buffer. The counts of calls
-// that each rank has reached therefore decide which calls go on, the same on all ranks (LossVote).
+// that each rank has reached therefore decide which calls go on, the same on all ranks (FailureVote).
 #pragma once
 
 #include <compare>
@@ -21,7 +21,7 @@
 #include <optional>
 #include <vector>
 
-#include "cluster/mpi/protocol/loss_vote.hpp"
+#include "cluster/mpi/protocol/failure_vote.hpp"
 #include "cluster/realtime/world.hpp"
 #include "core/non_copyable.hpp"
 

@@ -18,7 +18,7 @@ Coordinator::Coordinator(Channel& channel, const std::vector<ProcessPlace>& plac
       groups_(channel),
       services_(channel),
       pause_(channel),
-      losses_(channel) {}
+      failures_(channel) {}
 
 bool Coordinator::begin(Local& local, Seconds peer_timeout) {
   heartbeats_.set_timeout(peer_timeout);
@@ -29,7 +29,7 @@ bool Coordinator::begin(Local& local, Seconds peer_timeout) {
   run_.attach(&local);
   pause_.attach(&local);
   services_.attach(&local);
-  losses_.attach(&local);
+  failures_.attach(&local);
   barrier_.come(Point::begin);
   return barrier_.await(Point::begin);
 }
@@ -54,7 +54,7 @@ std::optional<Failure> Coordinator::end_run() {
   // on nobody calls into the run. Only then does the epoch end, so that no call uses the number of
   // the next one.
   services_.attach(nullptr);
-  losses_.attach(nullptr);
+  failures_.attach(nullptr);
   pause_.attach(nullptr);
   run_.attach(nullptr);
   return errors_.end_epoch();
@@ -94,7 +94,7 @@ void Coordinator::on_met(Point point, int epoch, std::int64_t at) {
     // A rank may hear of the quiet of the run before only now.
     failing_ = quiet_said_ = everybody_quiet_ = false;
     pause_.reset();
-    losses_.reset();
+    failures_.reset();
     groups_.restart();
     deadlocks_.reset();
     channel_.set_failing(false);
@@ -115,9 +115,9 @@ Pace Coordinator::look_after(Local& local) {
   }
   // In a run that fails the world releases its threads itself, and a pause would hold them back.
   if (!failing_) pause_.tick();
-  if (!failing_ && losses_.waits() && pause_.is_idle()) {
+  if (!failing_ && failures_.waits() && pause_.is_idle()) {
     pause_.close();
-    losses_.tell_all();
+    failures_.tell_all();
   }
   const Pace pace = local.pace();
   // Looks for a deadlock are left out where something advances, or where time matters.
@@ -133,7 +133,7 @@ Pace Coordinator::tick() {
   // outside of one they matter only to a rank that waits for others: in leave() or an agreement.
   std::optional<Pace> pace;
   run_.call([&](Local& local) { pace = look_after(local); });
-  if (losses_.is_halted() && !pause_.is_on()) losses_.stand();
+  if (failures_.is_halted() && !pause_.is_on()) failures_.stand();
   const bool waits = pace ? *pace != Pace::at_once : leaving_ || agreement_.waits();
   if (waits) heartbeats_.look();
   return pace.value_or(Pace::soon);

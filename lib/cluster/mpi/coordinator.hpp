@@ -33,10 +33,10 @@
 #include "cluster/mpi/protocol/agreement.hpp"
 #include "cluster/mpi/protocol/clock_pause.hpp"
 #include "cluster/mpi/protocol/deadlock_vote.hpp"
+#include "cluster/mpi/protocol/failure_vote.hpp"
 #include "cluster/mpi/protocol/first_error.hpp"
 #include "cluster/mpi/protocol/group_numbers.hpp"
 #include "cluster/mpi/protocol/heartbeats.hpp"
-#include "cluster/mpi/protocol/loss_vote.hpp"
 #include "cluster/mpi/protocol/messages.hpp"
 #include "cluster/mpi/protocol/rank_barrier.hpp"
 #include "cluster/mpi/protocol/service_directory.hpp"
@@ -45,7 +45,7 @@ namespace hetsgd::mpi {
 
 // Calls of the coordinator into the current run. All are made by the channel's thread and must
 // not block for long: the channel's heartbeats wait for them.
-class Local : public PausableWorld, public ServiceHost, public LosingRun {
+class Local : public PausableWorld, public ServiceHost, public VotingRun {
  public:
   // The run has failed with this error: nobody may go on. The run still comes to end().
   virtual void fail(std::exception_ptr error) = 0;
@@ -85,7 +85,7 @@ class Coordinator {
   ClockPause& pause() { return pause_; }
   GroupNumbers& groups() { return groups_; }
   ServiceDirectory& services() { return services_; }
-  LossVote& losses() { return losses_; }
+  FailureVote& failures() { return failures_; }
   // After a failure: nobody on any rank receives any more, or will. Memory that is still being sent
   // may be freed then.
   const std::atomic<bool>& everybody_quiet() const { return everybody_quiet_; }
@@ -130,7 +130,7 @@ class Coordinator {
   GroupNumbers groups_;
   ServiceDirectory services_;
   ClockPause pause_;
-  LossVote losses_;
+  FailureVote failures_;
 
   // leaving_: this rank waits in leave(), so the silence of others matters.
   std::atomic<bool> everybody_quiet_ = false, everybody_emptied_ = false, leaving_ = false;

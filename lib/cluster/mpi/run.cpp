@@ -145,7 +145,7 @@ void Run::run_world() {
                 .ended = [this] { finish(); },
                 .aborted = [this](std::exception_ptr e) { coordinator_.fail(std::move(e)); }});
   } catch (const LostWorkers& loss) {
-    note_losses(loss, options_, segment_);
+    note_failures(loss, options_, segment_);
     drop_messages();
   }
 }
@@ -250,7 +250,7 @@ std::int64_t Run::start_clock() {
   return at;
 }
 
-// A rank that loses workers comes to the end when all ranks have stood (LossVote): else one whose
+// A rank that loses workers comes to the end when all ranks have stood (FailureVote): else one whose
 // worker had ended could leave the segment before it hears of the loss.
 void Run::finish() {
   while (world_.losing() && !check_ins_.is_decided()) std::this_thread::sleep_for(kLookForVote);
@@ -491,7 +491,7 @@ MpiEndpoint::MpiEndpoint(Run& run, Process& process)
 
 // The worker waits for the word of rank 0, which ends the segment on all ranks.
 void MpiEndpoint::lose() {
-  run_.coordinator_.losses().tell(now());
+  run_.coordinator_.failures().tell(now());
   poll_for(
       world_, [] { return std::optional<int>(); },
       [] { return "is lost, and waits until all know"; });

@@ -169,14 +169,14 @@ ProcessEndpoint::ProcessEndpoint(World& world, const ClusterOptions& options,
       tasks_(tasks),
       speed_(options.speed_of(segment.id(process.rank))),
       is_set_up_(process.kind != ProcessKind::worker || !segment.goes_on()) {
-  if (is_set_up_) await_loss();
+  if (is_set_up_) await_failure();
   if (!options_.scenario || !options_.scenario->has_gaps()) return;
   process_.reachable = [&scenario = *options_.scenario, worker = id()](Seconds now) {
     return scenario.reachable(worker, now);
   };
 }
 
-void ProcessEndpoint::await_loss() {
+void ProcessEndpoint::await_failure() {
   if (process_.kind != ProcessKind::worker || !options_.scenario) return;
   // From the start of the segment: on a busy machine this thread may begin after the worker has
   // failed and returned.
@@ -191,7 +191,7 @@ void ProcessEndpoint::lose_if_due() {
   world_.stand(guard);
 }
 
-void note_losses(const LostWorkers& loss, const ClusterOptions& options, Segment& segment) {
+void note_failures(const LostWorkers& loss, const ClusterOptions& options, Segment& segment) {
   segment.detected = loss.detected;
   const int size = segment.view.empty() ? options.workers : static_cast<int>(segment.view.size());
   const Seconds start = start_of(segment);
@@ -300,7 +300,7 @@ void ProcessEndpoint::go_on_raw() {
   process_.breakdown = start.spent;
   process_.breakdown.wait += clock - start.clock;
   is_set_up_ = true;
-  await_loss();
+  await_failure();
   held_.start_all([this](std::string name, HeldTasks::Body body) {
     background_task_raw(std::move(name), std::move(body));
   });

@@ -74,7 +74,7 @@ class ProcessEndpoint : public Endpoint {
   // Returns `requested` after the instant `from`, less what earlier delays took too long. False if
   // `unless` became true before its end.
   bool delay(Seconds from, Seconds requested, const std::atomic<bool>* unless = nullptr);
-  void await_loss();
+  void await_failure();
   // If this worker is lost by now: waits until the others know, then lose(), and goes no further.
   void lose_if_due();
 
@@ -89,7 +89,7 @@ class ProcessEndpoint : public Endpoint {
 };
 
 // Fills in the lost workers.
-void note_losses(const LostWorkers& loss, const ClusterOptions& options, Segment& segment);
+void note_failures(const LostWorkers& loss, const ClusterOptions& options, Segment& segment);
 
 // Throws Error(usage) if a speed is not above 0, or is above 1, because real time can only be
 // stretched.

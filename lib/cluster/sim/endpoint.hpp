@@ -149,7 +149,7 @@ struct SimRun {
   std::function<double(double, bool)> lateness();
   // Schedules the next loss of a worker of the view after `time`, if there is one before the others
   // know of those before.
-  void await_loss(Seconds time);
+  void await_failure(Seconds time);
 
  private:
   int rank_of(int worker) const;

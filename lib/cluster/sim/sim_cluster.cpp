@@ -93,7 +93,7 @@ ClusterReport SimCluster::run_segment(const std::function<void(Endpoint&)>& work
                        end = endpoint.now();
                      });
   }
-  if (!segment.goes_on()) run.await_loss(Seconds(0));
+  if (!segment.goes_on()) run.await_failure(Seconds(0));
   {
     const std::lock_guard lock(mutex_);
     engine_ = &run.engine;

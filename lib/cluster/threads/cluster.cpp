@@ -165,7 +165,7 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
 // else some would go on for ever.
 void Run::lose(Seconds detected) {
   if (!world_.lose(detected)) return;
-  note_losses({detected}, options_, segment_);
+  note_failures({detected}, options_, segment_);
   for (int rank = 0; rank < workers(); ++rank) {
     if (segment_.lost.contains(segment_.id(rank))) services_.left(rank);
   }

@@ -1,5 +1,5 @@
 // Workers that are lost and return (training/segmented_run.hpp): every method goes on without them.
-// In sim, which runs on one thread; threads_losses_test.cpp has real ones.
+// In sim, which runs on one thread; threads_failures_test.cpp has real ones.
 
 #include "core/error.hpp"
 #include "support/effort.hpp"
@@ -96,7 +96,7 @@ TEST_P(Methods, LoseAWorkerAboutTheEnd) {
 }
 
 // Without worker 2 a quarter of the labels is missing, unless its rows are shared.
-TEST(Losses, TheOthersMayTakeOverTheRows) {
+TEST(Failures, TheOthersMayTakeOverTheRows) {
   const auto loss_with = [](const char* orphans) {
     const Record run = run_with(
         tiny("ssgd",
@@ -133,7 +133,7 @@ TEST_P(Methods, AreNotSpoiltByStaleCopies) {
 
 // The iteration in which the worker is lost is made again in all modes. In that of a worker that
 // was cut off it had come to the end of its own batch.
-TEST(Losses, AWorkerThatIsCutOffComputesToTheEnd) {
+TEST(Failures, AWorkerThatIsCutOffComputesToTheEnd) {
   const auto lost = [](const char* mode) {
     const Record run = run_with(
         tiny("ssgd",
@@ -151,7 +151,7 @@ TEST(Losses, AWorkerThatIsCutOffComputesToTheEnd) {
 
 // The mathematics of a synchronous method are those of the run without the failure, which is over
 // later by as much at most.
-TEST(Losses, AShortAbsenceIsOnlyAWait) {
+TEST(Failures, AShortAbsenceIsOnlyAWait) {
   const Settings settings =
       tiny("ssgd",
            "--workers 3 --max-samples 9600 --evaluate-every 1280 --detect 10ms --straggler "
@@ -172,7 +172,7 @@ TEST(Losses, AShortAbsenceIsOnlyAWait) {
 }
 
 // Such a worker has lost its state all the same, and joins.
-TEST(Losses, AWorkerMayBeBackBeforeTheOthersKnow) {
+TEST(Failures, AWorkerMayBeBackBeforeTheOthersKnow) {
   const Record run = run_training(
       tiny("ssgd",
            "--workers 3 --max-samples 9600 --evaluate-every 1280 --detect 5ms --straggler "
@@ -185,7 +185,7 @@ TEST(Losses, AWorkerMayBeBackBeforeTheOthersKnow) {
 }
 
 // A restart has all workers, also if another one is lost while the run waits or restarts.
-TEST(Losses, ARestartWaitsUntilAllLive) {
+TEST(Failures, ARestartWaitsUntilAllLive) {
   const auto restarted = [](const char* other) {
     const Record run = run_with(
         tiny("ssp",
@@ -201,7 +201,7 @@ TEST(Losses, ARestartWaitsUntilAllLive) {
   EXPECT_NEAR(restarted("at=55ms --straggler kind=return,worker=1,at=70ms"), 0.080, 1e-12);
 }
 
-TEST(Losses, AllMayBeLostAtTheStart) {
+TEST(Failures, AllMayBeLostAtTheStart) {
   for (const char* const on_loss : {"continue", "restart"}) {
     SCOPED_TRACE(on_loss);
     const Record run = run_with(
@@ -216,7 +216,7 @@ TEST(Losses, AllMayBeLostAtTheStart) {
 }
 
 // Otherwise the others would train on for ever in a round that it never begins.
-TEST(Losses, EsyncAwaitsNoLostWorker) {
+TEST(Failures, EsyncAwaitsNoLostWorker) {
   for (const char* const ack : {"immediate", "delayed"}) {
     for (double at_ms = 0.1; at_ms < 3; at_ms += 0.2) {
       SCOPED_TRACE(at_ms);
@@ -231,7 +231,7 @@ TEST(Losses, EsyncAwaitsNoLostWorker) {
 }
 
 // The server has heard of the loss by then, and counts the worker's clock no more.
-TEST(Losses, APushMayArriveAfterItsWorkerIsLost) {
+TEST(Failures, APushMayArriveAfterItsWorkerIsLost) {
   for (int k = 1; k <= 40; ++k) {
     SCOPED_TRACE(k);
     const Record run = run_with(
@@ -246,7 +246,7 @@ TEST(Losses, APushMayArriveAfterItsWorkerIsLost) {
 
 // Steps are longer than absences here, so that workers come back while others return into a round
 // that a loss has cut. It is completed first; else its steps would count nowhere.
-TEST(Losses, ARoundThatIsCutIsCompleted) {
+TEST(Failures, ARoundThatIsCutIsCompleted) {
   for (const char* const algorithm : {"ssgd", "elastic", "adaptive", "local-sgd"}) {
     for (int seed = 1; seed <= 8; ++seed) {
       SCOPED_TRACE(fmt::format("{}, seed {}", algorithm, seed));
@@ -260,15 +260,15 @@ TEST(Losses, ARoundThatIsCutIsCompleted) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Losses, Methods,
+INSTANTIATE_TEST_SUITE_P(Failures, Methods,
                          testing::Values("ssgd", "elastic", "adaptive", "local-sgd", "sma", "easgd",
                                          "esync", "asgd", "dc-asgd", "ssp", "adpsgd", "eager-solo",
                                          "eager-majority", "rna", "hogwild", "hogbatch"));
 
-class SynchronousLosses : public testing::TestWithParam<const char*> {};
+class SynchronousFailures : public testing::TestWithParam<const char*> {};
 
 // Workers are numbered from 0, so without the last one the others are what they are without it.
-TEST_P(SynchronousLosses, LosingTheLastAtTheStartIsHavingOneLess) {
+TEST_P(SynchronousFailures, LosingTheLastAtTheStartIsHavingOneLess) {
   const Settings settings =
       tiny(GetParam(), "--max-samples 3840 --evaluate-every 960 --mega-batch 6 --record-steps");
   const Record lost = run_with(settings, "--workers 4 --straggler kind=fail,worker=3,at=0s");
@@ -280,7 +280,7 @@ TEST_P(SynchronousLosses, LosingTheLastAtTheStartIsHavingOneLess) {
 
 // The work that is done again is the same: the losses are those of the run without a failure, to
 // the bit. Sharded tables go back to the cut, too, and so do those of the start.
-TEST(Losses, ARestartRepeatsTheMathematics) {
+TEST(Failures, ARestartRepeatsTheMathematics) {
   const std::string clicks =
       "--train generate:ctr-tiny --test generate:ctr-tiny --min-frequency 5 --model deepfm "
       "--embedding-dim 8 --hidden 16,8 --learning-rate 0.05 ";
@@ -322,11 +322,11 @@ TEST(Losses, ARestartRepeatsTheMathematics) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Losses, SynchronousLosses,
+INSTANTIATE_TEST_SUITE_P(Failures, SynchronousFailures,
                          testing::Values("ssgd", "elastic", "adaptive", "local-sgd", "sma", "easgd",
                                          "esync"));
 
-TEST(Losses, EndARunThatCannotGoOn) {
+TEST(Failures, EndARunThatCannotGoOn) {
   const Settings settings =
       tiny("ssgd", "--workers 2 --max-samples 9600 --evaluate-every 1280 --detect 1ms");
   EXPECT_THAT(
@@ -346,7 +346,7 @@ TEST(Losses, EndARunThatCannotGoOn) {
               HasSubstr("there was no time at which all 9 workers lived"));
 }
 
-TEST(Losses, SgdStandsStillUntilItsWorkerReturns) {
+TEST(Failures, SgdStandsStillUntilItsWorkerReturns) {
   const Record run = run_training(
       tiny("sgd",
            "--workers 1 --max-samples 3200 --evaluate-every 640 --detect 1ms --straggler "

@@ -19,7 +19,7 @@ def fails(worker, at_ms, back_ms=None):
 
 
 @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
-class MpiLosses(MpiTest):
+class MpiFailures(MpiTest):
     def train(self, ranks, run, code=0):
         stderr = self.finished(self.mpirun(ranks, *run), code)
         self.run_program("validate", "r.json")

@@ -1,5 +1,5 @@
-// Which calls go on when workers are lost (cluster/mpi/protocol/loss_vote.hpp, check_ins.hpp).
-#include "cluster/mpi/protocol/loss_vote.hpp"
+// Which calls go on when workers are lost (cluster/mpi/protocol/failure_vote.hpp, check_ins.hpp).
+#include "cluster/mpi/protocol/failure_vote.hpp"
 
 #include "cluster/mpi/check_ins.hpp"
 #include "cluster/mpi/message_network.hpp"
@@ -7,7 +7,7 @@
 namespace hetsgd::mpi {
 namespace {
 
-class Rank final : public LosingRun {
+class Rank final : public VotingRun {
  public:
   std::vector<Calls> lose(Seconds detected) override {
     known_since = detected;
@@ -22,7 +22,7 @@ struct Ranks {
   explicit Ranks(int size) : network(size) {
     for (int rank = 0; rank < size; ++rank) {
       each.push_back(std::make_unique<Rank>());
-      votes.push_back(std::make_unique<LossVote>(network[rank]));
+      votes.push_back(std::make_unique<FailureVote>(network[rank]));
       votes.back()->attach(each.back().get());
     }
   }
@@ -39,13 +39,13 @@ struct Ranks {
   }
   Network network;
   std::vector<std::unique_ptr<Rank>> each;
-  std::vector<std::unique_ptr<LossVote>> votes;
+  std::vector<std::unique_ptr<FailureVote>> votes;
 };
 
 const CallKey kAll{.group = 0};
 const CallKey kPair{.group = 0, .kind = 7, .a = 0, .b = 2};
 
-TEST(LossVote, ACallGoesOnIfAllMembersHaveCome) {
+TEST(FailureVote, ACallGoesOnIfAllMembersHaveCome) {
   Ranks ranks(3);
   for (auto& rank : ranks.each) EXPECT_EQ(rank->calls.come(kAll, 3), 1U);
   EXPECT_EQ(ranks.each[0]->calls.come(kAll, 3), 2U);
@@ -62,7 +62,7 @@ TEST(LossVote, ACallGoesOnIfAllMembersHaveCome) {
   }
 }
 
-TEST(LossVote, OthersAreNoMembersOfAnExchange) {
+TEST(FailureVote, OthersAreNoMembersOfAnExchange) {
   for (const bool both : {false, true}) {
     Ranks ranks(3);
     ranks.each[0]->calls.come(kPair, 2);
@@ -73,7 +73,7 @@ TEST(LossVote, OthersAreNoMembersOfAnExchange) {
   }
 }
 
-TEST(LossVote, TheNextSegmentBeginsAnew) {
+TEST(FailureVote, TheNextSegmentBeginsAnew) {
   Ranks ranks(2);
   ranks.votes[0]->tell(Seconds(1));
   ranks.vote();

@@ -1,11 +1,11 @@
-#include "cluster/mpi/protocol/loss_vote.hpp"
+#include "cluster/mpi/protocol/failure_vote.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace hetsgd::mpi {
 
-LossVote::LossVote(Control& control) : control_(control) {
+FailureVote::FailureVote(Control& control) : control_(control) {
   on_values<Seconds>(control_, kLost, [this](int, Seconds detected) {
     if (!detected_) detected_ = detected;
   });
@@ -14,11 +14,11 @@ LossVote::LossVote(Control& control) : control_(control) {
                                 [this](int, const std::vector<Calls>& calls) { on_stand(calls); });
   on_values<std::vector<Calls>>(control_, kComplete,
                                 [this](int, const std::vector<Calls>& complete) {
-                                  run_.call([&](LosingRun& run) { run.decide(complete); });
+                                  run_.call([&](VotingRun& run) { run.decide(complete); });
                                 });
 }
 
-void LossVote::reset() {
+void FailureVote::reset() {
   halted_.reset();
   detected_.reset();
   told_ = false;
@@ -26,20 +26,20 @@ void LossVote::reset() {
   common_.clear();
 }
 
-void LossVote::tell_all() {
+void FailureVote::tell_all() {
   told_ = true;
   send_values_to_all(control_, kHalt, *detected_);
 }
 
-void LossVote::stand() {
+void FailureVote::stand() {
   const Seconds detected = *std::exchange(halted_, std::nullopt);
   std::vector<Calls> calls;
-  run_.call([&](LosingRun& run) { calls = run.lose(detected); });
+  run_.call([&](VotingRun& run) { calls = run.lose(detected); });
   send_values(control_, 0, kStand, calls);
 }
 
 // A member that has come to no call of a kind does not name it: nobody has got past the first one.
-void LossVote::on_stand(const std::vector<Calls>& all) {
+void FailureVote::on_stand(const std::vector<Calls>& all) {
   for (const Calls& calls : all) {
     Common& common = common_.try_emplace(calls.key, Common{0, calls}).first->second;
     ++common.ranks;

@@ -8,7 +8,7 @@
 namespace hetsgd::test {
 namespace {
 
-TEST(ThreadsLosses, RunsOnThreadsGoOn) {
+TEST(ThreadsFailures, RunsOnThreadsGoOn) {
   for (const char* const algorithm :
        {"ssgd", "elastic", "adaptive", "sma", "asgd", "adpsgd", "eager-solo", "rna", "hogwild"}) {
     SCOPED_TRACE(algorithm);
@@ -24,7 +24,7 @@ TEST(ThreadsLosses, RunsOnThreadsGoOn) {
 
 // A loss at any moment leaves all survivors before a merge or all behind it: else their next
 // collectives differ, or samples are missing.
-TEST(ThreadsLosses, TearNoMergeApart) {
+TEST(ThreadsFailures, TearNoMergeApart) {
   const Settings settings =
       "--workers 4 --cluster threads --devices cpu:1 --max-samples 19200 --evaluate-every 1920 "
       "--mega-batch 8 --learning-rate 0.1 --detect 0.1ms --straggler "
@@ -45,7 +45,7 @@ TEST(ThreadsLosses, TearNoMergeApart) {
   }
 }
 
-TEST(ThreadsLosses, ThreadsWaitForAShortAbsence) {
+TEST(ThreadsFailures, ThreadsWaitForAShortAbsence) {
   for (const char* const algorithm : {"ssgd", "asgd", "adpsgd", "eager-solo"}) {
     for (const char* const mode : {"stopped", "cut_off"}) {
       SCOPED_TRACE(fmt::format("{}, {}", algorithm, mode));

@@ -1,4 +1,4 @@
-// LossVote: a segment of a run ends because workers are lost. No process dies: the rank of a lost
+// FailureVote: a segment of a run ends because workers are lost. No process dies: the rank of a lost
 // worker tells rank 0, and goes on to answer.
 //
 //   a rank                              rank 0
@@ -46,7 +46,7 @@ struct Calls {
 };
 
 // The current run of this rank. Called by the thread of the Control.
-class LosingRun {
+class VotingRun {
  public:
   // Workers are known to be lost since `detected`, on the training clock. Nobody begins a call any
   // more. Returns the calls that this rank has reached.
@@ -55,14 +55,14 @@ class LosingRun {
   virtual void decide(const std::vector<Calls>& complete) = 0;
 
  protected:
-  ~LosingRun() = default;
+  ~VotingRun() = default;
 };
 
-class LossVote {
+class FailureVote {
  public:
-  explicit LossVote(Control& control);
+  explicit FailureVote(Control& control);
 
-  void attach(LosingRun* run) { run_.attach(run); }
+  void attach(VotingRun* run) { run_.attach(run); }
   // Any thread. The worker of this rank is lost, and since `detected` the others may know.
   void tell(Seconds detected) { send_values(control_, 0, kLost, detected); }
 
@@ -79,7 +79,7 @@ class LossVote {
   void on_stand(const std::vector<Calls>& calls);
 
   Control& control_;
-  Attached<LosingRun> run_;
+  Attached<VotingRun> run_;
   std::optional<Seconds> halted_;  // what kHalt has told, until this rank stands
 
   // On rank 0.

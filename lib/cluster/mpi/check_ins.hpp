@@ -11,7 +11,8 @@
 //                                                                             buffer was written
 //
 // A call waits until all its members have come before it writes to a buffer. The counts of calls
-// that each rank has reached therefore decide which calls go on, the same on all ranks (FailureVote).
+// that each rank has reached therefore decide which calls go on, the same on all ranks
+// (FailureVote).
 #pragma once
 
 #include <compare>

@@ -250,8 +250,8 @@ std::int64_t Run::start_clock() {
   return at;
 }
 
-// A rank that loses workers comes to the end when all ranks have stood (FailureVote): else one whose
-// worker had ended could leave the segment before it hears of the loss.
+// A rank that loses workers comes to the end when all ranks have stood (FailureVote): else one
+// whose worker had ended could leave the segment before it hears of the loss.
 void Run::finish() {
   while (world_.losing() && !check_ins_.is_decided()) std::this_thread::sleep_for(kLookForVote);
   reports_ = coordinator_.end(report_of_this_rank());

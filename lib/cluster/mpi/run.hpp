@@ -13,8 +13,9 @@
 //
 // A segment has workers on some ranks only, those of its view. The others run no worker, like a
 // rank of services: they answer control messages, run services and come to every point. If workers
-// are lost (FailureVote) the World of every rank loses them. Its threads end like those of a run that
-// failed, except for calls that all their ranks have begun (check_ins.hpp). Then run() returns.
+// are lost (FailureVote) the World of every rank loses them. Its threads end like those of a run
+// that failed, except for calls that all their ranks have begun (check_ins.hpp). Then run()
+// returns.
 //
 // A failure may come at any point, from a thread of the run, from another rank or from outside. It
 // aborts the World, whose threads unwind. The caller still comes to finish(), so that no rank frees

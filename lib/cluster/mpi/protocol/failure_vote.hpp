@@ -1,5 +1,5 @@
-// FailureVote: a segment of a run ends because workers are lost. No process dies: the rank of a lost
-// worker tells rank 0, and goes on to answer.
+// FailureVote: a segment of a run ends because workers have failed. No process dies: the rank of
+// such a worker tells rank 0, and goes on to answer.
 //
 //   a rank                              rank 0
 //   tell(detected)   --- kLost ------>  the first one counts; waits until no pause is on

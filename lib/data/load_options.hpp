@@ -92,7 +92,7 @@ struct LoadOptions {
 
 // Findings of loading, shown by `data info` and the result's `dataset`.
 struct LoadReport {
-  std::string path;
+  std::string path = {};
   DataFormat format = DataFormat::xc;
   IndexBase index_base = IndexBase::zero;
   std::uint64_t file_bytes = 0;  // size of the file on disk (0 for generated data)
@@ -100,16 +100,16 @@ struct LoadReport {
   std::uint64_t rows_without_features = 0;
   float full_scale = 1;  // sparse rows as images: the value of the brightest pixel, 1 or 255
   // A sentence for each thing that a test file would decide otherwise by itself, or has lost.
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = {};
   bool from_cache = false;
-  std::string cache_note;  // e.g. "damaged cache rebuilt: ..."; empty: no note
+  std::string cache_note = {};  // e.g. "damaged cache rebuilt: ..."; empty: no note
   // Tasks binary and multiclass: the label texts in index order (binary: negative, positive). Empty
   // for multilabel, where a label is its own index. Task tokens: the kinds of tokens.
-  std::vector<std::string> label_names;
-  TextCounts text;  // format text
+  std::vector<std::string> label_names = {};
+  TextCounts text = {};  // format text
   // Click data: how many values of each field the training part has. Empty if they were not
   // counted.
-  std::vector<std::uint64_t> distinct_values;
+  std::vector<std::uint64_t> distinct_values = {};
   double seconds = 0;
 };
 

@@ -74,10 +74,6 @@ Work Client::stage_work(Stage stage, const BatchShape& batch, const Work& tables
   return rows + (charged_model().gradient_work(charged(batch)) - forward);
 }
 
-void Client::trace_batch(Worker& worker, std::uint64_t samples) const {
-  worker.endpoint().note_batch(samples);
-}
-
 void Client::measure(Worker& worker, const std::function<void()>& fn) {
   worker.endpoint().while_paused([&] { referee_.time_measurement(fn); });
 }

@@ -115,8 +115,6 @@ class Client : public Run, public CostModel {
     Archive fields = Archive::loading(setup_.from->run, setup_.from->run, "the saved run");
     fields("client", *this);
   }
-  // Marks a completed step of this worker: its batch is written to the trace, if there is one.
-  void trace_batch(Worker& worker, std::uint64_t samples) const;
   // Makes the model that is to be measured, and takes the time of that. To be called only while the
   // world is stopped. Rows of sharded tables are read in place.
   PreparedModel prepare(const std::function<std::span<const float>()>& model);
@@ -173,7 +171,7 @@ class SharedClient final : public Client {
   // First come, first served. In sim the order is that of virtual time, so a run repeats.
   std::uint64_t draw(int rank, std::uint64_t count) override;
   void completed(Worker& worker, const LearntBatch& batch) override {
-    trace_batch(worker, batch.samples);
+    worker.endpoint().note_batch(batch.samples);
     referee_.completed(worker, batch);
   }
   void discarded(Worker&, std::uint64_t samples) override { referee_.discarded(samples); }

@@ -158,7 +158,7 @@ void RankClient::end_budget() {
 }
 
 void RankClient::completed(Worker& worker, const LearntBatch& batch) {
-  trace_batch(worker, batch.samples);
+  worker.endpoint().note_batch(batch.samples);
   bool tell = !synchronous();
   {
     const RankCalls::Lock lock = calls_.lock();

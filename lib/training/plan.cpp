@@ -170,15 +170,9 @@ std::string lone_worker(const TrainOptions& options, const AlgorithmInfo& info) 
 
 Plan plan_before_data(const TrainOptions& options, const AlgorithmInfo& info, int workers) {
   Plan plan;
+  static_cast<MethodSettings&>(plan) = options;
   plan.workers = workers;
-  plan.batch_size = options.batch_size;
-  plan.learning_rate = options.learning_rate;
-  plan.mega_batch = options.mega_batch;
-  plan.seed = options.seed;
-  plan.partition = options.partition;
   plan.share_orphans = options.orphans == Orphans::share;
-  plan.record_steps = options.record_steps;
-  plan.optimizer = options.optimizer;
   if (const auto rate = options.optimizer.table_learning_rate) {
     plan.optimizer.table_rate = *rate / options.learning_rate;
   }

@@ -10,7 +10,7 @@
 #include "core/text.hpp"
 #include "data/select.hpp"
 #include "data/source.hpp"
-#include "training/checkpoint_file.hpp"
+#include "training/checkpoint.hpp"
 
 namespace hetsgd {
 

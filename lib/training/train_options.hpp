@@ -37,7 +37,10 @@ enum class Orphans { wait, share };
 
 enum class ColorMode { automatic, always, never };
 
-struct TrainOptions {
+struct TrainOptions : MethodSettings {
+  // The learning rate is at first the default of the model.
+  TrainOptions() { learning_rate = model_factory->learning_rate(); }
+
   // data
   std::string train;
   std::string test;
@@ -58,15 +61,9 @@ struct TrainOptions {
   // method
   std::vector<std::string> plugin;  // files of external algorithms and models
   std::string algorithm = "sgd";
-  std::uint64_t batch_size = 256;
-  double learning_rate = model_factory->learning_rate();
-  std::uint64_t mega_batch = 100;
   Order order = Order::shuffled;
-  Partition partition = Partition::shared;
   double dirichlet_alpha = 0.5;
-  OptimizerOptions optimizer;
   Schedule schedule;
-  std::uint64_t seed = 1;
   // cluster
   std::string cluster = default_cluster(/*is_virtual=*/true);
   std::optional<int> workers;  // none: as many as devices or MPI ranks, or 1
@@ -99,7 +96,6 @@ struct TrainOptions {
   // measuring
   std::optional<std::uint64_t> evaluate_every;    // samples; none: one mega-batch
   std::optional<std::uint64_t> evaluate_samples;  // test rows used; none: all
-  bool record_steps = false;
   std::string dump_initial_parameters;  // file: raw little-endian float32, for outside references
   std::string dump_parameters;          // file: the final model, likewise
   std::string trace;                    // file of the activity of each worker over time

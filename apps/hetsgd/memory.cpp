@@ -106,40 +106,40 @@ ordered_json network_json(const TrainingStep& training, std::uint64_t parameter_
 
 // The figures of one plan; a recorded plan also has its steps.
 ordered_json plan_json(const TrainingStep& training, const MemoryPlan& plan) {
-  ordered_json json;
-  json["status"] = plan.fits() ? "fits" : "fails";
+  ordered_json figures;
+  figures["status"] = plan.fits() ? "fits" : "fails";
   if (!plan.fits()) {
-    json["shortage"] = {{"step", plan.shortage->step},
-                        {"node", training.node_of(training.step(plan.shortage->step)).name},
-                        {"request_bytes", plan.shortage->request_bytes},
-                        {"unusable", plan.shortage->unusable}};
-    return json;
+    figures["shortage"] = {{"step", plan.shortage->step},
+                           {"node", training.node_of(training.step(plan.shortage->step)).name},
+                           {"request_bytes", plan.shortage->request_bytes},
+                           {"unusable", plan.shortage->unusable}};
+    return figures;
   }
-  json["peak_bytes"] = plan.peak_bytes;
-  json["backward_peak_bytes"] = plan.backward_peak_bytes;
-  json["peak_live_bytes"] = plan.peak_live_bytes;
-  json["fragmentation"] = {{"at_peak", plan.fragmentation_at_peak},
-                           {"largest_unusable", plan.largest_unusable}};
-  json["offloaded_bytes"] = plan.offloaded_bytes;
-  json["fetched_bytes"] = plan.fetched_bytes;
-  json["cancelled_bytes"] = plan.cancelled_bytes;
-  json["recomputed_operations"] = plan.recomputed_operations;
-  json["workspace_peak_bytes"] = plan.workspace_peak_bytes;
-  json["compute_s"] = plan.compute_s;
-  json["convolution_s"] = plan.convolution_s;
-  json["transfer_s"] = plan.transfer_s;
-  json["overlap_s"] = plan.overlap_s;
-  json["compute_only_s"] = plan.compute_s - plan.overlap_s;
-  json["transfer_only_s"] = plan.transfer_s - plan.overlap_s;
-  json["idle_s"] = plan.idle_s();
-  json["iteration_s"] = plan.iteration_s;
-  json["images_per_s"] = static_cast<double>(training.options.batch) / plan.iteration_s;
+  figures["peak_bytes"] = plan.peak_bytes;
+  figures["backward_peak_bytes"] = plan.backward_peak_bytes;
+  figures["peak_live_bytes"] = plan.peak_live_bytes;
+  figures["fragmentation"] = {{"at_peak", plan.fragmentation_at_peak},
+                              {"largest_unusable", plan.largest_unusable}};
+  figures["offloaded_bytes"] = plan.offloaded_bytes;
+  figures["fetched_bytes"] = plan.fetched_bytes;
+  figures["cancelled_bytes"] = plan.cancelled_bytes;
+  figures["recomputed_operations"] = plan.recomputed_operations;
+  figures["workspace_peak_bytes"] = plan.workspace_peak_bytes;
+  figures["compute_s"] = plan.compute_s;
+  figures["convolution_s"] = plan.convolution_s;
+  figures["transfer_s"] = plan.transfer_s;
+  figures["overlap_s"] = plan.overlap_s;
+  figures["compute_only_s"] = plan.compute_s - plan.overlap_s;
+  figures["transfer_only_s"] = plan.transfer_s - plan.overlap_s;
+  figures["idle_s"] = plan.idle_s();
+  figures["iteration_s"] = plan.iteration_s;
+  figures["images_per_s"] = static_cast<double>(training.options.batch) / plan.iteration_s;
   for (int kind = 0; kind < kConvolutionKinds; ++kind) {
-    json["convolution_algorithms"][std::string(to_string(static_cast<ConvolutionKind>(kind)))] =
+    figures["convolution_algorithms"][std::string(to_string(static_cast<ConvolutionKind>(kind)))] =
         plan.algorithms[static_cast<std::size_t>(kind)];
   }
-  if (!plan.steps.empty()) json["steps"] = steps_json(training, plan);
-  return json;
+  if (!plan.steps.empty()) figures["steps"] = steps_json(training, plan);
+  return figures;
 }
 
 // Trace Event Format: the tracks compute, offload and fetch, the counters `live`, `used` and `gap`

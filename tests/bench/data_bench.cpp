@@ -6,9 +6,9 @@
 #include <string>
 
 #include "core/random.hpp"
-#include "data/clicks.hpp"
 #include "data/criteo.hpp"
 #include "data/generate.hpp"
+#include "data/generate_ctr.hpp"
 #include "data/sampler.hpp"
 #include "data/text_parser.hpp"
 

@@ -1,7 +1,7 @@
 // Click data in the binary form, in the cache, in shards and split by time.
 
 #include "data/binary_format.hpp"
-#include "data/clicks.hpp"
+#include "data/generate_ctr.hpp"
 #include "data/sampler.hpp"
 #include "data/select.hpp"
 #include "data/summary.hpp"

@@ -1,6 +1,7 @@
 #include "data/criteo.hpp"
 
 #include "data/clicks.hpp"
+#include "data/generate_ctr.hpp"
 #include "data/select.hpp"
 #include "data/summary.hpp"
 #include "data_test_util.hpp"

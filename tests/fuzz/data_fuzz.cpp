@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "data/binary_format.hpp"
+#include "data/binary.hpp"
 #include "data/image_files.hpp"
+#include "data/load.hpp"
 #include "data/source.hpp"
 #include "data/summary.hpp"
 #include "data/text_parser.hpp"

@@ -5,14 +5,14 @@
 
 namespace hetsgd::cuda {
 
-namespace {
-
 template <class T>
 struct Vectors {
   const T* in[kMostOperands];
   T* out[kMostOperands];
   unsigned inputs, outputs;
 };
+
+namespace {
 
 template <class T>
 __device__ T add(T a, T b) {

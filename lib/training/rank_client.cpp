@@ -303,7 +303,7 @@ bool RankClient::evaluation_due(Worker&) const { return due_number() != 0; }
 
 void RankClient::have_measured(Worker& worker, std::int32_t due, const Together& together,
                                const std::function<std::span<const float>()>& model) {
-  if (rank_ == 0) return measure(worker.now(), together, [&] { return prepare(model); });
+  if (rank_ == 0) return measure_here(worker.now(), together, [&] { return prepare(model); });
   const PreparedModel prepared = prepare(model);
   const SentModel sent{.time_s = worker.now().count(),
                        .prepare_s = prepared.host_s,
@@ -326,7 +326,7 @@ void RankClient::on_model(RankCalls::Caller from, ReceivedModel sent) {
       "measuring a model", [this, from, current, model = std::move(sent)] {
         try {
           if (current) {
-            measure(Seconds(model.time_s), model.together, [&] {
+            measure_here(Seconds(model.time_s), model.together, [&] {
               return PreparedModel{.parameters = model.parameters, .host_s = model.prepare_s};
             });
           }
@@ -339,8 +339,8 @@ void RankClient::on_model(RankCalls::Caller from, ReceivedModel sent) {
       });
 }
 
-void RankClient::measure(Seconds time, const Together& together,
-                         const std::function<PreparedModel()>& prepared) {
+void RankClient::measure_here(Seconds time, const Together& together,
+                              const std::function<PreparedModel()>& prepared) {
   if (synchronous()) await_reports(together);
   const Referee::Point point =
       synchronous() ? referee_.evaluation_point(Seconds(together.now_s), together.samples)

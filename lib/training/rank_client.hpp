@@ -136,8 +136,8 @@ class RankClient final : public Client {
   std::int32_t due_number() const;
   // Rank 0, with the world stopped: measures the prepared model, if the point is still due, and
   // decides how the run goes on. `together`: the evaluation is one of all workers.
-  void measure(Seconds time, const rank_messages::Together& together,
-               const std::function<PreparedModel()>& prepared);
+  void measure_here(Seconds time, const rank_messages::Together& together,
+                    const std::function<PreparedModel()>& prepared);
   void await_reports(const rank_messages::Together& at);
   // With the world stopped, by the owner of the pause: rank 0 measures, wherever the model is.
   void have_measured(Worker& worker, std::int32_t due, const rank_messages::Together& together,

@@ -100,7 +100,9 @@ def failure(binary, number, seed, folder):
         text = log.read()
     if not ended or not wait_until(lambda: not any(map(runs_on, pids))):
         return f"{what}\nno end within {LIMIT_S} s\n{text}"
-    is_named = f"rank {lost}" in text or (which == signal.SIGKILL and "signal 9" in text)
+    # mpirun says less of a rank that is killed before it is known, and ranks may not have found each other by then.
+    is_named = f"rank {lost}" in text or "not all ranks have joined" in text or (
+        which == signal.SIGKILL and ("signal 9" in text or "Primary job" in text))
     if "this is a bug" in text or (is_sent and not is_named and not is_over(output)):
         return f"{what}\n{text}"
     valid = subprocess.run([binary, "validate", output], capture_output=True, text=True, check=False)

@@ -300,22 +300,24 @@ void Endpoint::note_batch(std::uint64_t samples) {
   if (notes_) notes_->line.calls.note_samples(samples);
 }
 
+// A call that is not noted takes no room on the stack: thousands of fibers have one each, and what
+// they touch is not in a cache.
 bool Endpoint::compute_unless(CancellationToken* token, const Work& work, ComputeKind kind,
                               FunctionRef fn) {
-  std::optional<NotedCall> noted;
-  if (notes_) noted.emplace(*notes_, kind, work);
+  if (!notes_) return compute_raw(token, work, kind, fn);
+  const NotedCall noted(*notes_, kind, work);
   return compute_raw(token, work, kind, fn);
 }
 
 void Endpoint::compute_in_place(const Work& work, ComputeKind kind, const InPlaceComputation& how) {
-  std::optional<NotedCall> noted;
-  if (notes_) noted.emplace(*notes_, kind, work);
+  if (!notes_) return compute_in_place_raw(work, kind, how);
+  const NotedCall noted(*notes_, kind, work);
   compute_in_place_raw(work, kind, how);
 }
 
 void Endpoint::sleep(Seconds duration) {
-  std::optional<NotedCall> noted;
-  if (notes_) noted.emplace(*notes_, CallCell{.label = kSleep});
+  if (!notes_) return sleep_raw(duration);
+  const NotedCall noted(*notes_, CallCell{.label = kSleep});
   sleep_raw(duration);
 }
 
@@ -430,36 +432,32 @@ void Monitor::notify_all() {
 // --- Comm
 
 void Comm::send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind, bool posts) {
-  std::optional<NotedCall> noted;
-  if (notes_) {
-    noted.emplace(*notes_->process, notes_->message(posts ? kPost : kSend, to, tag, data.size()));
-  }
+  if (!notes_) return send_raw(to, tag, data, kind, posts);
+  const NotedCall noted(*notes_->process,
+                        notes_->message(posts ? kPost : kSend, to, tag, data.size()));
   send_raw(to, tag, data, kind, posts);
 }
 
 Envelope Comm::receive_bytes(int from, int tag, std::span<std::byte> data) {
-  std::optional<NotedCall> noted;
-  if (notes_) {
-    noted.emplace(*notes_->process, notes_->message(kReceive, from, tag, data.size()));
-  }
+  if (!notes_) return receive_raw(from, tag, data);
+  NotedCall noted(*notes_->process, notes_->message(kReceive, from, tag, data.size()));
   const Envelope envelope = receive_raw(from, tag, data);
-  if (noted) noted->call.peer = envelope.source;
+  noted.call.peer = envelope.source;
   return envelope;
 }
 
 void Comm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
                           std::span<std::byte> in, Traffic kind) {
-  std::optional<NotedCall> noted;
-  if (notes_) {
-    noted.emplace(*notes_->process, notes_->message(kSendrecv, peer, tag, out.size() + in.size()));
-  }
+  if (!notes_) return sendrecv_raw(peer, tag, out, in, kind);
+  const NotedCall noted(*notes_->process,
+                        notes_->message(kSendrecv, peer, tag, out.size() + in.size()));
   sendrecv_raw(peer, tag, out, in, kind);
 }
 
 void Comm::make(const CollectiveRequest& request) {
   check_request(request);
-  std::optional<NotedCall> noted;
-  if (notes_) noted.emplace(*notes_->process, notes_->collective(request, false));
+  if (!notes_) return make_raw(request);
+  const NotedCall noted(*notes_->process, notes_->collective(request, false));
   make_raw(request);
 }
 
@@ -502,8 +500,8 @@ std::unique_ptr<Comm> Comm::split(int color, int key) {
 // --- ServicePort
 
 void ServicePort::call(const ServiceCall& call) {
-  std::optional<NotedCall> noted;
-  if (notes_) noted.emplace(*notes_->process, notes_->next(notes_->call, call));
+  if (!notes_) return call_raw(call);
+  const NotedCall noted(*notes_->process, notes_->next(notes_->call, call));
   call_raw(call);
 }
 

@@ -256,8 +256,7 @@ std::vector<Deadlock> deadlocks() {
          if (endpoint.rank() == 2) endpoint.comm().receive(kAnySource, 9, std::span(&x, 1));
          if (endpoint.rank() == 0) endpoint.comm().receive(1, 0, std::span(&x, 1));
        },
-       {"worker 0: receives from 1, tag 0 (since ",
-        "worker 1: receives from 2, tag 7 (since ",
+       {"worker 0: receives from 1, tag 0 (since ", "worker 1: receives from 2, tag 7 (since ",
         "worker 2: receives from any, tag 9 (since "}},
       {4,
        [](Endpoint& endpoint) {

@@ -119,6 +119,8 @@ class ServiceHandler {
   void set_clock(std::function<Seconds()> clock) { clock_ = std::move(clock); }
 
  private:
+  void serve_noted(int from, std::span<const std::byte> request, std::span<const float> payload,
+                   std::unique_ptr<ReplyToken> reply, std::optional<Seconds> turned);
   std::function<Seconds()> clock_;
   std::shared_ptr<HandlerNotes> notes_;  // null: requests are not noted
 };

@@ -3,6 +3,10 @@
 //
 // algbw and busbw as nccl-tests define them: algbw = n bytes / time of one all_reduce, busbw =
 // algbw 2 (p-1) / p.
+//
+// TrainingStep: the gradient of a batch of 64 rows of Delicious' shape, computed through the
+// endpoint on cpu:CORES, and the all_reduce of its 0.8 MB. Lookup: what a lookup in sharded tables
+// exchanges, ids out and rows back.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -10,6 +14,8 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "model/mlp.hpp"
+#include "support.hpp"
 
 namespace {
 
@@ -22,9 +28,11 @@ constexpr std::int64_t kGroup = 8;
 // Runs the operation that set_up(node) makes, `batch` times per cluster run, all ranks together;
 // the time is rank 0's. Counters: mean and best time of one operation.
 template <class SetUp>
-void measure(benchmark::State& state, int workers, std::int64_t batch, SetUp set_up) {
+void measure(benchmark::State& state, int workers, std::int64_t batch, SetUp set_up,
+             std::vector<std::string> devices = {}) {
   ClusterOptions options;
   options.workers = workers;
+  options.devices = std::move(devices);
   const auto cluster = make_cluster("threads", options);
   double total_s = 0, best_s = std::numeric_limits<double>::infinity();
   while (state.KeepRunningBatch(batch)) {
@@ -70,7 +78,7 @@ void AllReduce(benchmark::State& state) {
 }
 BENCHMARK(AllReduce)
     ->ArgNames({"bytes", "workers"})
-    ->ArgsProduct({benchmark::CreateRange(4 << 10, 64 << 20, 4), {2}})
+    ->ArgsProduct({benchmark::CreateRange(1 << 10, 64 << 20, 4), {2}})
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond);
 
@@ -94,6 +102,51 @@ void Barrier(benchmark::State& state) {
           [](Endpoint& endpoint) { return [&comm = endpoint.comm()] { comm.barrier(); }; });
 }
 BENCHMARK(Barrier)->UseManualTime()->Unit(benchmark::kMicrosecond);
+
+void Lookup(benchmark::State& state) {
+  const auto rows = static_cast<std::size_t>(state.range(0));  // to each worker
+  constexpr std::size_t kElements = 17;                        // of a row
+  measure(state, 2, batch_for(rows * kElements * 4), [&](Endpoint& endpoint) {
+    const std::vector<std::size_t> ids(2, rows), elements(2, rows * kElements);
+    return [&comm = endpoint.comm(), ids, elements, asked = std::vector<std::uint32_t>(2 * rows),
+            owned = std::vector<std::uint32_t>(2 * rows),
+            sent = std::vector<float>(2 * rows * kElements),
+            received = std::vector<float>(2 * rows * kElements)]() mutable {
+      comm.all_to_all<std::uint32_t>(asked, ids, owned, ids);
+      comm.all_to_all<float>(sent, elements, received, elements);
+    };
+  });
+}
+BENCHMARK(Lookup)->ArgName("rows")->Arg(64)->Arg(4096)->UseManualTime()->Unit(
+    benchmark::kMicrosecond);
+
+void TrainingStep(benchmark::State& state) {
+  const int cores = static_cast<int>(state.range(0)), workers = 2 / cores;
+  const DatasetPtr data = bench::synthetic({500, 983, 18, 19, 8192});
+  const auto model = make_mlp<float>({data->feature_count, data->label_count}, {.hidden = {128}});
+  measure(
+      state, workers, 400,
+      [&](Endpoint& endpoint) {
+        const std::shared_ptr context = model->make_context(endpoint.device());
+        const auto w = std::make_shared<Buffer>(bench::initial_on(endpoint.device(), *model));
+        const auto g = std::make_shared<Gradient>(make_gradient(*model, endpoint.device()));
+        return [&, context, w, g, batches = bench::batches_of(*data, 64),
+                next = std::size_t{0}]() mutable {
+          const Batch& batch = batches[next++ % batches.size()];
+          endpoint.compute(model->gradient_work(batch.shape()), ComputeKind::step,
+                           [&] { model->gradient(*context, batch, w->data(), *g); });
+          endpoint.comm().all_reduce(std::span(g->flat.data(), g->flat.size()));
+          clear_rows(*model, endpoint.device(), *g);
+        };
+      },
+      std::vector<std::string>(static_cast<std::size_t>(workers), "cpu:" + std::to_string(cores)));
+}
+BENCHMARK(TrainingStep)
+    ->ArgName("cores")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
 
 struct Number {
   int value;

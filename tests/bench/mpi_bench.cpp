@@ -93,7 +93,7 @@ int main() {
   options.workers = ranks.size();
   const auto cluster = make_cluster("mpi", options);
   cluster->run([](Endpoint& endpoint) {
-    constexpr std::size_t kSizes[] = {8, 4096, 65536, 1 << 20, 16 << 20, 64 << 20};
+    constexpr std::size_t kSizes[] = {8, 1024, 4096, 65536, 1 << 20, 16 << 20, 64 << 20};
     if (endpoint.size() == 2) {
       for (const std::size_t bytes : kSizes) ping_pong(endpoint, bytes);
     }

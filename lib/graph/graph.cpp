@@ -20,6 +20,7 @@ constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
 constexpr std::array<std::string_view, kNodeTypes> kNodeTypeNames{
     "input", "conv",   "fc",        "pool", "relu",  "lrn",    "bn",   "dropout", "softmax",
     "add",   "concat", "subsample", "lstm", "embed", "linear", "norm", "gelu",    "attention"};
+static_assert(!kNodeTypeNames.back().empty());
 
 struct ShapeProblem {
   std::string text;
@@ -145,9 +146,16 @@ Shape inferred(const Node& node, const std::vector<Shape>& inputs) {
       return attention_shape(node, x);
     case NodeType::input:
       throw ShapeProblem{"found a second input, expected one"};
-    default:
-      return x;
+    case NodeType::relu:
+    case NodeType::lrn:
+    case NodeType::bn:
+    case NodeType::dropout:
+    case NodeType::softmax:
+    case NodeType::norm:
+    case NodeType::gelu:
+      break;
   }
+  return x;
 }
 
 // In std::int64_t, or in double for a node whose sizes have not been checked yet, because their
@@ -192,9 +200,19 @@ Count parameter_count(const Graph& graph, int index) {
       const auto inputs = static_cast<Count>(graph.input_shape(index).channels);
       return 4 * (units * (inputs + units) + units);
     }
-    default:
-      return 0;
+    case NodeType::input:
+    case NodeType::pool:
+    case NodeType::relu:
+    case NodeType::lrn:
+    case NodeType::dropout:
+    case NodeType::add:
+    case NodeType::concat:
+    case NodeType::subsample:
+    case NodeType::gelu:
+    case NodeType::attention:
+      break;
   }
+  return 0;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // A network as a list of nodes, inputs before users: its computation, not how or where it runs.
 //
 // Purpose : the shapes, parameters and uses of a training step. They decide its work (work.hpp),
-//           its memory (memory/) and, later, its execution.
+//           its memory (memory/) and its execution (model/network/).
 // Order   : node 0 is `input`; the last node is `softmax`, which includes the loss.
 // Tokens  : an input of tokens holds their numbers, [1, steps, 1]. An embed turns them into a map
 //           in token order, which linear, norm, gelu, attention, relu, dropout, add and the softmax
@@ -24,6 +24,8 @@ namespace hetsgd {
 
 inline constexpr std::int64_t kNumberBytes = 4;
 
+// A new one needs an entry in many places (lib/model/README.md, "A new kind of node"). The compiler
+// finds only the switches without a default.
 enum class NodeType {
   input,
   conv,
@@ -44,7 +46,7 @@ enum class NodeType {
   gelu,
   attention
 };
-inline constexpr int kNodeTypes = 18;
+inline constexpr int kNodeTypes = static_cast<int>(NodeType::attention) + 1;
 std::string_view to_string(NodeType type);
 std::vector<std::string> node_type_names();  // in the order of NodeType
 

@@ -37,9 +37,13 @@ NodeNeeds backward_needs(const Graph& graph, int index, std::int64_t batch, Back
     case NodeType::lstm:
       return {.input = true,
               .mask = 6 * node.units * sequence_steps(graph, index) * batch * kNumberBytes};
-    default:
-      return {};
+    case NodeType::input:
+    case NodeType::add:
+    case NodeType::concat:
+    case NodeType::subsample:
+      break;
   }
+  return {};
 }
 
 bool gradient_in_place(const Graph& graph, int index) {

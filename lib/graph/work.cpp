@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/error.hpp"
+
 namespace hetsgd {
 namespace {
 
@@ -33,9 +35,18 @@ LightWork light_work(const Node& node) {
     case NodeType::concat:
     case NodeType::subsample:
       return {0, 0, 0, 2, 0, 2};
-    default:
-      return {};
+    case NodeType::input:
+    case NodeType::conv:
+    case NodeType::fc:
+    case NodeType::lstm:
+    case NodeType::embed:
+    case NodeType::linear:
+    case NodeType::norm:
+    case NodeType::gelu:
+    case NodeType::attention:
+      break;  // node_work() has a formula for each
   }
+  return {};
 }
 
 Work lstm_work(const Graph& graph, int index, Pass pass, double n) {
@@ -113,8 +124,11 @@ Work token_work(const Graph& graph, int index, Pass pass, double n, bool input_g
       return forward ? each(10, 2) : each(14, 3);
     case NodeType::attention:
       return attention_work(node, pass, tokens);
-    default:
+    case NodeType::softmax:
       return token_softmax_work(graph, node, pass, n);
+    default:
+      HETSGD_CHECK(false);  // not for tokens alone
+      return {};
   }
 }
 

@@ -26,9 +26,16 @@ bool is_checkpoint(const Graph& graph, int index) {
       return true;
     case NodeType::subsample:  // the copy at a fork keeps the shape
       return node.shape == graph.input_shape(index);
-    default:
-      return false;
+    case NodeType::pool:
+    case NodeType::relu:
+    case NodeType::lrn:
+    case NodeType::bn:
+    case NodeType::dropout:
+    case NodeType::norm:
+    case NodeType::gelu:
+      break;
   }
+  return false;
 }
 
 class RecomputationBuilder {

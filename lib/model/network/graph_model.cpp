@@ -292,7 +292,16 @@ class GraphModel final : public BasicModel<Real> {
         this->add_block(vector_block(node.name + ".bias", gates));
         return;
       }
-      default:
+      case NodeType::input:
+      case NodeType::pool:
+      case NodeType::relu:
+      case NodeType::lrn:
+      case NodeType::dropout:
+      case NodeType::add:
+      case NodeType::concat:
+      case NodeType::subsample:
+      case NodeType::gelu:
+      case NodeType::attention:
         return;
     }
   }

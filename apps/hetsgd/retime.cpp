@@ -44,14 +44,14 @@ namespace {
 
 using nlohmann::json;
 
-std::string_view bare_name(const TraceRange& range) {
+std::string_view bare_name(const RecordedCall& range) {
   constexpr std::string_view kWait = "wait for ";
   const std::string_view name = range.name;
   return name.starts_with(kWait) ? name.substr(kWait.size()) : name;
 }
 
 // The cost of a call on a network, by the name of its collective; a message otherwise.
-double cost_of(const NetworkModel& network, const TraceRange& range, int members) {
+double cost_of(const NetworkModel& network, const RecordedCall& range, int members) {
   const double bytes = static_cast<double>(range.bytes);
   const std::string_view name = bare_name(range);
   if (name == "all_reduce") return network.all_reduce_cost(members, bytes).count();
@@ -118,7 +118,7 @@ class Answers {
     for (std::size_t l = 0; l < timeline_.processes.size(); ++l) {
       const TraceLine& line = timeline_.processes[l];
       for (std::size_t r = 0; r < line.ranges.size(); ++r) {
-        const TraceRange& range = line.ranges[r];
+        const RecordedCall& range = line.ranges[r];
         const int members = retiming_.members()[l][r];
         const auto [found, is_new] = known.try_emplace(
             {range.category, range.name, range.kind, range.bytes, members}, known.size());
@@ -217,7 +217,7 @@ class Answers {
     return list.get<std::vector<double>>();
   }
 
-  json describe(const TraceRange& range, int members) const {
+  json describe(const RecordedCall& range, int members) const {
     json result = {{"category", range.category},
                    {"name", range.name},
                    {"relation", static_cast<int>(range.kind)},
@@ -244,7 +244,7 @@ std::string steps_of(const Timeline& timeline) {
   std::vector<std::string> workers;
   for (int rank = 0; rank < timeline.workers; ++rank) {
     std::vector<double> begins, own, delays, works;
-    for (const TraceRange& range : timeline.main_of(rank).ranges) {
+    for (const RecordedCall& range : timeline.main_of(rank).ranges) {
       if (range.category != "compute" || range.name != "step") continue;
       begins.push_back(range.begin.count());
       own.push_back(own_seconds(range));

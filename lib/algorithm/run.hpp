@@ -83,9 +83,9 @@ class CostModel {
   virtual ~CostModel() = default;
   // The charged work of one step of this worker: of the real model, or of the full-size one under
   // --charge.
-  virtual Work gradient_work(int rank, const BatchShape& batch) const = 0;
+  virtual Work gradient_work(int worker, const BatchShape& batch) const = 0;
   // The same for the first parts of a gradient (Model::partial_gradient_work).
-  virtual Work partial_gradient_work(int rank, const BatchShape& batch,
+  virtual Work partial_gradient_work(int worker, const BatchShape& batch,
                                      std::size_t parts) const = 0;
   // The charged model, and the charged shape of a batch: under --charge those of the full-size
   // model and data, else the real ones. Use only the layout of that model.

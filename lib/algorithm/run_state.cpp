@@ -42,8 +42,8 @@ RunState::RunState(const SavedRun* from, bool is_saved, std::vector<int> view)
 
 void RunState::load(Kept kept) {
   static const SavedFields kNone;
-  const bool shared = kept.rank == kShared;
-  const auto own = from_->workers.find(kept.rank);
+  const bool shared = kept.worker == kShared;
+  const auto own = from_->workers.find(kept.worker);
   const SavedFields& fields_of = shared                        ? from_->shared
                                  : own != from_->workers.end() ? own->second
                                                                : kNone;
@@ -51,7 +51,7 @@ void RunState::load(Kept kept) {
   if (other && !shared) other->joins = !has_fields(fields_of, kept.name);
   Archive fields = Archive::loading(fields_of, from_->common,
                                     shared ? "the saved run: what workers share"
-                                           : fmt::format("the saved run: worker {}", kept.rank),
+                                           : fmt::format("the saved run: worker {}", kept.worker),
                                     other ? &*other : nullptr);
   Named object{kept};
   fields(kept.name, object);
@@ -66,34 +66,34 @@ void RunState::add(Kept kept) {
 void RunState::add_saved(Kept kept) {
   if (!is_saved_) return;
   const std::lock_guard lock(mutex_);
-  SavedFields& to = saved_[kept.rank];
+  SavedFields& to = saved_[kept.worker];
   Archive fields = Archive::saving(to, to);
   Named object{kept};
   fields(kept.name, object);
 }
 
-bool RunState::joins(int rank) const {
+bool RunState::joins(int worker) const {
   if (!goes_on()) return false;
-  const auto own = from_->workers.find(rank);
+  const auto own = from_->workers.find(worker);
   return own == from_->workers.end() || std::ranges::all_of(own->second, [](const auto& field) {
            return field.first.starts_with("worker/");
          });
 }
 
-bool RunState::has_kept(int rank) const {
+bool RunState::has_kept(int worker) const {
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(kept_, [&](const Kept& kept) { return kept.rank == rank; });
+  return std::ranges::any_of(kept_, [&](const Kept& kept) { return kept.worker == worker; });
 }
 
 // In the order of ranks and names, so that one worker's common fields are those that are kept.
 void RunState::save(SavedRun& to, const std::vector<int>& lost) {
   const std::lock_guard lock(mutex_);
-  std::ranges::sort(kept_, {}, [](const Kept& kept) { return std::pair(kept.rank, kept.name); });
+  std::ranges::sort(kept_, {}, [](const Kept& kept) { return std::pair(kept.worker, kept.name); });
   for (Kept& kept : kept_) {
-    if (std::ranges::find(lost, kept.rank) != lost.end()) continue;
-    SavedFields& own = kept.rank == kShared ? to.shared : to.workers[kept.rank];
-    if (kept.rank != kShared && (to.with_state.empty() || to.with_state.back() != kept.rank)) {
-      to.with_state.push_back(kept.rank);
+    if (std::ranges::find(lost, kept.worker) != lost.end()) continue;
+    SavedFields& own = kept.worker == kShared ? to.shared : to.workers[kept.worker];
+    if (kept.worker != kShared && (to.with_state.empty() || to.with_state.back() != kept.worker)) {
+      to.with_state.push_back(kept.worker);
     }
     Archive fields =
         lost.empty() ? Archive::saving(own, to.common) : Archive::saving_first(own, to.common);
@@ -102,7 +102,7 @@ void RunState::save(SavedRun& to, const std::vector<int>& lost) {
   }
   kept_.clear();
   to.view = view_;
-  for (auto& [rank, fields] : saved_) to.workers[rank].merge(fields);
+  for (auto& [worker, fields] : saved_) to.workers[worker].merge(fields);
 }
 
 }  // namespace hetsgd

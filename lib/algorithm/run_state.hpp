@@ -50,37 +50,37 @@ class RunState {
   // Workers are named by their number in the run. Keeps an object of a worker until save(), under a
   // name of its own. A later segment loads it here.
   template <class T>
-  void keep(int rank, const std::string& name, std::shared_ptr<T> object) {
+  void keep(int worker, const std::string& name, std::shared_ptr<T> object) {
     T* const state = object.get();
-    add({rank, name, std::move(object), [state](Archive& fields) { state->fields(fields); }});
+    add({worker, name, std::move(object), [state](Archive& fields) { state->fields(fields); }});
   }
   // The same for an object that workers share.
   template <class T>
   void keep_shared(const std::string& name, std::shared_ptr<T> object) {
     keep(kShared, name, std::move(object));
   }
-  // The same at once, for an object of worker `rank` that does not outlive the segment: load() when
-  // it begins, save() when it ends.
+  // The same at once, for an object of worker `worker` that does not outlive the segment: load()
+  // when it begins, save() when it ends.
   template <class T>
-  void load(int rank, const std::string& name, T& object) {
-    if (goes_on()) load({rank, name, nullptr, [&](Archive& fields) { object.fields(fields); }});
+  void load(int worker, const std::string& name, T& object) {
+    if (goes_on()) load({worker, name, nullptr, [&](Archive& fields) { object.fields(fields); }});
   }
   template <class T>
-  void save(int rank, const std::string& name, T& object) {
-    add_saved({rank, name, nullptr, [&](Archive& fields) { object.fields(fields); }});
+  void save(int worker, const std::string& name, T& object) {
+    add_saved({worker, name, nullptr, [&](Archive& fields) { object.fields(fields); }});
   }
-  // Whether worker `rank` has kept a state, and whether it may begin: it has, or the run is never
+  // Whether worker `worker` has kept a state, and whether it may begin: it has, or the run is never
   // saved.
-  bool has_kept(int rank) const;
-  bool may_begin(int rank) const { return !is_saved_ || has_kept(rank); }
+  bool has_kept(int worker) const;
+  bool may_begin(int worker) const { return !is_saved_ || has_kept(worker); }
 
   // Saves the fields of all objects and lets the objects go. To be called when all processes have
   // returned. The state of lost workers is left out; the common fields are then those of the first
   // worker that was not lost. SavedRun::with_state is that of the workers of this process. Throws
   // CheckFailure if a common field differs between workers.
   void save(SavedRun& to, const std::vector<int>& lost = {});
-  // Whether worker `rank` has lost the algorithm's state: only counts of its own are kept.
-  bool joins(int rank) const;
+  // Whether worker `worker` has lost the algorithm's state: only counts of its own are kept.
+  bool joins(int worker) const;
   // The workers of the segment, by rank.
   const std::vector<int>& view() const { return view_; }
   // How the workers of this segment differ from those that the state was saved with; null: not.
@@ -89,7 +89,7 @@ class RunState {
  private:
   static constexpr int kShared = -1;
   struct Kept {
-    int rank;
+    int worker;
     std::string name;
     std::shared_ptr<void> object;
     std::function<void(Archive&)> fields;

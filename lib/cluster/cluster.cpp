@@ -43,7 +43,7 @@ const ClusterKind& cluster_kind(const std::string& name) {
 
 bool Cluster::is_virtual() const { return cluster_kind(name()).is_virtual; }
 
-int Cluster::gpu(int rank) const { return is_virtual() ? -1 : gpu_of(device_name(rank)); }
+int Cluster::gpu(int worker) const { return is_virtual() ? -1 : gpu_of(device_name(worker)); }
 
 std::unique_ptr<Cluster> make_cluster(const std::string& name, const ClusterOptions& options) {
   const ClusterKind& kind = cluster_kind(name);

@@ -43,24 +43,25 @@ namespace hetsgd {
 // Everything else goes through host memory.
 enum class AllReduce { automatic, nccl, ring, tree, mpi, host };
 
-// Options of a run's cluster. Every cluster reads the first part and its own part, and ignores the
-// rest, so that one set of options can be given to all.
+// Options of a run's cluster. Every cluster reads the first part and the parts that name it, and
+// ignores the rest, so that one set of options can be given to all. `worker` is a number in the
+// run, here and below.
 struct ClusterOptions {
   int workers = 1;
   std::uint64_t seed = 1;
   // Relative speed per worker, > 0; empty: all 1. A shorter list repeats its last value.
   std::vector<double> speed;
-  double speed_of(int rank) const {
+  double speed_of(int worker) const {
     if (speed.empty()) return 1;
-    return speed[std::min(static_cast<std::size_t>(rank), speed.size() - 1)];
+    return speed[std::min(static_cast<std::size_t>(worker), speed.size() - 1)];
   }
   std::shared_ptr<const Scenario> scenario;  // null: no stragglers
   Seconds detect{0.5};                       // from the loss of a worker until the others know
   // sim
   // Device profiles by worker, at least one; a shorter list repeats its last.
   std::vector<DeviceProfile> profiles{1};
-  const DeviceProfile& profile_of(int rank) const {
-    return profiles[std::min(static_cast<std::size_t>(rank), profiles.size() - 1)];
+  const DeviceProfile& profile_of(int worker) const {
+    return profiles[std::min(static_cast<std::size_t>(worker), profiles.size() - 1)];
   }
   // Device profile of the host that runs the services; none: the profile of the first worker.
   std::optional<DeviceProfile> server_profile = {};
@@ -76,11 +77,11 @@ struct ClusterOptions {
   double work_scale = 1;
   // Time of a worker's iteration at speed 1, in place of the time of its work; null: the time of
   // its work. Stragglers come on top. In a step of several parts the first part takes all of it.
-  std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
+  std::function<Seconds(int worker, std::uint64_t iteration)> step_time = nullptr;
   // Recorded times of the steps of workers' main processes, stragglers included. Null: the times
   // follow from work, speed and scenario.
   struct StepRequest {
-    int rank = 0;
+    int worker = 0;
     std::uint64_t iteration = 0;
     Seconds now{0};
     const Work& work;
@@ -94,13 +95,13 @@ struct ClusterOptions {
   // Cores of the host that workers on CPUs, services and copies share in virtual time
   // (sim/host_cores.hpp); 0: each has as many cores as it wants. Not together with recorded_step.
   int host_cores = 0;
-  // threads
+  // real time (threads and mpi)
   // Devices by worker, for example "cpu:1"; a shorter list repeats its last; empty: cpu:1.
   std::vector<std::string> devices;
   Precision precision = Precision::fp32;                             // matrix products on GPUs
   ConvolutionLibrary convolution_library = ConvolutionLibrary::own;  // convolutions on GPUs
   AllReduce all_reduce = AllReduce::automatic;
-  // mpi
+  // mpi alone
   // True: the last rank runs the services and no worker, so there is one rank more than workers.
   // False: the services run beside rank 0.
   bool service_rank = false;
@@ -151,18 +152,18 @@ class Cluster {
   virtual int size() const = 0;
   bool is_virtual() const;  // as its kind: clock values are simulated
   // The device of a worker as the result names it; after run() the report may say more (its core).
-  virtual std::string device_name(int rank) const = 0;
+  virtual std::string device_name(int worker) const = 0;
   // The GPU that computes a worker's steps. -1: cores compute them, as always on a simulated
   // cluster, because its devices only have a GPU's name.
-  int gpu(int rank) const;
-  // True: the worker of `rank` runs in this process, and what it writes is visible here.
-  virtual bool runs_here(int rank) const {
-    static_cast<void>(rank);
+  int gpu(int worker) const;
+  // True: the worker runs in this process, and what it writes is visible here.
+  virtual bool runs_here(int worker) const {
+    static_cast<void>(worker);
     return true;
   }
   // A report on a worker before the run: it has no time breakdown.
-  virtual WorkerReport planned(int rank) const {
-    return {.rank = rank, .device = device_name(rank), .breakdown = {}};
+  virtual WorkerReport planned(int worker) const {
+    return {.rank = worker, .device = device_name(worker), .breakdown = {}};
   }
   // Runs worker(endpoint) once per rank that runs here. Returns when the workers of all ranks and
   // everything that they have started have returned. The report is complete in the process of rank

@@ -25,14 +25,14 @@ constexpr int kMostDowntimes = 100'000;
 // leave the range of doubles.
 constexpr double kLargestProduct = 1e12;
 
-// All that slows one rank.
-struct RankEffects {
+// All that slows one worker, by its number in the run.
+struct WorkerEffects {
   double factor = 1;
   double slowdown = 1;  // over a long time, at most: the factors of all kinds
   std::vector<const StraggleDelay*> delays;
   std::vector<const StraggleJitter*> jitters;
   std::vector<const SlowPhases*> slow;
-  std::vector<Pause> pauses;
+  std::vector<StandstillInterval> pauses;
   std::vector<Downtime> fails;
   std::vector<double> returns_s;
   std::vector<const Downtimes*> churns;
@@ -41,19 +41,19 @@ struct RankEffects {
 
 // fn(downtime) for the first downtime of each kind of failure that has not ended at time_s.
 template <class Fn>
-void for_each_downtime(const RankEffects& effects, int rank, double time_s, const Fn& fn) {
+void for_each_downtime(const WorkerEffects& effects, int worker, double time_s, const Fn& fn) {
   for (const Downtime& down : effects.fails) {
     if (down.end_s > time_s) fn(down);
   }
-  for (const Downtimes* const churn : effects.churns) fn((*churn)(rank, time_s));
+  for (const Downtimes* const churn : effects.churns) fn((*churn)(worker, time_s));
 }
 
 // A stretch of clock time that begins at `start_s`. The elapsed time is summed on its own: start +
 // elapsed - start would lose the last bits of a short step late in a run.
 class Interval {
  public:
-  Interval(const RankEffects& effects, int rank, double start_s)
-      : effects_(effects), rank_(rank), now_s_(start_s) {}
+  Interval(const WorkerEffects& effects, int worker, double start_s)
+      : effects_(effects), worker_(worker), now_s_(start_s) {}
 
   // Passes the time that `work_s` of undisturbed progress takes; slow phases count only if
   // `slowed`.
@@ -78,7 +78,7 @@ class Interval {
  private:
   // Goes to the end of a pause that holds now (true); else bounds `until_s` by the next one.
   bool skip_pause(double& until_s) {
-    for (const Pause& pause : effects_.pauses) {
+    for (const StandstillInterval& pause : effects_.pauses) {
       if (now_s_ < pause.begin_s) {
         until_s = std::min(until_s, pause.begin_s);
       } else if (now_s_ < pause.end_s) {
@@ -93,7 +93,7 @@ class Interval {
   bool skip_stop(int phases, double& until_s) {
     bool skipped = false;
     if (phases >= kMostPhases) return skipped;
-    for_each_downtime(effects_, rank_, now_s_, [&](const Downtime& down) {
+    for_each_downtime(effects_, worker_, now_s_, [&](const Downtime& down) {
       if (skipped || down.mode != FailureMode::stopped || down.is_noticed(effects_.detect_s)) {
         return;
       }
@@ -110,7 +110,7 @@ class Interval {
         all.factor /= source->mean_rate;
         continue;
       }
-      const Phase phase = source->at(rank_, now_s_);
+      const Phase phase = source->at(worker_, now_s_);
       all.factor *= phase.factor;
       all.until_s = std::min(all.until_s, phase.until_s);
     }
@@ -121,8 +121,8 @@ class Interval {
     elapsed_s_ += length_s;
   }
 
-  const RankEffects& effects_;
-  int rank_;
+  const WorkerEffects& effects_;
+  int worker_;
   double now_s_;
   double elapsed_s_ = 0;
 };
@@ -135,7 +135,7 @@ std::uint64_t seed_of(std::uint64_t seed, std::size_t number) {
 }
 
 // A failure lasts until the first return after it. Each return must follow one.
-void end_failures(RankEffects& effects, int rank) {
+void end_failures(WorkerEffects& effects, int worker) {
   for (const double returns_s : effects.returns_s) {
     bool is_used = false;
     for (Downtime& down : effects.fails) {
@@ -144,7 +144,7 @@ void end_failures(RankEffects& effects, int rank) {
       is_used = true;
     }
     if (is_used) continue;
-    refuse("--straggler", fmt::format("kind=return of worker {} at {} s", rank, returns_s),
+    refuse("--straggler", fmt::format("kind=return of worker {} at {} s", worker, returns_s),
            "a kind=fail of the same worker before it");
   }
 }
@@ -166,7 +166,7 @@ std::string_view to_string(FailureMode mode) {
 struct Scenario::Impl {
   std::vector<std::string> specifications;
   std::vector<Straggler> stragglers;
-  std::vector<RankEffects> ranks;
+  std::vector<WorkerEffects> ranks;
 };
 
 Scenario::Scenario(const std::vector<std::string>& specifications, int workers, std::uint64_t seed,
@@ -179,14 +179,14 @@ Scenario::Scenario(const std::vector<std::string>& specifications, int workers, 
     const Straggler& straggler =
         impl->stragglers.emplace_back(make_straggler(specifications[i], workers, seed_of(seed, i)));
     impl->specifications.push_back(straggler.canonical);
-    for (const int rank : straggler.ranks) {
-      RankEffects& effects = impl->ranks[at(rank)];
+    for (const int worker : straggler.ranks) {
+      WorkerEffects& effects = impl->ranks[at(worker)];
       effects.factor *= straggler.factor;
       effects.slowdown *= straggler.factor / (straggler.slow ? straggler.slow->mean_rate : 1);
       effects.slowdown *= straggler.jitter ? straggler.jitter->largest : 1;
       if (!(effects.slowdown <= kLargestProduct)) {
         refuse(fmt::format("--straggler {}", quote(specifications[i])),
-               fmt::format("factors of worker {} that multiply to {:g}", rank, effects.slowdown),
+               fmt::format("factors of worker {} that multiply to {:g}", worker, effects.slowdown),
                fmt::format("at most {:g}", kLargestProduct));
       }
       if (straggler.delay) effects.delays.push_back(&straggler.delay);
@@ -198,38 +198,38 @@ Scenario::Scenario(const std::vector<std::string>& specifications, int workers, 
       if (straggler.churn) effects.churns.push_back(&straggler.churn);
     }
   }
-  for (int rank = 0; rank < workers; ++rank) {
-    end_failures(impl->ranks[at(rank)], rank);
-    impl->ranks[at(rank)].detect_s = detect.count();
+  for (int worker = 0; worker < workers; ++worker) {
+    end_failures(impl->ranks[at(worker)], worker);
+    impl->ranks[at(worker)].detect_s = detect.count();
   }
   impl_ = impl;
 }
 
-Seconds Scenario::stretched(int rank, std::optional<std::uint64_t> iteration, Seconds start,
+Seconds Scenario::stretched(int worker, std::optional<std::uint64_t> iteration, Seconds start,
                             Seconds compute) const {
-  HETSGD_CHECK(rank >= 0 && static_cast<std::size_t>(rank) < impl_->ranks.size());
+  HETSGD_CHECK(worker >= 0 && static_cast<std::size_t>(worker) < impl_->ranks.size());
   HETSGD_CHECK(start >= Seconds(0) && std::isfinite(start.count()));
   HETSGD_CHECK(compute >= Seconds(0) && std::isfinite(compute.count()));
-  const RankEffects& effects = impl_->ranks[at(rank)];
+  const WorkerEffects& effects = impl_->ranks[at(worker)];
   double delay_s = 0;
   double work_s = compute.count() * effects.factor;
   if (iteration) {
-    for (const StraggleDelay* source : effects.delays) delay_s += (*source)(rank, *iteration);
+    for (const StraggleDelay* source : effects.delays) delay_s += (*source)(worker, *iteration);
     for (const StraggleJitter* source : effects.jitters) {
-      work_s *= source->factor(rank, *iteration);
+      work_s *= source->factor(worker, *iteration);
     }
   }
   const bool may_stand =
       !effects.pauses.empty() || !effects.fails.empty() || !effects.churns.empty();
   if (effects.slow.empty() && !may_stand) return Seconds(work_s + delay_s);
-  Interval interval(effects, rank, start.count());
+  Interval interval(effects, worker, start.count());
   interval.advance(work_s, true);
   interval.advance(delay_s, false);
   return std::max(Seconds(interval.elapsed_s()), compute);
 }
 
-std::optional<Lost> Scenario::lost(int rank, Seconds time) const {
-  const RankEffects& effects = impl_->ranks[at(rank)];
+std::optional<Lost> Scenario::lost(int worker, Seconds time) const {
+  const WorkerEffects& effects = impl_->ranks[at(worker)];
   std::optional<Downtime> first;
   const auto take = [&](const Downtime& each) {
     if (each.is_noticed(effects.detect_s) && (!first || each.begin_s < first->begin_s)) {
@@ -240,9 +240,9 @@ std::optional<Lost> Scenario::lost(int rank, Seconds time) const {
     if (down.end_s > time.count()) take(down);
   }
   for (const Downtimes* const churn : effects.churns) {
-    Downtime down = (*churn)(rank, time.count());
+    Downtime down = (*churn)(worker, time.count());
     for (int i = 0; i < kMostDowntimes && !down.is_noticed(effects.detect_s); ++i) {
-      down = (*churn)(rank, down.end_s);
+      down = (*churn)(worker, down.end_s);
     }
     take(down);
   }
@@ -250,11 +250,11 @@ std::optional<Lost> Scenario::lost(int rank, Seconds time) const {
   return Lost{Seconds(first->begin_s), Seconds(first->end_s), first->mode};
 }
 
-Seconds Scenario::reachable(int rank, Seconds time) const {
-  const RankEffects& effects = impl_->ranks[at(rank)];
+Seconds Scenario::reachable(int worker, Seconds time) const {
+  const WorkerEffects& effects = impl_->ranks[at(worker)];
   for (bool is_back = false; !is_back;) {
     is_back = true;
-    for_each_downtime(effects, rank, time.count(), [&](const Downtime& down) {
+    for_each_downtime(effects, worker, time.count(), [&](const Downtime& down) {
       if (down.begin_s > time.count() || down.is_noticed(effects.detect_s)) return;
       time = std::max(time, Seconds(down.end_s));
       is_back = false;
@@ -264,15 +264,15 @@ Seconds Scenario::reachable(int rank, Seconds time) const {
 }
 
 bool Scenario::has_failures() const {
-  return std::ranges::any_of(impl_->ranks, [](const RankEffects& effects) {
+  return std::ranges::any_of(impl_->ranks, [](const WorkerEffects& effects) {
     return !effects.fails.empty() || !effects.churns.empty();
   });
 }
 
 bool Scenario::has_gaps() const {
   bool any = false;
-  for (std::size_t rank = 0; rank < impl_->ranks.size(); ++rank) {
-    for_each_downtime(impl_->ranks[rank], static_cast<int>(rank), 0,
+  for (std::size_t worker = 0; worker < impl_->ranks.size(); ++worker) {
+    for_each_downtime(impl_->ranks[worker], static_cast<int>(worker), 0,
                       [&](const Downtime& down) { any |= down.mode != FailureMode::killed; });
   }
   return any;

@@ -1,4 +1,4 @@
-// Stragglers: a scenario is a pure function (rank, iteration, time) -> slowdown, drawn from the
+// Stragglers: a scenario is a pure function (worker, iteration, time) -> slowdown, drawn from the
 // run's seed without messages, and used by every cluster. `sim` charges it to the virtual clock;
 // `threads` and `mpi` delay for the difference and report requested against achieved.
 //
@@ -29,6 +29,8 @@ std::vector<std::string> straggler_files(const std::string& specification);
 //   stopped  stays             stands still                     a pause without messages
 //   cut_off  stays             comes to its end                 its communication waits
 //
+// In real time no worker is cut short: it is lost when it begins a computation (segment.hpp).
+//
 // A worker that is back after the others know has no use for its memory. They have gone on without
 // it, so it takes their state in place of its stale copy.
 enum class FailureMode { killed, stopped, cut_off };
@@ -50,21 +52,21 @@ class Scenario {
   Scenario(const std::vector<std::string>& specifications, int workers, std::uint64_t seed,
            Seconds detect = Seconds(0));
 
-  // Time that iteration `iteration` of worker `rank` takes with all stragglers, >= `compute`. It
+  // Time that iteration `iteration` of worker `worker` takes with all stragglers, >= `compute`. It
   // starts at `start` and would take `compute` undisturbed. Factors multiply and hold while their
   // phase lasts (a step that leaves a slow phase is slowed in its first part only). Extra delays
   // add after the compute and are not slowed; in a pause nothing moves. No iteration: a further
   // part of one that has begun, whose jitter and extra delays its first part has had. Thread-safe.
-  Seconds stretched(int rank, std::optional<std::uint64_t> iteration, Seconds start,
+  Seconds stretched(int worker, std::optional<std::uint64_t> iteration, Seconds start,
                     Seconds compute) const;
 
-  // The first loss of worker `rank` that has not ended at `time`; none: it lives from then on.
-  std::optional<Lost> lost(int rank, Seconds time) const;
+  // The first loss of worker `worker` that has not ended at `time`; none: it lives from then on.
+  std::optional<Lost> lost(int worker, Seconds time) const;
   // Whether any worker is ever lost.
   bool has_failures() const;
-  // When worker `rank` can begin to communicate: at `time`, or when it is back from a failure that
-  // the others do not know of.
-  Seconds reachable(int rank, Seconds time) const;
+  // When worker `worker` can begin to communicate: at `time`, or when it is back from a failure
+  // that the others do not know of.
+  Seconds reachable(int worker, Seconds time) const;
   // Whether that is ever later than `time`.
   bool has_gaps() const;
 

@@ -231,7 +231,7 @@ class PauseKind final : public StragglerKind {
     time(set, "duration", duration_, "Length of the pause.").required("5s");
   }
   void apply(Straggler& straggler, const StragglerContext&) const override {
-    straggler.pause = Pause{at_.count(), (at_ + duration_).count()};
+    straggler.pause = StandstillInterval{at_.count(), (at_ + duration_).count()};
   }
 
  private:

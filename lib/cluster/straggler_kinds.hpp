@@ -3,8 +3,8 @@
 // straggler_kinds.cpp and a row of its table.
 //
 // A delay adds time to an iteration, jitter multiplies it, slow phases slow a worker during
-// intervals of the clock, a Pause stops it during one, and at a failure it is lost. (A constant
-// factor is none of these: it is one number per rank.)
+// intervals of the clock, a standstill stops it during one, and at a failure it is lost. (A
+// constant factor is none of these: it is one number per rank.)
 //
 //   compute of a step:  work x factor x jitter, at the rate of the slow phases that it crosses
 //   then:               the sum of the delays, at full rate
@@ -54,7 +54,7 @@ struct SlowPhases {
 };
 
 // A pause: [begin, end) on the clock.
-struct Pause {
+struct StandstillInterval {
   double begin_s = 0, end_s = 0;
 };
 
@@ -80,7 +80,7 @@ struct Straggler {
   StraggleDelay delay = nullptr;
   std::optional<StraggleJitter> jitter;
   std::optional<SlowPhases> slow;
-  std::optional<Pause> pause;
+  std::optional<StandstillInterval> pause;
   std::optional<Downtime> fails;  // without an end
   std::optional<double> returns_at_s;
   Downtimes churn = nullptr;

@@ -37,8 +37,8 @@ void write_beside(const TrainOptions& options, const Trace& trace, const Record&
   if (!options.mllog.empty()) write_text(options.mllog, mllog_text(record));
 }
 
-// The memory of a record has a bound, and its file lies beside the record. The activity of --trace
-// has none, since its text is made in memory.
+// With --record-timeline alone the recorded calls have bounded memory, and what exceeds it goes to
+// a file beside the timeline file. With --trace they stay in memory, since its text is made there.
 CallMemoryOptions memory_of_trace(const TrainOptions& options) {
   if (options.record_timeline.empty() || !options.trace.empty()) return {};
   const std::filesystem::path target =

@@ -27,7 +27,7 @@ std::string name_of(const WaitedFor& whom) {
   return whom.rank >= 0 ? fmt::format("worker {}", whom.rank) : "service " + whom.service;
 }
 
-json arguments(const TraceRange& range, const WaitedFor* whom) {
+json arguments(const RecordedCall& range, const WaitedFor* whom) {
   json arguments = json::object();
   if (range.category == "off_clock") return arguments;
   if (range.steps > 0) arguments["iteration"] = range.steps - 1;
@@ -44,7 +44,7 @@ json arguments(const TraceRange& range, const WaitedFor* whom) {
 
 // Adds slices inside of the range's own. A wait comes before the transfer. In a call of a service
 // it is between the transfers of request and reply. A delay comes last.
-void add_parts(json& events, std::size_t thread, const TraceRange& range, const WaitedFor* whom) {
+void add_parts(json& events, std::size_t thread, const RecordedCall& range, const WaitedFor* whom) {
   const Seconds whole = range.end - range.begin;
   if (range.category == "compute") {
     const Seconds delay = std::clamp(range.delay, Seconds(0), whole);
@@ -66,8 +66,8 @@ void add_arrows(json& events, const std::vector<const TraceLine*>& lines,
                 const TraceMatches& matches) {
   std::size_t id = 0;
   for (const auto& [sent, received] : matches.messages) {
-    const TraceRange& from = lines[sent.line]->ranges[sent.range];
-    const TraceRange& to = lines[received.line]->ranges[received.range];
+    const RecordedCall& from = lines[sent.line]->ranges[sent.range];
+    const RecordedCall& to = lines[received.line]->ranges[received.range];
     const json common = {{"name", "message"}, {"cat", "message"}, {"pid", 0}, {"id", id++}};
     json start = common, finish = common;
     start.update({{"ph", "s"}, {"tid", sent.line}, {"ts", microseconds(from.begin)}});
@@ -93,7 +93,7 @@ json trace_json(const Trace& trace) {
                       {"tid", thread},
                       {"args", {{"name", lines[thread]->name}}}});
     for (std::size_t i = 0; i < lines[thread]->ranges.size(); ++i) {
-      const TraceRange& range = lines[thread]->ranges[i];
+      const RecordedCall& range = lines[thread]->ranges[i];
       const auto found = matches.waits.find({thread, i});
       const WaitedFor* const whom = found == matches.waits.end() ? nullptr : &found->second;
       events.push_back(

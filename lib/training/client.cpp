@@ -32,16 +32,16 @@ BatchShape Client::charged(const BatchShape& batch) const {
   return setup_.charge ? charged_shape(*setup_.charge, batch) : batch;
 }
 
-Work Client::gradient_work(int rank, const BatchShape& batch) const {
+Work Client::gradient_work(int worker, const BatchShape& batch) const {
   if (setup_.charge) {
     if (const auto given = given_step(*setup_.charge, setup_.model, batch)) return *given;
   }
   const BatchShape shape = charged(batch);
-  return charges_network_ ? work_of_network(rank, shape) : charged_model().gradient_work(shape);
+  return charges_network_ ? work_of_network(worker, shape) : charged_model().gradient_work(shape);
 }
 
-Work Client::work_of_network(int rank, const BatchShape& batch) const {
-  const std::size_t device = std::min(at(rank), setup_.rates.size() - 1);
+Work Client::work_of_network(int worker, const BatchShape& batch) const {
+  const std::size_t device = std::min(at(worker), setup_.rates.size() - 1);
   const std::lock_guard lock(network_works_mutex_);
   const double steps = charged_model().counted_steps(batch);
   const auto [found, is_new] = network_works_.try_emplace({device, batch.samples, steps});
@@ -52,11 +52,11 @@ Work Client::work_of_network(int rank, const BatchShape& batch) const {
 // A full-size model has the kind and the options of the real one, so it has as many parts. If a
 // network is charged for another model, its backward pass is taken as two thirds of the work. All
 // parts are assumed to take equal shares of it.
-Work Client::partial_gradient_work(int rank, const BatchShape& batch, std::size_t parts) const {
+Work Client::partial_gradient_work(int worker, const BatchShape& batch, std::size_t parts) const {
   if (!charges_network_) return charged_model().partial_gradient_work(charged(batch), parts);
   const double all = static_cast<double>(model().gradient_parts());
   const double share = (1 + 2 * static_cast<double>(parts) / all) / 3;
-  const Work whole = gradient_work(rank, batch);
+  const Work whole = gradient_work(worker, batch);
   return {.operations = share * whole.operations,
           .bytes = share * whole.bytes,
           .launches = share * whole.launches,

@@ -95,8 +95,8 @@ class Client : public Run, public CostModel {
   // Under --charge this is the work of the full-size model on a batch of as many samples. Nonzeros
   // and labels are then scaled to the averages of the full-size data. The work of a network depends
   // on the worker's device.
-  Work gradient_work(int rank, const BatchShape& batch) const final;
-  Work partial_gradient_work(int rank, const BatchShape& batch, std::size_t parts) const final;
+  Work gradient_work(int worker, const BatchShape& batch) const final;
+  Work partial_gradient_work(int worker, const BatchShape& batch, std::size_t parts) const final;
   const Model& charged_model() const final {
     return setup_.charge && setup_.charge->model ? *setup_.charge->model : setup_.model;
   }
@@ -129,7 +129,7 @@ class Client : public Run, public CostModel {
   const FittedCharge* fitted() const {
     return setup_.charge && setup_.charge->fitted ? &*setup_.charge->fitted : nullptr;
   }
-  Work work_of_network(int rank, const BatchShape& batch) const;
+  Work work_of_network(int worker, const BatchShape& batch) const;
 
   std::mutex unsettled_mutex_;  // while workers leave
   const bool charges_network_;

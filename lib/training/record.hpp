@@ -1,4 +1,5 @@
-// The record of one run. It is plain data that training/ fills and result/ turns into JSON.
+// Record: the result of one run as training makes it. Recorded calls are a Trace (cluster/trace/),
+// and no part of it. It is plain data that training/ fills and result/ turns into JSON.
 //
 // The record has no lock of its own. Training fills it before and after the run. From the
 // construction of the referee to the end of the run it belongs to the referee. All other code then

@@ -37,8 +37,8 @@ void write_parameters(const std::string& path, std::span<const float> parameters
   file.commit();
 }
 
-// Needs the workers' time breakdowns, which are in the record already. A trace that memory has no
-// room for is left out.
+// Needs the workers' time breakdowns, which are in the Record already. Recorded calls that memory
+// has no room for are left out.
 void note_waiting(const Trace& trace, Record& record) {
   if (!trace.is_in_memory()) {
     warn(

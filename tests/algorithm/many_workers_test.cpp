@@ -44,7 +44,7 @@ TEST(ManyWorkers, NobodyGathersWhatAllKnow) {
     run_training(with(with(kSmall, rounds_of(4, 8)), way), {.trace = &trace});
     std::set<std::string> calls;
     for (const TraceLine* line : trace.lines()) {
-      for (const TraceRange& range : line->ranges) calls.insert(range.name);
+      for (const RecordedCall& range : line->ranges) calls.insert(range.name);
     }
     EXPECT_FALSE(calls.contains("all_gather"));
   }

@@ -38,7 +38,7 @@ void fill(CallLog& log) {
 void expect_filled(const CallLog& log) {
   EXPECT_EQ(log.calls(), kCalls);
   CallReader reader(log);
-  TraceRange range;
+  RecordedCall range;
   for (std::uint64_t i = 0; i < kCalls; ++i) {
     ASSERT_TRUE(reader.next(range));
     const bool is_step = i % 3 == 0;
@@ -93,7 +93,7 @@ TEST(CallLog, AnOpenCallIsChangedLater) {
   first.cell->bytes = 42;
   log.close(first);
   CallReader reader(log);
-  TraceRange range;
+  RecordedCall range;
   ASSERT_TRUE(reader.next(range));
   EXPECT_EQ(range.bytes, 42U);
   ASSERT_TRUE(reader.next(range));
@@ -113,7 +113,7 @@ TEST(CallLog, GoesBackToAMark) {
     EXPECT_EQ(log.calls(), before);
     log.add({.label = label, .bytes = 7});
     CallReader reader(log);
-    TraceRange range;
+    RecordedCall range;
     for (std::uint64_t i = 0; i <= before; ++i) ASSERT_TRUE(reader.next(range));
     EXPECT_EQ(range.bytes, 7U);
     EXPECT_FALSE(reader.next(range));

@@ -127,7 +127,7 @@ TEST(TrainReplay, ARunOfThreadsHasItsStepsAgain) {
       with(tiny("ssgd", "--workers 2 --max-samples 3200"), {{"replay", recording.path}}));
   for (const TraceLine& line : timeline.processes) {
     Seconds steps{0};
-    for (const TraceRange& range : line.ranges) {
+    for (const RecordedCall& range : line.ranges) {
       if (range.name == "step") steps += range.end - range.begin;
     }
     EXPECT_GE(replayed.elapsed, 0.99 * steps);

@@ -25,7 +25,7 @@ struct Recorded {
 const Settings kRecorded =
     tiny("ssgd", "--workers 3 --max-samples 1920 --straggler kind=uniform,min=0ms,max=5ms");
 
-void expect_equal(const TraceRange& a, const TraceRange& b) {
+void expect_equal(const RecordedCall& a, const RecordedCall& b) {
   EXPECT_EQ(a.category, b.category);
   EXPECT_EQ(a.name, b.name);
   EXPECT_EQ(a.begin, b.begin);
@@ -113,7 +113,7 @@ TEST(TimelineFile, ACutFileGivesItsWholeRounds) {
       EXPECT_TRUE(timeline.cut);
       std::size_t steps = 0;
       for (const TraceLine& line : timeline.processes) {
-        const auto is_step = [](const TraceRange& range) { return range.name == "step"; };
+        const auto is_step = [](const RecordedCall& range) { return range.name == "step"; };
         const auto mine = static_cast<std::size_t>(std::ranges::count_if(line.ranges, is_step));
         EXPECT_TRUE(line.rank == 0 || mine == steps);
         steps = mine;

@@ -18,7 +18,7 @@ struct Traced {
 
 double total(const TraceLine& line, const std::string& category) {
   double sum = 0;
-  for (const TraceRange& range : line.ranges) {
+  for (const RecordedCall& range : line.ranges) {
     if (range.category == category) sum += (range.end - range.begin).count();
   }
   return sum;
@@ -26,7 +26,7 @@ double total(const TraceLine& line, const std::string& category) {
 std::size_t count(const TraceLine& line, const std::string& name) {
   return static_cast<std::size_t>(
       std::count_if(line.ranges.begin(), line.ranges.end(),
-                    [&](const TraceRange& range) { return range.name == name; }));
+                    [&](const RecordedCall& range) { return range.name == name; }));
 }
 
 TEST(Traces, RangesAddUpToTheTimeBreakdown) {
@@ -44,7 +44,7 @@ TEST(Traces, RangesAddUpToTheTimeBreakdown) {
     EXPECT_NEAR(total(line, "communicate"), (breakdown.communicate + breakdown.wait).count(), 1e-9);
     EXPECT_EQ(total(line, "off_clock"), 0);
     Seconds before{0};
-    for (const TraceRange& range : line.ranges) {  // one after the other: nothing nests here
+    for (const RecordedCall& range : line.ranges) {  // one after the other: nothing nests here
       if (range.category == std::string("off_clock")) continue;
       EXPECT_GE(range.begin, before);
       EXPECT_GE(range.end, range.begin);
@@ -60,7 +60,7 @@ TEST(Traces, RangesAddUpToTheTimeBreakdown) {
 TEST(Traces, ServicesAndBackgroundTasksAppear) {
   const Traced server(Settings("--algorithm asgd"));
   std::set<std::string> names;
-  for (const TraceRange& range : server.trace.lines()[0]->ranges) names.insert(range.name);
+  for (const RecordedCall& range : server.trace.lines()[0]->ranges) names.insert(range.name);
   EXPECT_TRUE(std::any_of(names.begin(), names.end(),
                           [](const std::string& name) { return name.starts_with("service "); }));
   const Traced background_tasks(Settings("--algorithm adpsgd"));
@@ -183,8 +183,8 @@ TEST(WaitedFor, EntriesAddUpToTheWaitOfBlockingAlgorithms) {
   }
 }
 
-TraceRange at(double begin, double end, CallLabel label, CallCell cell = {},
-              const MoreOfCall& more = {}) {
+RecordedCall at(double begin, double end, CallLabel label, CallCell cell = {},
+                const MoreOfCall& more = {}) {
   cell.begin = Seconds(begin);
   cell.end = Seconds(end);
   return {std::move(label), cell, more};
@@ -234,7 +234,7 @@ TEST(WaitedFor, MessagesFindTheirReceivers) {
   std::size_t sends = 0, receives = 0;
   const auto lines = run.trace.lines();
   for (const TraceLine* line : lines) {
-    for (const TraceRange& range : line->ranges) {
+    for (const RecordedCall& range : line->ranges) {
       sends += range.kind == CallKind::send;
       receives += range.kind == CallKind::receive;
     }
@@ -254,7 +254,7 @@ TEST(Traces, RangesKnowIterationBatchAndBytes) {
   for (const TraceLine* line : run.trace.lines()) {
     std::uint64_t steps = 0, samples = 0;
     double delay = 0;
-    for (const TraceRange& range : line->ranges) {
+    for (const RecordedCall& range : line->ranges) {
       if (range.name == "step") {
         EXPECT_EQ(range.steps, ++steps);
         samples += range.samples;

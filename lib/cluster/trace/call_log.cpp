@@ -145,7 +145,7 @@ bool CallReader::next_chunk() {
   return true;
 }
 
-bool CallReader::next(TraceRange& range) {
+bool CallReader::next(RecordedCall& range) {
   while (rest_.empty()) {
     if (!next_chunk()) return false;
   }

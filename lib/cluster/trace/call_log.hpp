@@ -1,8 +1,8 @@
-// The calls of one process of a recorded run in compact form. A worker pays for them at every call,
+// The recorded calls of one process in compact form. A worker pays for them at every call,
 // so noting one only copies a few numbers to the end of a chunk. It takes no lock, writes no text,
 // and asks for memory once per chunk. Texts (category, name, group) are numbered once.
 //
-//   process --add()--> chunk | chunk | chunk ... --CallReader--> TraceRange
+//   process --add()--> chunk | chunk | chunk ... --CallReader--> RecordedCall
 //                              |
 //                              full and the memory is full: to the file of CallMemory
 //
@@ -54,7 +54,7 @@ struct CallPoint {
   }
 };
 
-// A recorded call is what the three structs below say of it.
+// A recorded call is what the next three structs say of it; RecordedCall is all of them.
 
 // The part that is the same for all calls of one kind that a process makes.
 struct CallLabel {
@@ -103,8 +103,8 @@ struct MoreOfCall {
   int is_split = 0, color = 0, key = 0;  // arguments of a split
 };
 
-// A call with all of its parts.
-struct TraceRange : CallLabel, CallCell, MoreOfCall {};
+// A call with all of its parts. It is a range of time on the clock, and often called so.
+struct RecordedCall : CallLabel, CallCell, MoreOfCall {};
 
 inline constexpr std::size_t kCallCell = 112;  // bytes
 static_assert(sizeof(CallCell) <= kCallCell && sizeof(MoreOfCall) <= kCallCell);
@@ -194,7 +194,7 @@ class CallReader {
  public:
   explicit CallReader(const CallLog& log) : log_(log) {}
   // False: there are no more. Throws Error(runtime) if the file cannot be read.
-  bool next(TraceRange& range);
+  bool next(RecordedCall& range);
 
  private:
   bool next_chunk();

@@ -1,4 +1,4 @@
-// Where the calls of a trace lie while the run goes on: in memory up to a bound, then in a file
+// CallMemory has the recorded calls while the run goes on: in memory up to a bound, then in a file
 // without a name. The file disappears with the process.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The calls of Endpoint, Monitor, Comm, ServicePort and Pending. Each is noted here, if the run is
+// The calls of Endpoint, Monitor, Comm, ServicePort and Pending. Each is noted here, if calls are
 // recorded, and then made by the cluster.
 //
 //   Comm::send_bytes() -- NotedCall: [begin, end] --> RecordedLine of the process --> Trace
@@ -6,8 +6,8 @@
 //        v
 //   send_raw() of the cluster
 //
-// Each object has a pointer to its notes, which is null without a record. Evaluations are noted,
-// too, although they take none of the clock. What a service does is noted by its handler
+// Each object has a pointer to its notes, which is null if calls are not recorded. Evaluations are
+// noted, too, although they take none of the clock. What a service does is noted by its handler
 // (service.cpp).
 #include <fmt/format.h>
 
@@ -115,7 +115,9 @@ thread_local const ProcessNotes* ProcessNotes::running = nullptr;
 // The notes of a process on the calls of one group.
 class CommNotes {
  public:
-  // It is `its_rank` of `its_group` (CallLabel::group).
+  // It is `its_rank` of `its_group` (CallLabel::group). A line is named by the worker's number in
+  // the run, but calls are counted by rank in the view, because groups and services number the
+  // ranks of the view.
   CommNotes(std::shared_ptr<ProcessNotes> its_process, std::string its_group, int its_rank)
       : process(std::move(its_process)),
         group(std::move(its_group)),
@@ -350,6 +352,7 @@ std::shared_ptr<ServicePort> Endpoint::open_service(const std::string& name,
     };
   }
   auto port = open_service_raw(name, noted);
+  // Requests are counted by rank in the view, as the service counts them.
   const std::string what = "service " + name;
   const auto label = [&](const std::string& call) {
     return notes_->line.calls.label({"service", call, "", CallKind::service, 0});

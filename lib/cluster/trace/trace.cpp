@@ -15,9 +15,9 @@ std::vector<const TraceLine*> decode(const std::vector<const RecordedLine*>& rec
                                      std::deque<TraceLine>& decoded) {
   if (decoded.empty()) {
     for (const RecordedLine* line : recorded) {
-      std::deque<TraceRange>& ranges = decoded.emplace_back(TraceLine{*line}).ranges;
+      std::deque<RecordedCall>& ranges = decoded.emplace_back(TraceLine{*line}).ranges;
       CallReader calls(line->calls);
-      for (TraceRange range; calls.next(range);) ranges.push_back(std::move(range));
+      for (RecordedCall range; calls.next(range);) ranges.push_back(std::move(range));
     }
   }
   std::vector<const TraceLine*> all;
@@ -101,7 +101,7 @@ class Lines {
 
  protected:
   const TraceLine& line(RangeIndex i) const { return *lines_[i.line]; }
-  const TraceRange& at(RangeIndex i) const { return lines_[i.line]->ranges[i.range]; }
+  const RecordedCall& at(RangeIndex i) const { return lines_[i.line]->ranges[i.range]; }
 
   const std::vector<const TraceLine*>& lines_;
 };
@@ -139,7 +139,7 @@ class Matcher : Lines {
 
   // A part's ranks are ordered by key, then by the rank in the group that was split.
   void note_member(RangeIndex i) {
-    const TraceRange& call = at(i);
+    const RecordedCall& call = at(i);
     if (call.is_split == 0 || call.color < 0) return;
     const std::string part =
         call.group + "/" + std::to_string(call.number) + ":" + std::to_string(call.color);
@@ -156,7 +156,7 @@ class Matcher : Lines {
   }
 
   void note(RangeIndex i) {
-    const TraceRange& range = at(i);
+    const RecordedCall& range = at(i);
     switch (range.kind) {
       case CallKind::collective:
       case CallKind::started:
@@ -196,7 +196,7 @@ class Matcher : Lines {
 
   // When this rank came to the call.
   Seconds arrival(RangeIndex i) const {
-    const TraceRange& range = at(i);
+    const RecordedCall& range = at(i);
     return range.kind == CallKind::started ? range.since : range.begin;
   }
 
@@ -295,7 +295,7 @@ class Waits : Lines {
     Seconds end{0};  // end of the main process
     IntervalSet busy, blamed;
     for (const RangeIndex i : all) {
-      const TraceRange& range = at(i);
+      const RecordedCall& range = at(i);
       if (line(i).main) end = std::max(end, range.end);
       const Seconds wait = range.category == "compute" ? Seconds(0) : range.wait;
       busy.add((range.begin + wait).count(), range.end.count());

@@ -1,7 +1,14 @@
-// --trace: what each worker did when, as ranges on the run's clock, and the same ranges for
-// NVIDIA's profilers where this binary knows NVTX.
+// Trace: the calls of a run, with what each worker did when, as ranges on the run's clock. The same
+// ranges go to NVIDIA's profilers where this binary knows NVTX. `--trace` and `--record-timeline`
+// record calls:
 //
-// The ranges are calls, which are noted where they are made (noted_calls.cpp).
+//   calls --noted_calls.cpp--> CallLog of a line --recorded(), lines()--> trace_json, for --trace
+//                                                                         (result/trace.cpp)
+//                                                                     --> write_timeline, for
+//                                                                         --record-timeline
+//                                                                         (training/timeline/)
+//
+// Under mpi RankClient::gather brings the lines of all ranks to rank 0 first.
 //
 // A call that goes on while its caller computes (Comm::start, ServiceClient::post) lies beside the
 // work of its process, in a second line, "started calls". The line is made when the first such call
@@ -14,9 +21,9 @@
 // While the run goes on its calls lie in compact form (call_log.hpp), so that noting one costs a
 // worker little and the memory of a long run has a bound. lines() has them as ranges.
 //
-// A record for `hetsgd replay` (--record-timeline) also has the causes of a call that lie in other
-// processes: the waits for monitors, the requests as their service served them, and the starts of
-// processes and calls (TraceDetail::causes).
+// A timeline for `hetsgd replay` (--record-timeline) also has the causes of a call that lie in
+// other processes: the waits for monitors, the requests as their service served them, and the
+// starts of processes and calls (TraceDetail::causes).
 #pragma once
 
 #include <atomic>
@@ -66,7 +73,7 @@ struct RecordedLine : TracedName {
 
 // The ranges of one process, in the order of their ends.
 struct TraceLine : TracedName {
-  std::deque<TraceRange> ranges{};  // never moved: a range is large
+  std::deque<RecordedCall> ranges{};  // never moved: a range is large
 };
 
 // Time that a worker was blocked for another one, or for a service.

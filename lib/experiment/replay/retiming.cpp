@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kServiceCall = "service ";
 
-std::string service_of(const TraceRange& range) {
+std::string service_of(const RecordedCall& range) {
   return range.name.substr(range.name.find(kServiceCall) + kServiceCall.size());
 }
 
@@ -50,7 +50,7 @@ class Retiming::Build {
   }
 
  private:
-  const TraceRange& at(RangeIndex i) const { return lines_[i.line]->ranges[i.range]; }
+  const RecordedCall& at(RangeIndex i) const { return lines_[i.line]->ranges[i.range]; }
   CallNodes& node(RangeIndex i) { return result_.calls_[i.line][i.range]; }
 
   NodeIndex add(Seconds time, bool is_gap = false) {
@@ -71,7 +71,7 @@ class Retiming::Build {
       NodeIndex before = add(line.parent.rank < 0 ? Seconds(0) : line.parent.time);
       starts_.push_back(before);
       auto& calls = result_.calls_.emplace_back();
-      for (const TraceRange& range : line.ranges) {
+      for (const RecordedCall& range : line.ranges) {
         CallNodes nodes{.begin = add(range.begin, true), .end = add(range.end)};
         nodes.own = nodes.end;
         depend(nodes.begin, before);
@@ -99,7 +99,7 @@ class Retiming::Build {
 
   // A started call could go on since it was started and the one before it was complete.
   NodeIndex arrival(RangeIndex i) {
-    const TraceRange& call = at(i);
+    const RecordedCall& call = at(i);
     if (call.kind != CallKind::started) return node(i).begin;
     const NodeIndex since = add(call.since);
     depend(since, point(at(i).cause));
@@ -140,7 +140,7 @@ class Retiming::Build {
     std::map<std::pair<int, std::uint64_t>, Request> requests;
     for (std::size_t l = 0; l < lines_.size(); ++l) {
       for (std::size_t r = 0; r < lines_[l]->ranges.size(); ++r) {
-        const TraceRange& range = lines_[l]->ranges[r];
+        const RecordedCall& range = lines_[l]->ranges[r];
         if (range.kind != CallKind::service || service_of(range) != name) continue;
         Request& request = requests[{lines_[l]->rank, range.number}];
         request = {{l, r}, node({l, r}).begin};
@@ -157,11 +157,11 @@ class Retiming::Build {
     const TraceLine& line = timeline_.services[s];
     const auto requests = requests_to(line.name);
     std::vector<NodeIndex> ends;
-    for (const TraceRange& range : line.ranges) ends.push_back(add(range.end));
+    for (const RecordedCall& range : line.ranges) ends.push_back(add(range.end));
     const std::map<int, double> ways = shortest_ways(line, requests);
     double latest_arrival = 0;
     for (std::size_t n = 0; n < line.ranges.size(); ++n) {
-      const TraceRange& range = line.ranges[n];
+      const RecordedCall& range = line.ranges[n];
       const double before = n == 0 ? 0 : line.ranges[n - 1].end.count();
       double arrived = range.begin.count();
       const auto request = requests.find({range.peer, range.number});
@@ -192,7 +192,7 @@ class Retiming::Build {
       const std::map<std::pair<int, std::uint64_t>, Request>& requests) const {
     std::map<int, double> ways, queued;
     Seconds before{0};
-    for (const TraceRange& range : line.ranges) {
+    for (const RecordedCall& range : line.ranges) {
       const auto request = requests.find({range.peer, range.number});
       if (request != requests.end()) {
         const double way = range.begin.count() - result_.nodes_[request->second.sent].time;
@@ -211,7 +211,7 @@ class Retiming::Build {
   void monitors() {
     for (std::size_t l = 0; l < lines_.size(); ++l) {
       for (std::size_t r = 0; r < lines_[l]->ranges.size(); ++r) {
-        const TraceRange& range = lines_[l]->ranges[r];
+        const RecordedCall& range = lines_[l]->ranges[r];
         if (range.kind == CallKind::monitor) depend(node({l, r}).end, point(range.cause));
       }
     }
@@ -231,7 +231,7 @@ class Retiming::Build {
     for (std::size_t l = 0; l < lines_.size(); ++l) {
       auto& own = result_.own_.emplace_back();
       for (std::size_t r = 0; r < lines_[l]->ranges.size(); ++r) {
-        const TraceRange& range = at({l, r});
+        const RecordedCall& range = at({l, r});
         const Node& end = nodes[node({l, r}).own];
         const double wait = range.category == "compute" ? range.wait.count() : 0;
         own.push_back(end.time - end.latest - wait);

@@ -45,7 +45,7 @@ std::optional<Seconds> collective_cost(const NetworkModel& link, const std::stri
 std::optional<NetworkModel> fit_recorded_network(const Timeline& timeline) {
   std::vector<const TraceLine*> lines;
   for (const TraceLine& line : timeline.processes) lines.push_back(&line);
-  const auto range = [&](RangeIndex i) -> const TraceRange& {
+  const auto range = [&](RangeIndex i) -> const RecordedCall& {
     return lines[i.line]->ranges[i.range];
   };
   const TraceMatches matches = match(lines);
@@ -60,7 +60,7 @@ std::optional<NetworkModel> fit_recorded_network(const Timeline& timeline) {
       last = std::max(last, range(i).begin);
       end = std::max(end, range(i).end);
     }
-    const TraceRange& first = range(members.front());
+    const RecordedCall& first = range(members.front());
     if (first.kind != CallKind::collective || members.size() < 2) continue;
     const int count = static_cast<int>(members.size());
     const double bytes = static_cast<double>(first.bytes);
@@ -74,7 +74,7 @@ std::optional<NetworkModel> fit_recorded_network(const Timeline& timeline) {
     workers.add(1, static_cast<double>(range(sent).bytes), (range(received).end - begin).count());
   }
   for (const TraceLine* line : lines) {
-    for (const TraceRange& call : line->ranges) {
+    for (const RecordedCall& call : line->ranges) {
       if (call.kind != CallKind::service || call.cause.rank >= 0) continue;
       server.add(2, static_cast<double>(call.bytes), (call.end - call.begin - call.wait).count());
     }

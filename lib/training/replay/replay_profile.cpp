@@ -58,7 +58,7 @@ ReplayProfile::ReplayProfile(const std::string& path, ReplayBy by, int workers)
 }
 
 void ReplayProfile::read_steps(int rank, const Scenario* injected) {
-  for (const TraceRange& range : timeline_.main_of(rank).ranges) {
+  for (const RecordedCall& range : timeline_.main_of(rank).ranges) {
     if (range.category != "compute" || range.name != "step") continue;
     const bool exact = range.charged > Seconds(0);
     const Seconds time = exact ? range.charged : range.end - range.begin - range.wait;
@@ -112,7 +112,7 @@ std::string ReplayProfile::note_on_length(const Record& record) const {
 
 const ReplayProfile::Step& ReplayProfile::recorded(
     const ClusterOptions::StepRequest& request) const {
-  const std::vector<Step>& steps = steps_[at(request.rank)];
+  const std::vector<Step>& steps = steps_[at(request.worker)];
   if (by_ == ReplayBy::iteration) return steps[request.iteration % steps.size()];
   const double period = timeline_.elapsed.count();
   const Seconds now(period > 0 ? std::fmod(request.now.count(), period) : 0);
@@ -123,8 +123,8 @@ const ReplayProfile::Step& ReplayProfile::recorded(
 ClusterOptions::StepTimes ReplayProfile::step(const ClusterOptions::StepRequest& request) const {
   const Step& step = recorded(request);
   if (same_work(step.work, request.work)) return step.times;
-  const double scale = work_.seconds(request.rank, "step", request.work) /
-                       work_.seconds(request.rank, "step", step.work);
+  const double scale = work_.seconds(request.worker, "step", request.work) /
+                       work_.seconds(request.worker, "step", step.work);
   return {(step.times.time - step.added) * scale + step.added, step.times.busy * scale};
 }
 

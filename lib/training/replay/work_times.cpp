@@ -51,7 +51,7 @@ void WorkTimes::take_profiles(const Timeline& timeline) {
 void WorkTimes::fit(const Timeline& timeline) {
   std::map<std::string, std::vector<CalibrationSample>> samples;
   for (const TraceLine& line : timeline.processes) {
-    for (const TraceRange& range : line.ranges) {
+    for (const RecordedCall& range : line.ranges) {
       const Work& work = range.work;
       const bool stated = work.launches > 0 || work.operations > 0 || work.bytes > 0;
       if (range.category != "compute" || !stated || own_seconds(range) <= 0) continue;

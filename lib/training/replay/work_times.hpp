@@ -11,7 +11,7 @@
 namespace hetsgd {
 
 // Own time of a computation: without its injected delays, and without waits for its device.
-inline double own_seconds(const TraceRange& range) {
+inline double own_seconds(const RecordedCall& range) {
   if (range.charged > Seconds(0)) return (range.charged - range.delay).count();
   return (range.end - range.begin - range.wait - range.delay).count();
 }

@@ -128,8 +128,8 @@ Charge network_charge(const TrainOptions& options, const Dataset& data, const Mo
         kClipSteps * static_cast<double>(totals.rows) / static_cast<double>(totals.frames);
     facts["steps_per_real"] = charge.steps_per_real;
   } else if (video) {
-    charge.step_time = [seed = options.seed](int rank, std::uint64_t iteration) {
-      return video_batch_time(seed, rank, iteration);
+    charge.step_time = [seed = options.seed](int worker, std::uint64_t iteration) {
+      return video_batch_time(seed, worker, iteration);
     };
     facts["mean_step_s"] = kVideoMean.count();
   }
@@ -294,9 +294,9 @@ void charge_cluster(const Charge& charge, ClusterOptions& options) {
   options.step_time = charge.step_time;
   if (charge.sentences && charge.steps_per_real == 0) {
     options.step_time = [sentences = charge.sentences, seed = options.seed,
-                         profiles = options.profiles](int rank, std::uint64_t iteration) {
-      const std::size_t device = std::min(at(rank), profiles.size() - 1);
-      return profiles[device].seconds(sentences->drawn_work(seed, rank, iteration));
+                         profiles = options.profiles](int worker, std::uint64_t iteration) {
+      const std::size_t device = std::min(at(worker), profiles.size() - 1);
+      return profiles[device].seconds(sentences->drawn_work(seed, worker, iteration));
     };
   }
   if (!charge.fitted) return;

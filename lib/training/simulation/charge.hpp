@@ -81,7 +81,7 @@ struct Charge {
   std::optional<FittedCharge> fitted = {};  // then `model` is null
   // The time of an iteration of a worker, which replaces that of the model's work; empty: it does
   // not.
-  std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
+  std::function<Seconds(int worker, std::uint64_t iteration)> step_time = nullptr;
   // transformer-wmt; null: another charge.
   std::shared_ptr<const TransformerWmt> sentences = nullptr;
   // lstm-video with sequences as data, transformer-wmt with rows of tokens: charged steps per real

@@ -99,7 +99,7 @@ Timeline read_step_times(const std::string& path, std::string_view text,
     for (const auto& [worker, of_worker] : times) {
       const Seconds end = begin + Seconds(of_worker.at(step));
       zeros += of_worker.at(step) == 0 ? 1 : 0;
-      std::deque<TraceRange>& ranges = result.processes[at(worker)].ranges;
+      std::deque<RecordedCall>& ranges = result.processes[at(worker)].ranges;
       ranges.push_back({{.category = "compute", .name = "step"},
                         {.begin = begin, .end = end, .steps = step + 1},
                         {}});

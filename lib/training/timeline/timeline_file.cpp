@@ -88,7 +88,7 @@ class TimelineWriter {
     explicit Process(const RecordedLine& recorded) : line(recorded), calls(recorded.calls) {}
     const TracedName& line;
     CallReader calls;
-    TraceRange next;        // the call that comes next
+    RecordedCall next;      // the call that comes next
     Seconds end_before{0};  // of the call before
     std::uint64_t steps_before = 0;
   };
@@ -127,7 +127,7 @@ class TimelineWriter {
 
   void add(std::size_t p) {
     Process& process = processes_[p];
-    const TraceRange& range = process.next;
+    const RecordedCall& range = process.next;
     fmt::format_to(std::back_inserter(text_), "{{\"p\":{}", p);
     text_field("c", range.category);
     text_field("n", range.name);
@@ -170,7 +170,7 @@ class TimelineWriter {
     text_ += ']';
   }
 
-  void add_place(const TraceRange& call) {
+  void add_place(const RecordedCall& call) {
     text_field("k", kKinds[static_cast<std::size_t>(call.kind)]);
     text_field("g", call.group);
     number("i", static_cast<double>(call.number));
@@ -317,8 +317,8 @@ class TimelineReader {
     const double number = fields.number("p", {0, 1e9, ""});
     if (number > most) fields.refuse("p", fmt::format("a process of the header, 0 to {}", most));
     const auto p = static_cast<std::size_t>(number);
-    TraceRange& before = before_[p];
-    TraceRange range{{.category = fields.text("c"), .name = fields.text("n", "")}, {}, {}};
+    RecordedCall& before = before_[p];
+    RecordedCall range{{.category = fields.text("c"), .name = fields.text("n", "")}, {}, {}};
     const auto seconds = [&](const char* key, double missing) {
       return Seconds(fields.has(key) ? fields.number(key, kTimes) : missing);
     };
@@ -356,7 +356,7 @@ class TimelineReader {
 
   // The parts of a call are not longer than the call. Rounding makes each a little longer.
   void check_part(const JsonFields& fields, const char* key, Seconds part,
-                  const TraceRange& range) const {
+                  const RecordedCall& range) const {
     const Seconds whole = range.end - range.begin;
     if (part <= whole + 4 * result_.clock_resolution + 1e-9 * range.end) return;
     fields.refuse(key, fmt::format("at most {}, what the call takes", whole.count()));
@@ -382,7 +382,7 @@ class TimelineReader {
     }
   }
 
-  static void read_place(const JsonFields& fields, TraceRange& call) {
+  static void read_place(const JsonFields& fields, RecordedCall& call) {
     call.kind = static_cast<CallKind>(fields.choice("k", kKinds, 0));
     call.group = fields.text("g", "");
     call.number = fields.count("i", 0, 0);
@@ -435,7 +435,7 @@ class TimelineReader {
     };
     for (const TraceLine& line : result_.processes) {
       check(line, line.parent);
-      for (const TraceRange& range : line.ranges) check(line, range.cause);
+      for (const RecordedCall& range : line.ranges) check(line, range.cause);
     }
   }
 
@@ -446,7 +446,7 @@ class TimelineReader {
     std::vector<std::vector<Seconds>> steps;
     for (const TraceLine& line : result_.processes) {
       if (line.main) steps.emplace_back();
-      for (const TraceRange& range : line.ranges) {
+      for (const RecordedCall& range : line.ranges) {
         if (line.main && range.name == "step") steps.back().push_back(range.end);
         if (range.kind != CallKind::collective || !range.group.empty()) continue;
         auto& [members, end] = rounds[range.number];
@@ -477,7 +477,7 @@ class TimelineReader {
     }
     for (auto* lines : {&result_.processes, &result_.services}) {
       for (TraceLine& line : *lines) {
-        std::erase_if(line.ranges, [&](const TraceRange& range) { return range.end > *end; });
+        std::erase_if(line.ranges, [&](const RecordedCall& range) { return range.end > *end; });
       }
     }
     result_.elapsed = *end;
@@ -485,8 +485,8 @@ class TimelineReader {
 
   const std::string& path_;
   Timeline result_;
-  std::size_t number_ = 1;          // of the line
-  std::vector<TraceRange> before_;  // by process: end and steps of the call before
+  std::size_t number_ = 1;            // of the line
+  std::vector<RecordedCall> before_;  // by process: end and steps of the call before
   Seconds last_end_{0};
   std::uint64_t calls_ = 0;
 };

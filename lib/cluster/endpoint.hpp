@@ -158,9 +158,10 @@ class Endpoint {
   void background_task(std::string name, std::function<void(Endpoint&)> fn);
   std::unique_ptr<Monitor> make_monitor();
 
-  // The port to the service `name`. The first call in the run makes the service with `factory` (one
-  // per run, beside rank 0). Every rank that uses it calls open_service with the same name; its
-  // factory is ignored if the service exists. The service lives as long as the run.
+  // The port to the service `name`. The first call in a segment makes the service with `factory`:
+  // one per segment, where the cluster runs services (beside rank 0, or in a rank of their own).
+  // Its fields() are carried over from segment to segment. Every rank that uses it calls
+  // open_service with the same name; its factory is ignored if the service exists.
   std::shared_ptr<ServicePort> open_service(const std::string& name, const ServiceFactory& factory);
 
   // A later segment of a run (segment.hpp): the set-up ends and the clock goes on. Every worker's

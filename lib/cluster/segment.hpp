@@ -16,6 +16,10 @@
 //                      to their end. So does everything after them up to the next communication.
 //   then               nobody can go on: all that waits is unwound, and run_segment() returns
 //
+// That is what sim does. In real time a worker looks whether it is lost when it begins a
+// computation, and nowhere else. So it finishes and sends what it has begun before, its background
+// tasks go on, and the others know `detect` after that look. Nothing is cut short.
+//
 // Under mpi no process dies. The process of a lost worker goes on to answer the others, to run the
 // services that lie there, and to take part in a later segment.
 //

@@ -67,16 +67,17 @@ void ServiceHandler::note_requests(Trace& trace, const std::string& service) {
       HandlerNotes{*this, trace, calls, trace.handled(service), label});
 }
 
-void ServiceHandler::serve(int from, std::span<const std::byte> request,
-                           std::span<const float> payload, std::unique_ptr<ReplyToken> reply,
-                           std::optional<Seconds> turned) {
+void ServiceHandler::handle_request(int from, std::span<const std::byte> request,
+                                    std::span<const float> payload,
+                                    std::unique_ptr<ReplyToken> reply,
+                                    std::optional<Seconds> turned) {
   if (!notes_) return handle_raw(from, request, payload, std::move(reply));
-  serve_noted(from, request, payload, std::move(reply), turned);
+  handle_noted(from, request, payload, std::move(reply), turned);
 }
 
-void ServiceHandler::serve_noted(int from, std::span<const std::byte> request,
-                                 std::span<const float> payload, std::unique_ptr<ReplyToken> reply,
-                                 std::optional<Seconds> turned) {
+void ServiceHandler::handle_noted(int from, std::span<const std::byte> request,
+                                  std::span<const float> payload, std::unique_ptr<ReplyToken> reply,
+                                  std::optional<Seconds> turned) {
   CallCell cell{.label = notes_->label,
                 .bytes = request.size() + payload.size_bytes(),
                 .number = notes_->requests[from]++,

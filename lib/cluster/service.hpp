@@ -94,10 +94,10 @@ class ReplyToken {
 class ServiceHandler {
  public:
   virtual ~ServiceHandler() = default;
-  // Called by clusters for each request: handle_raw(), which is noted if the handler has notes.
-  // `turned`: when the service has turned to the request, if that was before.
-  void serve(int from, std::span<const std::byte> request, std::span<const float> payload,
-             std::unique_ptr<ReplyToken> reply, std::optional<Seconds> turned = {});
+  // Called by clusters for each request: calls handle_raw(), and notes that if the handler has
+  // notes. `turned`: when the service has turned to the request, if that was before.
+  void handle_request(int from, std::span<const std::byte> request, std::span<const float> payload,
+                      std::unique_ptr<ReplyToken> reply, std::optional<Seconds> turned = {});
   // Gives it notes in the line of this service; before the first request.
   void note_requests(Trace& trace, const std::string& service);
   // request and payload are valid during the call only. An exception of it ends the run.
@@ -105,8 +105,8 @@ class ServiceHandler {
                           std::span<const float> payload, std::unique_ptr<ReplyToken> reply) = 0;
   // Service time on the server's device beyond the transfer, e.g. the bytes of an update.
   virtual Work work_raw(std::span<const std::byte> request, std::size_t payload_count) const = 0;
-  // Called once when worker `rank` has ended (its main process returned): nobody must wait for it
-  // any more.
+  // Called once when worker `rank` has ended (its main process returned), or (sim, threads) is
+  // lost: nobody must wait for it any more. Under mpi a loss ends the segment without this call.
   virtual void left(int rank) { static_cast<void>(rank); }
   // Its state when a segment of the run has ended: no request waits, and all workers have left.
   // A service that is loaded serves all workers again. As a rule a service without fields knows
@@ -119,8 +119,8 @@ class ServiceHandler {
   void set_clock(std::function<Seconds()> clock) { clock_ = std::move(clock); }
 
  private:
-  void serve_noted(int from, std::span<const std::byte> request, std::span<const float> payload,
-                   std::unique_ptr<ReplyToken> reply, std::optional<Seconds> turned);
+  void handle_noted(int from, std::span<const std::byte> request, std::span<const float> payload,
+                    std::unique_ptr<ReplyToken> reply, std::optional<Seconds> turned);
   std::function<Seconds()> clock_;
   std::shared_ptr<HandlerNotes> notes_;  // null: requests are not noted
 };

@@ -56,13 +56,13 @@ void RankClient::receive_messages() {
       take(state);
     });
   });
-  calls_.on(kHalt, [this](Caller from, Nothing) {
+  calls_.on(kHoldPoints, [this](Caller from, Nothing) {
     std::uint64_t points = 0;
     calls_.change([&] {
       halting_ = true;
       points = points_;
     });
-    calls_.answer(from, kHalt, points);
+    calls_.answer(from, kHoldPoints, points);
   });
   calls_.on(kStopPoint, [this](Caller, const StopPoint& point) {
     calls_.change([&] { stop_point_ = point; });
@@ -129,7 +129,7 @@ bool RankClient::stops_here(RankCalls::Lock& lock, bool at_running) {
 }
 
 void RankClient::halt() {
-  calls_.ask(view_, kHalt, no_content, [this](const std::vector<std::uint64_t>& points) {
+  calls_.ask(view_, kHoldPoints, no_content, [this](const std::vector<std::uint64_t>& points) {
     const StopPoint stop{std::ranges::max(points), referee_.stopped() ? kRunEnds : kSegmentEnds};
     calls_.change([&] { stop_point_ = stop; });  // also where this rank has no worker
     for (const int to : view_) calls_.tell(to, kStopPoint, stop);

@@ -3,7 +3,7 @@
 //   message     from -> to       answer
 //   kReport     rank -> 0        none; the referee may make an evaluation due, or end the run
 //   kState      0 -> others      none; the decisions of rank 0
-//   kHalt       0 -> all         points begun, while the rank begins no further one
+//   kHoldPoints 0 -> all         points begun, while the rank begins no further one
 //   kStopPoint  0 -> all         none; a halting rank goes on
 //   kMeasure    rank -> 0        the decisions of rank 0, once it has measured the model
 //   kReplica    rank -> all      the replica that the rank has published
@@ -144,7 +144,7 @@ inline Nothing no_content(int) { return {}; }
 
 inline constexpr RankMessage<CountersAndExtra> kReport{0, "the report"};
 inline constexpr RankMessage<State> kState{1, "the state of the run"};
-inline constexpr RankMessage<Nothing, std::uint64_t> kHalt{2, "the number of points begun"};
+inline constexpr RankMessage<Nothing, std::uint64_t> kHoldPoints{2, "the number of points begun"};
 inline constexpr RankMessage<StopPoint> kStopPoint{3, "the stop point"};
 inline constexpr RankMessage<SentModel, State, ReceivedModel> kMeasure{4, "a measurement"};
 inline constexpr RankMessage<Nothing, std::span<const float>> kReplica{5, "the replica"};

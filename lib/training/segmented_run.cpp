@@ -208,7 +208,7 @@ FailureMode SegmentedRun::mode_of(int worker, Seconds failed) const {
 
 // A round of a synchronous algorithm that others have gone on from has the lost worker's samples. A
 // worker that was lost before its first running() of this segment is in none of its rounds.
-void SegmentedRun::note_failures(const Ended& ended, const Client& client) {
+void SegmentedRun::report_lost_workers(const Ended& ended, const Client& client) {
   std::uint64_t rounds = 0;
   const std::map<int, Client::Unsettled>& unsettled = client.unsettled();
   for (const auto& [worker, samples] : unsettled) {
@@ -235,7 +235,7 @@ void SegmentedRun::note_failures(const Ended& ended, const Client& client) {
 
 void SegmentedRun::go_on(Ended ended, Client& client) {
   if (!ended.lost.empty()) {
-    note_failures(ended, client);
+    report_lost_workers(ended, client);
     if (of_.options.on_loss == OnLoss::abort) {
       throw with_hint(runtime_failure("worker {} was lost at {:.6g} s", ended.lost.begin()->first,
                                       ended.detected.count()),

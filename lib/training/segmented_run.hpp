@@ -82,7 +82,7 @@ class SegmentedRun {
   SavedRun saved_state(Client& client, Segment& segment);
   // Chooses the view and the state of the segment after `ended`.
   void go_on(Ended ended, Client& client);
-  void note_failures(const Ended& ended, const Client& client);
+  void report_lost_workers(const Ended& ended, const Client& client);
   FailureMode mode_of(int worker, Seconds failed) const;
   // The workers `to` get the common state from the process that has it, unless this process has
   // them all.

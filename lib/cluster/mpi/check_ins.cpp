@@ -39,7 +39,7 @@ bool CheckIns::is_decided() const {
 }
 
 // The world is told of a loss before the check-ins are closed: where come() refuses, the process
-// stands.
+// halts.
 CheckIn::CheckIn(CheckIns* check_ins, realtime::World& world, const CallKey& key, int members)
     : check_ins_(check_ins), key_(key) {
   realtime::begin_message(world);

@@ -92,15 +92,15 @@ class MpiCluster final : public Cluster {
 
   std::string name() const override { return "mpi"; }
   int size() const override { return options_.workers; }
-  std::string device_name(int rank) const override {
-    return rank < options_.workers ? devices_[at(rank)].text : "services";
+  std::string device_name(int worker) const override {
+    return worker < options_.workers ? devices_[at(worker)].text : "services";
   }
 
-  bool runs_here(int rank) const override { return rank == environment_.rank(); }
-  WorkerReport planned(int rank) const override {
-    const ProcessPlace& where = environment_.places()[at(rank)];
-    const Placement placement = place(devices_, environment_.places(), rank);
-    return {.rank = rank,
+  bool runs_here(int worker) const override { return worker == environment_.rank(); }
+  WorkerReport planned(int worker) const override {
+    const ProcessPlace& where = environment_.places()[at(worker)];
+    const Placement placement = place(devices_, environment_.places(), worker);
+    return {.rank = worker,
             .device = device_text(placement.seat.device, placement.seat.pinned),
             .breakdown = {},
             .cores = placement.seat.pinned,
@@ -111,7 +111,7 @@ class MpiCluster final : public Cluster {
   // A run lives until the next one, so that device memory which it leaves behind can be released.
   ClusterReport run_segment(const std::function<void(Endpoint&)>& worker,
                             Segment& segment) override {
-    run_ = std::make_unique<Run>(options_, segment, placement_);
+    run_ = std::make_unique<MpiRun>(options_, segment, placement_);
     return run_->run(worker);
   }
 
@@ -138,7 +138,7 @@ class MpiCluster final : public Cluster {
   Environment& environment_;
   const std::vector<DeviceSpec> devices_;
   const Placement placement_;
-  std::unique_ptr<Run> run_;
+  std::unique_ptr<MpiRun> run_;
 };
 
 const bool mpi_registered = register_cluster(

@@ -43,7 +43,7 @@ struct MpiComm::Slices {
 // collective is left.
 MpiComm::Inside::Inside(MpiComm& comm)
     : comm_(comm),
-      check_in_(comm.size() > 1 ? comm.groups_.check_ins() : nullptr, comm.world(),
+      check_in_(comm.size() > 1 ? comm.host_.check_ins() : nullptr, comm.world(),
                 {.group = comm.group_->number,
                  .kind = comm.group_->started ? CallKey::kStarted : CallKey::kBlocking,
                  .a = comm.members_.front()},
@@ -154,7 +154,7 @@ void MpiComm::split_group(const CollectiveCall& call, SplitPart& part) {
   int number = 0;
   gather_small(call, std::as_bytes(std::span(&part.choice, 1)),
                std::as_writable_bytes(std::span(choices)));
-  if (rank_ == 0) number = groups_.new_group();
+  if (rank_ == 0) number = host_.new_group();
   spread(call, std::as_writable_bytes(std::span(&number, 1)));
   if (part.choice.color < 0) return;
   for (std::vector<int>& ranks : plan_groups(choices)) {
@@ -162,7 +162,7 @@ void MpiComm::split_group(const CollectiveCall& call, SplitPart& part) {
     if (me == ranks.end()) continue;
     const int rank = static_cast<int>(me - ranks.begin());
     for (int& r : ranks) r = world_rank(r);
-    part.comm = std::make_unique<MpiComm>(transport_, groups_,
+    part.comm = std::make_unique<MpiComm>(transport_, host_,
                                           std::make_shared<Group>(number, std::move(ranks)), rank);
     return;
   }
@@ -170,7 +170,7 @@ void MpiComm::split_group(const CollectiveCall& call, SplitPart& part) {
 
 // A barrier and large data begin with one anyway.
 bool MpiComm::checks_in(const CollectiveCall& call) const {
-  if (size() == 1 || !groups_.check_ins() || call.collective == Collective::barrier) return false;
+  if (size() == 1 || !host_.check_ins() || call.collective == Collective::barrier) return false;
   const bool has_parts =
       call.collective == Collective::split || call.collective == Collective::all_to_all;
   return has_parts || call.bytes() <= kSmall;
@@ -335,7 +335,7 @@ bool MpiComm::begin_large(const CollectiveCall& call, const void* in, const void
 
 bool MpiComm::hopes_for_nccl() const {
   // Once the group knows that NCCL does not work, no rank hopes any more.
-  return (!group_->knows_nccl || group_->nccl != nullptr) && groups_.gpus().tries_nccl();
+  return (!group_->knows_nccl || group_->nccl != nullptr) && host_.gpus().tries_nccl();
 }
 
 // All ranks hope for it, so all of them come here, and may make steps together.
@@ -347,7 +347,7 @@ bool MpiComm::nccl_works(const CollectiveCall& call) {
 // All ranks of the group are here, and each has a GPU. Its messages belong to the collective that
 // is on.
 void MpiComm::ask_for_nccl(CollectiveCall call) {
-  GpuRanks& gpus = groups_.gpus();
+  GpuRanks& gpus = host_.gpus();
   const cuda::RankGpu mine = gpus.mine();
   std::vector<cuda::RankGpu> all(members_.size());
   gather_small(call, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));

@@ -14,10 +14,10 @@ void MpiComm::count(Traffic kind, std::size_t sent, std::size_t received) {
 }
 
 std::unique_ptr<PendingCall> MpiComm::start_raw(const CollectiveRequest& request) {
-  // The twin belongs to the background process that makes the calls.
+  // The twin belongs to the helper that makes the calls.
   if (!started_) {
     started_ = std::make_unique<realtime::StartedCalls>(
-        world(), groups_, std::make_shared<MpiComm>(transport_, groups_, group_->twin(), rank_));
+        world(), host_, std::make_shared<MpiComm>(transport_, host_, group_->twin(), rank_));
   }
   return started_->start(request);
 }

@@ -55,10 +55,11 @@
 
 namespace hetsgd::mpi {
 
-// State that the communicators of a run share. Implemented by Run; outlives every communicator.
-class Groups : public realtime::BackgroundTasks {
+// The part of a run that its communicators need. Implemented by MpiRun; outlives every
+// communicator.
+class CommHost : public realtime::HelperStarter {
  public:
-  virtual ~Groups() = default;
+  virtual ~CommHost() = default;
   // A number that no group of the run has had. Asked of rank 0; the calling process blocks. Throws
   // CheckFailure if there are more groups than the library's tags can tell apart.
   virtual int new_group() = 0;
@@ -104,10 +105,10 @@ struct Group {
 // the library end the run (Transport); a run that is aborted unwinds the caller at its next wait.
 class MpiComm final : public Comm {
  public:
-  // rank: in the group. The transport and `groups` outlive it.
-  MpiComm(Transport& transport, Groups& groups, std::shared_ptr<Group> group, int rank)
+  // rank: in the group. The transport and `host` outlive it.
+  MpiComm(Transport& transport, CommHost& host, std::shared_ptr<Group> group, int rank)
       : transport_(transport),
-        groups_(groups),
+        host_(host),
         group_(std::move(group)),
         members_(group_->members),
         rank_(rank) {}
@@ -128,7 +129,7 @@ class MpiComm final : public Comm {
                     Traffic kind) override;
   // Data may lie in host memory or in that of the process's GPU, on each rank as it likes.
   void make_raw(const CollectiveRequest& request) override;
-  // The first call starts a background process, which makes all started calls of this communicator.
+  // The first call starts a helper, which makes all started calls of this communicator.
   std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override;
 
   // barrier() for a pause of all ranks: it has no safepoint at its end. So it returns even if the
@@ -185,7 +186,7 @@ class MpiComm final : public Comm {
   void scatter_slices(const CollectiveCall& call, const Slices& slices, std::byte* data);
 
   Transport& transport_;
-  Groups& groups_;
+  CommHost& host_;
   const std::shared_ptr<Group> group_;
   // The ranks of group_, which do not change.
   const std::vector<int>& members_;

@@ -20,16 +20,16 @@ Coordinator::Coordinator(Channel& channel, const std::vector<ProcessPlace>& plac
       pause_(channel),
       failures_(channel) {}
 
-bool Coordinator::begin(Local& local, Seconds peer_timeout) {
+bool Coordinator::begin(CoordinatedRun& run, Seconds peer_timeout) {
   heartbeats_.set_timeout(peer_timeout);
   // All before this rank says that it has come: from then on messages of the run may arrive, and
   // must find it attached.
   everybody_quiet_ = everybody_emptied_ = false;
   groups_.forget();
-  run_.attach(&local);
-  pause_.attach(&local);
-  services_.attach(&local);
-  failures_.attach(&local);
+  run_.attach(&run);
+  pause_.attach(&run);
+  services_.attach(&run);
+  failures_.attach(&run);
   barrier_.come(Point::begin);
   return barrier_.await(Point::begin);
 }
@@ -77,12 +77,12 @@ bool Coordinator::leave(std::optional<Seconds> limit) {
 // --- on the channel's thread
 
 void Coordinator::on_failure(std::exception_ptr error) {
-  run_.call([&](Local& local) {
+  run_.call([&](CoordinatedRun& run) {
     // The flags are set before the run is told, so that Control::failing() is true when its threads
     // unwind. An error of a run that has not begun here reaches nobody; begin() finds it.
     failing_ = true;
     channel_.set_failing(true);
-    local.fail(error);
+    run.fail(error);
   });
 }
 
@@ -105,11 +105,11 @@ void Coordinator::on_met(Point point, int epoch, std::int64_t at) {
   if (point == Point::ended) errors_.over(epoch);
 }
 
-Pace Coordinator::look_after(Local& local) {
+Pace Coordinator::look_after(CoordinatedRun& run) {
   // This happens once per failed run, and only when this rank's processes have let go of their
   // memory: rank 0 counts the ranks, and Point::quiet tells all of them that nobody receives any
   // more.
-  if (failing_ && !quiet_said_ && !local.still_receives()) {
+  if (failing_ && !quiet_said_ && !run.still_receives()) {
     quiet_said_ = true;
     barrier_.come(Point::quiet);
   }
@@ -119,10 +119,10 @@ Pace Coordinator::look_after(Local& local) {
     pause_.close();
     failures_.tell_all();
   }
-  const Pace pace = local.pace();
+  const Pace pace = run.pace();
   // Looks for a deadlock are left out where something advances, or where time matters.
   if ((!failing_ && pause_.resumes()) || pace == Pace::at_once) return Pace::at_once;
-  deadlocks_.look([&](std::vector<BlockedProcess>& waiting) { return local.blocked(waiting); },
+  deadlocks_.look([&](std::vector<BlockedProcess>& waiting) { return run.blocked(waiting); },
                   heartbeats_.timeout());
   return failing_ || pause_.is_on() ? Pace::soon : pace;
 }
@@ -132,8 +132,8 @@ Pace Coordinator::tick() {
   // mutex. During a run they are watched unless this thread is busy with something that advances;
   // outside of one they matter only to a rank that waits for others: in leave() or an agreement.
   std::optional<Pace> pace;
-  run_.call([&](Local& local) { pace = look_after(local); });
-  if (failures_.is_halted() && !pause_.is_on()) failures_.stand();
+  run_.call([&](CoordinatedRun& run) { pace = look_after(run); });
+  if (failures_.must_halt() && !pause_.is_on()) failures_.halt();
   const bool waits = pace ? *pace != Pace::at_once : leaving_ || agreement_.waits();
   if (waits) heartbeats_.look();
   return pace.value_or(Pace::soon);

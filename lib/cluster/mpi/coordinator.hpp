@@ -43,9 +43,9 @@
 
 namespace hetsgd::mpi {
 
-// Calls of the coordinator into the current run. All are made by the channel's thread and must
-// not block for long: the channel's heartbeats wait for them.
-class Local : public PausableWorld, public ServiceHost, public VotingRun {
+// The coordinator makes these calls into the current run. All are made by the channel's thread and
+// must not block for long: the channel's heartbeats wait for them.
+class CoordinatedRun : public PausableWorld, public ServiceHost, public VotingRun {
  public:
   // The run has failed with this error: nobody may go on. The run still comes to end().
   virtual void fail(std::exception_ptr error) = 0;
@@ -57,7 +57,7 @@ class Local : public PausableWorld, public ServiceHost, public VotingRun {
   virtual std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) = 0;
 
  protected:
-  ~Local() = default;
+  ~CoordinatedRun() = default;
 };
 
 // One per process. It outlives all runs.
@@ -68,16 +68,16 @@ class Coordinator {
 
   // --- the calls of one run, in this order, by one thread
   // begin() and set_up() return when all ranks have come, or the run has failed; then begin()
-  // returns false. local: acted upon until end_run() returns. peer_timeout: how long a rank may be
+  // returns false. run: acted upon until end_run() returns. peer_timeout: how long a rank may be
   // silent.
-  bool begin(Local& local, Seconds peer_timeout);
+  bool begin(CoordinatedRun& run, Seconds peer_timeout);
   // offset: this rank's monotonic clock minus rank 0's. Returns the start of the run on this rank's
   // clock; after a failure, now.
   std::int64_t set_up(std::int64_t offset_ns);
   // Returns when all threads of all ranks have ended: the reports of all, on rank 0. After a
   // failure the others are waited for only for some seconds, and the reports may be missing.
   std::vector<std::vector<std::byte>> end(std::span<const std::byte> report);
-  // After end(): nobody calls the local any more; returns the failure of the run, the same on every
+  // After end(): nobody calls the run any more; returns the failure of the run, the same on every
   // rank.
   std::optional<Failure> end_run();
 
@@ -117,11 +117,11 @@ class Coordinator {
   // All ranks have come to a point. at: an instant of rank 0's clock.
   void on_met(RankBarrier::Point point, int epoch, std::int64_t at);
   // tick() while a run is on; called with the mutex of run_.
-  Pace look_after(Local& local);
+  Pace look_after(CoordinatedRun& run);
 
   Channel& channel_;
   // The run, as long as it is on. The protocols that call into it have attachments of their own.
-  Attached<Local> run_;
+  Attached<CoordinatedRun> run_;
   FirstError errors_;
   RankBarrier barrier_;
   Agreement agreement_;

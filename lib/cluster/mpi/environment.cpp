@@ -122,7 +122,7 @@ Environment::Environment(Seconds peer_timeout) {
   Sends::get().on_unfinished([this] { channel_->look(); });
   channel_->start(
       [this] {
-        leave_library();
+        abort_if_library_waits_for_lost();
         return coordinator_->tick();
       },
       [this](std::exception_ptr error) { coordinator_->fail(std::move(error)); });
@@ -228,7 +228,7 @@ bool Environment::takes_gpu_memory() const {
 #endif
 }
 
-void Environment::leave_library() const {
+void Environment::abort_if_library_waits_for_lost() const {
   const std::optional<Failure> loss = coordinator_->loss();
   if (!loss || !in_library_) return;
   if (!is_root()) start_log(detect_terminal());  // rank 0 may be the lost one

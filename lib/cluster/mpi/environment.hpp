@@ -50,7 +50,7 @@ class Environment final : public ProcessGroup {
   Channel& channel() { return *channel_; }
   Coordinator& coordinator() { return *coordinator_; }
   // A run has failed: leave() waits for the others for a limited time only.
-  void note_failure() { failed_ = true; }
+  void remember_failure() { failed_ = true; }
 
   // --- ProcessGroup, where each is described
   const std::vector<ProcessPlace>& places() const override { return places_; }
@@ -70,8 +70,8 @@ class Environment final : public ProcessGroup {
 
  private:
   explicit Environment(Seconds peer_timeout);
-  // By the channel's thread: aborts the job where a library_ function waits for a lost rank.
-  void leave_library() const;
+  // By the channel's thread. Ends the whole job if a library_ function waits for a lost rank.
+  void abort_if_library_waits_for_lost() const;
   // Collective: fills rank_ and places_.
   void gather_places();
   void agree_on(const std::function<void()>& prepare, std::span<std::byte> answer) override;

@@ -24,7 +24,7 @@ constexpr auto kAdvancing = std::chrono::microseconds(300);
 constexpr std::size_t kReapedByTick = 64;
 // After a failure the other ranks are waited for so long before the clock runs.
 constexpr auto kRanksLimit = std::chrono::seconds(10);
-// How often a rank that has ended looks whether all ranks have stood.
+// How often a rank that has ended looks whether all ranks have halted.
 constexpr auto kLookForVote = std::chrono::microseconds(50);
 // A message of an earlier segment that nobody has received stays in flight, and is not waited for.
 constexpr auto kDropLimit = std::chrono::seconds(2);
@@ -45,7 +45,7 @@ struct RankReport {
   }
 };
 
-// Worker w runs in process w.
+// Worker w runs in rank w of the world.
 std::vector<int> view_of(const ClusterOptions& options, const Segment& segment) {
   std::vector<int> view = segment.view;
   if (view.empty()) {
@@ -57,10 +57,10 @@ std::vector<int> view_of(const ClusterOptions& options, const Segment& segment) 
 
 }  // namespace
 
-Run::Run(const ClusterOptions& options, Segment& segment, const Placement& placement)
-    : LocalRun(options, segment, placement.cores,
-               std::max(1, static_cast<int>(placement.cores.size()) /
-                               Environment::get().place().local_size)),
+MpiRun::MpiRun(const ClusterOptions& options, Segment& segment, const Placement& placement)
+    : RealtimeRun(options, segment, placement.cores,
+                  std::max(1, static_cast<int>(placement.cores.size()) /
+                                  Environment::get().place().local_size)),
       environment_(Environment::get()),
       coordinator_(environment_.coordinator()),
       placement_(placement),
@@ -77,8 +77,8 @@ Run::Run(const ClusterOptions& options, Segment& segment, const Placement& place
   everybody_ = std::make_shared<Group>(0, view_);
 }
 
-int Run::rank_in_view(int process) const {
-  const auto found = std::ranges::find(view_, process);
+int MpiRun::rank_in_view(int world_rank) const {
+  const auto found = std::ranges::find(view_, world_rank);
   return found == view_.end() ? -1 : static_cast<int>(found - view_.begin());
 }
 
@@ -87,7 +87,7 @@ int Run::rank_in_view(int process) const {
 //
 // Every way through this function comes to end() and end_run(), on every rank: an error before the
 // workers start aborts the World, whose run() then returns with it.
-ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
+ClusterReport MpiRun::run(const std::function<void(Endpoint&)>& worker) {
   struct Ended {  // handlers may refer to what the caller owns
     ServiceList<MpiService>& services;
     ~Ended() { services.clear(); }
@@ -126,7 +126,7 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   // `error` is this rank's own, or the failure that the coordinator gave the World. Only the
   // failure that all agree on counts. It is missing only if this error came too late to be told.
   const auto failure = coordinator_.end_run();
-  if (failure || error) environment_.note_failure();
+  if (failure || error) environment_.remember_failure();
   if (error && size_ == 1) std::rethrow_exception(error);  // as it was thrown
   if (failure) std::rethrow_exception(failure->exception());
   if (error) std::rethrow_exception(error);
@@ -136,7 +136,7 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   return report();
 }
 
-void Run::run_world() {
+void MpiRun::run_world() {
   try {
     // This calls start_clock() when the worker is set up, and finish() when nothing but services is
     // left. `aborted` is called with the world's mutex held.
@@ -145,13 +145,13 @@ void Run::run_world() {
                 .ended = [this] { finish(); },
                 .aborted = [this](std::exception_ptr e) { coordinator_.fail(std::move(e)); }});
   } catch (const LostWorkers& loss) {
-    note_failures(loss, options_, segment_);
+    fill_in_lost_workers(loss, options_, segment_);
     drop_messages();
   }
 }
 
-std::vector<Calls> Run::lose(Seconds detected) {
-  // In this order: a process that finds the check-ins closed stands.
+std::vector<Calls> MpiRun::lose(Seconds detected) {
+  // In this order: a process that finds the check-ins closed halts.
   world_.lose(detected);
   std::vector<Calls> calls = check_ins_.close();
   if (segment_.losing) segment_.losing();
@@ -159,7 +159,7 @@ std::vector<Calls> Run::lose(Seconds detected) {
 }
 
 // A send that waits for its receiver would stay in flight for ever, since its receiver has left.
-void Run::drop_messages() {
+void MpiRun::drop_messages() {
   Sends& sends = Sends::get();
   const auto end = std::chrono::steady_clock::now() + kDropLimit;
   const auto drop_until = [&](auto done) {
@@ -176,7 +176,7 @@ void Run::drop_messages() {
 // would not end where a rank stands still. A failure that leaves all ranks alive ends the wait only
 // after a while: the others still come as a rule, and all have as many communicators then.
 template <class Done>
-void Run::await_ranks(Done done) {
+void MpiRun::await_ranks(Done done) {
   std::optional<std::chrono::steady_clock::time_point> give_up;
   while (!done()) {
     std::this_thread::yield();
@@ -189,7 +189,7 @@ void Run::await_ranks(Done done) {
   }
 }
 
-void Run::duplicate_world() {
+void MpiRun::duplicate_world() {
   // Where the wait is given up MPI may still write the number of the communicator.
   static std::deque<MPI_Comm> numbers;
   MPI_Comm& number = numbers.emplace_back(MPI_COMM_NULL);
@@ -202,7 +202,7 @@ void Run::duplicate_world() {
 // Cristian's algorithm: a rank sends to rank 0, which answers with its time, and takes it for the
 // middle of the round trip. Ranks take turns at rank 0. The clocks of one host are one clock. It is
 // measured once: a drift of the clocks during the run is not corrected.
-std::int64_t Run::measure_offset() {
+std::int64_t MpiRun::measure_offset() {
   const auto& ranks = environment_.places();
   // One side of a round trip. Returns the time that the peer sent; rank 0 ignores it.
   const auto trip = [&](int peer, bool asks) {
@@ -243,16 +243,16 @@ std::int64_t Run::measure_offset() {
   return offset;
 }
 
-std::int64_t Run::start_clock() {
+std::int64_t MpiRun::start_clock() {
   const std::int64_t at = coordinator_.set_up(offset_ns_);
   // The start lies in the future by a short notice, unless the run has failed.
   std::this_thread::sleep_for(std::chrono::nanoseconds(at - TrainingClock::monotonic_ns()));
   return at;
 }
 
-// A rank that loses workers comes to the end when all ranks have stood (FailureVote): else one
+// A rank that loses workers comes to the end when all ranks have halted (FailureVote): else one
 // whose worker had ended could leave the segment before it hears of the loss.
-void Run::finish() {
+void MpiRun::finish() {
   while (world_.losing() && !check_ins_.is_decided()) std::this_thread::sleep_for(kLookForVote);
   reports_ = coordinator_.end(report_of_this_rank());
   // All ranks have ended, or the run has failed: no communicator of NCCL is in use. Services, which
@@ -263,7 +263,7 @@ void Run::finish() {
 
 // --- processes
 
-void Run::prepare(Process& me) {
+void MpiRun::prepare(Process& me) {
   if (gives_gpu_memory_) me.exchange = cuda::make_exchange_memory(placement_.seat.device.gpu);
   if (placement_.seat.device.gpu < 0 || gives_gpu_memory_ || options_.all_reduce != AllReduce::mpi)
     return;
@@ -275,7 +275,7 @@ void Run::prepare(Process& me) {
 // Copies between processes that take turns on one GPU cost a turn each, and the way through the
 // host has fewer of them: so ranks that share a GPU take that way (results/gpu.md), unless
 // --all-reduce mpi asks for the other one.
-bool Run::gives_gpu_memory() const {
+bool MpiRun::gives_gpu_memory() const {
   const AllReduce way = options_.all_reduce;
   if (placement_.seat.device.gpu < 0 || way == AllReduce::host) return false;
   return (way == AllReduce::mpi || !placement_.shares_gpu) && environment_.takes_gpu_memory();
@@ -283,22 +283,22 @@ bool Run::gives_gpu_memory() const {
 
 // MPI makes progress in whichever thread calls it, and may copy GPU memory of other threads'
 // messages there: so that thread needs the GPU as its current one.
-void Run::enter_thread() const {
+void MpiRun::enter_thread() const {
   if (gives_gpu_memory_) cuda::make_current(placement_.seat.device.gpu);
 }
 
-Process& Run::start_background_task(Process& parent, const std::string& name,
-                                    std::function<void(Endpoint&)> fn, ProcessKind kind) {
-  return start_background_task_on(placement_.seat.device, parent, name, kind,
-                                  [this, fn = std::move(fn)](Process& me) {
-                                    MpiEndpoint endpoint(*this, me);
-                                    fn(endpoint);
-                                  });
+Process& MpiRun::start_helper(Process& parent, const std::string& name,
+                              std::function<void(Endpoint&)> fn, ProcessKind kind) {
+  return start_helper_on(placement_.seat.device, parent, name, kind,
+                         [this, fn = std::move(fn)](Process& me) {
+                           MpiEndpoint endpoint(*this, me);
+                           fn(endpoint);
+                         });
 }
 
 // --- groups
 
-int Run::new_group() {
+int MpiRun::new_group() {
   coordinator_.groups().ask();
   const int number = poll_for(
       world_, [&] { return coordinator_.groups().take(); }, [] { return "waits for rank 0"; });
@@ -313,8 +313,8 @@ int Run::new_group() {
 // --- services
 
 // The services' rank. Making one holds the mutex of services_, so two openers never make it twice.
-void Run::make_service(const std::string& name,
-                       const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
+void MpiRun::make_service(const std::string& name,
+                          const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
   // A factory that comes after the end has nobody to serve.
   if (ended_) return;
   services_.open(name, [&](const auto& others) {
@@ -329,7 +329,7 @@ void Run::make_service(const std::string& name,
     load_service(segment_, name, *handler);
     auto service =
         std::make_shared<MpiService>(*transport_, name, std::move(handler), ended_,
-                                     [this](int process) { return rank_in_view(process); });
+                                     [this](int world_rank) { return rank_in_view(world_rank); });
     // Its thread posts the first receive; requests that have come before wait in MPI.
     start_service(name, [this, service = service.get()](Process&) {
       enter_thread();
@@ -339,7 +339,7 @@ void Run::make_service(const std::string& name,
   });
 }
 
-void Run::open_service(const std::string& name, const ServiceFactory& factory) {
+void MpiRun::open_service(const std::string& name, const ServiceFactory& factory) {
   if (rank_ == host_) return make_service(name, factory.make);
   if (factory.serialise) {
     ServiceDirectory& directory = coordinator_.services();
@@ -362,7 +362,7 @@ void Run::open_service(const std::string& name, const ServiceFactory& factory) {
 
 // --- pauses
 
-void Run::while_paused(FunctionRef fn) {
+void MpiRun::while_paused(FunctionRef fn) {
   if (size_ == 1) return world_.while_paused(fn);
   auto lock = world_.enter();
   // The calling process blocks in pause_for_me, and counts as stopped like all others.
@@ -370,7 +370,7 @@ void Run::while_paused(FunctionRef fn) {
   world_.park(lock);
 }
 
-void Run::while_paused_together(MpiComm& comm, FunctionRef fn) {
+void MpiRun::while_paused_together(MpiComm& comm, FunctionRef fn) {
   if (size_ == 1) return world_.while_paused(fn);
   // Workers stand here together, so that no one of them is on the clock while another waits for it.
   comm.meet(Collective::while_paused_together);
@@ -388,7 +388,7 @@ void Run::while_paused_together(MpiComm& comm, FunctionRef fn) {
   world_.block_for_others(lock, done);
 }
 
-void Run::pause_for_me(World::Lock& lock, bool together, FunctionRef fn) {
+void MpiRun::pause_for_me(World::Lock& lock, bool together, FunctionRef fn) {
   PauseRequest request{&World::current()};
   {
     const Enlisted enlisted(pause_requests_, request);
@@ -408,7 +408,7 @@ void Run::pause_for_me(World::Lock& lock, bool together, FunctionRef fn) {
   coordinator_.pause().done();
 }
 
-void Run::grant() {
+void MpiRun::grant() {
   const auto lock = world_.lock();
   // The process that asked has been unwound; the run has failed, and nobody resumes.
   if (pause_requests_.empty()) return;
@@ -418,14 +418,14 @@ void Run::grant() {
   world_.grant(*request.process);
 }
 
-void Run::resume(std::int64_t at, bool together) {
+void MpiRun::resume(std::int64_t at, bool together) {
   auto lock = world_.lock();
   // The count rises before the threads go on: those that wait for it look at it then.
   if (together) ++together_done_;
   world_.resume_from_outside(lock, at);
 }
 
-Pace Run::pace() {
+Pace MpiRun::pace() {
   if (!std::exchange(channel_entered_, true)) enter_thread();
   Sends& sends = Sends::get();
   const auto now = std::chrono::steady_clock::now();
@@ -439,14 +439,14 @@ Pace Run::pace() {
   return now - progress_ < kAdvancing ? Pace::at_once : Pace::soon;
 }
 
-std::optional<Seconds> Run::blocked(std::vector<BlockedProcess>& waiting) {
+std::optional<Seconds> MpiRun::blocked(std::vector<BlockedProcess>& waiting) {
   const auto since = world_.blocked_since(waiting);
   return since ? std::optional(world_.now() - *since) : std::nullopt;
 }
 
 // --- the report
 
-std::vector<std::byte> Run::report_of_this_rank() const {
+std::vector<std::byte> MpiRun::report_of_this_rank() const {
   ClusterReport local = local_report();
   // A rank of services reports an empty worker, which report() leaves out.
   if (local.workers.empty()) local.workers.emplace_back();
@@ -460,7 +460,7 @@ std::vector<std::byte> Run::report_of_this_rank() const {
                              .ended = worker.ended});
 }
 
-ClusterReport Run::report() const {
+ClusterReport MpiRun::report() const {
   if (rank_ != 0) return local_report();
   ClusterReport report;
   report.paused = world_.paused();
@@ -484,7 +484,7 @@ ClusterReport Run::report() const {
 
 // --- the endpoint
 
-MpiEndpoint::MpiEndpoint(Run& run, Process& process)
+MpiEndpoint::MpiEndpoint(MpiRun& run, Process& process)
     : ProcessEndpoint(run.world_, run.options_, run.segment_, process, run),
       run_(run),
       comm_(*run.transport_, run, run.everybody_, run.rank_here_) {}

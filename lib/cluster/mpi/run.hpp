@@ -1,4 +1,4 @@
-// One run of the mpi cluster in this process: its worker, the worker's background tasks, the
+// One run of the mpi cluster in this rank: its worker, the worker's background tasks, the
 // endpoint that each of them sees, and the services. These run beside rank 0's worker, or in a rank
 // of their own, the last.
 //
@@ -33,9 +33,9 @@
 #include "cluster/mpi/comm.hpp"
 #include "cluster/mpi/coordinator.hpp"
 #include "cluster/mpi/service.hpp"
-#include "cluster/realtime/local_run.hpp"
 #include "cluster/realtime/process_endpoint.hpp"
-#include "cluster/service_host.hpp"
+#include "cluster/realtime/realtime_run.hpp"
+#include "cluster/service_list.hpp"
 
 namespace hetsgd::mpi {
 
@@ -56,17 +56,17 @@ struct Placement {
 // The cluster keeps a run until its next one. Public functions below run() are called by the
 // channel's thread, one at a time, between begin() and end_run() of the Coordinator. Exceptions are
 // gpus() and new_group(), which processes call.
-class Run final : public Local, public Groups, private LocalRun {
+class MpiRun final : public CoordinatedRun, public CommHost, private RealtimeRun {
  public:
   // All references must outlive the run. Not collective.
-  Run(const ClusterOptions& options, Segment& segment, const Placement& placement);
+  MpiRun(const ClusterOptions& options, Segment& segment, const Placement& placement);
 
   // Collective, once per object: `worker` is called on this rank's worker thread, where it has one.
   // Returns the report, complete on rank 0, and of this rank's own worker on the others. Throws the
   // run's error, the same on every rank.
   ClusterReport run(const std::function<void(Endpoint&)>& worker);
 
-  // --- Local, for the Coordinator
+  // --- CoordinatedRun, for the Coordinator
   void fail(std::exception_ptr error) override { world_.abort(std::move(error)); }
   void stop() override { world_.stop_from_outside(); }
   std::int64_t stopped_at() override { return world_.stopped_at(); }
@@ -91,7 +91,7 @@ class Run final : public Local, public Groups, private LocalRun {
   }
   // The waits of this rank's processes, for DeadlockVote.
   std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) override;
-  // --- Groups, called by processes
+  // --- CommHost, for communicators; called by processes
   int new_group() override;
   GpuRanks& gpus() override { return gpus_; }
   CheckIns* check_ins() override { return may_lose_ ? &check_ins_ : nullptr; }
@@ -103,8 +103,8 @@ class Run final : public Local, public Groups, private LocalRun {
     Process* process = nullptr;
     bool granted = false;
   };
-  Process& start_background_task(Process& parent, const std::string& name,
-                                 std::function<void(Endpoint&)> fn, ProcessKind kind) override;
+  Process& start_helper(Process& parent, const std::string& name, std::function<void(Endpoint&)> fn,
+                        ProcessKind kind) override;
   // A process opens a service: makes it where it runs in this rank, else offers its serialised
   // factory.
   void open_service(const std::string& name, const ServiceFactory& factory);
@@ -137,8 +137,8 @@ class Run final : public Local, public Groups, private LocalRun {
   // After a loss, when no process is left: returns when nothing that was sent is on its way.
   void drop_messages();
   bool has_worker() const { return rank_here_ >= 0; }
-  // The rank of the worker of a process in the view; -1: it has none.
-  int rank_in_view(int process) const;
+  // The rank in the view of the worker of a rank of the world; -1: it has none.
+  int rank_in_view(int world_rank) const;
   // Collective, before the clock runs. Returns this rank's monotonic clock minus rank 0's, in ns.
   // Throws what await_ranks() throws.
   std::int64_t measure_offset();
@@ -199,7 +199,7 @@ class Run final : public Local, public Groups, private LocalRun {
 // A worker's or a background task's handle, on the stack of its thread. Not thread-safe.
 class MpiEndpoint final : public ProcessEndpoint {
  public:
-  MpiEndpoint(Run& run, Process& process);
+  MpiEndpoint(MpiRun& run, Process& process);
 
   int size() const override { return comm_.size(); }
   Comm& comm() override { return comm_; }
@@ -213,7 +213,7 @@ class MpiEndpoint final : public ProcessEndpoint {
 
  private:
   void lose() override;
-  Run& run_;
+  MpiRun& run_;
   MpiComm comm_;
 };
 

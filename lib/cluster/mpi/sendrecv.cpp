@@ -31,7 +31,7 @@ void MpiComm::sendrecv_raw(int peer, int tag, std::span<const std::byte> out,
   const int other = world_rank(peer), mpi_tag = transport_.tags().sendrecv(group_->number, tag);
   const int me = world_rank(rank_);
   const CheckIn check_in(
-      groups_.check_ins(), world(),
+      host_.check_ins(), world(),
       {.group = group_->number, .kind = tag, .a = std::min(me, other), .b = std::max(me, other)},
       2);
   const MessageMemory source(out.data(), out.size());

@@ -6,7 +6,6 @@
 
 #include "cluster/blocking.hpp"
 #include "cluster/realtime/host_memory.hpp"
-#include "cluster/service_host.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
@@ -137,9 +136,9 @@ void MpiService::handle(HeadReceive& head) {
   std::memcpy(&info, message, sizeof info);
   const auto request_bytes = static_cast<std::size_t>(info.request_bytes);
   const std::size_t before = sizeof info + request_bytes, payload = before + padding(before);
-  handler_->serve(rank_of_(head.source()), {message + sizeof info, request_bytes},
-                  {reinterpret_cast<const float*>(message + payload), info.payload_count},
-                  std::make_unique<Token>(transport_, name_, head.source(), info));
+  handler_->handle_request(rank_of_(head.source()), {message + sizeof info, request_bytes},
+                           {reinterpret_cast<const float*>(message + payload), info.payload_count},
+                           std::make_unique<Token>(transport_, name_, head.source(), info));
 }
 
 // --- the caller

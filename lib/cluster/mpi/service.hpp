@@ -2,10 +2,14 @@
 // and answers are messages, also those of the same rank.
 //
 //    caller (MpiPort)                            the service's process (MpiService)
-//    posts the receive of the answer             has posted the receive of any request's head
+//    call() posts the receive of the answer      has posted the receive of any request's head
 //    request [info | request | pad | payload] -> takes it, calls the handler with a Token
 //    waits                                       the handler keeps the Token or uses it
 //    reply [reply | payload]              <----- Token::answer, now or in a later request
+//
+// call() posts the receive before the request leaves. A posted call posts it in wait() alone, so
+// that the sender of an answer does not wait for a caller that computes. A loss of workers unwinds
+// a caller that waits; the service goes on until all ranks have ended.
 //
 // A request names the caller's number, which is the tag of the answer, and how long the answer must
 // be. The name of a service is its tag: ranks need not agree on an order of opening, and a request
@@ -48,10 +52,10 @@ struct RequestInfo {
 // ones. Thread-safe.
 class CallerNumbers {
  public:
-  // Number of a process, for its blocking calls; process: Process::number. It belongs to the
+  // Number of a process, for its blocking calls; number: Process::number. It belongs to the
   // process and not to the port: two processes of a worker may share a port, and answers come in
   // the order of the handler's choice.
-  static int of_process(int process) { return 2 * (process % kEach); }
+  static int of_process(int number) { return 2 * (number % kEach); }
   // Number of one posted call. Numbers repeat after kEach calls: by then the earlier one must be
   // complete.
   int of_post() { return 2 * static_cast<int>(posts_++ % unsigned{kEach}) + 1; }
@@ -69,10 +73,10 @@ int service_number(const std::string& name);
 // to it.
 class MpiService {
  public:
-  // ended: becomes true when all processes of all ranks have ended. rank_of: the rank of a
-  // process's worker. All references outlive the service.
+  // ended: becomes true when all processes of all ranks have ended. rank_of: the rank in the view
+  // of the worker of a rank of the world. All references outlive the service.
   MpiService(Transport& transport, std::string name, std::unique_ptr<ServiceHandler> handler,
-             const std::atomic<bool>& ended, std::function<int(int process)> rank_of);
+             const std::atomic<bool>& ended, std::function<int(int world_rank)> rank_of);
 
   // The service's process: handles requests until all have ended. An exception of a handler ends
   // the run.

@@ -1,4 +1,5 @@
-// Process: a thread of a run in real time, and its reasons to wait.
+// Process: a thread of a run in real time, and its reasons to wait. (A process of the operating
+// system is called a rank here; one rank has several of these.)
 //
 // A process waits in one of two ways. For a Wait somebody in this address space makes ready() true
 // and wakes it. Until then it takes no time of any core, and the world knows that it is blocked. A
@@ -134,10 +135,11 @@ class AgreedCall {
 // The role of a process in the run:
 //   worker           runs the algorithm on its rank; the run's times are those of workers
 //   background_task  a second process of a worker, started by the algorithm
-//   background       makes calls that another process has started (started_calls.hpp), and like a
+//   started_calls    makes calls that another process has started (started_calls.hpp), and like a
 //                    service ends when nobody is left to start any
 //   service          handles requests; has no device and calls no Comm
-enum class ProcessKind { worker, background_task, background, service };
+// The two in the middle are helpers: another process of the same worker has started them.
+enum class ProcessKind { worker, background_task, started_calls, service };
 // The run lasts as long as one of these goes on.
 inline bool keeps_run(ProcessKind kind) {
   return kind == ProcessKind::worker || kind == ProcessKind::background_task;
@@ -150,7 +152,7 @@ struct Process {
   ProcessKind kind = ProcessKind::worker;
   int rank = 0;
   int number = 0;                      // among the processes of this address space, from 0 on
-  Process* parent = nullptr;           // starter of a background process; else null
+  Process* parent = nullptr;           // starter of a helper; else null
   std::unique_ptr<Device> device;      // made by its own thread; null for services
   std::string device_text;             // WorkerReport.device
   std::vector<int> pinned;             // pinned to these cores; empty: not pinned
@@ -159,7 +161,7 @@ struct Process {
   std::shared_ptr<cuda::ExchangeMemory> exchange;
   TimeBreakdown breakdown;  // written by its own thread only
   // The worker shares it with its background tasks; null until it has one. Processes that make
-  // started calls (ProcessKind::background) have none.
+  // started calls (ProcessKind::started_calls) have none.
   std::shared_ptr<WorkerAccount> account;
   const TrainingClock* clock = nullptr;  // the world's clock
   const AgreedCall* agreed = nullptr;    // the process is in it; its own thread's
@@ -178,8 +180,8 @@ struct Process {
   // mutex, which orders everything else: so relaxed accesses are enough.
   std::atomic<bool> signalled = false;
   bool in_condition_wait = false;  // else it spins, and a wake-up saves the call of the kernel
-  // Processes whose parent this is, of both background kinds. An unwound process waits for them.
-  int live_background_tasks = 0;
+  // Helpers whose parent this is. An unwound process waits for them.
+  int live_helpers = 0;
   Seconds since{0};  // blocked or ended since
   bool ended = false;
   bool in_pause = false;  // runs the function of a pause; its own thread's

@@ -25,7 +25,7 @@ Seconds start_of(const Segment& segment) {
 
 }  // namespace
 
-// ThreadsMonitor: lock and condition on the world's mutex, so that a deadlock report sees which
+// RealtimeMonitor: lock and condition on the world's mutex, so that a deadlock report sees which
 // process waits for what.
 //
 // A process and one monitor; holder_ names the process that holds it, queue_ and waiters_ list the
@@ -49,9 +49,9 @@ Seconds start_of(const Segment& segment) {
 // Abort: when wait() throws it may have given the lock back. The unlock() of the caller's guard
 // that follows is then harmless.
 
-class ThreadsMonitor final : public Monitor {
+class RealtimeMonitor final : public Monitor {
  public:
-  explicit ThreadsMonitor(World& world) : world_(world) {}
+  explicit RealtimeMonitor(World& world) : world_(world) {}
 
   // Throws CheckFailure if the calling process holds it already. Waiting is `wait` in its
   // breakdown, here and in wait().
@@ -83,7 +83,7 @@ class ThreadsMonitor final : public Monitor {
 
 // world_.enter() would refuse the function of a pause and park everybody else until the pause is
 // over; so what runs in a pause takes the plain mutex.
-void ThreadsMonitor::lock_raw() {
+void RealtimeMonitor::lock_raw() {
   Process& me = World::current();
   if (me.in_pause) {  // it may not wait: the holder of the monitor is stopped
     const auto guard = world_.lock();
@@ -100,7 +100,7 @@ void ThreadsMonitor::lock_raw() {
 
 // World's mutex held, before and after. block() returns with ready() true under the mutex, so
 // nobody can have taken the lock between the look and the assignment.
-void ThreadsMonitor::acquire(World::Lock& guard) {
+void RealtimeMonitor::acquire(World::Lock& guard) {
   Process& me = World::current();
   if (holder_ == &me) throw CheckFailure(me.name + " locks a monitor that it holds already");
   if (holder_) {
@@ -112,7 +112,7 @@ void ThreadsMonitor::acquire(World::Lock& guard) {
 }
 
 // Not a safepoint: it is called by destructors of guards, also while an exception passes through.
-void ThreadsMonitor::unlock_raw() {
+void RealtimeMonitor::unlock_raw() {
   const auto guard = world_.lock();
   // wait() has thrown, and the guard of the caller unlocks what it no longer holds.
   if (holder_ != &World::current()) {
@@ -125,14 +125,14 @@ void ThreadsMonitor::unlock_raw() {
 // Every process that wants the lock is woken, and the first that runs gets it; the others go back
 // to sleep. Queues are short, and handing the lock to one of them would keep the rest waiting as
 // long as that one is held back by a pause.
-void ThreadsMonitor::release() {
+void RealtimeMonitor::release() {
   holder_ = nullptr;
   for (Process* process : queue_) world_.wake(*process);
 }
 
 // The lock is given back and the waiter is listed in one critical section: a process that makes
 // ready() true needs the lock for it, so its notify_all() finds the waiter in the list.
-void ThreadsMonitor::wait_raw(const std::function<bool()>& ready, std::string_view what) {
+void RealtimeMonitor::wait_raw(const std::function<bool()>& ready, std::string_view what) {
   Process& me = World::current();
   while (!ready()) {
     // lock(), not enter(): a process that parked for a pause here would hold the monitor, which the
@@ -152,7 +152,7 @@ void ThreadsMonitor::wait_raw(const std::function<bool()>& ready, std::string_vi
 }
 
 // Waiters stay in the list until they have run. A second notification is no harm.
-void ThreadsMonitor::notify_all_raw() {
+void RealtimeMonitor::notify_all_raw() {
   const auto guard = world_.lock();
   for (Waiter* waiter : waiters_) {
     waiter->notified = true;
@@ -161,7 +161,7 @@ void ThreadsMonitor::notify_all_raw() {
 }
 
 ProcessEndpoint::ProcessEndpoint(World& world, const ClusterOptions& options,
-                                 const Segment& segment, Process& process, BackgroundTasks& tasks)
+                                 const Segment& segment, Process& process, HelperStarter& tasks)
     : world_(world),
       process_(process),
       options_(options),
@@ -169,14 +169,14 @@ ProcessEndpoint::ProcessEndpoint(World& world, const ClusterOptions& options,
       tasks_(tasks),
       speed_(options.speed_of(segment.id(process.rank))),
       is_set_up_(process.kind != ProcessKind::worker || !segment.goes_on()) {
-  if (is_set_up_) await_failure();
+  if (is_set_up_) find_own_loss();
   if (!options_.scenario || !options_.scenario->has_gaps()) return;
   process_.reachable = [&scenario = *options_.scenario, worker = id()](Seconds now) {
     return scenario.reachable(worker, now);
   };
 }
 
-void ProcessEndpoint::await_failure() {
+void ProcessEndpoint::find_own_loss() {
   if (process_.kind != ProcessKind::worker || !options_.scenario) return;
   // From the start of the segment: on a busy machine this thread may begin after the worker has
   // failed and returned.
@@ -184,14 +184,15 @@ void ProcessEndpoint::await_failure() {
 }
 
 void ProcessEndpoint::lose_if_due() {
-  if (now() < lost_at_ || !world_.loses(lost_at_)) return;
+  if (now() < lost_at_ || !world_.is_loss_of_segment(lost_at_)) return;
   sleep_until(world_, now() + options_.detect);
   lose();
   World::Lock guard = world_.lock();
-  world_.stand(guard);
+  world_.halt_for_loss(guard);
 }
 
-void note_failures(const LostWorkers& loss, const ClusterOptions& options, Segment& segment) {
+void fill_in_lost_workers(const LostWorkers& loss, const ClusterOptions& options,
+                          Segment& segment) {
   segment.detected = loss.detected;
   const int size = segment.view.empty() ? options.workers : static_cast<int>(segment.view.size());
   const Seconds start = start_of(segment);
@@ -219,7 +220,7 @@ void ProcessEndpoint::run_to_the_end(FunctionRef fn) {
 bool ProcessEndpoint::compute_raw(CancellationToken* token, const Work&, ComputeKind kind,
                                   FunctionRef fn) {
   const std::atomic<bool>* const cancelled =
-      token ? &static_cast<ThreadsCancellationToken*>(token)->cancelled() : nullptr;
+      token ? &static_cast<RealtimeCancellationToken*>(token)->cancelled() : nullptr;
   world_.safepoint();
   lose_if_due();
   if (cancelled && *cancelled) return false;
@@ -237,7 +238,7 @@ bool ProcessEndpoint::compute_raw(CancellationToken* token, const Work&, Compute
 }
 
 std::unique_ptr<CancellationToken> ProcessEndpoint::make_cancellation_token() {
-  return std::make_unique<ThreadsCancellationToken>();
+  return std::make_unique<RealtimeCancellationToken>();
 }
 
 // The time that the scenario and the worker's speed add to a computation that took `duration`. The
@@ -286,7 +287,7 @@ void ProcessEndpoint::background_task_raw(std::string name, std::function<void(E
   if (!is_set_up_) return held_.hold(std::move(name), std::move(fn));
   world_.safepoint();
   process_.device->synchronize();  // the background task's device may go on where this one stands
-  tasks_.start_background_task(process_, name, std::move(fn), ProcessKind::background_task);
+  tasks_.start_helper(process_, name, std::move(fn), ProcessKind::background_task);
 }
 
 void ProcessEndpoint::go_on_raw() {
@@ -300,14 +301,14 @@ void ProcessEndpoint::go_on_raw() {
   process_.breakdown = start.spent;
   process_.breakdown.wait += clock - start.clock;
   is_set_up_ = true;
-  await_failure();
+  find_own_loss();
   held_.start_all([this](std::string name, HeldTasks::Body body) {
     background_task_raw(std::move(name), std::move(body));
   });
 }
 
 std::unique_ptr<Monitor> ProcessEndpoint::make_monitor_raw() {
-  return std::make_unique<ThreadsMonitor>(world_);
+  return std::make_unique<RealtimeMonitor>(world_);
 }
 
 void check_speeds(const ClusterOptions& options, std::string_view cluster) {

@@ -22,7 +22,7 @@ namespace hetsgd::realtime {
 
 // A flag that the computing process looks at before its computation and during its delay. Raising
 // it needs no mutex and wakes nobody: the delay is slept in slices (waiting.cpp).
-class ThreadsCancellationToken final : public CancellationToken {
+class RealtimeCancellationToken final : public CancellationToken {
  public:
   void cancel() override { cancelled_.store(true, std::memory_order_release); }
   void reset() override { cancelled_.store(false, std::memory_order_release); }
@@ -36,7 +36,7 @@ class ProcessEndpoint : public Endpoint {
  public:
   // Made by the thread of `process`, which alone uses it. All must outlive it. tasks: the run.
   ProcessEndpoint(World& world, const ClusterOptions& options, const Segment& segment,
-                  Process& process, BackgroundTasks& tasks);
+                  Process& process, HelperStarter& tasks);
 
   int rank() const override { return process_.rank; }
   int id() const override { return segment_.id(process_.rank); }
@@ -74,13 +74,15 @@ class ProcessEndpoint : public Endpoint {
   // Returns `requested` after the instant `from`, less what earlier delays took too long. False if
   // `unless` became true before its end.
   bool delay(Seconds from, Seconds requested, const std::atomic<bool>* unless = nullptr);
-  void await_failure();
-  // If this worker is lost by now: waits until the others know, then lose(), and goes no further.
+  // Sets lost_at_ from the scenario; called when the clock of the segment runs.
+  void find_own_loss();
+  // Called before each computation, and nowhere else. If this worker is lost by now: waits until
+  // the others know, then lose(), and goes no further.
   void lose_if_due();
 
   const ClusterOptions& options_;
   const Segment& segment_;
-  BackgroundTasks& tasks_;
+  HelperStarter& tasks_;
   double speed_ = 1;
   // When this worker is lost; infinite: never, and for a background task.
   Seconds lost_at_{std::numeric_limits<double>::infinity()};
@@ -88,8 +90,8 @@ class ProcessEndpoint : public Endpoint {
   HeldTasks held_;  // until then
 };
 
-// Fills in the lost workers.
-void note_failures(const LostWorkers& loss, const ClusterOptions& options, Segment& segment);
+// Fills in Segment::lost and Segment::detected.
+void fill_in_lost_workers(const LostWorkers& loss, const ClusterOptions& options, Segment& segment);
 
 // Throws Error(usage) if a speed is not above 0, or is above 1, because real time can only be
 // stretched.

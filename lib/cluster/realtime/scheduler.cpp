@@ -34,7 +34,7 @@ Process& Scheduler::current() {
 
 void Scheduler::count(const Process& me, int n) {
   if (keeps_run(me.kind)) live_ += n;
-  if (me.parent) me.parent->live_background_tasks += n;
+  if (me.parent) me.parent->live_helpers += n;
   running_ += n;
   at_large_ += n;
 }
@@ -149,16 +149,16 @@ void Scheduler::unwind(Lock& guard) {
   Process& me = current();
   // It was granted a pause that it will not use: the others, services too, must not wait for it.
   if (pause_.is_held_by(me)) end_pause();
-  me.woken.wait(guard, [&] { return me.live_background_tasks == 0; });
+  me.woken.wait(guard, [&] { return me.live_helpers == 0; });
   throw Unwind{};
 }
 
-bool Scheduler::loses(Seconds at) {
+bool Scheduler::is_loss_of_segment(Seconds at) {
   const Lock guard = lock();
   return !losing_ || at <= detected_;
 }
 
-void Scheduler::stand(Lock& guard) {
+void Scheduler::halt_for_loss(Lock& guard) {
   block(guard, Until([] { return false; }, [] { return "the view has lost a worker"; }));
   unwind(guard);  // the wait is never ready
 }
@@ -211,7 +211,7 @@ void Scheduler::wake_all() {
 void Scheduler::fail_if_deadlocked() {
   if (live_ == 0 || aborting_) return;
   // No pause is granted to anybody after a loss, so one that is asked for ends nothing.
-  if (losing_ && running_ == idle_) return stood();
+  if (losing_ && running_ == idle_) return all_halted();
   if (running_ > 0 || losing_) return;
   if (waits_for_others_ > 0 || pause_.is_outside()) return;  // other ranks can end it
   std::vector<BlockedProcess> report;

@@ -39,10 +39,11 @@
 //   trains ------------------> losing ----------------------> aborting -------------------> over
 //
 // While the world loses workers nobody begins to communicate: a process that is about to calls
-// stand() instead. All that has begun goes on: computations, calls that all have reached, calls of
-// services. So a process stops only where it begins a call or waits for what never comes. That is
-// the same place on all ranks. When every process stands or waits, the world is unwound, as by an
-// abort.
+// halt_for_loss() instead. All that has begun goes on: computations, and calls that all have
+// reached. A call of a service goes on in threads; in mpi a caller whose answer has not come is
+// unwound. So a process stops only where it begins a call or waits for what never comes. That is
+// the same place on all ranks. When every process has halted or waits, the world is unwound, as by
+// an abort.
 #pragma once
 
 #include <atomic>
@@ -117,10 +118,11 @@ class Scheduler : NonCopyable {
   // The run is aborted, or its segment ends: a wait may end without what it waits for.
   bool ends() const { return aborting_ || losing_; }
   // Whether a worker that fails at this instant of the training clock is lost in this segment. It
-  // is not if another loss was known before: then it is lost in the next one.
-  bool loses(Seconds at);
-  // The calling process begins nothing any more: blocks until the world is unwound. Mutex held.
-  [[noreturn]] void stand(Lock& lock);
+  // is not if another loss was known before that instant: then it is lost in the next segment.
+  bool is_loss_of_segment(Seconds at);
+  // Workers are lost, and the calling process begins nothing any more: it blocks until the world is
+  // unwound. Mutex held.
+  [[noreturn]] void halt_for_loss(Lock& lock);
 
   // --- time --------------------------------------------------------------------------------------
   Seconds now() const { return clock_.now(); }
@@ -197,8 +199,8 @@ class Scheduler : NonCopyable {
  private:
   // No process can go on, as `error` says: aborts the run. Mutex held.
   virtual void deadlocked(std::exception_ptr error) = 0;
-  // The world loses workers, and no process can go on. Mutex held.
-  virtual void stood() = 0;
+  // The world loses workers, and every process has halted or waits in vain. Mutex held.
+  virtual void all_halted() = 0;
   // Counts `n` more processes of the kind of `me` as running, or fewer.
   void count(const Process& me, int n);
   bool held(const Process& me) const { return pause_.holds_back(me); }

@@ -7,20 +7,20 @@
 
 namespace hetsgd::realtime {
 
-// State that the communicator, its calls and the background process share; the last of them frees
-// it. Guarded by the world's mutex.
+// State that the communicator, its calls and the helper share; the last of them frees it. Guarded
+// by the world's mutex.
 struct StartedCalls::Queue {
   explicit Queue(World& its_world) : world(its_world) {}
 
   World& world;
-  std::deque<Call*> open;              // the first is being made
-  Process* background_task = nullptr;  // touches no call any more when it has ended
-  bool closed = false;                 // nothing more is started
+  std::deque<Call*> open;     // the first is being made
+  Process* helper = nullptr;  // touches no call any more when it has ended
+  bool closed = false;        // nothing more is started
 };
 
-// A call lives until it is complete or the background process has ended, although the queue does
-// not own it: settle() waits for that. `complete` and `caller` are guarded by the world's mutex;
-// `time` is written by the background process before `complete`, and read after it.
+// A call lives until it is complete or the helper has ended, although the queue does not own it:
+// settle() waits for that. `complete` and `caller` are guarded by the world's mutex; `time` is
+// written by the helper before `complete`, and read after it.
 class StartedCalls::Call final : public PendingCall {
  public:
   Call(std::shared_ptr<Queue> queue, const CollectiveRequest& what)
@@ -38,16 +38,16 @@ class StartedCalls::Call final : public PendingCall {
     return time;
   }
 
-  // Not interruptible, as the background process reads and writes the call's memory until one of
-  // the two has happened. It cannot wait for ever: with `failing` the run is aborted here, and the
-  // background process is unwound as soon as its own peers let go of that memory.
+  // Not interruptible, as the helper reads and writes the call's memory until one of the two has
+  // happened. It cannot wait for ever: with `failing` the run is aborted here, and the helper is
+  // unwound as soon as its own peers let go of that memory.
   void settle(bool failing) noexcept override {
     World& world = queue_->world;
     auto lock = world.lock();
     if (complete) return;
     if (failing) world.fail_with_what_unwinds();
     caller = &World::current();
-    world.block(lock, Until([&] { return complete || queue_->background_task->ended; },
+    world.block(lock, Until([&] { return complete || queue_->helper->ended; },
                             [&] { return describe(); }, std::false_type()));
   }
 
@@ -64,13 +64,12 @@ class StartedCalls::Call final : public PendingCall {
   const std::shared_ptr<Queue> queue_;
 };
 
-StartedCalls::StartedCalls(World& world, BackgroundTasks& background_tasks,
-                           std::shared_ptr<Comm> twin)
+StartedCalls::StartedCalls(World& world, HelperStarter& helpers, std::shared_ptr<Comm> twin)
     : queue_(std::make_shared<Queue>(world)) {
-  queue_->background_task = &background_tasks.start_background_task(
+  queue_->helper = &helpers.start_helper(
       World::current(), "started calls",
       [queue = queue_, twin = std::move(twin)](Endpoint&) { make_all(*queue, *twin); },
-      ProcessKind::background);
+      ProcessKind::started_calls);
 }
 
 // Does not wait: an endpoint ends with its communicator, and calls whose Pending lives on are still
@@ -78,12 +77,12 @@ StartedCalls::StartedCalls(World& world, BackgroundTasks& background_tasks,
 StartedCalls::~StartedCalls() {
   const auto lock = queue_->world.lock();
   queue_->closed = true;
-  queue_->world.wake(*queue_->background_task);
+  queue_->world.wake(*queue_->helper);
 }
 
 std::unique_ptr<PendingCall> StartedCalls::start(const CollectiveRequest& request) {
   World& world = queue_->world;
-  // The background process has a device of its own, whose work is in no order with this one's.
+  // The helper has a device of its own, whose work is in no order with this one's.
   World::current().device->synchronize();
   auto call = std::make_unique<Call>(queue_, request);
   // enter() may throw. So the call joins the queue last, when nothing can destroy it any more but
@@ -91,7 +90,7 @@ std::unique_ptr<PendingCall> StartedCalls::start(const CollectiveRequest& reques
   {
     const auto lock = begin_communication(world);
     queue_->open.push_back(call.get());
-    world.wake(*queue_->background_task);
+    world.wake(*queue_->helper);
   }
   return call;
 }

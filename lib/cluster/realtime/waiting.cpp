@@ -135,7 +135,7 @@ World::Lock enter_in_reach(World& world) {
 
 World::Lock begin_communication(World& world) {
   World::Lock guard = enter_in_reach(world);
-  if (world.losing()) world.stand(guard);
+  if (world.losing()) world.halt_for_loss(guard);
   return guard;
 }
 
@@ -160,7 +160,7 @@ void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account) {
   if (done) return;
   World::Lock guard = world.lock();
   if (world.aborting()) world.unwind(guard);
-  world.stand(guard);
+  world.halt_for_loss(guard);
 }
 
 }  // namespace hetsgd::realtime

@@ -25,14 +25,14 @@ bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless
 void reach(World& world);
 World::Lock enter_in_reach(World& world);  // the same, and World::enter()
 // The same for a call that other workers take part in. If the world loses workers, the process
-// stands and goes no further.
+// halts (Scheduler::halt_for_loss).
 World::Lock begin_communication(World& world);
 void begin_message(World& world);  // the same without the mutex
 
 // Returns when poll.done(). The time is added to breakdown.*account unless that is null. When the
 // run is aborted poll.cancel() has returned before Unwind is thrown. If workers are lost, a wait
 // that outlasts this (Poll, AgreedCall) and one whose message had come return as usual. In any
-// other wait the process stands after poll.cancel(). Throws what `poll` throws.
+// other wait the process halts after poll.cancel(). Throws what `poll` throws.
 void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account = &TimeBreakdown::wait);
 
 // Calls take() until the optional that it returns has a value, and returns that value.

@@ -82,6 +82,8 @@ bool World::lose(Seconds detected) {
   return true;
 }
 
+// A loss gives way to an error. After an abort without a loss only one error may still come: the
+// exception of the process that unwinds, if that has caused the abort.
 void World::abort_locked(std::exception_ptr error) {
   if (aborting() && !losing() && (unwound_ != current_or_null() || error_)) return;
   end_losing();

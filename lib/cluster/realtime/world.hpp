@@ -57,18 +57,26 @@ class World final : public Scheduler {
   // All processes in the order of their start. Only before run() and after it.
   const std::vector<std::unique_ptr<Process>>& processes() const { return all(); }
 
-  // The abort, in states. It cannot be taken back, and the first error wins:
+  // The abort, in states. It cannot be taken back. The first error wins, but a loss of workers is
+  // no error, and gives way to any:
   //
-  //                      abort(e)
-  //   no abort ------------------------------> aborting, error_ = e --> run() rethrows it, when all
-  //      |                                         ^                    processes are unwound
-  //      | fail_with_what_unwinds()                | abort(e), as e leaves the process unwound_
-  //      v                                         |
-  //   aborting, error_ empty, unwound_ = the caller
+  //   no abort      --abort(e)-----------------> failed
+  //   no abort      --fail_with_what_unwinds()-> unwinding
+  //   unwinding     --abort(e)-----------------> failed, as e leaves the process unwound_
+  //   no abort      --lose()-------------------> losing
+  //   losing        --all_halted()-------------> lost
+  //   losing, lost  --abort(e)-----------------> failed
   //
-  // The lower way is for a destructor: it has to stop the others at once, as they use memory that
-  // is about to go. It cannot know the exception that is passing through. If unwound_ ends without
-  // that exception it has caught it, and the run fails with a CheckFailure that says so.
+  //               aborting()  losing()  error_
+  //   failed      true        false     e, which run() rethrows when all processes are unwound
+  //   unwinding   true        false     empty; unwound_ is the caller
+  //   losing      false       true      LostWorkers
+  //   lost        true        true      LostWorkers, which run() throws when all are unwound
+  //
+  // fail_with_what_unwinds() is for a destructor: it has to stop the others at once, as they use
+  // memory that is about to go. It cannot know the exception that is passing through. If unwound_
+  // ends without that exception it has caught it, and the run fails with a CheckFailure that says
+  // so.
   //
   // Any thread.
   void abort(std::exception_ptr error);
@@ -88,7 +96,7 @@ class World final : public Scheduler {
 
  private:
   void deadlocked(std::exception_ptr error) override { abort_locked(std::move(error)); }
-  void stood() override { stop_all(); }
+  void all_halted() override { stop_all(); }
   void abort_locked(std::exception_ptr error);
   // Nobody may go on, and the owner looks.
   void stop_all() {

@@ -339,7 +339,7 @@ bool SimRun::start_clock() {
     breakdown.wait += time - start.clock;
     engine.wake_at(time.count(), *std::exchange(set_up[rank], nullptr));
   }
-  await_failure(Seconds(engine.now()));
+  schedule_loss(Seconds(engine.now()));
   return true;
 }
 
@@ -349,7 +349,7 @@ int SimRun::rank_of(int worker) const {
   return rank;
 }
 
-void SimRun::await_failure(Seconds time) {
+void SimRun::schedule_loss(Seconds time) {
   if (!options.scenario || !options.scenario->has_failures()) return;
   const Seconds until =
       segment.lost.empty() ? Seconds(std::numeric_limits<double>::infinity()) : segment.detected;
@@ -374,7 +374,7 @@ void SimRun::lose(void* object) {
   const Seconds now(self.engine.now());
   if (self.engine.closing()) return;
   std::erase_if(self.losing_, [&](int id) { return !self.engine.runs(id); });
-  if (self.losing_.empty()) return self.await_failure(now);
+  if (self.losing_.empty()) return self.schedule_loss(now);
   if (self.segment.lost.empty()) {
     self.segment.detected = now + self.options.detect;
     self.engine.at(self.segment.detected.count(), detect, object);
@@ -384,7 +384,7 @@ void SimRun::lose(void* object) {
     self.engine.lose(id, lost && lost->mode == FailureMode::cut_off);
     self.segment.lost.emplace(id, now);
   }
-  self.await_failure(now);
+  self.schedule_loss(now);
 }
 
 void SimRun::detect(void* object) {

@@ -147,9 +147,9 @@ struct SimRun {
   bool start_clock();
   // For Engine::Hooks.
   std::function<double(double, bool)> lateness();
-  // Schedules the next loss of a worker of the view after `time`, if there is one before the others
-  // know of those before.
-  void await_failure(Seconds time);
+  // Schedules the event of the next loss of a worker of the view after `time`, if there is one
+  // before the others know of those before.
+  void schedule_loss(Seconds time);
 
  private:
   int rank_of(int worker) const;

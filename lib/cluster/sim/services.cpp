@@ -249,8 +249,8 @@ void SimService::serve(void* object) {
   Call& call = *static_cast<Call*>(object);
   SimService& self = *call.service;
   // The reply can only be delivered by a later event, so the call outlives the handler.
-  self.handler_->serve(call.rank, call.request.bytes(), call.request_numbers(),
-                       std::make_unique<SimReply>(self, call), Seconds(self.turned_));
+  self.handler_->handle_request(call.rank, call.request.bytes(), call.request_numbers(),
+                                std::make_unique<SimReply>(self, call), Seconds(self.turned_));
   self.queue_.pop_front();
   self.serve_next();
 }

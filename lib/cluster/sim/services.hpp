@@ -29,7 +29,7 @@
 #include "cluster/profile.hpp"
 #include "cluster/segment.hpp"
 #include "cluster/serialised_factory.hpp"
-#include "cluster/service_host.hpp"
+#include "cluster/service_list.hpp"
 #include "cluster/sim/world.hpp"
 
 namespace hetsgd::sim {

@@ -50,17 +50,17 @@ class SimCluster final : public Cluster {
 
   std::string name() const override { return "sim"; }
   int size() const override { return options_.workers; }
-  std::string device_name(int rank) const override {
-    const std::string& profile = options_.profile_of(rank).name;
+  std::string device_name(int worker) const override {
+    const std::string& profile = options_.profile_of(worker).name;
     const std::string name = profile.empty() ? "sim" : profile;
-    const double speed = options_.speed_of(rank);
+    const double speed = options_.speed_of(worker);
     return speed == 1 ? name : fmt::format("{} x {}", name, speed);
   }
-  WorkerReport planned(int rank) const override {
-    return {.rank = rank,
-            .device = device_name(rank),
+  WorkerReport planned(int worker) const override {
+    return {.rank = worker,
+            .device = device_name(worker),
             .breakdown = {},
-            .profile = options_.profile_of(rank).name};
+            .profile = options_.profile_of(worker).name};
   }
   ClusterReport run_segment(const std::function<void(Endpoint&)>& worker,
                             Segment& segment) override;
@@ -93,7 +93,7 @@ ClusterReport SimCluster::run_segment(const std::function<void(Endpoint&)>& work
                        end = endpoint.now();
                      });
   }
-  if (!segment.goes_on()) run.await_failure(Seconds(0));
+  if (!segment.goes_on()) run.schedule_loss(Seconds(0));
   {
     const std::lock_guard lock(mutex_);
     engine_ = &run.engine;

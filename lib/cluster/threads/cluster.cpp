@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "cluster/cuda/gpu_group.hpp"
-#include "cluster/realtime/local_run.hpp"
 #include "cluster/realtime/process_endpoint.hpp"
-#include "cluster/service_host.hpp"
+#include "cluster/realtime/realtime_run.hpp"
+#include "cluster/service_list.hpp"
 #include "cluster/threads/comm.hpp"
 #include "cluster/threads/service.hpp"
 #include "core/error.hpp"
@@ -19,26 +19,21 @@
 
 namespace hetsgd::threads {
 
-// ThreadsEndpoint: the vocabulary for one process of the threads cluster, and what the endpoints of
-// a run share.
-//
-// Ownership: the cluster owns the Run; the Run owns the world with its threads and processes, the
-// group of all ranks, the pool of messages and the services. An endpoint lies on the stack of its
-// thread, and so ends before its thread does.
-
-// One run. Lives until the cluster's next run, so that device memory which a run leaves behind can
-// still be released: the devices belong to its processes.
+// One run. The cluster owns it; it owns the world with its threads and processes, the group of all
+// ranks, the pool of messages and the services. It lives until the cluster's next run, so that
+// device memory which a run leaves behind can still be released: the devices belong to its
+// processes.
 //
 // Its phases, on the thread that calls run():
 //
 //   worker threads started --> all set up --> clock runs --> workers and background tasks ended -->
 //   services ended, all threads joined --> services destroyed --> report, or the first error
-class Run final : public BackgroundTasks, private LocalRun {
+class ThreadsRun final : public HelperStarter, private RealtimeRun {
  public:
   // devices: of the view, by rank; cores: those that this process may use. Throws Error(device) if
   // options.all_reduce cannot work between the GPUs.
-  Run(const ClusterOptions& options, Segment& segment, std::vector<DeviceSpec> devices,
-      std::vector<int> cores);
+  ThreadsRun(const ClusterOptions& options, Segment& segment, std::vector<DeviceSpec> devices,
+             std::vector<int> cores);
 
   // Called once. Calls worker(endpoint) in one thread per rank. Rethrows the first error, by then
   // with every thread joined; nothing refers to `worker` afterwards.
@@ -49,8 +44,8 @@ class Run final : public BackgroundTasks, private LocalRun {
  private:
   friend class ThreadsEndpoint;
   int workers() const { return static_cast<int>(devices_.size()); }  // of the view
-  Process& start_background_task(Process& parent, const std::string& name,
-                                 std::function<void(Endpoint&)> fn, ProcessKind kind) override;
+  Process& start_helper(Process& parent, const std::string& name, std::function<void(Endpoint&)> fn,
+                        ProcessKind kind) override;
   // Called by a worker that is lost.
   void lose(Seconds detected);
 
@@ -62,11 +57,12 @@ class Run final : public BackgroundTasks, private LocalRun {
   std::vector<std::uint8_t> returned_;  // by rank: its worker has; read when all have ended
 };
 
-// The endpoint of a worker, and of each of its background tasks: all of one rank see the same
-// group, so they share its mailbox, and a collective may be called by one of them at a time.
+// The vocabulary for one process: a worker or a helper of it. It lies on the stack of its thread,
+// and so ends before its thread does. All of one rank see the same group, so they share its
+// mailbox, and a collective may be called by one of them at a time.
 class ThreadsEndpoint final : public ProcessEndpoint {
  public:
-  ThreadsEndpoint(Run& run, Process& process);
+  ThreadsEndpoint(ThreadsRun& run, Process& process);
 
   int size() const override { return comm_.size(); }
   Comm& comm() override { return comm_; }
@@ -79,11 +75,11 @@ class ThreadsEndpoint final : public ProcessEndpoint {
 
  private:
   void lose() override { run_.lose(now()); }
-  Run& run_;
+  ThreadsRun& run_;
   ThreadsComm comm_;
 };
 
-ThreadsEndpoint::ThreadsEndpoint(Run& run, Process& process)
+ThreadsEndpoint::ThreadsEndpoint(ThreadsRun& run, Process& process)
     : ProcessEndpoint(run.world_, run.options_, run.segment_, process, run),
       run_(run),
       comm_(run.everybody_, process.rank) {}
@@ -117,9 +113,9 @@ std::vector<int> gpus_of(const std::vector<DeviceSpec>& devices) {
 }  // namespace
 
 // All threads of the run share the cores of this process, whether workers are pinned or not.
-Run::Run(const ClusterOptions& options, Segment& segment, std::vector<DeviceSpec> devices,
-         std::vector<int> cores)
-    : LocalRun(options, segment, cores, static_cast<int>(cores.size())),
+ThreadsRun::ThreadsRun(const ClusterOptions& options, Segment& segment,
+                       std::vector<DeviceSpec> devices, std::vector<int> cores)
+    : RealtimeRun(options, segment, cores, static_cast<int>(cores.size())),
       devices_(std::move(devices)),
       pinning_(assign_cores(devices_, cores_)),
       everybody_(
@@ -130,7 +126,7 @@ Run::Run(const ClusterOptions& options, Segment& segment, std::vector<DeviceSpec
 // started must be unwound and joined first: world_.run() does both, and rethrows it.
 //
 // A worker that ends normally tells the services. One that throws does not: the run is over then.
-ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
+ClusterReport ThreadsRun::run(const std::function<void(Endpoint&)>& worker) {
   try {
     for (int rank = 0; rank < workers(); ++rank) {
       start_worker(rank, {devices_[at(rank)], pinning_[at(rank)]}, [this, &worker](Process& me) {
@@ -163,9 +159,9 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
 
 // Services hear of all that are lost by now, and so do those who train without waiting for anybody:
 // else some would go on for ever.
-void Run::lose(Seconds detected) {
+void ThreadsRun::lose(Seconds detected) {
   if (!world_.lose(detected)) return;
-  note_failures({detected}, options_, segment_);
+  fill_in_lost_workers({detected}, options_, segment_);
   for (int rank = 0; rank < workers(); ++rank) {
     if (segment_.lost.contains(segment_.id(rank))) services_.left(rank);
   }
@@ -173,13 +169,13 @@ void Run::lose(Seconds detected) {
 }
 
 // The task gets a device of the same kind as its worker's: the same GPU, or as many cores.
-Process& Run::start_background_task(Process& parent, const std::string& name,
-                                    std::function<void(Endpoint&)> fn, ProcessKind kind) {
-  return start_background_task_on(devices_[at(parent.rank)], parent, name, kind,
-                                  [this, fn = std::move(fn)](Process& me) {
-                                    ThreadsEndpoint endpoint(*this, me);
-                                    fn(endpoint);
-                                  });
+Process& ThreadsRun::start_helper(Process& parent, const std::string& name,
+                                  std::function<void(Endpoint&)> fn, ProcessKind kind) {
+  return start_helper_on(devices_[at(parent.rank)], parent, name, kind,
+                         [this, fn = std::move(fn)](Process& me) {
+                           ThreadsEndpoint endpoint(*this, me);
+                           fn(endpoint);
+                         });
 }
 
 namespace {
@@ -190,7 +186,8 @@ namespace {
 //   between runs ------------- run() -------------> running ------------- end ----> between runs
 //                 begins with pending_, if any
 //
-// mutex_ guards the last three members. It is taken before the world's, which Run::abort takes.
+// mutex_ guards the last three members. It is taken before the world's, which ThreadsRun::abort
+// takes.
 class ThreadsCluster final : public Cluster {
  public:
   explicit ThreadsCluster(const ClusterOptions& options)
@@ -203,16 +200,16 @@ class ThreadsCluster final : public Cluster {
 
   std::string name() const override { return "threads"; }
   int size() const override { return options_.workers; }
-  std::string device_name(int rank) const override { return devices_[at(rank)].text; }
+  std::string device_name(int worker) const override { return devices_[at(worker)].text; }
 
   // The run before is destroyed here. `run` keeps this one until it has ended, and run_ beyond
   // that, for the device memory that the caller still holds.
   ClusterReport run_segment(const std::function<void(Endpoint&)>& worker,
                             Segment& segment) override {
-    std::shared_ptr<Run> run;
+    std::shared_ptr<ThreadsRun> run;
     {
       const std::lock_guard guard(mutex_);
-      run = run_ = std::make_shared<Run>(options_, segment, devices_of(segment), cores_);
+      run = run_ = std::make_shared<ThreadsRun>(options_, segment, devices_of(segment), cores_);
       if (pending_) run->abort(std::exchange(pending_, nullptr));
       running_ = true;
     }
@@ -263,7 +260,7 @@ class ThreadsCluster final : public Cluster {
   const std::vector<int> cores_;
   const std::vector<DeviceSpec> devices_;
   std::mutex mutex_;
-  std::shared_ptr<Run> run_;
+  std::shared_ptr<ThreadsRun> run_;
   bool running_ = false;
   std::exception_ptr pending_;
 };

@@ -31,7 +31,7 @@ void make_groups(const Group& group, const Round& round) {
   for (const std::vector<int>& ranks : plan_groups(choices)) {
     std::vector<int> gpus;
     for (const int r : ranks) gpus.push_back(group.gpus[at(r)]);
-    const auto members = std::make_shared<Group>(group.world, group.pool, group.background_tasks,
+    const auto members = std::make_shared<Group>(group.world, group.pool, group.helpers,
                                                  std::move(gpus), group.all_reduce);
     int rank = 0;
     for (const int r : ranks) part(r)->comm = std::make_unique<ThreadsComm>(members, rank++);

@@ -27,11 +27,11 @@ std::unique_ptr<cuda::GpuGroup> make_between_gpus(const std::vector<int>& gpus,
 
 }  // namespace
 
-Group::Group(World& the_world, MessagePool& the_pool, BackgroundTasks& its_background_tasks,
+Group::Group(World& the_world, MessagePool& the_pool, HelperStarter& its_helpers,
              std::vector<int> its_gpus, AllReduce its_all_reduce)
     : world(the_world),
       pool(the_pool),
-      background_tasks(its_background_tasks),
+      helpers(its_helpers),
       size(static_cast<int>(its_gpus.size())),
       gpus(std::move(its_gpus)),
       all_reduce(its_all_reduce),
@@ -52,15 +52,15 @@ Group::Group(World& the_world, MessagePool& the_pool, BackgroundTasks& its_backg
 // neither.
 const std::shared_ptr<Group>& Group::twin() {
   const auto lock = world.lock();
-  if (!twin_) twin_ = std::make_shared<Group>(world, pool, background_tasks, gpus, all_reduce);
+  if (!twin_) twin_ = std::make_shared<Group>(world, pool, helpers, gpus, all_reduce);
   return twin_;
 }
 
-// The background process is made for the first call: most communicators never start one. It gets a
-// ThreadsComm of its own, on the twin, so that this one stays free for blocking calls.
+// The helper is made for the first call: most communicators never start one. It gets a ThreadsComm
+// of its own, on the twin, so that this one stays free for blocking calls.
 std::unique_ptr<PendingCall> ThreadsComm::start_raw(const CollectiveRequest& request) {
   if (!started_) {
-    started_ = std::make_unique<StartedCalls>(group_->world, group_->background_tasks,
+    started_ = std::make_unique<StartedCalls>(group_->world, group_->helpers,
                                               std::make_shared<ThreadsComm>(group_->twin(), rank_));
   }
   return started_->start(request);

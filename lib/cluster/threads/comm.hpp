@@ -73,13 +73,13 @@ struct Round {
 // State that the ranks of a communicator share: each rank's ThreadsComm holds a reference, and the
 // last one frees it. Guarded by the world's mutex, but for what is constant.
 //
-// A twin is a group of its own with mailboxes and rounds of its own. So what the background
-// processes of started calls do there is matched with nothing that the ranks do in this one.
+// A twin is a group of its own with mailboxes and rounds of its own. So what the helpers
+// of started calls do there is matched with nothing that the ranks do in this one.
 class Group {
  public:
   // gpus: the GPU of each rank, -1: none. all_reduce: how collectives run between them. The first
   // three must outlive the group. Throws what make_gpu_group() throws.
-  Group(World& world, MessagePool& pool, BackgroundTasks& background_tasks, std::vector<int> gpus,
+  Group(World& world, MessagePool& pool, HelperStarter& helpers, std::vector<int> gpus,
         AllReduce all_reduce);
   // The same ranks for the calls that they start. Any process, without the mutex; the first call
   // makes it, for all ranks.
@@ -87,7 +87,7 @@ class Group {
 
   World& world;
   MessagePool& pool;
-  BackgroundTasks& background_tasks;
+  HelperStarter& helpers;
   const int size;
   const std::vector<int> gpus;
   const AllReduce all_reduce;

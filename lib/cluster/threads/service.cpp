@@ -6,7 +6,6 @@
 #include "cluster/blocking.hpp"
 #include "cluster/realtime/host_memory.hpp"
 #include "cluster/realtime/waiting.hpp"
-#include "cluster/service_host.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::threads {
@@ -178,7 +177,8 @@ void ThreadsService::serve(Process& me) {
     if (entry.is_notice) {
       handler_->left(entry.from);
     } else {
-      handler_->serve(entry.from, entry.call.request, entry.call.payload, std::move(token));
+      handler_->handle_request(entry.from, entry.call.request, entry.call.payload,
+                               std::move(token));
     }
   }
 }

@@ -41,8 +41,8 @@ class Token;
 
 // A request or a notice in the queue. A request belongs to its caller and lies on its stack or in a
 // Posted; a notice belongs to the service. Guarded by the world's mutex; what the spans refer to
-// belongs to the caller again when the request is complete or forgotten. Aligned to cache lines: two
-// cores hand it to and fro, and each further line costs a transfer.
+// belongs to the caller again when the request is complete or forgotten. Aligned to cache lines:
+// two cores hand it to and fro, and each further line costs a transfer.
 struct alignas(64) QueueEntry {
   QueueEntry* next = nullptr;
   int from = 0;

@@ -32,8 +32,8 @@ struct Ranks {
     votes[0]->tell_all();
     network.deliver();
     for (auto& vote : votes) {
-      ASSERT_TRUE(vote->is_halted());
-      vote->stand();
+      ASSERT_TRUE(vote->must_halt());
+      vote->halt();
     }
     network.deliver();
   }

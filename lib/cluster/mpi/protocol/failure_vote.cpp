@@ -9,9 +9,9 @@ FailureVote::FailureVote(Control& control) : control_(control) {
   on_values<Seconds>(control_, kLost, [this](int, Seconds detected) {
     if (!detected_) detected_ = detected;
   });
-  on_values<Seconds>(control_, kHalt, [this](int, Seconds detected) { halted_ = detected; });
-  on_values<std::vector<Calls>>(control_, kStand,
-                                [this](int, const std::vector<Calls>& calls) { on_stand(calls); });
+  on_values<Seconds>(control_, kHalt, [this](int, Seconds detected) { halt_since_ = detected; });
+  on_values<std::vector<Calls>>(control_, kHalted,
+                                [this](int, const std::vector<Calls>& calls) { on_halted(calls); });
   on_values<std::vector<Calls>>(control_, kComplete,
                                 [this](int, const std::vector<Calls>& complete) {
                                   run_.call([&](VotingRun& run) { run.decide(complete); });
@@ -19,10 +19,10 @@ FailureVote::FailureVote(Control& control) : control_(control) {
 }
 
 void FailureVote::reset() {
-  halted_.reset();
+  halt_since_.reset();
   detected_.reset();
   told_ = false;
-  stand_ = 0;
+  halted_ranks_ = 0;
   common_.clear();
 }
 
@@ -31,21 +31,21 @@ void FailureVote::tell_all() {
   send_values_to_all(control_, kHalt, *detected_);
 }
 
-void FailureVote::stand() {
-  const Seconds detected = *std::exchange(halted_, std::nullopt);
+void FailureVote::halt() {
+  const Seconds detected = *std::exchange(halt_since_, std::nullopt);
   std::vector<Calls> calls;
   run_.call([&](VotingRun& run) { calls = run.lose(detected); });
-  send_values(control_, 0, kStand, calls);
+  send_values(control_, 0, kHalted, calls);
 }
 
 // A member that has come to no call of a kind does not name it: nobody has got past the first one.
-void FailureVote::on_stand(const std::vector<Calls>& all) {
+void FailureVote::on_halted(const std::vector<Calls>& all) {
   for (const Calls& calls : all) {
     Common& common = common_.try_emplace(calls.key, Common{0, calls}).first->second;
     ++common.ranks;
     common.calls.count = std::min(common.calls.count, calls.count);
   }
-  if (++stand_ < control_.size()) return;
+  if (++halted_ranks_ < control_.size()) return;
   std::vector<Calls> complete;
   for (const auto& [key, common] : common_) {
     if (common.ranks == common.calls.members) complete.push_back(common.calls);

@@ -4,17 +4,17 @@
 //   a rank                              rank 0
 //   tell(detected)   --- kLost ------>  the first one counts; waits until no pause is on
 //   lose(detected)   <-- kHalt -------  to all; from now on nobody is granted a pause
-//                    --- kStand ----->  the calls that the rank has reached
+//                    --- kHalted ---->  the calls that the rank has reached
 //   decide(complete) <-- kComplete ---  from all ranks: the calls that all members have reached
 //
 // A rank:
 //
 //             kHalt, and its clock runs            kComplete
-//    trains ----------------------------> stands -----------> ends: calls that are complete go on
+//    trains ----------------------------> halted -----------> ends: calls that are complete go on
 //                                                             to their end, all others are left
 //
 // Nobody begins a call after lose(), so the counts that a rank sends are its last. A call goes on
-// on all its ranks or on none. Ranks without a worker in the segment stand, too, with no calls.
+// on all its ranks or on none. Ranks without a worker in the segment halt, too, with no calls.
 #pragma once
 
 #include <compare>
@@ -71,21 +71,21 @@ class FailureVote {
   // Rank 0: a loss waits to be told to all, which needs that no pause is on.
   bool waits() const { return detected_.has_value() && !told_; }
   void tell_all();
-  // A rank stands as soon as its clock runs.
-  bool is_halted() const { return halted_.has_value(); }
-  void stand();
+  // kHalt has come. A rank halts as soon as its clock runs.
+  bool must_halt() const { return halt_since_.has_value(); }
+  void halt();
 
  private:
-  void on_stand(const std::vector<Calls>& calls);
+  void on_halted(const std::vector<Calls>& calls);
 
   Control& control_;
   Attached<VotingRun> run_;
-  std::optional<Seconds> halted_;  // what kHalt has told, until this rank stands
+  std::optional<Seconds> halt_since_;  // what kHalt has told, until this rank halts
 
   // On rank 0.
   std::optional<Seconds> detected_;
   bool told_ = false;
-  int stand_ = 0;  // ranks
+  int halted_ranks_ = 0;
   struct Common {
     int ranks = 0;  // that have come to a call
     Calls calls;    // count: the fewest of these ranks

@@ -53,10 +53,10 @@ enum Kind : int {
   kAskService = -17,
   kServiceWanted = -18,
   kFactory = -19,
-  // FailureVote: kLost and kStand go from a rank to rank 0, the others from rank 0 to all.
+  // FailureVote: kLost and kHalted go from a rank to rank 0, the others from rank 0 to all.
   kLost = -20,
   kHalt = -21,
-  kStand = -22,
+  kHalted = -22,
   kComplete = -23,
 };
 

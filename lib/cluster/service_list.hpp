@@ -1,5 +1,5 @@
-// The list of a run's services, which all clusters share. The transport of requests and answers is
-// each cluster's own.
+// ServiceList: the list of a run's services, which all clusters share. The transport of requests
+// and answers is each cluster's own.
 #pragma once
 
 #include <algorithm>
@@ -43,8 +43,9 @@ class ServiceList {
     return services_.contains(name);
   }
 
-  // Worker `rank` has ended, or is lost: tells every service in the order of names, and those that
-  // are opened later. Once for each rank.
+  // Worker `rank` has ended, or (sim, threads) is lost: tells every service in the order of names,
+  // and those that are opened later. Once for each rank. Under mpi a loss ends the segment without
+  // this call.
   void left(int rank) {
     const std::lock_guard guard(mutex_);
     if (std::ranges::find(left_, rank) != left_.end()) return;

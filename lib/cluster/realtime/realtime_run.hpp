@@ -1,6 +1,6 @@
-// LocalRun: what one operating-system process does for a run in real time, whichever cluster it
-// belongs to. It starts the threads of its workers, of their background tasks and of services, and
-// gives each its cores and its device. It reports what the workers did.
+// RealtimeRun: what one rank, a process of the operating system, does for a run in real time,
+// whichever cluster it belongs to. It starts the threads of its workers, of their background tasks
+// and of services, and gives each its cores and its device. It reports what the workers did.
 //
 // The life of each kind of thread:
 //
@@ -31,24 +31,24 @@ struct Seat {
   std::vector<int> pinned;  // its cores; empty: it is pinned to none
 };
 
-class LocalRun {
+class RealtimeRun {
  protected:
   using Body = std::function<void(Process&)>;
 
   // options, segment: must outlive the run. cores: those of this process. at_once: how many threads
   // of this run can run at once, which is less than the cores where other ranks share them.
-  LocalRun(const ClusterOptions& options, Segment& segment, std::vector<int> cores, int at_once)
+  RealtimeRun(const ClusterOptions& options, Segment& segment, std::vector<int> cores, int at_once)
       : options_(options), segment_(segment), cores_(std::move(cores)), world_(at_once) {}
-  ~LocalRun() = default;
+  ~RealtimeRun() = default;
 
   // Starts the worker's thread, which calls `body` when the training clock runs. Called by the
   // run's owner before World::run(). In all three, an exception of the thread, set-up included,
   // aborts the run; Error(runtime) of the call itself: no thread to be had.
   void start_worker(int rank, const Seat& seat, Body body);
-  // Starts a background task of the same worker, with a device of its own. It is pinned to no core.
-  // Called by `parent`, or by another process of the run; `kind`: background_task or background.
-  Process& start_background_task_on(const DeviceSpec& device, Process& parent,
-                                    const std::string& name, ProcessKind kind, Body body);
+  // Starts a helper of the same worker, with a device of its own. It is pinned to no core. Called
+  // by `parent`, or by another process of the run; `kind`: background_task or started_calls.
+  Process& start_helper_on(const DeviceSpec& device, Process& parent, const std::string& name,
+                           ProcessKind kind, Body body);
   // Any thread, while the run goes on.
   void start_service(const std::string& name, Body body);
   // Called by a thread that has just made its device, for what a cluster needs besides.

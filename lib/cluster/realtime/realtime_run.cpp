@@ -1,4 +1,4 @@
-#include "cluster/realtime/local_run.hpp"
+#include "cluster/realtime/realtime_run.hpp"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 namespace hetsgd::realtime {
 
 // Pins the calling thread and makes its device, whose own threads inherit the pinning.
-void LocalRun::set_up(Process& me, Seat seat) {
+void RealtimeRun::set_up(Process& me, Seat seat) {
   // If the system refuses, the worker runs unpinned, and the report says so.
   if (!seat.pinned.empty() && !pin_to(seat.pinned)) seat.pinned.clear();
   // A thread starts with the mask of its maker, which may be a pinned worker.
@@ -18,7 +18,7 @@ void LocalRun::set_up(Process& me, Seat seat) {
   prepare(me);
 }
 
-void LocalRun::start_worker(int rank, const Seat& seat, Body body) {
+void RealtimeRun::start_worker(int rank, const Seat& seat, Body body) {
   auto process = std::make_unique<Process>();
   process->name = worker_name(rank);
   process->rank = rank;
@@ -34,8 +34,8 @@ void LocalRun::start_worker(int rank, const Seat& seat, Body body) {
 
 // A background task starts in the middle of a run, so there is no await_start(). The parent is set
 // before the thread exists: from then on an unwound parent waits for this process.
-Process& LocalRun::start_background_task_on(const DeviceSpec& device, Process& parent,
-                                            const std::string& name, ProcessKind kind, Body body) {
+Process& RealtimeRun::start_helper_on(const DeviceSpec& device, Process& parent,
+                                      const std::string& name, ProcessKind kind, Body body) {
   auto process = std::make_unique<Process>();
   process->name = background_task_name(name, parent.rank);
   process->kind = kind;
@@ -53,7 +53,7 @@ Process& LocalRun::start_background_task_on(const DeviceSpec& device, Process& p
 
 // A service starts with the mask of the worker that happens to open it first. It would share that
 // worker's cores for the whole run: hence pin_to(cores_).
-void LocalRun::start_service(const std::string& name, Body body) {
+void RealtimeRun::start_service(const std::string& name, Body body) {
   auto process = std::make_unique<Process>();
   process->name = service_name(name);
   process->kind = ProcessKind::service;
@@ -65,7 +65,7 @@ void LocalRun::start_service(const std::string& name, Body body) {
 
 // The run ends when its last worker or background task does; services are ended by that.
 // Process::since of a process that has ended is the instant of its end, on the training clock.
-ClusterReport LocalRun::local_report() const {
+ClusterReport RealtimeRun::local_report() const {
   ClusterReport report;
   for (const auto& process : world_.processes()) {
     if (!keeps_run(process->kind)) continue;  // ends after the run

@@ -157,7 +157,7 @@ void check_files(const Command& command, const OptionSet& set,
                  .can_resume = set.find("resume") != nullptr});
   };
   if (command.runs_together()) {
-    ProcessGroup& processes = launched_processes();
+    ProcessGroup& processes = join_launched_processes();
     processes.agree([&] {
       if (processes.is_root()) check();
     });
@@ -166,7 +166,7 @@ void check_files(const Command& command, const OptionSet& set,
   }
 }
 
-int run_alone(Command& command, const std::vector<std::string>& arguments) {
+int parse_and_run(Command& command, const std::vector<std::string>& arguments) {
   command.look_ahead(arguments);
   OptionSet set;
   command.declare(set);
@@ -245,13 +245,15 @@ void Command::add_operands(const std::vector<std::string>& operands, FileRegistr
 }
 
 int run_command(Command& command, const std::vector<std::string>& arguments) {
-  if (!command.runs_together()) return run_alone(command, arguments);
+  // No option is read yet, so this asks for the default cluster.
+  if (!command.runs_together()) return parse_and_run(command, arguments);
   start_log_as_rank();
   try {
-    return run_alone(command, arguments);
+    return parse_and_run(command, arguments);
   } catch (...) {
-    // All processes arrive here, with the same error or with different ones.
-    if (command.runs_together()) launched_processes().agree([] { throw; });
+    // All processes arrive here, with the same error or with different ones. By now --cluster may
+    // have named a cluster of this process alone, and then there is nothing to agree on.
+    if (command.runs_together()) join_launched_processes().agree([] { throw; });
     throw;
   }
 }

@@ -250,7 +250,7 @@ class Doctor final : public Command {
     std::ranges::move(check_ranks(devices_), std::back_inserter(checks));
     const auto broken = std::ranges::find(checks, Verdict::broken, &Check::verdict);
     const ExitCode code = broken == checks.end() ? ExitCode::ok : ExitCode::device;
-    ProcessGroup& processes = launched_processes();
+    ProcessGroup& processes = join_launched_processes();
     if (processes.is_root()) print(checks);
     // Rank 0 has printed its own checks. A failed check on another rank is an error.
     return processes.agree([&] {

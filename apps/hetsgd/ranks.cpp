@@ -79,7 +79,7 @@ std::string value_text(const Option& option) {
 
 }  // namespace
 
-ProcessGroup& launched_processes(Seconds peer_timeout) {
+ProcessGroup& join_launched_processes(Seconds peer_timeout) {
   return processes_of(default_cluster(/*is_virtual=*/false), peer_timeout);
 }
 
@@ -101,7 +101,7 @@ void call_the_roll(const std::string& command, const OptionSet& set, Seconds pee
   }
   std::stable_partition(facts.begin(), facts.end(),
                         [](const Fact& fact) { return fact.decides_others; });
-  launched_processes(peer_timeout).call_the_roll(facts, peer_timeout);
+  join_launched_processes(peer_timeout).call_the_roll(facts, peer_timeout);
 }
 
 void start_log_as_rank() {

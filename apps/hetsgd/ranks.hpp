@@ -9,8 +9,9 @@
 
 namespace hetsgd {
 
-// The processes that the launcher of this one has started. Throws what processes_of() throws.
-ProcessGroup& launched_processes(Seconds peer_timeout = kPeerTimeout);
+// The processes that the launcher of this one has started. The first call joins them: under MPI it
+// initialises MPI, and waits up to peer_timeout for the others. Throws what processes_of() throws.
+ProcessGroup& join_launched_processes(Seconds peer_timeout = kPeerTimeout);
 
 // Checks that all processes are the same program, with the same command and configuration. It is
 // the first collective call. Paths of files may differ; run_one() compares the data. Throws what

@@ -59,8 +59,8 @@ class RunState {
   void keep_shared(const std::string& name, std::shared_ptr<T> object) {
     keep(kShared, name, std::move(object));
   }
-  // The same at once, for an object of worker `worker` that does not outlive the segment: load()
-  // when it begins, save() when it ends.
+  // The same at once, for an object of a worker that does not outlive the segment: load() when it
+  // begins, save() when it ends.
   template <class T>
   void load(int worker, const std::string& name, T& object) {
     if (goes_on()) load({worker, name, nullptr, [&](Archive& fields) { object.fields(fields); }});
@@ -69,7 +69,7 @@ class RunState {
   void save(int worker, const std::string& name, T& object) {
     add_saved({worker, name, nullptr, [&](Archive& fields) { object.fields(fields); }});
   }
-  // Whether worker `worker` has kept a state, and whether it may begin: it has, or the run is never
+  // Whether the worker has kept a state, and whether it may begin: it has, or the run is never
   // saved.
   bool has_kept(int worker) const;
   bool may_begin(int worker) const { return !is_saved_ || has_kept(worker); }
@@ -79,7 +79,7 @@ class RunState {
   // worker that was not lost. SavedRun::with_state is that of the workers of this process. Throws
   // CheckFailure if a common field differs between workers.
   void save(SavedRun& to, const std::vector<int>& lost = {});
-  // Whether worker `worker` has lost the algorithm's state: only counts of its own are kept.
+  // Whether the worker has lost the algorithm's state: only counts of its own are kept.
   bool joins(int worker) const;
   // The workers of the segment, by rank.
   const std::vector<int>& view() const { return view_; }

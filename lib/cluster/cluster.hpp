@@ -44,8 +44,8 @@ namespace hetsgd {
 enum class AllReduce { automatic, nccl, ring, tree, mpi, host };
 
 // Options of a run's cluster. Every cluster reads the first part and the parts that name it, and
-// ignores the rest, so that one set of options can be given to all. `worker` is a number in the
-// run, here and below.
+// ignores the rest, so that one set of options can be given to all. An `int worker` is a number in
+// the run, here and below.
 struct ClusterOptions {
   int workers = 1;
   std::uint64_t seed = 1;

@@ -43,6 +43,7 @@ struct Lost {
   bool for_good() const { return !std::isfinite(returns.count()); }
 };
 
+// Workers are named by their number in the run.
 class Scenario {
  public:
   // Parses the specifications. The place of one in the list is part of its seed, so that two equal
@@ -52,7 +53,7 @@ class Scenario {
   Scenario(const std::vector<std::string>& specifications, int workers, std::uint64_t seed,
            Seconds detect = Seconds(0));
 
-  // Time that iteration `iteration` of worker `worker` takes with all stragglers, >= `compute`. It
+  // Time that iteration `iteration` of the worker takes with all stragglers, >= `compute`. It
   // starts at `start` and would take `compute` undisturbed. Factors multiply and hold while their
   // phase lasts (a step that leaves a slow phase is slowed in its first part only). Extra delays
   // add after the compute and are not slowed; in a pause nothing moves. No iteration: a further
@@ -60,12 +61,12 @@ class Scenario {
   Seconds stretched(int worker, std::optional<std::uint64_t> iteration, Seconds start,
                     Seconds compute) const;
 
-  // The first loss of worker `worker` that has not ended at `time`; none: it lives from then on.
+  // The first loss of the worker that has not ended at `time`; none: it lives from then on.
   std::optional<Lost> lost(int worker, Seconds time) const;
   // Whether any worker is ever lost.
   bool has_failures() const;
-  // When worker `worker` can begin to communicate: at `time`, or when it is back from a failure
-  // that the others do not know of.
+  // When the worker can begin to communicate: at `time`, or when it is back from a failure that the
+  // others do not know of.
   Seconds reachable(int worker, Seconds time) const;
   // Whether that is ever later than `time`.
   bool has_gaps() const;

@@ -4,7 +4,8 @@
 //
 // A delay adds time to an iteration, jitter multiplies it, slow phases slow a worker during
 // intervals of the clock, a standstill stops it during one, and at a failure it is lost. (A
-// constant factor is none of these: it is one number per rank.)
+// constant factor is none of these: it is one number per rank.) A rank is a worker's number in the
+// run here, as in the options and files of users.
 //
 //   compute of a step:  work x factor x jitter, at the rate of the slow phases that it crosses
 //   then:               the sum of the delays, at full rate

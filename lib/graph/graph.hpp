@@ -25,7 +25,7 @@ namespace hetsgd {
 inline constexpr std::int64_t kNumberBytes = 4;
 
 // A new one needs an entry in many places (lib/model/README.md, "A new kind of node"). The compiler
-// finds only the switches without a default.
+// finds its missing name and the switches without a default, and no other.
 enum class NodeType {
   input,
   conv,

@@ -40,14 +40,11 @@ HETSGD_INLINE void multiply(std::size_t rows, std::size_t columns, const Real* a
       const Range k = terms(i, i + kRows, j);
       if (k.size() == 0) return;
       Real* const c = to + i * ld + j;
-      Vec<Real> sum[kRows][2] = {};
-      for (int row = 0; add && row < kRows; ++row) {
-        sum[row][0] = load(c + static_cast<std::size_t>(row) * ld);
-        sum[row][1] = load(c + static_cast<std::size_t>(row) * ld + kLanes<Real>);
-      }
-      accumulate<Real, kRows, 2>(k.size(), a + i * a_row + k.begin * a_k, a_row, a_k,
-                                 b + k.begin * ldb + j, ldb, sum);
-      store_tile<Real, kRows, 2>(sum, c, ld);
+      Vec<Real> sum[kRows][kTileVectors] = {};
+      if constexpr (add) load_tile<Real, kRows, kTileVectors>(c, ld, sum);
+      accumulate<Real, kRows, kTileVectors>(k.size(), a + i * a_row + k.begin * a_k, a_row, a_k,
+                                            b + k.begin * ldb + j, ldb, sum);
+      store_tile<Real, kRows, kTileVectors>(sum, c, ld);
     });
   }
 }

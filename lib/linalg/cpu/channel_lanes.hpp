@@ -104,17 +104,20 @@ struct ChannelGradient {
       constexpr std::size_t kWidth = decltype(vectors)::value * kLanes<Real>;
       const Real* const first = from + (group * panels.lanes() + lane) * (depth + 1) + k * kWidth;
       for (std::size_t f0 = 0; f0 < wanted; f0 += kLanes<Real>) {
-        Vec<Real> square[kLanes<Real>] = {};
+        constexpr std::size_t kSide = kLanes<Real>;
+        alignas(kVectorBytes) Real sum[kSide * kSide] = {}, turned[kSide * kSide];
         for (std::size_t i = 0; i < count; ++i) {
+          Vec<Real> all{};
           for (std::size_t part = 0; part < parts; ++part) {
-            square[i] += load(first + part * sums() + i * kWidth + f0);
+            all += load(first + part * sums() + i * kWidth + f0);
           }
+          store(sum + i * kSide, all);
         }
-        transpose<Real>(square);
-        const std::size_t filters = std::min(kLanes<Real>, wanted - f0);
+        transpose<Real>(kSide, kSide, sum, kSide, turned, kSide);
+        const std::size_t filters = std::min(kSide, wanted - f0);
         for (std::size_t f = 0; f < filters; ++f) {
           const std::size_t o = group * panels.channels + lane + f0 + f;
-          write_some(square[f] * alpha, beta, count, to + o * depth + k);
+          write_some(load(turned + f * kSide) * alpha, beta, count, to + o * depth + k);
         }
       }
     });

@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "linalg/cpu/cores.hpp"
-#include "linalg/cpu/simd.hpp"
+#include "linalg/cpu/tile.hpp"
 
 namespace hetsgd::cpu {
 
@@ -88,11 +88,11 @@ HETSGD_INLINE void for_tiles(std::size_t count, From&& from, To&& to, Tile&& til
   }
 }
 
-// The channels of a group in lanes. Two vectors of channels are a panel. If the number of vectors
-// is odd, the last one is a panel of its own.
+// The channels of a group in lanes. kTileVectors vectors of channels are a panel. If the number of
+// vectors is odd, the last one is a panel of its own.
 template <class Real>
 struct ChannelPanels {
-  static constexpr std::size_t kPair = 2 * kLanes<Real>;
+  static constexpr std::size_t kPair = kTileVectors * kLanes<Real>;
 
   std::size_t channels;
   std::size_t lanes() const { return (channels + kLanes<Real> - 1) / kLanes<Real> * kLanes<Real>; }
@@ -103,7 +103,7 @@ struct ChannelPanels {
   void visit(std::size_t panel, F&& f) const {
     const std::size_t lane = panel * kPair, wanted = std::min(kPair, channels - lane);
     if (lanes() - lane >= kPair) {
-      f(lane, wanted, std::integral_constant<int, 2>{});
+      f(lane, wanted, std::integral_constant<int, kTileVectors>{});
     } else {
       f(lane, wanted, std::integral_constant<int, 1>{});
     }

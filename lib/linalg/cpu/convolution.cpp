@@ -23,7 +23,8 @@ namespace hetsgd::cpu {
 
 namespace {
 
-constexpr int kColumns = static_cast<int>(PlaneLayout::kTile);  // vectors of a tile
+// Vectors of a tile. They divide PlaneLayout::kTile.
+constexpr int kColumns = kRegisters == 1 ? 3 : 1;
 
 // sum[i][v] += sum over k of w[i * row_stride + k] x[base[k] + v-th vector].
 template <class Real, int rows>
@@ -77,8 +78,8 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     const PlaneLayout layout(s);
     const std::vector<std::size_t> base = layout.bases(s, s.in_channels / s.groups);
     const std::size_t planes = layout.template size<Real>(s.in_channels);
-    const std::size_t rows =
-        static_cast<std::size_t>(kTileRows) * layout.template row_length<Real>(layout.block_rows);
+    const std::size_t rows = static_cast<std::size_t>(kProductRows) *
+                             layout.template row_length<Real>(layout.block_rows);
     for_items(cores_, scratch_.get().samples, n, planes + rows,
               [&](std::size_t sample, Real* mine) {
                 write_planes(s, layout, X + sample * s.inputs(), mine);
@@ -120,7 +121,8 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     Real* const sums = scratch_.get().sums.reserve(parts.samples * each);
     const PlaneLayout layout(s);
     std::vector<std::size_t> base = layout.bases(s, s.in_channels / s.groups);
-    const int columns = s.depth() % 5 == 0 ? 5 : 6;
+    const int columns =
+        s.depth() % kFewColumns == 0 && kFewColumns > 1 ? kFewColumns : kManyColumns;
     while (base.size() % static_cast<std::size_t>(columns) != 0) base.push_back(base.back());
     const Panel panel(s, layout);
     for_items(cores_, scratch_.get().samples, parts.samples * parts.filters,
@@ -177,10 +179,10 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
             write_rows(s, layout, dY + (first + i) * s.outputs(), filters, h, rows, length, d);
             segments.push_back({planes + h * layout.pitch, d, length});
           }
-          if (columns == 5) {
-            add<5>(segments);
+          if (columns == kFewColumns) {
+            add<kFewColumns>(segments);
           } else {
-            add<6>(segments);
+            add<kManyColumns>(segments);
           }
         }
       }
@@ -236,10 +238,10 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     for (std::size_t group = 0; group < s.groups; ++group) {
       const Real* const x = planes + h * layout.pitch +
                             group * (s.in_channels / s.groups) * layout.phases * layout.plane;
-      for_row_tiles(filters, [&](std::size_t first, auto tile) {
+      for_row_tiles<kProductRows>(filters, [&](std::size_t first, auto tile) {
         constexpr int kRows = decltype(tile)::value;
         const std::size_t o = group * filters + first;
-        for (std::size_t q = 0; q < length; q += PlaneLayout::kTile * kLanes<Real>) {
+        for (std::size_t q = 0; q < length; q += kColumns * kLanes<Real>) {
           Vec<Real> sum[kRows][kColumns] = {};
           accumulate_windows<Real, kRows>(depth, W + o * depth, depth, x + q, base.data(), sum);
           store_tile<Real, kRows, kColumns>(sum, rows + q, length);
@@ -290,15 +292,15 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
       Real* const x = planes + h * layout.pitch + group * channels * layout.phases * layout.plane;
       for (std::size_t t = 0; t < kernel; ++t) {
         const Real* const w = transposed + (group * kernel + t) * channels * filters;
-        for_row_tiles(channels, [&](std::size_t c, auto tile) {
+        for_row_tiles<kProductRows>(channels, [&](std::size_t c, auto tile) {
           constexpr int kRows = decltype(tile)::value;
-          for (std::size_t q = 0; q < length; q += PlaneLayout::kTile * kLanes<Real>) {
+          for (std::size_t q = 0; q < length; q += kColumns * kLanes<Real>) {
             Vec<Real> sum[kRows][kColumns] = {};
             accumulate<Real, kRows, kColumns>(filters, w + c * filters, filters, 1, d + q, length,
                                               sum);
             for (std::size_t i = 0; i < kRows; ++i) {
               Real* const to = x + base[(c + i) * kernel + t] + q;
-              for (std::size_t v = 0; v < PlaneLayout::kTile; ++v) {
+              for (std::size_t v = 0; v < kColumns; ++v) {
                 Real* const at = to + v * kLanes<Real>;
                 store(at, load(at) + sum[i][v]);
               }

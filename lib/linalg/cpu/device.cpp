@@ -26,8 +26,14 @@ HETSGD_INLINE Vec<double> widen(const Real* p) {
   if constexpr (sizeof(Real) == sizeof(double)) {
     return load(p);
   } else {
+    typedef float Half __attribute__((vector_size(kRegisterBytes / 2)));
     Vec<double> v;
-    for (std::size_t i = 0; i < kLanes<double>; ++i) v[i] = static_cast<double>(p[i]);
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < kRegisters; ++i) {
+      Half half;
+      std::memcpy(&half, p + i * kRegisterLanes<double>, sizeof(half));
+      v.part[i] = __builtin_convertvector(half, Register<double>);
+    }
     return v;
   }
 }

@@ -16,7 +16,7 @@ struct GeluPair {
 
 template <class Real>
 HETSGD_INLINE Vec<Real> magnitude(Vec<Real> x) {
-  return x < Vec<Real>{} ? -x : x;
+  return select(x < Vec<Real>{}, -x, x);
 }
 
 // Phi(x), and e = exp(-x^2 / 2). The polynomials interpolate at Chebyshev nodes: (Phi(x) - 1/2) / x
@@ -36,14 +36,16 @@ HETSGD_INLINE Vec<float> normal_distribution(Vec<float> x, Vec<float> e) {
   V tail = broadcast(0.05521867051720619F);
   for (const float c : kTail) tail = tail * t + c;
   tail = e * tail;
-  const V beyond = x > V{} ? 1.0F - tail : tail;
+  const V beyond = select(x > V{}, 1.0F - tail, tail);
   // NaN is not below the border, so it passes through `beyond` by way of the tail.
-  return far < broadcast(1.2F) ? 0.5F + x * inner : beyond;
+  return select(far < 1.2F, 0.5F + x * inner, beyond);
 }
 
 HETSGD_INLINE Vec<double> normal_distribution(Vec<double> x, Vec<double>) {
   Vec<double> result;
-  for (std::size_t i = 0; i < kLanes<double>; ++i) result[i] = 0.5 * std::erfc(-x[i] / M_SQRT2);
+  for (std::size_t i = 0; i < kLanes<double>; ++i) {
+    result.set(i, 0.5 * std::erfc(-x[i] / M_SQRT2));
+  }
   return result;
 }
 
@@ -63,7 +65,7 @@ HETSGD_INLINE GeluPair<Real> tanh_gelu(Vec<Real> x) {
   const Vec<Real> u = kScale * (x + kCube * square * x);
   const Vec<Real> e = exp_nonpositive(Real(-2) * magnitude<Real>(u));
   const Vec<Real> size = (Real(1) - e) / (Real(1) + e);
-  const Vec<Real> tanh = u < Vec<Real>{} ? -size : size;
+  const Vec<Real> tanh = select(u < Vec<Real>{}, -size, size);
   const Vec<Real> half = Real(0.5) * (Real(1) + tanh);
   const Vec<Real> inside = kScale * (Real(1) + Real(3) * kCube * square);
   return {x * half, half + Real(0.5) * x * (Real(1) - tanh * tanh) * inside};

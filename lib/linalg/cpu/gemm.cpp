@@ -19,16 +19,18 @@ constexpr std::size_t kFewNumbers = std::size_t{1} << 15;
 // panel[k][kPanel] <- the columns at `from`, which lie one after the other, each contiguous.
 template <class Real>
 void pack_contiguous(const Real* from, std::size_t column, std::size_t depth, Real* panel) {
-  constexpr std::size_t kWidth = kLanes<Real>;
+  constexpr std::size_t kWidth = kRegisterLanes<Real>;
   for (std::size_t j = 0; j < kPanel<Real>; j += kWidth, from += kWidth * column) {
     std::size_t k = 0;
     for (; k + kWidth <= depth; k += kWidth) {
-      Vec<Real> v[kWidth];
+      Register<Real> v[kWidth];
 #pragma GCC unroll 16
-      for (std::size_t i = 0; i < kWidth; ++i) v[i] = load(from + i * column + k);
+      for (std::size_t i = 0; i < kWidth; ++i) v[i] = load_register(from + i * column + k);
       transpose<Real>(v);
 #pragma GCC unroll 16
-      for (std::size_t i = 0; i < kWidth; ++i) store(panel + (k + i) * kPanel<Real> + j, v[i]);
+      for (std::size_t i = 0; i < kWidth; ++i) {
+        store_register(panel + (k + i) * kPanel<Real> + j, v[i]);
+      }
     }
     for (; k < depth; ++k) {
       for (std::size_t i = 0; i < kWidth; ++i)
@@ -138,7 +140,7 @@ HETSGD_INLINE void finish(const GemmArguments<Real>& g, Range rows, Range column
       for_numbers<Real>(
           columns.size(),
           [&](std::size_t j) {
-            store(c + j, load(y + j) <= Vec<Real>{} ? Vec<Real>{} : load(c + j));
+            store(c + j, select(load(y + j) <= Vec<Real>{}, Vec<Real>{}, load(c + j)));
           },
           [&](std::size_t j) { c[j] = y[j] <= Real(0) ? Real(0) : c[j]; });
     }
@@ -204,7 +206,8 @@ void multiply_chunk(const GemmArguments<Real>& g, Range rows, Range columns, Ran
         pack_panel(g, k, j, slot);
       }
       if (g.n - j > kLanes<Real>) {
-        multiply_panel<Real, 2>(g, block, left, k.size(), beta, j, panel, ld, k.end == g.k);
+        multiply_panel<Real, kTileVectors>(g, block, left, k.size(), beta, j, panel, ld,
+                                           k.end == g.k);
       } else {
         multiply_panel<Real, 1>(g, block, left, k.size(), beta, j, panel, ld, k.end == g.k);
       }

@@ -10,22 +10,11 @@
 
 namespace hetsgd::cpu {
 
-#if defined(__AVX512F__)
-inline constexpr int kFilters = 4;  // of a tile: 4 x 6 sums, 4 + 1 operands
-#else
-inline constexpr int kFilters = 2;
-#endif
-
-// Makes v a register's value. Otherwise compilers read an operand of several products from memory
-// for each of them. Rows of planes lie across two cache lines, so that takes twice the time.
-template <class Vector>
-HETSGD_INLINE void keep_in_register(Vector& v) {
-#if defined(__x86_64__)
-  asm("" : "+v"(v));
-#elif defined(__aarch64__)
-  asm("" : "+w"(v));
-#endif
-}
+// Filters of a tile, and its columns: 4 x 6 sums and 5 operands, or 2 x 2 sums and 3 operands of two
+// registers each.
+inline constexpr int kFilters = kRegisters == 1 ? 4 : 2;
+inline constexpr int kManyColumns = kRegisters == 1 ? 6 : 2;
+inline constexpr int kFewColumns = kRegisters == 1 ? 5 : 1;
 
 // v[i] <- the sums of neighbouring lanes of v[2 i] and v[2 i + 1], and so on, until lane j of v[0]
 // is the sum of the lanes of the j-th of `count` vectors.
@@ -62,12 +51,12 @@ void gradient_tile(const std::vector<Segment<Real>>& segments, std::size_t filte
 #pragma GCC unroll 4
       for (int i = 0; i < rows; ++i) {
         di[i] = load(d + static_cast<std::size_t>(i) * segment.length + q);
-        keep_in_register(di[i]);
+        keep_in_registers(di[i]);
       }
 #pragma GCC unroll 8
       for (int j = 0; j < columns; ++j) {
         Vec<Real> xj = load(x[j] + q);
-        keep_in_register(xj);
+        keep_in_registers(xj);  // rows of planes lie across two cache lines
 #pragma GCC unroll 4
         for (int i = 0; i < rows; ++i) sum[i][j] += di[i] * xj;
       }

@@ -11,36 +11,58 @@
 
 namespace hetsgd::cpu {
 
-template <class Real, std::size_t odd, std::size_t... lane>
-HETSGD_INLINE Vec<Real> every_second(Vec<Real> a, Vec<Real> b, std::index_sequence<lane...>) {
+template <class Number, std::size_t odd, std::size_t... lane>
+HETSGD_INLINE Register<Number> every_second(Register<Number> a, Register<Number> b,
+                                            std::index_sequence<lane...>) {
   return __builtin_shufflevector(a, b, (2 * lane + odd)...);
 }
 // The even lanes (odd = 0), or the odd ones (1), of a and then of b.
-template <class Real, std::size_t odd>
-HETSGD_INLINE Vec<Real> every_second(Vec<Real> a, Vec<Real> b) {
-  return every_second<Real, odd>(a, b, std::make_index_sequence<kLanes<Real>>());
+template <class Number, std::size_t odd>
+HETSGD_INLINE Vector<Number> every_second(const Vector<Number>& a, const Vector<Number>& b) {
+  constexpr auto kLane = std::make_index_sequence<kRegisterLanes<Number>>();
+  const auto part = [&](std::size_t i) {
+    return i < kRegisters ? a.part[i] : b.part[i - kRegisters];
+  };
+  Vector<Number> v;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) {
+    v.part[i] = every_second<Number, odd>(part(2 * i), part(2 * i + 1), kLane);
+  }
+  return v;
 }
 
-template <class Real, std::size_t half, std::size_t... lane>
-HETSGD_INLINE Vec<Real> interleaved(Vec<Real> a, Vec<Real> b, std::index_sequence<lane...>) {
-  return __builtin_shufflevector(a, b,
-                                 (half * kLanes<Real> / 2 + lane / 2 + lane % 2 * kLanes<Real>)...);
+template <class Number, std::size_t half, std::size_t... lane>
+HETSGD_INLINE Register<Number> interleaved(Register<Number> a, Register<Number> b,
+                                           std::index_sequence<lane...>) {
+  return __builtin_shufflevector(
+      a, b, (half * sizeof...(lane) / 2 + lane / 2 + lane % 2 * sizeof...(lane))...);
 }
 // The lanes of a and b in turn, a first: the first half of that sequence (half = 0), or the second
 // (1).
-template <class Real, std::size_t half>
-HETSGD_INLINE Vec<Real> interleaved(Vec<Real> a, Vec<Real> b) {
-  return interleaved<Real, half>(a, b, std::make_index_sequence<kLanes<Real>>());
+template <class Number, std::size_t half>
+HETSGD_INLINE Register<Number> interleaved(Register<Number> a, Register<Number> b) {
+  return interleaved<Number, half>(a, b, std::make_index_sequence<kRegisterLanes<Number>>());
+}
+template <class Number, std::size_t half>
+HETSGD_INLINE Vector<Number> interleaved(const Vector<Number>& a, const Vector<Number>& b) {
+  Vector<Number> v;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) {
+    const std::size_t at = half * kRegisters + i;  // of the sequence, in registers
+    v.part[i] = at % 2 == 0 ? interleaved<Number, 0>(a.part[at / 2], b.part[at / 2])
+                            : interleaved<Number, 1>(a.part[at / 2], b.part[at / 2]);
+  }
+  return v;
 }
 
 // v as a square matrix, transposed. Element r * lanes + l of it is lane l of v[r]. A perfect
 // shuffle moves an element to the place that its index, with the bits rotated by one, names.
 // log2(lanes) shuffles swap the bits of r and l. `lanes` is halved for each shuffle that is done.
-template <class Real, std::size_t lanes = kLanes<Real>>
-HETSGD_INLINE void transpose(Vec<Real> (&v)[kLanes<Real>]) {
-  constexpr std::size_t kHalf = kLanes<Real> / 2;
+template <class Real, std::size_t lanes = kRegisterLanes<Real>>
+HETSGD_INLINE void transpose(Register<Real> (&v)[kRegisterLanes<Real>]) {
+  constexpr std::size_t kHalf = kRegisterLanes<Real> / 2;
   if constexpr (lanes > 1) {
-    Vec<Real> shuffled[kLanes<Real>];
+    Register<Real> shuffled[kRegisterLanes<Real>];
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < kHalf; ++i) {
       shuffled[2 * i] = interleaved<Real, 0>(v[i], v[i + kHalf]);
@@ -48,7 +70,7 @@ HETSGD_INLINE void transpose(Vec<Real> (&v)[kLanes<Real>]) {
     }
     transpose<Real, lanes / 2>(shuffled);
 #pragma GCC unroll 16
-    for (std::size_t i = 0; i < kLanes<Real>; ++i) v[i] = shuffled[i];
+    for (std::size_t i = 0; i < kRegisterLanes<Real>; ++i) v[i] = shuffled[i];
   }
 }
 
@@ -57,7 +79,7 @@ HETSGD_INLINE void transpose(Vec<Real> (&v)[kLanes<Real>]) {
 template <class Real>
 void transpose(std::size_t rows, std::size_t columns, const Real* from, std::size_t from_ld,
                Real* to, std::size_t to_ld) {
-  constexpr std::size_t kSide = kLanes<Real>;
+  constexpr std::size_t kSide = kRegisterLanes<Real>;
   if (rows < kSide || columns < kSide) {
     for (std::size_t i = 0; i < rows; ++i) {
       for (std::size_t j = 0; j < columns; ++j) to[j * to_ld + i] = from[i * from_ld + j];
@@ -68,12 +90,16 @@ void transpose(std::size_t rows, std::size_t columns, const Real* from, std::siz
     const std::size_t i = std::min(row, rows - kSide);
     for (std::size_t column = 0; column < columns; column += kSide) {
       const std::size_t j = std::min(column, columns - kSide);
-      Vec<Real> square[kSide];
+      Register<Real> square[kSide];
 #pragma GCC unroll 16
-      for (std::size_t r = 0; r < kSide; ++r) square[r] = load(from + (i + r) * from_ld + j);
+      for (std::size_t r = 0; r < kSide; ++r) {
+        square[r] = load_register(from + (i + r) * from_ld + j);
+      }
       transpose<Real>(square);
 #pragma GCC unroll 16
-      for (std::size_t r = 0; r < kSide; ++r) store(to + (j + r) * to_ld + i, square[r]);
+      for (std::size_t r = 0; r < kSide; ++r) {
+        store_register(to + (j + r) * to_ld + i, square[r]);
+      }
     }
   }
 }

@@ -30,7 +30,7 @@ struct PlaneLayout {
         block_rows(std::clamp<std::size_t>(kBlock / pitch, 1, s.out_height)) {}
 
   static constexpr std::size_t kBlock = 1024;  // q of a block, about
-  static constexpr std::size_t kTile = 3;      // vectors of q that are computed together
+  static constexpr std::size_t kTile = 3;      // vectors of q that are computed together at most
 
   std::size_t pitch, rows, plane, phases;
   std::size_t block_rows;  // output rows of a block

@@ -64,29 +64,35 @@ using Integers = typename IntegersOf<Number, lanes>::Type;
 // The places of one vector of windows: integers as wide as Real, stored as a byte each. Widths
 // change by factors of two, because compilers do larger steps element by element.
 template <class Real>
-using Places = decltype(Vec<Real>{} > Vec<Real>{});
+using Places = Mask<Real>;
 
-HETSGD_INLINE Integers<std::int32_t, kLanes<float>> read_places(const std::uint8_t* from,
-                                                                const float*) {
-  constexpr std::size_t kCount = kLanes<float>;
-  Integers<std::uint8_t, kCount> bytes;
-  std::memcpy(&bytes, from, sizeof(bytes));
-  const auto shorts = __builtin_convertvector(bytes, Integers<std::int16_t, kCount>);
-  return __builtin_convertvector(shorts, Integers<std::int32_t, kCount>);
-}
-HETSGD_INLINE Integers<std::int64_t, kLanes<double>> read_places(const std::uint8_t* from,
-                                                                 const double*) {
-  constexpr std::size_t kCount = kLanes<double>;
-  Integers<std::uint8_t, kCount> bytes;
-  std::memcpy(&bytes, from, sizeof(bytes));
-  const auto shorts = __builtin_convertvector(bytes, Integers<std::int16_t, kCount>);
-  const auto words = __builtin_convertvector(shorts, Integers<std::int32_t, kCount>);
-  return __builtin_convertvector(words, Integers<std::int64_t, kCount>);
+template <class Real>
+HETSGD_INLINE Places<Real> read_places(const std::uint8_t* from) {
+  constexpr std::size_t kCount = kRegisterLanes<Real>;
+  Places<Real> places;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) {
+    Integers<std::uint8_t, kCount> bytes;
+    std::memcpy(&bytes, from + i * kCount, sizeof(bytes));
+    const auto shorts = __builtin_convertvector(bytes, Integers<std::int16_t, kCount>);
+    const auto words = __builtin_convertvector(shorts, Integers<std::int32_t, kCount>);
+    if constexpr (sizeof(Real) == sizeof(std::int32_t)) {
+      places.part[i] = words;
+    } else {
+      places.part[i] = __builtin_convertvector(words, Integers<std::int64_t, kCount>);
+    }
+  }
+  return places;
 }
 template <class Real>
-HETSGD_INLINE void write_places(Places<Real> places, std::uint8_t* to) {
+HETSGD_INLINE void write_places(const Places<Real>& places, std::uint8_t* to) {
+  constexpr std::size_t kCount = kRegisterLanes<Real>;
   std::uint8_t bytes[kLanes<Real>];
-  for (std::size_t i = 0; i < kLanes<Real>; ++i) bytes[i] = static_cast<std::uint8_t>(places[i]);
+  for (std::size_t p = 0; p < kRegisters; ++p) {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      bytes[p * kCount + i] = static_cast<std::uint8_t>(places.part[p][i]);
+    }
+  }
   std::memcpy(to, bytes, sizeof(bytes));
 }
 
@@ -103,7 +109,7 @@ HETSGD_INLINE void for_window_rows(const PoolShape& s, F&& f) {
 
 // The lanes where the second is larger than the first, or is NaN while the first is not.
 template <class Real>
-HETSGD_INLINE auto second_exceeds(Vec<Real> first, Vec<Real> second) {
+HETSGD_INLINE Mask<Real> second_exceeds(Vec<Real> first, Vec<Real> second) {
   return (second > first) | ((second != second) & (first == first));
 }
 
@@ -128,10 +134,10 @@ void pool_two_by_two(const PoolShape& s, const Real* x, Real* y, std::uint8_t* i
       const Vec<Real> c = every_second<Real, 0>(load(low), load(low + kStep));
       const Vec<Real> d = every_second<Real, 1>(load(low), load(low + kStep));
       const auto right = second_exceeds<Real>(a, b), low_right = second_exceeds<Real>(c, d);
-      const Vec<Real> above = right ? b : a, below = low_right ? d : c;
+      const Vec<Real> above = select(right, b, a), below = select(low_right, d, c);
       const auto under = second_exceeds<Real>(above, below);
-      store(values + i, under ? below : above);
-      write_places<Real>(under ? 2 - low_right : -right, places + i);  // true is -1
+      store(values + i, select(under, below, above));
+      write_places<Real>(select(under, 2 - low_right, -right), places + i);  // true is -1
     }
     if (inside) return;
     std::copy_n(values, count, y + out);
@@ -145,8 +151,8 @@ void spread_row(std::size_t count, const Real* d, const std::uint8_t* place, int
   constexpr std::size_t kStep = kLanes<Real>;
   for (std::size_t i = 0; i < count; i += kStep) {
     const Vec<Real> value = load(d + i), zero{};
-    const auto at = read_places(place + i, d) - first;
-    const Vec<Real> left = at == 0 ? value : zero, right = at == 1 ? value : zero;
+    const Places<Real> at = read_places<Real>(place + i) - first;
+    const Vec<Real> left = select(at == 0, value, zero), right = select(at == 1, value, zero);
     store(to + 2 * i, interleaved<Real, 0>(left, right));
     store(to + 2 * i + kStep, interleaved<Real, 1>(left, right));
   }

@@ -1,74 +1,206 @@
-// Short vectors through GCC's vector extensions: one source for AVX-512, AVX2, SSE2 and other
-// machines.
+// Short vectors through GCC's vector extensions: one source for AVX-512, AVX2 and other machines.
 //
-// A Vec<Real> is one machine register; arithmetic on it is IEEE arithmetic lane by lane (no
-// fast-math), so NaN and infinities travel as they should. A product that feeds a sum becomes one
-// FMA where the machine has it.
+// A Vec<Real> has 64 bytes, sixteen floats or eight doubles, on every machine: one register of
+// AVX-512, two of AVX2, four of SSE2 or NEON. So a sum in the lanes of vectors is the same sum
+// everywhere, to the bit. Arithmetic is IEEE arithmetic lane by lane (no fast-math), and NaN and
+// infinities travel as they should. A product that feeds a sum becomes one FMA where the machine
+// has it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace hetsgd::cpu {
 
 #if defined(__AVX512F__)
-inline constexpr std::size_t kVectorBytes = 64;
-inline constexpr int kTileRows = 8;  // 8 x 2 sums, 2 operands: 18 of 32 registers
+inline constexpr std::size_t kRegisterBytes = 64;
 #elif defined(__AVX__)
-inline constexpr std::size_t kVectorBytes = 32;
-inline constexpr int kTileRows = 4;  // 4 x 2 sums, 2 operands, 1 broadcast: 11 of 16 registers
+inline constexpr std::size_t kRegisterBytes = 32;
 #else
-inline constexpr std::size_t kVectorBytes = 16;
-inline constexpr int kTileRows = 4;
+inline constexpr std::size_t kRegisterBytes = 16;
 #endif
+inline constexpr std::size_t kVectorBytes = 64;
+inline constexpr std::size_t kRegisters = kVectorBytes / kRegisterBytes;  // of a vector
 
 #define HETSGD_INLINE inline __attribute__((always_inline))
 
-template <class Real>
-struct VecTypes;
-template <>
-struct VecTypes<float> {
-  typedef float Value __attribute__((vector_size(kVectorBytes)));
-  typedef float Unaligned __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
-  typedef std::uint32_t Integer __attribute__((vector_size(kVectorBytes)));
+template <class Number>
+struct RegisterTypes {
+  typedef Number Value __attribute__((vector_size(kRegisterBytes)));
+  typedef Number Unaligned
+      __attribute__((vector_size(kRegisterBytes), aligned(alignof(Number)), may_alias));
 };
-template <>
-struct VecTypes<double> {
-  typedef double Value __attribute__((vector_size(kVectorBytes)));
-  typedef double Unaligned __attribute__((vector_size(kVectorBytes), aligned(8), may_alias));
-  typedef std::uint64_t Integer __attribute__((vector_size(kVectorBytes)));
+
+// One register, for moves, where nothing is added up.
+template <class Number>
+using Register = typename RegisterTypes<Number>::Value;
+template <class Number>
+inline constexpr std::size_t kRegisterLanes = kRegisterBytes / sizeof(Number);
+
+template <class Number>
+HETSGD_INLINE Register<Number> load_register(const Number* p) {
+  return *reinterpret_cast<const typename RegisterTypes<Number>::Unaligned*>(p);
+}
+template <class Number>
+HETSGD_INLINE void store_register(Number* p, Register<Number> v) {
+  *reinterpret_cast<typename RegisterTypes<Number>::Unaligned*>(p) = v;
+}
+
+template <class Number>
+struct Vector {
+  Register<Number> part[kRegisters];
+
+  HETSGD_INLINE Number operator[](std::size_t lane) const {
+    return part[lane / kRegisterLanes<Number>][lane % kRegisterLanes<Number>];
+  }
+  HETSGD_INLINE void set(std::size_t lane, Number x) {
+    part[lane / kRegisterLanes<Number>][lane % kRegisterLanes<Number>] = x;
+  }
 };
 
 template <class Real>
-using Vec = typename VecTypes<Real>::Value;
-
+using Vec = Vector<Real>;
 template <class Real>
 inline constexpr std::size_t kLanes = kVectorBytes / sizeof(Real);
 
-template <class Real>
-HETSGD_INLINE Vec<Real> load(const Real* p) {
-  return *reinterpret_cast<const typename VecTypes<Real>::Unaligned*>(p);
-}
-template <class Real>
-HETSGD_INLINE void store(Real* p, Vec<Real> v) {
-  *reinterpret_cast<typename VecTypes<Real>::Unaligned*>(p) = v;
-}
-template <class Real>
-HETSGD_INLINE Vec<Real> broadcast(Real x) {
+// What a comparison gives for each lane: -1 where it holds, else 0.
+template <class Number>
+using Mask = Vector<std::conditional_t<sizeof(Number) == 4, std::int32_t, std::int64_t>>;
+
+template <class Number>
+HETSGD_INLINE Vector<Number> broadcast(Number x) {
+  Vector<Number> v;
   // A subtraction of +0 is exact for every x, -0 and NaN included, and compiles to the broadcast
   // alone.
-  return x - Vec<Real>{};
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) v.part[i] = x - Register<Number>{};
+  return v;
 }
 
-// x, rounded here: a product does not become part of the FMA of a later sum. For sums of two
-// products, where the compiler would choose differently in every place which one to round.
+// Operators work lane by lane. One operand may be a number, which stands for all lanes.
+#define HETSGD_OPERATOR(op, Result)                                                           \
+  template <class Number>                                                                     \
+  HETSGD_INLINE Result operator op(const Vector<Number>& x, const Vector<Number>& y) {        \
+    Result z;                                                                                 \
+    _Pragma("GCC unroll 4") for (std::size_t i = 0; i < kRegisters; ++i) {                    \
+      z.part[i] = x.part[i] op y.part[i];                                                     \
+    }                                                                                         \
+    return z;                                                                                 \
+  }                                                                                           \
+  template <class Number>                                                                     \
+  HETSGD_INLINE Result operator op(const Vector<Number>& x, std::type_identity_t<Number> y) { \
+    return x op broadcast<Number>(y);                                                         \
+  }                                                                                           \
+  template <class Number>                                                                     \
+  HETSGD_INLINE Result operator op(std::type_identity_t<Number> x, const Vector<Number>& y) { \
+    return broadcast<Number>(x) op y;                                                         \
+  }
+HETSGD_OPERATOR(+, Vector<Number>)
+HETSGD_OPERATOR(-, Vector<Number>)
+HETSGD_OPERATOR(*, Vector<Number>)
+HETSGD_OPERATOR(/, Vector<Number>)
+HETSGD_OPERATOR(&, Vector<Number>)
+HETSGD_OPERATOR(|, Vector<Number>)
+HETSGD_OPERATOR(<, Mask<Number>)
+HETSGD_OPERATOR(>, Mask<Number>)
+HETSGD_OPERATOR(<=, Mask<Number>)
+HETSGD_OPERATOR(==, Mask<Number>)
+HETSGD_OPERATOR(!=, Mask<Number>)
+#undef HETSGD_OPERATOR
+
+template <class Number>
+HETSGD_INLINE Vector<Number> operator-(const Vector<Number>& x) {
+  Vector<Number> z;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) z.part[i] = -x.part[i];
+  return z;
+}
+template <class Number>
+HETSGD_INLINE Vector<Number> operator~(const Vector<Number>& x) {
+  Vector<Number> z;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) z.part[i] = ~x.part[i];
+  return z;
+}
+template <class Number>
+HETSGD_INLINE Vector<Number> operator<<(const Vector<Number>& x, int bits) {
+  Vector<Number> z;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) z.part[i] = x.part[i] << bits;
+  return z;
+}
+template <class Number, class Other>
+HETSGD_INLINE Vector<Number>& operator+=(Vector<Number>& x, const Other& y) {
+  return x = x + y;
+}
+template <class Number, class Other>
+HETSGD_INLINE Vector<Number>& operator*=(Vector<Number>& x, const Other& y) {
+  return x = x * y;
+}
+
+// In each lane x where the mask holds, else y.
+template <class Number>
+HETSGD_INLINE Vector<Number> select(const Mask<Number>& mask, const Vector<Number>& x,
+                                    const Vector<Number>& y) {
+  Vector<Number> z;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) {
+    z.part[i] = mask.part[i] ? x.part[i] : y.part[i];
+  }
+  return z;
+}
+
+// The same bits as numbers of another type of this size.
+template <class To, class Number>
+HETSGD_INLINE Vector<To> bits_as(const Vector<Number>& x) {
+  static_assert(sizeof(To) == sizeof(Number));
+  Vector<To> z;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) {
+    z.part[i] = reinterpret_cast<Register<To>>(x.part[i]);
+  }
+  return z;
+}
+
+template <class Real>
+HETSGD_INLINE Vec<Real> load(const Real* p) {
+  Vec<Real> v;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) {
+    v.part[i] = load_register(p + i * kRegisterLanes<Real>);
+  }
+  return v;
+}
+template <class Real>
+HETSGD_INLINE void store(Real* p, const Vec<Real>& v) {
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) {
+    store_register(p + i * kRegisterLanes<Real>, v.part[i]);
+  }
+}
+
+// Makes v a register's value: a product does not become part of the FMA of a later sum, and an
+// operand of several products is not read from memory for each of them.
+template <class Number>
+HETSGD_INLINE void keep_in_registers(Vector<Number>& v) {
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) {
+#if defined(__x86_64__)
+    asm("" : "+v"(v.part[i]));
+#elif defined(__aarch64__)
+    asm("" : "+w"(v.part[i]));
+#else
+    asm("" : "+m"(v.part[i]));
+#endif
+  }
+}
+
+// x, rounded here: for sums of two products, where the compiler would choose differently in every
+// place which one to round.
 template <class Real>
 HETSGD_INLINE Vec<Real> rounded(Vec<Real> x) {
-#if defined(__x86_64__)
-  asm("" : "+v"(x));
-#else
-  asm("" : "+m"(x));
-#endif
+  keep_in_registers(x);
   return x;
 }
 
@@ -76,7 +208,7 @@ HETSGD_INLINE Vec<Real> rounded(Vec<Real> x) {
 template <class Real>
 HETSGD_INLINE Vec<Real> load_partial(const Real* p, std::size_t count, Real rest) {
   Vec<Real> v = broadcast(rest);
-  for (std::size_t i = 0; i < kLanes<Real> && i < count; ++i) v[i] = p[i];
+  for (std::size_t i = 0; i < kLanes<Real> && i < count; ++i) v.set(i, p[i]);
   return v;
 }
 template <class Real>
@@ -87,12 +219,12 @@ HETSGD_INLINE void store_partial(Real* p, std::size_t count, Vec<Real> v) {
 // max(x, y), or x if y is NaN. Which operand wins a tie does not matter (+0 against -0).
 template <class Real>
 HETSGD_INLINE Vec<Real> vector_max(Vec<Real> x, Vec<Real> y) {
-  return y > x ? y : x;
+  return select(y > x, y, x);
 }
 // max(x, 0), but NaN stays NaN.
 template <class Real>
 HETSGD_INLINE Vec<Real> vector_relu(Vec<Real> x) {
-  return x < Vec<Real>{} ? Vec<Real>{} : x;
+  return select(x < Vec<Real>{}, Vec<Real>{}, x);
 }
 
 // The sum of the lanes, added pairwise in a fixed order.
@@ -113,9 +245,9 @@ HETSGD_INLINE Real horizontal_max(Vec<Real> v) {
 }
 
 // Whether any lane of a comparison is true.
-template <class Mask>
-HETSGD_INLINE bool any_lane(Mask mask) {
-  std::uint64_t words[sizeof(Mask) / sizeof(std::uint64_t)];
+template <class Number>
+HETSGD_INLINE bool any_lane(const Vector<Number>& mask) {
+  std::uint64_t words[sizeof(mask) / sizeof(std::uint64_t)];
   __builtin_memcpy(words, &mask, sizeof(mask));
   std::uint64_t any = 0;
   for (const std::uint64_t word : words) any |= word;
@@ -135,7 +267,6 @@ inline constexpr Real kExpFloor = sizeof(Real) == 4 ? Real(-30) : Real(-300);
 
 HETSGD_INLINE Vec<float> exp_nonpositive(Vec<float> x) {
   using V = Vec<float>;
-  using I = VecTypes<float>::Integer;
   const V magic = broadcast(12582912.0F);
   const V shifted = x * 1.44269504F + magic;
   const V n = shifted - magic;
@@ -148,15 +279,13 @@ HETSGD_INLINE Vec<float> exp_nonpositive(Vec<float> x) {
   p = p * r + 0.5F;
   p = p * r + 1.0F;
   p = p * r + 1.0F;
-  const V e = reinterpret_cast<V>(reinterpret_cast<I>(p) + (reinterpret_cast<I>(shifted) << 23));
+  const V e = bits_as<float>(bits_as<std::uint32_t>(p) + (bits_as<std::uint32_t>(shifted) << 23));
   // A NaN x made p NaN, but adding to its exponent bits may have changed that, so x is taken then.
-  const V result = x < broadcast(kExpFloor<float>) ? V{} : e;
-  return x == x ? result : x;
+  return select(x == x, select(x < kExpFloor<float>, V{}, e), x);
 }
 
 HETSGD_INLINE Vec<double> exp_nonpositive(Vec<double> x) {
   using V = Vec<double>;
-  using I = VecTypes<double>::Integer;
   const V magic = broadcast(6755399441055744.0);
   const V shifted = x * 1.4426950408889634 + magic;
   const V n = shifted - magic;
@@ -177,9 +306,8 @@ HETSGD_INLINE Vec<double> exp_nonpositive(Vec<double> x) {
                                           1.0};
   V p = broadcast(1.0 / 6227020800);
   for (const double c : kInverseFactorial) p = p * r + c;
-  const V e = reinterpret_cast<V>(reinterpret_cast<I>(p) + (reinterpret_cast<I>(shifted) << 52));
-  const V result = x < broadcast(kExpFloor<double>) ? V{} : e;
-  return x == x ? result : x;
+  const V e = bits_as<double>(bits_as<std::uint64_t>(p) + (bits_as<std::uint64_t>(shifted) << 52));
+  return select(x == x, select(x < kExpFloor<double>, V{}, e), x);
 }
 
 }  // namespace hetsgd::cpu

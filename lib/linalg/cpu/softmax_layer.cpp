@@ -76,7 +76,7 @@ void SoftmaxLayerKernel<Real>::run_group(const Cores& cores, const SparseRows<Re
   combine(by_rows() ? 1 : parts);
   if (by_rows()) {
     cores.run(all, [&](std::size_t part) { backward_panels(part, panels_of(part)); });
-    const std::size_t tiles = blocks_ * (block_size_ / kTileRows);
+    const std::size_t tiles = blocks_ * (block_size_ / kLabels);
     cores.run(all, [&](std::size_t part) { backward_labels(part_of(tiles, all, part)); });
   } else {
     cores.run(parts,
@@ -98,13 +98,13 @@ void SoftmaxLayerKernel<Real>::plan(const Cores& cores, const SparseRows<Real>& 
   panels_ = (rows_ + kPanel - 1) / kPanel;
   padded_ = panels_ * kPanel;
   slabs_ = (layer.inputs + kPanel - 1) / kPanel;
-  const std::size_t all_padded = round_up(all_rows_, kPanel);  // the same blocks in every group
+  const std::size_t all_padded = round_up(all_rows_, kSamples);  // the same blocks in every group
   const std::size_t fitting = kBlockBytes / ((layer.inputs + all_padded) * sizeof(Real));
-  const std::size_t largest = std::clamp<std::size_t>(fitting / kTileRows * kTileRows, 32, 512);
+  const std::size_t largest = std::clamp<std::size_t>(fitting / kLabels * kLabels, 32, 512);
   // Blocks have equal size, and there is at least one for every core.
   blocks_ = std::max((layer.outputs + largest - 1) / largest,
                      std::min(by_rows() ? 1 : cores.count(), (layer.outputs + 31) / 32));
-  block_size_ = round_up((layer.outputs + blocks_ - 1) / blocks_, kTileRows);
+  block_size_ = round_up((layer.outputs + blocks_ - 1) / blocks_, kLabels);
   blocks_ = (layer.outputs + block_size_ - 1) / block_size_;
 
   const std::size_t parts = cores.count();
@@ -193,7 +193,7 @@ void SoftmaxLayerKernel<Real>::forward_blocks(std::size_t part, Range blocks, Ra
       if (vectors_in(panel) == 1) {
         forward_panel<1>(labels, panel, Z);
       } else {
-        forward_panel<2>(labels, panel, Z);
+        forward_panel<kTileVectors>(labels, panel, Z);
       }
       collect_true_logits(part, labels, panel, Z);
       exponentiate(block, labels.size(), panel, Z);
@@ -310,7 +310,7 @@ void SoftmaxLayerKernel<Real>::combine(std::size_t parts) {
       double target_logit = true_logit / static_cast<double>(count);
       if (block_total_) target_logit = smoothed(target_logit, at + i);
       loss_ += static_cast<double>(largest[i]) + std::log(total[at + i]) - target_logit;
-      inverse[i] = static_cast<Real>(static_cast<double>(layer_.scale) / total[at + i]);
+      inverse.set(i, static_cast<Real>(static_cast<double>(layer_.scale) / total[at + i]));
     }
     for (std::size_t b = 0; b < blocks_; ++b) {
       Real* const factor = block_max_ + b * padded_ + at;
@@ -332,8 +332,7 @@ void SoftmaxLayerKernel<Real>::backward_blocks(std::size_t part, Range blocks) {
     std::fill_n(row_sum, block_size_, Vec<Real>{});
     for (std::size_t panel = 0; panel < panels_; ++panel) {
       Real* D = block_values(block) + panel * block_size_ * kPanel;
-      differentiate(block, labels.size(), panel, D, row_sum);
-      subtract_targets(part, labels, panel, D, row_sum);
+      differentiate(part, block, panel, D, row_sum);
       input_gradient(part, labels, panel, D, edge_slab);
     }
     weight_gradient(labels, block_values(block));
@@ -364,8 +363,7 @@ void SoftmaxLayerKernel<Real>::backward_panels(std::size_t part, Range panels) {
     std::fill_n(row_sum, block_size_, Vec<Real>{});
     for (std::size_t panel = panels.begin; panel < panels.end; ++panel) {
       Real* const D = block_values(block) + panel * block_size_ * kPanel;
-      differentiate(block, labels.size(), panel, D, row_sum);
-      subtract_targets(part, labels, panel, D, row_sum);
+      differentiate(part, block, panel, D, row_sum);
       input_gradient(part, labels, panel, D, edge_slab);
     }
   }
@@ -373,13 +371,13 @@ void SoftmaxLayerKernel<Real>::backward_panels(std::size_t part, Range panels) {
 
 template <class Real>
 void SoftmaxLayerKernel<Real>::backward_labels(Range tiles) {
-  const std::size_t in_block = block_size_ / kTileRows;
+  const std::size_t in_block = block_size_ / kLabels;
   for (std::size_t tile = tiles.begin; tile < tiles.end;) {
-    const std::size_t block = tile / in_block, first = tile % in_block * kTileRows;
+    const std::size_t block = tile / in_block, first = tile % in_block * kLabels;
     const std::size_t end = std::min(tiles.end, (block + 1) * in_block);
     const Range labels{
         std::min(layer_.outputs, block * block_size_ + first),
-        std::min(layer_.outputs, block * block_size_ + first + (end - tile) * kTileRows)};
+        std::min(layer_.outputs, block * block_size_ + first + (end - tile) * kLabels)};
     const Real* const D = block_values(block) + first * kPanel;
     weight_gradient(labels, D);
     for (std::size_t l = 0; layer_.bias && l < labels.size(); ++l) {
@@ -401,36 +399,37 @@ void SoftmaxLayerKernel<Real>::backward_labels(Range tiles) {
 }
 
 template <class Real>
-void SoftmaxLayerKernel<Real>::differentiate(std::size_t block, std::size_t labels,
-                                             std::size_t panel, Real* D, Vec<Real>* row_sum) const {
+void SoftmaxLayerKernel<Real>::differentiate(std::size_t part, std::size_t block, std::size_t panel,
+                                             Real* D, Vec<Real>* row_sum) {
   const Real shared = layer_.smoothing * layer_.scale / static_cast<Real>(layer_.outputs);
+  const Range labels = block_labels(block);
   for (std::size_t v = 0; v < vectors_in(panel); ++v) {
-    const std::size_t lane = v * kLanes<Real>;
-    const Vec<Real> factor = load(block_max_ + block * padded_ + panel * kPanel + lane);
+    const std::size_t lane = v * kLanes<Real>, first = panel * kPanel + lane;
+    const Vec<Real> factor = load(block_max_ + block * padded_ + first);
     // A row without labels has no target.
-    const Vec<Real> target = load(target_ + panel * kPanel + lane);
-    const Vec<Real> share = target == Vec<Real>{} ? Vec<Real>{} : broadcast(shared);
-    for (std::size_t l = 0; l < labels; ++l) {
+    const Vec<Real> target = load(target_ + first);
+    const Vec<Real> share = select(target == Vec<Real>{}, Vec<Real>{}, broadcast(shared));
+    for (std::size_t l = 0; l < labels.size(); ++l) {
       Real* d = D + l * kPanel + lane;
       const Vec<Real> x = layer_.smoothing > 0 ? load(d) * factor - share : load(d) * factor;
       store(d, x);
       row_sum[l] += x;
     }
+    subtract_targets(part, labels, first, D + lane, row_sum);
   }
 }
 
 template <class Real>
-void SoftmaxLayerKernel<Real>::subtract_targets(std::size_t part, Range labels, std::size_t panel,
+void SoftmaxLayerKernel<Real>::subtract_targets(std::size_t part, Range labels, std::size_t first,
                                                 Real* D, Vec<Real>* row_sum) {
-  const std::size_t first = panel * kPanel;
-  const std::size_t last = std::min(rows_, first + kPanel);
+  const std::size_t last = std::min(rows_, first + kLanes<Real>);
   for (std::size_t r = first; r < last; ++r) {
     std::uint64_t at = cursor_[slot(part) * padded_ + r];
     const std::uint64_t end = labels_.begin[labels_.source_row(r) + 1];
     for (; at < end && labels_.index[at] < labels.end; ++at) {
       const std::size_t l = labels_.index[at] - labels.begin;
       D[l * kPanel + (r - first)] -= target_[r];
-      row_sum[l][(r - first) % kLanes<Real>] -= target_[r];
+      row_sum[l].set(r - first, row_sum[l][r - first] - target_[r]);
     }
     cursor_[slot(part) * padded_ + r] = at;
   }
@@ -463,14 +462,11 @@ void SoftmaxLayerKernel<Real>::input_gradient(std::size_t part, Range labels, st
     Real* dA = partial_ + ((slot(part) * slabs_ + slab) * padded_ + panel * kPanel) * kPanel;
     for_row_tiles(samples, [&](std::size_t i, auto tile) {
       constexpr int kRows = decltype(tile)::value;
-      Vec<Real> sum[kRows][2];
+      Vec<Real> sum[kRows][kTileVectors];
       Real* d = dA + i * kPanel;
-      for (int row = 0; row < kRows; ++row) {
-        sum[row][0] = load(d + static_cast<std::size_t>(row) * kPanel);
-        sum[row][1] = load(d + static_cast<std::size_t>(row) * kPanel + kLanes<Real>);
-      }
-      accumulate<Real, kRows, 2>(labels.size(), D + i, 1, kPanel, w, ldw, sum);
-      store_tile<Real, kRows, 2>(sum, d, kPanel);
+      load_tile<Real, kRows, kTileVectors>(d, kPanel, sum);
+      accumulate<Real, kRows, kTileVectors>(labels.size(), D + i, 1, kPanel, w, ldw, sum);
+      store_tile<Real, kRows, kTileVectors>(sum, d, kPanel);
     });
   }
 }
@@ -487,13 +483,13 @@ void SoftmaxLayerKernel<Real>::weight_gradient(Range labels, const Real* D) cons
       const Real beta = begin == 0 && group_.first ? layer_.beta : Real(1);
       for_row_tiles(labels.size(), [&](std::size_t i, auto tile) {
         constexpr int kRows = decltype(tile)::value;
-        Vec<Real> sum[kRows][2] = {};
+        Vec<Real> sum[kRows][kTileVectors] = {};
         for (std::size_t p = begin; p < end; ++p) {
-          accumulate<Real, kRows, 2>(
+          accumulate<Real, kRows, kTileVectors>(
               std::min(kPanel, rows_ - p * kPanel), D + (p * block_size_ + i) * kPanel, kPanel, 1,
               input_by_slab_ + (slab * padded_ + p * kPanel) * kPanel, kPanel, sum);
         }
-        write_tile<Real, kRows, 2>(
+        write_tile<Real, kRows, kTileVectors>(
             sum, layer_.alpha, beta,
             layer_.weight_gradient + (labels.begin + i) * inputs + slab * kPanel, inputs,
             inputs - slab * kPanel);

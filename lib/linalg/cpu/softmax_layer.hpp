@@ -28,7 +28,7 @@
 
 #include "linalg/cpu/cores.hpp"
 #include "linalg/cpu/memory.hpp"
-#include "linalg/cpu/simd.hpp"
+#include "linalg/cpu/tile.hpp"
 #include "linalg/output_layer_kernels.hpp"
 
 namespace hetsgd::cpu {
@@ -44,7 +44,10 @@ class SoftmaxLayerKernel {
   double run(const Cores& cores, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
 
  private:
-  static constexpr std::size_t kPanel = 2 * kLanes<Real>;  // samples, or inputs, side by side
+  static constexpr std::size_t kPanel = cpu::kPanel<Real>;  // samples, or inputs, side by side
+  // Blocks are whole groups of kLabels labels, and are planned for whole groups of kSamples samples:
+  // the same on every machine.
+  static constexpr std::size_t kLabels = 8, kSamples = 2 * kLanes<Real>;
 
   // Some of the gathered rows, whose logits fit into scratch; else all rows.
   struct Group {
@@ -71,13 +74,14 @@ class SoftmaxLayerKernel {
   double smoothed(double true_logit, std::size_t row) const;
 
   void backward_blocks(std::size_t part, Range blocks);
-  // The two halves of pass 2 for gathered rows. `tiles` are groups of kTileRows labels.
+  // The two halves of pass 2 for gathered rows. `tiles` are groups of kLabels labels.
   void backward_panels(std::size_t part, Range panels);
   void backward_labels(Range tiles);
   void put_bias_gradient(std::size_t label, Real sum) const;
-  void differentiate(std::size_t block, std::size_t labels, std::size_t panel, Real* D,
-                     Vec<Real>* row_sum) const;
-  void subtract_targets(std::size_t part, Range labels, std::size_t panel, Real* D,
+  void differentiate(std::size_t part, std::size_t block, std::size_t panel, Real* D,
+                     Vec<Real>* row_sum);
+  // For the vector of samples from `first` on, whose values begin at D.
+  void subtract_targets(std::size_t part, Range labels, std::size_t first, Real* D,
                         Vec<Real>* row_sum);
   void input_gradient(std::size_t part, Range labels, std::size_t panel, const Real* D,
                       const Real* edge_slab) const;
@@ -91,9 +95,9 @@ class SoftmaxLayerKernel {
     const std::size_t source = labels_.source_row(row);
     return labels_.begin[source + 1] - labels_.begin[source];
   }
-  // The vectors of a panel: 1 for a last panel whose second half is empty, else 2.
+  // The vectors of a panel: 1 for a last panel whose second half is empty, else kTileVectors.
   std::size_t vectors_in(std::size_t panel) const {
-    return rows_ - panel * kPanel <= kLanes<Real> ? 1 : 2;
+    return rows_ - panel * kPanel <= kLanes<Real> ? 1 : kTileVectors;
   }
   Real* block_values(std::size_t block) { return exponentials_ + block * block_size_ * padded_; }
 

@@ -90,7 +90,7 @@ void SoftmaxRanksKernel<Real>::measure_panel(Range labels, std::size_t panel, Re
   if (samples_in(panel) <= kLanes<Real>) {
     measure(std::integral_constant<int, 1>{});
   } else {
-    measure(std::integral_constant<int, 2>{});
+    measure(std::integral_constant<int, kTileVectors>{});
   }
   add_true_scores(labels, panel, Z);
 }

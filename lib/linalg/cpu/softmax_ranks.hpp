@@ -20,7 +20,7 @@
 #include "linalg/cpu/cores.hpp"
 #include "linalg/cpu/lanes.hpp"
 #include "linalg/cpu/memory.hpp"
-#include "linalg/cpu/simd.hpp"
+#include "linalg/cpu/tile.hpp"
 #include "linalg/output_layer_kernels.hpp"
 
 namespace hetsgd::cpu {
@@ -34,7 +34,7 @@ class SoftmaxRanksKernel {
              std::size_t k, std::uint32_t* top);
 
  private:
-  static constexpr std::size_t kPanel = 2 * kLanes<Real>;   // samples side by side
+  static constexpr std::size_t kPanel = cpu::kPanel<Real>;  // samples side by side
   static constexpr std::size_t kBlock = 64 * kLanes<Real>;  // labels
 
   // The state of a sample after some blocks.

@@ -67,6 +67,7 @@ class CpuSparseKernels final : public BasicSparseKernels<Real> {
   void forward(const SparseRows<Real>& X, std::size_t n, const Real* W, const Real* bias, bool relu,
                Real* Y) override {
     constexpr std::size_t kWidth = kLanes<Real>;
+    constexpr int kWide = 8 / static_cast<int>(kRegisters);  // eight registers of sums
     cores_.split(X.rows, 1, 8, [&](Range rows) {
       for (std::size_t r = rows.begin; r < rows.end; ++r) {
         const std::size_t source = X.source_row(r);
@@ -74,8 +75,8 @@ class CpuSparseKernels final : public BasicSparseKernels<Real> {
         Real* y = Y + r * n;
         const auto b = [bias](std::size_t j) { return bias ? bias + j : nullptr; };
         std::size_t j = 0;
-        for (; j + 8 * kWidth <= n; j += 8 * kWidth)
-          forward_chunk<Real, 8>(X, at, n, W + j, b(j), relu, y + j);
+        for (; j + kWide * kWidth <= n; j += kWide * kWidth)
+          forward_chunk<Real, kWide>(X, at, n, W + j, b(j), relu, y + j);
         for (; j + 2 * kWidth <= n; j += 2 * kWidth)
           forward_chunk<Real, 2>(X, at, n, W + j, b(j), relu, y + j);
         for (; j + kWidth <= n; j += kWidth)

@@ -15,13 +15,17 @@
 
 namespace hetsgd::cpu {
 
-// Rows of a tile of plain products. 6 x 2 sums, 2 operands and a broadcast fill 16 registers.
-// Measured on an EPYC: 80 GFLOP/s, with four rows 50. An element is the same sum in every tile.
-inline constexpr int kProductRows = kVectorBytes == 32 ? 6 : kTileRows;
+// The tiles by size of the register file. An element is the same sum in every tile.
+//   AVX-512  8 x 2 sums, 2 operands and a broadcast: 19 of 32 registers
+//   AVX2     a vector is two registers: 4 x 1 or 6 x 1 sums take 11 or 15 of 16
+// Plain products have more rows. Measured on an EPYC with AVX2: 80 GFLOP/s with six, 50 with four.
+inline constexpr int kTileRows = kRegisters == 1 ? 8 : 4;
+inline constexpr int kProductRows = kRegisters == 1 ? 8 : 6;
+inline constexpr int kTileVectors = kRegisters == 1 ? 2 : 1;
 
-// Columns of a tile of products: two vectors.
+// Columns of a tile of products.
 template <class Real>
-inline constexpr std::size_t kPanel = 2 * kLanes<Real>;
+inline constexpr std::size_t kPanel = kTileVectors* kLanes<Real>;
 
 // Sums of a tile: sum[i][j] += sum over k of a(i, k) * b(k, j-th vector).
 //   a(i, k) = a[i * row_stride + k * k_stride], read as single numbers; b(k) = b + k * ldb, read as
@@ -42,6 +46,16 @@ HETSGD_INLINE void accumulate(std::size_t depth, const Real* a, std::size_t row_
     }
     a += k_stride;
     b += ldb;
+  }
+}
+
+// sum <- C tile, for a whole tile.
+template <class Real, int rows, int vectors>
+HETSGD_INLINE void load_tile(const Real* C, std::size_t ldc, Vec<Real> (&sum)[rows][vectors]) {
+  for (int i = 0; i < rows; ++i, C += ldc) {
+    for (int j = 0; j < vectors; ++j) {
+      sum[i][j] = load(C + static_cast<std::size_t>(j) * kLanes<Real>);
+    }
   }
 }
 

@@ -26,24 +26,6 @@ template <class Number, class Lanes>
 void load_lanes(const Number* from, Lanes& to) {
   std::memcpy(&to, from, sizeof(to));
 }
-// Transposes a square of floats whose side is the width of a register. Its rows, `step` apart,
-// become columns of `lanes` floats each. Each turn moves half of the rows between the lanes of the
-// others, which rotates the number of a place, (row, lane) in binary digits, by one digit.
-template <std::size_t lanes>
-void transpose(const float* from, std::size_t step, float* to) {
-  constexpr std::size_t n = cpu::kLanes<float>;
-  cpu::Vec<float> rows[n], turned[n];
-  for (std::size_t k = 0; k < n; ++k) rows[k] = cpu::load(from + k * step);
-  for (std::size_t digit = 1; digit < n; digit *= 2) {
-    for (std::size_t k = 0; k < n / 2; ++k) {
-      turned[2 * k] = cpu::interleaved<float, 0>(rows[k], rows[k + n / 2]);
-      turned[2 * k + 1] = cpu::interleaved<float, 1>(rows[k], rows[k + n / 2]);
-    }
-    std::copy_n(turned, n, rows);
-  }
-  for (std::size_t k = 0; k < n; ++k) cpu::store(to + k * lanes, rows[k]);
-}
-
 template <class Lanes, class Number>
 void store_lanes(const Lanes& from, Number* to) {
   std::memcpy(to, &from, sizeof(from));
@@ -96,18 +78,7 @@ LabelHash::Block LabelHash::make_block() const {
 
 // Lanes without a vector keep their old contents, since their codes are never read.
 void LabelHash::load(std::size_t count, const float* x, Block& block) const {
-  constexpr std::size_t kSquare = cpu::kLanes<float>;
-  const std::size_t squares = count == kLanes ? inputs_ / kSquare * kSquare : 0;
-  for (std::size_t i = 0; i < squares; i += kSquare) {
-    for (std::size_t lane = 0; lane < kLanes; lane += kSquare) {
-      transpose<kLanes>(x + lane * inputs_ + i, inputs_, &block.x[i * kLanes + lane]);
-    }
-  }
-  for (std::size_t lane = 0; lane < count; ++lane) {
-    for (std::size_t i = squares; i < inputs_; ++i) {
-      block.x[i * kLanes + lane] = x[lane * inputs_ + i];
-    }
-  }
+  cpu::transpose(count, inputs_, x, inputs_, block.x.data(), kLanes);
 }
 
 void LabelHash::hash(Block& block) const {

@@ -44,6 +44,8 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(hetsgd_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=2000000>)
 endif()
+# A product and a sum are rounded twice, unless the source says fma: else compilers, processors and -mtune choose.
+target_compile_options(hetsgd_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 if(HETSGD_MARCH)
   target_compile_options(hetsgd_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${HETSGD_MARCH}>)
 endif()

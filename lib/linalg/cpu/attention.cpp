@@ -196,7 +196,7 @@ void Head<Real>::exponentiate(std::size_t keys, Real* tile, Real* maximum, Real*
     const Vec<Real> shrink = exp_nonpositive(before - largest);
     store(maximum + query, largest);
     store(factor + query, shrink);
-    store(sum + query, load(sum + query) * shrink + total);
+    store(sum + query, fused(load(sum + query), shrink, total));
   }
 }
 

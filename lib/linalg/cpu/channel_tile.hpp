@@ -54,7 +54,7 @@ void add_tile(const TileRows<Real>& rows, const TileDepth<Real>& sums, const Rea
       for (int i = 0; i < kTileRows; ++i) {
         const Vec<Real> x = broadcast(from[i][at]);
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) sum[i][v] += x * bd[v];
+        for (int v = 0; v < vectors; ++v) sum[i][v] = fused(x, bd[v], sum[i][v]);
       }
     }
 #pragma GCC unroll 16

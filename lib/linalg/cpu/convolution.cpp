@@ -40,7 +40,7 @@ HETSGD_INLINE void accumulate_windows(std::size_t depth, const Real* w, std::siz
     for (int i = 0; i < rows; ++i) {
       const Vec<Real> wi = broadcast(w[static_cast<std::size_t>(i) * row_stride + k]);
 #pragma GCC unroll 4
-      for (int v = 0; v < kColumns; ++v) sum[i][v] += wi * bk[v];
+      for (int v = 0; v < kColumns; ++v) sum[i][v] = fused(wi, bk[v], sum[i][v]);
     }
   }
 }

@@ -47,11 +47,11 @@ double chunk_dot(std::size_t n, const Real* x, const Real* y) {
   for (; i + kSums * kWidth <= n; i += kSums * kWidth) {
 #pragma GCC unroll 4
     for (std::size_t s = 0; s < kSums; ++s) {
-      sum[s] += widen(x + i + s * kWidth) * widen(y + i + s * kWidth);
+      sum[s] = fused(widen(x + i + s * kWidth), widen(y + i + s * kWidth), sum[s]);
     }
   }
   double rest = 0;
-  for (; i < n; ++i) rest += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+  for (; i < n; ++i) rest = fused(static_cast<double>(x[i]), static_cast<double>(y[i]), rest);
   return horizontal_sum<double>((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
 }
 
@@ -73,18 +73,18 @@ Products chunk_products(std::size_t n, const Real* x, const Real* y) {
 #pragma GCC unroll 2
     for (std::size_t s = 0; s < kSums; ++s) {
       const Vec<double> a = widen(x + i + s * kWidth), b = widen(y + i + s * kWidth);
-      xy[s] += a * b;
-      xx[s] += a * a;
-      yy[s] += b * b;
+      xy[s] = fused(a, b, xy[s]);
+      xx[s] = fused(a, a, xx[s]);
+      yy[s] = fused(b, b, yy[s]);
     }
   }
   Products sum{horizontal_sum<double>(xy[0] + xy[1]), horizontal_sum<double>(xx[0] + xx[1]),
                horizontal_sum<double>(yy[0] + yy[1])};
   for (; i < n; ++i) {
     const auto a = static_cast<double>(x[i]), b = static_cast<double>(y[i]);
-    sum.xy += a * b;
-    sum.xx += a * a;
-    sum.yy += b * b;
+    sum.xy = fused(a, b, sum.xy);
+    sum.xx = fused(a, a, sum.xx);
+    sum.yy = fused(b, b, sum.yy);
   }
   return sum;
 }

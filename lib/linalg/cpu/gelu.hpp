@@ -31,10 +31,10 @@ HETSGD_INLINE Vec<float> normal_distribution(Vec<float> x, Vec<float> e) {
                              -6.809609476476908e-05F};
   const V far = magnitude<float>(x), square = x * x;
   V inner = broadcast(4.894125709142827e-07F);
-  for (const float c : kInner) inner = inner * square + c;
+  for (const float c : kInner) inner = fused(inner, square, c);
   const V t = 1.0F / (1.0F + 0.35F * far);
   V tail = broadcast(0.05521867051720619F);
-  for (const float c : kTail) tail = tail * t + c;
+  for (const float c : kTail) tail = fused(tail, t, c);
   tail = e * tail;
   const V beyond = select(x > V{}, 1.0F - tail, tail);
   // NaN is not below the border, so it passes through `beyond` by way of the tail.

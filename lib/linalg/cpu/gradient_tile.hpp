@@ -58,7 +58,7 @@ void gradient_tile(const std::vector<Segment<Real>>& segments, std::size_t filte
         Vec<Real> xj = load(x[j] + q);
         keep_in_registers(xj);  // rows of planes lie across two cache lines
 #pragma GCC unroll 4
-        for (int i = 0; i < rows; ++i) sum[i][j] += di[i] * xj;
+        for (int i = 0; i < rows; ++i) sum[i][j] = fused(di[i], xj, sum[i][j]);
       }
     }
   }

@@ -17,9 +17,9 @@ Real row_dot(std::size_t n, const Real* x, const Real* y) {
   constexpr std::size_t kWidth = kLanes<Real>;
   Vec<Real> sum{};
   std::size_t j = 0;
-  for (; j + kWidth <= n; j += kWidth) sum += load(x + j) * load(y + j);
+  for (; j + kWidth <= n; j += kWidth) sum = fused(load(x + j), load(y + j), sum);
   Real total = horizontal_sum<Real>(sum);
-  for (; j < n; ++j) total += x[j] * y[j];
+  for (; j < n; ++j) total = fused(x[j], y[j], total);
   return total;
 }
 

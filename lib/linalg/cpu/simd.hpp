@@ -3,13 +3,17 @@
 // A Vec<Real> has 64 bytes, sixteen floats or eight doubles, on every machine: one register of
 // AVX-512, two of AVX2, four of SSE2 or NEON. So a sum in the lanes of vectors is the same sum
 // everywhere, to the bit. Arithmetic is IEEE arithmetic lane by lane (no fast-math), and NaN and
-// infinities travel as they should. A product that feeds a sum becomes one FMA where the machine
-// has it.
+// infinities travel as they should. A product and a sum are rounded once where fused() says it, and
+// twice elsewhere: the compiler has no choice (-ffp-contract=off).
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#if defined(__FMA__)
+#include <immintrin.h>
+#endif
 
 namespace hetsgd::cpu {
 
@@ -180,8 +184,54 @@ HETSGD_INLINE void store(Real* p, const Vec<Real>& v) {
   }
 }
 
-// Makes v a register's value: a product does not become part of the FMA of a later sum, and an
-// operand of several products is not read from memory for each of them.
+// a b + c, rounded once.
+template <class Real>
+HETSGD_INLINE Register<Real> fused_register(Register<Real> a, Register<Real> b, Register<Real> c) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(Real) == 4)
+    return _mm512_fmadd_ps(a, b, c);
+  else
+    return _mm512_fmadd_pd(a, b, c);
+#elif defined(__AVX__) && defined(__FMA__)
+  if constexpr (sizeof(Real) == 4)
+    return _mm256_fmadd_ps(a, b, c);
+  else
+    return _mm256_fmadd_pd(a, b, c);
+#else
+  for (std::size_t i = 0; i < kRegisterLanes<Real>; ++i) c[i] = std::fma(a[i], b[i], c[i]);
+  return c;
+#endif
+}
+HETSGD_INLINE float fused(float a, float b, float c) { return std::fma(a, b, c); }
+HETSGD_INLINE double fused(double a, double b, double c) { return std::fma(a, b, c); }
+template <class Real>
+HETSGD_INLINE Vector<Real> fused(const Vector<Real>& a, const Vector<Real>& b,
+                                 const Vector<Real>& c) {
+  Vector<Real> z;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kRegisters; ++i) {
+    z.part[i] = fused_register<Real>(a.part[i], b.part[i], c.part[i]);
+  }
+  return z;
+}
+template <class Real>
+HETSGD_INLINE Vector<Real> fused(const Vector<Real>& a, std::type_identity_t<Real> b,
+                                 const Vector<Real>& c) {
+  return fused(a, broadcast<Real>(b), c);
+}
+template <class Real>
+HETSGD_INLINE Vector<Real> fused(const Vector<Real>& a, const Vector<Real>& b,
+                                 std::type_identity_t<Real> c) {
+  return fused(a, b, broadcast<Real>(c));
+}
+template <class Real>
+HETSGD_INLINE Vector<Real> fused(const Vector<Real>& a, std::type_identity_t<Real> b,
+                                 std::type_identity_t<Real> c) {
+  return fused(a, broadcast<Real>(b), broadcast<Real>(c));
+}
+
+// Makes v a register's value. Otherwise compilers read an operand of several products from memory
+// for each of them.
 template <class Number>
 HETSGD_INLINE void keep_in_registers(Vector<Number>& v) {
 #pragma GCC unroll 4
@@ -194,14 +244,6 @@ HETSGD_INLINE void keep_in_registers(Vector<Number>& v) {
     asm("" : "+m"(v.part[i]));
 #endif
   }
-}
-
-// x, rounded here: for sums of two products, where the compiler would choose differently in every
-// place which one to round.
-template <class Real>
-HETSGD_INLINE Vec<Real> rounded(Vec<Real> x) {
-  keep_in_registers(x);
-  return x;
 }
 
 // The first `count` <= kLanes elements; the other lanes are `rest`.
@@ -268,17 +310,12 @@ inline constexpr Real kExpFloor = sizeof(Real) == 4 ? Real(-30) : Real(-300);
 HETSGD_INLINE Vec<float> exp_nonpositive(Vec<float> x) {
   using V = Vec<float>;
   const V magic = broadcast(12582912.0F);
-  const V shifted = x * 1.44269504F + magic;
+  const V shifted = fused(x, 1.44269504F, magic);
   const V n = shifted - magic;
-  V r = x - n * 0.693359375F;
-  r = r + n * 2.12194440e-4F;
-  V p = r * (1.0F / 5040) + (1.0F / 720);
-  p = p * r + (1.0F / 120);
-  p = p * r + (1.0F / 24);
-  p = p * r + (1.0F / 6);
-  p = p * r + 0.5F;
-  p = p * r + 1.0F;
-  p = p * r + 1.0F;
+  V r = fused(n, -0.693359375F, x);
+  r = fused(n, 2.12194440e-4F, r);
+  V p = fused(r, 1.0F / 5040, 1.0F / 720);
+  for (const float c : {1.0F / 120, 1.0F / 24, 1.0F / 6, 0.5F, 1.0F, 1.0F}) p = fused(p, r, c);
   const V e = bits_as<float>(bits_as<std::uint32_t>(p) + (bits_as<std::uint32_t>(shifted) << 23));
   // A NaN x made p NaN, but adding to its exponent bits may have changed that, so x is taken then.
   return select(x == x, select(x < kExpFloor<float>, V{}, e), x);
@@ -287,10 +324,10 @@ HETSGD_INLINE Vec<float> exp_nonpositive(Vec<float> x) {
 HETSGD_INLINE Vec<double> exp_nonpositive(Vec<double> x) {
   using V = Vec<double>;
   const V magic = broadcast(6755399441055744.0);
-  const V shifted = x * 1.4426950408889634 + magic;
+  const V shifted = fused(x, 1.4426950408889634, magic);
   const V n = shifted - magic;
-  V r = x - n * 6.93147180369123816490e-01;
-  r = r - n * 1.90821492927058770002e-10;
+  V r = fused(n, -6.93147180369123816490e-01, x);
+  r = fused(n, -1.90821492927058770002e-10, r);
   constexpr double kInverseFactorial[] = {1.0 / 479001600,
                                           1.0 / 39916800,
                                           1.0 / 3628800,
@@ -305,7 +342,7 @@ HETSGD_INLINE Vec<double> exp_nonpositive(Vec<double> x) {
                                           1.0,
                                           1.0};
   V p = broadcast(1.0 / 6227020800);
-  for (const double c : kInverseFactorial) p = p * r + c;
+  for (const double c : kInverseFactorial) p = fused(p, r, c);
   const V e = bits_as<double>(bits_as<std::uint64_t>(p) + (bits_as<std::uint64_t>(shifted) << 52));
   return select(x == x, select(x < kExpFloor<double>, V{}, e), x);
 }

@@ -34,7 +34,7 @@ void forward_chunk(const SparseRows<Real>& X, Range at, std::size_t n, const Rea
     if (k + kAhead < at.end) prefetch_row(W + X.index[k + kAhead] * n, vectors * kWidth);
     const Vec<Real> x = broadcast(value_of(X, k));
 #pragma GCC unroll 8
-    for (std::size_t v = 0; v < vectors; ++v) sum[v] += x * load(w + v * kWidth);
+    for (std::size_t v = 0; v < vectors; ++v) sum[v] = fused(x, load(w + v * kWidth), sum[v]);
   }
   for (std::size_t v = 0; v < vectors; ++v) {
     store(y + v * kWidth, relu ? vector_relu<Real>(sum[v]) : sum[v]);
@@ -45,7 +45,8 @@ template <class Real>
 void forward_column(const SparseRows<Real>& X, Range at, std::size_t n, const Real* W,
                     const Real* bias, bool relu, Real* y) {
   Real sum = bias ? *bias : Real(0);
-  for (std::uint64_t k = at.begin; k < at.end; ++k) sum += value_of(X, k) * W[X.index[k] * n];
+  for (std::uint64_t k = at.begin; k < at.end; ++k)
+    sum = fused(value_of(X, k), W[X.index[k] * n], sum);
   *y = relu && sum < Real(0) ? Real(0) : sum;
 }
 
@@ -54,8 +55,8 @@ template <class Real>
 HETSGD_INLINE void update_row(std::size_t width, Real x, const Real* d, Real* w) {
   constexpr std::size_t kWidth = kLanes<Real>;
   std::size_t j = 0;
-  for (; j + kWidth <= width; j += kWidth) store(w + j, load(w + j) + load(d + j) * x);
-  for (; j < width; ++j) w[j] += d[j] * x;
+  for (; j + kWidth <= width; j += kWidth) store(w + j, fused(load(d + j), x, load(w + j)));
+  for (; j < width; ++j) w[j] = fused(d[j], x, w[j]);
 }
 
 template <class Real>

@@ -42,7 +42,7 @@ HETSGD_INLINE void accumulate(std::size_t depth, const Real* a, std::size_t row_
     for (int i = 0; i < rows; ++i) {
       const Vec<Real> ai = broadcast(a[static_cast<std::size_t>(i) * row_stride]);
 #pragma GCC unroll 4
-      for (int j = 0; j < vectors; ++j) sum[i][j] += ai * bk[j];
+      for (int j = 0; j < vectors; ++j) sum[i][j] = fused(ai, bk[j], sum[i][j]);
     }
     a += k_stride;
     b += ldb;
@@ -81,13 +81,13 @@ HETSGD_INLINE void write_tile(const Vec<Real> (&sum)[rows][vectors], Real alpha,
       const std::size_t begin = static_cast<std::size_t>(j) * kWidth;
       if (begin >= columns) break;
       const std::size_t count = columns - begin;
-      const Vec<Real> product = rounded<Real>(sum[i][j] * alpha);
+      const Vec<Real> product = sum[i][j] * alpha;
       if (count >= kWidth) {
-        store(c, beta == Real(0) ? product : load(c) * beta + product);
+        store(c, beta == Real(0) ? product : fused(load(c), beta, product));
       } else if (beta == Real(0)) {
         store_partial(c, count, product);
       } else {
-        store_partial(c, count, load_partial(c, count, Real(0)) * beta + product);
+        store_partial(c, count, fused(load_partial(c, count, Real(0)), beta, product));
       }
     }
   }

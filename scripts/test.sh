@@ -68,6 +68,12 @@ lint() {
   ((code == 0 || code == 77))
 }
 
+# The same bytes with AVX2 and without optimisation (asan-ubsan) as on this machine's own processor (release).
+same_bytes() {
+  if ! grep -qw avx512f /proc/cpuinfo; then echo "skipped: the processor has no AVX-512"; return; fi
+  "$python" scripts/same_results.py build/release/apps/hetsgd/hetsgd build/asan-ubsan/apps/hetsgd/hetsgd --jobs "$cores" --only '/(base|adam|lamb)$'
+}
+
 fuzz() {
   local fuzzers=(build/fuzz/tests/fuzz/*_fuzz) logs=build/fuzz/logs
   mkdir -p "$logs"
@@ -113,6 +119,7 @@ if $all; then
     part "asan-ubsan: tests" run_tests asan-ubsan $((cores + 1)) \
       -E '^(result|experiment)/|^cli/(files|tools|score|usage|report)|^training/(generated_images|defaults|models|estimate)$|^algorithm/schedule$' || true
   fi
+  if [[ -x build/asan-ubsan/apps/hetsgd/hetsgd ]]; then part "AVX2 and AVX-512" same_bytes || true; fi
   # ThreadSanitizer: what has threads; the rest runs on one, and would only make the run longer
   # (training/estimate, defaults, generated_images and failures as well, which run in sim).
   if part "tsan: build" build tsan test_{cluster,collective,algorithm,training}; then

@@ -104,10 +104,14 @@ double sum_of_squares(std::size_t n, const Real* r) {
   std::size_t i = 0;
   for (; i + 4 <= n; i += 4) {
     for (std::size_t s = 0; s < 4; ++s) {
-      sum[s] += static_cast<double>(r[i + s]) * static_cast<double>(r[i + s]);
+      const auto x = static_cast<double>(r[i + s]);
+      sum[s] = fused(x, x, sum[s]);
     }
   }
-  for (; i < n; ++i) sum[0] += static_cast<double>(r[i]) * static_cast<double>(r[i]);
+  for (; i < n; ++i) {
+    const auto x = static_cast<double>(r[i]);
+    sum[0] = fused(x, x, sum[0]);
+  }
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 

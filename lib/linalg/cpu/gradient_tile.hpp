@@ -10,8 +10,8 @@
 
 namespace hetsgd::cpu {
 
-// Filters of a tile, and its columns: 4 x 6 sums and 5 operands, or 2 x 2 sums and 3 operands of two
-// registers each.
+// Filters of a tile, and its columns: 4 x 6 sums and 5 operands, or 2 x 2 sums and 3 operands of
+// two registers each.
 inline constexpr int kFilters = kRegisters == 1 ? 4 : 2;
 inline constexpr int kManyColumns = kRegisters == 1 ? 6 : 2;
 inline constexpr int kFewColumns = kRegisters == 1 ? 5 : 1;

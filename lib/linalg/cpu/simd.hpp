@@ -68,7 +68,7 @@ using Vec = Vector<Real>;
 template <class Real>
 inline constexpr std::size_t kLanes = kVectorBytes / sizeof(Real);
 
-// What a comparison gives for each lane: -1 where it holds, else 0.
+// The result of a comparison of lanes: -1 where it holds, else 0.
 template <class Number>
 using Mask = Vector<std::conditional_t<sizeof(Number) == 4, std::int32_t, std::int64_t>>;
 

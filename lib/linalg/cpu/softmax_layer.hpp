@@ -45,8 +45,8 @@ class SoftmaxLayerKernel {
 
  private:
   static constexpr std::size_t kPanel = cpu::kPanel<Real>;  // samples, or inputs, side by side
-  // Blocks are whole groups of kLabels labels, and are planned for whole groups of kSamples samples:
-  // the same on every machine.
+  // Blocks are whole groups of kLabels labels, planned for whole groups of kSamples samples: the
+  // same on every machine.
   static constexpr std::size_t kLabels = 8, kSamples = 2 * kLanes<Real>;
 
   // Some of the gathered rows, whose logits fit into scratch; else all rows.

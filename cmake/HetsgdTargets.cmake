@@ -31,7 +31,7 @@ function(hetsgd_layer name)
     if(name MATCHES "^(graph|training)$")
       hetsgd_cold(hetsgd_${name} -O2)
     elseif(name MATCHES "^(result|experiment)$")
-      hetsgd_cold(hetsgd_${name} -O1 -fexpensive-optimizations)
+      hetsgd_cold(hetsgd_${name} -O1)
     endif()
   endif()
   if(ARG_REGISTERS)
@@ -102,8 +102,7 @@ if(HETSGD_SANITIZE MATCHES "undefined")
 endif()
 
 # Code of JSON and options runs once per run or step, and its templates take half of the build: it is compiled with the
-# given options, with a sanitizer without optimisation. Called after what the target links is known. -O1 alone makes no
-# FMA of a*b+c, so it is for code that computes no number of a result; -fexpensive-optimizations makes them.
+# given options, with a sanitizer without optimisation. Called after what the target links is known.
 function(hetsgd_cold target)
   if(HETSGD_SANITIZE)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)

@@ -68,7 +68,7 @@ lint() {
   ((code == 0 || code == 77))
 }
 
-# The same bytes with AVX2 and without optimisation (asan-ubsan) as on this machine's own processor (release).
+# A program for AVX2 with little optimisation (asan-ubsan) and one for this processor (release) give the same bytes.
 same_bytes() {
   if ! grep -qw avx512f /proc/cpuinfo; then echo "skipped: the processor has no AVX-512"; return; fi
   "$python" scripts/same_results.py build/release/apps/hetsgd/hetsgd build/asan-ubsan/apps/hetsgd/hetsgd --jobs "$cores" --only '/(base|adam|lamb)$'
@@ -104,6 +104,8 @@ release_options "${cuda[@]}"
 if part "release: build" build release -- "${release_options[@]}" -DHETSGD_TESTS=ON -DHETSGD_BENCHMARKS=$benchmarks; then
   part "release: tests" run_tests release $((2 * cores)) || true
 fi
+avx2=()
+if [[ $(uname -m) == x86_64 ]]; then avx2=(-DHETSGD_MARCH=x86-64-v3); fi
 if $all; then
   part "comments, clang-tidy" lint || true
   part "command lines" "$python" tests/fuzz/command_lines.py --seconds 60 build/release/apps/hetsgd/hetsgd || true
@@ -115,7 +117,7 @@ if $all; then
   # AddressSanitizer: what works on memory of its own. Left out are strings and JSON of the standard library, whose readers
   # the fuzzers drive under it, and tests that are long because they learn: others take the same ways.
   memory_tests=(core graph linalg memory data model optimizer cluster collective table algorithm training apps)
-  if part "asan-ubsan: build" build asan-ubsan hetsgd "${memory_tests[@]/#/test_}"; then
+  if part "asan-ubsan: build" build asan-ubsan hetsgd "${memory_tests[@]/#/test_}" -- "${avx2[@]}"; then
     part "asan-ubsan: tests" run_tests asan-ubsan $((cores + 1)) \
       -E '^(result|experiment)/|^cli/(files|tools|score|usage|report)|^training/(generated_images|defaults|models|estimate)$|^algorithm/schedule$' || true
   fi

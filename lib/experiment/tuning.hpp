@@ -111,7 +111,7 @@ std::vector<double> parse_grid(const std::string& text, const std::string& place
 // Null unless the learning rate alone was tuned, and one was chosen. file_hash is a hash
 // "xxh3:..." of all that determined the choice: goal, grid, seeds, data, and the outcomes of the
 // trials. Wall-clock times do not count, so simulated trials have the same hash in every run, and
-// on every processor whose vectors are as wide.
+// on every x86-64 processor with AVX2 (apps/hetsgd/README.md).
 nlohmann::json note_of(const Tuning& tuning);
 // The note in the result of a run: `note` and `differs`, the options in which `config` of the run
 // differs from `trials`, the config of the trials, except those that every final run changes.

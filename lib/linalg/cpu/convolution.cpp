@@ -121,8 +121,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     Real* const sums = scratch_.get().sums.reserve(parts.samples * each);
     const PlaneLayout layout(s);
     std::vector<std::size_t> base = layout.bases(s, s.in_channels / s.groups);
-    const int columns =
-        s.depth() % kFewColumns == 0 && kFewColumns > 1 ? kFewColumns : kManyColumns;
+    const int columns = s.depth() % kFewColumns == 0 ? kFewColumns : kManyColumns;
     while (base.size() % static_cast<std::size_t>(columns) != 0) base.push_back(base.back());
     const Panel panel(s, layout);
     for_items(cores_, scratch_.get().samples, parts.samples * parts.filters,

@@ -10,11 +10,11 @@
 
 namespace hetsgd::cpu {
 
-// Filters of a tile, and its columns: 4 x 6 sums and 5 operands, or 2 x 2 sums and 3 operands of
-// two registers each.
+// Filters of a tile, and its columns, which are elements of a filter: 4 x 6 sums and 5 operands,
+// or 2 x 2 sums and 3 operands of two registers each.
 inline constexpr int kFilters = kRegisters == 1 ? 4 : 2;
 inline constexpr int kManyColumns = kRegisters == 1 ? 6 : 2;
-inline constexpr int kFewColumns = kRegisters == 1 ? 5 : 1;
+inline constexpr int kFewColumns = kRegisters == 1 ? 5 : 2;  // of filters of 5 x 5
 
 // v[i] <- the sums of neighbouring lanes of v[2 i] and v[2 i + 1], and so on, until lane j of v[0]
 // is the sum of the lanes of the j-th of `count` vectors.

@@ -138,10 +138,6 @@ template <class Number, class Other>
 HETSGD_INLINE Vector<Number>& operator+=(Vector<Number>& x, const Other& y) {
   return x = x + y;
 }
-template <class Number, class Other>
-HETSGD_INLINE Vector<Number>& operator*=(Vector<Number>& x, const Other& y) {
-  return x = x * y;
-}
 
 // In each lane x where the mask holds, else y.
 template <class Number>

@@ -243,7 +243,11 @@ using Buffer = BasicBuffer<float>;
 // two threads need scratch only twice. With several cores scratch belongs to the device. Scratch
 // grows to the largest call (softmax_layer: as much as the logits) and stays, so that steady state
 // allocates nothing. Instantiated for float and double.
+//
+// `precision` bf16 rounds the factors of dense products of floats as they are packed; fp32 is for
+// everything else. There is no tf32 on CPUs.
 template <class Real>
-std::unique_ptr<BasicDevice<Real>> make_cpu_device(int cores);
+std::unique_ptr<BasicDevice<Real>> make_cpu_device(int cores,
+                                                   Precision precision = Precision::fp32);
 
 }  // namespace hetsgd

@@ -51,7 +51,7 @@ class KernelFamilies {
 
 // A namespace-scope object of this type registers a backend's implementation of a family, for float
 // and for double:
-//   const RegisterKernels<Cores, BasicSparseKernels, CpuSparseKernels> registered;
+//   const RegisterKernels<Backend, BasicSparseKernels, CpuSparseKernels> registered;
 // Nothing refers to such an object, so programs link the whole archive (lib/CMakeLists.txt).
 template <class Backend, template <class> class Interface, template <class> class Implementation>
 class RegisterKernels {

@@ -15,7 +15,7 @@
 
 #include "core/random.hpp"
 #include "linalg/attention_kernels.hpp"
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/lane_sum.hpp"
 #include "linalg/cpu/lanes.hpp"
 #include "linalg/cpu/memory.hpp"
@@ -447,7 +447,7 @@ class CpuAttentionKernels final : public BasicAttentionKernels<Real> {
   DeviceScratch<Scratch<Real>> scratch_;
 };
 
-const RegisterKernels<Cores, BasicAttentionKernels, CpuAttentionKernels> attention_kernels;
+const RegisterKernels<Backend, BasicAttentionKernels, CpuAttentionKernels> attention_kernels;
 
 }  // namespace
 

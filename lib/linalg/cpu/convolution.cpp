@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "linalg/convolution_kernels.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/channel_lanes.hpp"
-#include "linalg/cpu/cores.hpp"
 #include "linalg/cpu/gradient_tile.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/planes.hpp"
@@ -331,7 +331,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
   ChannelLanes<Real> channels_;
 };
 
-const RegisterKernels<Cores, BasicConvolutionKernels, CpuConvolutionKernels> convolution_kernels;
+const RegisterKernels<Backend, BasicConvolutionKernels, CpuConvolutionKernels> convolution_kernels;
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 #include <exception>
 #include <vector>
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/gemm.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/simd.hpp"
@@ -134,7 +134,7 @@ class CpuDevice final : public BasicDevice<Real> {
   template <class... Args>
   explicit CpuDevice(const Args&... cores) : cores_(cores...), pack_(cores_), partial_(cores_) {}
 
-  const Cores& cores() const { return cores_; }
+  const Backend& cores() const { return cores_; }
 
   std::string name() const override { return fmt::format("cpu:{}", cores_.count()); }
 
@@ -277,10 +277,10 @@ class CpuDevice final : public BasicDevice<Real> {
     });
   }
 
-  Cores cores_;
+  Backend cores_;
   DeviceScratch<Scratch<Real>> pack_;
   DeviceScratch<Scratch<std::byte>> partial_;
-  KernelFamilies<Cores> families_;
+  KernelFamilies<Backend> families_;
 };
 
 // Stream s of c cores each has the cores [s c, (s + 1) c). The first one runs the tasks and leads
@@ -290,7 +290,7 @@ class CpuStreams final : public BasicStreams<Real> {
  public:
   using typename BasicStreams<Real>::Task;
 
-  CpuStreams(const Cores& cores, std::size_t tasks)
+  CpuStreams(const Backend& cores, std::size_t tasks)
       : cores_(cores), errors_(std::clamp<std::size_t>(tasks, 1, cores.count())) {
     for (std::size_t s = 0; s < errors_.size(); ++s) {
       devices_.push_back(std::make_unique<CpuDevice<Real>>(cores, cores.count() / errors_.size()));
@@ -315,7 +315,7 @@ class CpuStreams final : public BasicStreams<Real> {
   }
 
  private:
-  const Cores& team(std::size_t stream) const { return devices_[stream]->cores(); }
+  const Backend& team(std::size_t stream) const { return devices_[stream]->cores(); }
 
   std::exception_ptr run_tasks(std::size_t stream, std::size_t tasks, const Task& start,
                                const Task& finish) const {
@@ -330,7 +330,7 @@ class CpuStreams final : public BasicStreams<Real> {
     return nullptr;
   }
 
-  const Cores& cores_;
+  const Backend& cores_;
   std::vector<std::exception_ptr> errors_;  // by stream, of the last run()
   std::vector<std::unique_ptr<CpuDevice<Real>>> devices_;
 };
@@ -347,14 +347,14 @@ std::unique_ptr<BasicStreams<Real>> CpuDevice<Real>::streams(std::size_t tasks) 
 namespace hetsgd {
 
 template <class Real>
-std::unique_ptr<BasicDevice<Real>> make_cpu_device(int cores) {
+std::unique_ptr<BasicDevice<Real>> make_cpu_device(int cores, Precision precision) {
   if (cores < 1 || cores > 1024) {
     throw device_error("cpu:{0}: found {0} cores, expected 1 to 1024", cores);
   }
-  return std::make_unique<cpu::CpuDevice<Real>>(cores);
+  return std::make_unique<cpu::CpuDevice<Real>>(cores, precision);
 }
 
-template std::unique_ptr<BasicDevice<float>> make_cpu_device<float>(int);
-template std::unique_ptr<BasicDevice<double>> make_cpu_device<double>(int);
+template std::unique_ptr<BasicDevice<float>> make_cpu_device<float>(int, Precision);
+template std::unique_ptr<BasicDevice<double>> make_cpu_device<double>(int, Precision);
 
 }  // namespace hetsgd

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/table_rows.hpp"
 #include "linalg/distinct.hpp"
@@ -122,7 +122,7 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
   DeviceScratch<std::vector<RowSums<Real>>> sums_;
 };
 
-const RegisterKernels<Cores, BasicEmbeddingKernels, CpuEmbeddingKernels> embedding_kernels;
+const RegisterKernels<Backend, BasicEmbeddingKernels, CpuEmbeddingKernels> embedding_kernels;
 
 }  // namespace
 

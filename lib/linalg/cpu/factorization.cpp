@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/factorization_kernels.hpp"
 
@@ -99,7 +99,7 @@ class CpuFactorizationKernels final : public BasicFactorizationKernels<Real> {
   DeviceScratch<PairWeights<Real>> weights_;
 };
 
-const RegisterKernels<Cores, BasicFactorizationKernels, CpuFactorizationKernels>
+const RegisterKernels<Backend, BasicFactorizationKernels, CpuFactorizationKernels>
     factorization_kernels;
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/host_blocks.hpp"
 
@@ -24,7 +24,7 @@ class CpuHostCores final : public BasicHostCores<Real> {
   const Cores& cores_;
 };
 
-const RegisterKernels<Cores, BasicHostCores, CpuHostCores> host_cores;
+const RegisterKernels<Backend, BasicHostCores, CpuHostCores> host_cores;
 
 }  // namespace
 
@@ -53,7 +53,7 @@ class CpuHostBlocks final : public BasicHostBlocks<Real> {
   std::uint64_t copies_ = 0;
 };
 
-const RegisterKernels<Cores, BasicHostBlocks, CpuHostBlocks> host_blocks;
+const RegisterKernels<Backend, BasicHostBlocks, CpuHostBlocks> host_blocks;
 
 }  // namespace
 

@@ -2,7 +2,7 @@
 // add what an output pixel has to its input pixels. They are split by maps.
 #include <algorithm>
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/pool_two_by_two.hpp"
 #include "linalg/cpu/simd.hpp"
 #include "linalg/image_rules.hpp"
@@ -136,7 +136,7 @@ class CpuImageKernels final : public ImageKernels<Real, ParallelFor> {
   const Cores& cores_;
 };
 
-const RegisterKernels<Cores, BasicImageKernels, CpuImageKernels> image_kernels;
+const RegisterKernels<Backend, BasicImageKernels, CpuImageKernels> image_kernels;
 
 }  // namespace
 

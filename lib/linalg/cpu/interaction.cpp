@@ -1,7 +1,7 @@
 // The interaction kernels of the CPU. All of them are split by rows.
 #include <algorithm>
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/simd.hpp"
 #include "linalg/interaction_kernels.hpp"
 
@@ -93,7 +93,7 @@ class CpuInteractionKernels final : public BasicInteractionKernels<Real> {
   const Cores& cores_;
 };
 
-const RegisterKernels<Cores, BasicInteractionKernels, CpuInteractionKernels> interaction_kernels;
+const RegisterKernels<Backend, BasicInteractionKernels, CpuInteractionKernels> interaction_kernels;
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/simd.hpp"
 #include "linalg/normalisation_kernels.hpp"
 
@@ -217,7 +217,7 @@ class CpuNormalisationKernels final : public BasicNormalisationKernels<Real> {
   const Cores& cores_;
 };
 
-const RegisterKernels<Cores, BasicNormalisationKernels, CpuNormalisationKernels>
+const RegisterKernels<Backend, BasicNormalisationKernels, CpuNormalisationKernels>
     normalisation_kernels;
 
 }  // namespace

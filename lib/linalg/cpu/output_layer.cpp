@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/error.hpp"
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/lanes.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/simd.hpp"
@@ -224,7 +224,7 @@ class CpuOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
   DeviceScratch<SoftmaxRanksKernel<Real>> ranks_;
 };
 
-const RegisterKernels<Cores, BasicOutputLayerKernels, CpuOutputLayerKernels> output_layer_kernels;
+const RegisterKernels<Backend, BasicOutputLayerKernels, CpuOutputLayerKernels> output_layer_kernels;
 
 }  // namespace
 

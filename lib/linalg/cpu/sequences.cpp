@@ -1,5 +1,5 @@
 // The sequence kernels of the CPU.
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/sequence_rules.hpp"
 
 namespace hetsgd::cpu {
@@ -8,7 +8,7 @@ namespace {
 template <class Real>
 using CpuSequenceKernels = SequenceKernels<Real, ParallelFor>;
 
-const RegisterKernels<Cores, BasicSequenceKernels, CpuSequenceKernels> sequence_kernels;
+const RegisterKernels<Backend, BasicSequenceKernels, CpuSequenceKernels> sequence_kernels;
 
 }  // namespace
 }  // namespace hetsgd::cpu

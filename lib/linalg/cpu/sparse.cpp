@@ -1,5 +1,5 @@
 // The sparse kernels of the CPU.
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/simd.hpp"
 #include "linalg/sparse_kernels.hpp"
 
@@ -109,7 +109,7 @@ class CpuSparseKernels final : public BasicSparseKernels<Real> {
   const Cores& cores_;
 };
 
-const RegisterKernels<Cores, BasicSparseKernels, CpuSparseKernels> sparse_kernels;
+const RegisterKernels<Backend, BasicSparseKernels, CpuSparseKernels> sparse_kernels;
 
 }  // namespace
 

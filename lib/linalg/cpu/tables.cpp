@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/table_rows.hpp"
 #include "linalg/distinct.hpp"
@@ -253,7 +253,7 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
   DeviceScratch<std::vector<UpdateScratch<Real>>> scratch_;
 };
 
-const RegisterKernels<Cores, BasicTableKernels, CpuTableKernels> table_kernels;
+const RegisterKernels<Backend, BasicTableKernels, CpuTableKernels> table_kernels;
 
 }  // namespace
 

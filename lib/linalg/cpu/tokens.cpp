@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/gelu.hpp"
 #include "linalg/cpu/lane_sum.hpp"
 #include "linalg/cpu/memory.hpp"
@@ -251,7 +251,7 @@ class CpuTokenKernels final : public BasicTokenKernels<Real> {
   DeviceScratch<Scratch<std::uint32_t>> order_;
 };
 
-const RegisterKernels<Cores, BasicTokenKernels, CpuTokenKernels> token_kernels;
+const RegisterKernels<Backend, BasicTokenKernels, CpuTokenKernels> token_kernels;
 
 }  // namespace
 

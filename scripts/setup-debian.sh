@@ -18,11 +18,11 @@ declare -A group=(
   [program]="g++ cmake ninja-build ccache git ca-certificates pkg-config
     libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libspdlog-dev libboost-context-dev
     libboost-dev libxxhash-dev libzstd-dev zlib1g-dev libbz2-dev libssl-dev
-    libopenmpi-dev openmpi-bin"
+    libhwloc-dev libopenmpi-dev openmpi-bin"
   [plots]="python3 python3-matplotlib python3-numpy python3-scipy python3-pandas python3-jsonschema"
   [bundle]="patchelf file"
   [tests]="libgtest-dev libgmock-dev chromium"
-  [all-tests]="libbenchmark-dev libopenblas-pthread-dev libdnnl-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14"
+  [all-tests]="libbenchmark-dev libopenblas-pthread-dev libdnnl-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 qemu-user"
   [peers]="python3-torch")
 every=(program plots bundle tests all-tests peers)
 

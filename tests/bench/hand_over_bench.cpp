@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cores/cores.hpp"
 
 namespace hetsgd {
 namespace {

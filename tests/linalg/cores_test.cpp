@@ -1,5 +1,5 @@
 // How the threads of a device wait for each other.
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cores/cores.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -15,10 +15,10 @@
 
 #include "core/random.hpp"
 #include "linalg/attention_kernels.hpp"
+#include "linalg/cores/memory.hpp"
 #include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/lane_sum.hpp"
 #include "linalg/cpu/lanes.hpp"
-#include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/tile.hpp"
 
 namespace hetsgd::cpu {

@@ -1,7 +1,7 @@
 // What the kernels of one CPU device share: its cores, and how its dense products round factors.
 #pragma once
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cores/cores.hpp"
 #include "linalg/operands.hpp"
 
 namespace hetsgd::cpu {

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "linalg/convolution_kernels.hpp"
+#include "linalg/cores/cores.hpp"
+#include "linalg/cores/memory.hpp"
 #include "linalg/cpu/channel_tile.hpp"
-#include "linalg/cpu/cores.hpp"
 #include "linalg/cpu/lanes.hpp"
-#include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/planes.hpp"
 
 namespace hetsgd::cpu {

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cores/cores.hpp"
 #include "linalg/cpu/tile.hpp"
 
 namespace hetsgd::cpu {

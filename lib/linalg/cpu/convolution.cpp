@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "linalg/convolution_kernels.hpp"
+#include "linalg/cores/memory.hpp"
 #include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/channel_lanes.hpp"
 #include "linalg/cpu/gradient_tile.hpp"
-#include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/planes.hpp"
 #include "linalg/cpu/tile.hpp"
 

@@ -8,9 +8,9 @@
 #include <exception>
 #include <vector>
 
+#include "linalg/cores/memory.hpp"
 #include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/gemm.hpp"
-#include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/simd.hpp"
 #include "linalg/streams.hpp"
 

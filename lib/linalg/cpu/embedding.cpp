@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "linalg/cores/memory.hpp"
 #include "linalg/cpu/backend.hpp"
-#include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/table_rows.hpp"
 #include "linalg/distinct.hpp"
 #include "linalg/embedding_kernels.hpp"

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "linalg/cores/memory.hpp"
 #include "linalg/cpu/backend.hpp"
-#include "linalg/cpu/memory.hpp"
 #include "linalg/factorization_kernels.hpp"
 
 namespace hetsgd::cpu {

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include "linalg/cpu/cores.hpp"
-#include "linalg/cpu/memory.hpp"
+#include "linalg/cores/cores.hpp"
+#include "linalg/cores/memory.hpp"
 
 namespace hetsgd::cpu {
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "linalg/cores/memory.hpp"
 #include "linalg/cpu/backend.hpp"
-#include "linalg/cpu/memory.hpp"
 #include "linalg/host_blocks.hpp"
 
 namespace hetsgd::cpu {

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "linalg/cores/memory.hpp"
 #include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/lanes.hpp"
-#include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/simd.hpp"
 #include "linalg/cpu/softmax_layer.hpp"
 #include "linalg/cpu/softmax_ranks.hpp"

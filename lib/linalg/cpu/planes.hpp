@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "linalg/convolution_kernels.hpp"
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cores/cores.hpp"
 #include "linalg/cpu/simd.hpp"
 
 namespace hetsgd::cpu {

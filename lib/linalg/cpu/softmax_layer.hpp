@@ -26,8 +26,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "linalg/cpu/cores.hpp"
-#include "linalg/cpu/memory.hpp"
+#include "linalg/cores/cores.hpp"
+#include "linalg/cores/memory.hpp"
 #include "linalg/cpu/tile.hpp"
 #include "linalg/output_layer_kernels.hpp"
 

@@ -17,9 +17,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cores/cores.hpp"
+#include "linalg/cores/memory.hpp"
 #include "linalg/cpu/lanes.hpp"
-#include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/tile.hpp"
 #include "linalg/output_layer_kernels.hpp"
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "linalg/cores/memory.hpp"
 #include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/gelu.hpp"
 #include "linalg/cpu/lane_sum.hpp"
-#include "linalg/cpu/memory.hpp"
 #include "linalg/token_kernels.hpp"
 
 namespace hetsgd::cpu {

@@ -97,7 +97,7 @@ struct OnPixels {
   }
 };
 
-// Calls rules (*_rules.hpp), as cpu/cores.hpp does, with a thread for each element. `name` is the
+// Calls rules (*_rules.hpp), as cores/cores.hpp does, with a thread for each element. `name` is the
 // kernel's in errors; what an element costs does not matter.
 class ParallelFor {
  public:

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/non_copyable.hpp"
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cores/cores.hpp"
 
 namespace hetsgd::cpu {
 

@@ -1,4 +1,4 @@
-#include "linalg/cpu/memory.hpp"
+#include "linalg/cores/memory.hpp"
 
 #include <sys/mman.h>
 

@@ -1,4 +1,4 @@
-#include "linalg/cpu/cores.hpp"
+#include "linalg/cores/cores.hpp"
 
 #include <unistd.h>
 

@@ -9,6 +9,7 @@
 #include "cluster/cluster.hpp"
 #include "cluster/profile.hpp"
 #include "command.hpp"
+#include "core/core_map.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "help.hpp"
@@ -122,6 +123,7 @@ json devices_json() {
                    {"model", host["cpu_model"]},
                    {"cores", host["cores"]},
                    {"cores_available", host["cores_available"]},
+                   {"topology", host["topology"]},
                    {"memory_bytes", host["memory_bytes"]}}},
                  {"cuda", cuda_json(cuda_platform())},
                  {"clusters", cluster_names()},
@@ -141,9 +143,11 @@ std::string devices_text() {
   std::string text = fmt::format(
       "Real (--cluster threads --devices ...):\n"
       "  cpu:N    N cores of {}; {} of {} usable, {}\n"
+      "           {}\n"
       "{}\n",
       processor_of(host), host["cores_available"].dump(), host["cores"].dump(),
-      format_bytes(host["memory_bytes"].get<double>()), cuda_text(cuda_platform()));
+      format_bytes(host["memory_bytes"].get<double>()), topology_text(machine_cores().topology()),
+      cuda_text(cuda_platform()));
   const auto number = [](double value) { return fmt::format("{:.3g}", value); };
   Table profiles({"--profile", "TFLOP/s", "GB/s", "launch us", "memory GiB", "host GB/s"});
   for (const std::string& name : builtin_device_profiles()) {

@@ -16,6 +16,7 @@
 #include "cluster/cluster.hpp"
 #include "cluster/devices.hpp"
 #include "command.hpp"
+#include "core/core_map.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
@@ -76,6 +77,11 @@ Check check_cores() {
   const bool all = static_cast<long>(allowed.size()) == online;
   return {"cores", all ? Verdict::ok : Verdict::warning,
           fmt::format("{} online, usable: {}", online, format_rank_set(allowed))};
+}
+
+Check check_topology() {
+  const HostTopology& topology = machine_cores().topology();
+  return {"topology", topology.cores > 0 ? Verdict::ok : Verdict::warning, topology_text(topology)};
 }
 
 Check check_load() {
@@ -243,8 +249,8 @@ class Doctor final : public Command {
   bool runs_together() const override { return launched(); }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
-    std::vector<Check> checks = {check_cores(), check_load(),  check_memory(),
-                                 check_clock(), check_cache(), check_clusters()};
+    std::vector<Check> checks = {check_cores(), check_topology(), check_load(),    check_memory(),
+                                 check_clock(), check_cache(),    check_clusters()};
     checks.push_back(check_device("cpu device", *make_cpu_device<float>(1)));
     std::ranges::move(check_gpus(), std::back_inserter(checks));
     std::ranges::move(check_ranks(devices_), std::back_inserter(checks));

@@ -2,7 +2,10 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <charconv>
+#include <optional>
+#include <set>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -132,15 +135,25 @@ int gpu_of(std::string_view text) {
 }
 
 std::vector<std::vector<int>> assign_cores(const std::vector<DeviceSpec>& devices,
-                                           const std::vector<int>& cores) {
+                                           const CoreOrder& order) {
   std::vector<std::vector<int>> assigned(devices.size());
   std::size_t wanted = 0;
   for (const auto& device : devices) wanted += static_cast<std::size_t>(device.cores);
-  if (wanted > cores.size()) return assigned;
-  auto next = cores.begin();
+  if (wanted > order.cores.size()) return assigned;
+  const bool whole = wanted <= std::set(order.physical.begin(), order.physical.end()).size();
+  CoreOrder left = order;
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    assigned[i].assign(next, next + devices[i].cores);
-    next += devices[i].cores;
+    for (std::optional<int> own; std::ssize(assigned[i]) < devices[i].cores;) {
+      auto next = left.physical.begin();
+      if (own && !whole) next = std::ranges::find(left.physical, *own);
+      if (next == left.physical.end()) next = left.physical.begin();
+      own = *next;
+      const auto core = left.cores.begin() + (next - left.physical.begin());
+      assigned[i].push_back(*core);
+      left.cores.erase(core);
+      left.physical.erase(next);
+    }
+    std::ranges::sort(assigned[i]);
   }
   return assigned;
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/core_map.hpp"
 #include "core/host.hpp"  // available_cores()
 #include "linalg/convolution_kernels.hpp"
 #include "linalg/device.hpp"
@@ -45,10 +46,12 @@ std::unique_ptr<Device> make_device(const DeviceSpec& spec, Precision precision,
 // The GPU's number in a text such as "cuda:1 (NVIDIA H200)"; -1: not a GPU.
 int gpu_of(std::string_view text);
 
-// Which cores each worker is pinned to: its own ones in the order of `cores`, none shared. All
-// empty when the workers ask for more cores than there are: then nobody is pinned.
+// Which cores each worker is pinned to, ascending: its own ones, none shared. The workers get them
+// in the given order. If there are not enough physical cores for that, a worker gets the hardware
+// threads of its own physical core before any other core, so that few workers share one. All empty
+// when the workers ask for more cores than there are: then nobody is pinned.
 std::vector<std::vector<int>> assign_cores(const std::vector<DeviceSpec>& devices,
-                                           const std::vector<int>& cores);
+                                           const CoreOrder& order);
 
 // Restricts the calling thread to `cores`. False: the system refused.
 bool pin_to(const std::vector<int>& cores);

@@ -19,7 +19,8 @@ const std::vector<ProcessPlace>& ProcessGroup::places() const {
   static const std::vector<ProcessPlace> alone = {
       {.pid = ::getpid(),
        .cores = available_cores(),
-       .host_cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN))}};
+       .host_cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
+       .order = machine_cores().in_order(available_cores())}};
   return alone;
 }
 

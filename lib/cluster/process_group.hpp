@@ -25,6 +25,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/core_map.hpp"
 #include "core/rank_index.hpp"
 #include "core/units.hpp"
 
@@ -88,11 +89,12 @@ struct ProcessPlace {
   std::int64_t pid = 0;
   std::vector<int> cores{};  // cores that it may use, as the launcher has bound it
   int host_cores = 0;        // cores of the host that are online
+  CoreOrder order{};         // `cores` in the order in which workers get them
 
   static constexpr auto members() {
     using P = ProcessPlace;
     return std::tuple(&P::rank, &P::local_rank, &P::local_size, &P::host, &P::pid, &P::cores,
-                      &P::host_cores);
+                      &P::host_cores, &P::order);
   }
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cluster/devices.hpp"
+#include "core/core_map.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
 #include "result/result.hpp"
@@ -78,6 +79,20 @@ bool may_be_shown(std::string_view name) {
          std::ranges::any_of(kPrefixes, [&](auto prefix) { return name.starts_with(prefix); });
 }
 
+json topology_json() {
+  const HostTopology& topology = machine_cores().topology();
+  json kinds = json::array();
+  for (const CoreKind& kind : topology.kinds) {
+    kinds.push_back({{"name", kind.name}, {"cores", kind.cores}, {"threads", kind.threads}});
+  }
+  return {{"sockets", topology.sockets},
+          {"numa_nodes", topology.numa_nodes},
+          {"cores", topology.cores},
+          {"threads_per_core", topology.threads_per_core},
+          {"kinds", kinds},
+          {"source", topology.source}};
+}
+
 json variables() {
   json result = json::object();
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -102,6 +117,7 @@ json environment_json() {
           {"cpu_model", first_value("/proc/cpuinfo", "model name", ':')},
           {"cores", ::sysconf(_SC_NPROCESSORS_ONLN)},
           {"cores_available", available_cores().size()},
+          {"topology", topology_json()},
           {"memory_bytes", memory},
           {"build", version_json()},
           {"variables", variables()}};

@@ -29,11 +29,12 @@ struct ResultOptions {
 nlohmann::json result_json(const Record& record, const ResultOptions& options);
 
 // The machine that a result was made on:
-// {hostname, os, kernel, cpu_model, cores, cores_available, memory_bytes, build, variables}.
+// {hostname, os, kernel, cpu_model, cores, cores_available, topology, memory_bytes, build,
+// variables}.
 // `build` is version_json(). `variables` are the environment variables that change results or
 // speed: HETSGD_*, OMP_*, and listed ones of CUDA, NCCL, Open MPI, UCX and Slurm. There are no
 // others, so that a result contains no secrets and no addresses of a launcher. `cores_available` is
-// the number of cores in the affinity mask of this process.
+// the number of cores in the affinity mask of this process. `topology` is that of machine_cores().
 nlohmann::json environment_json();
 
 // Whether a result's status means that the run is over and need not be repeated.

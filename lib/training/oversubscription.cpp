@@ -85,24 +85,48 @@ std::optional<double> threads_beside(const ProcessPlace& here) {
   return sum / kMoments;
 }
 
+// The cores of one host: the physical core of each, and the ranks that are pinned to a physical
+// core.
+struct CoreUsers {
+  std::map<int, int> physical;
+  std::map<int, std::set<int>> users;
+};
+
+void count_physical_cores(const CoreUsers& cores, int workers, HostShare& share) {
+  std::set<int> physical, sharing;
+  for (const auto& core : cores.physical) physical.insert(core.second);
+  for (const auto& [core, ranks] : cores.users) {
+    if (ranks.size() > 1) sharing.insert(ranks.begin(), ranks.lower_bound(workers));
+  }
+  share.physical = static_cast<int>(physical.size());
+  share.sharing = static_cast<int>(sharing.size());
+}
+
 // A worker runs on the host that its cluster plans for it; a process without one runs services.
 std::vector<HostShare> shares_of(const Cluster& cluster) {
   ProcessGroup& processes = processes_of(cluster.name());
   std::map<std::string, HostShare> by_host;
-  std::map<std::string, std::set<int>> cores;
-  for (int rank = 0; rank < cluster.size(); ++rank) {
-    HostShare& share = by_host[cluster.planned(rank).host];
-    ++share.workers;
-    share.wanted += cores_of(cluster.device_name(rank));
-  }
+  std::map<std::string, CoreUsers> cores;
   for (const ProcessPlace& place : processes.places()) {
     by_host[place.host].wanted += place.rank >= cluster.size();
-    cores[place.host].insert(place.cores.begin(), place.cores.end());
+    for (std::size_t i = 0; i < place.order.cores.size(); ++i) {
+      cores[place.host].physical[place.order.cores[i]] = place.order.physical[i];
+    }
+  }
+  for (int rank = 0; rank < std::max(cluster.size(), processes.size()); ++rank) {
+    const WorkerReport plan = cluster.planned(rank);
+    CoreUsers& host = cores[plan.host];
+    for (const int core : plan.cores) host.users[host.physical[core]].insert(rank);
+    if (rank >= cluster.size()) continue;
+    HostShare& share = by_host[plan.host];
+    ++share.workers;
+    share.wanted += cores_of(cluster.device_name(rank));
   }
   std::vector<HostShare> shares;
   for (auto& [host, share] : by_host) {
     share.host = host;
-    share.available = static_cast<double>(cores[host].size());
+    share.available = static_cast<double>(cores[host].physical.size());
+    count_physical_cores(cores[host], cluster.size(), share);
     // The control groups of other hosts are not known here.
     if (host == processes.place().host) share.available = std::min(share.available, cpu_quota());
     shares.push_back(share);
@@ -113,11 +137,18 @@ std::vector<HostShare> shares_of(const Cluster& cluster) {
 }  // namespace
 
 std::string oversubscription_of(const HostShare& share) {
-  if (share.wanted <= share.available) return "";
+  const std::string host = share.host.empty() ? "" : share.host + ": ";
+  if (share.wanted <= share.available) {
+    if (share.sharing == 0) return "";
+    return fmt::format(
+        "{}{} of {} workers share physical cores ({} in all) with others, so they slow each other "
+        "down, and the times of this run are not valid; use fewer workers or smaller --devices",
+        host, share.sharing, share.workers, share.physical);
+  }
   return fmt::format(
       "{}{} workers need {} cores and may use {:.3g}, so they take turns, and the times of this "
       "run are not valid",
-      share.host.empty() ? "" : share.host + ": ", share.workers, share.wanted, share.available);
+      host, share.workers, share.wanted, share.available);
 }
 
 std::vector<std::string> oversubscription_warnings(const Cluster& cluster) {

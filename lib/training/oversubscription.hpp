@@ -1,5 +1,6 @@
-// Detects workers that have to share their cores. Their times are no valid measurement, so the
-// result carries a warning. The run is not refused.
+// Detects workers that have to share their cores, or the physical cores of which these are hardware
+// threads. Their times are no valid measurement, so the result carries a warning. The run is not
+// refused.
 //
 //   wanted     the cores of each worker's device ("cpu:2": 2; a GPU's host side: 1), and 1 for a
 //              rank that runs services
@@ -25,8 +26,10 @@ struct HostShare {
   int workers = 0;
   int wanted = 0;        // cores of all workers, and one for a rank of services
   double available = 0;  // cores that the processes may use
+  int physical = 0;      // physical cores of which those are hardware threads
+  int sharing = 0;       // workers one of whose physical cores another worker or the services use
 };
-// The warning, in the wording of the result; "" if every worker has its cores.
+// The warning, in the wording of the result; "" if every worker has its cores to itself.
 std::string oversubscription_of(const HostShare& share);
 
 // The warnings of a cluster in real time, host by host; {} for a simulated one, whose clock does

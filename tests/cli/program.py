@@ -84,6 +84,15 @@ class ProgramTest(unittest.TestCase):
             arguments += ["--epochs", "1"]
         return self.run_program(*arguments, code=code, env=env)
 
+    def two_cores(self):
+        """Two cores, to which the programs of this test are bound from now on."""
+        cores = os.sched_getaffinity(0)
+        if len(cores) < 2:
+            self.skipTest("one core")
+        self.addCleanup(os.sched_setaffinity, 0, cores)
+        os.sched_setaffinity(0, sorted(cores)[:2])
+        return sorted(cores)[:2]
+
     def write(self, name, content):
         """A file of this text, or of this JSON. Its name."""
         (self.folder / name).write_text(content if isinstance(content, str) else json.dumps(content))

@@ -156,6 +156,19 @@ class Mpi(MpiTest):
         for rank in range(3):
             self.assertRegex(checks[f"rank {rank}"], rf"local rank {rank} of 3, process \d+, may use cores .*computes on cpu:\d")
 
+    def test_ranks_on_one_physical_core_are_warned_of(self):
+        first, second = self.two_cores()
+        for machine, said in (("pack:1 core:2 pu:1", 0), ("pack:1 core:1 pu:2", 1)):
+            topology = ["-x", f"HWLOC_SYNTHETIC={machine}(indexes={first},{second})"]
+            self.finished(self.launch(2, [*topology, BINARY, *RUN, "--algorithm", "ssgd", "--epochs", "1", "--overwrite", "-o", "r.json"],
+                                      env={"OMPI_MCA_hwloc_base_binding_policy": "none"}), 0)
+            result = self.result("r.json")
+            warnings = "\n".join(result["warnings"])
+            if "they take turns" in warnings:
+                self.skipTest("a quota of less than two cores")
+            self.assertEqual([worker["cores"] for worker in result["workers"]], [[first], [second]])
+            self.assertEqual(warnings.count("2 of 2 workers share physical cores"), said, warnings)
+
     def test_random_runs_end(self):
         """A few of those that mpi_stress.py makes; a seed of its own each time."""
         seed = random.randrange(1 << 30)

@@ -112,6 +112,31 @@ class Descriptions(ProgramTest):
         for line in [cuda["problem"]] if cuda["problem"] else [gpu["name"] for gpu in cuda["gpus"]]:
             self.assertIn(line, text)
 
+    def test_the_topology_is_that_of_hwloc(self):
+        env = {"HWLOC_SYNTHETIC": "pack:2 core:4 pu:2"}
+        topology = self.json_of("devices", "--json", env=env)["cpu"]["topology"]
+        self.assertEqual({key: topology[key] for key in ("sockets", "cores", "threads_per_core", "kinds")},
+                         {"sockets": 2, "cores": 8, "threads_per_core": 2, "kinds": []})
+        self.assertIn("of another machine", topology["source"])
+        line = "2 sockets, 1 NUMA node, 8 cores, 2 threads per core (hwloc"
+        self.assertIn(line, self.run_program("devices", env=env).stdout)
+        doctor = self.json_of("doctor", "--json", env=env)
+        self.assertIn(line, {check["name"]: check["text"] for check in doctor["checks"]}["topology"])
+        self.assertEqual(doctor["environment"]["topology"], topology)
+        self.run_program("train", *TINY, "--hidden", "2", "--epochs", "1", "-o", "r.json", env=env)
+        self.assertEqual(self.result("r.json")["environment"]["topology"], topology)
+        self.run_program("validate", "r.json")
+
+    def test_workers_on_one_physical_core_are_warned_of(self):
+        first, second = self.two_cores()
+        for machine, said in (("pack:1 core:1 pu:2", 1), ("pack:1 core:2 pu:1", 0)):
+            self.train("r.json", "--algorithm", "ssgd", "--cluster", "threads", "--devices", "cpu:1,cpu:1", "--workers", "2", "--overwrite",
+                       env={"HWLOC_SYNTHETIC": f"{machine}(indexes={first},{second})"})
+            warnings = "\n".join(self.result("r.json")["warnings"])
+            if "they take turns" in warnings:
+                self.skipTest("a quota of less than two cores")
+            self.assertEqual(warnings.count("2 of 2 workers share physical cores (1 in all)"), said, warnings)
+
     def test_doctor_sees_the_cache(self):
         self.write("file", "")
         for env, verdict in (({}, "ok"), ({"HETSGD_CACHE_DIR": str(self.folder / "file" / "x")}, "warning")):

@@ -62,17 +62,35 @@ TEST(ThreadsDevices, BadEntriesSayWhatWasExpected) {
 
 TEST(ThreadsDevices, CoresAreOwnOnesOrNone) {
   using Cores = std::vector<std::vector<int>>;
-  EXPECT_EQ(assign_cores(parse_devices({"cpu:2,cpu:1"}, 3, 8), {1, 4, 5, 7}),
-            (Cores{{1, 4}, {5}, {7}}));
-  EXPECT_EQ(assign_cores(parse_devices({"cpu:2"}, 3, 8), {1, 4, 5, 7}), (Cores{{}, {}, {}}));
+  const CoreOrder order{.cores = {4, 1, 5, 7}, .physical = {4, 1, 5, 7}};
+  EXPECT_EQ(assign_cores(parse_devices({"cpu:2,cpu:1"}, 3, 8), order), (Cores{{1, 4}, {5}, {7}}));
+  EXPECT_EQ(assign_cores(parse_devices({"cpu:2"}, 3, 8), order), (Cores{{}, {}, {}}));
+}
+
+TEST(ThreadsDevices, WorkersShareNoPhysicalCoreWhileOthersAreFree) {
+  using Cores = std::vector<std::vector<int>>;
+  // Three physical cores; core c has the hardware threads c and c + 3.
+  const CoreOrder order =
+      CoreMap("pack:1 core:3 pu:2(indexes=0,3,1,4,2,5)").in_order({0, 1, 2, 3, 4, 5});
+  const auto assigned = [&](const char* devices, int workers) {
+    return assign_cores(parse_devices({devices}, workers, 6), order);
+  };
+  EXPECT_EQ(assigned("cpu:1", 3), (Cores{{0}, {1}, {2}}));
+  EXPECT_EQ(assigned("cpu:2,cpu:1", 2), (Cores{{0, 1}, {2}}));
+  // More than three: those of several cores get their own siblings, and the others spread.
+  EXPECT_EQ(assigned("cpu:2", 3), (Cores{{0, 3}, {1, 4}, {2, 5}}));
+  EXPECT_EQ(assigned("cpu:3", 2), (Cores{{0, 1, 3}, {2, 4, 5}}));
+  EXPECT_EQ(assigned("cpu:1", 4), (Cores{{0}, {1}, {2}, {3}}));
 }
 
 TEST(ThreadsDevices, ReportSaysWhereWorkersRan) {
   const auto cores = available_cores();
+  const int first = machine_cores().in_order(cores).cores.front();
   const auto one = make_cluster("threads", options_for(1))->run([&](Endpoint&) {
-    EXPECT_EQ(available_cores(), std::vector<int>{cores.front()});
+    EXPECT_EQ(available_cores(), std::vector<int>{first});
   });
-  EXPECT_EQ(one.workers[0].device, fmt::format("cpu:1@core{}", cores.front()));
+  EXPECT_EQ(one.workers[0].device, fmt::format("cpu:1@core{}", first));
+  EXPECT_EQ(make_cluster("threads", options_for(1))->planned(0).cores, std::vector<int>{first});
   const auto many = make_cluster("threads", options_for(static_cast<int>(cores.size()) + 1))
                         ->run([&](Endpoint& endpoint) {
                           EXPECT_EQ(available_cores(), cores);

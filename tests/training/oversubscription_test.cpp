@@ -17,6 +17,14 @@ TEST(Oversubscription, SaysHowManyCoresAreMissing) {
               HasSubstr("may use 1.5,"));
 }
 
+TEST(Oversubscription, SaysHowManyWorkersShareAPhysicalCore) {
+  EXPECT_EQ(
+      oversubscription_of(
+          {.host = "red", .workers = 3, .wanted = 3, .available = 4, .physical = 2, .sharing = 2}),
+      "red: 2 of 3 workers share physical cores (2 in all) with others, so they slow each other "
+      "down, and the times of this run are not valid; use fewer workers or smaller --devices");
+}
+
 TEST(Oversubscription, IsSeenOnThreads) {
   const auto cores = static_cast<int>(available_cores().size());
   ClusterOptions options;

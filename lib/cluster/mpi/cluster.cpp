@@ -42,8 +42,8 @@ std::vector<std::string> resolve(const std::vector<std::string>& entries, int wo
 }
 
 // Placement of rank r. If the launcher has not bound the ranks of a host, they share its cores out
-// by local rank; if it has, each rank has its own cores to itself. No rank is pinned where there
-// are too few cores.
+// by local rank; if it has, each rank has its own cores to itself. Cores have the order of the
+// rank's own host, which need not be like this one. No rank is pinned where cores are too few.
 Placement place(const std::vector<DeviceSpec>& devices, const std::vector<ProcessPlace>& ranks,
                 int r) {
   // The services' rank has no device; its threads take a core.
@@ -65,7 +65,7 @@ Placement place(const std::vector<DeviceSpec>& devices, const std::vector<Proces
     if (other.rank == r) me = sharing.size();
     sharing.push_back(device_of(other.rank));
   }
-  placement.seat.pinned = assign_cores(sharing, placement.cores)[me];
+  placement.seat.pinned = assign_cores(sharing, rank.order)[me];
   placement.oversubscribed = placement.seat.pinned.empty();
   return placement;
 }

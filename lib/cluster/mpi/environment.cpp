@@ -147,6 +147,7 @@ void Environment::gather_places() {
   place.pid = getpid();
   place.host_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   place.cores = available_cores();
+  place.order = machine_cores().in_order(place.cores);
   for (const auto& bytes : all_gather(to_bytes(place), size, MPI_COMM_WORLD)) {
     places_.push_back(from_bytes<ProcessPlace>(bytes, "the place of a rank"));
   }

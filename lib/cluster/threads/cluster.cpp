@@ -117,7 +117,7 @@ ThreadsRun::ThreadsRun(const ClusterOptions& options, Segment& segment,
                        std::vector<DeviceSpec> devices, std::vector<int> cores)
     : RealtimeRun(options, segment, cores, static_cast<int>(cores.size())),
       devices_(std::move(devices)),
-      pinning_(assign_cores(devices_, cores_)),
+      pinning_(assign_cores(devices_, machine_cores().in_order(cores_))),
       everybody_(
           std::make_shared<Group>(world_, pool_, *this, gpus_of(devices_), options.all_reduce)),
       returned_(devices_.size()) {}
@@ -201,6 +201,14 @@ class ThreadsCluster final : public Cluster {
   std::string name() const override { return "threads"; }
   int size() const override { return options_.workers; }
   std::string device_name(int worker) const override { return devices_[at(worker)].text; }
+  WorkerReport planned(int worker) const override {
+    const std::vector<int> pinned =
+        assign_cores(devices_, machine_cores().in_order(cores_))[at(worker)];
+    return {.rank = worker,
+            .device = device_text(devices_[at(worker)], pinned),
+            .breakdown = {},
+            .cores = pinned};
+  }
 
   // The run before is destroyed here. `run` keeps this one until it has ended, and run_ beyond
   // that, for the device memory that the caller still holds.

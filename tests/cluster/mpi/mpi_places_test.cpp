@@ -133,6 +133,9 @@ TEST(MpiDevices, AutoIsAnEqualShareOfTheCores) {
   options.devices = {"cpu:auto"};
   const auto cluster = make_cluster("mpi", options);
   const ProcessPlace& me = ranks().place();
+  const CoreOrder order = machine_cores().in_order(me.cores);
+  EXPECT_EQ(me.order.cores, order.cores);
+  EXPECT_EQ(me.order.physical, order.physical);
   std::set<int> all;  // whether or not the launcher has shared them out already
   for (const ProcessPlace& rank : ranks().places())
     all.insert(rank.cores.begin(), rank.cores.end());

@@ -52,19 +52,19 @@ std::vector<GeneratorOptions> shapes(std::uint64_t rows) {
           shape("wide output", 5000, 10000, 50), shape("wide", 20000, 30000, 75)};
 }
 
-CalibrationTarget make_target(const std::string& name) {
+CalibrationTarget make_target(const std::string& name, Precision precision) {
   const std::string_view number = std::string_view(name).substr(name.find(':') + 1);
   CalibrationTarget target;
   if (name.starts_with("cpu:")) {
     const auto cores = static_cast<int>(parse_integer("--device", number, 1, 4096));
     const nlohmann::json host = environment_json();
-    target.device = make_cpu_device<float>(cores);
+    target.device = make_cpu_device<float>(cores, precision);
     target.hardware = processor_of(host);
     target.memory_bytes = host["memory_bytes"].get<double>();
     target.own_core = cores == 1;
   } else if (name.starts_with("cuda:")) {
     const auto ordinal = static_cast<int>(parse_integer("--device", number, 0, 4095));
-    target.device = make_cuda_device<float>(ordinal);
+    target.device = make_cuda_device<float>(ordinal, {.precision = precision});
     const CudaPlatform platform = cuda_platform();
     const CudaGpu& gpu = platform.gpus.at(static_cast<std::size_t>(ordinal));
     target.hardware = gpu.name;
@@ -173,7 +173,8 @@ void measure_gathers(const CalibrationTarget& target, DeviceProfile& profile, Se
   }
   DeviceProfile host;  // only the rows cost time
   host.operations_per_s = host.bytes_per_s = kUnlimitedPerSecond;
-  profile.host_gather_bytes_per_s = gather_rate(make_target("cpu:1"), host, point_time);
+  profile.host_gather_bytes_per_s =
+      gather_rate(make_target("cpu:1", Precision::fp32), host, point_time);
 }
 
 class Calibrate final : public Command {
@@ -204,7 +205,8 @@ class Calibrate final : public Command {
         .unit("units")
         .range(1, 1 << 20);
     set.add("point_time", point_time_,
-            "Least measuring time for each combination of data, --hidden and --batch-size.")
+            "Least measuring time for each combination of data, --hidden and --batch-size. It is "
+            "spent twice: with products in fp32 and in bf16.")
         .unit("s")
         .above(0);
     set.add("name", name_, "Name of the profile. Default: the device.");
@@ -212,20 +214,38 @@ class Calibrate final : public Command {
   }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
-    const CalibrationTarget target = make_target(device_);
+    const CalibrationTarget target = make_target(device_, Precision::fp32);
     const std::vector<CalibrationPoint> points = measure_all(target);
-    std::vector<CalibrationSample> samples;
-    for (const CalibrationPoint& point : points) samples.push_back(point.sample);
-    CalibrationFit fit = fit_device_profile(samples);
+    std::vector<CalibrationPoint> bf16_points = measure_all(make_target(device_, Precision::bf16));
+    std::erase_if(bf16_points, [](const CalibrationPoint& point) { return !point.is_step; });
+    CalibrationFit fit = fit_device_profile(samples_of(points));
+    const FitErrors bf16 = fit_bf16_rate(samples_of(bf16_points), fit.profile);
     if (target.device->stages_copies()) measure_link(*target.device, fit.profile);
     measure_gathers(target, fit.profile, point_time_);
-    describe(fit, target, points.size());
-    print_points(points, fit);
+    fit.profile.name = name_.empty() ? device_ : name_;
+    fit.profile.memory_bytes = target.memory_bytes;
+    fit.profile.source =
+        fmt::format("hetsgd calibrate --device {}{} on {}: {}; bf16: {}", device_,
+                    model_ == kDefaultModel ? "" : " --model " + model_, target.hardware,
+                    fit_errors(points.size(), fit.median_error, fit.max_error),
+                    fit_errors(bf16_points.size(), bf16.median_error, bf16.max_error));
+    Table table(
+        {"precision", "data", "hidden", "batch", "steps", "measured_ms", "predicted_ms", "error"});
+    add_points(points, fit.profile, Precision::fp32, table);
+    add_points(bf16_points, fit.profile, Precision::bf16, table);
+    log_table(table);
+    log_info("{}", fit.profile.source);
     printer_.print(to_json_text(fit.profile), "profile");
     return 0;
   }
 
  private:
+  static std::vector<CalibrationSample> samples_of(const std::vector<CalibrationPoint>& points) {
+    std::vector<CalibrationSample> samples;
+    for (const CalibrationPoint& point : points) samples.push_back(point.sample);
+    return samples;
+  }
+
   std::vector<CalibrationPoint> measure_all(const CalibrationTarget& target) const {
     const RegisteredModel& model = find_model(model_);
     if (model.info.reads_fields) return measure_clicks(target, model);
@@ -269,27 +289,17 @@ class Calibrate final : public Command {
     return points;
   }
 
-  void describe(CalibrationFit& fit, const CalibrationTarget& target, std::size_t points) const {
-    fit.profile.name = name_.empty() ? device_ : name_;
-    fit.profile.memory_bytes = target.memory_bytes;
-    fit.profile.source =
-        fmt::format("hetsgd calibrate --device {}{} on {}: {}", device_,
-                    model_ == kDefaultModel ? "" : " --model " + model_, target.hardware,
-                    fit_errors(points, fit.median_error, fit.max_error));
-  }
-
-  void print_points(const std::vector<CalibrationPoint>& points, const CalibrationFit& fit) const {
-    Table table({"data", "hidden", "batch", "steps", "measured_ms", "predicted_ms", "error"});
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      const CalibrationPoint& point = points[i];
-      const double measured_s = point.sample.time.count();
-      table.add({point.data, fmt::format("{}", point.hidden), fmt::format("{}", point.batch_size),
-                 fmt::format("{}", point.steps), fmt::format("{:.3f}", 1e3 * measured_s),
-                 fmt::format("{:.3f}", 1e3 * fit.profile.seconds(point.sample.work).count()),
-                 fmt::format("{:+.1f} %", 100 * fit.relative_error[i])});
+  static void add_points(const std::vector<CalibrationPoint>& points, const DeviceProfile& profile,
+                         Precision precision, Table& table) {
+    for (const CalibrationPoint& point : points) {
+      const Seconds measured = point.sample.time;
+      const Seconds predicted = profile.seconds(point.sample.work, precision);
+      table.add({precision == Precision::bf16 ? "bf16" : "fp32", point.data,
+                 fmt::format("{}", point.hidden), fmt::format("{}", point.batch_size),
+                 fmt::format("{}", point.steps), fmt::format("{:.3f}", 1e3 * measured.count()),
+                 fmt::format("{:.3f}", 1e3 * predicted.count()),
+                 fmt::format("{:+.1f} %", 100 * (predicted / measured - 1))});
     }
-    log_table(table);
-    log_info("{}", fit.profile.source);
   }
 
   std::string device_ = "cpu:1";

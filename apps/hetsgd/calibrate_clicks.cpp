@@ -109,10 +109,11 @@ std::vector<CalibrationPoint> click_points(const CalibrationTarget& target,
   };
   // Two numbers are read and one is written (optimizer/sgd.cpp).
   const double moved = 3 * static_cast<double>(w.size());
-  const Work update{.operations = moved, .bytes = sizeof(float) * moved, .launches = 1};
+  const Work work{.operations = moved, .bytes = sizeof(float) * moved, .launches = 1};
+  CalibrationPoint update = point(" update", work, update_s);
+  update.is_step = false;
   return {point(" forward", forward, forward_s),
-          point(" backward", model->gradient_work(batch.shape()) - forward, backward_s),
-          point(" update", update, update_s)};
+          point(" backward", model->gradient_work(batch.shape()) - forward, backward_s), update};
 }
 
 }  // namespace hetsgd

@@ -46,6 +46,7 @@ struct CalibrationPoint {
   std::string data;  // name of the data, or of the model and its pass
   std::size_t hidden = 0, batch_size = 0, steps = 0;
   CalibrationSample sample;
+  bool is_step = true;  // false: a vector operation, which is FP32 at every precision
 };
 
 // Checks the free memory for a model. Throws Error(data) if the model does not fit.

@@ -124,7 +124,8 @@ json devices_json() {
                    {"cores", host["cores"]},
                    {"cores_available", host["cores_available"]},
                    {"topology", host["topology"]},
-                   {"memory_bytes", host["memory_bytes"]}}},
+                   {"memory_bytes", host["memory_bytes"]},
+                   {"products", host["products"]}}},
                  {"cuda", cuda_json(cuda_platform())},
                  {"clusters", cluster_names()},
                  {"profiles", json::array()},
@@ -144,10 +145,11 @@ std::string devices_text() {
       "Real (--cluster threads --devices ...):\n"
       "  cpu:N    N cores of {}; {} of {} usable, {}\n"
       "           {}\n"
+      "           products: {}\n"
       "{}\n",
       processor_of(host), host["cores_available"].dump(), host["cores"].dump(),
       format_bytes(host["memory_bytes"].get<double>()), topology_text(machine_cores().topology()),
-      cuda_text(cuda_platform()));
+      products_text(), cuda_text(cuda_platform()));
   const auto number = [](double value) { return fmt::format("{:.3g}", value); };
   Table profiles({"--profile", "TFLOP/s", "GB/s", "launch us", "memory GiB", "host GB/s"});
   for (const std::string& name : builtin_device_profiles()) {

@@ -252,6 +252,7 @@ class Doctor final : public Command {
     std::vector<Check> checks = {check_cores(), check_topology(), check_load(),    check_memory(),
                                  check_clock(), check_cache(),    check_clusters()};
     checks.push_back(check_device("cpu device", *make_cpu_device<float>(1)));
+    checks.push_back({"products", Verdict::ok, products_text()});
     std::ranges::move(check_gpus(), std::back_inserter(checks));
     std::ranges::move(check_ranks(devices_), std::back_inserter(checks));
     const auto broken = std::ranges::find(checks, Verdict::broken, &Check::verdict);

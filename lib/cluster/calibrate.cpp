@@ -84,6 +84,15 @@ void check_samples(std::span<const CalibrationSample> samples) {
   }
 }
 
+FitErrors errors_of(const DeviceProfile& profile, std::span<const CalibrationSample> samples,
+                    Precision precision) {
+  std::vector<double> errors;
+  for (const CalibrationSample& sample : samples) {
+    errors.push_back(profile.seconds(sample.work, precision) / sample.time - 1);
+  }
+  return FitErrors(std::move(errors));
+}
+
 }  // namespace
 
 double rate_of(double seconds_per_unit) {
@@ -144,12 +153,25 @@ CalibrationFit fit_device_profile(std::span<const CalibrationSample> samples) {
   fit.profile.operations_per_s = rate_of(c[1]);
   fit.profile.bytes_per_s = rate_of(c[2]);
   fit.profile.least_step_s = *std::ranges::min_element(times);
-  std::vector<double> errors;
-  for (const CalibrationSample& sample : samples) {
-    errors.push_back(fit.profile.seconds(sample.work) / sample.time - 1);
-  }
-  static_cast<FitErrors&>(fit) = FitErrors(std::move(errors));
+  static_cast<FitErrors&>(fit) = errors_of(fit.profile, samples, Precision::fp32);
   return fit;
+}
+
+FitErrors fit_bf16_rate(std::span<const CalibrationSample> samples, DeviceProfile& profile) {
+  check_samples(samples);
+  double least_s = profile.least_step_s.value_or(std::numeric_limits<double>::infinity());
+  Column operations, rest;  // over the measured time; the latter is what other rates leave of it
+  for (const CalibrationSample& sample : samples) {
+    Work other = sample.work;
+    other.operations = 0;
+    operations.push_back(sample.work.operations / sample.time.count());
+    rest.push_back(1 - profile.seconds(other) / sample.time);
+    least_s = std::min(least_s, sample.time.count());
+  }
+  const double square = dot(operations, operations);
+  profile.bf16_operations_per_s = rate_of(square > 0 ? dot(operations, rest) / square : 0);
+  profile.least_step_s = least_s;
+  return errors_of(profile, samples, Precision::bf16);
 }
 
 }  // namespace hetsgd

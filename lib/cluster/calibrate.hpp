@@ -53,4 +53,10 @@ std::vector<double> fit_times(std::vector<std::vector<double>> columns,
 // samples, a time or a work is not finite, or a time is not above 0.
 CalibrationFit fit_device_profile(std::span<const CalibrationSample> samples);
 
+// Sets bf16_operations_per_s of `profile`, whose other rates are fitted already. It minimises the
+// sum of squared relative errors over steps with products in BF16, or is kUnlimitedPerSecond if the
+// other rates explain their times. A shorter sample lowers least_step_s. Returns the errors. Throws
+// what fit_device_profile() throws.
+FitErrors fit_bf16_rate(std::span<const CalibrationSample> samples, DeviceProfile& profile);
+
 }  // namespace hetsgd

@@ -95,10 +95,11 @@ struct ClusterOptions {
   // Cores of the host that workers on CPUs, services and copies share in virtual time
   // (sim/host_cores.hpp); 0: each has as many cores as it wants. Not together with recorded_step.
   int host_cores = 0;
+  // Precision of the dense products of steps. In sim it also sets the rate that steps are charged.
+  Precision precision = Precision::fp32;
   // real time (threads and mpi)
   // Devices by worker, for example "cpu:1"; a shorter list repeats its last; empty: cpu:1.
   std::vector<std::string> devices;
-  Precision precision = Precision::fp32;                             // matrix products on GPUs
   ConvolutionLibrary convolution_library = ConvolutionLibrary::own;  // convolutions on GPUs
   AllReduce all_reduce = AllReduce::automatic;
   // mpi alone

@@ -120,7 +120,7 @@ std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, i
 
 std::unique_ptr<Device> make_device(const DeviceSpec& spec, Precision precision,
                                     ConvolutionLibrary convolutions) {
-  if (spec.gpu < 0) return make_cpu_device<float>(spec.cores);
+  if (spec.gpu < 0) return make_cpu_device<float>(spec.cores, precision);
   return make_cuda_device<float>(spec.gpu,
                                  {.precision = precision, .convolution_library = convolutions});
 }

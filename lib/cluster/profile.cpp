@@ -11,12 +11,15 @@
 
 namespace hetsgd {
 
-Seconds DeviceProfile::seconds(const Work& work) const {
+Seconds DeviceProfile::seconds(const Work& work, Precision precision) const {
+  const double operation_rate = precision == Precision::bf16
+                                    ? bf16_operations_per_s.value_or(operations_per_s)
+                                    : operations_per_s;
   const double copies = host_link_bytes_per_s ? work.host_link_bytes / *host_link_bytes_per_s : 0;
   const double gathers =
       work.gather_bytes / gather_bytes_per_s.value_or(bytes_per_s) +
       (host_gather_bytes_per_s ? work.host_gather_bytes / *host_gather_bytes_per_s : 0);
-  const double one = work.launches * launch_overhead_s + work.operations / operations_per_s +
+  const double one = work.launches * launch_overhead_s + work.operations / operation_rate +
                      work.bytes / bytes_per_s + copies + gathers + work.given_s;
   return Seconds(one * work.learners / throughput(work.learners));
 }
@@ -52,7 +55,8 @@ constexpr Number<std::optional<double>> kOptionalNumbers[] = {
     {"host_link_latency_s", &DeviceProfile::host_link_latency_s, kDurations},
     {"gather_bytes_per_s", &DeviceProfile::gather_bytes_per_s, kByteRates},
     {"host_gather_bytes_per_s", &DeviceProfile::host_gather_bytes_per_s, kByteRates},
-    {"least_step_s", &DeviceProfile::least_step_s, kDurations}};
+    {"least_step_s", &DeviceProfile::least_step_s, kDurations},
+    {"bf16_operations_per_s", &DeviceProfile::bf16_operations_per_s, kOperationRates}};
 
 JsonFields profile_fields(const std::string& name_or_path, std::string_view option) {
   std::vector<std::string> keys = {"name", "source"};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/units.hpp"
+#include "linalg/operands.hpp"
 
 namespace hetsgd {
 
@@ -26,7 +27,7 @@ struct DeviceProfile {
   std::string name;
   std::string source;            // where the numbers come from
   double launch_overhead_s = 0;  // per kernel launch
-  double operations_per_s = 0;   // effective, on this class of models
+  double operations_per_s = 0;   // effective, on this class of models, in FP32
   double bytes_per_s = 0;        // effective memory bandwidth
   double memory_bytes = 0;
   // Effective bandwidth of one copy to or from the host's memory; empty: the memory is the host's.
@@ -39,14 +40,19 @@ struct DeviceProfile {
   std::optional<double> host_gather_bytes_per_s = std::nullopt;
   // The shortest time that was measured for the profile. A shorter step is not predicted.
   std::optional<double> least_step_s = std::nullopt;
+  // The same as operations_per_s for steps with products in BF16. Work does not tell products from
+  // other operations. So this is a rate of all operations of such a step, of which some stay FP32.
+  // Empty: operations_per_s.
+  std::optional<double> bf16_operations_per_s = std::nullopt;
   // Throughput of m concurrent learners relative to one: saturation[m-1]; beyond the end the last
   // value holds.
   std::vector<double> saturation{1.0};
 
   // launches * overhead + operations / rate + bytes / bandwidth + bytes of the host link / its
   // bandwidth + bytes of scattered rows / their rates + the given seconds. For m concurrent
-  // learners it is m times that, divided by throughput(m).
-  Seconds seconds(const Work& work) const;
+  // learners it is m times that, divided by throughput(m). `precision` is that of the products of a
+  // step, and sets the rate of operations. Vector operations and services are FP32 in every run.
+  Seconds seconds(const Work& work, Precision precision = Precision::fp32) const;
   bool operator==(const DeviceProfile&) const = default;
   // True for a CPU, which computes in the host's memory.
   bool in_host_memory() const { return !host_link_bytes_per_s; }

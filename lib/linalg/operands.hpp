@@ -11,7 +11,9 @@ enum class Transpose { no, yes };
 
 // Input precision of dense products of floats. Operands and results stay floats, and sums have 24
 // bits. tf32 and bf16 let a GPU's tensor cores round the factors to 11 and 8 bits. cuBLAS may keep
-// more bits than requested: on an H200 it takes TF32 for BF16.
+// more bits than requested: on an H200 it takes TF32 for BF16. A CPU has no tf32. Its bf16 rounds
+// each factor to the nearest BF16 number and adds the products in a defined order, so that every
+// x86-64 processor, with AMX or without, computes the same bits.
 enum class Precision { fp32, tf32, bf16 };
 
 // A CSR batch: `rows` rows gathered by `row` from a larger CSR matrix. row == nullptr: rows

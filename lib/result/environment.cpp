@@ -13,6 +13,7 @@
 #include "core/core_map.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
+#include "linalg/cpu_kernels.hpp"
 #include "result/result.hpp"
 
 namespace hetsgd {
@@ -104,7 +105,20 @@ json variables() {
   return result;
 }
 
+json products_json() {
+  const CpuKernels& used = cpu_kernels();
+  return {{"fp32", used.fp32},
+          {"bf16", used.bf16},
+          {"no_amx", used.no_amx.empty() ? json(nullptr) : json(used.no_amx)}};
+}
+
 }  // namespace
+
+std::string products_text() {
+  const CpuKernels& used = cpu_kernels();
+  return fmt::format("fp32 {} | bf16 {}", used.fp32, used.bf16) +
+         (used.no_amx.empty() ? "" : fmt::format(" (no AMX: {})", used.no_amx));
+}
 
 json environment_json() {
   utsname system{};
@@ -119,6 +133,7 @@ json environment_json() {
           {"cores_available", available_cores().size()},
           {"topology", topology_json()},
           {"memory_bytes", memory},
+          {"products", products_json()},
           {"build", version_json()},
           {"variables", variables()}};
 }

@@ -36,6 +36,9 @@ nlohmann::json result_json(const Record& record, const ResultOptions& options);
 // others, so that a result contains no secrets and no addresses of a launcher. `cores_available` is
 // the number of cores in the affinity mask of this process. `topology` is that of machine_cores().
 nlohmann::json environment_json();
+// The instructions of products on the CPU of this host, and why not AMX, as a line for people:
+// "fp32 avx512 | bf16 fma (no AMX: CPUID)".
+std::string products_text();
 
 // Whether a result's status means that the run is over and need not be repeated.
 bool is_done(const std::string& status);

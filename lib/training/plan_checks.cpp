@@ -20,22 +20,16 @@ std::string first_gpu_in(const Devices& devices) {
   return gpu == devices.end() ? "" : *gpu;
 }
 
-void check_precision(const TrainOptions& options, const OptionSet& set, const Devices& devices) {
-  if (options.precision == Precision::fp32) return;
-  std::string beside;
-  if (options.is_virtual()) {
-    beside = "--cluster " + options.cluster;
-  } else if (devices.empty()) {
-    beside = "no --devices";
-  } else if (const auto cpu = std::ranges::find_if_not(devices, is_gpu); cpu != devices.end()) {
-    beside = "--devices " + *cpu;
-  } else {
-    return;
-  }
+void check_precision(const TrainOptions& options, const Devices& devices) {
+  if (options.precision != Precision::tf32) return;
+  const auto cpu = std::ranges::find_if_not(devices, is_gpu);
+  if (!options.is_virtual() && !devices.empty() && cpu == devices.end()) return;
   refuse("--precision",
-         fmt::format("{} with {}", set.to_json()["precision"].get<std::string>(), beside),
-         "fp32 where a worker computes on a CPU",
-         "tf32 and bf16 use the tensor cores of a GPU: --devices cuda:0");
+         "tf32 with " + (options.is_virtual() ? "--cluster " + options.cluster
+                         : devices.empty()    ? "no --devices"
+                                              : "--devices " + *cpu),
+         "fp32 or bf16 where a worker computes on a CPU",
+         "TF32 is a format of a GPU's tensor cores: --devices cuda:0; bf16 runs on CPUs too");
 }
 
 void check_convolutions(const TrainOptions& options, const Devices& devices) {
@@ -216,7 +210,7 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
            "at most one for each");
   }
   check_optimizer(set, plan, info);
-  check_precision(options, set, devices);
+  check_precision(options, devices);
   check_convolutions(options, devices);
   check_memory_of_workers(options, plan, devices, info);
   check_tables(options, plan, devices, info);

@@ -180,7 +180,10 @@ void declare_workers(OptionSet& set, TrainOptions& o) {
   set.add_choice(
       "precision", o.precision,
       {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
-      "Input precision of matrix products on GPUs. Accumulation and evaluation are always fp32.");
+      "Precision of the factors of matrix products in training. Sums, weights, optimizers and "
+      "evaluation are always fp32. tf32 needs GPUs. On CPUs and with --cluster sim, bf16 rounds "
+      "the factors to BF16 and adds in a defined order, so every x86-64 processor computes the "
+      "same bits. It is fast on CPUs with AMX; on others it is for equal bits, not for speed.");
   set.add_choice("convolution_library", o.convolution_library,
                  {{"own", ConvolutionLibrary::own}, {"cudnn", ConvolutionLibrary::cudnn}},
                  "Library for convolutions on GPUs in training. own copies the windows out and "

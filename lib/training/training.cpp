@@ -147,7 +147,7 @@ void Training::Impl::build_model() {
     charge = std::make_unique<const Charge>(make_charge(options, *record.train, *model));
     record.charge = charge->facts;
   }
-  plan_memory_of_gpus(*model, options.profile, set);
+  plan_memory_of_gpus(*model, options, set);
   algorithm->check_model(plan, *model);
   record.warn(algorithm->warnings(plan, model->layout()));
 }
@@ -171,6 +171,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.profiles = machine.profiles;
   result.server_profile = machine.server_profile;
   result.network = machine.network;
+  result.precision = options.precision;
   if (charge) charge_cluster(*charge, result);
   if (options.step_time > Seconds(0)) {
     result.step_time = [time = options.step_time](int, std::uint64_t) { return time; };
@@ -181,7 +182,6 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.devices = devices;
   result.peer_timeout = options.peer_timeout;
   result.service_rank = options.service_rank;
-  result.precision = options.precision;
   result.convolution_library = options.convolution_library;
   result.all_reduce = options.all_reduce;
   return result;

@@ -84,6 +84,7 @@ class Mpi(MpiTest):
                 (2, [*network, "lenet-001", "--algorithm", "sma"], [], {}),  # has dropout
                 (3, [*short, "ssgd"], ["--overlap", "--bucket", "1"], {}), (3, [*short, "ssgd"], ["--overlap", "--bucket", "64MiB"], {}),
                 (2, [*clicks, "--model", "deepfm", "--algorithm", "ssgd"], [], {}), (2, [*clicks, "--model", "dcn", "--algorithm", "elastic"], [], {}),
+                (2, [*short, "elastic", "--precision", "bf16"], [], {}),
                 (2, [*short, "sma", "--learners-per-device", "2"], ["--devices", "cpu:2"], two_cores)):
             with self.subTest(run=run, more=more):
                 self.expect_same_curve(self.beside_sim(ranks, run, *more, env=env),

@@ -107,6 +107,7 @@ class Descriptions(ProgramTest):
         # The GPUs, or why there are none.
         cuda, text = devices["cuda"], self.run_program("devices").stdout
         self.assertIn("cpu:N", text)
+        self.assertIn(f"products: {self.products(devices['cpu']['products'])}\n", text)
         self.assertEqual(cuda["built_in"], self.json_of("--version", "--json")["features"]["cuda"])
         self.assertNotEqual(cuda["gpus"] == [], cuda["problem"] is None)
         for line in [cuda["problem"]] if cuda["problem"] else [gpu["name"] for gpu in cuda["gpus"]]:
@@ -140,9 +141,17 @@ class Descriptions(ProgramTest):
     def test_doctor_sees_the_cache(self):
         self.write("file", "")
         for env, verdict in (({}, "ok"), ({"HETSGD_CACHE_DIR": str(self.folder / "file" / "x")}, "warning")):
-            by_name = {check["name"]: check["verdict"] for check in self.json_of("doctor", "--json", env=env)["checks"]}
-            self.assertEqual((by_name["cpu device"], by_name["data cache"]), ("ok", verdict))
+            doctor = self.json_of("doctor", "--json", env=env)
+            by_name = {check["name"]: check for check in doctor["checks"]}
+            self.assertEqual([by_name[name]["verdict"] for name in ("cpu device", "data cache")], ["ok", verdict])
+            self.assertEqual(by_name["products"]["text"], self.products(doctor["environment"]["products"]))
         self.run_program("doctor")
+
+    def products(self, used):
+        """The line that describes environment.products."""
+        self.assertIn(used["bf16"], ("amx", "fma"))
+        self.assertEqual(used["no_amx"] is None, used["bf16"] == "amx")
+        return f"fp32 {used['fp32']} | bf16 {used['bf16']}" + (f" (no AMX: {used['no_amx']})" if used["no_amx"] else "")
 
 
 class CalibrateNetwork(ProgramTest):
@@ -162,6 +171,7 @@ class Calibrate(ProgramTest):
         done = self.run_program(*self.SHORT, "here.json")
         profile = self.result("here.json")
         self.assertGreater(profile["operations_per_s"], 0)
+        self.assertGreater(profile["bf16_operations_per_s"], 0)
         # Rows at random places; of a CPU the device's memory is the host's.
         self.assertGreater(profile["gather_bytes_per_s"], 0)
         self.assertEqual(profile["host_gather_bytes_per_s"], profile["gather_bytes_per_s"])
@@ -182,6 +192,7 @@ class Calibrate(ProgramTest):
         self.assertGreater(profile["operations_per_s"], 0)
         self.assertIn("calibrate --device cpu:1 --model deepfm on ", profile["source"])
         self.assertIn(": 6 points", profile["source"])  # two batches: there, back, and the update
+        self.assertIn("bf16: 4 points", profile["source"])  # the update has no products
         for words in ("deepfm forward", "deepfm backward", "deepfm update"):
             self.assertIn(words, done.stderr)
         self.refuse_all(["calibrate", "-o", "none.json", "--model"], (("deepfn", "--model", "deepfm"), ("resnet-50", "--model")))

@@ -42,6 +42,39 @@ TEST(Calibrate, RecoversAnExactDevice) {
             std::ranges::min(samples, {}, &CalibrationSample::time).time);
 }
 
+// Only operations are faster in BF16; overhead and bytes keep the rates of the fit in FP32.
+TEST(Calibrate, FitsTheRateOfBf16ToTheRates) {
+  const DeviceProfile truth = device(8e-6, 1.1e11, 2e10), faster = device(8e-6, 7e11, 2e10);
+  DeviceProfile profile = fit_device_profile(samples_of(truth)).profile;
+  const auto samples = samples_of(faster);
+  const FitErrors errors = fit_bf16_rate(samples, profile);
+  EXPECT_NEAR(profile.bf16_operations_per_s.value() / 7e11, 1, 1e-9);
+  EXPECT_NEAR(profile.operations_per_s / 1.1e11, 1, 1e-9);
+  EXPECT_LT(errors.max_error, 1e-9);
+  EXPECT_EQ(Seconds(profile.least_step_s.value()),
+            std::ranges::min(samples, {}, &CalibrationSample::time).time);
+  // Under noise no rate nearby has smaller errors, and slower steps leave the shortest as it is.
+  const auto noisy = samples_of(truth, 0.05);
+  const double least_s = *profile.least_step_s;
+  fit_bf16_rate(noisy, profile);
+  EXPECT_EQ(profile.least_step_s, least_s);
+  const auto error = [&](double factor) {
+    DeviceProfile other = profile;
+    *other.bf16_operations_per_s *= factor;
+    double sum = 0;
+    for (const auto& s : noisy) {
+      sum += std::pow(other.seconds(s.work, Precision::bf16) / s.time - 1, 2);
+    }
+    return sum;
+  };
+  for (const double factor : {0.9, 0.999, 1.001, 1.1}) EXPECT_GT(error(factor), error(1));
+  // The other rates explain more than these times: operations are free.
+  fit_bf16_rate(samples_of(device(4e-6, kUnlimitedPerSecond, 4e10)), profile);
+  EXPECT_EQ(profile.bf16_operations_per_s, kUnlimitedPerSecond);
+  EXPECT_EQ(test::error_of([&] { fit_bf16_rate({}, profile); }, ExitCode::runtime),
+            "calibration: found 0 samples, expected at least 3");
+}
+
 TEST(Calibrate, IsNearUnderNoiseAndReportsIt) {
   const DeviceProfile truth = device(5e-6, 6e10, 1e10);
   const auto samples = samples_of(truth, 0.02);

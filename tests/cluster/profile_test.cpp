@@ -24,6 +24,22 @@ TEST(DeviceProfile, ChargesLaunchesOperationsAndBytes) {
   EXPECT_EQ(profile.seconds({}).count(), 0.0);
 }
 
+// A step with products in BF16 has its own rate of operations, or that of FP32.
+TEST(DeviceProfile, StepsInBf16HaveTheirOwnRate) {
+  DeviceProfile profile;
+  profile.launch_overhead_s = 1;
+  profile.operations_per_s = 4;
+  profile.bytes_per_s = 8;
+  const Work work{.operations = 64, .bytes = 24, .launches = 2};
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
+    EXPECT_EQ(profile.seconds(work, precision).count(), 2 + 16 + 3.0);
+  }
+  profile.bf16_operations_per_s = 32;
+  EXPECT_EQ(profile.seconds(work).count(), 2 + 16 + 3.0);
+  EXPECT_EQ(profile.seconds(work, Precision::tf32).count(), 2 + 16 + 3.0);
+  EXPECT_EQ(profile.seconds(work, Precision::bf16).count(), 2 + 2 + 3.0);
+}
+
 TEST(DeviceProfile, AGpuHasTheBuiltinProfileOfItsName) {
   EXPECT_EQ(builtin_profile_of("cuda:0 (NVIDIA H200)"), "h200");
   EXPECT_EQ(builtin_profile_of("cuda:1 (NVIDIA GeForce GTX 1080 Ti)"), "gtx-1080ti");
@@ -134,10 +150,12 @@ TEST(DeviceProfile, WritesWhatItReads) {
   DeviceProfile profile = load_device_profile("titan-x-pascal");
   profile.name = "mine \"1\"";
   profile.launch_overhead_s = 1.0 / 3;
+  profile.bf16_operations_per_s = 2e13 / 3;
   const File file(to_json_text(profile));
   const DeviceProfile again = load_device_profile(file.path());
   EXPECT_EQ(to_json_text(again), to_json_text(profile));
   EXPECT_EQ(again.launch_overhead_s, 1.0 / 3);
+  EXPECT_EQ(again.bf16_operations_per_s, 2e13 / 3);
   EXPECT_EQ(again.saturation, profile.saturation);
   EXPECT_EQ(again.host_link_bytes_per_s, 1.2e10);
   const File cpu(to_json_text(load_device_profile("cpu")));
@@ -172,8 +190,8 @@ TEST(DeviceProfile, ErrorsNameFileKeyFoundAndExpected) {
   expect("{\"operation_per_s\":1}",
          ": found key \"operation_per_s\", expected name, source, launch_overhead_s, "
          "operations_per_s, bytes_per_s, memory_bytes, saturation, host_link_bytes_per_s, "
-         "host_link_latency_s, gather_bytes_per_s, host_gather_bytes_per_s, least_step_s or "
-         "convolution",
+         "host_link_latency_s, gather_bytes_per_s, host_gather_bytes_per_s, least_step_s, "
+         "bf16_operations_per_s or convolution",
          "did you mean \"operations_per_s\"?");
 }
 

@@ -25,6 +25,26 @@ TEST(SimCompute, TakesTheProfilesTimeDividedBySpeed) {
   EXPECT_EQ(report.workers[2].device, "slow x 0.5");
 }
 
+// Steps, their parts and stages have products; vector operations and services are FP32.
+TEST(SimCompute, StepsTakeTheRateOfTheirPrecision) {
+  for (const auto& [precision, operations_s] :
+       {std::pair{Precision::fp32, 2.0}, {Precision::bf16, 0.5}}) {
+    ClusterOptions options = slow_machine(1);
+    options.precision = precision;
+    options.profiles[0].bf16_operations_per_s = 32;
+    run(options, [&, product_s = operations_s](Endpoint& endpoint) {
+      for (const auto& [kind, taken_s] : {std::pair{ComputeKind::step, product_s},
+                                          {ComputeKind::part, product_s},
+                                          {ComputeKind::stage, product_s},
+                                          {ComputeKind::vector, 2.0}}) {
+        const Seconds start = endpoint.now();
+        endpoint.compute({.operations = 16, .bytes = 32, .launches = 2}, kind, nothing);
+        EXPECT_EQ((endpoint.now() - start).count(), 3 + taken_s);
+      }
+    });
+  }
+}
+
 TEST(SimCompute, HasNoGpuWhateverTheProfilesName) {
   ClusterOptions options = slow_machine(1);
   options.profiles[0].name = "cuda:0";

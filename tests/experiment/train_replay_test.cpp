@@ -4,6 +4,7 @@
 #include "result/result.hpp"
 #include "support/failure.hpp"
 #include "support/recorded.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -80,6 +81,20 @@ TEST(TrainReplay, InjectedDelaysStayWithLargerBatches) {
     const Record real = run_training(tiny(algorithm, with(larger, straggler)));
     EXPECT_NEAR(predicted.elapsed / real.elapsed, 1, 1e-6);
   }
+}
+
+// A record in BF16 knows the rate of its steps; their bytes and launches cost as in FP32.
+TEST(TrainReplay, StepsInBf16StayAtTheirRateWithLargerBatches) {
+  DeviceProfile profile = load_device_profile("cpu");
+  profile.bf16_operations_per_s = 16 * profile.operations_per_s;
+  const TemporaryFile file("profile", to_json_text(profile));
+  const Settings settings = with(kMachine, "--precision bf16 --profile {}", file.path());
+  const Recording recording(tiny("ssgd", settings));
+  const Settings larger = "--batch-size 128 --max-samples 10240";
+  const Record predicted = run_training(with(tiny("ssgd", with(kMachine, larger)),
+                                             {{"precision", "bf16"}, {"replay", recording.path}}));
+  const Record real = run_training(tiny("ssgd", with(settings, larger)));
+  EXPECT_NEAR(predicted.elapsed / real.elapsed, 1, 1e-6);
 }
 
 TEST(TrainReplay, ByTimeAnInterferenceStaysWhereItWas) {

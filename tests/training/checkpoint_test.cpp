@@ -130,6 +130,7 @@ const std::vector<Case> kCases = {
      "--reduce adasum --optimizer lamb --node-size 2 --optimizer-state partitioned"},
     {"ssgd_tables", "ssgd", kTables},
     {"ssgd_lines", "ssgd", kLines},
+    {"ssgd_bf16", "ssgd", "--precision bf16"},
     {"elastic", "elastic", "--optimizer adagrad"},
     {"adaptive", "adaptive", "--speed 1,0.9,0.7,0.5"},
     {"adaptive_warmup", "adaptive", "--adaptive-warmup-epochs 1 --optimizer lars"},

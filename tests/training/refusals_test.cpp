@@ -42,9 +42,11 @@ const Refusal kRefusals[] = {
      "charges"},
     {with(kOneEpoch, {{"step_time", "1ms"}, {"charge", "amazon670k"}}),
      "--step-time: found 1 ms beside --charge, --replay or real time, expected --cluster sim"},
-    // Precision is an option of GPUs.
-    {with(kOneEpoch, {{"precision", "tf32"}}), "--precision: found tf32 with --cluster sim"},
-    {with(kOnThreads, {{"precision", "bf16"}}), "--precision: found bf16 with no --devices"},
+    // A CPU has no TF32.
+    {with(kOneEpoch, {{"precision", "tf32"}}),
+     "--precision: found tf32 with --cluster sim, expected fp32 or bf16 where a worker computes on "
+     "a CPU"},
+    {with(kOnThreads, {{"precision", "tf32"}}), "--precision: found tf32 with no --devices"},
     {with(kOnThreads, {{"precision", "tf32"}, {"devices", "cuda:0,cpu:1"}}),
      "--precision: found tf32 with --devices cpu:1"},
     // cuDNN is for networks on GPUs.

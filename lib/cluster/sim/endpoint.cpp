@@ -22,13 +22,13 @@ namespace hetsgd::sim {
 Device& SimDevices::of_worker(int rank) {
   const std::lock_guard lock(mutex_);
   auto& device = workers_[at(rank)];
-  if (!device) device = make_cpu_device<float>(1);
+  if (!device) device = make_cpu_device<float>(1, precision_);
   return *device;
 }
 
 std::unique_ptr<Device> SimDevices::take() {
   const std::lock_guard lock(mutex_);
-  if (free_.empty()) return make_cpu_device<float>(1);
+  if (free_.empty()) return make_cpu_device<float>(1, precision_);
   auto device = std::move(free_.back());
   free_.pop_back();
   return device;
@@ -166,8 +166,10 @@ SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) 
 }
 
 Seconds SimEndpoint::scaled_seconds(const Work& work, ComputeKind kind) const {
-  const DeviceProfile& profile = run_.options.profile_of(id_);
-  return profile.seconds(kind == ComputeKind::vector ? work.scaled(run_.options.work_scale) : work);
+  const ClusterOptions& options = run_.options;
+  const DeviceProfile& profile = options.profile_of(id_);
+  if (kind == ComputeKind::vector) return profile.seconds(work.scaled(options.work_scale));
+  return profile.seconds(work, options.precision);
 }
 
 Seconds SimEndpoint::at_full_speed(const Work& work, ComputeKind kind) const {

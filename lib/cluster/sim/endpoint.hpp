@@ -112,7 +112,8 @@ class DeviceTimeline {
 // final model, may outlive the run that made them.
 class SimDevices {
  public:
-  explicit SimDevices(int workers) : workers_(static_cast<std::size_t>(workers)) {}
+  SimDevices(int workers, Precision precision)
+      : precision_(precision), workers_(static_cast<std::size_t>(workers)) {}
   // The reference is valid as long as this object.
   Device& of_worker(int rank);
   // Until give_back() the device is the caller's alone.
@@ -120,6 +121,7 @@ class SimDevices {
   void give_back(std::unique_ptr<Device> device);
 
  private:
+  const Precision precision_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Device>> workers_;
   std::vector<std::unique_ptr<Device>> free_;

@@ -26,7 +26,7 @@ void check_positive(std::string_view option, double value) {
 class SimCluster final : public Cluster {
  public:
   explicit SimCluster(const ClusterOptions& options)
-      : options_(options), devices_(options.workers) {
+      : options_(options), devices_(options.workers, options.precision) {
     for (const double speed : options.speed) check_positive("--speed", speed);
     check_positive("--charge", options.payload_scale);
     check_positive("--charge", options.rows_scale);

@@ -42,6 +42,7 @@ void WorkTimes::take_profiles(const Timeline& timeline) {
   } else {
     by_rank_.assign(at(timeline.workers), read(timeline.device_profile));
   }
+  if (timeline.config.value("precision", "") == "bf16") precision_ = Precision::bf16;
   if (timeline.charge.is_object()) {
     vector_scale_ = timeline.charge.value("parameter_ratio", 1.0);
     given_steps_ = timeline.charge.contains("mean_step_s");
@@ -75,8 +76,11 @@ double WorkTimes::seconds(int rank, const std::string& name, const Work& work) c
   double seconds = 0;
   if (!by_rank_.empty()) {
     if (given_steps_ && name != "vector") return 1;
-    const bool scaled = name == "vector" && vector_scale_ != 1;
-    seconds = by_rank_[at(rank)].seconds(scaled ? work.scaled(vector_scale_) : work).count();
+    const bool vector = name == "vector", scaled = vector && vector_scale_ != 1;
+    seconds = by_rank_[at(rank)]
+                  .seconds(scaled ? work.scaled(vector_scale_) : work,
+                           vector ? Precision::fp32 : precision_)
+                  .count();
   } else if (const auto found = fitted_.find(name); found != fitted_.end()) {
     seconds = found->second.profile.seconds(work).count();
   }

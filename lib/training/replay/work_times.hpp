@@ -35,9 +35,10 @@ class WorkTimes {
   void take_profiles(const Timeline& timeline);
   void fit(const Timeline& timeline);
 
-  std::vector<DeviceProfile> by_rank_;  // empty: fitted
-  double vector_scale_ = 1;             // charged work per stated one of vector operations
-  bool given_steps_ = false;            // the charge gives the times of steps, not their work
+  std::vector<DeviceProfile> by_rank_;     // empty: fitted
+  Precision precision_ = Precision::fp32;  // of the recorded steps
+  double vector_scale_ = 1;                // charged work per stated one of vector operations
+  bool given_steps_ = false;               // the charge gives the times of steps, not their work
   struct Fitted {
     DeviceProfile profile;
     double error = 0;

@@ -294,9 +294,10 @@ void charge_cluster(const Charge& charge, ClusterOptions& options) {
   options.step_time = charge.step_time;
   if (charge.sentences && charge.steps_per_real == 0) {
     options.step_time = [sentences = charge.sentences, seed = options.seed,
-                         profiles = options.profiles](int worker, std::uint64_t iteration) {
+                         profiles = options.profiles,
+                         precision = options.precision](int worker, std::uint64_t iteration) {
       const std::size_t device = std::min(at(worker), profiles.size() - 1);
-      return profiles[device].seconds(sentences->drawn_work(seed, worker, iteration));
+      return profiles[device].seconds(sentences->drawn_work(seed, worker, iteration), precision);
     };
   }
   if (!charge.fitted) return;

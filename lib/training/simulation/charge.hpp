@@ -116,7 +116,7 @@ BatchShape charged_shape(const Charge& charge, const BatchShape& batch);
 // sentences it is the mean. Empty otherwise.
 std::optional<Work> given_step(const Charge& charge, const Model& real, const BatchShape& batch);
 // Sets what a simulated cluster charges: bytes of messages, work of vector operations, and given
-// times of steps.
+// times of steps. The cluster's profiles, seed and precision are set already.
 void charge_cluster(const Charge& charge, ClusterOptions& options);
 // The mean time of an iteration whose work takes `of_work`, unless the charge gives the time.
 Seconds mean_step(const Charge* charge, Seconds of_work);

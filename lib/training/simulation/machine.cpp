@@ -29,12 +29,12 @@ nlohmann::json profiles_json(const SimulatedMachine& machine, int workers) {
   return list;
 }
 
-// The rates of the profiles that a list of names such as --profile gives.
+// The rates of the profiles that --profile names, at the run's precision.
 std::vector<DeviceRates> rates_of(const std::vector<DeviceProfile>& profiles,
-                                  const std::string& list) {
+                                  const TrainOptions& options) {
   std::vector<std::pair<DeviceProfile, DeviceRates>> kinds;
-  for (const std::string& name : device_profile_names(list)) {
-    kinds.emplace_back(load_device_profile(name), device_rates(name));
+  for (const std::string& name : device_profile_names(options.profile)) {
+    kinds.emplace_back(load_device_profile(name), device_rates(name, options.precision));
   }
   std::vector<DeviceRates> rates;
   for (const DeviceProfile& profile : profiles) {
@@ -48,22 +48,22 @@ std::vector<DeviceRates> rates_of(const std::vector<DeviceProfile>& profiles,
 
 }  // namespace
 
-DeviceRates device_rates(const std::string& profile) {
+DeviceRates device_rates(const std::string& profile, Precision precision) {
   const GraphRates graph = load_graph_rates(profile);
-  return {.seconds = [device = load_device_profile(profile)](
-                         const Work& work) { return device.seconds(work); },
+  return {.seconds = [device = load_device_profile(profile),
+                      precision](const Work& work) { return device.seconds(work, precision); },
           .half_channels = graph.half_channels,
           .half_depth = graph.half_depth,
           .link_latency_s = graph.link_latency_s,
           .link_bytes_per_s = graph.link_bytes_per_s};
 }
 
-void plan_memory_of_gpus(Model& model, const std::string& profiles, const OptionSet& set) {
+void plan_memory_of_gpus(Model& model, const TrainOptions& options, const OptionSet& set) {
   if (!model.is_planned()) return;
   const bool by_default = set.find("profile")->source == OptionSource::default_value;
-  const std::string first = device_profile_names(profiles).front();
-  model.plan_by([=](const std::string& gpu) {
-    return device_rates(by_default ? builtin_profile_of(gpu).value_or(first) : first);
+  const std::string first = device_profile_names(options.profile).front();
+  model.plan_by([=, precision = options.precision](const std::string& gpu) {
+    return device_rates(by_default ? builtin_profile_of(gpu).value_or(first) : first, precision);
   });
 }
 
@@ -72,7 +72,7 @@ SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers
       .profiles = load_device_profiles(options.profile, workers),
       .server_profile = load_device_profile(options.server_profile, "--server-profile"),
       .network = load_network_model(options.network)};
-  machine.rates = rates_of(machine.profiles, options.profile);
+  machine.rates = rates_of(machine.profiles, options);
   if (options.replay.empty()) return machine;
   machine.replay =
       std::make_shared<const ReplayProfile>(options.replay, options.replay_by, workers);

@@ -28,14 +28,14 @@ struct SimulatedMachine {
   }
 };
 
-// The rates of a graph's computation on the device of a profile (built-in name or file). Throws
-// what load_device_profile() throws.
-DeviceRates device_rates(const std::string& profile);
+// The rates of a graph's computation on the device of a profile (built-in name or file), with
+// products in `precision`. Throws what load_device_profile() throws.
+DeviceRates device_rates(const std::string& profile, Precision precision = Precision::fp32);
 
-// Sets the rates that a network uses to plan its memory on a GPU: those of the first profile in
-// `profiles`, the value of --profile. If the user has not set that option, a built-in profile with
-// the GPU's name is preferred. Other models are left unchanged.
-void plan_memory_of_gpus(Model& model, const std::string& profiles, const OptionSet& set);
+// Sets the rates that a network uses to plan its memory on a GPU: those of the first profile of
+// --profile at the run's precision. If the user has not set --profile, a built-in profile with the
+// GPU's name is preferred. Other models are left unchanged.
+void plan_memory_of_gpus(Model& model, const TrainOptions& options, const OptionSet& set);
 
 // Loads the machine that the options describe. Throws Error(usage) or Error(data) as reading the
 // files of the options does.

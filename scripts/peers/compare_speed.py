@@ -3,16 +3,14 @@
 
     scripts/peers/compare_speed.py build/release/tests/bench/model_bench --data-dir DIR --json speed.json
 
-Each round runs model_bench and pytorch_mlp.py once per shape, one after the other, so that a change of
-the machine's load or clock hits both. The table shows medians over the rounds; the ratio is hetsgd over
-PyTorch, the median of the ratios of the rounds. `floor` is hetsgd's share of the rate that the output
-layer's dense products alone would allow at the core's measured peak. Rates count wall time and CPU time;
-on an idle machine the two agree, on a busy one CPU time is the one to trust.
+Each round runs every way to compute (peer_rates.py) once per shape, model_bench and pytorch_mlp.py one after the
+other, so that a change of the machine's load or clock hits all. The table shows medians over the rounds. `floor` is
+hetsgd's share in FP32 of the rate that the output layer's dense products alone would allow at the core's measured
+peak. Rates count CPU time; on an idle machine wall time agrees, and the JSON file has both.
 
-PyTorch runs at its best: a first trial finds the fastest of the three forms of the loss that
+PyTorch runs at its best: first trials find, for each of its ways, the fastest of the forms of the loss that
 pytorch_mlp.py knows and of the kernels that OpenBLAS has for this CPU (left alone, an OpenBLAS older than
-the CPU takes generic ones); the trial's rates with OpenBLAS left alone are in the column `default`. Exit
-code 7 if a ratio (CPU time) is below its goal and --require is given.
+the CPU takes generic ones). Exit code 7 if a ratio is below its goal and --require is given.
 """
 
 import json
@@ -58,91 +56,56 @@ def openblas_kernels():
     return kernels
 
 
-def run_hetsgd(shape, options):
-    name = f"step/{name_of(shape)}"
+def run_hetsgd(shape, words, options):
+    name = f"step/{shape['name']}{'_bf16' if 'bf16' in words else ''}/{shape['batch_size']}"
     output = peer_rates.run_on_cores([options.model_bench, f"--benchmark_filter=^{name}$", "--benchmark_format=json",
                                       f"--benchmark_min_time={options.seconds}"], 1, HETSGD_DATA_DIR=options.data_dir)
     row = json.loads(output)["benchmarks"][0]
     if row["time_unit"] != "ns" or row.get("error_occurred"):
         sys.exit(f"{name}: unexpected output: {row}")
     return {"samples_per_s": shape["batch_size"] / row["real_time"] * 1e9,
-            "samples_per_cpu_s": shape["batch_size"] / row["cpu_time"] * 1e9,
-            "floor_ratio": row["floor_ratio"], "floor_samples_per_s": row["floor_samples_per_s"]}
+            "samples_per_cpu_s": shape["batch_size"] / row["cpu_time"] * 1e9, "floor_ratio": row["floor_ratio"]}
 
 
-def run_pytorch(shape, loss, coretype, options):
-    words = [word for key in ("batch_size", "features", "labels", "nonzeros", "labels_per_row")
-             for word in (f"--{key.replace('_', '-')}", str(shape[key]))]
+def run_pytorch(shape, loss, coretype, words, options):
+    words = words + [word for key in ("batch_size", "features", "labels", "nonzeros", "labels_per_row")
+                     for word in (f"--{key.replace('_', '-')}", str(shape[key]))]
     path = os.path.join(options.data_dir or "", "delicious_train.txt")
     if shape["name"] == "delicious" and options.data_dir and os.path.exists(path):
         words += ["--data", path]
     # An empty variable is not the same to OpenBLAS as none.
-    return peer_rates.pytorch(options.python, "pytorch_mlp.py", 1, options.seconds, "--json", "--loss", loss, *words,
-                              OPENBLAS_CORETYPE=coretype or None)
+    found = peer_rates.pytorch(options.python, "pytorch_mlp.py", 1, options.seconds, "--json", "--loss", loss, *words,
+                               OPENBLAS_CORETYPE=coretype or None)
+    if "--compile" not in words:
+        return found
+    return found["compiled"] if "problem" not in found["compiled"] else sys.exit(f"torch.compile: {found['compiled']['problem']}")
 
 
-def best_pytorch(shape, options):
-    """The fastest (loss, kernels) and the rate with OpenBLAS's own choice of kernels."""
-    trials = {kernels: run_pytorch(shape, "auto", kernels, options) for kernels in openblas_kernels()}
+def best_pytorch(shape, words, options):
+    """The fastest (loss, kernels)."""
+    trials = {kernels: run_pytorch(shape, "auto", kernels, words, options) for kernels in openblas_kernels()}
     best = max(trials, key=lambda kernels: trials[kernels]["samples_per_cpu_s"])
-    return {"loss": trials[best]["loss"], "coretype": best,
-            "default_samples_per_cpu_s": trials[""]["samples_per_cpu_s"]}
-
-
-def summarise(shape, best, hetsgd, pytorch):
-    row = {"shape": shape["name"], "batch_size": shape["batch_size"], "goal": shape["goal"],
-           "rounds": len(hetsgd), "pytorch_loss": best["loss"],
-           "pytorch_openblas_coretype": best["coretype"],
-           "pytorch_default_samples_per_cpu_s": best["default_samples_per_cpu_s"],
-           "floor_ratio": statistics.median(run["floor_ratio"] for run in hetsgd)}
-    for key in ("samples_per_s", "samples_per_cpu_s"):
-        row["hetsgd_" + key] = statistics.median(run[key] for run in hetsgd)
-        row["pytorch_" + key] = statistics.median(run[key] for run in pytorch)
-        ratios = [ours[key] / theirs[key] for ours, theirs in zip(hetsgd, pytorch)]
-        row["ratio_" + key] = statistics.median(ratios)
-        row["ratios_" + key] = ratios
-    row["runs"] = {"hetsgd": hetsgd, "pytorch": pytorch}
-    return row
-
-
-def table(rows):
-    lines = [f"{'':14} {'samples per second of CPU time':^45} {'of wall time':^30}",
-             f"{'shape/batch':14} {'hetsgd':>10} {'PyTorch':>10} {'ratio':>6} {'goal':>5} {'default':>10}"
-             f" {'hetsgd':>12} {'PyTorch':>10} {'ratio':>6}  {'floor':>5}  PyTorch's best"]
-    for row in rows:
-        lines.append(
-            f"{row['shape'] + '/' + str(row['batch_size']):14}"
-            f" {row['hetsgd_samples_per_cpu_s']:10,.0f} {row['pytorch_samples_per_cpu_s']:10,.0f}"
-            f" {row['ratio_samples_per_cpu_s']:6.2f} {row['goal']:5.2f}"
-            f" {row['pytorch_default_samples_per_cpu_s']:10,.0f}"
-            f" {row['hetsgd_samples_per_s']:12,.0f} {row['pytorch_samples_per_s']:10,.0f}"
-            f" {row['ratio_samples_per_s']:6.2f}  {row['floor_ratio']:5.2f}"
-            f"  {row['pytorch_loss']} {row['pytorch_openblas_coretype']}")
-    return "\n".join(lines)
+    return trials[best]["loss"], best
 
 
 def main():
     options = parse_arguments()
     os.sched_setaffinity(0, [options.core])
     shapes = peer_rates.chosen(SHAPES, options.only, name_of)
-    best = {name_of(shape): best_pytorch(shape, options) for shape in shapes}
+    best = {(name_of(shape), way): best_pytorch(shape, words, options) for shape in shapes for way, words in peer_rates.PYTORCH.items()}
 
-    def run_best(shape):
-        return run_pytorch(shape, best[name_of(shape)]["loss"], best[name_of(shape)]["coretype"], options)
+    def run_best(shape, words, options):
+        way = next(way for way, its_words in peer_rates.PYTORCH.items() if its_words == words)
+        return run_pytorch(shape, *best[name_of(shape), way], words, options)
 
-    runs = peer_rates.alternate(shapes, options.rounds, lambda shape: run_hetsgd(shape, options), run_best)
-    rows = [summarise(shape, best[name_of(shape)], *both) for shape, both in zip(shapes, runs)]
-    print(table(rows), file=sys.stderr if options.json == "-" else sys.stdout)
-    if options.json:
-        text = json.dumps({"core": options.core, "seconds": options.seconds,
-                           "load_average": os.getloadavg(), "shapes": rows}, indent=2)
-        if options.json == "-":
-            print(text)
-        else:
-            with open(options.json, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
-    missed = [row for row in rows if row["ratio_samples_per_cpu_s"] < row["goal"]]
-    return 7 if missed and options.require else 0
+    unit, rows = "samples_per_cpu_s", []
+    print(peer_rates.head(f"{'floor':>6}", "samples/s of CPU time"))
+    for shape, both in zip(shapes, peer_rates.race(shapes, options, run_hetsgd, run_best)):
+        floor = statistics.median(run["floor_ratio"] for run in both[0]["fp32"])
+        rows.append({**shape, **peer_rates.rates_of(name_of(shape), shape["goal"], *both, unit), "floor_ratio": floor,
+                     "choices": {way: best[name_of(shape), way] for way in peer_rates.PYTORCH}})
+        print(peer_rates.line(rows[-1], f"{floor:6.2f}", unit))
+    return peer_rates.finish(rows, options)
 
 
 if __name__ == "__main__":

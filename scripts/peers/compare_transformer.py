@@ -4,11 +4,11 @@
     scripts/peers/compare_transformer.py build/release/apps/hetsgd/hetsgd --python VENV/bin/python --json transformer.json
 
 Forward, backward, a clipped gradient and AdamW in both, on one and two cores. hetsgd trains on made-up language (--cluster
-threads; tokens per second of its training clock), PyTorch on random tokens in memory, eager and compiled. The first three
-steps of each touch their memory for the first time and do not count. Each round runs all three once per case, one after
-the other, so that a change of the machine's load hits all. The table shows medians over
-the rounds; the ratio is the median of the rounds' ratios, hetsgd over the better PyTorch. `GFLOP/s` is what hetsgd's rate
-means in operations of a step (`hetsgd memory` has them), `MiB` are the peaks of resident memory, ours and theirs.
+threads; tokens per second of its training clock), PyTorch on random tokens in memory. The first three steps of each touch
+their memory for the first time and do not count. Each round runs every way to compute once per case (peer_rates.py), one
+after the other, so that a change of the machine's load hits all. The table shows medians over the rounds. `GFLOP/s` is
+what hetsgd's better rate means in operations of a step (`hetsgd memory` has them), `MiB` are the peaks of resident memory
+in FP32, ours and that of PyTorch in eager mode.
 Exit code 7 if a ratio is below its goal and --require is given.
 """
 
@@ -34,14 +34,14 @@ def seconds(case, options):
     return max(options.seconds, NETWORKS[case["model"]][3])
 
 
-def run_hetsgd(case, options):
+def run_hetsgd(case, words, options):
     """Tokens per second of the training clock, and the peak of memory."""
     warm_up = 3 * case["rows"]
     steps, vocabulary, _, _ = NETWORKS[case["model"]]
     text = f"generate:language?vocabulary={vocabulary}&steps={steps}&rows_train=2000&rows_test=12"
     command = [sys.executable, "-c", PEAK, options.hetsgd, "train", "--model", case["model"], "--train", text, "--test", text,
                "--algorithm", "sgd", "--optimizer", "adam", "--decoupled-weight-decay", "--weight-decay", "0.1", "--beta2", "0.99",
-               "--clip-norm", "1", "--learning-rate", "0.001", "--batch-size", str(case["rows"]),
+               *words, "--clip-norm", "1", "--learning-rate", "0.001", "--batch-size", str(case["rows"]),
                "--max-time", f"{seconds(case, options)}s", "--evaluate-every", str(warm_up), "--evaluate-samples", "12"]
     curve, peak = peer_rates.curve_of(command, case["cores"])
     first = next(point for point in curve if point["samples_count"] >= warm_up)
@@ -49,7 +49,7 @@ def run_hetsgd(case, options):
     return {"tokens_per_s": samples * steps / time_s, "peak_resident_bytes": 1024 * int(peak)}
 
 
-def run_pytorch(case, options, *words):
+def run_pytorch(case, words, options):
     return peer_rates.pytorch(options.python, "pytorch_transformer.py", case["cores"], seconds(case, options), "--model", case["model"],
                               "--rows", str(case["rows"]), *words)
 
@@ -57,19 +57,15 @@ def run_pytorch(case, options, *words):
 def main():
     options = peer_rates.parser_of(__doc__, "hetsgd", "run only the cases of this model (default: all)").parse_args()
     cases = peer_rates.chosen(CASES, options.only, name_of)
-    runs = peer_rates.alternate(cases, options.rounds, lambda case: run_hetsgd(case, options), lambda case: run_pytorch(case, options),
-                                lambda case: run_pytorch(case, options, "--compile"))
+    runs = peer_rates.race(cases, options, run_hetsgd, run_pytorch)
     rows = []
-    print(peer_rates.head(f"{'eager':>8} {'GFLOP/s':>8} {'MiB':>12}", "tokens/s"))
-    for case, (ours, eager, compiled) in zip(cases, runs):
-        best = [max(a["tokens_per_s"], b["tokens_per_s"]) for a, b in zip(eager, compiled)]
-        rates = peer_rates.rates_of(name_of(case), GOAL, [run["tokens_per_s"] for run in ours], best, "tokens_per_s")
-        rows.append({**case, **rates, "hetsgd": ours, "eager": eager, "compiled": compiled})
+    print(peer_rates.head(f"{'GFLOP/s':>8} {'MiB':>12}", "tokens/s"))
+    for case, both in zip(cases, runs):
+        rows.append({**case, **peer_rates.rates_of(name_of(case), GOAL, *both, "tokens_per_s")})
         steps, _, operations, _ = NETWORKS[case["model"]]
-        memory = [min(run["peak_resident_bytes"] for run in some) >> 20 for some in (ours, eager)]
-        slower = sorted(run["tokens_per_s"] for run in eager)[len(eager) // 2]
-        print(peer_rates.line(rows[-1], f"{slower:8,.0f} {rates['hetsgd_tokens_per_s'] / steps * operations / 1e9:8.1f} "
-                                        f"{memory[0]:5} {memory[1]:6}", "tokens_per_s"))
+        memory = [min(run["peak_resident_bytes"] for run in ways["fp32"]) >> 20 for ways in both]
+        best = max(rows[-1]["hetsgd_tokens_per_s"].values())
+        print(peer_rates.line(rows[-1], f"{best / steps * operations / 1e9:8.1f} {memory[0]:5} {memory[1]:6}", "tokens_per_s"))
     return peer_rates.finish(rows, options)
 
 

@@ -1,5 +1,6 @@
 """Shared by the comparisons of hetsgd's rates (samples or tokens per second) with PyTorch's: options, runs on some cores in turn,
-the table and the JSON file. A ratio is hetsgd over PyTorch, the median of the ratios of the rounds."""
+the table and the JSON file. hetsgd runs with products in FP32 and in BF16, PyTorch so in eager mode and compiled; its BF16 is autocast.
+A ratio is hetsgd's best over PyTorch's best, the median of the ratios of the rounds; `fp32` is the same of FP32 alone."""
 
 import argparse
 import json
@@ -10,6 +11,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# The ways to compute the same training, and the options of each.
+HETSGD = {"fp32": [], "bf16": ["--precision", "bf16"]}
+PYTORCH = {"fp32": [], "fp32 compiled": ["--compile"], "bf16": ["--precision", "bf16"],
+           "bf16 compiled": ["--precision", "bf16", "--compile"]}
 
 
 def parser_of(text, program, only):
@@ -74,21 +79,40 @@ def alternate(cases, rounds, *measures):
     return runs
 
 
+def race(cases, options, run_hetsgd, run_pytorch, ways=(HETSGD, PYTORCH)):
+    """({way: [the figures of each round]} of hetsgd, those of PyTorch) of every case. Both functions get a case, a way's words and
+    the options."""
+    measures = [(lambda case, run=run, words=words: run(case, words, options))
+                for run, its_ways in zip((run_hetsgd, run_pytorch), ways) for words in its_ways.values()]
+    for found in alternate(cases, options.rounds, *measures):
+        yield dict(zip(ways[0], found)), dict(zip(ways[1], found[len(ways[0]):]))
+
+
 def rates_of(name, goal, hetsgd, pytorch, unit="samples_per_s"):
-    """The row of a case: samples per second of the rounds, or those of another unit, ours and theirs."""
-    ratios = [ours / theirs for ours, theirs in zip(hetsgd, pytorch)]
-    return {"name": name, "goal": goal, "rounds": len(ratios), f"hetsgd_{unit}": statistics.median(hetsgd),
-            f"pytorch_{unit}": statistics.median(pytorch), "ratio": statistics.median(ratios),
-            "ratios": ratios}
+    """The row of a case, from the figures of the rounds by way. The unit is the figures' key of the rate."""
+    def ratios_of(chosen_of):
+        """The ratio of each round, with the ways that chosen_of takes."""
+        best = [[max(run[unit] for run in runs) for runs in zip(*(runs for way, runs in ways.items() if chosen_of(way)))]
+                for ways in (hetsgd, pytorch)]
+        return [ours / theirs for ours, theirs in zip(*best)]
+
+    medians = [{way: statistics.median(run[unit] for run in runs) for way, runs in ways.items()} for ways in (hetsgd, pytorch)]
+    ratios = ratios_of(lambda way: True)
+    return {"name": name, "goal": goal, "rounds": len(ratios), f"hetsgd_{unit}": medians[0], f"pytorch_{unit}": medians[1],
+            "ratio": statistics.median(ratios), "ratios": ratios,
+            "fp32_ratio": statistics.median(ratios_of(lambda way: way.startswith("fp32"))),
+            "hetsgd": hetsgd, "pytorch": pytorch}
 
 
 def head(more, what="samples/s"):
-    return f"{what:22} {'hetsgd':>10} {'PyTorch':>10} {'ratio':>6} {'goal':>5} {more}"
+    ways = [*(f"hetsgd {way}" for way in HETSGD), *(f"torch {way.replace('compiled', 'comp.')}" for way in PYTORCH)]
+    return f"{what:22} {' '.join(f'{way:>16}' for way in ways)} {'ratio':>6} {'fp32':>5} {'goal':>5} {more}"
 
 
 def line(row, more, unit="samples_per_s"):
-    return (f"{row['name']:22} {row[f'hetsgd_{unit}']:10,.0f} {row[f'pytorch_{unit}']:10,.0f}"
-            f" {row['ratio']:6.2f} {row['goal']:5.2f} {more}")
+    rates = [row[f"{who}_{unit}"].get(way) for who, ways in (("hetsgd", HETSGD), ("pytorch", PYTORCH)) for way in ways]
+    shown = " ".join(f"{'-' if rate is None else f'{rate:,.0f}':>16}" for rate in rates)
+    return f"{row['name']:22} {shown} {row['ratio']:6.2f} {row['fp32_ratio']:5.2f} {row['goal']:5.2f} {more}"
 
 
 def finish(rows, options):

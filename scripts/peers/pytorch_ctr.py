@@ -9,6 +9,7 @@ briefly and keeps the fastest:
   one     one EmbeddingBag over all rows, a bag per sample and field
   bags    26 EmbeddingBags
   select  index_select and index_add_ by hand, no sparse tensors
+With --compile everything behind the table is compiled, which stays eager because its gradients are sparse.
 
 Runs with Debian's python3-torch, or with a newer PyTorch by another --python of compare_ctr.py.
 """
@@ -19,6 +20,8 @@ import sys
 import time
 
 import torch
+
+import torch_options
 
 DENSE, FIELDS, EMBEDDING, CATEGORIES = 13, 26, 16, 4_000_000
 HIDDEN = {"wide_deep": [1024, 1024], "deepfm": [400, 400, 400], "dcn": [1024, 1024]}
@@ -38,6 +41,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=1, help="number of threads (default: 1)")
     parser.add_argument("--device", default="cpu", help="cpu or cuda:N (default: cpu)")
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds of the measurement (default: 5)")
+    torch_options.add_to(parser)
     return parser.parse_args()
 
 
@@ -101,7 +105,9 @@ class Ctr(torch.nn.Module):
         self.output = torch.nn.Linear(widths[-1] + (0 if self.wide else widths[0]), 1)
 
     def forward(self, dense, categories):
-        rows = self.table(categories)
+        return self.scores(dense, self.table(categories))
+
+    def scores(self, dense, rows):
         v = rows[:, :, :EMBEDDING]
         x0 = torch.cat([dense, v.reshape(len(dense), -1)], dim=1)
         h = self.deep(x0)
@@ -149,10 +155,14 @@ def measure(form, options, batches, seconds):
         model = Ctr(options.model, form)
         dense = [p for name, p in model.named_parameters() if not name.startswith("table")]
         optimizer = torch.optim.SGD(dense, lr=LEARNING_RATE)
+        scores_of = torch_options.compiled(model.scores, options)
 
         def step(x, categories, labels):
             optimizer.zero_grad(set_to_none=True)
-            loss = torch.nn.functional.binary_cross_entropy_with_logits(model(x, categories), labels)
+            rows = model.table(categories)
+            with torch_options.autocast(options, options.device):
+                scores = scores_of(x, rows)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(scores.float(), labels)
             loss.backward()
             optimizer.step()
             model.table.step()

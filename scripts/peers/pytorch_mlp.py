@@ -49,7 +49,7 @@ def parse_arguments(argv=None):
     parser.add_argument("--threads", type=int, default=1, help="number of threads (default: 1)")
     parser.add_argument("--device", default="cpu", help="cpu or cuda:N (default: cpu)")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="fp32",
-                        help="input precision of matrix products on a GPU (default: fp32)")
+                        help="input precision of matrix products; tf32 needs a GPU (default: fp32)")
     parser.add_argument("--peaks", action="store_true", help="also measure a large matrix product and a large copy")
     parser.add_argument("--compile", action="store_true", help="also time the step with torch.compile")
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds of the measurement after the warm-up (default: 5)")

@@ -20,6 +20,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import torch_options
+
 # layers, heads, width, block, vocabulary
 NETWORKS = {"gpt-micro": (2, 2, 64, 64, 32), "gpt-tiny": (4, 4, 128, 64, 62), "nanogpt-char": (6, 6, 384, 256, 65)}
 
@@ -56,7 +58,7 @@ class Gpt(nn.Module):
         for block in self.blocks:
             h = block(h)
         scores = F.linear(self.norm(h), self.tokens.weight)
-        return F.cross_entropy(scores.view(-1, scores.shape[-1]), y.reshape(-1))
+        return F.cross_entropy(scores.float().view(-1, scores.shape[-1]), y.reshape(-1))
 
 
 def parse_arguments():
@@ -65,7 +67,7 @@ def parse_arguments():
     parser.add_argument("--rows", type=int, default=12, help="rows of a batch (default: 12)")
     parser.add_argument("--threads", type=int, default=1, help="number of threads (default: 1)")
     parser.add_argument("--seconds", type=float, default=3.0, help="seconds of the measurement (default: 3)")
-    parser.add_argument("--compile", action="store_true", help="use torch.compile")
+    torch_options.add_to(parser)
     parser.add_argument("--text", help="file to learn; without it, speed is measured")
     parser.add_argument("--steps", type=int, default=2000, help="steps on the text (default: 2000)")
     parser.add_argument("--learning-rate", type=float, default=3e-3, help="largest learning rate (default: 3e-3)")
@@ -73,19 +75,21 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def stepper(model, learning_rate, compiled):
+def stepper(model, learning_rate, options):
     """A function that makes one step with a batch and returns nothing."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() == 1]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
                                   lr=learning_rate, betas=(0.9, 0.99), fused=True)
-    loss_of = torch.compile(model) if compiled else model
+    loss_of = torch_options.compiled(model, options)
 
     def step(x, y, rate=learning_rate):
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad(set_to_none=True)
-        loss_of(x, y).backward()
+        with torch_options.autocast(options):
+            loss = loss_of(x, y)
+        loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     return step
@@ -93,7 +97,7 @@ def stepper(model, learning_rate, compiled):
 
 def measure_speed(options):
     block, vocabulary = NETWORKS[options.model][3:]
-    step = stepper(Gpt(*NETWORKS[options.model]), 1e-3, options.compile)
+    step = stepper(Gpt(*NETWORKS[options.model]), 1e-3, options)
     batches = [torch.randint(vocabulary, (options.rows, block + 1)) for _ in range(8)]
     steps, start = 0, None
     while start is None or time.perf_counter() - start < options.seconds:
@@ -117,7 +121,7 @@ def learn(options):
     held_out = len(tokens) // 10
     training, test = tokens[:-held_out], tokens[-held_out:]
     model = Gpt(layers, heads, width, block, len(ids))
-    step = stepper(model, options.learning_rate, options.compile)
+    step = stepper(model, options.learning_rate, options)
     warmup, start = 100, time.perf_counter()
     for number in range(options.steps):
         progress = max(0, number - warmup) / max(1, options.steps - warmup)

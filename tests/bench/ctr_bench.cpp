@@ -52,10 +52,10 @@ const Dataset& clicks() {
   return *data;
 }
 
-void step(benchmark::State& state, const std::string& name) {
+void step(benchmark::State& state, const std::string& name, Precision precision = Precision::fp32) {
   const auto size = static_cast<std::size_t>(state.range(0));
   const auto model = find_model(name).make()->make(DataShape::of(clicks()));
-  const auto device = make_cpu_device<float>(static_cast<int>(state.range(1)));
+  const auto device = make_cpu_device<float>(static_cast<int>(state.range(1)), precision);
   const auto context = model->make_context(*device);
   Buffer w = bench::initial_on(*device, *model);
   const std::vector<Batch> batches = bench::batches_of(clicks(), size);
@@ -126,6 +126,9 @@ void sizes(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK_CAPTURE(step, wide_deep, "wide_deep")->Apply(sizes);
 BENCHMARK_CAPTURE(step, deepfm, "deepfm")->Apply(sizes);
 BENCHMARK_CAPTURE(step, dcn, "dcn")->Apply(sizes);
+BENCHMARK_CAPTURE(step, wide_deep_bf16, "wide_deep", Precision::bf16)->Apply(sizes);
+BENCHMARK_CAPTURE(step, deepfm_bf16, "deepfm", Precision::bf16)->Apply(sizes);
+BENCHMARK_CAPTURE(step, dcn_bf16, "dcn", Precision::bf16)->Apply(sizes);
 BENCHMARK(lookup)->Apply(sizes);
 
 }  // namespace

@@ -50,10 +50,11 @@ DatasetPtr data_of(const std::string& name) {
 
 // A model with its parameters, and batches to cycle through.
 struct Workbench {
-  Workbench(const std::string& name, std::size_t batch_size, int cores)
+  Workbench(const std::string& name, std::size_t batch_size, int cores,
+            Precision precision = Precision::fp32)
       : data(data_of(name)),
         model(make_mlp<float>({data->feature_count, data->label_count}, {.hidden = {128}})),
-        device(make_cpu_device<float>(cores)),
+        device(make_cpu_device<float>(cores, precision)),
         context(model->make_context(*device)),
         w(bench::initial_on(*device, *model)),
         batches(bench::batches_of(*data, batch_size)) {}
@@ -82,9 +83,9 @@ void count(benchmark::State& state, const Workbench& bench, double samples, doub
 
 template <class Call>
 void measure(benchmark::State& state, const std::string& name, double products, Call&& call,
-             int cores = 1) {
+             int cores = 1, Precision precision = Precision::fp32) {
   const auto batch_size = static_cast<std::size_t>(state.range(0));
-  Workbench bench(name, batch_size, cores);
+  Workbench bench(name, batch_size, cores, precision);
   std::size_t next = 0;
   double loss = 0;
   for (auto _ : state) {
@@ -100,7 +101,9 @@ double step_of(Workbench& bench, const Batch& batch) {
   return bench.model->step(*bench.context, batch, 0.1F, bench.w.data());
 }
 
-void step(benchmark::State& state, const std::string& name) { measure(state, name, 3, step_of); }
+void step(benchmark::State& state, const std::string& name, Precision precision = Precision::fp32) {
+  measure(state, name, 3, step_of, 1, precision);
+}
 
 void step_on_cores(benchmark::State& state, const std::string& name) {
   measure(state, name, 3, step_of, static_cast<int>(state.range(1)));
@@ -157,6 +160,8 @@ void scores(benchmark::State& state, const std::string& name) {
 
 BENCHMARK_CAPTURE(step, delicious, "delicious")->Arg(64)->Arg(256);
 BENCHMARK_CAPTURE(step, amazon, "amazon")->Arg(256);
+BENCHMARK_CAPTURE(step, delicious_bf16, "delicious", Precision::bf16)->Arg(64)->Arg(256);
+BENCHMARK_CAPTURE(step, amazon_bf16, "amazon", Precision::bf16)->Arg(256);
 BENCHMARK_CAPTURE(step_on_cores, delicious, "delicious")
     ->ArgsProduct({{64, 256}, {1, 2}})
     ->UseRealTime()

@@ -189,11 +189,16 @@ class GpuCheck(unittest.TestCase):
         report, output = self.check(0, "--device", "cpu", "--only", "step_time")
         (part,) = report["parts"]
         self.assertEqual(part["status"], "passed", output)
-        (row,) = part["figures"]["comparisons"]
+        rows = part["figures"]["comparisons"]
+        self.assertEqual([row["precision"] for row in rows], ["fp32", "bf16"])
+        for row, score_bytes in zip(rows, (4, 2)):
+            self.check_step_time(row, score_bytes)
+
+    def check_step_time(self, row, score_bytes):
         self.assertGreater(row["hetsgd_step_s"], 0)
         stored, never_stored = row["floor"]["stored"], row["floor"]["never_stored"]
         self.assertAlmostEqual(never_stored["operations"] - stored["operations"], 2 * 32 * 128 * 6701, delta=1)
-        self.assertAlmostEqual(stored["bytes"] - never_stored["bytes"], 2 * 4 * 32 * 6701, delta=1)
+        self.assertAlmostEqual(stored["bytes"] - never_stored["bytes"], 2 * score_bytes * 32 * 6701, delta=1)
         self.assertGreater(never_stored["bytes"], 12 * 128 * 6701)
         self.assertIsNone(row["hetsgd_memory_bytes"])  # a CPU
         if row["pytorch_step_s"] is None:  # no PyTorch: says so

@@ -6,7 +6,8 @@ set(HETSGD_CUDA "ON" CACHE STRING "ON: CUDA devices when the toolkit is found; O
 set_property(CACHE HETSGD_CUDA PROPERTY STRINGS ON OFF EMULATED)
 option(HETSGD_MPI "Build the MPI cluster when MPI is found" ON)
 set(HETSGD_LAYERS_FROM "" CACHE PATH "A build of these sources that lends its layers to an emulated one; empty: none")
-set(HETSGD_MARCH "native" CACHE STRING "-march of all code (native, x86-64-v3, ...); shown by --version")
+set(HETSGD_MARCH "" CACHE STRING "-march of all code (native, x86-64-v3, ...); empty: one program for all processors \
+from x86-64-v3 on, with kernels for each kind, where the compiler is GCC for x86-64; native elsewhere and with sanitizers")
 set(HETSGD_SANITIZE "" CACHE STRING "address,undefined or thread; empty: none")
 
 if(HETSGD_LAYERS_FROM AND NOT HETSGD_CUDA STREQUAL "EMULATED")
@@ -46,9 +47,28 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 # A product and a sum are rounded twice, unless the source says fma: else compilers, processors and -mtune choose.
 target_compile_options(hetsgd_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
-if(HETSGD_MARCH)
-  target_compile_options(hetsgd_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${HETSGD_MARCH}>)
+# The sets of CPU kernels: hetsgd_kernel_sets() in HetsgdTargets.cmake; empty: their files are compiled as all others. A
+# target is compiled for its property TARGET_MARCH. Tests include headers of kernels, so they are compiled as a set is.
+set(HETSGD_KERNEL_SETS "")
+set(HETSGD_TARGET_MARCH "${HETSGD_MARCH}")
+set(HETSGD_TESTS_MARCH "${HETSGD_MARCH}")
+if(NOT HETSGD_MARCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT HETSGD_SANITIZE)
+  set(HETSGD_KERNEL_SETS v3 v4)
+  set(HETSGD_TARGET_MARCH x86-64-v2)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -march=native -dM -E -x c++ /dev/null OUTPUT_VARIABLE macros)
+  set(HETSGD_TESTED_SET v3)  # the best one that runs here
+  if(macros MATCHES "__AVX512BW__" AND macros MATCHES "__AVX512VL__")
+    set(HETSGD_TESTED_SET v4)
+  endif()
+  set(HETSGD_TESTS_MARCH x86-64-${HETSGD_TESTED_SET})
+elseif(NOT HETSGD_MARCH)
+  set(HETSGD_TARGET_MARCH native)
+  set(HETSGD_TESTS_MARCH native)
 endif()
+define_property(TARGET PROPERTY TARGET_MARCH INITIALIZE_FROM_VARIABLE HETSGD_TARGET_MARCH)
+target_compile_options(hetsgd_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:-march=$<TARGET_PROPERTY:TARGET_MARCH>>>
+  $<$<COMPILE_LANGUAGE:CXX>:$<INSTALL_INTERFACE:-march=${HETSGD_TARGET_MARCH}>>)
 if(HETSGD_SANITIZE)
   target_compile_options(hetsgd_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${HETSGD_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>)

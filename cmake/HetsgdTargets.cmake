@@ -40,6 +40,35 @@ function(hetsgd_layer name)
   endif()
 endfunction()
 
+# The kernels of linalg/cpu, added to hetsgd_linalg, which does not have these files. A set is compiled for its
+# processors and linked to one object, with all symbols local but its table: the sets define the same names, and the
+# linker must not take one's copy of an inline function for the whole program. Constructors of objects at namespace scope
+# go to a section of their own, so that they run when the set is chosen, not when the program starts.
+# Tests that call kernels without a device link hetsgd_tested_kernels, the files of one set as they are.
+function(hetsgd_kernel_sets)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/linalg/cpu/*.cpp)
+  foreach(set IN LISTS HETSGD_KERNEL_SETS)
+    set(name hetsgd_cpu_${set})
+    set(constructors ${name}_constructors)
+    set(HETSGD_TARGET_MARCH x86-64-${set})
+    add_library(${name} OBJECT ${sources})
+    target_link_libraries(${name} PRIVATE hetsgd_flags hetsgd_core)
+    target_compile_options(${name} PRIVATE -fno-gnu-unique)
+    target_compile_definitions(${name} PRIVATE HETSGD_TABLE=${name} HETSGD_CONSTRUCTORS=__start_${constructors}
+                               HETSGD_CONSTRUCTORS_END=__stop_${constructors})
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${object} $<TARGET_OBJECTS:${name}>
+      COMMAND ${CMAKE_OBJCOPY} --keep-global-symbol=${name} --rename-section .init_array=${constructors} ${object}
+      DEPENDS $<TARGET_OBJECTS:${name}> COMMENT "Linking kernels ${set}" COMMAND_EXPAND_LISTS VERBATIM)
+    set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+    target_sources(hetsgd_linalg PRIVATE ${object})
+  endforeach()
+  target_compile_definitions(hetsgd_linalg PRIVATE HETSGD_KERNEL_SETS)
+  add_library(hetsgd_tested_kernels STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:hetsgd_cpu_${HETSGD_TESTED_SET}>)
+  set_target_properties(hetsgd_tested_kernels PROPERTIES LINKER_LANGUAGE CXX)
+endfunction()
+
 # With HETSGD_LAYERS_FROM, the folder of another build of these sources, the layers without code of GPUs are taken from
 # there, and brought up to date there first: an emulated build (HETSGD_CUDA) then compiles linalg and cluster alone.
 function(hetsgd_layer_of_another_build target)
@@ -123,6 +152,7 @@ endif()
 if(HETSGD_TESTS)
   file(WRITE ${CMAKE_BINARY_DIR}/test_prefix.cpp "")
   add_library(hetsgd_test_prefix OBJECT ${CMAKE_BINARY_DIR}/test_prefix.cpp)
+  set_target_properties(hetsgd_test_prefix PROPERTIES TARGET_MARCH "${HETSGD_TESTS_MARCH}")
   target_link_libraries(hetsgd_test_prefix PRIVATE hetsgd_flags fmt::fmt nlohmann_json::nlohmann_json
                         GTest::gtest GTest::gmock hetsgd_fewer_checks)
   # Compiled as the tests are: of an executable, not of a library.
@@ -136,6 +166,7 @@ function(hetsgd_test_program target)
   target_link_libraries(${target} PRIVATE ${ARGN} GTest::gtest GTest::gmock GTest::gtest_main hetsgd_fewer_checks)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_options(${target} PRIVATE ${HETSGD_TEST_OPTIMISATION})
+  set_target_properties(${target} PROPERTIES TARGET_MARCH "${HETSGD_TESTS_MARCH}")
   target_precompile_headers(${target} REUSE_FROM hetsgd_test_prefix)
 endfunction()
 

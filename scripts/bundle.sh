@@ -5,7 +5,6 @@
 #   ./scripts/bundle.sh [options] FOLDER    builds hetsgd, makes FOLDER and checks it
 #   ./scripts/bundle.sh --check FOLDER      checks an existing bundle
 #
-#   --march NAME               processor type of the target machines (default: x86-64-v3, with AVX2 and FMA, from 2013 on; native: this one's)
 #   --cuda-architectures LIST  GPU architectures to build code for, as CMAKE_CUDA_ARCHITECTURES (default: all; 90 alone builds faster)
 #   --without-cuda, --without-mpi  build without support for GPUs, or without MPI
 #   --with-libc                add the C library, for target machines whose C library is older than this one's
@@ -18,13 +17,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-march=x86-64-v3 architectures="" cuda=ON mpi=ON build="" jobs=$(nproc) folder=""
+architectures="" cuda=ON mpi=ON build="" jobs=$(nproc) folder=""
 tests=false with_libc=false check_only=false
 usage() { echo "bundle.sh: $1" >&2; exit 2; }
 need() { [[ $# -ge 2 ]] || usage "$1: found nothing, expected a value"; }
 while (($#)); do
   case "$1" in
-    --march) need "$@"; march=$2; shift ;;
     --cuda-architectures) need "$@"; architectures=$2; shift ;;
     --build-dir) need "$@"; build=$2; shift ;;
     --jobs) need "$@"; jobs=$2; shift ;;
@@ -33,7 +31,7 @@ while (($#)); do
     --with-libc) with_libc=true ;;
     --tests) tests=true ;;
     --check) check_only=true ;;
-    -h|--help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) usage "found option \"$1\", expected one of --help" ;;
     *) [[ -z $folder ]] || usage "found a second folder \"$1\", expected one"; folder=$1 ;;
   esac
@@ -56,7 +54,7 @@ elf_files() {
 # configure_and_build: sets `build`.
 configure_and_build() {
   build=build/bundle
-  cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DHETSGD_MARCH="$march" -DHETSGD_CUDA=$cuda -DHETSGD_MPI=$mpi \
+  cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DHETSGD_CUDA=$cuda -DHETSGD_MPI=$mpi \
     -DHETSGD_TESTS=$($tests && echo ON || echo OFF) -DHETSGD_BENCHMARKS=$($tests && echo ON || echo OFF) \
     ${architectures:+-DCMAKE_CUDA_ARCHITECTURES="$architectures"}
   local targets=(hetsgd)
@@ -196,8 +194,8 @@ hetsgd and the shared libraries that it needs. Copy the folder anywhere; bin/het
   bin/hetsgd doctor
   bin/hetsgd train --train generate:tiny --test generate:tiny --epochs 3 -o result.json
 
-The machine needs a processor of the kind "march" below$($with_libc || echo "
-and the C library $(oldest_libc) or newer (ldd --version)"). For GPUs it needs NVIDIA's driver
+The machine needs a processor of the kind "march" below: with "kernels v3 v4" any one with AVX2 and FMA, as Intel's have been since
+2013 and AMD's since 2015$($with_libc || echo ". It needs the C library $(oldest_libc) or newer (ldd --version)"). For GPUs it needs NVIDIA's driver
 and cuBLAS of CUDA's major version below, in the linker's path or in LD_LIBRARY_PATH. The commands that judge results (compare,
 report, score, validate, replay, fit) need Python 3.11 with numpy, scipy, pandas and jsonschema; HETSGD_PYTHON names it.
 END

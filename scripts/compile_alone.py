@@ -43,10 +43,11 @@ ENDS = re.compile(rf"^[^\n]*fatal error: {END}: [^\n]*\n.*?compilation terminate
 
 def flags_of(builds):
     """The flags that the builds give their sources of lib/ and apps/, each once, in the order of its first place. A build that
-    defines a name otherwise than one before it, as the emulated runtime does where the first has CUDA, adds nothing."""
+    defines a name otherwise than one before it, as the emulated runtime does where the first has CUDA, adds nothing. A name that
+    targets of one build define differently, as the kernel sets do, has its first value."""
     flags = {}
     for build in builds:
-        own = {}
+        own, names = {}, {}
         path = ROOT / build / "compile_commands.json"
         if not path.is_file():
             sys.exit(f"compile_alone.py: found no {path}, expected a build: cmake --preset release")
@@ -55,7 +56,8 @@ def flags_of(builds):
                 continue
             words = iter(shlex.split(entry["command"]))
             for word in words:
-                if FLAGS.match(word) and word != "-Wno-subobject-linkage" and not word.endswith("_EXPORTS"):
+                if FLAGS.match(word) and word != "-Wno-subobject-linkage" and not word.endswith("_EXPORTS") and (
+                        not word.startswith("-D") or names.setdefault(word.partition("=")[0], word) == word):
                     own[(word, next(words)) if word == "-isystem" else (word,)] = None
         defined = dict(flag[0].split("=", 1) for flag in flags if "=" in flag[0] and flag[0].startswith("-D"))
         if not any(defined.get(name, value) != value for name, _, value in (flag[0].partition("=") for flag in own)):

@@ -6,7 +6,7 @@
 #
 #   --cuda       build the GPU code even if there is no driver (needs nvcc; if there is a driver, it is built anyway)
 #   --no-setup   neither check nor install Debian packages
-#   -DNAME=VALUE a setting of CMake, for example -DHETSGD_MARCH=x86-64-v3 for other machines than this one
+#   -DNAME=VALUE a setting of CMake, for example -DHETSGD_MARCH=native for this machine's processor alone
 #
 # Results and plots are written to runs/quickstart. The same command resumes an interrupted run.
 set -euo pipefail

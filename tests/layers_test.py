@@ -2,7 +2,8 @@
 """Reads every #include of lib/ and apps/ and enforces the layers; files have at most 600 lines.
 
 A folder of lib/ may include itself and folders of a smaller layer; folders of one layer do not include each
-other. apps/ may include everything. Nobody includes tests/ or apps/ from lib/. Above cluster/ nobody names one
+other. apps/ may include everything. Nobody includes tests/ or apps/ from lib/. The kernels of linalg/cpu/ are compiled for
+several processors: only they include its headers. Above cluster/ nobody names one
 of the clusters: what matters of them is asked of their kind and of their group of processes.
 """
 
@@ -24,6 +25,7 @@ CLUSTERS = "sim|threads|mpi"  # the kinds, each with a folder of its own
 NAMES_CLUSTER = re.compile(rf'[=!]=\s*"({CLUSTERS})"|"({CLUSTERS})"\s*[=!]='
                            rf'|\b(make_cluster|cluster_kind|processes_of|runs_together)\("({CLUSTERS})"')
 CLUSTER_FOLDER = re.compile(rf"cluster/({CLUSTERS}|realtime|no_mpi)/")
+KERNELS = "linalg/cpu/"
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 
 
@@ -53,6 +55,8 @@ def problem_of_include(root, path, target):
         return f'found "{target}", expected a path below lib/ such as "core/error.hpp"'
     if not os.path.exists(os.path.join(root, "lib", target)):
         return f'found "{target}", which does not exist in lib/'
+    if target.startswith(KERNELS) and not path.startswith(f"lib/{KERNELS}"):
+        return f'found "{target}", code of one kernel set, expected a header of linalg/ itself or of linalg/cores/'
     if layer > LAYER["cluster"] and CLUSTER_FOLDER.match(target):
         return f'found "{target}", the inside of one cluster, expected a header of cluster/ itself'
     other = CLUSTER_FOLDER.match(target)
@@ -125,12 +129,15 @@ class Layers(unittest.TestCase):
         # One cluster in another.
         *((f"lib/cluster/{folder}/a.cpp", f'#include "cluster/{target}/world.hpp"', count) for folder, target, count in
           (("mpi", "threads", 1), ("threads", "mpi", 1), ("realtime", "threads", 1), ("sim", "mpi", 1), ("mpi", "realtime", 0), ("mpi", "mpi", 0))),
+        # Kernels outside of their folder.
+        *((path, '#include "linalg/cpu/simd.hpp"', count) for path, count in
+          (("lib/model/a.cpp", 1), ("apps/hetsgd/a.cpp", 1), ("lib/linalg/a.cpp", 1), ("lib/linalg/cuda/a.cpp", 1), ("lib/linalg/cpu/a.cpp", 0))),
         # A circle of two modules, in which both are.
         ("lib/data/batch.cpp", '#include "data/circle.hpp"', 2), ("lib/data/batch.cpp", '#include "data/way.hpp"', 0),
         ("lib/misc/a.cpp", "", 1), ("lib/core/long.cpp", "\n" * 599, 0), ("lib/core/long.cpp", "\n" * 600, 1))
 
     def test_what_breaks_them_is_found(self):
-        headers = ["lib/data/circle.hpp", "lib/data/way.hpp", "lib/core/error.hpp", "lib/data/batch.hpp", "lib/model/model.hpp", "lib/cluster/comm.hpp", "apps/hetsgd/commands.hpp",
+        headers = ["lib/data/circle.hpp", "lib/data/way.hpp", "lib/core/error.hpp", "lib/data/batch.hpp", "lib/model/model.hpp", "lib/cluster/comm.hpp", "lib/linalg/cpu/simd.hpp", "apps/hetsgd/commands.hpp",
                    *(f"lib/cluster/{folder}/world.hpp" for folder in ("mpi", "threads", "sim", "realtime"))]
         with tempfile.TemporaryDirectory() as root:
             def write(path, text):

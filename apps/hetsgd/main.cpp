@@ -20,6 +20,7 @@
 #include "core/text.hpp"
 #include "core/version.hpp"
 #include "help.hpp"
+#include "linalg/cpu_kernels.hpp"
 #include "printer.hpp"
 #include "signals.hpp"
 #include "training/plugins.hpp"
@@ -125,6 +126,7 @@ int kept(int code) {
 
 int run(const std::vector<std::string>& arguments) {
   try {
+    cpu_kernels();  // refuses a wrong HETSGD_CPU before any work is done
     return flushed(dispatch(arguments));
   } catch (const Error& error) {
     return report(error.what(), error.hint(), error.code());

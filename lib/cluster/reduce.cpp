@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "core/processors.hpp"
 
 namespace hetsgd {
 
@@ -38,8 +39,9 @@ struct Min {
 constexpr std::size_t kBlockBytes = 8192;
 
 template <class T, class Op>
-void reduce_blocks(std::span<const void* const> in, std::span<void* const> out, std::size_t begin,
-                   std::size_t end, Op op) {
+HETSGD_FOR_EACH_PROCESSOR void reduce_blocks(std::span<const void* const> in,
+                                             std::span<void* const> out, std::size_t begin,
+                                             std::size_t end, Op op) {
   constexpr std::size_t kBlock = kBlockBytes / sizeof(T);
   alignas(64) T sum[kBlock];
   for (std::size_t at = begin; at < end; at += kBlock) {

@@ -241,9 +241,8 @@ void OptionSet::set_json(std::string_view name, const nlohmann::json& value, Opt
 
 std::span<const std::string> variables_of_no_option() {
   static const std::vector<std::string> names = {
-      "HETSGD_BINARY",       "HETSGD_CACHE_DIR",          "HETSGD_DATA_DIR",
-      "HETSGD_DATASETS_DIR", "HETSGD_OUTER_LIBRARY_PATH", "HETSGD_PYTHON",
-      "HETSGD_VERSION"};
+      "HETSGD_BINARY",       "HETSGD_CACHE_DIR",          "HETSGD_CPU",    "HETSGD_DATA_DIR",
+      "HETSGD_DATASETS_DIR", "HETSGD_OUTER_LIBRARY_PATH", "HETSGD_PYTHON", "HETSGD_VERSION"};
   return names;
 }
 

@@ -3,8 +3,11 @@ string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
 string(STRIP "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}" HETSGD_SHOWN_FLAGS)
 
 # -march=native says nothing to a reader of a result: name the processor that the compiler took it for.
-set(HETSGD_SHOWN_MARCH "${HETSGD_MARCH}")
-if(HETSGD_MARCH STREQUAL "native" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+set(HETSGD_SHOWN_MARCH "${HETSGD_TARGET_MARCH}")
+if(HETSGD_KERNEL_SETS)
+  list(JOIN HETSGD_KERNEL_SETS " " sets)
+  set(HETSGD_SHOWN_MARCH "${HETSGD_TARGET_MARCH}, kernels ${sets}")
+elseif(HETSGD_TARGET_MARCH STREQUAL "native" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   execute_process(COMMAND ${CMAKE_CXX_COMPILER} -march=native -Q --help=target
                   OUTPUT_VARIABLE target_help ERROR_QUIET)
   if(target_help MATCHES "-march=[ \t]+([a-z0-9-]+)")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/processors.hpp"
 #include "data/huge_pages.hpp"
 #include "optimizer/families.hpp"
 
@@ -18,16 +19,27 @@ constexpr std::uint32_t kSettle = 1024;
 
 double corrected(double beta, double steps) { return 1 - std::pow(beta, steps); }
 
-float moved(const AdamDebts::Debt& debt, float w, float m, float v) {
+inline float moved(const AdamDebts::Debt& debt, float w, float m, float v) {
   return w - debt.first * m / (std::sqrt(debt.second * v) + debt.epsilon) * debt.move;
 }
 
-void pay(const AdamDebts::Debt& debt, std::size_t n, float* w, float* m, float* v) {
+HETSGD_FOR_EACH_PROCESSOR void pay(const AdamDebts::Debt debt, std::size_t n, float* w, float* m,
+                                   float* v) {
   for (std::size_t i = 0; i < n; ++i) {
     w[i] = moved(debt, w[i], m[i], v[i]);
     m[i] *= debt.decay1;
     v[i] *= debt.decay2;
   }
+}
+
+HETSGD_FOR_EACH_PROCESSOR void move(const AdamDebts::Debt debt, std::size_t n, const float* w,
+                                    const float* m, const float* v, float* own) {
+  for (std::size_t i = 0; i < n; ++i) own[i] = moved(debt, w[i], m[i], v[i]);
+}
+
+HETSGD_FOR_EACH_PROCESSOR void step_of(const rule::MomentStep<float> rule, std::size_t n,
+                                       const float* g, float* m, float* v, float* w) {
+  for (std::size_t i = 0; i < n; ++i) rule(g[i], m[i], v[i], w[i]);
 }
 
 }  // namespace
@@ -133,7 +145,7 @@ bool RowAdam::caught_up(const AdamDebts& debts, std::size_t row, const float* w,
   const AdamDebts::Debt debt = debts.of(s);
   const std::size_t n = block_.cols, at = row * n;
   const float *const x = w + block_.offset + at, *const m = &m_[at], *const v = &v_[at];
-  for (std::size_t i = 0; i < n; ++i) own[i] = moved(debt, x[i], m[i], v[i]);
+  move(debt, n, x, m, v, own);
   if (block_.bias) own[n] = moved(debt, w[*block_.bias + row], bias_m_[row], bias_v_[row]);
   return true;
 }
@@ -161,7 +173,7 @@ void RowAdam::step(const AdamBatch& batch, std::size_t row, const float* g, floa
     return;
   }
   float *const m = &m_[row * n], *const v = &v_[row * n];
-  for (std::size_t i = 0; i < n; ++i) rule(g[i], m[i], v[i], x[i]);
+  step_of(rule, n, g, m, v, x);
   if (block_.bias) rule(bias_gradient, bias_m_[row], bias_v_[row], w[*block_.bias + row]);
 }
 

@@ -14,7 +14,6 @@
 
 #include "core/random.hpp"
 #include "data/batch.hpp"
-#include "linalg/cpu/simd.hpp"
 #include "model/model.hpp"
 
 namespace hetsgd::bench {
@@ -32,30 +31,7 @@ inline double cpu_seconds() {
 
 // Best rate of one core's float FMA units: independent sums in registers, no memory. Operations per
 // second; the best of several runs, as noise only ever slows it down.
-inline double peak_operations_per_s() {
-  using V = cpu::Vec<float>;
-  constexpr int kSums = 10;
-  constexpr long kRounds = 1'000'000;
-  const auto once = [] {
-    V sum[kSums];
-    for (int i = 0; i < kSums; ++i) sum[i] = cpu::broadcast(static_cast<float>(i));
-    V factor = cpu::broadcast(0.999F), term = cpu::broadcast(0.001F);
-    asm volatile("" : "+m"(factor), "+m"(term));  // not constants to the compiler
-    const double start = cpu_seconds();
-    for (long round = 0; round < kRounds; ++round) {
-#pragma GCC unroll 10
-      for (int i = 0; i < kSums; ++i) sum[i] = sum[i] * factor + term;
-    }
-    const double elapsed = cpu_seconds() - start;
-    V total = sum[0];
-    for (int i = 1; i < kSums; ++i) total += sum[i];
-    asm volatile("" : : "m"(total));
-    return 2.0 * kSums * static_cast<double>(cpu::kLanes<float>) * kRounds / elapsed;
-  };
-  double best = 0;
-  for (int repeat = 0; repeat < 10; ++repeat) best = std::max(best, once());
-  return best;
-}
+double peak_operations_per_s();
 
 // Best rate of one core over arrays larger than its own caches: bytes read plus written by a copy.
 inline double memory_bytes_per_s() {

@@ -163,7 +163,6 @@ class Dockerfile(unittest.TestCase):
             self.assertEqual([line.split()[:2] for line in log if line.startswith("apt-get")],
                              2 * [["apt-get", "update"], ["apt-get", "install"]])
             self.assertLessEqual({"g++", "python3-matplotlib", "patchelf"}, set(" ".join(log).split()))
-            self.assertTrue(any("-DHETSGD_MARCH=x86-64-v3" in line for line in log), log)
             quickstart = image.stages["build"] / "hetsgd" / "runs" / "quickstart"
             self.assertEqual(len(list(quickstart.glob("runs/*.json"))), 3 * 8)
             self.assertTrue(list(quickstart.glob("plots/*.png")))

@@ -11,7 +11,9 @@
 #include "linalg/cores/memory.hpp"
 #include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/gemm.hpp"
+#include "linalg/cpu/lane_codes.hpp"
 #include "linalg/cpu/simd.hpp"
+#include "linalg/kernel_set.hpp"
 #include "linalg/streams.hpp"
 
 namespace hetsgd::cpu {
@@ -340,21 +342,32 @@ std::unique_ptr<BasicStreams<Real>> CpuDevice<Real>::streams(std::size_t tasks) 
   return std::make_unique<CpuStreams<Real>>(cores_, tasks);
 }
 
+template <class Real>
+std::unique_ptr<BasicDevice<Real>> make_device(int cores, Precision precision) {
+  return std::make_unique<CpuDevice<Real>>(cores, precision);
+}
+
 }  // namespace
 
 }  // namespace hetsgd::cpu
 
-namespace hetsgd {
-
-template <class Real>
-std::unique_ptr<BasicDevice<Real>> make_cpu_device(int cores, Precision precision) {
-  if (cores < 1 || cores > 1024) {
-    throw device_error("cpu:{0}: found {0} cores, expected 1 to 1024", cores);
-  }
-  return std::make_unique<cpu::CpuDevice<Real>>(cores, precision);
+// The set's table (linalg/kernel_set.hpp); the build names it.
+extern "C" {
+#ifdef HETSGD_CONSTRUCTORS  // the section that the build moves them to
+[[gnu::visibility("hidden")]] extern const hetsgd::KernelSet::Constructor HETSGD_CONSTRUCTORS[];
+[[gnu::visibility("hidden")]] extern const hetsgd::KernelSet::Constructor HETSGD_CONSTRUCTORS_END[];
+#else
+#define HETSGD_CONSTRUCTORS nullptr
+#define HETSGD_CONSTRUCTORS_END nullptr
+#endif
+extern const hetsgd::KernelSet HETSGD_TABLE;
+constinit const hetsgd::KernelSet HETSGD_TABLE = {
+    .fp32 = hetsgd::cpu::kRegisterBytes == 64   ? "avx512"
+            : hetsgd::cpu::kRegisterBytes == 32 ? "avx2"
+                                                : "generic",
+    .make_float = hetsgd::cpu::make_device<float>,
+    .make_double = hetsgd::cpu::make_device<double>,
+    .codes = &hetsgd::cpu::kLaneCodes,
+    .constructors = HETSGD_CONSTRUCTORS,
+    .constructors_end = HETSGD_CONSTRUCTORS_END};
 }
-
-template std::unique_ptr<BasicDevice<float>> make_cpu_device<float>(int, Precision);
-template std::unique_ptr<BasicDevice<double>> make_cpu_device<double>(int, Precision);
-
-}  // namespace hetsgd

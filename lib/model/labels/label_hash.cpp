@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
 
 #include "core/error.hpp"
 #include "core/random.hpp"
-#include "linalg/cpu/lanes.hpp"
 
 namespace hetsgd {
 
@@ -17,19 +14,6 @@ namespace {
 constexpr std::uint32_t kPermutations = 1U << 12;
 // Tries to find a bin that lends its code.
 constexpr std::uint32_t kLenders = 64;
-
-// A float per lane. Machines with shorter registers take several registers.
-typedef float Floats __attribute__((vector_size(16 * sizeof(float))));
-typedef std::int32_t Ints __attribute__((vector_size(16 * sizeof(std::int32_t))));
-
-template <class Number, class Lanes>
-void load_lanes(const Number* from, Lanes& to) {
-  std::memcpy(&to, from, sizeof(to));
-}
-template <class Lanes, class Number>
-void store_lanes(const Lanes& from, Number* to) {
-  std::memcpy(to, &from, sizeof(from));
-}
 
 }  // namespace
 
@@ -78,51 +62,17 @@ LabelHash::Block LabelHash::make_block() const {
 
 // Lanes without a vector keep their old contents, since their codes are never read.
 void LabelHash::load(std::size_t count, const float* x, Block& block) const {
-  cpu::transpose(count, inputs_, x, inputs_, block.x.data(), kLanes);
+  lane_codes().load(count, inputs_, x, block.x.data());
 }
 
 void LabelHash::hash(Block& block) const {
-  constexpr std::size_t kUsualBin = 8;
+  const std::size_t codes = options_.all_codes();
   if (options_.kind == HashKind::simhash) {
-    hash_simhash(block);
-  } else if (width_ == kUsualBin) {
-    hash_dwta<kUsualBin>(block);
+    lane_codes().signs(codes, width_, place_.data(), sign_.data(), block.x.data(),
+                       block.code.data());
   } else {
-    hash_dwta<0>(block);
-  }
-}
-
-// NaN is larger than no other value, so it never wins.
-template <std::size_t bin>
-void LabelHash::hash_dwta(Block& block) const {
-  const std::size_t width = bin == 0 ? width_ : bin;
-  for (std::size_t c = 0; c < options_.all_codes(); ++c) {
-    Floats best = Floats{} - std::numeric_limits<float>::infinity();
-    Ints code{};
-    const std::uint32_t* const place = &place_[c * width];
-#pragma GCC unroll 8
-    for (std::size_t j = 0; j < width; ++j) {
-      Floats x;
-      load_lanes(&block.x[place[j]], x);
-      const Ints wins = x > best;
-      best = wins ? x : best;
-      code = wins ? Ints{} + static_cast<std::int32_t>(j) : code;
-    }
-    store_lanes(code, &block.code[c * kLanes]);
-    store_lanes(best, &block.best[c * kLanes]);
-  }
-}
-
-void LabelHash::hash_simhash(Block& block) const {
-  for (std::size_t c = 0; c < options_.all_codes(); ++c) {
-    Floats sum{};
-    for (std::size_t j = 0; j < width_; ++j) {
-      Floats x;
-      load_lanes(&block.x[place_[c * width_ + j]], x);
-      sum += sign_[c * width_ + j] * x;
-    }
-    const Ints negative = sum < Floats{};  // -1 where it is
-    store_lanes(-negative, &block.code[c * kLanes]);
+    lane_codes().winners(codes, width_, place_.data(), block.x.data(), block.code.data(),
+                         block.best.data());
   }
 }
 
@@ -149,13 +99,8 @@ bool LabelHash::densify(std::size_t lane, Block& block) const {
 }
 
 void LabelHash::buckets(const Block& block, std::size_t table, std::uint32_t* bucket) const {
-  Ints sum{};
-  for (std::size_t j = 0; j < options_.codes; ++j) {
-    Ints code;
-    load_lanes(&block.code[(table * options_.codes + j) * kLanes], code);
-    sum = sum * stride_ + code;
-  }
-  store_lanes(sum, bucket);
+  const std::int32_t* const code = &block.code[table * options_.codes * kLanes];
+  lane_codes().buckets(options_.codes, stride_, code, bucket);
 }
 
 std::size_t LabelHash::buckets_of(std::size_t count, const float* x, bool are_queries,

@@ -25,6 +25,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "linalg/lane_codes.hpp"
+
 namespace hetsgd {
 
 enum class HashKind { dwta, simhash };
@@ -64,7 +66,7 @@ class LabelHash {
   std::vector<std::uint8_t> query_codes(const float* x) const;
 
  private:
-  static constexpr std::size_t kLanes = 16;
+  static constexpr std::size_t kLanes = LaneCodes::kLanes;
   // Codes of up to kLanes vectors, one per lane.
   struct Block {
     std::vector<float> x;            // [inputs][kLanes]
@@ -74,10 +76,6 @@ class LabelHash {
   Block make_block() const;
   void load(std::size_t count, const float* x, Block& block) const;
   void hash(Block& block) const;
-  // bin: elements that a code compares, as a compile-time constant; 0: known at run time only.
-  template <std::size_t bin>
-  void hash_dwta(Block& block) const;
-  void hash_simhash(Block& block) const;
   // Fills a query's empty bins; returns whether the query is blind.
   bool densify(std::size_t lane, Block& block) const;
   // The bucket numbers of the block's vectors in a table, [kLanes].

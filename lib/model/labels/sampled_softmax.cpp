@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/processors.hpp"
 #include "core/random.hpp"
 
 namespace hetsgd {
@@ -17,7 +18,7 @@ constexpr std::size_t kSampledLanes = 16;
 
 // Sixteen sums, so that the compiler may use vector registers.
 template <class Real>
-Real sampled_score(std::size_t n, const Real* x, const Real* y) {
+inline Real sampled_score(std::size_t n, const Real* x, const Real* y) {
   Real lane[kSampledLanes] = {};
   std::size_t i = 0;
   for (; i + kSampledLanes <= n; i += kSampledLanes) {
@@ -29,6 +30,17 @@ Real sampled_score(std::size_t n, const Real* x, const Real* y) {
   return sum;
 }
 
+// The scores of `count` samples for a label, z[place] = <weight, A_sample> + bias with A [. x n].
+template <class Real>
+HETSGD_FOR_EACH_PROCESSOR void score_samples(std::size_t count, const std::uint32_t* sample,
+                                             const std::uint32_t* place, std::size_t n,
+                                             const Real* A, const Real* weight, Real bias,
+                                             Real* z) {
+  for (std::size_t k = 0; k < count; ++k) {
+    z[place[k]] = sampled_score(n, weight, A + sample[k] * n) + bias;
+  }
+}
+
 // Columns of a row and of its gradient that registers hold while the row's samples pass.
 template <class Real>
 constexpr std::size_t kHeldColumns = 8 * kSampledLanes * sizeof(float) / sizeof(Real);
@@ -36,9 +48,10 @@ constexpr std::size_t kHeldColumns = 8 * kSampledLanes * sizeof(float) / sizeof(
 // Passes `count` samples that have d over `columns` columns. A and dA [. x inputs] point to the
 // first of these columns: g <- sum of d A_i, dA_i += d w.
 template <class Real, std::size_t columns>
-void pass_samples(std::size_t count, const std::uint32_t* sample, const std::uint32_t* place,
-                  const Real* z, std::size_t inputs, const Real* A, Real* dA, const Real* weight,
-                  Real* gradient) {
+HETSGD_FOR_EACH_PROCESSOR void pass_samples(std::size_t count, const std::uint32_t* sample,
+                                            const std::uint32_t* place, const Real* z,
+                                            std::size_t inputs, const Real* A, Real* dA,
+                                            const Real* weight, Real* gradient) {
   Real g[columns] = {}, w[columns];
   std::copy_n(weight, columns, w);
   for (std::size_t k = 0; k < count; ++k) {
@@ -52,7 +65,7 @@ void pass_samples(std::size_t count, const std::uint32_t* sample, const std::uin
 }
 
 template <class Real>
-void add_scaled(std::size_t n, Real a, const Real* x, Real* y) {
+HETSGD_FOR_EACH_PROCESSOR void add_scaled(std::size_t n, Real a, const Real* x, Real* y) {
   for (std::size_t i = 0; i < n; ++i) y[i] += a * x[i];
 }
 
@@ -170,9 +183,9 @@ void BasicSampledSoftmax<Real>::scores(const Real* A, const Read& read) {
     std::vector<Real> own(inputs_ + 1);
     for (std::size_t u = begin; u < end; ++u) {
       const auto [weight, bias] = read(u, own.data());
-      for (std::uint32_t k = begin_[u]; k < begin_[u + 1]; ++k) {
-        z_[place_[k]] = sampled_score(inputs_, weight, A + sample_[k] * inputs_) + bias;
-      }
+      const std::size_t first = begin_[u];
+      score_samples(begin_[u + 1] - first, &sample_[first], &place_[first], inputs_, A, weight,
+                    bias, z_.data());
     }
   });
 }

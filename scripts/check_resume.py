@@ -121,7 +121,7 @@ def random_run(rng):
     every = steps * batch
     text = (f"{model} --algorithm {algorithm} {variant} {optimizer} {partition} {rng.choice(SCENARIOS)} {workers} "
             f"--max-samples {10 * every} --evaluate-every {every} --mega-batch {steps} --seed {rng.randrange(1000)} "
-            f"--checkpoint-every {rng.choice([1, 2, 3])}")
+            f"--checkpoint-every {rng.choice([1, 2, 3])} {rng.choice(['', '', '--precision bf16'])}")
     return text.split()
 
 

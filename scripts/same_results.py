@@ -72,6 +72,8 @@ CONDITIONS = {
     "binary_deep": "--train {data}/binary.txt --test {data}/binary_test.txt --hidden 5,4",
     "causal": f"--model gpt-micro?layers=1&width=16&block=16 --train {TEXT} --test {TEXT}",
     "masked": f"--model bert-micro?layers=1&width=16&block=16 --train {LINES} --test {LINES} --learning-rate 0.1",
+    "bf16": "--precision bf16",
+    "causal_bf16": f"--precision bf16 --model gpt-micro?layers=1&width=16&block=16 --train {TEXT} --test {TEXT}",
     "charge": "--charge amazon670k --network ethernet-10g",
     "cpu": "--profile cpu --network shared-memory",
     "many": "--workers 9 --straggler kind=uniform,min=0ms,max=1ms",

@@ -103,6 +103,13 @@ struct RandomConvolution {
         b(random_vector<Real>(s.out_channels, 3)),
         dy(random_vector<Real>(n * s.outputs(), 4)),
         exact(convolution_by_definition(s, n, x, w, b, dy)) {}
+  // With changed operands.
+  template <class Change>
+  RandomConvolution(const ConvolutionShape& shape, std::size_t samples, const Change& change)
+      : RandomConvolution(shape, samples) {
+    for (auto* values : {&x, &w, &dy}) std::ranges::transform(*values, values->begin(), change);
+    exact = convolution_by_definition(s, n, x, w, b, dy);
+  }
 
   // Every call of the kernels: the way there with and without a bias, and the way back over numbers
   // that are none and added to others.

@@ -1,4 +1,4 @@
-// What the kernels of one CPU device share: its cores, and how its dense products round factors.
+// The kernels of a CPU device share its cores, and how its dense products round their factors.
 #pragma once
 
 #include "linalg/cores/cores.hpp"

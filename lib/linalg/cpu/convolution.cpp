@@ -8,7 +8,9 @@
 //
 // Work is split by samples. Parameter gradients are split by parts of the batch and of the filters,
 // which depend on the shape alone, and are added up in their order. So no bit depends on the cores.
+// Factors in BF16 are multiplied patch by patch instead (patches.hpp).
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "linalg/convolution_kernels.hpp"
@@ -16,6 +18,7 @@
 #include "linalg/cpu/backend.hpp"
 #include "linalg/cpu/channel_lanes.hpp"
 #include "linalg/cpu/gradient_tile.hpp"
+#include "linalg/cpu/patches.hpp"
 #include "linalg/cpu/planes.hpp"
 #include "linalg/cpu/tile.hpp"
 
@@ -67,12 +70,17 @@ struct GradientParts {
 template <class Real>
 class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
  public:
-  explicit CpuConvolutionKernels(const Cores& cores)
+  explicit CpuConvolutionKernels(const Backend& cores)
       : cores_(cores), scratch_(cores), channels_(cores) {}
 
   void forward(const ConvolutionShape& s, std::size_t n, const Real* X, const Real* W,
                const Real* bias, Real* Y) override {
-    if (ChannelLanes<Real>::suit(s, s.out_channels / s.groups)) {
+    if (in_patches(s, n, [=](const PatchProducts& products, std::size_t i, auto* room) {
+          products.forward(X + i * s.inputs(), W, bias, Y + i * s.outputs(), room);
+        })) {
+      return;
+    }
+    if (in_lanes(s, s.out_channels)) {
       return channels_.forward(s, n, X, W, bias, Y);
     }
     const PlaneLayout layout(s);
@@ -92,7 +100,12 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
 
   void input_gradient(const ConvolutionShape& s, std::size_t n, const Real* dY, const Real* W,
                       Real beta, Real* dX) override {
-    if (ChannelLanes<Real>::suit(s, s.in_channels / s.groups)) {
+    if (in_patches(s, n, [=](const PatchProducts& products, std::size_t i, auto* room) {
+          products.input_gradient(dY + i * s.outputs(), W, beta, dX + i * s.inputs(), room);
+        })) {
+      return;
+    }
+    if (in_lanes(s, s.in_channels)) {
       return channels_.input_gradient(s, n, dY, W, beta, dX);
     }
     const PlaneLayout layout(s);
@@ -113,12 +126,24 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
 
   void parameter_gradient(const ConvolutionShape& s, std::size_t n, const Real* X, const Real* dY,
                           Real alpha, Real beta, Real* G, Real* g) override {
-    if (ChannelLanes<Real>::suit(s, s.out_channels / s.groups)) {
+    if (in_lanes(s, s.out_channels)) {
       return channels_.parameter_gradient(s, n, X, dY, alpha, beta, G, g);
     }
     const GradientParts parts(s, n);
     const std::size_t weights = s.weights(), each = weights + s.out_channels;
     Real* const sums = scratch_.get().sums.reserve(parts.samples * each);
+    if (in_patches(s, parts.samples,
+                   [=](const PatchProducts& products, std::size_t part, auto* room) {
+                     Real* const to = sums + part * each;
+                     std::fill_n(to, each, Real(0));
+                     const Range samples = part_of(n, parts.samples, part);
+                     for (std::size_t i = samples.begin; i < samples.end; ++i) {
+                       products.parameter_gradient(X + i * s.inputs(), dY + i * s.outputs(), to,
+                                                   to + weights, room);
+                     }
+                   })) {
+      return finish_parts(parts.samples, s, sums, alpha, beta, G, g);
+    }
     const PlaneLayout layout(s);
     std::vector<std::size_t> base = layout.bases(s, s.in_channels / s.groups);
     const int columns = s.depth() % kFewColumns == 0 ? kFewColumns : kManyColumns;
@@ -134,11 +159,29 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
                 const GradientTask task{s, layout, panel, base, columns, filters, X, dY, to};
                 task.run(part_of(n, parts.samples, part), mine);
               });
-    finish_sums(parts.samples, each, sums, weights, alpha, beta, G);
-    if (g) finish_sums(parts.samples, each, sums + weights, s.out_channels, alpha, beta, g);
+    finish_parts(parts.samples, s, sums, alpha, beta, G, g);
   }
 
  private:
+  bool in_bf16() const {
+    return std::is_same_v<Real, float> && cores_.precision() == Precision::bf16;
+  }
+  bool in_lanes(const ConvolutionShape& s, std::size_t channels) const {
+    return !in_bf16() && ChannelLanes<Real>::suit(s, channels / s.groups);
+  }
+  // With factors in BF16: calls f(products, item, room) for each item. Else it says false.
+  template <class F>
+  bool in_patches(const ConvolutionShape& s, std::size_t items, const F& f) {
+    if constexpr (std::is_same_v<Real, float>) {
+      if (in_bf16()) {
+        const PatchProducts products(s);
+        for_items(cores_, scratch_.get().samples, items, products.room(),
+                  [&](std::size_t item, float* room) { f(products, item, room); });
+      }
+    }
+    return in_bf16();
+  }
+
   // The samples whose windows a tile of parameter gradients sums over at once: as many as stay in
   // the second cache, or one if a sample has several blocks.
   struct Panel {
@@ -310,6 +353,13 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     }
   }
 
+  // The gradients by W and by the biases from the sums of the parts: [parts][weights, biases].
+  void finish_parts(std::size_t parts, const ConvolutionShape& s, const Real* sums, Real alpha,
+                    Real beta, Real* G, Real* g) const {
+    const std::size_t weights = s.weights(), each = weights + s.out_channels;
+    finish_sums(parts, each, sums, weights, alpha, beta, G);
+    if (g) finish_sums(parts, each, sums + weights, s.out_channels, alpha, beta, g);
+  }
   // to = beta to + alpha (the sums of the parts, in their order).
   void finish_sums(std::size_t parts, std::size_t each, const Real* sums, std::size_t count,
                    Real alpha, Real beta, Real* to) const {
@@ -326,7 +376,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     }
   }
 
-  const Cores& cores_;
+  const Backend& cores_;
   DeviceScratch<ConvolutionScratch<Real>> scratch_;
   ChannelLanes<Real> channels_;
 };

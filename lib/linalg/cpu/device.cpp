@@ -169,10 +169,8 @@ class CpuDevice final : public BasicDevice<Real> {
             const Real* A, std::size_t lda, const Real* B, std::size_t ldb, Real beta, Real* C,
             std::size_t ldc) override {
     const bool at = a == Transpose::yes, bt = b == Transpose::yes;
-    cpu::gemm(cores_,
-              GemmArguments<Real>{m, n, k, alpha, A, at ? 1 : lda, at ? lda : 1, B, bt ? 1 : ldb,
-                                  bt ? ldb : 1, beta, C, ldc},
-              pack_.get());
+    multiply({m, n, k, alpha, A, at ? 1 : lda, at ? lda : 1, B, bt ? 1 : ldb, bt ? ldb : 1, beta, C,
+              ldc});
   }
 
   void bias_relu(std::size_t rows, std::size_t n, const Real* bias, Real* Y) override {
@@ -188,16 +186,11 @@ class CpuDevice final : public BasicDevice<Real> {
   }
   void dense_relu(std::size_t rows, std::size_t n, std::size_t k, const Real* X, const Real* W,
                   const Real* bias, Real* Y) override {
-    cpu::gemm(cores_,
-              GemmArguments<Real>{rows, n, k, Real(1), X, k, 1, W, 1, k, Real(0), Y, n, bias},
-              pack_.get());
+    multiply({rows, n, k, Real(1), X, k, 1, W, 1, k, Real(0), Y, n, bias});
   }
   void dense_relu_backward(std::size_t rows, std::size_t n, std::size_t k, const Real* D,
                            const Real* W, const Real* Y, Real* dY, Real alpha, Real* b) override {
-    cpu::gemm(
-        cores_,
-        GemmArguments<Real>{rows, n, k, Real(1), D, k, 1, W, n, 1, Real(0), dY, n, nullptr, Y},
-        pack_.get());
+    multiply({rows, n, k, Real(1), D, k, 1, W, n, 1, Real(0), dY, n, nullptr, Y});
     column_sums(rows, n, alpha, dY, b);
   }
   void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) override {
@@ -223,6 +216,13 @@ class CpuDevice final : public BasicDevice<Real> {
   std::unique_ptr<BasicStreams<Real>> streams(std::size_t tasks) override;
 
  private:
+  void multiply(const GemmArguments<Real>& g) {
+    if constexpr (std::is_same_v<Real, float>) {
+      if (cores_.precision() == Precision::bf16) return gemm_bf16(cores_, g, pack_.get());
+    }
+    cpu::gemm(cores_, g, pack_.get());
+  }
+
   void run_rule(std::size_t n, const ElementRule<Real>& rule) override {
     std::visit(
         [&](const auto& call) {

@@ -1,6 +1,7 @@
 #include "linalg/cpu/gemm.hpp"
 
-#include "linalg/cpu/lanes.hpp"
+#include "linalg/cpu/bf16_factors.hpp"
+#include "linalg/cpu/panel.hpp"
 #include "linalg/cpu/tile.hpp"
 
 namespace hetsgd::cpu {
@@ -15,53 +16,6 @@ constexpr std::size_t kBlockColumns = 512;
 constexpr std::size_t kBlockRows = 256 / kProductRows * kProductRows;  // whole tiles
 // Elements of a left operand up to which it is read in place.
 constexpr std::size_t kFewNumbers = std::size_t{1} << 15;
-
-// panel[k][kPanel] <- the columns at `from`, which lie one after the other, each contiguous.
-template <class Real>
-void pack_contiguous(const Real* from, std::size_t column, std::size_t depth, Real* panel) {
-  constexpr std::size_t kWidth = kRegisterLanes<Real>;
-  for (std::size_t j = 0; j < kPanel<Real>; j += kWidth, from += kWidth * column) {
-    std::size_t k = 0;
-    for (; k + kWidth <= depth; k += kWidth) {
-      Register<Real> v[kWidth];
-#pragma GCC unroll 16
-      for (std::size_t i = 0; i < kWidth; ++i) v[i] = load_register(from + i * column + k);
-      transpose<Real>(v);
-#pragma GCC unroll 16
-      for (std::size_t i = 0; i < kWidth; ++i) {
-        store_register(panel + (k + i) * kPanel<Real> + j, v[i]);
-      }
-    }
-    for (; k < depth; ++k) {
-      for (std::size_t i = 0; i < kWidth; ++i)
-        panel[k * kPanel<Real> + j + i] = from[i * column + k];
-    }
-  }
-}
-
-// panel[k][kPanel] <- op(B)(k0 + k, j0 + ..), zero to the right of the last column.
-template <class Real>
-void pack_panel(const GemmArguments<Real>& g, Range k, std::size_t j0, Real* panel) {
-  const std::size_t columns = std::min(kPanel<Real>, g.n - j0);
-  if (g.b_column == 1) {
-    for (std::size_t kk = k.begin; kk < k.end; ++kk, panel += kPanel<Real>) {
-      const Real* row = g.B + kk * g.b_k + j0;
-      for (std::size_t j = 0; j < columns; ++j) panel[j] = row[j];
-      for (std::size_t j = columns; j < kPanel<Real>; ++j) panel[j] = Real(0);
-    }
-    return;
-  }
-  if (g.b_k == 1 && columns == kPanel<Real>) {
-    pack_contiguous(g.B + j0 * g.b_column + k.begin, g.b_column, k.size(), panel);
-    return;
-  }
-  for (std::size_t j = 0; j < kPanel<Real>; ++j) {
-    const Real* column = g.B + (j0 + j) * g.b_column + k.begin * g.b_k;
-    for (std::size_t kk = 0; kk < k.size(); ++kk) {
-      panel[kk * kPanel<Real> + j] = j < columns ? column[kk * g.b_k] : Real(0);
-    }
-  }
-}
 
 // A block of op(A), rows by strides. Tile t of kProductRows rows begins at data + t * tile; its
 // element (i, k) lies i * row + k * depth after that.
@@ -203,7 +157,8 @@ void multiply_chunk(const GemmArguments<Real>& g, Range rows, Range columns, Ran
         panel = g.B + k.begin * g.b_k + j;
         ld = g.b_k;
       } else if (i == rows.begin || next_panel == 0) {
-        pack_panel(g, k, j, slot);
+        pack_panel(g.B + k.begin * g.b_k + j * g.b_column, g.b_k, g.b_column, k.size(),
+                   std::min(kPanel<Real>, g.n - j), slot);
       }
       if (g.n - j > kLanes<Real>) {
         multiply_panel<Real, kTileVectors>(g, block, left, k.size(), beta, j, panel, ld,
@@ -242,26 +197,109 @@ bool by_columns(const GemmArguments<Real>& g, std::size_t parts) {
   return (g.m + kPacked) * columns <= (rows + kPacked) * g.n;
 }
 
-}  // namespace
+// --- factors in BF16 --------------------------------------------------------------------------
 
-template <class Real>
-void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack) {
+constexpr std::size_t kBf16BlockRows = 256;
+constexpr std::size_t kGroupRows = 4 * kBf16BlockRows;  // rows whose S is in memory at a time
+
+// A core's room. S begins anew with each panel if a chunk has all of k; else it is
+// [panels of a block of columns][kGroupRows x kPanel].
+struct Bf16Packs {
+  explicit Bf16Packs(float* room)
+      : left(room), right(left + kBf16BlockRows * kDepth), S(right + kBlockColumns * kDepth) {}
+  float *left, *right, *S;
+};
+static_assert((kBf16BlockRows + kBlockColumns) * kDepth + kGroupRows * kBlockColumns <= kBf16Room);
+static_assert(kDepth % kBf16Block == 0 && kBf16BlockRows % kBf16Padding == 0);
+
+// C <- alpha S + beta C and what follows, for the panel from column j0 on.
+void write_panel(const GemmArguments<float>& g, Range rows, std::size_t j0, const float* S) {
+  const Range columns{j0, std::min(g.n, j0 + kPanel<float>)};
+  for (std::size_t i = rows.begin; i < rows.end; ++i, S += kPanel<float>) {
+    Vec<float> sum[1][kTileVectors];
+    load_tile<float, 1, kTileVectors>(S, kPanel<float>, sum);
+    write_tile<float, 1, kTileVectors>(sum, g.alpha, g.beta, g.C + i * g.ldc + j0, g.ldc, g.n - j0);
+    if (g.bias || g.activation) finish(g, {i, i + 1}, columns);
+  }
+}
+
+// One chunk of k for a block of columns and a group of rows.
+void multiply_chunk_bf16(const GemmArguments<float>& g, Range rows, Range columns, Range k,
+                         const Bf16Packs& packs) {
+  const bool whole = k.size() == g.k;
+  for (std::size_t i = rows.begin; i < rows.end; i += kBf16BlockRows) {
+    const Range block{i, std::min(rows.end, i + kBf16BlockRows)};
+    pack_bf16_left(block.size(), k.size(), g.A + i * g.a_row + k.begin * g.a_k, g.a_row, g.a_k,
+                   packs.left);
+    for (std::size_t j = columns.begin; j < columns.end; j += kPanel<float>) {
+      float* const right = packs.right + (j - columns.begin) * kDepth;
+      const std::size_t width = std::min(kPanel<float>, g.n - j);
+      if (i == rows.begin) {
+        pack_bf16_right(k.size(), width, g.B + k.begin * g.b_k + j * g.b_column, g.b_k, g.b_column,
+                        right);
+      }
+      float* const S =
+          whole ? packs.S
+                : packs.S + (j - columns.begin) * kGroupRows + (i - rows.begin) * kPanel<float>;
+      multiply_bf16(block.size(), width, k.size(), packs.left, right, k.begin == 0, S);
+      if (k.end == g.k) write_panel(g, block, j, S);
+    }
+  }
+}
+
+void multiply_bf16(const GemmArguments<float>& g, Range rows, Range columns, float* room) {
+  const Bf16Packs packs(room);
+  for (std::size_t i = rows.begin; i < rows.end; i += kGroupRows) {
+    const Range group{i, std::min(rows.end, i + kGroupRows)};
+    for (std::size_t j = columns.begin; j < columns.end; j += kBlockColumns) {
+      const Range block{j, std::min(columns.end, j + kBlockColumns)};
+      std::size_t k0 = 0;
+      do {  // once for k = 0 too: C <- beta C
+        const Range k{k0, std::min(g.k, k0 + kDepth)};
+        multiply_chunk_bf16(g, group, block, k, packs);
+        k0 = k.end;
+      } while (k0 < g.k);
+    }
+  }
+}
+
+// Calls multiply(rows, columns, room) for the parts of a product that the cores take. Each has
+// `each` numbers of room.
+template <class Real, class Multiply>
+void divide(const Cores& cores, const GemmArguments<Real>& g, std::size_t each, Scratch<Real>& pack,
+            const Multiply& multiply) {
   if (g.m == 0 || g.n == 0) return;
-  constexpr std::size_t kPack = Packs<Real>::kSize;
   // A hand-over to another core costs a microsecond. Below this much work one core does it all.
   constexpr std::size_t kWorthSharing = std::size_t{1} << 18;
   const std::size_t worth = kWorthSharing * cores.hand_over_cost();
   const std::size_t parts = g.m * g.n * (g.k + 1) < worth ? 1 : cores.count();
-  Real* panels = pack.reserve(kPack * parts);
+  Real* const room = pack.reserve(each * parts);
   const bool by_column = by_columns(g, parts);
   cores.run(parts, [&](std::size_t part) {
     const Range rows = by_column ? Range{0, g.m} : part_of(g.m, parts, part, kProductRows);
     const Range columns = by_column ? part_of(g.n, parts, part, kPanel<Real>) : Range{0, g.n};
-    if (rows.size() > 0) multiply(g, rows, columns, panels + part * kPack);
+    if (rows.size() > 0) multiply(rows, columns, room + part * each);
   });
+}
+
+}  // namespace
+
+template <class Real>
+void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack) {
+  divide(cores, g, Packs<Real>::kSize, pack,
+         [&](Range rows, Range columns, Real* room) { multiply(g, rows, columns, room); });
 }
 
 template void gemm<float>(const Cores&, const GemmArguments<float>&, Scratch<float>&);
 template void gemm<double>(const Cores&, const GemmArguments<double>&, Scratch<double>&);
+
+void gemm_bf16(const Cores& cores, const GemmArguments<float>& g, Scratch<float>& pack) {
+  divide(cores, g, kBf16Room, pack,
+         [&](Range rows, Range columns, float* room) { multiply_bf16(g, rows, columns, room); });
+}
+
+void gemm_bf16_here(const GemmArguments<float>& g, float* room) {
+  multiply_bf16(g, {0, g.m}, {0, g.n}, room);
+}
 
 }  // namespace hetsgd::cpu

@@ -32,4 +32,12 @@ struct GemmArguments {
 template <class Real>
 void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack);
 
+// The same with factors in BF16, whose bits bf16.hpp defines.
+void gemm_bf16(const Cores& cores, const GemmArguments<float>& g, Scratch<float>& pack);
+
+// The same on the calling core alone, for kernels that divide their work by samples. `room` is
+// aligned and has kBf16Room numbers.
+inline constexpr std::size_t kBf16Room = std::size_t{11} << 16;
+void gemm_bf16_here(const GemmArguments<float>& g, float* room);
+
 }  // namespace hetsgd::cpu

@@ -154,7 +154,7 @@ double sigmoid_row(const SparseRows<Real>& labels, std::size_t row, std::size_t 
 template <class Real>
 class CpuOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
  public:
-  explicit CpuOutputLayerKernels(const Cores& cores)
+  explicit CpuOutputLayerKernels(const Backend& cores)
       : cores_(cores), losses_(cores), layer_(cores), ranks_(cores) {}
 
   DeferredSum softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
@@ -167,7 +167,7 @@ class CpuOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
   }
   DeferredSum softmax_layer(const SparseRows<Real>& labels,
                             const SoftmaxLayer<Real>& layer) override {
-    return layer_.get().run(cores_, labels, layer);
+    return layer_.get().run(cores_, labels, layer, cores_.precision());
   }
   DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
                             std::size_t k, std::uint32_t* top) override {
@@ -218,7 +218,7 @@ class CpuOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
     return total;
   }
 
-  const Cores& cores_;
+  const Backend& cores_;
   DeviceScratch<Scratch<double>> losses_;
   DeviceScratch<SoftmaxLayerKernel<Real>> layer_;
   DeviceScratch<SoftmaxRanksKernel<Real>> ranks_;

@@ -22,7 +22,8 @@ std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to *
 // copy.
 template <class Real>
 double SoftmaxLayerKernel<Real>::run(const Cores& cores, const SparseRows<Real>& labels,
-                                     const SoftmaxLayer<Real>& layer) {
+                                     const SoftmaxLayer<Real>& layer, Precision precision) {
+  precision_ = precision;
   const std::size_t fitting = group_bytes_ / (layer.outputs * sizeof(Real) * kSweep);
   const std::size_t group = std::max<std::size_t>(fitting, 1) * kSweep;
   all_rows_ = labels.rows;
@@ -66,6 +67,13 @@ void SoftmaxLayerKernel<Real>::run_group(const Cores& cores, const SparseRows<Re
   cores.run(all, [&](std::size_t part) {
     for (std::size_t p = panels_of(part).begin; p < panels_of(part).end; ++p) pack_panel(p);
   });
+  in_bf16([&](const auto& products) {
+    cores.split(slabs_, 1, 1, [&](Range slabs) {
+      for (std::size_t slab = slabs.begin; slab < slabs.end; ++slab) {
+        products.pack_slab(slab, input_by_slab_ + slab * padded_ * kPanel);
+      }
+    });
+  });
   if (by_rows()) {
     cores.run(all, [&](std::size_t part) { forward_blocks(part, {0, blocks_}, panels_of(part)); });
   } else {
@@ -76,8 +84,8 @@ void SoftmaxLayerKernel<Real>::run_group(const Cores& cores, const SparseRows<Re
   combine(by_rows() ? 1 : parts);
   if (by_rows()) {
     cores.run(all, [&](std::size_t part) { backward_panels(part, panels_of(part)); });
-    const std::size_t tiles = blocks_ * (block_size_ / kLabels);
-    cores.run(all, [&](std::size_t part) { backward_labels(part_of(tiles, all, part)); });
+    const std::size_t tiles = blocks_ * (block_size_ / labels_together());
+    cores.run(all, [&](std::size_t part) { backward_labels(part, part_of(tiles, all, part)); });
   } else {
     cores.run(parts,
               [&](std::size_t part) { backward_blocks(part, part_of(blocks_, parts, part)); });
@@ -100,11 +108,12 @@ void SoftmaxLayerKernel<Real>::plan(const Cores& cores, const SparseRows<Real>& 
   slabs_ = (layer.inputs + kPanel - 1) / kPanel;
   const std::size_t all_padded = round_up(all_rows_, kSamples);  // the same blocks in every group
   const std::size_t fitting = kBlockBytes / ((layer.inputs + all_padded) * sizeof(Real));
-  const std::size_t largest = std::clamp<std::size_t>(fitting / kLabels * kLabels, 32, 512);
+  const std::size_t largest =
+      std::clamp<std::size_t>(fitting / labels_together() * labels_together(), 32, 512);
   // Blocks have equal size, and there is at least one for every core.
   blocks_ = std::max((layer.outputs + largest - 1) / largest,
                      std::min(by_rows() ? 1 : cores.count(), (layer.outputs + 31) / 32));
-  block_size_ = round_up((layer.outputs + blocks_ - 1) / blocks_, kLabels);
+  block_size_ = round_up((layer.outputs + blocks_ - 1) / blocks_, labels_together());
   blocks_ = (layer.outputs + block_size_ - 1) / block_size_;
 
   const std::size_t parts = cores.count();
@@ -135,6 +144,7 @@ void SoftmaxLayerKernel<Real>::plan(const Cores& cores, const SparseRows<Real>& 
   exponentials_ = large_.reserve(blocks_ * block_size_ * padded_);
   true_logit_ = doubles_.reserve((parts + 1) * padded_);
   cursor_ = cursors_.reserve(parts * padded_);
+  if (in_bf16()) bf16_.plan({rows_, panels_, layer.inputs, block_size_}, parts);
 }
 
 template <class Real>
@@ -156,6 +166,7 @@ void SoftmaxLayerKernel<Real>::pack_panel(std::size_t panel) {
       }
     }
   }
+  in_bf16([&](const auto& products) { products.pack_panel(panel, by_panel); });
   for (std::size_t r = first; r < first + kPanel; ++r) {
     const std::uint64_t count = r < rows_ ? label_count(r) : 0;
     target_[r] = count == 0 ? Real(0) : layer_.scale / static_cast<Real>(count);
@@ -188,9 +199,13 @@ void SoftmaxLayerKernel<Real>::forward_blocks(std::size_t part, Range blocks, Ra
             true_logit_ + slot(part) * padded_ + panels.end * kPanel, 0.0);
   for (std::size_t block = blocks.begin; block < blocks.end; ++block) {
     const Range labels = block_labels(block);
+    in_bf16(
+        [&](const auto& products) { products.pack_left(part, labels.size(), weights(labels)); });
     for (std::size_t panel = panels.begin; panel < panels.end; ++panel) {
       Real* Z = block_values(block) + panel * block_size_ * kPanel;
-      if (vectors_in(panel) == 1) {
+      if (in_bf16([&](const auto& products) { products.scores(part, labels.size(), panel, Z); })) {
+        add_bias(labels, panel, Z);
+      } else if (vectors_in(panel) == 1) {
         forward_panel<1>(labels, panel, Z);
       } else {
         forward_panel<kTileVectors>(labels, panel, Z);
@@ -224,6 +239,17 @@ void SoftmaxLayerKernel<Real>::forward_panel(Range labels, std::size_t panel, Re
                                        inputs, 1, A, kPanel, sum);
       store_tile<Real, kRows, vectors>(sum, z, kPanel);
     });
+  }
+}
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::add_bias(Range labels, std::size_t panel, Real* Z) const {
+  if (layer_.bias == nullptr) return;
+  for (std::size_t l = 0; l < labels.size(); ++l) {
+    for (std::size_t v = 0; v < vectors_in(panel); ++v) {
+      Real* const z = Z + l * kPanel + v * kLanes<Real>;
+      store(z, load(z) + layer_.bias[labels.begin + l]);
+    }
   }
 }
 
@@ -329,13 +355,15 @@ void SoftmaxLayerKernel<Real>::backward_blocks(std::size_t part, Range blocks) {
   for (std::size_t block = blocks.begin; block < blocks.end; ++block) {
     const Range labels = block_labels(block);
     const Real* edge_slab = pack_edge_slab(part, labels);
+    in_bf16(
+        [&](const auto& products) { products.pack_right(part, labels.size(), weights(labels)); });
     std::fill_n(row_sum, block_size_, Vec<Real>{});
     for (std::size_t panel = 0; panel < panels_; ++panel) {
       Real* D = block_values(block) + panel * block_size_ * kPanel;
       differentiate(part, block, panel, D, row_sum);
       input_gradient(part, labels, panel, D, edge_slab);
     }
-    weight_gradient(labels, block_values(block));
+    weight_gradient(part, labels, block_values(block));
     for (std::size_t l = 0; l < labels.size(); ++l) {
       put_bias_gradient(labels.begin + l, horizontal_sum<Real>(row_sum[l]));
     }
@@ -360,6 +388,8 @@ void SoftmaxLayerKernel<Real>::backward_panels(std::size_t part, Range panels) {
   for (std::size_t block = 0; block < blocks_; ++block) {
     const Range labels = block_labels(block);
     const Real* const edge_slab = pack_edge_slab(part, labels);
+    in_bf16(
+        [&](const auto& products) { products.pack_right(part, labels.size(), weights(labels)); });
     std::fill_n(row_sum, block_size_, Vec<Real>{});
     for (std::size_t panel = panels.begin; panel < panels.end; ++panel) {
       Real* const D = block_values(block) + panel * block_size_ * kPanel;
@@ -370,16 +400,16 @@ void SoftmaxLayerKernel<Real>::backward_panels(std::size_t part, Range panels) {
 }
 
 template <class Real>
-void SoftmaxLayerKernel<Real>::backward_labels(Range tiles) {
-  const std::size_t in_block = block_size_ / kLabels;
+void SoftmaxLayerKernel<Real>::backward_labels(std::size_t part, Range tiles) {
+  const std::size_t together = labels_together(), in_block = block_size_ / together;
   for (std::size_t tile = tiles.begin; tile < tiles.end;) {
-    const std::size_t block = tile / in_block, first = tile % in_block * kLabels;
+    const std::size_t block = tile / in_block, first = tile % in_block * together;
     const std::size_t end = std::min(tiles.end, (block + 1) * in_block);
     const Range labels{
         std::min(layer_.outputs, block * block_size_ + first),
-        std::min(layer_.outputs, block * block_size_ + first + (end - tile) * kLabels)};
+        std::min(layer_.outputs, block * block_size_ + first + (end - tile) * together)};
     const Real* const D = block_values(block) + first * kPanel;
-    weight_gradient(labels, D);
+    weight_gradient(part, labels, D);
     for (std::size_t l = 0; layer_.bias && l < labels.size(); ++l) {
       Vec<Real>* const so_far = label_sum_ + labels.begin + l;
       Vec<Real> sum = group_.first ? Vec<Real>{} : *so_far;
@@ -453,13 +483,18 @@ const Real* SoftmaxLayerKernel<Real>::pack_edge_slab(std::size_t part, Range lab
 // dA[slab][panel's samples] += D W[labels, slab].
 template <class Real>
 void SoftmaxLayerKernel<Real>::input_gradient(std::size_t part, Range labels, std::size_t panel,
-                                              const Real* D, const Real* edge_slab) const {
+                                              const Real* D, const Real* edge_slab) {
+  if (in_bf16([&](const auto& products) {
+        products.add_input_gradient(part, labels.size(), panel, D, input_sums(part));
+      })) {
+    return;
+  }
   const std::size_t samples = std::min(kPanel, rows_ - panel * kPanel);
   for (std::size_t slab = 0; slab < slabs_; ++slab) {
     const bool edge = edge_slab != nullptr && slab + 1 == slabs_;
     const Real* w = edge ? edge_slab : layer_.weight + labels.begin * layer_.inputs + slab * kPanel;
     const std::size_t ldw = edge ? kPanel : layer_.inputs;
-    Real* dA = partial_ + ((slot(part) * slabs_ + slab) * padded_ + panel * kPanel) * kPanel;
+    Real* dA = input_sums(part) + (slab * padded_ + panel * kPanel) * kPanel;
     for_row_tiles(samples, [&](std::size_t i, auto tile) {
       constexpr int kRows = decltype(tile)::value;
       Vec<Real> sum[kRows][kTileVectors];
@@ -473,7 +508,15 @@ void SoftmaxLayerKernel<Real>::input_gradient(std::size_t part, Range labels, st
 
 // G[labels] = beta G + alpha D^T A, over all panels of samples.
 template <class Real>
-void SoftmaxLayerKernel<Real>::weight_gradient(Range labels, const Real* D) const {
+void SoftmaxLayerKernel<Real>::weight_gradient(std::size_t part, Range labels, const Real* D) {
+  if (in_bf16([&](const auto& products) {
+        products.pack_values(part, labels.size(), D, block_size_ * kPanel);
+        for (std::size_t slab = 0; slab < slabs_; ++slab) {
+          write_sums(labels, slab, products.weight_gradient(part, labels.size(), slab));
+        }
+      })) {
+    return;
+  }
   constexpr std::size_t kPanels = kSweep / kPanel;
   const std::size_t inputs = layer_.inputs;
   for (std::size_t slab = 0; slab < slabs_; ++slab) {
@@ -496,6 +539,19 @@ void SoftmaxLayerKernel<Real>::weight_gradient(Range labels, const Real* D) cons
       });
       begin = end;
     } while (begin < panels_);
+  }
+}
+
+// G[labels, slab] = beta G + alpha S.
+template <class Real>
+void SoftmaxLayerKernel<Real>::write_sums(Range labels, std::size_t slab, const Real* S) const {
+  const Real beta = group_.first ? layer_.beta : Real(1);
+  for (std::size_t l = labels.begin; l < labels.end; ++l, S += kPanel) {
+    Vec<Real> sum[1][kTileVectors];
+    load_tile<Real, 1, kTileVectors>(S, kPanel, sum);
+    write_tile<Real, 1, kTileVectors>(sum, layer_.alpha, beta,
+                                      layer_.weight_gradient + l * layer_.inputs + slab * kPanel,
+                                      layer_.inputs, layer_.inputs - slab * kPanel);
   }
 }
 

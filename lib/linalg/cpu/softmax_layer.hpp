@@ -20,14 +20,19 @@
 // rows for few labels. Cores then divide the panels of samples instead, and pass 2 has two halves
 // with a barrier between them: dA by panels, then G by labels. Then no sum depends on the cores. So
 // that scratch does not grow with the targets of a batch, they are computed in groups.
+//
+// With factors in BF16 the products are those of softmax_bf16.hpp. The rest is the same: maxima,
+// exponentials, targets, and the sums of D for the biases.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "linalg/cores/cores.hpp"
 #include "linalg/cores/memory.hpp"
+#include "linalg/cpu/softmax_bf16.hpp"
 #include "linalg/cpu/tile.hpp"
 #include "linalg/output_layer_kernels.hpp"
 
@@ -41,12 +46,13 @@ class SoftmaxLayerKernel {
       : group_bytes_(group_bytes) {}
 
   // See BasicOutputLayerKernels::softmax_layer.
-  double run(const Cores& cores, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
+  double run(const Cores& cores, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
+             Precision precision = Precision::fp32);
 
  private:
   static constexpr std::size_t kPanel = cpu::kPanel<Real>;  // samples, or inputs, side by side
-  // Blocks are whole groups of kLabels labels, planned for whole groups of kSamples samples: the
-  // same on every machine.
+  // Blocks are whole groups of kLabels labels (in BF16 of kBf16Block), planned for whole groups of
+  // kSamples samples: the same on every machine.
   static constexpr std::size_t kLabels = 8, kSamples = 2 * kLanes<Real>;
 
   // Some of the gathered rows, whose logits fit into scratch; else all rows.
@@ -64,6 +70,22 @@ class SoftmaxLayerKernel {
   void seek(std::size_t part, std::size_t label, Range panels);
 
   bool by_rows() const { return layer_.row != nullptr; }
+  // Products of floats alone are in BF16.
+  bool in_bf16() const { return std::is_same_v<Real, float> && precision_ == Precision::bf16; }
+  // Calls f(the products in BF16) where they are in use, and says whether they are.
+  template <class F>
+  bool in_bf16(const F& f) {
+    if constexpr (std::is_same_v<Real, float>) {
+      if (in_bf16()) f(bf16_);
+    }
+    return in_bf16();
+  }
+  std::size_t labels_together() const { return in_bf16() ? kBf16Block : kLabels; }
+  const Real* weights(Range labels) const { return layer_.weight + labels.begin * layer_.inputs; }
+  Real* input_sums(std::size_t part) const {
+    return partial_ + slot(part) * slabs_ * padded_ * kPanel;
+  }
+  void add_bias(Range labels, std::size_t panel, Real* Z) const;
   void forward_blocks(std::size_t part, Range blocks, Range panels);
   template <int vectors>
   void forward_panel(Range labels, std::size_t panel, Real* Z) const;
@@ -76,7 +98,7 @@ class SoftmaxLayerKernel {
   void backward_blocks(std::size_t part, Range blocks);
   // The two halves of pass 2 for gathered rows. `tiles` are groups of kLabels labels.
   void backward_panels(std::size_t part, Range panels);
-  void backward_labels(Range tiles);
+  void backward_labels(std::size_t part, Range tiles);
   void put_bias_gradient(std::size_t label, Real sum) const;
   void differentiate(std::size_t part, std::size_t block, std::size_t panel, Real* D,
                      Vec<Real>* row_sum);
@@ -84,11 +106,12 @@ class SoftmaxLayerKernel {
   void subtract_targets(std::size_t part, Range labels, std::size_t first, Real* D,
                         Vec<Real>* row_sum);
   void input_gradient(std::size_t part, Range labels, std::size_t panel, const Real* D,
-                      const Real* edge_slab) const;
+                      const Real* edge_slab);
   // Where a part's input gradients are summed: gathered rows are no part's alone.
   std::size_t slot(std::size_t part) const { return by_rows() ? 0 : part; }
   const Real* pack_edge_slab(std::size_t part, Range labels) const;
-  void weight_gradient(Range labels, const Real* Z) const;
+  void weight_gradient(std::size_t part, Range labels, const Real* D);
+  void write_sums(Range labels, std::size_t slab, const Real* S) const;
   void reduce_input_gradient(std::size_t parts, std::size_t panel) const;
 
   std::uint64_t label_count(std::size_t row) const {
@@ -108,6 +131,7 @@ class SoftmaxLayerKernel {
   SoftmaxLayer<Real> layer_{};
   Group group_{true, true};
   std::size_t all_rows_ = 0;  // of all groups
+  Precision precision_ = Precision::fp32;
   double loss_ = 0;
   std::size_t rows_ = 0, panels_ = 0, padded_ = 0;  // samples, panels of them, panels_ * kPanel
   std::size_t slabs_ = 0;                           // panels of inputs
@@ -132,6 +156,7 @@ class SoftmaxLayerKernel {
   Scratch<Real> large_;
   Scratch<Real> old_weights_;  // before an update in place
   Scratch<Vec<Real>> label_sums_;
+  SoftmaxBf16 bf16_;
   Scratch<double> doubles_;
   Scratch<std::uint64_t> cursors_;
 };

@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "linalg/cores/amx.hpp"
 #include "linalg/device.hpp"
 #include "linalg/kernel_set.hpp"
 
@@ -62,6 +63,7 @@ const KernelSet& choose() {
 const KernelSet& chosen() {
   static const KernelSet& set = []() -> const KernelSet& {
     const KernelSet& found = choose();
+    cpu::no_amx();  // asks for the permission before a device starts threads
     for (const auto* each = found.constructors; each != found.constructors_end; ++each) (*each)();
     return found;
   }();
@@ -71,8 +73,12 @@ const KernelSet& chosen() {
 }  // namespace
 
 const CpuKernels& cpu_kernels() {
-  static const CpuKernels kernels{
-      .fp32 = chosen().fp32, .bf16 = "fma", .no_amx = "no kernel of this program uses it"};
+  static const CpuKernels kernels = [] {
+    CpuKernels found{.fp32 = chosen().fp32, .bf16 = "fma", .no_amx = cpu::no_amx()};
+    if (found.fp32 != "avx512") found.no_amx = "no kernels for AVX-512";  // among which AMX's are
+    if (found.no_amx.empty()) found.bf16 = "amx";
+    return found;
+  }();
   return kernels;
 }
 

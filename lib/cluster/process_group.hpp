@@ -90,11 +90,12 @@ struct ProcessPlace {
   std::vector<int> cores{};  // cores that it may use, as the launcher has bound it
   int host_cores = 0;        // cores of the host that are online
   CoreOrder order{};         // `cores` in the order in which workers get them
+  std::string topology{};    // of the host, as topology_text() has it
 
   static constexpr auto members() {
     using P = ProcessPlace;
     return std::tuple(&P::rank, &P::local_rank, &P::local_size, &P::host, &P::pid, &P::cores,
-                      &P::host_cores, &P::order);
+                      &P::host_cores, &P::order, &P::topology);
   }
 };
 

@@ -209,7 +209,10 @@ nlohmann::json machine_json(const ProcessGroup& processes, bool service_rank) {
   for (const ProcessPlace& rank : processes.places()) {
     auto node = std::ranges::find_if(nodes, [&](const auto& n) { return n["host"] == rank.host; });
     if (node == nodes.end()) {
-      nodes.push_back({{"host", rank.host}, {"cores", rank.host_cores}, {"ranks", {}}});
+      nodes.push_back({{"host", rank.host},
+                       {"cores", rank.host_cores},
+                       {"topology", rank.topology},
+                       {"ranks", {}}});
       node = nodes.end() - 1;
     }
     (*node)["ranks"].push_back({{"rank", rank.rank},

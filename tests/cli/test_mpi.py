@@ -124,6 +124,7 @@ class Mpi(MpiTest):
         machine = result["cluster"]["machine"]
         self.assertEqual([rank["rank"] for node in machine["nodes"] for rank in node["ranks"]], [0, 1])
         self.assertIn("MPI", machine["mpi_library"])
+        self.assertIn(f"{result['environment']['topology']['cores']} core", machine["nodes"][0]["topology"])
         fast, slow = result["workers"]
         self.assertEqual(fast["host"], slow["host"])
         self.assertNotEqual(fast["pid"], slow["pid"])

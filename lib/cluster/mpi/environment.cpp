@@ -148,6 +148,7 @@ void Environment::gather_places() {
   place.host_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   place.cores = available_cores();
   place.order = machine_cores().in_order(place.cores);
+  place.topology = topology_text(machine_cores().topology());
   for (const auto& bytes : all_gather(to_bytes(place), size, MPI_COMM_WORLD)) {
     places_.push_back(from_bytes<ProcessPlace>(bytes, "the place of a rank"));
   }

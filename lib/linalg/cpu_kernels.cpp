@@ -1,4 +1,4 @@
-// The choice among the kernel sets of this program, and what a processor must have for all of it.
+// The choice among the kernel sets of this program.
 #include "linalg/cpu_kernels.hpp"
 
 #include <fmt/ranges.h>

@@ -24,18 +24,19 @@ class Processors(ProgramTest):
         return subprocess.run(["qemu-x86_64", "-cpu", cpu, BINARY, *arguments], cwd=self.folder, env=self.environment(env),
                               timeout=LIMIT_S, capture_output=True, text=True, check=False)
 
-    def trained_with(self, set_):
+    def trained_with(self, set_, *more):
         """The result of a run with this kernel set; empty: with the one that the program chooses."""
-        self.run_program(*TRAIN, env={"HETSGD_CPU": set_})
+        self.run_program(*TRAIN, *more, env={"HETSGD_CPU": set_})
         return without_host(self.result("run.json"))
 
     def test_v3_and_v4_give_the_same_bytes(self):
         if not HAS_V4:
             self.skipTest("the processor has no AVX-512")
-        expected = self.trained_with("v3")
-        self.assertGreater(len(expected["curve"]), 1)
-        self.assertEqual(self.trained_with("v4"), expected)
-        self.assertEqual(self.trained_with(""), expected)
+        for precision in ("fp32", "bf16"):
+            expected = self.trained_with("v3", "--precision", precision)
+            self.assertGreater(len(expected["curve"]), 1)
+            self.assertEqual(self.trained_with("v4", "--precision", precision), expected)
+            self.assertEqual(self.trained_with("", "--precision", precision), expected)
 
     def test_a_set_that_the_processor_lacks_is_refused(self):
         self.refused(["algorithms"], ("HETSGD_CPU", '"v5"', "v4 or v3"), hint="without the variable", env={"HETSGD_CPU": "v5"})

@@ -6,8 +6,9 @@
 //   input gradient      output pixels      filters             channels   W, by tap of the kernel
 //   parameter gradient  filter's elements  output pixels       filters    dY, transposed
 //
-// Input gradients are added, tap by tap, to an image whose channels are innermost. Images are the
-// planes of planes.hpp, or X itself where it has their layout.
+// Input gradients (of strides above 1, convolution.cpp) are added, tap by tap, to an image whose
+// channels are innermost. Images are the planes of planes.hpp, or X itself where it has their
+// layout.
 #pragma once
 
 #include <algorithm>
@@ -199,15 +200,16 @@ class ChannelLanes {
     return channels * by_pixels * 10 >= tenths * kLanes<Real> * s.out_height * s.out_width;
   }
 
+  // Y = beta Y + the sums and the bias.
   void forward(const ConvolutionShape& s, std::size_t n, const Real* X, const Real* W,
-               const Real* bias, Real* Y) {
+               const Real* bias, Real beta, Real* Y) {
     const SampleImage<Real> image(s);
     const ChannelPanels<Real> panels{s.out_channels / s.groups};
     const std::size_t lanes = panels.lanes(), depth = s.depth(), pixels = image.pixel.size();
     const Real* const packed = pack_filters(s, panels, W, bias);
     constexpr std::size_t kPixels = 64;  // of a block: its sums stay in the first cache
-    const std::size_t blocks = (pixels + kPixels - 1) / kPixels;
-    for_items(cores_, scratch_.get().samples, n, image.size + (kPixels + kTileRows) * lanes,
+    const std::size_t blocks = (pixels + kPixels - 1) / kPixels, room = kPixels + kTileRows;
+    for_items(cores_, scratch_.get().samples, n, image.size + 2 * room * lanes,
               [&](std::size_t sample, Real* mine) {
                 const Real* const planes = image.planes(s, X + sample * s.inputs(), mine);
                 Real* const y = mine + image.size;
@@ -217,10 +219,9 @@ class ChannelLanes {
                   forward_block(image, panels, depth, range,
                                 planes + group * (s.in_channels / s.groups) * image.places,
                                 packed + group * lanes * (depth + 1), y);
-                  transpose(range.size(), panels.channels, y, lanes,
-                            Y + (sample * s.out_channels + group * panels.channels) * pixels +
-                                range.begin,
-                            pixels);
+                  write_block(panels, range, y, y + room * lanes, beta,
+                              Y + (sample * s.out_channels + group * panels.channels) * pixels,
+                              pixels);
                 }
               });
   }
@@ -289,6 +290,21 @@ class ChannelLanes {
     Scratch<Real> sums;     // of each part of a batch: parameter gradients
     Scratch<Real> weights;  // packed
   };
+
+  // Some pixels of the channels of a group: Y = beta Y + y, transposed.
+  static void write_block(const ChannelPanels<Real>& panels, Range range, const Real* y, Real* room,
+                          Real beta, Real* Y, std::size_t pixels) {
+    if (beta == Real(0)) {
+      return transpose(range.size(), panels.channels, y, panels.lanes(), Y + range.begin, pixels);
+    }
+    transpose(range.size(), panels.channels, y, panels.lanes(), room, range.size());
+    for (std::size_t c = 0; c < panels.channels; ++c) {
+      Real* const to = Y + c * pixels + range.begin;
+      for (std::size_t q = 0; q < range.size(); ++q) {
+        to[q] = beta * to[q] + room[c * range.size() + q];
+      }
+    }
+  }
 
   // Sums y [pixels of `range` x lanes] of one group. The packed filters end with the initial values
   // of the sums.

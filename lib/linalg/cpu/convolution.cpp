@@ -3,7 +3,8 @@
 // (channel_lanes.hpp). Otherwise pixels have lanes:
 //
 //   forward             sums [filters x q]       over the filter's elements
-//   input gradient      sums [channels x q]      over the filters, added to the planes
+//   input gradient      sums [channels x q]      over the filters, added to the planes; or the
+//                                                forward pass from dY to dX with turned kernels
 //   parameter gradient  sums [filters x elements] over q, in the lanes of vectors
 //
 // Work is split by samples. Parameter gradients are split by parts of the batch and of the filters,
@@ -80,22 +81,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
         })) {
       return;
     }
-    if (in_lanes(s, s.out_channels)) {
-      return channels_.forward(s, n, X, W, bias, Y);
-    }
-    const PlaneLayout layout(s);
-    const std::vector<std::size_t> base = layout.bases(s, s.in_channels / s.groups);
-    const std::size_t planes = layout.template size<Real>(s.in_channels);
-    const std::size_t rows = static_cast<std::size_t>(kProductRows) *
-                             layout.template row_length<Real>(layout.block_rows);
-    for_items(cores_, scratch_.get().samples, n, planes + rows,
-              [&](std::size_t sample, Real* mine) {
-                write_planes(s, layout, X + sample * s.inputs(), mine);
-                for (std::size_t h = 0; h < s.out_height; h += layout.block_rows) {
-                  forward_block(s, layout, base, h, mine, W, bias, Y + sample * s.outputs(),
-                                mine + planes);
-                }
-              });
+    convolve(s, n, X, W, bias, Real(0), Y);
   }
 
   void input_gradient(const ConvolutionShape& s, std::size_t n, const Real* dY, const Real* W,
@@ -104,6 +90,9 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
           products.input_gradient(dY + i * s.outputs(), W, beta, dX + i * s.inputs(), room);
         })) {
       return;
+    }
+    if (turns(s)) {
+      return convolve(backward_shape(s), n, dY, turn(s, W), nullptr, beta, dX);
     }
     if (in_lanes(s, s.in_channels)) {
       return channels_.input_gradient(s, n, dY, W, beta, dX);
@@ -180,6 +169,27 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
       }
     }
     return in_bf16();
+  }
+
+  // Y = beta Y + the convolution of X.
+  void convolve(const ConvolutionShape& s, std::size_t n, const Real* X, const Real* W,
+                const Real* bias, Real beta, Real* Y) {
+    if (in_lanes(s, s.out_channels)) {
+      return channels_.forward(s, n, X, W, bias, beta, Y);
+    }
+    const PlaneLayout layout(s);
+    const std::vector<std::size_t> base = layout.bases(s, s.in_channels / s.groups);
+    const std::size_t planes = layout.template size<Real>(s.in_channels);
+    const std::size_t rows = static_cast<std::size_t>(kProductRows) *
+                             layout.template row_length<Real>(layout.block_rows);
+    for_items(cores_, scratch_.get().samples, n, planes + rows,
+              [&](std::size_t sample, Real* mine) {
+                write_planes(s, layout, X + sample * s.inputs(), mine);
+                for (std::size_t h = 0; h < s.out_height; h += layout.block_rows) {
+                  forward_block(s, layout, base, h, mine, W, bias, beta, Y + sample * s.outputs(),
+                                mine + planes);
+                }
+              });
   }
 
   // The samples whose windows a tile of parameter gradients sums over at once: as many as stay in
@@ -273,7 +283,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
   // Computes the output rows h and following of one sample; `rows` is room for a tile of filters.
   static void forward_block(const ConvolutionShape& s, const PlaneLayout& layout,
                             const std::vector<std::size_t>& base, std::size_t h, const Real* planes,
-                            const Real* W, const Real* bias, Real* Y, Real* rows) {
+                            const Real* W, const Real* bias, Real beta, Real* Y, Real* rows) {
     const std::size_t count = std::min(layout.block_rows, s.out_height - h);
     const std::size_t length = layout.template row_length<Real>(count), depth = s.depth();
     const std::size_t filters = s.out_channels / s.groups;
@@ -289,15 +299,60 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
           store_tile<Real, kRows, kColumns>(sum, rows + q, length);
         }
         for (std::size_t i = 0; i < kRows; ++i) {
-          const Real b = bias ? bias[o + i] : Real(0);
-          Real* y = Y + ((o + i) * s.out_height + h) * s.out_width;
-          const Real* row = rows + i * length;
-          for (std::size_t r = 0; r < count; ++r, y += s.out_width, row += layout.pitch) {
-            for (std::size_t w = 0; w < s.out_width; ++w) y[w] = row[w] + b;
-          }
+          write_output(s, layout, count, rows + i * length, bias ? bias[o + i] : Real(0), beta,
+                       Y + ((o + i) * s.out_height + h) * s.out_width);
         }
       });
     }
+  }
+
+  // Y = beta Y + row + b for some output rows of a filter; `row` has the planes' pitch. Not a part of
+  // the loop around the sums, which then has registers for them.
+  __attribute__((noinline)) static void write_output(const ConvolutionShape& s,
+                                                     const PlaneLayout& layout, std::size_t count,
+                                                     const Real* row, Real b, Real beta, Real* y) {
+    for (std::size_t r = 0; r < count; ++r, y += s.out_width, row += layout.pitch) {
+      if (beta == Real(0)) {
+        for (std::size_t w = 0; w < s.out_width; ++w) y[w] = row[w] + b;
+      } else {
+        for (std::size_t w = 0; w < s.out_width; ++w) y[w] = beta * y[w] + (row[w] + b);
+      }
+    }
+  }
+
+  // Whether the convolution from dY to dX is one of these kernels and computes no pixels more.
+  static bool turns(const ConvolutionShape& s) {
+    return s.stride == 1 && s.padding_height < s.kernel_height &&
+           s.padding_width < s.kernel_width && s.in_height <= s.out_height &&
+           s.in_width <= s.out_width;
+  }
+  // The convolution from dY to dX of a convolution of stride 1.
+  static ConvolutionShape backward_shape(const ConvolutionShape& s) {
+    ConvolutionShape back = s;
+    std::swap(back.in_channels, back.out_channels);
+    std::swap(back.in_height, back.out_height);
+    std::swap(back.in_width, back.out_width);
+    back.padding_height = s.kernel_height - 1 - s.padding_height;
+    back.padding_width = s.kernel_width - 1 - s.padding_width;
+    return back;
+  }
+
+  // The filters of backward_shape(): [channel][filter of its group][element of the kernel] <- W,
+  // elements in the opposite order.
+  const Real* turn(const ConvolutionShape& s, const Real* W) {
+    const std::size_t filters = s.out_channels / s.groups, channels = s.in_channels / s.groups;
+    const std::size_t kernel = s.kernel_height * s.kernel_width;
+    Real* const to = scratch_.get().weights.reserve(s.weights());
+    cores_.split(s.in_channels, 1, 64, [&](Range range) {
+      for (std::size_t c = range.begin; c < range.end; ++c) {
+        for (std::size_t o = 0; o < filters; ++o) {
+          const std::size_t filter = c / channels * filters + o;
+          const Real* const from = W + (filter * channels + c % channels) * kernel;
+          std::reverse_copy(from, from + kernel, to + (c * filters + o) * kernel);
+        }
+      }
+    });
+    return to;
   }
 
   // [group][element of the kernel][channel][filter of the group] <- W.

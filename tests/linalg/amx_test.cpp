@@ -54,30 +54,30 @@ class ModelTiles {
   std::uint32_t tile_[8][16][16] = {};
 };
 
-struct Shape {
+struct AmxShape {
   std::size_t rows, columns, depth;
 };
-const Shape kShapes[] = {{1, 1, 1},   {16, 16, 32}, {32, 32, 64}, {33, 17, 31},
-                         {70, 32, 0}, {5, 20, 100}, {64, 9, 256}};
+const AmxShape kAmxShapes[] = {{1, 1, 1},   {16, 16, 32}, {32, 32, 64}, {33, 17, 31},
+                               {70, 32, 0}, {5, 20, 100}, {64, 9, 256}};
 
-std::vector<float> random_floats(std::size_t n, std::uint64_t seed) {
+std::vector<float> floats_in_one(std::size_t n, std::uint64_t seed) {
   RandomStream random(seed, Purpose::test);
   std::vector<float> values(n);
   for (float& x : values) x = static_cast<float>(random.uniform(-1, 1));
   return values;
 }
 
-std::size_t padded(std::size_t n) { return (n + 31) / 32 * 32; }
+std::size_t to_whole_tiles(std::size_t n) { return (n + 31) / 32 * 32; }
 
 // S of two calls, the second of which adds: its factors are those of the first. Packs of memory
 // that is not aligned would be slow, not wrong.
 template <class Tiles>
-std::vector<float> sums(const Shape& shape, bool transposed_a, bool transposed_b) {
+std::vector<float> sums_by(const AmxShape& shape, bool transposed_a, bool transposed_b) {
   using Products = cpu::AmxProducts<Tiles>;
   const auto& [rows, columns, depth] = shape;
-  const auto A = random_floats(rows * depth, 1), B = random_floats(depth * columns, 2);
-  std::vector<float> left(padded(rows) * padded(depth)), right(padded(depth) * 32),
-      S(padded(rows) * 32, NAN);
+  const auto A = floats_in_one(rows * depth, 1), B = floats_in_one(depth * columns, 2);
+  std::vector<float> left(to_whole_tiles(rows) * to_whole_tiles(depth)),
+      right(to_whole_tiles(depth) * 32), S(to_whole_tiles(rows) * 32, NAN);
   Products::pack_left(rows, depth, A.data(), transposed_a ? 1 : depth, transposed_a ? rows : 1,
                       left.data());
   Products::pack_right(depth, columns, B.data(), transposed_b ? 1 : columns,
@@ -92,9 +92,9 @@ std::vector<float> sums(const Shape& shape, bool transposed_a, bool transposed_b
   return found;
 }
 
-std::vector<float> by_definition(const Shape& shape, bool transposed_a, bool transposed_b) {
+std::vector<float> amx_by_definition(const AmxShape& shape, bool transposed_a, bool transposed_b) {
   const auto& [rows, columns, depth] = shape;
-  const auto A = random_floats(rows * depth, 1), B = random_floats(depth * columns, 2);
+  const auto A = floats_in_one(rows * depth, 1), B = floats_in_one(depth * columns, 2);
   std::vector<float> found(rows * columns, 0);
   for (std::size_t i = 0; i < rows; ++i) {
     for (std::size_t j = 0; j < columns; ++j) {
@@ -116,12 +116,12 @@ std::vector<float> by_definition(const Shape& shape, bool transposed_a, bool tra
 }
 
 TEST(Amx, ProductsOverModelTilesHaveTheBitsOfTheDefinition) {
-  for (const Shape& shape : kShapes) {
+  for (const AmxShape& shape : kAmxShapes) {
     for (const int transposed : {0, 1, 2, 3}) {
       SCOPED_TRACE(::testing::Message() << shape.rows << "x" << shape.columns << "x" << shape.depth
                                         << " " << transposed);
       const bool a = transposed % 2 == 1, b = transposed > 1;
-      EXPECT_EQ(sums<ModelTiles>(shape, a, b), by_definition(shape, a, b));
+      EXPECT_EQ(sums_by<ModelTiles>(shape, a, b), amx_by_definition(shape, a, b));
     }
   }
 }
@@ -129,9 +129,9 @@ TEST(Amx, ProductsOverModelTilesHaveTheBitsOfTheDefinition) {
 TEST(Amx, InstructionsHaveTheBitsOfTheModel) {
   if (!cpu::no_amx().empty()) GTEST_SKIP() << "no AMX: " << cpu::no_amx();
 #if defined(__x86_64__)
-  for (const Shape& shape : kShapes) {
-    EXPECT_EQ(sums<cpu::AmxTiles>(shape, false, true), sums<ModelTiles>(shape, false, true));
-    EXPECT_EQ(sums<cpu::AmxTiles>(shape, true, false), sums<ModelTiles>(shape, true, false));
+  for (const AmxShape& shape : kAmxShapes) {
+    EXPECT_EQ(sums_by<cpu::AmxTiles>(shape, false, true), sums_by<ModelTiles>(shape, false, true));
+    EXPECT_EQ(sums_by<cpu::AmxTiles>(shape, true, false), sums_by<ModelTiles>(shape, true, false));
   }
 #endif
 }

@@ -306,7 +306,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     }
   }
 
-  // Y = beta Y + row + b for some output rows of a filter; `row` has the planes' pitch. Not a part of
+  // Y = beta Y + row + b for some output rows of a filter; `row` has the planes' pitch. No part of
   // the loop around the sums, which then has registers for them.
   __attribute__((noinline)) static void write_output(const ConvolutionShape& s,
                                                      const PlaneLayout& layout, std::size_t count,

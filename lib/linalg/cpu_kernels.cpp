@@ -35,8 +35,13 @@ struct Candidate {
 // The sets of this program, the best one first.
 std::vector<Candidate> candidates() {
 #ifdef HETSGD_KERNEL_SETS
-  return {{"v4", &hetsgd_cpu_v4, __builtin_cpu_supports("x86-64-v4") != 0},
-          {"v3", &hetsgd_cpu_v3, __builtin_cpu_supports("x86-64-v3") != 0}};
+  // These features of a set say enough: no processor has them without the rest.
+  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                  __builtin_cpu_supports("bmi2");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
+  return {{"v4", &hetsgd_cpu_v4, v4}, {"v3", &hetsgd_cpu_v3, v3}};
 #else
   return {{HETSGD_OWN_MARCH, &hetsgd_cpu_own, true}};
 #endif

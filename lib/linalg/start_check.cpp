@@ -19,19 +19,10 @@ HETSGD_BASELINE const char* missing_feature() {
   __builtin_cpu_init();
 #define HETSGD_NEED(feature) \
   if (!__builtin_cpu_supports(feature)) return feature
-#if defined(HETSGD_KERNEL_SETS)
-  HETSGD_NEED("x86-64-v3");  // the least of the kernel sets
-#else
-#if defined(__SSE4_2__)
+#if defined(HETSGD_KERNEL_SETS) || defined(__AVX2__)  // AVX2 has the least of the kernel sets
   HETSGD_NEED("sse4.2");
-#endif
-#if defined(__AVX2__)
   HETSGD_NEED("avx2");
-#endif
-#if defined(__FMA__)
   HETSGD_NEED("fma");
-#endif
-#if defined(__BMI2__)
   HETSGD_NEED("bmi2");
 #endif
 #if defined(__AVX512F__)
@@ -51,7 +42,6 @@ HETSGD_BASELINE const char* missing_feature() {
 #endif
 #if defined(__AVX512VNNI__)
   HETSGD_NEED("avx512vnni");
-#endif
 #endif
 #undef HETSGD_NEED
   return nullptr;

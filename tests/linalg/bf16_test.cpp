@@ -96,7 +96,8 @@ const Shape kShapes[] = {{1, 1, 1},     {5, 33, 31},     {3, 17, 32},   {13, 70,
 TEST(Bf16, ProductsHaveTheBitsOfTheDefinition) {
   const auto one = make_cpu_device<float>(1, Precision::bf16),
              three = make_cpu_device<float>(3, Precision::bf16);
-  for (const auto& [m, n, k] : kShapes) {
+  for (const Shape& shape : kShapes) {
+    const std::size_t m = shape.m, n = shape.n, k = shape.k;
     const bool large = m * n > 100000;
     for (const Kind kind : {Kind::plain, Kind::wide, Kind::any_bits}) {
       for (const int transposed : {0, 1, 2, 3}) {

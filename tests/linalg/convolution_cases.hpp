@@ -1,6 +1,8 @@
 // Shapes of convolutions, and every call of their kernels, for the tests of all backends.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <vector>
 
 #include "linalg/convolution_kernels.hpp"
@@ -104,7 +106,7 @@ struct RandomConvolution {
         dy(random_vector<Real>(n * s.outputs(), 4)),
         exact(convolution_by_definition(s, n, x, w, b, dy)) {}
   // With changed operands.
-  template <class Change>
+  template <std::invocable<Real> Change>
   RandomConvolution(const ConvolutionShape& shape, std::size_t samples, const Change& change)
       : RandomConvolution(shape, samples) {
     for (auto* values : {&x, &w, &dy}) std::ranges::transform(*values, values->begin(), change);

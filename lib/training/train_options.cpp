@@ -183,7 +183,7 @@ void declare_workers(OptionSet& set, TrainOptions& o) {
       "Precision of the factors of matrix products in training. Sums, weights, optimizers and "
       "evaluation are always fp32. tf32 needs GPUs. On CPUs and with --cluster sim, bf16 rounds "
       "the factors to BF16 and adds in a defined order, so every x86-64 processor computes the "
-      "same bits. It is fast on CPUs with AMX; on others it is for equal bits, not for speed.");
+      "same bits. It is for the speed of AMX; on CPUs without it, it is for equal bits alone.");
   set.add_choice("convolution_library", o.convolution_library,
                  {{"own", ConvolutionLibrary::own}, {"cudnn", ConvolutionLibrary::cudnn}},
                  "Library for convolutions on GPUs in training. own copies the windows out and "

@@ -49,6 +49,19 @@ TEST(Precision, SimChargesTheRateOfThePrecision) {
   EXPECT_EQ(elapsed("@compute_only_bf16_profile", "bf16"), fp32 / 4);
 }
 
+TEST(Precision, AProfileWithoutARateForBf16IsSaid) {
+  const auto warns = [](const char* profile, const char* precision) {
+    const Record record =
+        run_with(tiny("sgd"), "--max-samples 64 --profile {} --precision {}", profile, precision);
+    return std::ranges::any_of(record.warnings, [](const std::string& text) {
+      return text.find("no bf16_operations_per_s") != text.npos;
+    });
+  };
+  EXPECT_TRUE(warns("@compute_only_profile", "bf16"));
+  EXPECT_FALSE(warns("@compute_only_profile", "fp32"));
+  EXPECT_FALSE(warns("@compute_only_bf16_profile", "bf16"));
+}
+
 // The time that --dry-run expects, and the steps of drawn sentences.
 TEST(Precision, EstimatesAndDrawnStepsTakeTheSameRate) {
   const auto settings = [](const char* precision) {

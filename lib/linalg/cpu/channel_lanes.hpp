@@ -6,8 +6,8 @@
 //   input gradient      output pixels      filters             channels   W, by tap of the kernel
 //   parameter gradient  filter's elements  output pixels       filters    dY, transposed
 //
-// Input gradients (of strides above 1, convolution.cpp) are added, tap by tap, to an image whose
-// channels are innermost. Images are the planes of planes.hpp, or X itself where it has their
+// Input gradients that are no forward pass (convolution.cpp) are added, tap by tap, to an image
+// whose channels are innermost. Images are the planes of planes.hpp, or X itself where it has their
 // layout.
 #pragma once
 

@@ -116,6 +116,14 @@ std::vector<std::string> clock_warnings(const SimulatedMachine& machine,
         "--host-cores: all workers have the profile of a GPU, so only services and copies share "
         "the cores");
   }
+  const auto no_bf16_rate = std::ranges::find_if(
+      machine.profiles, [](const DeviceProfile& each) { return !each.bf16_operations_per_s; });
+  if (options.precision == Precision::bf16 && no_bf16_rate != machine.profiles.end()) {
+    warnings.push_back(fmt::format(
+        "--precision bf16: the profile {} has no bf16_operations_per_s, so its steps take the "
+        "time of fp32; hetsgd calibrate measures both rates",
+        no_bf16_rate->name));
+  }
   for (const WorkerRecord& worker : record.workers) {
     const TimeBreakdown& spent = worker.report.breakdown;
     if (spent.steps == 0) continue;

@@ -54,8 +54,8 @@ Seconds slowest_step(const SimulatedMachine& machine,
 void describe_machine(const SimulatedMachine& machine, int workers, Record& record);
 
 // Warnings about the clock of a simulated run that is over. It warns of steps that are shorter than
-// the shortest calibrated one, or than a wake-up of a thread, and of --host-cores if no worker
-// computes on a core.
+// the shortest calibrated one, or than a wake-up of a thread, of bf16 at the rate of fp32, and of
+// --host-cores if no worker computes on a core.
 std::vector<std::string> clock_warnings(const SimulatedMachine& machine,
                                         const TrainOptions& options, const Record& record);
 
